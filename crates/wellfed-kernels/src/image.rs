@@ -1,0 +1,211 @@
+//! 8-bit images in memory: [`View`] borrows one, [`Image`] owns one and is reused from sample to sample.
+//!
+//! Pixels are interleaved (`HWC`), one byte a channel, rows `stride` bytes apart. The constructor checks that
+//! every row lies inside the slice, so that kernels may rely on it.
+
+/// A borrowed, interleaved 8-bit image of 1 to 4 channels.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    data: &'a [u8],
+    height: usize,
+    width: usize,
+    channels: usize,
+    stride: usize,
+}
+
+impl<'a> View<'a> {
+    /// Wraps `data` as `height` rows of `width * channels` bytes that lie `stride` bytes apart.
+    ///
+    /// Returns `None` if a side is zero, `channels` is not 1..=4, rows overlap, or the last row ends
+    /// outside `data`.
+    pub fn new(data: &'a [u8], height: usize, width: usize, channels: usize, stride: usize) -> Option<Self> {
+        if height == 0 || width == 0 || !(1..=4).contains(&channels) {
+            return None;
+        }
+        let row = width.checked_mul(channels)?;
+        let needed = stride.checked_mul(height - 1)?.checked_add(row)?;
+        (stride >= row && needed <= data.len()).then_some(Self { data, height, width, channels, stride })
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Pixels in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bytes in a pixel, 1 to 4.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Bytes from one row to the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Everything from the first pixel on. May be longer than the image.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// The `width * channels` bytes of row `y`.
+    #[inline]
+    pub fn row(&self, y: usize) -> &'a [u8] {
+        let start = y * self.stride;
+        &self.data[start..start + self.width * self.channels]
+    }
+
+    /// The rectangle of `height` rows and `width` columns whose first pixel is (`top`, `left`), without a copy.
+    ///
+    /// Returns `None` unless it is non-empty and lies inside this image.
+    pub fn crop(&self, top: usize, left: usize, height: usize, width: usize) -> Option<View<'a>> {
+        if top.checked_add(height)? > self.height || left.checked_add(width)? > self.width {
+            return None;
+        }
+        let start = top * self.stride + left * self.channels;
+        View::new(&self.data[start..], height, width, self.channels, self.stride)
+    }
+}
+
+/// An owned, densely packed, interleaved 8-bit image whose memory is reused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    data: Vec<u8>,
+    height: usize,
+    width: usize,
+    channels: usize,
+}
+
+impl Image {
+    /// An empty image; [`Image::reshape`] gives it a size.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the size, keeping the allocation where it is large enough. Pixel values are unspecified afterwards.
+    ///
+    /// # Panics
+    /// If the number of bytes overflows `usize`: callers check sizes that input controls before this.
+    pub fn reshape(&mut self, height: usize, width: usize, channels: usize) -> &mut [u8] {
+        let len = height.checked_mul(width).and_then(|n| n.checked_mul(channels)).expect("image size overflows");
+        (self.height, self.width, self.channels) = (height, width, channels);
+        self.data.resize(len, 0);
+        &mut self.data
+    }
+
+    /// Copies `view` densely into this image.
+    pub fn copy_from(&mut self, view: View<'_>) {
+        let row = view.width() * view.channels();
+        let data = self.reshape(view.height(), view.width(), view.channels());
+        for (y, out) in data.chunks_exact_mut(row).enumerate() {
+            out.copy_from_slice(view.row(y));
+        }
+    }
+
+    /// Borrows the pixels.
+    ///
+    /// # Panics
+    /// If the image is empty.
+    pub fn view(&self) -> View<'_> {
+        View::new(&self.data, self.height, self.width, self.channels, self.width * self.channels)
+            .expect("image has pixels")
+    }
+
+    /// The packed pixels.
+    pub fn pixels(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The packed pixels, to write.
+    pub fn pixels_mut(&mut self) -> &mut [u8] {
+        &mut self.data
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Pixels in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bytes in a pixel.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Bytes this image keeps allocated.
+    pub fn capacity(&self) -> usize {
+        self.data.capacity()
+    }
+}
+
+/// How the elements of one image lie in its slot of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Channel planes, one after the other (`CHW`; a batch of them is `NCHW`).
+    Chw,
+    /// Interleaved pixels (`HWC`; a batch of them is `NHWC`).
+    Hwc,
+}
+
+/// Element type of a finished image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// Unsigned 8-bit integer.
+    U8,
+    /// IEEE half precision.
+    F16,
+    /// bfloat16: the upper half of a float32.
+    Bf16,
+    /// IEEE single precision.
+    F32,
+}
+
+impl Dtype {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Dtype::U8 => 1,
+            Dtype::F16 | Dtype::Bf16 => 2,
+            Dtype::F32 => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_must_lie_inside_its_slice() {
+        let data = [0u8; 24];
+        assert!(View::new(&data, 2, 4, 3, 12).is_some());
+        assert!(View::new(&data, 2, 4, 3, 13).is_none());
+        assert!(View::new(&data, 3, 4, 3, 12).is_none());
+        assert!(View::new(&data, 2, 4, 3, 11).is_none());
+        assert!(View::new(&data, 0, 4, 3, 12).is_none());
+        assert!(View::new(&data, 1, 4, 5, 20).is_none());
+        assert!(View::new(&data, usize::MAX, 4, 3, 12).is_none());
+    }
+
+    #[test]
+    fn a_crop_names_the_same_pixels() {
+        let data: Vec<u8> = (0..60).collect();
+        let view = View::new(&data, 4, 5, 3, 15).unwrap();
+        let crop = view.crop(1, 2, 2, 3).unwrap();
+        assert_eq!(crop.row(0), &data[21..30]);
+        assert_eq!(crop.row(1), &data[36..45]);
+        assert!(view.crop(3, 0, 2, 1).is_none());
+        assert!(view.crop(0, 0, 0, 1).is_none());
+        let mut image = Image::new();
+        image.copy_from(crop);
+        assert_eq!(image.view().row(1), crop.row(1));
+    }
+}

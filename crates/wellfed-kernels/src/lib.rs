@@ -1,0 +1,6 @@
+//! Pixel and sample kernels of wellfed.
+//!
+//! Each kernel lives in its own file or folder. Where SIMD versions exist, the scalar version is the oracle
+//! that property tests hold them against.
+
+pub mod image;

@@ -91,7 +91,8 @@ impl Image {
     /// # Panics
     /// If the number of bytes overflows `usize`: callers check sizes that input controls before this.
     pub fn reshape(&mut self, height: usize, width: usize, channels: usize) -> &mut [u8] {
-        let len = height.checked_mul(width).and_then(|n| n.checked_mul(channels)).expect("image size overflows");
+        let len =
+            height.checked_mul(width).and_then(|n| n.checked_mul(channels)).expect("image size overflows");
         (self.height, self.width, self.channels) = (height, width, channels);
         self.data.resize(len, 0);
         &mut self.data

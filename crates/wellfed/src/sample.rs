@@ -1,0 +1,172 @@
+//! What a source hands to the engine: a [`Record`] of fields, described by a [`Schema`].
+//!
+//! A record is reused from sample to sample, so that fetching allocates nothing once buffers have grown.
+
+use serde::{Deserialize, Serialize};
+
+/// Element type of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the names are NumPy's and torch's")]
+pub enum DType {
+    Bool,
+    UInt8,
+    Int8,
+    UInt16,
+    Int16,
+    UInt32,
+    Int32,
+    UInt64,
+    Int64,
+    Float16,
+    BFloat16,
+    Float32,
+    Float64,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::UInt8 | DType::Int8 => 1,
+            DType::UInt16 | DType::Int16 | DType::Float16 | DType::BFloat16 => 2,
+            DType::UInt32 | DType::Int32 | DType::Float32 => 4,
+            DType::UInt64 | DType::Int64 | DType::Float64 => 8,
+        }
+    }
+
+    /// NumPy's and torch's name of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::UInt8 => "uint8",
+            DType::Int8 => "int8",
+            DType::UInt16 => "uint16",
+            DType::Int16 => "int16",
+            DType::UInt32 => "uint32",
+            DType::Int32 => "int32",
+            DType::UInt64 => "uint64",
+            DType::Int64 => "int64",
+            DType::Float16 => "float16",
+            DType::BFloat16 => "bfloat16",
+            DType::Float32 => "float32",
+            DType::Float64 => "float64",
+        }
+    }
+}
+
+/// What one field of every sample is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldKind {
+    /// An encoded image (JPEG, PNG), decoded by the engine. In a batch: an array of images.
+    Image,
+    /// An array of fixed dtype and shape. In a batch: one more dimension in front.
+    Array {
+        /// Element type.
+        dtype: DType,
+        /// Shape of one sample, without the batch dimension.
+        shape: Vec<usize>,
+    },
+    /// A whole number, such as a class. In a batch: int64.
+    Int,
+    /// Text (UTF-8). In a batch: a list of strings.
+    Text,
+    /// JSON text. In a batch: a list of parsed objects (in Rust: of texts).
+    Json,
+    /// Raw bytes. In a batch: a list of byte strings.
+    Bytes,
+}
+
+/// Name and kind of one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldSpec {
+    /// Name, such as `image`, `label`, `jpg` or `cls`.
+    pub name: String,
+    /// What it holds.
+    pub kind: FieldKind,
+}
+
+/// How the fields of a batch are handed to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Structure {
+    /// The only field itself.
+    Single,
+    /// A tuple in field order.
+    Tuple,
+    /// A dict by field name.
+    Dict,
+}
+
+/// The fields every sample of a source has, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schema {
+    /// Fields in order.
+    pub fields: Vec<FieldSpec>,
+    /// Shape of what the user gets.
+    pub structure: Structure,
+}
+
+impl Schema {
+    /// A schema from (name, kind) pairs.
+    pub fn new(structure: Structure, fields: impl IntoIterator<Item = (&'static str, FieldKind)>) -> Self {
+        let fields =
+            fields.into_iter().map(|(name, kind)| FieldSpec { name: name.to_owned(), kind }).collect();
+        Self { fields, structure }
+    }
+}
+
+/// One value of a fetched sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Value {
+    /// Nothing was fetched into this field yet.
+    #[default]
+    Empty,
+    /// Owned bytes: an encoded image, text, JSON, raw bytes, or the elements of an array in native byte order,
+    /// C order, of the schema's dtype and shape.
+    Bytes(Vec<u8>),
+    /// A whole number.
+    Int(i64),
+    /// The value lies in the source's own memory; [`crate::source::Source::resident`] gives it without a copy.
+    Resident,
+}
+
+impl Value {
+    /// The reusable byte buffer of this field, emptied. Turns any other value into one.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        if !matches!(self, Value::Bytes(_)) {
+            *self = Value::Bytes(Vec::new());
+        }
+        match self {
+            Value::Bytes(bytes) => {
+                bytes.clear();
+                bytes
+            }
+            _ => unreachable!("made a byte buffer above"),
+        }
+    }
+}
+
+/// One sample as fetched: a value per field of the schema. Reused from sample to sample.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// One value per field of the schema, in its order.
+    pub values: Vec<Value>,
+    /// Byte offset of each field in the file or shard it was read from (0 for a whole file).
+    pub offsets: Vec<u64>,
+}
+
+impl Record {
+    /// Makes room for `fields` values, keeping the buffers of earlier ones.
+    pub fn reset(&mut self, fields: usize) {
+        self.values.resize_with(fields, Value::default);
+        self.offsets.clear();
+        self.offsets.resize(fields, 0);
+    }
+
+    /// Bytes this record keeps allocated.
+    pub fn capacity(&self) -> usize {
+        self.values.iter().map(|v| if let Value::Bytes(b) = v { b.capacity() } else { 0 }).sum()
+    }
+}

@@ -1,0 +1,56 @@
+//! Where samples come from: a [`Source`] enumerates samples and fetches one by index.
+//!
+//! One file a format. Sources never open files themselves: bytes come from a [`crate::store::Store`].
+//! Every source passes the conformance suite in `conformance.rs`.
+
+use std::fmt;
+
+use crate::{
+    Result,
+    sample::{Record, Schema},
+};
+
+/// A finite, randomly accessible set of samples.
+///
+/// Implementations are shared by all workers and never change after construction: `fetch` of an index is a
+/// pure function of the bytes in the store.
+pub trait Source: Send + Sync + fmt::Debug {
+    /// How it was asked for, for messages: `image_folder(data/train)`.
+    fn name(&self) -> String;
+
+    /// Number of samples.
+    fn len(&self) -> u64;
+
+    /// True if there is no sample.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fields of every sample.
+    fn schema(&self) -> &Schema;
+
+    /// Stable identity of sample `index` for people: a relative path, a tar key, or the number itself.
+    fn key(&self, index: u64) -> String;
+
+    /// Reads sample `index` into `record`: a value for every field of the schema.
+    ///
+    /// # Errors
+    /// What is wrong with this one sample, with offset and stage `read`. Other samples stay readable.
+    /// `index >= len()` is a [`crate::ErrorKind::NotFound`] error.
+    fn fetch(&self, index: u64, record: &mut Record) -> Result<()>;
+
+    /// The bytes of `field` of sample `index` that `fetch` left as [`crate::sample::Value::Resident`].
+    fn resident(&self, _index: u64, _field: usize) -> Option<&[u8]> {
+        None
+    }
+
+    /// True if fetching needs no input or output, so that read-ahead would only cost.
+    fn in_memory(&self) -> bool {
+        false
+    }
+
+    /// Class names by label, if the source has them.
+    fn classes(&self) -> Option<&[String]> {
+        None
+    }
+}

@@ -4,3 +4,7 @@
 //! that property tests hold them against.
 
 pub mod image;
+pub mod level;
+pub mod points;
+pub mod resample;
+pub mod write;

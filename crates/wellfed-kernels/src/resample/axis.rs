@@ -1,0 +1,361 @@
+//! [`Axis`]: which source samples make an output sample along one axis, and with what weights.
+//!
+//! Weights are Pillow 13's (`src/libImaging/Resample.c`, `precompute_coeffs` and `normalize_coeffs_8bpc`): the
+//! filter at double precision, stretched by the scale when shrinking, normalized to a sum of one, then rounded to
+//! 22 fractional bits. Weights that round to zero at either end are left out: they do not change the sum.
+//! Invariant: `start` never decreases from one output sample to the next, and `start + taps` stays inside the source.
+
+use std::f64::consts::PI;
+use std::ops::Range;
+
+/// Fractional bits of a weight: 32 less 8 for the result and 2 for overshoot.
+pub(crate) const PRECISION: u32 = 32 - 8 - 2;
+
+/// Interpolation, named as in `torchvision.transforms.InterpolationMode`. Shrinking always antialiases (as Pillow
+/// does), except with the two nearest modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Filter {
+    /// Pillow's `NEAREST`: the sample under the output pixel's centre.
+    Nearest,
+    /// torch's `nearest-exact`: the same rule in float32, with another rounding.
+    NearestExact,
+    /// The mean over the output pixel's area.
+    Box,
+    /// A triangle of one pixel to each side.
+    Bilinear,
+    /// A Hamming window of one pixel to each side.
+    Hamming,
+    /// Cubic convolution with a = -0.5.
+    Bicubic,
+    /// A sinc windowed by a sinc, three pixels to each side.
+    Lanczos,
+}
+
+impl Filter {
+    /// Whether each output sample is one source sample.
+    pub(crate) fn is_nearest(self) -> bool {
+        matches!(self, Filter::Nearest | Filter::NearestExact)
+    }
+
+    /// Half the width of the filter, in output pixels when shrinking.
+    fn support(self) -> f64 {
+        match self {
+            Filter::Nearest | Filter::NearestExact => 0.0,
+            Filter::Box => 0.5,
+            Filter::Bilinear | Filter::Hamming => 1.0,
+            Filter::Bicubic => 2.0,
+            Filter::Lanczos => 3.0,
+        }
+    }
+}
+
+fn box_(x: f64) -> f64 {
+    if x > -0.5 && x <= 0.5 { 1.0 } else { 0.0 }
+}
+
+fn bilinear(x: f64) -> f64 {
+    let x = x.abs();
+    if x < 1.0 { 1.0 - x } else { 0.0 }
+}
+
+fn hamming(x: f64) -> f64 {
+    let x = x.abs();
+    if x == 0.0 {
+        return 1.0;
+    }
+    if x >= 1.0 {
+        return 0.0;
+    }
+    let x = x * PI;
+    // Pillow's constants are float literals.
+    x.sin() / x * (f64::from(0.54f32) + f64::from(0.46f32) * x.cos())
+}
+
+fn bicubic(x: f64) -> f64 {
+    const A: f64 = -0.5;
+    let x = x.abs();
+    if x < 1.0 {
+        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+    } else if x < 2.0 {
+        (((x - 5.0) * x + 8.0) * x - 4.0) * A
+    } else {
+        0.0
+    }
+}
+
+fn sinc(x: f64) -> f64 {
+    if x == 0.0 {
+        return 1.0;
+    }
+    let x = x * PI;
+    x.sin() / x
+}
+
+fn lanczos(x: f64) -> f64 {
+    if (-3.0..3.0).contains(&x) { sinc(x) * sinc(x / 3.0) } else { 0.0 }
+}
+
+/// Four weights as bytes: `k = b2 * 2^16 + b1 * 2^8 + b0` with each `b` in -128..=127, one word of four taps a byte.
+/// This is what the dot products of AVX-512 VNNI take.
+pub(crate) type Bytes = [u32; 3];
+
+/// Weights along one axis, for every output sample.
+#[derive(Debug, Default)]
+pub(crate) struct Axis {
+    /// First source sample of each output sample.
+    starts: Vec<i32>,
+    /// Source samples of each output sample, at most `taps`.
+    lens: Vec<u32>,
+    /// The largest of `lens`, at least 1.
+    taps: usize,
+    /// `taps` weights for each output sample; those past its `len` are zero.
+    weights: Vec<i32>,
+    /// For each group of 4 taps, for each of 3 bytes (high first), for each output sample: the four bytes.
+    bytes: Vec<u32>,
+}
+
+/// Spare output samples at the end of each array, so that kernels may load a whole vector of 16 anywhere.
+pub(crate) const SPARE: usize = 64;
+
+impl Axis {
+    /// Builds the weights that take `input` samples to `output` samples. Both are at least 1.
+    pub(crate) fn new(input: usize, output: usize, filter: Filter) -> Self {
+        let mut axis = Axis::default();
+        if filter.is_nearest() {
+            axis.nearest(input, output, filter);
+            return axis;
+        }
+        match filter {
+            Filter::Nearest | Filter::NearestExact => {}
+            Filter::Box => axis.weigh(input, output, filter.support(), box_),
+            Filter::Bilinear => axis.weigh(input, output, filter.support(), bilinear),
+            Filter::Hamming => axis.weigh(input, output, filter.support(), hamming),
+            Filter::Bicubic => axis.weigh(input, output, filter.support(), bicubic),
+            Filter::Lanczos => axis.weigh(input, output, filter.support(), lanczos),
+        }
+        axis.split();
+        axis
+    }
+
+    fn nearest(&mut self, input: usize, output: usize, filter: Filter) {
+        let last = input as i32 - 1;
+        self.taps = 1;
+        self.lens = vec![1; output];
+        self.starts = if filter == Filter::Nearest {
+            // ImagingScaleAffine adds up the step, and so must we: a product rounds differently.
+            let step = input as f64 / output as f64;
+            let mut at = step * 0.5;
+            let mut next = || {
+                let index = at as i32;
+                at += step;
+                index.min(last)
+            };
+            (0..output).map(|_| next()).collect()
+        } else {
+            let scale = input as f32 / output as f32;
+            (0..output).map(|o| (((o as f32 + 0.5) * scale).floor() as i32).min(last)).collect()
+        };
+    }
+
+    fn weigh(&mut self, input: usize, output: usize, support: f64, filter: impl Fn(f64) -> f64) {
+        let scale = input as f64 / output as f64;
+        let stretch = scale.max(1.0);
+        let support = support * stretch;
+        let inverse = 1.0 / stretch;
+        let widest = support.ceil() as usize * 2 + 1;
+        let mut exact = vec![0.0f64; widest];
+        let mut weights = vec![0i32; output * widest];
+        self.starts.reserve(output + SPARE);
+        self.lens.reserve(output);
+        self.taps = 1;
+        for (o, rounded) in weights.chunks_exact_mut(widest).enumerate() {
+            let center = (o as f64 + 0.5) * scale;
+            let first = ((center - support + 0.5) as i64).max(0);
+            let last = ((center + support + 0.5) as i64).min(input as i64);
+            let count = (last - first).max(0) as usize;
+            let exact = &mut exact[..count];
+            let mut sum = 0.0;
+            for (i, w) in exact.iter_mut().enumerate() {
+                *w = filter(((i as i64 + first) as f64 - center + 0.5) * inverse);
+                sum += *w;
+            }
+            if sum != 0.0 {
+                for w in exact.iter_mut() {
+                    *w /= sum;
+                }
+            }
+            for (k, w) in rounded.iter_mut().zip(exact.iter()) {
+                let scaled = w * f64::from(1 << PRECISION);
+                *k = if *w < 0.0 { (scaled - 0.5) as i32 } else { (scaled + 0.5) as i32 };
+            }
+            let end = rounded.iter().rposition(|k| *k != 0).map_or(0, |i| i + 1);
+            let begin = rounded.iter().position(|k| *k != 0).unwrap_or(0);
+            rounded.copy_within(begin..end, 0);
+            rounded[end - begin..].fill(0);
+            let end = end.max(begin + 1);
+            self.starts.push(first as i32 + begin as i32);
+            self.lens.push((end - begin) as u32);
+        }
+        // Trimming must not make `start` decrease from one sample to the next: give a zero weight back where it does.
+        for o in (0..output.saturating_sub(1)).rev() {
+            let back = self.starts[o] - self.starts[o + 1];
+            if back > 0 {
+                let (back, len) = (back as usize, self.lens[o] as usize);
+                let row = &mut weights[o * widest..(o + 1) * widest];
+                row.copy_within(..len, back);
+                row[..back].fill(0);
+                self.starts[o] -= back as i32;
+                self.lens[o] += back as u32;
+            }
+        }
+        self.taps = self.lens.iter().copied().max().unwrap_or(1) as usize;
+        self.weights.reserve_exact(output * self.taps);
+        for row in weights.chunks_exact(widest) {
+            self.weights.extend_from_slice(&row[..self.taps]);
+        }
+    }
+
+    /// Fills `bytes` from `weights`.
+    fn split(&mut self) {
+        let output = self.lens.len();
+        let padded = output + SPARE;
+        self.bytes = vec![0; self.groups() * 3 * padded];
+        for (o, weights) in self.weights.chunks_exact(self.taps).enumerate() {
+            for (g, four) in weights.chunks(4).enumerate() {
+                let mut words = [0u32; 3];
+                for (t, k) in four.iter().enumerate() {
+                    let low = *k as i8;
+                    let rest = (k - i32::from(low)) >> 8;
+                    let middle = rest as i8;
+                    let high = (rest - i32::from(middle)) >> 8;
+                    debug_assert_eq!(high, i32::from(high as i8), "a weight fits three signed bytes");
+                    for (word, byte) in words.iter_mut().zip([high as i8, middle, low]) {
+                        *word |= u32::from(byte as u8) << (8 * t);
+                    }
+                }
+                for (b, word) in words.into_iter().enumerate() {
+                    self.bytes[(g * 3 + b) * padded + o] = word;
+                }
+            }
+        }
+        let last = self.starts.last().copied().unwrap_or(0);
+        self.starts.resize(padded, last);
+    }
+
+    /// Output samples.
+    pub(crate) fn len(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// The most source samples that an output sample has.
+    pub(crate) fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// Groups of 4 taps.
+    pub(crate) fn groups(&self) -> usize {
+        self.taps.div_ceil(4)
+    }
+
+    /// First source sample and weights of output sample `o`.
+    #[inline]
+    pub(crate) fn at(&self, o: usize) -> (usize, &[i32]) {
+        let first = o * self.taps;
+        (self.starts[o] as usize, &self.weights[first..first + self.lens[o] as usize])
+    }
+
+    /// First source sample of output sample `o`.
+    #[inline]
+    pub(crate) fn start(&self, o: usize) -> usize {
+        self.starts[o] as usize
+    }
+
+    /// First source samples, [`SPARE`] more of them than output samples.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn starts(&self) -> &[i32] {
+        &self.starts
+    }
+
+    /// For tap group `g` and byte `b` (high first): a word for each output sample, and [`SPARE`] zeros.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn words(&self, g: usize, b: usize) -> &[u32] {
+        let padded = self.len() + SPARE;
+        &self.bytes[(g * 3 + b) * padded..][..padded]
+    }
+
+    /// The three words of output sample `o` in tap group `g`.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn group(&self, g: usize, o: usize) -> Bytes {
+        [0, 1, 2].map(|b| self.words(g, b)[o])
+    }
+
+    /// Source samples that the output samples of `range` need. Empty for an empty range.
+    pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
+        let ends = range.clone().map(|o| self.starts[o] as usize + self.lens[o] as usize);
+        match (self.starts[range].first(), ends.max()) {
+            (Some(first), Some(end)) => *first as usize..end,
+            _ => 0..0,
+        }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn size(&self) -> usize {
+        4 * (self.starts.capacity() + self.lens.capacity() + self.weights.capacity() + self.bytes.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMOOTH: [Filter; 5] =
+        [Filter::Box, Filter::Bilinear, Filter::Hamming, Filter::Bicubic, Filter::Lanczos];
+
+    #[test]
+    fn weights_sum_to_one_and_stay_inside() {
+        for filter in SMOOTH {
+            for (input, output) in
+                [(1, 1), (1, 9), (7, 3), (3, 7), (270, 224), (500, 341), (1000, 13), (64, 32)]
+            {
+                let axis = Axis::new(input, output, filter);
+                assert_eq!(axis.len(), output);
+                let mut before = 0;
+                for o in 0..output {
+                    let (start, weights) = axis.at(o);
+                    let sum: i32 = weights.iter().sum();
+                    assert!((sum - (1 << PRECISION)).unsigned_abs() as usize <= weights.len(), "{filter:?}");
+                    assert!(
+                        start >= before && start + weights.len() <= input,
+                        "{filter:?} {input} {output} {o}"
+                    );
+                    before = start;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_hold_the_weights() {
+        for filter in SMOOTH {
+            let axis = Axis::new(97, 31, filter);
+            for o in 0..axis.len() {
+                let (_, weights) = axis.at(o);
+                for (t, k) in weights.iter().enumerate() {
+                    let words = axis.group(t / 4, o);
+                    let sum = words
+                        .iter()
+                        .fold(0, |sum, w| sum * 256 + i32::from((w >> (8 * (t % 4))) as u8 as i8));
+                    assert_eq!(sum, *k);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nearest_takes_the_middle() {
+        let axis = Axis::new(4, 2, Filter::Nearest);
+        assert_eq!((axis.start(0), axis.start(1)), (1, 3));
+        let axis = Axis::new(2, 4, Filter::NearestExact);
+        assert_eq!([0, 1, 2, 3].map(|o| axis.start(o)), [0, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Weights kept from one image to the next. Random crops meet the same lengths again and again; making the weights
+//! costs as much as resampling twenty rows. Invariant: never more bytes than the budget, except one axis in use.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::axis::{Axis, Filter};
+
+type Key = (usize, usize, Filter);
+
+/// Axes by (source length, output length, filter); the oldest go first.
+#[derive(Debug)]
+pub(super) struct Cache {
+    budget: usize,
+    size: usize,
+    axes: HashMap<Key, Arc<Axis>>,
+    order: VecDeque<Key>,
+}
+
+impl Cache {
+    pub(super) fn new(budget: usize) -> Self {
+        Self { budget, size: 0, axes: HashMap::new(), order: VecDeque::new() }
+    }
+
+    /// Bytes kept.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The weights from `input` to `output` samples, both at least 1.
+    pub(super) fn axis(&mut self, input: usize, output: usize, filter: Filter) -> Arc<Axis> {
+        let key = (input, output, filter);
+        if let Some(axis) = self.axes.get(&key) {
+            return Arc::clone(axis);
+        }
+        let axis = Arc::new(Axis::new(input, output, filter));
+        let size = axis.size();
+        if size <= self.budget {
+            while self.size + size > self.budget {
+                let Some(oldest) = self.order.pop_front() else { break };
+                self.size -= self.axes.remove(&oldest).map_or(0, |axis| axis.size());
+            }
+            self.size += size;
+            self.order.push_back(key);
+            self.axes.insert(key, Arc::clone(&axis));
+        }
+        axis
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_holds() {
+        let one = Axis::new(100, 50, Filter::Bilinear).size();
+        let mut cache = Cache::new(3 * one);
+        for input in (90..110).chain(90..110) {
+            let axis = cache.axis(input, 50, Filter::Bilinear);
+            assert_eq!(axis.len(), 50);
+            assert!(cache.size() <= 3 * one);
+        }
+        assert!(cache.size() > 0);
+        let mut none = Cache::new(0);
+        assert_eq!(none.axis(5, 3, Filter::Box).len(), 3);
+        assert_eq!(none.size(), 0);
+    }
+}

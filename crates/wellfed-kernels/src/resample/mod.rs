@@ -1,0 +1,420 @@
+//! Resizing 8-bit images, bit-equal to Pillow 13.
+//!
+//! Two passes of weighted sums in 22-bit fixed point, rounded to 8 bits between them. Pillow 13
+//! (`src/libImaging/Resample.c`, `ImagingResampleInner`) leaves a pass out where that side keeps its length, and takes the
+//! vertical pass first where the height loses more than twice as many pixels as the width; [`vertical_first`].
+//! Channels are resampled independently. (Pillow premultiplies the modes `LA` and `RGBA` by alpha before it resizes;
+//! that is the caller's to do.)
+//!
+//! Cropping before the resize is [`View::crop`]; what Pillow calls `img.crop(box).resize(size)`, as
+//! `torchvision.transforms.functional.resized_crop` does. Only the rows and columns of [`Resize::window`] are computed, from the
+//! source rows and columns that they need: [`Resize::source_rows`], [`Resize::source_columns`].
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[allow(dead_code)]
+mod axis;
+mod cache;
+mod scalar;
+
+use std::ops::Range;
+
+use axis::Axis;
+pub use axis::Filter;
+use cache::Cache;
+
+use crate::image::{Image, Layout, View};
+use crate::level::Level;
+use crate::points::PointMap;
+pub use crate::write::GeometryError;
+use crate::write::{Output, Row, Sink};
+
+/// Longest side of a source or an output, in pixels.
+pub const MAX_SIDE: usize = 1 << 24;
+
+/// A rectangle inside an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rect {
+    /// First row.
+    pub top: usize,
+    /// First column.
+    pub left: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl Rect {
+    fn rows(self) -> Range<usize> {
+        self.top..self.top + self.height
+    }
+
+    fn columns(self) -> Range<usize> {
+        self.left..self.left + self.width
+    }
+}
+
+/// An image to resize, of which perhaps only a part is in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    view: View<'a>,
+    top: usize,
+    left: usize,
+    height: usize,
+    width: usize,
+}
+
+impl<'a> From<View<'a>> for Source<'a> {
+    fn from(view: View<'a>) -> Self {
+        Self { view, top: 0, left: 0, height: view.height(), width: view.width() }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// `view` is the part at (`top`, `left`) of an image of `height` x `width` pixels.
+    ///
+    /// # Errors
+    /// If the part reaches outside the image.
+    pub fn part(
+        view: View<'a>,
+        (top, left): (usize, usize),
+        (height, width): (usize, usize),
+    ) -> Result<Self, GeometryError> {
+        inside("source", top, view.height(), height)?;
+        inside("source", left, view.width(), width)?;
+        Ok(Self { view, top, left, height, width })
+    }
+}
+
+fn inside(what: &'static str, start: usize, len: usize, limit: usize) -> Result<(), GeometryError> {
+    match start.checked_add(len) {
+        Some(end) if end <= limit => Ok(()),
+        end => Err(GeometryError::Outside { what, end: end.unwrap_or(usize::MAX), limit }),
+    }
+}
+
+/// The size to resize to, and the part of the result that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Resize {
+    /// Rows of the whole result.
+    pub height: usize,
+    /// Columns of the whole result.
+    pub width: usize,
+    /// Interpolation.
+    pub filter: Filter,
+    /// The rows and columns that are computed, the same bits as cropping the whole result.
+    pub window: Rect,
+}
+
+impl Resize {
+    /// The whole of `height` x `width` pixels.
+    pub fn new(height: usize, width: usize, filter: Filter) -> Self {
+        Self { height, width, filter, window: Rect { top: 0, left: 0, height, width } }
+    }
+
+    /// Only `window` of the result, for example a `CenterCrop`.
+    pub fn window(self, window: Rect) -> Self {
+        Self { window, ..self }
+    }
+
+    /// The rows of a source of `height` rows that the window needs. Empty if a side is zero or too long or the window
+    /// is not inside the result.
+    pub fn source_rows(&self, height: usize) -> Range<usize> {
+        source(height, self.height, self.filter, self.window.top, self.window.height)
+    }
+
+    /// The columns of a source of `width` columns that the window needs. Empty as [`Resize::source_rows`].
+    pub fn source_columns(&self, width: usize) -> Range<usize> {
+        source(width, self.width, self.filter, self.window.left, self.window.width)
+    }
+
+    fn check(&self) -> Result<(), GeometryError> {
+        side(self.height)?;
+        side(self.width)?;
+        if self.window.height == 0 || self.window.width == 0 {
+            return Err(GeometryError::Empty);
+        }
+        inside("window", self.window.top, self.window.height, self.height)?;
+        inside("window", self.window.left, self.window.width, self.width)
+    }
+}
+
+fn side(side: usize) -> Result<(), GeometryError> {
+    match side {
+        0 => Err(GeometryError::Empty),
+        1..=MAX_SIDE => Ok(()),
+        _ => Err(GeometryError::TooLarge { side }),
+    }
+}
+
+fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize) -> Range<usize> {
+    let fits = side(input).is_ok() && side(output).is_ok() && inside("window", first, len, output).is_ok();
+    if !fits || len == 0 {
+        return 0..0;
+    }
+    if input == output {
+        return first..first + len;
+    }
+    Axis::new(input, output, filter).source(first..first + len)
+}
+
+/// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as the
+/// width loses columns (`ImagingResampleInner`, which compares lengths and not ratios).
+fn vertical_first(input: (usize, usize), output: (usize, usize)) -> bool {
+    let rows = input.0 as i64 - output.0 as i64;
+    let columns = input.1 as i64 - output.1 as i64;
+    rows > 0 && rows > columns * 2
+}
+
+/// Rows of bytes at equal distances, perhaps in a ring.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    data: &'a [u8],
+    /// Where row 0 begins. Rows before the first that exists are never asked for, so this may wrap around.
+    origin: usize,
+    stride: usize,
+    /// Row `i` lies where row `i % ring` does.
+    ring: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Row `i` from its first byte to the end of the memory.
+    #[inline]
+    fn from(&self, i: usize) -> &'a [u8] {
+        &self.data[self.origin.wrapping_add((i % self.ring).wrapping_mul(self.stride))..]
+    }
+
+    #[inline]
+    fn row(&self, i: usize, len: usize) -> &'a [u8] {
+        &self.from(i)[..len]
+    }
+}
+
+/// A horizontal pass over some rows: `width` output pixels of `axis` from `first` on, planar.
+pub(crate) struct Across<'a> {
+    axis: &'a Axis,
+    first: usize,
+    width: usize,
+    channels: usize,
+    /// The source column that the rows begin with.
+    column: usize,
+}
+
+/// One horizontal pass: rows `range` of `src` to `dst`, `channels` planes of `width` bytes a row, row `i` at
+/// `(i % ring) * stride`.
+fn across(level: Level, pass: &Across<'_>, src: Rows<'_>, range: Range<usize>, dst: &mut [u8], ring: usize) {
+    let stride = pass.channels * pass.width;
+    for i in range {
+        let at = (i % ring) * stride;
+        let out = &mut dst[at..at + stride];
+        match level {
+            _ => scalar::across(pass, src.from(i), out),
+        }
+    }
+}
+
+/// One row of the vertical pass: output row `y` of `axis`, `dst.len()` bytes from rows of `src`.
+fn down(level: Level, axis: &Axis, y: usize, src: Rows<'_>, dst: &mut [u8]) {
+    match level {
+        _ => scalar::down(axis, y, src, dst),
+    }
+}
+
+/// Resizes images; keeps weights and scratch memory from one image to the next. One for each thread.
+#[derive(Debug)]
+pub struct Resizer {
+    level: Level,
+    cache: Cache,
+    /// Rows between the passes.
+    ring: Vec<u8>,
+    /// One row of the result.
+    line: Vec<u8>,
+}
+
+impl Default for Resizer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Horizontally resampled rows are made this many at a time, so that the weights stay in registers.
+const BAND: usize = 16;
+
+impl Resizer {
+    /// On the fastest instruction set there is, with up to 4 MiB of weights kept.
+    pub fn new() -> Self {
+        Self::with_level(Level::best(), 4 << 20)
+    }
+
+    /// On `level` (or the best one there is, if lower), with up to `cache` bytes of weights kept.
+    pub fn with_level(level: Level, cache: usize) -> Self {
+        Self { level: level.supported(), cache: Cache::new(cache), ring: Vec::new(), line: Vec::new() }
+    }
+
+    /// Bytes kept allocated.
+    pub fn capacity(&self) -> usize {
+        self.cache.size() + self.ring.capacity() + self.line.capacity()
+    }
+
+    /// Resizes `src` into `dst`, which becomes `resize.window.height` x `resize.window.width` pixels.
+    ///
+    /// # Errors
+    /// If a side is zero or too long, the window is not inside the result, or `src` is a part that lacks pixels.
+    pub fn resize<'a>(
+        &mut self,
+        src: impl Into<Source<'a>>,
+        resize: &Resize,
+        dst: &mut Image,
+    ) -> Result<(), GeometryError> {
+        let src = src.into();
+        resize.check()?;
+        let Rect { height, width, .. } = resize.window;
+        let channels = src.view.channels();
+        let map = PointMap::identity(channels).expect("a view has 1 to 4 channels");
+        let bytes = height.checked_mul(width).and_then(|n| n.checked_mul(channels));
+        if bytes.is_none_or(|n| n > isize::MAX as usize) {
+            return Err(GeometryError::TooLarge { side: height.max(width) });
+        }
+        let slot = dst.reshape(height, width, channels);
+        self.resize_write(src, resize, Output::new(&map, Layout::Hwc), slot)
+    }
+
+    /// Resizes `src`, flips it, maps its values and writes it to `slot` without an image in between:
+    /// `resize.window.height` x `resize.window.width` pixels of `output.map`'s element type in `output.layout`, densely packed,
+    /// native byte order. The slot needs no alignment.
+    ///
+    /// # Errors
+    /// As [`Resizer::resize`]; and if the channels differ or the slot has another size.
+    pub fn resize_write<'a>(
+        &mut self,
+        src: impl Into<Source<'a>>,
+        resize: &Resize,
+        output: Output<'_>,
+        slot: &mut [u8],
+    ) -> Result<(), GeometryError> {
+        let src = src.into();
+        resize.check()?;
+        side(src.height)?;
+        side(src.width)?;
+        let window = resize.window;
+        let channels = src.view.channels();
+        let mut sink = Sink::new(self.level, output, (window.height, window.width), channels, slot)?;
+
+        let vertical =
+            (src.height != resize.height).then(|| self.cache.axis(src.height, resize.height, resize.filter));
+        let horizontal =
+            (src.width != resize.width).then(|| self.cache.axis(src.width, resize.width, resize.filter));
+        let rows = vertical.as_ref().map_or(window.rows(), |axis| axis.source(window.rows()));
+        let columns = horizontal.as_ref().map_or(window.columns(), |axis| axis.source(window.columns()));
+        present("rows", &rows, src.top, src.view.height())?;
+        present("columns", &columns, src.left, src.view.width())?;
+
+        // Rows by their number in the whole source, from the first needed column on.
+        let first = (columns.start - src.left) * channels;
+        let lines = Rows {
+            data: src.view.data(),
+            origin: first.wrapping_sub(src.top.wrapping_mul(src.view.stride())),
+            stride: src.view.stride(),
+            ring: usize::MAX,
+        };
+        let across_pass = horizontal.as_deref().map(|axis| Across {
+            axis,
+            first: window.left,
+            width: window.width,
+            channels,
+            column: columns.start,
+        });
+        let bytes = window.width * channels;
+        let source_bytes = columns.len() * channels;
+        let plane = window.width;
+
+        if resize.filter.is_nearest() {
+            let pick = |axis: Option<&Axis>, o| axis.map_or(o, |axis| axis.start(o));
+            self.line.resize(bytes, 0);
+            for y in 0..window.height {
+                let row = lines.row(pick(vertical.as_deref(), window.top + y), source_bytes);
+                for (x, pixel) in self.line.chunks_exact_mut(channels).enumerate() {
+                    let at = (pick(horizontal.as_deref(), window.left + x) - columns.start) * channels;
+                    pixel.copy_from_slice(&row[at..at + channels]);
+                }
+                sink.row(y, Row::interleaved(&self.line, channels));
+            }
+            return Ok(());
+        }
+
+        match (vertical.as_deref(), across_pass) {
+            (None, None) => {
+                for y in 0..window.height {
+                    sink.row(y, Row::interleaved(lines.row(window.top + y, bytes), channels));
+                }
+            }
+            (Some(axis), None) => {
+                self.line.resize(bytes, 0);
+                for y in 0..window.height {
+                    down(self.level, axis, window.top + y, lines, &mut self.line);
+                    sink.row(y, Row::interleaved(&self.line, channels));
+                }
+            }
+            (None, Some(pass)) => {
+                self.ring.resize(BAND * bytes, 0);
+                for start in (0..window.height).step_by(BAND) {
+                    let end = window.height.min(start + BAND);
+                    let band = window.top + start..window.top + end;
+                    across(self.level, &pass, lines, band, &mut self.ring, BAND);
+                    for y in start..end {
+                        let at = (window.top + y) % BAND * bytes;
+                        sink.row(y, Row::planar(&self.ring[at..at + bytes], plane));
+                    }
+                }
+            }
+            (Some(axis), Some(pass))
+                if vertical_first((src.height, src.width), (resize.height, resize.width)) =>
+            {
+                self.ring.resize(BAND * source_bytes, 0);
+                self.line.resize(BAND * bytes, 0);
+                for start in (0..window.height).step_by(BAND) {
+                    let end = window.height.min(start + BAND);
+                    for (row, y) in self.ring.chunks_exact_mut(source_bytes).zip(start..end) {
+                        down(self.level, axis, window.top + y, lines, row);
+                    }
+                    let band = Rows { data: &self.ring, origin: 0, stride: source_bytes, ring: BAND };
+                    across(self.level, &pass, band, 0..end - start, &mut self.line, BAND);
+                    for (row, y) in self.line.chunks_exact(bytes).zip(start..end) {
+                        sink.row(y, Row::planar(row, plane));
+                    }
+                }
+            }
+            (Some(axis), Some(pass)) => {
+                let ring = axis.taps() + BAND;
+                self.ring.resize(ring * bytes, 0);
+                self.line.resize(bytes, 0);
+                let mut made = rows.start;
+                for y in 0..window.height {
+                    let need = axis.source(window.top + y..window.top + y + 1);
+                    if need.end > made {
+                        // As far ahead as leaves the rows that this output row needs.
+                        let ahead = rows.end.min(need.start + ring).max(need.end);
+                        made = made.max(need.start);
+                        across(self.level, &pass, lines, made..ahead, &mut self.ring, ring);
+                        made = ahead;
+                    }
+                    let src = Rows { data: &self.ring, origin: 0, stride: bytes, ring };
+                    down(self.level, axis, window.top + y, src, &mut self.line);
+                    sink.row(y, Row::planar(&self.line, plane));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the part from `first` on with `len` rows or columns holds `needed`.
+fn present(what: &'static str, needed: &Range<usize>, first: usize, len: usize) -> Result<(), GeometryError> {
+    if needed.start >= first && needed.end <= first + len {
+        return Ok(());
+    }
+    Err(GeometryError::Missing { what, start: needed.start, end: needed.end })
+}

@@ -16,6 +16,8 @@ pub mod rng;
 pub mod sample;
 pub mod source;
 pub mod store;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};

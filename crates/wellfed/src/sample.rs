@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Limits;
+
 /// Element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -55,6 +57,25 @@ impl DType {
     }
 }
 
+/// Order of the elements of one image in a source's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PixelLayout {
+    /// Interleaved pixels: `[height, width, channels]`.
+    Hwc,
+    /// Channel planes: `[channels, height, width]`.
+    Chw,
+}
+
+impl From<PixelLayout> for wellfed_kernels::image::Layout {
+    fn from(layout: PixelLayout) -> Self {
+        match layout {
+            PixelLayout::Hwc => Self::Hwc,
+            PixelLayout::Chw => Self::Chw,
+        }
+    }
+}
+
 /// What one field of every sample is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,6 +88,18 @@ pub enum FieldKind {
         dtype: DType,
         /// Shape of one sample, without the batch dimension.
         shape: Vec<usize>,
+    },
+    /// A decoded 8-bit image of fixed size, as rows of an array in memory. Transforms run on it as on a decoded
+    /// file. In a batch: an array of images.
+    Pixels {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// Channels: 1 (grey), 3 (RGB) or 4 (RGBA).
+        channels: usize,
+        /// Order of the elements of one image.
+        layout: PixelLayout,
     },
     /// A whole number, such as a class. In a batch: int64.
     Int,
@@ -151,6 +184,8 @@ impl Value {
 /// One sample as fetched: a value per field of the schema. Reused from sample to sample.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
+    /// What a source may allocate for one field of this record. Set by the engine, kept by [`Record::reset`].
+    pub limits: Limits,
     /// One value per field of the schema, in its order.
     pub values: Vec<Value>,
     /// Byte offset of each field in the file or shard it was read from (0 for a whole file).

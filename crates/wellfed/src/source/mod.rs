@@ -3,10 +3,19 @@
 //! One file a format. Sources never open files themselves: bytes come from a [`crate::store::Store`].
 //! Every source passes the conformance suite in `conformance.rs`.
 
+pub mod conformance;
+pub mod image_folder;
+pub mod spec;
+pub mod tensor_slices;
+
 use std::fmt;
 
+pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
+pub use spec::SourceSpec;
+pub use tensor_slices::{ArrayData, ArraySpec, Pixels, TensorSlices, TensorSlicesSpec};
+
 use crate::{
-    Result,
+    Error, ErrorKind, Result,
     sample::{Record, Schema},
 };
 
@@ -17,6 +26,11 @@ use crate::{
 pub trait Source: Send + Sync + fmt::Debug {
     /// How it was asked for, for messages: `image_folder(data/train)`.
     fn name(&self) -> String;
+
+    /// How to open it again, as data.
+    fn spec(&self) -> SourceSpec {
+        SourceSpec::Custom { name: self.name() }
+    }
 
     /// Number of samples.
     fn len(&self) -> u64;
@@ -29,10 +43,12 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// Fields of every sample.
     fn schema(&self) -> &Schema;
 
-    /// Stable identity of sample `index` for people: a relative path, a tar key, or the number itself.
+    /// Stable identity of sample `index` for people: a relative path, a tar key, or the number itself. Unique in
+    /// its source. Empty beyond the end.
     fn key(&self, index: u64) -> String;
 
-    /// Reads sample `index` into `record`: a value for every field of the schema.
+    /// Reads sample `index` into `record`: a value for every field of the schema. No field is larger than
+    /// `record.limits` allows.
     ///
     /// # Errors
     /// What is wrong with this one sample, with offset and stage `read`. Other samples stay readable.
@@ -53,4 +69,20 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn classes(&self) -> Option<&[String]> {
         None
     }
+}
+
+/// Adds to `error` which sample of `source` it happened to, and that it was being read.
+pub(crate) fn located(error: Error, source: &dyn Source, index: u64) -> Error {
+    error.with_stage("read").with_sample(source.key(index), index).with_source(source.name())
+}
+
+/// The error of `fetch` beyond the end of `source`.
+pub(crate) fn beyond_the_end(source: &dyn Source, index: u64) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no sample {index}: the source has {} samples", source.len()),
+    )
+    .with_stage("read")
+    .with_sample(index.to_string(), index)
+    .with_source(source.name())
 }

@@ -1,0 +1,122 @@
+//! The suite that every [`Source`] passes. Public, so that sources of other crates can run it in their tests.
+
+use std::{collections::HashSet, thread};
+
+use super::Source;
+use crate::{
+    Error, ErrorKind,
+    sample::{FieldKind, Record, Structure, Value},
+};
+
+/// What one sample holds, with resident fields copied out.
+type Fetched = Result<Vec<Value>, String>;
+
+/// Checks `source`, every sample of it: give it a small one. Samples may be errors, if they always are.
+///
+/// # Panics
+/// If the source breaks a rule; the message says which one and where.
+pub fn check(source: &dyn Source) {
+    let (len, schema) = (source.len(), source.schema());
+    assert_eq!(source.is_empty(), len == 0, "is_empty agrees with len");
+    assert!(!source.name().is_empty(), "a source has a name");
+    assert!(!schema.fields.is_empty(), "a sample has fields");
+    if schema.structure == Structure::Single {
+        assert_eq!(schema.fields.len(), 1, "a single field is one field");
+    }
+    let names: HashSet<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names.len(), schema.fields.len(), "field names are unique");
+
+    let keys: Vec<String> = (0..len).map(|i| source.key(i)).collect();
+    let unique: HashSet<&String> = keys.iter().collect();
+    assert_eq!(unique.len(), keys.len(), "keys are unique");
+    assert!(keys.iter().all(|key| !key.is_empty()), "keys are not empty");
+    assert!(keys.iter().zip(0..).all(|(key, i)| source.key(i) == *key), "keys are stable");
+
+    let mut record = Record::default();
+    for beyond in [len, len + 1, u64::MAX] {
+        let e = source.fetch(beyond, &mut record).expect_err("there is no such sample");
+        assert_eq!((e.kind(), e.index()), (ErrorKind::NotFound, Some(beyond)), "{e}");
+        assert!(source.resident(beyond, 0).is_none() && source.key(beyond).is_empty());
+    }
+
+    let fresh: Vec<Fetched> = (0..len).map(|i| fetch(source, i, &mut Record::default())).collect();
+    for i in (0..len).rev() {
+        // The record comes full of the sample after, and once full of rubbish.
+        assert_eq!(fetch(source, i, &mut record), fresh[at(i)], "sample {i} is the same in a used record");
+        let values = vec![Value::Bytes(vec![0xAA; 100]), Value::Int(-77), Value::Resident, Value::Empty];
+        let mut rubbish = Record { values, offsets: vec![99; 9], ..Record::default() };
+        assert_eq!(fetch(source, i, &mut rubbish), fresh[at(i)], "sample {i} is the same in any record");
+    }
+    thread::scope(|scope| {
+        for t in 0..4_u64 {
+            let fresh = &fresh;
+            scope.spawn(move || {
+                let mut record = Record::default();
+                for i in 0..len {
+                    let i = (i + t * 7) % len;
+                    assert_eq!(
+                        fetch(source, i, &mut record),
+                        fresh[at(i)],
+                        "sample {i} is the same in thread {t}"
+                    );
+                }
+            });
+        }
+    });
+}
+
+fn at(index: u64) -> usize {
+    usize::try_from(index).expect("all samples were fetched into a vector")
+}
+
+fn fetch(source: &dyn Source, index: u64, record: &mut Record) -> Fetched {
+    let fields = &source.schema().fields;
+    if let Err(e) = source.fetch(index, record) {
+        check_error(source, index, &e);
+        return Err(e.to_string());
+    }
+    assert_eq!(record.values.len(), fields.len(), "sample {index} has a value for every field");
+    assert_eq!(record.offsets.len(), fields.len(), "sample {index} has an offset for every field");
+    let values = record.values.iter().enumerate().map(|(i, value)| {
+        let bytes = match value {
+            Value::Bytes(bytes) => bytes.as_slice(),
+            Value::Resident => source.resident(index, i).expect("a resident field lies in memory"),
+            Value::Int(_) => {
+                assert_eq!(
+                    fields[i].kind,
+                    FieldKind::Int,
+                    "{} of sample {index} is no integer",
+                    fields[i].name
+                );
+                return value.clone();
+            }
+            Value::Empty => panic!("{} of sample {index} was not fetched", fields[i].name),
+        };
+        check_bytes(&fields[i].kind, bytes, &format!("{} of sample {index}", fields[i].name));
+        Value::Bytes(bytes.to_vec())
+    });
+    Ok(values.collect())
+}
+
+fn check_error(source: &dyn Source, index: u64, e: &Error) {
+    assert_eq!(e.index(), Some(index), "errors name the index: {e}");
+    assert_eq!(e.key(), Some(source.key(index).as_str()), "errors name the key: {e}");
+    assert_eq!(e.stage(), Some("read"), "errors name the stage: {e}");
+    assert_eq!(e.source_name(), Some(source.name().as_str()), "errors name the source: {e}");
+}
+
+fn check_bytes(kind: &FieldKind, bytes: &[u8], what: &str) {
+    let expected = match kind {
+        FieldKind::Array { dtype, shape } => Some(dtype.size() * shape.iter().product::<usize>()),
+        FieldKind::Pixels { height, width, channels, .. } => Some(height * width * channels),
+        FieldKind::Int => panic!("{what} is an integer field but holds bytes"),
+        FieldKind::Text | FieldKind::Json => {
+            assert!(std::str::from_utf8(bytes).is_ok(), "{what} is UTF-8");
+            None
+        }
+        FieldKind::Image | FieldKind::Bytes => None,
+    };
+    if let Some(expected) = expected {
+        assert_eq!(bytes.len(), expected, "{what} has the bytes that its shape needs");
+    }
+}

@@ -1,0 +1,70 @@
+//! What was asked for, as data: enough to open the same source again, in another process or on another day.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ArrayData, ImageFolder, ImageFolderSpec, Source, TensorSlices, TensorSlicesSpec};
+use crate::{Error, Result, store::Store};
+
+/// A source as data. Part of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SourceSpec {
+    /// Image files in folders.
+    ImageFolder(ImageFolderSpec),
+    /// Arrays in memory: their names, dtypes and shapes. The elements themselves are no part of a plan.
+    TensorSlices(TensorSlicesSpec),
+    /// A source of another crate, known by its name only.
+    Custom {
+        /// [`Source::name`] of it.
+        name: String,
+    },
+}
+
+impl SourceSpec {
+    /// Opens a source that lies in `store`.
+    ///
+    /// # Errors
+    /// What the source says; [`crate::ErrorKind::Config`] for those that are not made of stored objects.
+    pub fn open(self, store: Arc<dyn Store>) -> Result<Arc<dyn Source>> {
+        Ok(match self {
+            Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
+            Self::TensorSlices(_) => {
+                return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
+            }
+            Self::Custom { name } => {
+                return Err(Error::config(format!("{name} cannot be opened from its description")));
+            }
+        })
+    }
+
+    /// Opens a source of arrays in memory, given in the order of the fields.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if this is no such source, or the arrays differ from the description.
+    pub fn open_arrays(self, arrays: Vec<ArrayData>) -> Result<Arc<dyn Source>> {
+        match self {
+            Self::TensorSlices(spec) => Ok(Arc::new(TensorSlices::open(spec, arrays)?)),
+            other => Err(Error::config(format!("{other:?} takes no arrays"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_survives_json() {
+        for json in [
+            r#"{"type":"image_folder","root":"data"}"#,
+            r#"{"type":"image_folder","root":"d","extensions":[".png"],"allow_empty":true,"labels":"none"}"#,
+            r#"{"type":"custom","name":"mine"}"#,
+        ] {
+            let spec: SourceSpec = serde_json::from_str(json).unwrap();
+            let again = serde_json::to_string(&spec).unwrap();
+            assert_eq!(serde_json::from_str::<SourceSpec>(&again).unwrap(), spec);
+        }
+    }
+}

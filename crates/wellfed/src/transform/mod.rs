@@ -5,14 +5,64 @@
 //! gives an [`Action`] whose every number is settled. Since sizes come from the header, a whole chain can be
 //! drawn before a single pixel is decoded; [`crate::plan`] uses that to decode and resample only what is needed.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::{Map, Value};
 
 pub use crate::codec::Rect;
 use crate::{Result, rng::Rng};
 
+mod action;
+mod center_crop;
+mod color_jitter;
+mod compose;
+mod gaussian_blur;
+mod grayscale;
+mod identity;
+mod named;
+mod normalize;
+mod pad;
+mod param;
+mod per_channel;
+mod pil_to_tensor;
+mod random_crop;
+mod random_erasing;
+mod random_grayscale;
+mod random_horizontal_flip;
 mod random_resized_crop;
+mod random_rotation;
+mod random_vertical_flip;
+mod resize;
+#[cfg(test)]
+mod testing;
+mod to_dtype;
+mod to_image;
+mod to_tensor;
 
+pub use action::{Action, ColorStep, ColorSteps, EraseValue};
+pub use center_crop::CenterCrop;
+pub use color_jitter::ColorJitter;
+pub use compose::Compose;
+pub use gaussian_blur::GaussianBlur;
+pub use grayscale::Grayscale;
+pub use identity::Identity;
+pub use normalize::Normalize;
+pub use pad::Pad;
+pub use param::{Padding, Sides, Spread};
+pub use per_channel::PerChannel;
+pub use pil_to_tensor::PILToTensor;
+pub use random_crop::RandomCrop;
+pub use random_erasing::{Erasure, RandomErasing};
+pub use random_grayscale::RandomGrayscale;
+pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_resized_crop::RandomResizedCrop;
+pub use random_rotation::RandomRotation;
+pub use random_vertical_flip::RandomVerticalFlip;
+pub use resize::{Resize, ResizeTo};
+pub use to_dtype::ToDtype;
+pub use to_image::ToImage;
+pub use to_tensor::ToTensor;
 
 /// Size of an image: what a draw may look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +107,18 @@ pub enum Interpolation {
     Lanczos,
 }
 
+impl fmt::Display for Interpolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Interpolation::Nearest => "nearest",
+            Interpolation::NearestExact => "nearest-exact",
+            Interpolation::Bilinear => "bilinear",
+            Interpolation::Bicubic => "bicubic",
+            Interpolation::Lanczos => "lanczos",
+        })
+    }
+}
+
 /// How the area outside an image is filled, named as torchvision's `padding_mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,14 +134,14 @@ pub enum PaddingMode {
     Symmetric,
 }
 
-/// One number for all channels, or one per channel, in the value range of the image (u8: 0 to 255).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Fill(pub Vec<f64>);
-
-impl Default for Fill {
-    fn default() -> Self {
-        Self(vec![0.0])
+impl fmt::Display for PaddingMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PaddingMode::Constant => "constant",
+            PaddingMode::Edge => "edge",
+            PaddingMode::Reflect => "reflect",
+            PaddingMode::Symmetric => "symmetric",
+        })
     }
 }
 
@@ -94,118 +156,15 @@ pub enum ImageDtype {
     Float32,
 }
 
-/// One colour adjustment with its drawn factor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ColorStep {
-    /// Blend with black.
-    Brightness(f64),
-    /// Blend with the mean luma.
-    Contrast(f64),
-    /// Blend with the grey image.
-    Saturation(f64),
-    /// Shift of hue, as a fraction of the circle in -0.5 to 0.5.
-    Hue(f64),
-}
-
-/// What [`RandomErasing`] writes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EraseValue {
-    /// These values, one for all channels or one per channel.
-    Constant(Vec<f64>),
-    /// Standard normal noise per element, from this generator.
-    Noise(Rng),
-}
-
-/// What to do to one image, with every random number settled.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Nothing.
-    Keep,
-    /// Keep a rectangle that lies inside the image.
-    Crop(Rect),
-    /// Keep a window that may reach outside the image; what lies outside is filled.
-    PadCrop {
-        /// First row; negative is above the image.
-        top: i64,
-        /// First column; negative is left of the image.
-        left: i64,
-        /// Rows of the result.
-        height: usize,
-        /// Columns of the result.
-        width: usize,
-        /// How the outside is filled.
-        mode: PaddingMode,
-        /// With what, under [`PaddingMode::Constant`].
-        fill: Fill,
-    },
-    /// Resample a rectangle of the image to a new size.
-    Resize {
-        /// What is resampled; pixels outside it do not influence the result.
-        crop: Rect,
-        /// Rows of the result.
-        height: usize,
-        /// Columns of the result.
-        width: usize,
-        /// Filter.
-        interpolation: Interpolation,
-    },
-    /// Mirror.
-    Flip {
-        /// Left and right change places.
-        horizontal: bool,
-        /// Top and bottom change places.
-        vertical: bool,
-    },
-    /// Rotate counter-clockwise.
-    Rotate {
-        /// Degrees.
-        angle: f64,
-        /// Filter: nearest, bilinear or bicubic.
-        interpolation: Interpolation,
-        /// Enlarge the image so that all of it stays visible.
-        expand: bool,
-        /// Centre (x, y) in pixels from the upper left corner; `None` is the middle.
-        center: Option<[f64; 2]>,
-        /// Value of what comes in from outside.
-        fill: Fill,
-    },
-    /// Colour adjustments in this order.
-    Color(Vec<ColorStep>),
-    /// Luma, on one or three equal channels.
-    Gray {
-        /// 1 or 3.
-        channels: usize,
-    },
-    /// Gaussian blur.
-    Blur {
-        /// Kernel size (x, y), odd.
-        kernel: [usize; 2],
-        /// Standard deviation (x, y) in pixels.
-        sigma: [f64; 2],
-    },
-    /// Overwrite a rectangle.
-    Erase {
-        /// Where.
-        rect: Rect,
-        /// With what.
-        value: EraseValue,
-    },
-    /// Change the element type.
-    Cast {
-        /// New type.
-        dtype: ImageDtype,
-        /// Map the value range of the old type to that of the new one (0..255 and 0..1).
-        scale: bool,
-        /// Divide by 255 instead of multiplying by its reciprocal: what `ToTensor` does.
-        divide: bool,
-    },
-    /// `(x - mean) / std` per channel, on floating point images.
-    Normalize {
-        /// One value, or one per channel.
-        mean: Vec<f64>,
-        /// One value, or one per channel; not 0.
-        std: Vec<f64>,
-    },
+impl fmt::Display for ImageDtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ImageDtype::UInt8 => "uint8",
+            ImageDtype::Float16 => "float16",
+            ImageDtype::BFloat16 => "bfloat16",
+            ImageDtype::Float32 => "float32",
+        })
+    }
 }
 
 /// What a transform does to an image, without its numbers: what the optimizer looks at.
@@ -233,6 +192,8 @@ pub enum Class {
     Cast,
     /// [`Action::Normalize`].
     Normalize,
+    /// Several transforms. Only [`Compose`], which [`Transform::flatten`] takes apart before a plan is made.
+    Compose,
 }
 
 /// What every transform can do. All classes may also give [`Action::Keep`].
@@ -257,10 +218,107 @@ pub trait Stage {
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action>;
 }
 
-/// Any transform, as data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", deny_unknown_fields)]
-#[allow(missing_docs, reason = "each variant is documented at the type it holds")]
-pub enum Transform {
-    RandomResizedCrop(RandomResizedCrop),
+/// Makes the enum of all transforms and everything that goes over all of them.
+macro_rules! transforms {
+    ($($name:ident),* $(,)?) => {
+        /// Any transform, as data. In JSON its name is the field `type`, beside its parameters.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(tag = "type")]
+        #[allow(missing_docs, reason = "each variant is documented at the type it holds")]
+        pub enum Transform {
+            $($name($name),)*
+        }
+
+        $(impl From<$name> for Transform {
+            fn from(transform: $name) -> Self {
+                Transform::$name(transform)
+            }
+        })*
+
+        impl Transform {
+            /// Names of all transforms.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// Its name, as in torchvision.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Transform::$name(_) => stringify!($name),)*
+                }
+            }
+
+            /// What it does.
+            pub fn as_stage(&self) -> &dyn Stage {
+                match self {
+                    $(Transform::$name(transform) => transform,)*
+                }
+            }
+
+            /// Reads the transform called `name` from its parameters, or `None` if there is none of this name.
+            fn read(name: &str, parameters: &Map<String, Value>) -> Option<Result<Self, serde_json::Error>> {
+                match name {
+                    $(stringify!($name) => Some($name::deserialize(named::Fields::new(parameters)).map(Into::into)),)*
+                    _ => None,
+                }
+            }
+        }
+
+        /// As torchvision's `repr`.
+        impl fmt::Display for Transform {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Transform::$name(transform) => transform.fmt(f),)*
+                }
+            }
+        }
+    };
+}
+
+transforms! {
+    CenterCrop,
+    ColorJitter,
+    Compose,
+    GaussianBlur,
+    Grayscale,
+    Identity,
+    Normalize,
+    PILToTensor,
+    Pad,
+    RandomCrop,
+    RandomErasing,
+    RandomGrayscale,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
+    Resize,
+    ToDtype,
+    ToImage,
+    ToTensor,
+}
+
+impl Transform {
+    /// All transforms in order, with every [`Compose`] replaced by what it holds.
+    pub fn flatten(transforms: &[Transform]) -> Vec<&Transform> {
+        let mut flat = Vec::with_capacity(transforms.len());
+        for transform in transforms {
+            match transform {
+                Transform::Compose(compose) => flat.extend(Self::flatten(&compose.transforms)),
+                other => flat.push(other),
+            }
+        }
+        flat
+    }
+}
+
+impl<'de> Deserialize<'de> for Transform {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut parameters = Map::deserialize(deserializer)?;
+        let Some(Value::String(name)) = parameters.remove("type") else {
+            return Err(D::Error::missing_field("type"));
+        };
+        match Self::read(&name, &parameters) {
+            Some(read) => read.map_err(|e| D::Error::custom(format_args!("{name}: {e}"))),
+            None => Err(D::Error::unknown_variant(&name, Self::NAMES)),
+        }
+    }
 }

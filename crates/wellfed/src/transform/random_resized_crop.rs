@@ -1,15 +1,22 @@
 //! `RandomResizedCrop`: a random part of random area and aspect ratio, resized.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Class, Interpolation, Rect, Shape, Size, Stage};
-use crate::{Error, Result, rng::Rng};
+use super::{
+    Action, Class, Interpolation, Rect, Shape, Sides, Size, Stage,
+    param::{Repr, Tuple, check_positive_range, check_sides, python_bool, sides},
+    resize::{antialias, check_antialias},
+};
+use crate::{Result, rng::Rng};
 
 /// Crops a random part of the image and resizes it to `size`, as torchvision's transform of this name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
     /// Height and width of the result, in pixels.
+    #[serde(deserialize_with = "sides")]
     pub size: [usize; 2],
     /// Least and greatest share of the area that is kept.
     #[serde(default = "default_scale")]
@@ -20,6 +27,13 @@ pub struct RandomResizedCrop {
     /// Filter.
     #[serde(default)]
     pub interpolation: Interpolation,
+    /// Must be true for bilinear, bicubic and lanczos; means nothing for nearest. Default: true.
+    #[serde(default = "yes", deserialize_with = "antialias")]
+    pub antialias: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn default_scale() -> [f64; 2] {
@@ -31,14 +45,36 @@ fn default_ratio() -> [f64; 2] {
 }
 
 impl RandomResizedCrop {
-    /// A square result of `size` x `size` with torchvision's defaults.
-    pub fn new(size: usize) -> Self {
+    /// A result of one number (a square) or (height, width), with torchvision's defaults.
+    pub fn new(size: impl Into<Sides>) -> Self {
         Self {
-            size: [size, size],
+            size: size.into().0,
             scale: default_scale(),
             ratio: default_ratio(),
             interpolation: Interpolation::default(),
+            antialias: true,
         }
+    }
+
+    /// Sets the least and greatest share of the area that is kept.
+    #[must_use]
+    pub fn scale(mut self, scale: [f64; 2]) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Sets the least and greatest aspect ratio (width / height).
+    #[must_use]
+    pub fn ratio(mut self, ratio: [f64; 2]) -> Self {
+        self.ratio = ratio;
+        self
+    }
+
+    /// Sets the filter.
+    #[must_use]
+    pub fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
     }
 
     /// torchvision's `get_params`: ten attempts, then the largest central part within `ratio`.
@@ -68,19 +104,24 @@ impl RandomResizedCrop {
     }
 }
 
+impl fmt::Display for RandomResizedCrop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Repr::new(f, "RandomResizedCrop")
+            .field("size", Tuple(&self.size))
+            .field("scale", Tuple(&self.scale))
+            .field("ratio", Tuple(&self.ratio))
+            .field("interpolation", self.interpolation)
+            .field("antialias", python_bool(self.antialias))
+            .finish()
+    }
+}
+
 impl Stage for RandomResizedCrop {
     fn check(&self) -> Result<()> {
-        let ordered = |r: [f64; 2]| r[0] > 0.0 && r[0] <= r[1] && r[1].is_finite();
-        if self.size.contains(&0) {
-            return Err(Error::config(format!("size is {:?}; both sides must be at least 1", self.size)));
-        }
-        if !ordered(self.scale) || !ordered(self.ratio) {
-            return Err(Error::config(format!(
-                "scale is {:?} and ratio is {:?}; each must be (low, high) with 0 < low <= high",
-                self.scale, self.ratio
-            )));
-        }
-        Ok(())
+        check_sides("size", self.size)?;
+        check_positive_range("scale", self.scale)?;
+        check_positive_range("ratio", self.ratio)?;
+        check_antialias(self.antialias, self.interpolation)
     }
 
     fn class(&self) -> Class {
@@ -98,5 +139,67 @@ impl Stage for RandomResizedCrop {
             width: self.size[1],
             interpolation: self.interpolation,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::*, *};
+
+    fn parts(crop: RandomResizedCrop, size: Size, n: u64) -> impl Iterator<Item = Rect> {
+        draws(crop, size, n).map(|action| match action {
+            Action::Resize { crop, .. } => crop,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn areas_ratios_and_places_are_those_of_torchvision() {
+        // Small shares of a large image: neither rounding nor rejected attempts show.
+        let side = 100_000;
+        let crop = RandomResizedCrop::new(8).scale([0.05, 0.4]).ratio([0.5, 2.0]);
+        let parts: Vec<_> = parts(crop, size(side, side), 20_000).collect();
+        let area = (side * side) as f64;
+        assert_uniform(
+            parts.iter().map(|r| ((r.height * r.width) as f64 / area).clamp(0.05, 0.4)),
+            0.05,
+            0.4,
+        );
+        let log_ratio = |r: &Rect| (r.width as f64 / r.height as f64).ln().clamp(-(2f64.ln()), 2f64.ln());
+        assert_uniform(parts.iter().map(log_ratio), -(2f64.ln()), 2f64.ln());
+        assert_uniform(parts.iter().map(|r| r.top as f64 / (side - r.height) as f64), 0.0, 1.0);
+        assert_uniform(parts.iter().map(|r| r.left as f64 / (side - r.width) as f64), 0.0, 1.0);
+    }
+
+    #[test]
+    fn after_ten_attempts_it_is_the_middle_within_the_ratio() {
+        // Far too wide or too high: no attempt fits.
+        let crop = RandomResizedCrop::new(8).scale([1.0, 1.0]);
+        let one = |height, width| parts(crop, size(height, width), 1).next().unwrap();
+        assert_eq!(one(10, 1000), Rect { top: 0, left: 493, height: 10, width: 13 });
+        assert_eq!(one(1000, 10), Rect { top: 493, left: 0, height: 13, width: 10 });
+        let square = crop.ratio([2.0, 2.0]);
+        assert_eq!(
+            parts(square, size(1, 1), 1).next().unwrap(),
+            Rect { top: 0, left: 0, height: 1, width: 1 }
+        );
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        assert!(check_error(RandomResizedCrop::new((3, 0))).starts_with("size is (3, 0)"));
+        assert!(check_error(RandomResizedCrop::new(3).scale([0.5, 0.1])).starts_with("scale is (0.5, 0.1)"));
+        assert!(check_error(RandomResizedCrop::new(3).ratio([0.0, 1.0])).starts_with("ratio is (0.0, 1.0)"));
+        let rough = RandomResizedCrop { antialias: false, ..RandomResizedCrop::new(3) };
+        assert!(check_error(rough).contains("antialias is False"));
+    }
+
+    #[test]
+    fn it_reads_and_shows_as_in_torchvision() {
+        assert_eq!(
+            read(r#"{"type":"RandomResizedCrop","size":224}"#).to_string(),
+            "RandomResizedCrop(size=(224, 224), scale=(0.08, 1.0), ratio=(0.75, 1.3333333333333333), \
+             interpolation=bilinear, antialias=True)"
+        );
     }
 }

@@ -1,0 +1,90 @@
+//! `Grayscale`: luma instead of colours.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Action, Class, Shape, Size, Stage,
+    param::{Repr, impossible},
+};
+use crate::{Error, Result, rng::Rng};
+
+/// Turns the image grey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Grayscale {
+    /// Channels of the result, 1 (the default) or 3 equal ones.
+    pub num_output_channels: usize,
+}
+
+impl Grayscale {
+    /// Gives 1 or 3 channels.
+    pub fn new(num_output_channels: usize) -> Self {
+        Self { num_output_channels }
+    }
+}
+
+impl Default for Grayscale {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+/// To grey with `channels`; nothing if the image is grey and has that many.
+pub(super) fn gray(size: Size, channels: usize) -> Result<Action> {
+    match size.channels {
+        1 if channels == 1 => Ok(Action::Keep),
+        1 | 3 => Ok(Action::Gray { channels }),
+        other => Err(impossible(format!("the image has {other} channels; must be 1 or 3"))
+            .with_hint("decode as \"RGB\" or \"L\"")),
+    }
+}
+
+impl fmt::Display for Grayscale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Repr::new(f, "Grayscale").field("num_output_channels", self.num_output_channels).finish()
+    }
+}
+
+impl Stage for Grayscale {
+    fn check(&self) -> Result<()> {
+        match self.num_output_channels {
+            1 | 3 => Ok(()),
+            other => Err(Error::config(format!("num_output_channels is {other}; must be 1 or 3"))),
+        }
+    }
+
+    fn class(&self) -> Class {
+        Class::Gray
+    }
+
+    fn fixed_size(&self, input: Shape) -> Shape {
+        Shape { channels: self.num_output_channels, ..input }
+    }
+
+    fn draw(&self, size: Size, _rng: &mut Rng) -> Result<Action> {
+        gray(size, self.num_output_channels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::*, *};
+
+    #[test]
+    fn it_gives_one_or_three_channels() {
+        let draw = |out, channels| Grayscale::new(out).draw(Size { channels, ..size(1, 1) }, &mut rng(0));
+        assert_eq!(draw(1, 3).unwrap(), Action::Gray { channels: 1 });
+        assert_eq!(draw(3, 3).unwrap(), Action::Gray { channels: 3 });
+        assert_eq!(draw(3, 1).unwrap(), Action::Gray { channels: 3 });
+        assert_eq!(draw(1, 1).unwrap(), Action::Keep);
+        assert_eq!(draw(1, 4).unwrap_err().message(), "the image has 4 channels; must be 1 or 3");
+    }
+
+    #[test]
+    fn other_numbers_of_channels_are_refused() {
+        assert_eq!(check_error(Grayscale::new(2)), "num_output_channels is 2; must be 1 or 3");
+        assert_eq!(read(r#"{"type":"Grayscale"}"#).to_string(), "Grayscale(num_output_channels=1)");
+    }
+}

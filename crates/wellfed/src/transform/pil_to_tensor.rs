@@ -1,0 +1,56 @@
+//! `PILToTensor`: what is decoded is a uint8 tensor already.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, Class, Shape, Size, Stage, param::Repr};
+use crate::{Result, rng::Rng};
+
+/// Leaves the image as it is: in torchvision it turns a Pillow image into a uint8 tensor, which this engine has from the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PILToTensor {}
+
+impl PILToTensor {
+    /// The transform; it has no parameters.
+    pub fn new() -> Self {
+        Self {}
+    }
+}
+
+impl fmt::Display for PILToTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Repr::new(f, "PILToTensor").finish()
+    }
+}
+
+impl Stage for PILToTensor {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn class(&self) -> Class {
+        Class::Identity
+    }
+
+    fn fixed_size(&self, input: Shape) -> Shape {
+        input
+    }
+
+    fn draw(&self, _size: Size, _rng: &mut Rng) -> Result<Action> {
+        Ok(Action::Keep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::*, *};
+
+    #[test]
+    fn it_keeps_the_image() {
+        assert_eq!(PILToTensor::new().draw(size(3, 4), &mut rng(0)).unwrap(), Action::Keep);
+        assert_eq!(read(r#"{"type":"PILToTensor"}"#).to_string(), "PILToTensor()");
+        assert!(refuse(r#"{"type":"PILToTensor","p":1}"#).contains("PILToTensor: unknown field `p`"));
+    }
+}

@@ -82,7 +82,7 @@ def draw(path: Path, runs: Sequence[tuple[str, Sequence[Step], float]]) -> None:
     panel = len(runs) * pitch
     sheet = _Sheet(96 + panel + 92 + panel + 40)
     sheet.text(LEFT, 42, "Where the time of every training step goes", 21)
-    x = LEFT
+    x = float(LEFT)
     for color, words in ((WAIT, "waiting for data"), (COMPUTE, "computing: forward, backward, update")):
         sheet.box(x, 57, x + 13, 70, color)
         x += 19 + sheet.text(x + 19, 68, words, 12.5, PALE) + 22

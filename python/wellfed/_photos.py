@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-Plane = npt.NDArray[np.float32]
+Plane = npt.NDArray[Any]
 """One float32 value per pixel, height x width."""
 Color = tuple[float, float, float]
 """Red, green and blue, 0..1."""
@@ -116,12 +116,13 @@ class _Scene:
 def _step(value: Plane, low: float, high: float) -> Plane:
     """A smooth step from 0 at `low` to 1 at `high`."""
     t = np.clip((value - low) / (high - low), 0, 1)
-    return t * t * (3 - 2 * t)
+    stepped: Plane = t * t * (3 - 2 * t)
+    return stepped
 
 
 def _hash(a: Plane, b: Plane) -> Plane:
     """A value in 0..1 for each pair of whole numbers, the same wherever the pair occurs."""
-    mixed = np.sin(a * np.float32(12.9898) + b * np.float32(78.233)) * np.float32(437.5453)
+    mixed: Plane = np.sin(a * np.float32(12.9898) + b * np.float32(78.233)) * np.float32(437.5453)
     return mixed - np.floor(mixed)
 
 
@@ -143,8 +144,8 @@ def _clouds(s: _Scene) -> Plane:
 
 def _foliage(s: _Scene) -> Plane:
     bend, turn = 1.6 * s.noise(1), 1.6 * s.noise(1)
-    leaves = np.abs(np.sin(2.9 * s.u + bend) * np.sin(2.9 * s.v + turn))  # each with the shade of the next
-    return np.clip(leaves * (0.75 + 0.2 * s.noise(1)) + 0.1 * s.noise(2) + 0.08 * s.noise(3), 0, 1)
+    leaves: Plane = np.abs(np.sin(2.9 * s.u + bend) * np.sin(2.9 * s.v + turn)) * (0.75 + 0.2 * s.noise(1))
+    return np.clip(leaves + 0.1 * s.noise(2) + 0.08 * s.noise(3), 0, 1)
 
 
 def _fur(s: _Scene) -> Plane:
@@ -209,23 +210,23 @@ CLASSES: dict[str, tuple[Surface, Color, Color]] = {
 }
 
 
-def _vary(rng: np.random.Generator, color: Color, by: float) -> npt.NDArray[np.float32]:
+def _vary(rng: np.random.Generator, color: Color, by: float) -> npt.NDArray[Any]:
     """The colour in another light: a shift of all channels together and of each by itself."""
     shifted = np.array(color) + rng.normal(0, by) + rng.normal(0, by * 0.6, 3)
     return np.clip(shifted, 0, 1).astype(np.float32)
 
 
-def _paint(s: _Scene, name: str) -> npt.NDArray[np.float32]:
+def _paint(s: _Scene, name: str) -> npt.NDArray[Any]:
     """Height x width x 3, about 0..1: the class's surface before some background, in some light."""
-    rng = s.rng
+    rng = s.rng  # its scalars are Python floats, which leave float32 arrays float32
     surface, dark, bright = CLASSES[name]
     pattern = surface(s)[..., None]
     low, high = _vary(rng, dark, 0.06), _vary(rng, bright, 0.08)
-    image: npt.NDArray[np.float32] = low + (high - low) * pattern
+    image: npt.NDArray[Any] = low + (high - low) * pattern
 
     # A body with a soft, irregular outline stands out of a blurred background of any colour.
-    cy, cx = rng.uniform(0.35, 0.65, 2)
-    ry, rx = rng.uniform(0.42, 0.75, 2)
+    cy, cx = rng.uniform(0.35, 0.65), rng.uniform(0.35, 0.65)
+    ry, rx = rng.uniform(0.42, 0.75), rng.uniform(0.42, 0.75)
     outline = np.hypot((s.y - cy) / ry, (s.x - cx) / rx) + 0.14 * s.noise(SMOOTH)
     sharp = rng.uniform(0.01, 0.06)
     body = _step(outline, 1 + sharp, 1 - sharp)
@@ -241,7 +242,8 @@ def _paint(s: _Scene, name: str) -> npt.NDArray[np.float32]:
     light = 1 + rng.uniform(0.1, 0.4) * ((s.x - 0.5) * math.cos(angle) + (s.y - 0.5) * math.sin(angle))
     light += 0.09 * s.noise(0) - rng.uniform(0.1, 0.45) * ((s.x - 0.5) ** 2 + (s.y - 0.5) ** 2)
     warmth = 1 + rng.normal(0, 0.05, 3).astype(np.float32)
-    return image * (light * rng.uniform(0.8, 1.15))[..., None] * warmth
+    image *= (light * rng.uniform(0.8, 1.15))[..., None] * warmth
+    return image
 
 
 def _photo(seed: int, number: int, name: str) -> tuple[Image.Image, dict[str, Any]]:
@@ -253,7 +255,7 @@ def _photo(seed: int, number: int, name: str) -> tuple[Image.Image, dict[str, An
         width, height = (max(96, int(n * rng.uniform(0.75, 1.2))) for n in (width, height))
     scene = _Scene(rng, seed, min(height, TILE), min(width, TILE))
     image = _paint(scene, name)
-    image += (rng.gamma(2.0, 0.0165) * rng.standard_normal(image.shape[:2], dtype=np.float32))[
+    image += (rng.gamma(2.0, 0.019) * rng.standard_normal(image.shape[:2], dtype=np.float32))[
         ..., None
     ]  # film grain
     pixels = np.clip(image * 255, 0, 255).astype(np.uint8)

@@ -154,10 +154,13 @@ pub struct PointMap {
     chain: Option<Chain>,
 }
 
-/// A value on its way through the operations: floats are kept in float32, rounded to `dtype` after each step.
-#[derive(Clone, Copy)]
-enum Value {
+/// A value on its way through the operations: floats are kept in float32, rounded to their element type after each
+/// step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// An 8-bit value.
     U8(u8),
+    /// A value of any floating-point type.
     Float(f32),
 }
 
@@ -181,8 +184,11 @@ fn bits(value: Value, dtype: Dtype) -> u32 {
 }
 
 /// Applies one operation as torchvision 0.29 does (`transforms/v2/functional/_misc.py`): each arithmetic step in
-/// float32, rounded to the tensor's type.
-fn apply(op: &PointOp, channel: usize, value: Value, dtype: &mut Dtype) -> Result<Value, PointError> {
+/// float32, rounded to the tensor's type. `dtype` is the type of `value`, and afterwards that of the result.
+///
+/// # Errors
+/// If the operation does not take such a value.
+pub fn apply(op: &PointOp, channel: usize, value: Value, dtype: &mut Dtype) -> Result<Value, PointError> {
     Ok(match (op, value) {
         (PointOp::ToDtype { dtype: to, scale }, value) => {
             let from = std::mem::replace(dtype, *to);

@@ -10,8 +10,13 @@
 //! The crate knows nothing of Python, of a command line or of CUDA.
 
 pub mod codec;
+pub mod dataset;
+pub mod engine;
 pub mod error;
 pub mod limits;
+pub mod meter;
+pub mod order;
+pub mod plan;
 pub mod rng;
 pub mod sample;
 pub mod source;
@@ -20,5 +25,16 @@ pub mod store;
 pub(crate) mod testing;
 pub mod transform;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use dataset::{Dataset, apply};
+pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
+pub use plan::{Options, Plan};
+
+/// Locks a mutex. A panic while it was held is no reason to stop: every critical section here leaves its data
+/// whole, and panics of samples are caught before.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

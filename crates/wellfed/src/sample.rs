@@ -200,6 +200,16 @@ impl Record {
         self.offsets.resize(fields, 0);
     }
 
+    /// Bytes of all values.
+    pub fn len(&self) -> usize {
+        self.values.iter().map(|v| if let Value::Bytes(b) = v { b.len() } else { 0 }).sum()
+    }
+
+    /// True if no value holds bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes this record keeps allocated.
     pub fn capacity(&self) -> usize {
         self.values.iter().map(|v| if let Value::Bytes(b) = v { b.capacity() } else { 0 }).sum()

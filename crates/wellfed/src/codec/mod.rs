@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wellfed_kernels::image::Image;
 
-use crate::{Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result};
 
 /// Colour mode of a decoded image, named as Pillow names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -99,4 +99,39 @@ pub struct Scratch {
     pub bytes: Vec<u8>,
     /// Pixels before a change of mode.
     pub pixels: Vec<u8>,
+}
+
+impl Scratch {
+    /// Bytes kept allocated.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.pixels.capacity()
+    }
+}
+
+fn no_codec() -> Error {
+    Error::new(ErrorKind::Unsupported, "no codec for these bytes")
+}
+
+/// Reads the header of an image of any known format.
+///
+/// # Errors
+/// If the format is not known or the header is damaged.
+pub fn image_header(_bytes: &[u8]) -> Result<Header> {
+    Err(no_codec())
+}
+
+/// Decodes an image of any known format.
+///
+/// # Errors
+/// If the format is not known or the bytes are damaged.
+pub fn decode_image(
+    _bytes: &[u8],
+    _mode: Mode,
+    _region: Option<Rect>,
+    _apply_orientation: bool,
+    _limits: &Limits,
+    _scratch: &mut Scratch,
+    _out: &mut Image,
+) -> Result<Origin> {
+    Err(no_codec())
 }

@@ -1,1 +1,0 @@
-"""One module per loader under comparison; `spec.py` states the interface they share."""

@@ -1,0 +1,179 @@
+//! Makes one sample: fetches its record, runs the program, writes to its slot of the batch.
+
+use std::sync::Arc;
+
+use super::{
+    Batch, ColumnSpec,
+    image::{ImageScratch, Maker},
+    job::{Claim, Job, SampleSlot},
+    ring::Pool,
+};
+use crate::{
+    Error, ErrorKind, Limits, Result,
+    meter::{Probe, Stage},
+    order::{Order, Pick},
+    plan::{OnError, Program, program::FieldProgram},
+    sample::{Record, Value},
+    source::Source,
+};
+
+/// Memory of one worker, reused from sample to sample.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    image: ImageScratch,
+}
+
+impl Scratch {
+    /// Bytes kept allocated.
+    pub(crate) fn capacity(&self) -> usize {
+        self.image.capacity()
+    }
+}
+
+/// A program bound to its source. Shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    source: Arc<dyn Source>,
+    program: Program,
+    seed: u64,
+    limits: Limits,
+}
+
+impl Executor {
+    pub(crate) fn new(source: Arc<dyn Source>, program: Program, seed: u64, limits: Limits) -> Self {
+        Self { source, program, seed, limits }
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn columns(&self) -> &[ColumnSpec] {
+        &self.program.columns
+    }
+
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch::default()
+    }
+
+    /// Reads the sample's record.
+    pub(crate) fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
+        record.limits = self.limits;
+        self.source.fetch(pick.index, record).map_err(|e| self.located(e, pick, None).with_stage("read"))
+    }
+
+    /// Runs the program for a fetched record.
+    pub(crate) fn make(
+        &self,
+        pick: Pick,
+        record: &Record,
+        scratch: &mut Scratch,
+        slot: &mut SampleSlot<'_>,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        for field in 0..self.program.fields.len() {
+            self.field(field, pick, record, scratch, slot, probe)
+                .map_err(|e| self.located(e, pick, record.offsets.get(field).copied()))?;
+        }
+        Ok(())
+    }
+
+    /// Makes one sample outside of a loader.
+    pub(crate) fn single(&self, pick: Pick, probe: &mut Probe<'_>) -> Result<Batch> {
+        let span = Order::new(self.len(), &[])?.batch(pick.epoch, 0, pick.index);
+        let columns: Arc<[ColumnSpec]> = self.columns().into();
+        let job = Arc::new(Job::new(pick.epoch, pick.index, span, 1, &columns, &Pool::new(0)));
+        let mut record = Record::default();
+        self.fetch(pick, &mut record)?;
+        let mut claim = Claim { job, samples: 0..1 };
+        self.make(pick, &record, &mut self.scratch(), &mut claim.slot(0), probe)?;
+        let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
+        job.into_batch(OnError::Raise, false)
+    }
+
+    fn field(
+        &self,
+        field: usize,
+        pick: Pick,
+        record: &Record,
+        scratch: &mut Scratch,
+        slot: &mut SampleSlot<'_>,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        let value = record.values.get(field).unwrap_or(&Value::Empty);
+        match &self.program.fields[field] {
+            FieldProgram::Image(program) => {
+                let bytes = self.bytes(value, field, pick)?;
+                let maker = Maker { program, seed: self.seed, pick, limits: &self.limits };
+                maker.make(bytes, &mut scratch.image, slot.array(field), probe)
+            }
+            FieldProgram::Copy => {
+                let bytes = self.bytes(value, field, pick)?;
+                let out = slot.array(field);
+                if bytes.len() != out.len() {
+                    return Err(Error::new(
+                        ErrorKind::Shape,
+                        format!(
+                            "{} has {} bytes, other samples have {}",
+                            self.name(field),
+                            bytes.len(),
+                            out.len()
+                        ),
+                    )
+                    .with_stage("batch"));
+                }
+                out.copy_from_slice(bytes);
+                probe.lap(Stage::Write, bytes.len());
+                Ok(())
+            }
+            FieldProgram::Int => {
+                let Value::Int(value) = value else { return Err(self.missing(field)) };
+                slot.array(field).copy_from_slice(&value.to_ne_bytes());
+                Ok(())
+            }
+            FieldProgram::List { utf8 } => {
+                let bytes = self.bytes(value, field, pick)?;
+                if *utf8 && let Err(e) = std::str::from_utf8(bytes) {
+                    let what =
+                        format!("{} is not UTF-8: byte {} is invalid", self.name(field), e.valid_up_to());
+                    return Err(Error::corrupt(what).with_stage("batch"));
+                }
+                slot.set(field, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn bytes<'a>(&'a self, value: &'a Value, field: usize, pick: Pick) -> Result<&'a [u8]> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Resident => self.source.resident(pick.index, field).ok_or_else(|| self.missing(field)),
+            _ => Err(self.missing(field)),
+        }
+    }
+
+    fn missing(&self, field: usize) -> Error {
+        Error::corrupt(format!("the source gave no {}", self.name(field))).with_stage("read")
+    }
+
+    fn name(&self, field: usize) -> &str {
+        &self.program.columns[field].name
+    }
+
+    fn located(&self, error: Error, pick: Pick, offset: Option<u64>) -> Error {
+        let error =
+            error.with_sample(self.source.key(pick.index), pick.index).with_source(self.source.name());
+        match offset {
+            Some(offset) if offset > 0 => error.with_offset(offset),
+            _ => error,
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The consumer's end: starts the threads, hands out batches in order, knows where it stands.
+
+use std::{
+    collections::VecDeque,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering::Relaxed},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use super::{
+    batch::{Batch, ColumnData, ColumnSpec},
+    exec::Executor,
+    governor::{self, Bounds, Observation, Settings},
+    job::Failure,
+    ring::Pool,
+    schedule::{Position, Schedule},
+    shared::Shared,
+};
+use crate::{
+    Error, ErrorKind, Result, lock,
+    meter::{Meter, Stage, Stats},
+    order::{Order, State},
+    plan::Options,
+};
+
+/// Bad samples kept in the list; later ones are only counted.
+const MAX_LISTED: usize = 10_000;
+
+/// Batches made ahead at most.
+const MAX_PREFETCH: usize = 64;
+
+/// Batches made ahead at first: enough to ride out a slow sample, small enough to stay in cache where it can.
+const START_PREFETCH: usize = 4;
+
+/// What [`Loader::next`] found.
+#[derive(Debug)]
+pub enum Next {
+    /// The next batch.
+    Batch(Batch),
+    /// The epoch is over; [`Loader::start_epoch`] begins the next one.
+    EpochEnd,
+    /// No batch was finished within the time given.
+    Pending,
+}
+
+/// A sample that could not be made.
+#[derive(Clone, Debug)]
+pub struct BadSample {
+    /// Epoch it was met in.
+    pub epoch: u64,
+    /// Batch of that epoch.
+    pub batch: u64,
+    /// Why, with source, key, index, offset and stage.
+    pub error: Error,
+    /// Whether another sample took its place.
+    pub replaced: bool,
+}
+
+/// Delivers the batches of a data set, epoch by epoch.
+///
+/// Threads start with the first epoch. Dropping the loader stops them and frees everything but the batches the
+/// consumer still holds.
+#[derive(Debug)]
+pub struct Loader {
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    options: Options,
+    bounds: Bounds,
+    budget: u64,
+    plan: u64,
+    process: u32,
+    consumer: Mutex<Consumer>,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    /// The next batch to deliver.
+    at: Position,
+    /// Where the next epoch starts, if it was set by the user or restored.
+    jump: Option<Position>,
+    in_epoch: bool,
+    threads: Vec<JoinHandle<()>>,
+    errors: VecDeque<BadSample>,
+    tick: Tick,
+}
+
+/// Counters at the last look of the governor.
+#[derive(Debug)]
+struct Tick {
+    at: Instant,
+    wait_nanos: u64,
+    nanos: [u64; Stage::ALL.len()],
+    batches: u64,
+    ready_sum: u64,
+}
+
+impl Loader {
+    pub(crate) fn new(executor: Executor, order: Order, plan: u64, options: Options) -> Result<Self> {
+        let budget = options.memory_budget.unwrap_or_else(governor::default_budget);
+        let columns: Arc<[ColumnSpec]> = executor.columns().into();
+        let batch_bytes = columns
+            .iter()
+            .try_fold(0u64, |sum, c| {
+                (c.sample_bytes() as u64).checked_mul(order.batch_size() as u64)?.checked_add(sum)
+            })
+            .unwrap_or(u64::MAX);
+        // One batch under way and one kept for reuse are the least a ring can be.
+        if batch_bytes.saturating_mul(2) > budget {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!(
+                    "two batches of {} samples take {} bytes, above the memory budget of {budget}",
+                    order.batch_size(),
+                    batch_bytes.saturating_mul(2)
+                ),
+            )
+            .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"));
+        }
+        let bounds = bounds(&options, &executor, batch_bytes, budget)?;
+        let settings = Settings {
+            workers: bounds.workers.1,
+            prefetch: START_PREFETCH.clamp(bounds.prefetch.0, bounds.prefetch.1),
+            readers: bounds.readers.0,
+        };
+        let pool = Pool::new(0);
+        let order = Arc::new(order);
+        // Samples in memory take microseconds: claim several at once so that the lock stays out of the way.
+        let chunk = if executor.source().in_memory() {
+            (order.batch_size() / (4 * bounds.workers.1)).clamp(1, 64)
+        } else {
+            1
+        };
+        let meter = Meter::new(options.trace);
+        let schedule =
+            Schedule::new(order.clone(), columns.clone(), pool.clone(), chunk, settings, budget / 8);
+        let scratch_budget = (budget / 8) as usize / bounds.workers.1;
+        let shared =
+            Arc::new(Shared::new(schedule, executor, order, meter, options.on_error, scratch_budget));
+        let start = Position { epoch: 0, base: 0, number: 0 };
+        let consumer = Consumer {
+            at: start,
+            jump: Some(start),
+            in_epoch: false,
+            threads: Vec::new(),
+            errors: VecDeque::new(),
+            tick: Tick {
+                at: Instant::now(),
+                wait_nanos: 0,
+                nanos: [0; Stage::ALL.len()],
+                batches: 0,
+                ready_sum: 0,
+            },
+        };
+        let this = Self {
+            shared,
+            pool,
+            options,
+            bounds,
+            budget,
+            plan,
+            process: std::process::id(),
+            consumer: Mutex::new(consumer),
+        };
+        this.keep_buffers(columns.len(), settings.prefetch);
+        Ok(this)
+    }
+
+    /// Ring memory is kept for all batches under way and one on its way back.
+    fn keep_buffers(&self, columns: usize, prefetch: usize) {
+        self.pool.set_keep(columns * (prefetch + 1));
+    }
+
+    /// Batches of an epoch (samples, without `batch`); `None` is without end.
+    pub fn len(&self) -> Option<u64> {
+        self.shared.order.len()
+    }
+
+    /// True if an epoch has no batch.
+    pub fn is_empty(&self) -> bool {
+        self.shared.order.is_empty()
+    }
+
+    /// Begins an epoch: the first one, the one set by [`Loader::set_epoch`], the rest of the one restored by
+    /// [`Loader::load_state_dict`], or else the one after the last. A half-read epoch is abandoned.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn start_epoch(&self) -> Result<()> {
+        let mut consumer = self.consumer()?;
+        let next = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
+        let position = match consumer.jump.take() {
+            Some(position) => position,
+            None if consumer.in_epoch && consumer.at.number > 0 => next,
+            None => consumer.at,
+        };
+        consumer.at = position;
+        consumer.in_epoch = true;
+        self.shared.lock().go_to(position);
+        self.start_threads(&mut consumer)?;
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// Iterates over one epoch. Begins it as [`Loader::start_epoch`] does.
+    ///
+    /// # Errors
+    /// As [`Loader::start_epoch`].
+    pub fn epoch(&self) -> Result<Epoch<'_>> {
+        self.start_epoch()?;
+        Ok(Epoch { loader: self })
+    }
+
+    /// The next batch of the epoch, waiting at most `timeout` for it.
+    ///
+    /// # Errors
+    /// That of a bad sample, under `on_error="raise"`; the next call goes on with the batch after it.
+    pub fn next(&self, timeout: Duration) -> Result<Next> {
+        let mut consumer = self.consumer()?;
+        if !consumer.in_epoch {
+            return Ok(Next::EpochEnd);
+        }
+        if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
+            consumer.in_epoch = false;
+            consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
+            return Ok(Next::EpochEnd);
+        }
+        self.govern(&mut consumer);
+        let mut schedule = self.shared.lock();
+        let ready = schedule.ready();
+        let mut job = schedule.deliver();
+        if job.is_none() {
+            let since = Instant::now();
+            while job.is_none() {
+                let Some(left) = timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) else {
+                    break;
+                };
+                schedule = self.shared.wait_ready(schedule, left);
+                job = schedule.deliver();
+            }
+            self.shared.meter.waited(since);
+        }
+        drop(schedule);
+        let Some(job) = job else { return Ok(Next::Pending) };
+        self.shared.wake();
+        self.shared.meter.ready_sum.fetch_add(ready as u64, Relaxed);
+        consumer.at.number += 1;
+        for Failure { error, replaced, .. } in job.failures() {
+            self.shared.meter.errors.fetch_add(1, Relaxed);
+            if consumer.errors.len() < MAX_LISTED {
+                consumer.errors.push_back(BadSample { epoch: job.epoch, batch: job.number, error, replaced });
+            }
+        }
+        let job = Arc::into_inner(job)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a finished batch still has a writer"))?;
+        let batch = job.into_batch(self.options.on_error, self.shared.order.batched())?;
+        self.shared.meter.batches.fetch_add(1, Relaxed);
+        self.shared.meter.samples.fetch_add(batch.len as u64, Relaxed);
+        let bytes: usize = batch.columns.iter().filter_map(|c| c.data.as_bytes()).map(<[u8]>::len).sum();
+        self.shared.meter.bytes_out.fetch_add(bytes as u64, Relaxed);
+        Ok(Next::Batch(batch))
+    }
+
+    /// Chooses the epoch that [`Loader::start_epoch`] begins next.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn set_epoch(&self, epoch: u64) -> Result<()> {
+        self.consumer()?.jump = Some(Position { epoch, base: 0, number: 0 });
+        Ok(())
+    }
+
+    /// Where the loader stands: between the last batch delivered and the next one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn state_dict(&self) -> Result<State> {
+        let consumer = self.consumer()?;
+        let mut at = consumer.jump.unwrap_or(consumer.at);
+        if self.shared.order.len_from(at.base).is_some_and(|len| at.number >= len && len > 0) {
+            at = Position { epoch: at.epoch + 1, base: 0, number: 0 };
+        }
+        Ok(State::new(&self.shared.order, self.plan, at.epoch, at.base, at.number))
+    }
+
+    /// Makes [`Loader::start_epoch`] go on from `state`, in O(1).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if the state belongs to another plan or cannot be carried over.
+    pub fn load_state_dict(&self, state: &State) -> Result<()> {
+        let (base, number) = state.restore(&self.shared.order, self.plan)?;
+        let mut consumer = self.consumer()?;
+        consumer.jump = Some(Position { epoch: state.epoch, base, number });
+        consumer.in_epoch = false;
+        Ok(())
+    }
+
+    /// A snapshot of all counters.
+    pub fn stats(&self) -> Stats {
+        let meter = &self.shared.meter;
+        let (settings, read_bytes) = {
+            let schedule = self.shared.lock();
+            (schedule.settings, schedule.read_bytes)
+        };
+        let batches = meter.batches.load(Relaxed);
+        Stats {
+            elapsed: meter.elapsed_nanos() as f64 * 1e-9,
+            batches,
+            samples: meter.samples.load(Relaxed),
+            bytes: meter.bytes_out.load(Relaxed),
+            consumer_wait: meter.wait_nanos.load(Relaxed) as f64 * 1e-9,
+            mean_ready: meter.ready_sum.load(Relaxed) as f64 / batches.max(1) as f64,
+            num_workers: settings.workers,
+            prefetch: settings.prefetch,
+            read_ahead: settings.readers,
+            memory: self.pool.held() + read_bytes + self.shared.scratch_bytes.load(Relaxed),
+            memory_budget: self.budget,
+            errors: meter.errors.load(Relaxed),
+            stages: meter.stages(),
+        }
+    }
+
+    /// Bad samples met so far, in the order of delivery. The first 10,000 are kept; [`Stats::errors`] counts all.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn errors(&self) -> Result<Vec<BadSample>> {
+        Ok(self.consumer()?.errors.iter().cloned().collect())
+    }
+
+    /// Writes what every thread did when, as Chrome trace-event JSON (open it in Perfetto).
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] without the option `trace`; an I/O error naming `path`.
+    pub fn write_trace(&self, path: &Path) -> Result<()> {
+        if !self.options.trace {
+            return Err(Error::new(ErrorKind::State, "this loader keeps no trace")
+                .with_hint("make it with with_options(trace=True)"));
+        }
+        self.shared.meter.write_trace(path)
+    }
+
+    /// The consumer's state, after a check that this is still the process that made the loader.
+    fn consumer(&self) -> Result<MutexGuard<'_, Consumer>> {
+        let process = std::process::id();
+        if process != self.process {
+            return Err(Error::new(
+                ErrorKind::State,
+                format!(
+                    "this loader belongs to process {}; threads do not survive fork() into {process}",
+                    self.process
+                ),
+            )
+            .with_hint("make the loader after the fork; data sets may be made before it"));
+        }
+        Ok(lock(&self.consumer))
+    }
+
+    /// Starts threads up to the present settings. Those above a later, lower setting stay parked.
+    fn start_threads(&self, consumer: &mut Consumer) -> Result<()> {
+        let settings = self.shared.lock().settings;
+        let running = consumer.threads.len();
+        // Workers come first, so that a thread's number tells what it is: all workers the bounds allow, at once
+        // (parked ones cost a stack), then readers as they are wanted.
+        let workers = self.bounds.workers.1;
+        let wanted = if settings.readers == 0 { workers } else { workers + settings.readers };
+        for number in running..wanted {
+            let shared = self.shared.clone();
+            let (name, run): (String, Box<dyn FnOnce() + Send>) = if number < workers {
+                (format!("wellfed-work-{number}"), Box::new(move || shared.run_worker(number)))
+            } else {
+                let id = number - workers;
+                (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
+            };
+            let thread = std::thread::Builder::new()
+                .name(name)
+                .spawn(run)
+                .map_err(|e| Error::io("start", format!("thread {number} of {wanted}"), e))?;
+            consumer.threads.push(thread);
+        }
+        Ok(())
+    }
+
+    /// Lets the governor look at the last interval, if one has passed.
+    fn govern(&self, consumer: &mut Consumer) {
+        let elapsed = consumer.tick.at.elapsed();
+        if elapsed < governor::INTERVAL {
+            return;
+        }
+        let meter = &self.shared.meter;
+        let tick = Tick {
+            at: Instant::now(),
+            wait_nanos: meter.wait_nanos.load(Relaxed),
+            nanos: meter.nanos("worker"),
+            batches: meter.batches.load(Relaxed),
+            ready_sum: meter.ready_sum.load(Relaxed),
+        };
+        let last = std::mem::replace(&mut consumer.tick, tick);
+        let tick = &consumer.tick;
+        let delta = |stage: Stage| (tick.nanos[stage as usize] - last.nanos[stage as usize]) as f64;
+        let idle = delta(Stage::Idle);
+        let busy: f64 = Stage::ALL.into_iter().map(delta).sum::<f64>() - idle;
+        let mut schedule = self.shared.lock();
+        let now = schedule.settings;
+        let taken = (tick.batches - last.batches).max(1) as f64 * now.prefetch as f64;
+        let seen = Observation {
+            waiting: (tick.wait_nanos - last.wait_nanos) as f64 / elapsed.as_nanos() as f64,
+            reading: delta(Stage::Read) / busy.max(1.0),
+            idle: idle / (elapsed.as_nanos() as f64 * now.workers as f64),
+            ready: (tick.ready_sum - last.ready_sum) as f64 / taken,
+        };
+        let settings = governor::decide(now, seen, &self.bounds);
+        if settings == now {
+            return;
+        }
+        schedule.settings = settings;
+        drop(schedule);
+        self.keep_buffers(self.shared.executor.columns().len(), settings.prefetch);
+        // Without new threads the loader is only slower.
+        drop(self.start_threads(consumer));
+        self.shared.wake();
+    }
+}
+
+/// What the governor may choose from, given the user's fixed numbers and the budget.
+fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, budget: u64) -> Result<Bounds> {
+    let zero = |name: &str| Err(Error::config(format!("{name} is 0; it must be at least 1, or \"auto\"")));
+    let workers = match options.num_workers.fixed() {
+        Some(0) => return zero("num_workers"),
+        Some(n) => (n, n),
+        None => (1, governor::available_cpus()),
+    };
+    // Half of the budget is the ring's: the rest is for the buffer on its way back, read-ahead and scratch.
+    let fit = (budget / 2 / batch_bytes.max(1)).clamp(1, MAX_PREFETCH as u64) as usize;
+    let prefetch = match options.prefetch.fixed() {
+        Some(0) => return zero("prefetch"),
+        Some(n) => (n.min(fit), n.min(fit)),
+        None => (2.min(fit), fit),
+    };
+    let readers = match options.read_ahead.fixed() {
+        Some(n) => (n, n),
+        None if executor.source().in_memory() => (0, 0),
+        None => (0, governor::MAX_READERS),
+    };
+    Ok(Bounds { workers, prefetch, readers })
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // A forked child has none of the threads, and a lock may be held by one of them.
+            return;
+        }
+        self.shared.shut_down();
+        for thread in lock(&self.consumer).threads.drain(..) {
+            // A worker catches panics of its samples; one that died anyway has nothing left to clean up.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Iterator over the batches of one epoch.
+#[derive(Debug)]
+pub struct Epoch<'a> {
+    loader: &'a Loader,
+}
+
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.loader.next(Duration::from_secs(3600)) {
+                Ok(Next::Batch(batch)) => return Some(Ok(batch)),
+                Ok(Next::EpochEnd) => return None,
+                Ok(Next::Pending) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl ColumnData {
+    /// The elements of an int64 array.
+    pub fn as_i64(&self) -> Option<Vec<i64>> {
+        match self {
+            ColumnData::Array { dtype: crate::sample::DType::Int64, .. } => Some(
+                self.as_bytes()?
+                    .chunks_exact(8)
+                    .map(|b| i64::from_ne_bytes(b.try_into().expect("8 bytes")))
+                    .collect(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// The elements of a float32 array.
+    pub fn as_f32(&self) -> Option<Vec<f32>> {
+        match self {
+            ColumnData::Array { dtype: crate::sample::DType::Float32, .. } => Some(
+                self.as_bytes()?
+                    .chunks_exact(4)
+                    .map(|b| f32::from_ne_bytes(b.try_into().expect("4 bytes")))
+                    .collect(),
+            ),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Runs a program: worker threads, the ring of batch buffers, and the [`Loader`] the consumer holds.
+//!
+//! ```text
+//! readers --records--> schedule <--claims--> workers --samples--> ring --batches--> Loader::next
+//! ```
+//!
+//! [`schedule`] decides who does what, [`shared`] runs the threads, [`exec`] makes one sample, [`ring`] owns the
+//! memory, [`governor`] tunes. The loader keeps making batches of the next epoch while the last ones of this
+//! epoch are consumed.
+
+mod batch;
+pub(crate) mod exec;
+mod float;
+mod fold;
+mod governor;
+pub(crate) mod image;
+mod job;
+mod loader;
+mod ring;
+mod schedule;
+mod shared;
+mod whole;
+
+pub use batch::{Batch, Column, ColumnData};
+pub(crate) use batch::{ColumnKind, ColumnSpec};
+pub use loader::{BadSample, Epoch, Loader, Next};
+pub use ring::Buffer;

@@ -1,0 +1,206 @@
+//! Batch buffers: aligned memory that goes from workers to the consumer and comes back when the consumer's last
+//! array dies.
+//!
+//! A [`Buffer`] has one owner at any time. Dropping it returns its memory to the [`Pool`] it came from, which
+//! keeps a bounded number and frees the rest. Memory that a consumer still holds is never handed out again.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use crate::lock;
+
+/// Alignment of small buffers: a cache line, and the widest vector there is.
+const ALIGN: usize = 64;
+
+/// Buffers from this size on are aligned to huge pages and ask for them.
+const HUGE: usize = 2 << 20;
+
+/// Memory from the allocator, freed on drop.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Memory` owns its allocation like a `Box<[u8]>`; the pointer is not tied to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: shared access only reads the pointer; writing through it is governed by `Buffer`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(len: usize) -> Self {
+        let align = if len >= HUGE { HUGE } else { ALIGN };
+        let layout =
+            Layout::from_size_align(len.max(1), align).expect("batch sizes are checked against the budget");
+        // SAFETY: the layout has a size of at least 1.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        #[cfg(target_os = "linux")]
+        if len >= HUGE {
+            // Fewer page faults and TLB misses when a batch is first written. A refusal changes nothing.
+            // SAFETY: the range is ours, and the advice does not change its contents.
+            unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        Self { start, layout }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Keeps memory for reuse.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    free: Mutex<Vec<Memory>>,
+    /// Buffers kept at most; more than a ring needs would only hold memory.
+    keep: AtomicUsize,
+    /// Bytes that this pool handed out or keeps.
+    bytes: AtomicU64,
+    /// Of these, bytes that the consumer holds.
+    lent: AtomicU64,
+}
+
+impl Pool {
+    pub(crate) fn new(keep: usize) -> Arc<Self> {
+        Arc::new(Self {
+            free: Mutex::default(),
+            keep: AtomicUsize::new(keep),
+            bytes: AtomicU64::new(0),
+            lent: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn set_keep(&self, keep: usize) {
+        self.keep.store(keep, Relaxed);
+    }
+
+    /// A buffer of `len` bytes. Contents are unspecified but initialized.
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Buffer {
+        let reused = {
+            let mut free = lock(&self.free);
+            // The last one returned is the most likely to be in cache.
+            free.iter().rposition(|m| m.layout.size() == len.max(1)).map(|i| free.remove(i))
+        };
+        let memory = reused.unwrap_or_else(|| {
+            self.bytes.fetch_add(len as u64, Relaxed);
+            Memory::new(len)
+        });
+        Buffer { memory: Some(memory), len, lent: false, pool: self.clone() }
+    }
+
+    /// Bytes the loader holds: under way, or kept for reuse.
+    pub(crate) fn held(&self) -> u64 {
+        self.bytes.load(Relaxed).saturating_sub(self.lent.load(Relaxed))
+    }
+
+    fn give_back(&self, memory: Memory, len: usize) {
+        let mut free = lock(&self.free);
+        if free.len() < self.keep.load(Relaxed) {
+            free.push(memory);
+        } else {
+            drop(free);
+            self.bytes.fetch_sub(len as u64, Relaxed);
+        }
+    }
+}
+
+/// Bytes of one column of a batch, aligned to at least 64.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Option<Memory>,
+    len: usize,
+    lent: bool,
+    pool: Arc<Pool>,
+}
+
+impl Buffer {
+    fn start(&self) -> *mut u8 {
+        self.memory.as_ref().expect("only drop takes the memory").start.as_ptr()
+    }
+
+    /// The consumer holds it from now on.
+    pub(crate) fn lend(&mut self) {
+        self.lent = true;
+        self.pool.lent.fetch_add(self.len as u64, Relaxed);
+    }
+
+    /// Part `index` of `size` bytes, to write.
+    ///
+    /// # Safety
+    /// Until the returned slice is dead, no other reference to this part may exist.
+    #[allow(clippy::mut_from_ref, reason = "workers write disjoint parts of one buffer; see Safety")]
+    pub(crate) unsafe fn part(&self, index: usize, size: usize) -> &mut [u8] {
+        let at = index.checked_mul(size).expect("inside the buffer");
+        assert!(at.checked_add(size).is_some_and(|end| end <= self.len), "part {index} of {size} bytes");
+        // SAFETY: inside the allocation (just checked), initialized (zeroed when allocated), and exclusive by the
+        // caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start().add(at), size) }
+    }
+}
+
+impl std::ops::Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the allocation has `len` initialized bytes and lives as long as `self`. `part` is only used
+        // before a batch is complete, when nobody reads it.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` is the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.lent {
+            self.pool.lent.fetch_sub(self.len as u64, Relaxed);
+        }
+        if let Some(memory) = self.memory.take() {
+            self.pool.give_back(memory, self.len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_returns_to_the_pool_only_when_its_owner_is_gone() {
+        let pool = Pool::new(2);
+        let first = pool.take(1000);
+        let address = first.as_ptr();
+        assert_eq!(address as usize % 64, 0);
+        let second = pool.take(1000);
+        assert_ne!(second.as_ptr(), address);
+        drop(first);
+        assert_eq!(pool.take(1000).as_ptr(), address);
+        assert_eq!(pool.take(3 << 20).as_ptr() as usize % HUGE, 0);
+    }
+
+    #[test]
+    fn the_pool_counts_and_bounds_what_it_keeps() {
+        let pool = Pool::new(1);
+        let mut buffers = [pool.take(100), pool.take(100), pool.take(100)];
+        assert_eq!(pool.held(), 300);
+        buffers[0].lend();
+        assert_eq!(pool.held(), 200);
+        drop(buffers);
+        assert_eq!(pool.held(), 100);
+    }
+}

@@ -1,0 +1,332 @@
+//! Who does what next: the batches under way and the samples of each that are free, being read, read, or taken.
+//!
+//! [`Schedule`] is plain data under one mutex (see [`super::shared`]); nothing here blocks or does I/O. Batches
+//! are opened in order and delivered in order; samples are claimed roughly in order by whoever is free, so the
+//! number of threads decides only when a batch is finished, never what is in it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    batch::ColumnSpec,
+    governor::Settings,
+    job::{Claim, Job},
+    ring::Pool,
+};
+use crate::{
+    Result,
+    order::{Order, Pick},
+    sample::Record,
+};
+
+/// A place in the sequence of batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) epoch: u64,
+    /// Samples of the epoch consumed by an earlier set of ranks.
+    pub(crate) base: u64,
+    pub(crate) number: u64,
+}
+
+/// What happened to one sample of a batch so far.
+#[derive(Debug)]
+enum Slot {
+    Free,
+    Reading,
+    Read(Box<Result<Record>>),
+    Taken,
+}
+
+#[derive(Debug)]
+struct Entry {
+    position: Position,
+    job: Arc<Job>,
+    slots: Vec<Slot>,
+    /// All slots before this one are taken.
+    first: usize,
+    done: usize,
+}
+
+/// Identifies a sample under way, also after its batch was abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    generation: u64,
+    entry: u64,
+    offset: usize,
+}
+
+/// Samples for one worker.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) claim: Claim,
+    /// What a reader fetched for the (then only) sample.
+    pub(crate) record: Option<Box<Result<Record>>>,
+    ticket: Ticket,
+}
+
+impl Work {
+    /// Gives up the claim; what is left says which samples are done.
+    pub(crate) fn finish(self) -> Done {
+        let count = self.claim.samples.len();
+        Done { ticket: self.ticket, count }
+    }
+}
+
+/// Samples that were made (or failed), whose claim is gone.
+#[derive(Debug)]
+pub(crate) struct Done {
+    ticket: Ticket,
+    count: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    order: Arc<Order>,
+    columns: Arc<[ColumnSpec]>,
+    pool: Arc<Pool>,
+    /// Samples a worker claims at once.
+    chunk: usize,
+    pub(crate) settings: Settings,
+    pub(crate) shutdown: bool,
+    /// The next batch to open.
+    cursor: Position,
+    entries: VecDeque<Entry>,
+    /// Number of the first entry since the schedule was made.
+    first_entry: u64,
+    generation: u64,
+    /// Bytes of records that were read but not taken yet.
+    pub(crate) read_bytes: u64,
+    pub(crate) read_budget: u64,
+    spare: Vec<Record>,
+}
+
+impl Schedule {
+    pub(crate) fn new(
+        order: Arc<Order>,
+        columns: Arc<[ColumnSpec]>,
+        pool: Arc<Pool>,
+        chunk: usize,
+        settings: Settings,
+        read_budget: u64,
+    ) -> Self {
+        Self {
+            order,
+            columns,
+            pool,
+            chunk,
+            settings,
+            shutdown: false,
+            cursor: Position { epoch: 0, base: 0, number: 0 },
+            entries: VecDeque::new(),
+            first_entry: 0,
+            generation: 0,
+            read_bytes: 0,
+            read_budget,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Makes `position` the next batch to be delivered. Keeps what is under way if it already leads there.
+    pub(crate) fn go_to(&mut self, position: Position) {
+        if position == self.entries.front().map_or(self.cursor, |entry| entry.position) {
+            return;
+        }
+        self.generation += 1;
+        self.first_entry += self.entries.len() as u64;
+        self.entries.clear();
+        self.read_bytes = 0;
+        self.cursor = position;
+    }
+
+    /// Opens the next batch if there is room for one. Crosses into the next epoch by itself.
+    fn open(&mut self) -> bool {
+        if self.entries.len() >= self.settings.prefetch {
+            return false;
+        }
+        if self.order.len_from(self.cursor.base).is_some_and(|len| self.cursor.number >= len) {
+            if self.order.is_empty() {
+                return false;
+            }
+            self.cursor = Position { epoch: self.cursor.epoch + 1, base: 0, number: 0 };
+        }
+        let Position { epoch, base, number } = self.cursor;
+        let span = self.order.batch(epoch, base, number);
+        let job = Job::new(epoch, number, span, self.order.batch_size(), &self.columns, &self.pool);
+        let slots = (0..span.len).map(|_| Slot::Free).collect();
+        self.entries.push_back(Entry { position: self.cursor, job: Arc::new(job), slots, first: 0, done: 0 });
+        self.cursor.number += 1;
+        true
+    }
+
+    /// Samples for a worker: one that was read ahead, or else free ones that it reads itself. Opens a batch when
+    /// nothing is left in those under way.
+    pub(crate) fn work(&mut self) -> Option<Work> {
+        loop {
+            let found = (self.find(|slot| matches!(slot, Slot::Read(_))))
+                .or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
+            if let Some((at, offset)) = found {
+                return Some(self.take(at, offset));
+            }
+            if !self.open() {
+                return None;
+            }
+        }
+    }
+
+    fn find(&self, wanted: impl Fn(&Slot) -> bool) -> Option<(usize, usize)> {
+        self.entries.iter().enumerate().find_map(|(at, entry)| {
+            let offset = entry.slots[entry.first..].iter().position(&wanted)?;
+            Some((at, entry.first + offset))
+        })
+    }
+
+    fn take(&mut self, at: usize, offset: usize) -> Work {
+        let ticket = Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
+        let entry = &mut self.entries[at];
+        let mut record = None;
+        let mut end = offset + 1;
+        match std::mem::replace(&mut entry.slots[offset], Slot::Taken) {
+            Slot::Read(read) => {
+                self.read_bytes -= size(&read);
+                record = Some(read);
+            }
+            _ => {
+                while end < offset + self.chunk && matches!(entry.slots.get(end), Some(Slot::Free)) {
+                    entry.slots[end] = Slot::Taken;
+                    end += 1;
+                }
+            }
+        }
+        while matches!(entry.slots.get(entry.first), Some(Slot::Taken)) {
+            entry.first += 1;
+        }
+        Work { claim: Claim { job: entry.job.clone(), samples: offset..end }, record, ticket }
+    }
+
+    /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
+    pub(crate) fn read(&mut self) -> Option<(Ticket, Pick, Record)> {
+        if self.read_bytes >= self.read_budget {
+            return None;
+        }
+        loop {
+            if let Some((at, offset)) = self.find(|slot| matches!(slot, Slot::Free)) {
+                let entry = &mut self.entries[at];
+                entry.slots[offset] = Slot::Reading;
+                let ticket =
+                    Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
+                let pick = self.order.pick_in(&entry.job.span, offset);
+                return Some((ticket, pick, self.spare.pop().unwrap_or_default()));
+            }
+            if !self.open() {
+                return None;
+            }
+        }
+    }
+
+    /// A reader is done with a sample. Dropped if its batch was abandoned meanwhile.
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Record>) {
+        if ticket.generation != self.generation {
+            return;
+        }
+        let read = Box::new(read);
+        self.read_bytes += size(&read);
+        // The entry is still here: a batch is delivered only when all its samples are done.
+        self.entries[(ticket.entry - self.first_entry) as usize].slots[ticket.offset] = Slot::Read(read);
+    }
+
+    /// Memory of a record that is no longer needed.
+    pub(crate) fn recycle(&mut self, record: Record) {
+        if self.spare.len() < 2 * self.settings.readers {
+            self.spare.push(record);
+        }
+    }
+
+    /// Counts finished samples. True if the next batch to be delivered is now complete.
+    pub(crate) fn done(&mut self, done: &Done) -> bool {
+        if done.ticket.generation != self.generation {
+            return false;
+        }
+        let at = (done.ticket.entry - self.first_entry) as usize;
+        let entry = &mut self.entries[at];
+        entry.done += done.count;
+        at == 0 && entry.done == entry.slots.len()
+    }
+
+    /// The next batch in order, if it is complete.
+    pub(crate) fn deliver(&mut self) -> Option<Arc<Job>> {
+        let complete = self.entries.front().is_some_and(|entry| entry.done == entry.slots.len());
+        let entry = complete.then(|| self.entries.pop_front()).flatten()?;
+        self.first_entry += 1;
+        Some(entry.job)
+    }
+
+    /// Batches that are complete, from the next one to be delivered on.
+    pub(crate) fn ready(&self) -> usize {
+        self.entries.iter().take_while(|entry| entry.done == entry.slots.len()).count()
+    }
+}
+
+fn size(read: &Result<Record>) -> u64 {
+    read.as_ref().map_or(0, |record| record.capacity() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Verb;
+
+    fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
+        let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
+        let settings = Settings { workers: 1, prefetch, readers: 0 };
+        Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), 1, settings, 1 << 20)
+    }
+
+    #[test]
+    fn batches_are_opened_up_to_the_prefetch_and_across_epochs() {
+        let mut s = schedule(3, 2, 3);
+        let works: Vec<Work> = std::iter::from_fn(|| s.work()).collect();
+        let places: Vec<_> =
+            works.iter().map(|w| (w.claim.job.epoch, w.claim.job.number, w.claim.samples.start)).collect();
+        assert_eq!(places, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 0, 1)]);
+        assert!(s.deliver().is_none());
+        let ready: Vec<bool> = works.into_iter().rev().map(|w| s.done(&w.finish())).collect();
+        assert_eq!(ready, [false, false, false, false, true]);
+        assert_eq!(s.ready(), 3);
+        assert_eq!(s.deliver().map(|job| job.number), Some(0));
+        assert_eq!(s.work().unwrap().claim.job.number, 1);
+    }
+
+    #[test]
+    fn what_readers_fetched_is_taken_first_and_counted() {
+        let mut s = schedule(4, 4, 1);
+        let (first, pick, _) = s.read().unwrap();
+        assert_eq!(pick.index, 0);
+        let mut record = Record::default();
+        record.reset(1);
+        record.values[0].buffer().extend([1; 100]);
+        assert_eq!(s.work().unwrap().claim.samples, 1..2);
+        s.put_read(first, Ok(record));
+        assert!(s.read_bytes >= 100);
+        let work = s.work().unwrap();
+        assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
+        assert_eq!(s.read_bytes, 0);
+    }
+
+    #[test]
+    fn a_jump_abandons_what_is_under_way_but_a_known_place_does_not() {
+        let mut s = schedule(8, 2, 2);
+        let old = s.work().unwrap();
+        let reading = s.read().unwrap();
+        s.go_to(Position { epoch: 0, base: 0, number: 0 });
+        assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
+        s.go_to(Position { epoch: 5, base: 0, number: 1 });
+        assert!(!s.done(&old.finish()));
+        s.put_read(reading.0, Ok(Record::default()));
+        let new = s.work().unwrap();
+        assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
+    }
+
+    #[test]
+    fn an_empty_data_set_has_no_work() {
+        assert!(schedule(0, 2, 2).work().is_none());
+    }
+}

@@ -1,0 +1,84 @@
+//! What [`crate::Loader::stats`] gives: a snapshot of all counters, as data and as a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// One stage, over all threads since the loader was made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageStats {
+    /// `read`, `decode`, `transform`, `write` or `idle`.
+    pub name: &'static str,
+    /// Seconds of thread time.
+    pub seconds: f64,
+    /// How often (samples, for all but `idle`).
+    pub count: u64,
+    /// Bytes it produced.
+    pub bytes: u64,
+}
+
+/// A snapshot of a loader's counters.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stats {
+    /// Seconds since the loader was made.
+    pub elapsed: f64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Samples delivered.
+    pub samples: u64,
+    /// Bytes of arrays delivered.
+    pub bytes: u64,
+    /// Seconds the consumer waited for batches.
+    pub consumer_wait: f64,
+    /// Mean number of finished batches that lay ready when one was taken.
+    pub mean_ready: f64,
+    /// Worker threads at work now.
+    pub num_workers: usize,
+    /// Batches made ahead now.
+    pub prefetch: usize,
+    /// Reader threads now; 0 when workers read for themselves.
+    pub read_ahead: usize,
+    /// Bytes of batch buffers and samples read ahead that the loader holds now.
+    pub memory: u64,
+    /// Bytes it may hold.
+    pub memory_budget: u64,
+    /// Bad samples met.
+    pub errors: u64,
+    /// Time, count and bytes per stage.
+    pub stages: Vec<StageStats>,
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.samples as f64 / self.elapsed.max(1e-9);
+        writeln!(
+            f,
+            "{} samples in {} batches, {:.1} s, {rate:.0} samples/s; consumer waited {:.1} s; {} bad samples",
+            self.samples, self.batches, self.elapsed, self.consumer_wait, self.errors
+        )?;
+        writeln!(
+            f,
+            "{} workers, {} batches ahead ({:.1} ready on average), {} readers, {:.1} of {:.1} MB",
+            self.num_workers,
+            self.prefetch,
+            self.mean_ready,
+            self.read_ahead,
+            self.memory as f64 / 1e6,
+            self.memory_budget as f64 / 1e6
+        )?;
+        write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
+        let total: f64 = self.stages.iter().map(|s| s.seconds).sum();
+        for stage in &self.stages {
+            let each = stage.seconds * 1e6 / (stage.count.max(1) as f64);
+            write!(
+                f,
+                "\n{:<10} {:>9.3} {:>6.1}% {each:>12.1} {:>10.1}",
+                stage.name,
+                stage.seconds,
+                100.0 * stage.seconds / total.max(1e-12),
+                stage.bytes as f64 / 1e6
+            )?;
+        }
+        Ok(())
+    }
+}

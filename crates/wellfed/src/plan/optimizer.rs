@@ -1,0 +1,118 @@
+//! The passes over an image program, in the order they run. Each fits on a screen and says what it did.
+//!
+//! No pass may change a bit of the result: the kernels that run fused steps are bit-equal to their parts, and a
+//! property test compares optimized with unoptimized programs over random plans.
+
+use super::program::{ImageProgram, Input, Step};
+use crate::{Result, transform::Class};
+
+/// What a pass did to a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) field: String,
+    pub(crate) pass: &'static str,
+    pub(crate) change: String,
+}
+
+type Pass = fn(&mut ImageProgram) -> Result<Option<String>>;
+
+/// The passes with their names. Order matters: dropping identities lets neighbours meet, the write is formed before
+/// geometry is fused so that geometry next to it goes into the write, and decoding looks at the final first step.
+const PASSES: [(&str, Pass); 4] = [
+    ("drop identities", drop_identities),
+    ("fuse into write", fuse_write),
+    ("fuse geometry", fuse_geometry),
+    ("decode region", decode_region),
+];
+
+/// Runs all passes over `program`, the image program of `field`.
+pub(crate) fn optimize(program: &mut ImageProgram, field: &str, notes: &mut Vec<Note>) -> Result<()> {
+    for (pass, run) in PASSES {
+        if let Some(change) = run(program)? {
+            notes.push(Note { field: field.to_owned(), pass, change });
+        }
+    }
+    Ok(())
+}
+
+/// Removes steps that never do anything.
+fn drop_identities(program: &mut ImageProgram) -> Result<Option<String>> {
+    let before = program.steps.len();
+    let stages = &program.stages;
+    program.steps.retain(|step| {
+        !matches!(step, Step::Geometry(range) if range.clone().all(|i| stages[i].class == Class::Identity))
+    });
+    let dropped = before - program.steps.len();
+    Ok((dropped > 0).then(|| format!("{dropped} steps that do nothing")))
+}
+
+/// Casts, normalization, flips and crops after the cast commute with each other value by value: they become one
+/// write. Erasing that comes last is done in the batch.
+fn fuse_write(program: &mut ImageProgram) -> Result<Option<String>> {
+    let Some(Step::Float(tail)) = program.steps.last().cloned() else { return Ok(None) };
+    let class = |i: usize| program.stages[i].class;
+    let erase = tail.clone().find(|&i| class(i) == Class::Erase).unwrap_or(tail.end);
+    // Padding after a cast fills with a float, which the write's 8-bit input cannot hold.
+    let fusable = tail.clone().all(|i| {
+        if i < erase { class(i) != Class::Crop } else { matches!(class(i), Class::Erase | Class::Identity) }
+    });
+    if !fusable {
+        return Ok(Some(format!("not possible: {} must run one by one", program.names(tail))));
+    }
+    program.steps.pop();
+    let map = program.map(tail.start..erase)?;
+    program.steps.push(Step::Write { stages: tail.start..erase, map });
+    program.steps.extend((erase..tail.end).filter(|&i| class(i) == Class::Erase).map(Step::Erase));
+    Ok(Some(format!("{} in one pass", program.names(tail.start..erase))))
+}
+
+/// Neighbouring geometry becomes one kernel, and joins the write if it is next to it. A resize goes first in its
+/// kernel, since resampling does not commute with what is before it, crops apart.
+fn fuse_geometry(program: &mut ImageProgram) -> Result<Option<String>> {
+    let mut fused: Vec<Step> = Vec::new();
+    let mut joined = 0;
+    for step in std::mem::take(&mut program.steps) {
+        let class = |i: usize| program.stages[i].class;
+        let range = match &step {
+            Step::Geometry(range) | Step::Write { stages: range, .. } => range.clone(),
+            _ => {
+                fused.push(step);
+                continue;
+            }
+        };
+        let Some(Step::Geometry(before)) = fused.last() else {
+            fused.push(step);
+            continue;
+        };
+        let all = before.start..range.end;
+        // Crops may come before a resize; anything else must come after it.
+        let resize = range.clone().find(|&i| class(i) == Class::Resize);
+        let plain = |i: usize| matches!(class(i), Class::Crop | Class::Identity);
+        if before.end <= range.start && resize.is_none_or(|at| (before.start..at).all(plain)) {
+            joined += 1;
+            fused.pop();
+            fused.push(match step {
+                Step::Write { map, .. } => Step::Write { stages: all, map },
+                _ => Step::Geometry(all),
+            });
+        } else {
+            fused.push(step);
+        }
+    }
+    program.steps = fused;
+    Ok((joined > 0).then(|| format!("{joined} intermediate images less")))
+}
+
+/// Sizes come from the header, so crops are drawn before decoding, and rows that no later stage needs are not
+/// decoded.
+fn decode_region(program: &mut ImageProgram) -> Result<Option<String>> {
+    let narrows = match program.steps.first() {
+        Some(Step::Geometry(stages) | Step::Write { stages, .. }) => {
+            stages.clone().any(|i| matches!(program.stages[i].class, Class::Crop | Class::Resize))
+        }
+        _ => false,
+    };
+    // Turning by EXIF needs the whole image.
+    program.decode_region = narrows && matches!(program.input, Input::Encoded { orientation: false, .. });
+    Ok(program.decode_region.then(|| "crops are drawn from the header, before decoding".to_owned()))
+}

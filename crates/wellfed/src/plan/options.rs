@@ -1,0 +1,143 @@
+//! How a plan is run. Everything has a default that works; `auto` is left to the governor.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Limits, codec::Mode};
+
+/// A number, or `"auto"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auto {
+    /// The governor finds and adapts it.
+    #[default]
+    Auto,
+    /// As the user says.
+    Fixed(usize),
+}
+
+impl Auto {
+    /// The fixed number, if there is one.
+    pub fn fixed(self) -> Option<usize> {
+        match self {
+            Auto::Auto => None,
+            Auto::Fixed(n) => Some(n),
+        }
+    }
+}
+
+impl Serialize for Auto {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Auto::Auto => serializer.serialize_str("auto"),
+            Auto::Fixed(n) => serializer.serialize_u64(*n as u64),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Auto {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "\"auto\" or a number")]
+        enum Form {
+            Number(usize),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(n) => Ok(Auto::Fixed(n)),
+            Form::Text(text) if text == "auto" => Ok(Auto::Auto),
+            Form::Text(text) => {
+                Err(serde::de::Error::custom(format!("{text:?} is neither \"auto\" nor a number")))
+            }
+        }
+    }
+}
+
+/// What happens to a sample that cannot be read, decoded or transformed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// Its batch is an error.
+    #[default]
+    Raise,
+    /// It is left out: its batch is smaller. Counted and listed.
+    Skip,
+    /// Another sample takes its place, chosen by (seed, epoch, sample). Counted and listed.
+    Replace,
+}
+
+/// Memory layout of image batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Batching {
+    /// `[batch, channels, height, width]`.
+    #[default]
+    #[serde(rename = "NCHW")]
+    Nchw,
+    /// `[batch, height, width, channels]`.
+    #[serde(rename = "NHWC")]
+    Nhwc,
+}
+
+/// Options of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Worker threads. Auto: as many as the process may use (affinity and cgroup limits), adapted while running.
+    pub num_workers: Auto,
+    /// Batches made ahead of the consumer.
+    pub prefetch: Auto,
+    /// Threads that read samples ahead of the workers; 0 lets workers read for themselves.
+    pub read_ahead: Auto,
+    /// Bytes that batches under way, samples read ahead and scratch memory may take together. `None`: a quarter
+    /// of the memory the process may use, at most 4 GiB. Batches the consumer holds are the consumer's.
+    pub memory_budget: Option<u64>,
+    /// What happens to bad samples.
+    pub on_error: OnError,
+    /// Seed of the transforms; by default the seed of `shuffle`.
+    pub seed: Option<u64>,
+    /// Layout of image batches.
+    pub layout: Batching,
+    /// Colour mode that images are decoded to.
+    pub mode: Mode,
+    /// Turn images upright by their EXIF orientation. Off by default, as Pillow and torchvision leave them.
+    pub exif_orientation: bool,
+    /// Fuse and push down work. Off runs every transform by itself, for the same bits.
+    pub optimize: bool,
+    /// Keep a span for every piece of work, for [`crate::Loader::write_trace`].
+    pub trace: bool,
+    /// Upper bounds on one sample.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            num_workers: Auto::Auto,
+            prefetch: Auto::Auto,
+            read_ahead: Auto::Auto,
+            memory_budget: None,
+            on_error: OnError::default(),
+            seed: None,
+            layout: Batching::default(),
+            mode: Mode::default(),
+            exif_orientation: false,
+            optimize: true,
+            trace: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_survive_json_and_name_what_is_wrong() {
+        let options = Options { num_workers: Auto::Fixed(3), layout: Batching::Nhwc, ..Options::default() };
+        let json = serde_json::to_string(&options).unwrap();
+        assert!(json.contains("\"num_workers\":3") && json.contains("\"prefetch\":\"auto\""), "{json}");
+        assert_eq!(serde_json::from_str::<Options>(&json).unwrap(), options);
+        let error = serde_json::from_str::<Options>(r#"{"num_workers":"many"}"#).unwrap_err().to_string();
+        assert!(error.contains("many") && error.contains("auto"), "{error}");
+        assert!(serde_json::from_str::<Options>(r#"{"worker":1}"#).is_err());
+    }
+}

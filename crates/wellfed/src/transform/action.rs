@@ -58,16 +58,22 @@ impl fmt::Debug for ColorSteps {
 }
 
 /// What [`super::RandomErasing`] writes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EraseValue {
     /// These values.
     Constant(PerChannel),
-    /// Standard normal noise per element, from this generator.
-    Noise(Rng),
+    /// Standard normal noise per element; its numbers come from [`noise_row`] with this seed.
+    Noise(u64),
 }
 
-/// What to do to one image, with every random number settled. Cloning does not allocate.
-#[derive(Clone, Debug, PartialEq)]
+/// The numbers of [`EraseValue::Noise`] for one row of the rectangle (counted from its top) in one channel, from
+/// left to right. Each row has its own, so that they do not depend on the layout or on who writes first.
+pub fn noise_row(seed: u64, channel: usize, row: usize) -> Rng {
+    Rng::for_stage(seed, channel as u64, row as u64, 0)
+}
+
+/// What to do to one image, with every random number settled.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     /// Nothing.
     Keep,
@@ -224,6 +230,13 @@ mod tests {
         let steps = [ColorStep::Hue(0.1), ColorStep::Contrast(2.0)];
         assert_eq!(*ColorSteps::new(steps), steps);
         assert!(ColorSteps::new([]).is_empty());
+    }
+
+    #[test]
+    fn every_row_has_its_own_noise() {
+        let first = |seed, channel, row| noise_row(seed, channel, row).normal();
+        let base = first(1, 0, 0);
+        assert!([first(2, 0, 0), first(1, 1, 0), first(1, 0, 1)].iter().all(|&other| other != base));
     }
 
     #[test]

@@ -26,6 +26,8 @@ mod pad;
 mod param;
 mod per_channel;
 mod pil_to_tensor;
+#[cfg(test)]
+mod properties;
 mod random_crop;
 mod random_erasing;
 mod random_grayscale;
@@ -40,7 +42,7 @@ mod to_dtype;
 mod to_image;
 mod to_tensor;
 
-pub use action::{Action, ColorStep, ColorSteps, EraseValue};
+pub use action::{Action, ColorStep, ColorSteps, EraseValue, noise_row};
 pub use center_crop::CenterCrop;
 pub use color_jitter::ColorJitter;
 pub use compose::Compose;

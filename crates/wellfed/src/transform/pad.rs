@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Class, Padding, PaddingMode, PerChannel, Shape, Size, Stage, param::Repr};
+use super::{
+    Action, Class, Padding, PaddingMode, PerChannel, Shape, Size, Stage,
+    param::{Repr, check_pixels},
+};
 use crate::{Result, rng::Rng};
 
 /// Adds pixels at each border.
@@ -75,6 +78,7 @@ impl Stage for Pad {
         if self.padding.is_zero() {
             return Ok(Action::Keep);
         }
+        check_pixels(size)?;
         self.fill.check_channels("fill", size.channels)?;
         let Padding { left, top, right, bottom } = self.padding;
         Ok(Action::PadCrop {

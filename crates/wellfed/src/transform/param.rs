@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use super::Size;
 use crate::{Error, ErrorKind, Result};
 
 /// Greatest side or padding that a parameter may ask for, so that sizes never overflow. Whether so many pixels
@@ -217,6 +218,14 @@ pub(super) fn check_positive_range(name: &str, range: [f64; 2]) -> Result<()> {
 /// A fact about one image that makes a transform impossible.
 pub(super) fn impossible(message: String) -> Error {
     Error::new(ErrorKind::Shape, message)
+}
+
+/// Fails for an image of height or width 0, of which nothing can be resampled or repeated.
+pub(super) fn check_pixels(size: Size) -> Result<()> {
+    if size.height > 0 && size.width > 0 {
+        return Ok(());
+    }
+    Err(impossible(format!("an image of {} has no pixels", Tuple(&[size.height, size.width]))))
 }
 
 /// Shows as a Python tuple.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Padding, PaddingMode, PerChannel, Rect, Shape, Sides, Size, Stage,
-    param::{Repr, Tuple, check_sides, impossible, python_bool, sides},
+    param::{Repr, Tuple, check_pixels, check_sides, impossible, python_bool, sides},
 };
 use crate::{Result, rng::Rng};
 
@@ -134,6 +134,7 @@ impl Stage for RandomCrop {
         if inside(top, height, size.height) && inside(left, width, size.width) {
             return Ok(Action::Crop(Rect { top: top as usize, left: left as usize, height, width }));
         }
+        check_pixels(size)?;
         self.fill.check_channels("fill", size.channels)?;
         Ok(Action::PadCrop { top, left, height, width, mode: self.padding_mode, fill: self.fill })
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Interpolation, Rect, Shape, Sides, Size, Stage,
-    param::{Repr, Tuple, check_positive_range, check_sides, python_bool, sides},
+    param::{Repr, Tuple, check_pixels, check_positive_range, check_range, check_sides, python_bool, sides},
     resize::{antialias, check_antialias},
 };
 use crate::{Result, rng::Rng};
@@ -119,7 +119,7 @@ impl fmt::Display for RandomResizedCrop {
 impl Stage for RandomResizedCrop {
     fn check(&self) -> Result<()> {
         check_sides("size", self.size)?;
-        check_positive_range("scale", self.scale)?;
+        check_range("scale", self.scale, 0.0, f64::INFINITY)?;
         check_positive_range("ratio", self.ratio)?;
         check_antialias(self.antialias, self.interpolation)
     }
@@ -133,6 +133,7 @@ impl Stage for RandomResizedCrop {
     }
 
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action> {
+        check_pixels(size)?;
         Ok(Action::Resize {
             crop: self.part(size, rng),
             height: self.size[0],

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     Action, Class, Interpolation, Rect, Shape, Sides, Size, Stage,
-    param::{MAX_SIDE, Repr, Tuple, check_sides, impossible, numbers, python_bool},
+    param::{MAX_SIDE, Repr, Tuple, check_pixels, check_sides, impossible, numbers, python_bool},
 };
 use crate::{Error, Result, rng::Rng};
 
@@ -204,6 +204,7 @@ impl Stage for Resize {
     }
 
     fn draw(&self, size: Size, _rng: &mut Rng) -> Result<Action> {
+        check_pixels(size)?;
         let [height, width] = self.output(size.height, size.width)?;
         if (height, width) == (size.height, size.width) {
             return Ok(Action::Keep);

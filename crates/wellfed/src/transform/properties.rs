@@ -1,0 +1,194 @@
+//! What must hold for any transform and any size of image.
+
+use proptest::prelude::*;
+
+use super::{testing::read, *};
+use crate::rng::Rng;
+
+fn side() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => 1usize..40, 2 => 1usize..5000, 1 => Just(0)]
+}
+
+fn sizes() -> impl Strategy<Value = Size> {
+    (side(), side(), 1usize..=4).prop_map(|(height, width, channels)| Size { height, width, channels })
+}
+
+fn range(least: f64, most: f64) -> impl Strategy<Value = [f64; 2]> {
+    (least..most, least..most).prop_map(|(a, b)| [a.min(b), a.max(b)])
+}
+
+fn fill() -> impl Strategy<Value = PerChannel> {
+    prop_oneof![
+        (0.0..255.0).prop_map(PerChannel::from),
+        any::<[u8; 3]>().prop_map(|rgb| PerChannel::from(rgb.map(f64::from))),
+        any::<[u8; 4]>().prop_map(|rgba| PerChannel::from(rgba.map(f64::from))),
+    ]
+}
+
+fn mode() -> impl Strategy<Value = PaddingMode> {
+    prop::sample::select(&[
+        PaddingMode::Constant,
+        PaddingMode::Edge,
+        PaddingMode::Reflect,
+        PaddingMode::Symmetric,
+    ])
+}
+
+fn interpolation() -> impl Strategy<Value = Interpolation> {
+    prop::sample::select(&[Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic])
+}
+
+fn padding() -> impl Strategy<Value = Padding> {
+    prop_oneof![Just(Padding::default()), prop::array::uniform4(0usize..60).prop_map(Padding::from)]
+}
+
+fn crops() -> impl Strategy<Value = Transform> {
+    let sides = || [1usize..100, 1..100];
+    prop_oneof![
+        sides().prop_map(|size| CenterCrop::new(size).into()),
+        (padding(), fill(), mode())
+            .prop_map(|(p, fill, mode)| Pad::new(p).fill(fill).padding_mode(mode).into()),
+        (sides(), padding(), any::<bool>(), fill(), mode()).prop_map(|(size, padding, pad, fill, mode)| {
+            RandomCrop { size, padding, pad_if_needed: pad, fill, padding_mode: mode }.into()
+        }),
+        (sides(), range(0.0, 1.5), range(0.1, 10.0), interpolation()).prop_map(
+            |(size, scale, ratio, filter)| {
+                RandomResizedCrop::new(size).scale(scale).ratio(ratio).interpolation(filter).into()
+            }
+        ),
+        (1usize..100, prop::option::of(1usize..100)).prop_map(|(edge, more)| {
+            Resize { max_size: more.map(|more| edge + more), ..Resize::new(edge) }.into()
+        }),
+        (1usize..100).prop_map(|max| Resize::new(ResizeTo::MaxSize).max_size(max).into()),
+        sides().prop_map(|size| Resize::new(size).into()),
+    ]
+}
+
+fn others() -> impl Strategy<Value = Transform> {
+    let p = || 0.0..=1.0;
+    let center = prop::option::of([-500.0..5000.0, -500.0..5000.0]);
+    prop_oneof![
+        p().prop_map(|p| RandomHorizontalFlip::new(p).into()),
+        p().prop_map(|p| RandomVerticalFlip::new(p).into()),
+        p().prop_map(|p| RandomGrayscale::new(p).into()),
+        Just(Grayscale::new(3).into()),
+        (range(-720.0, 720.0), interpolation(), any::<bool>(), center, fill()).prop_map(
+            |(degrees, interpolation, expand, center, fill)| {
+                RandomRotation { degrees, interpolation, expand, center, fill }.into()
+            }
+        ),
+        (prop::option::of(range(0.0, 3.0)), prop::option::of(range(-0.5, 0.5))).prop_map(|(factor, hue)| {
+            ColorJitter { brightness: factor, contrast: factor, saturation: None, hue }.into()
+        }),
+        ([0usize..20, 0..20], range(0.01, 9.0)).prop_map(|(half, sigma)| GaussianBlur::new(
+            half.map(|h| 2 * h + 1)
+        )
+        .sigma(sigma)
+        .into()),
+        (p(), range(0.0, 1.0), range(0.1, 10.0), fill()).prop_map(|(p, scale, ratio, v)| RandomErasing::new(
+            p
+        )
+        .scale(scale)
+        .ratio(ratio)
+        .value(v)
+        .into()),
+        (fill(), 0.001..9.0).prop_map(|(mean, std)| Normalize::new(mean, std).into()),
+        Just(ToDtype::new(ImageDtype::Float16).scale(true).into()),
+        Just(ToTensor::new().into()),
+        Just(Identity::new().into()),
+    ]
+}
+
+fn transforms() -> impl Strategy<Value = Transform> {
+    prop_oneof![crops(), others()]
+}
+
+fn inside(rect: Rect, size: Size) -> bool {
+    rect.height >= 1
+        && rect.width >= 1
+        && rect.top + rect.height <= size.height
+        && rect.left + rect.width <= size.width
+}
+
+/// Whether an action is one of those that a class stands for.
+fn belongs(action: &Action, class: Class) -> bool {
+    match action {
+        Action::Keep => true,
+        Action::Crop(_) | Action::PadCrop { .. } => class == Class::Crop,
+        Action::Resize { .. } => class == Class::Resize,
+        Action::Flip { .. } => class == Class::Flip,
+        Action::Rotate { .. } => class == Class::Rotate,
+        Action::Color(_) => class == Class::Color,
+        Action::Gray { .. } => class == Class::Gray,
+        Action::Blur { .. } => class == Class::Blur,
+        Action::Erase { .. } => class == Class::Erase,
+        Action::Cast { .. } => class == Class::Cast,
+        Action::Normalize { .. } => class == Class::Normalize,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn draws_keep_their_promises(transform in transforms(), size in sizes(), sample: u64) {
+        let stage = transform.as_stage();
+        stage.check().unwrap();
+        let mut rng = Rng::for_stage(1, 2, sample, 3);
+        let Ok(action) = stage.draw(size, &mut rng) else { return Ok(()) };
+        prop_assert!(belongs(&action, stage.class()), "{action:?}");
+        match action {
+            Action::Crop(rect) | Action::Resize { crop: rect, .. } | Action::Erase { rect, .. } => {
+                prop_assert!(inside(rect, size), "{action:?}");
+            }
+            Action::PadCrop { height, width, .. } => prop_assert!(height >= 1 && width >= 1),
+            _ => {}
+        }
+        let (result, shape) = (action.size(size), Shape {
+            height: Some(size.height),
+            width: Some(size.width),
+            channels: size.channels,
+        });
+        let fixed = stage.fixed_size(shape);
+        prop_assert!(fixed.height.is_none_or(|h| h == result.height), "{fixed:?} {action:?}");
+        prop_assert!(fixed.width.is_none_or(|w| w == result.width), "{fixed:?} {action:?}");
+        prop_assert_eq!(fixed.channels, result.channels);
+        // What is promised without knowing the size holds for every size.
+        let blind = stage.fixed_size(Shape { height: None, width: None, ..shape });
+        prop_assert!(blind.height.is_none_or(|h| h == result.height), "{blind:?} {action:?}");
+        prop_assert!(blind.width.is_none_or(|w| w == result.width), "{blind:?} {action:?}");
+    }
+
+    #[test]
+    fn draws_depend_on_the_sample_alone(transform in transforms(), size in sizes(), sample: u64) {
+        let draw = || transform.as_stage().draw(size, &mut Rng::for_stage(1, 2, sample, 3)).ok();
+        prop_assert_eq!(draw(), draw());
+    }
+
+    #[test]
+    fn json_keeps_every_bit(transform in transforms()) {
+        prop_assert_eq!(&read(&serde_json::to_string(&transform).unwrap()), &transform);
+        prop_assert!(transform.to_string().starts_with(transform.name()));
+    }
+
+    #[test]
+    fn bad_numbers_never_panic(numbers: [f64; 4], ints: [usize; 4], size in sizes()) {
+        let (range, sides) = ([numbers[0], numbers[1]], [ints[0], ints[1]]);
+        let transforms: [Transform; 8] = [
+            RandomResizedCrop::new(sides).scale(range).ratio([numbers[2], numbers[3]]).into(),
+            RandomCrop::new(sides).padding(ints).pad_if_needed(true).into(),
+            Pad::new(ints).fill(numbers).into(),
+            Resize { max_size: Some(ints[2]), ..Resize::new(ints[0]) }.into(),
+            RandomErasing::new(numbers[2]).scale(range).ratio(range).value(numbers).into(),
+            RandomRotation::new(range).center([numbers[2], numbers[3]]).expand(true).into(),
+            ColorJitter::new().brightness(range).hue(numbers[2]).into(),
+            GaussianBlur::new(sides).sigma(range).into(),
+        ];
+        for transform in transforms {
+            let stage = transform.as_stage();
+            if stage.check().is_ok() && let Ok(action) = stage.draw(size, &mut Rng::for_stage(0, 0, 0, 0)) {
+                action.size(size);
+            }
+        }
+    }
+}

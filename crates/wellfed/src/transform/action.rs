@@ -58,22 +58,44 @@ impl fmt::Debug for ColorSteps {
 }
 
 /// What [`super::RandomErasing`] writes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum EraseValue {
     /// These values.
     Constant(PerChannel),
-    /// Standard normal noise per element; its numbers come from [`noise_row`] with this seed.
-    Noise(u64),
+    /// Standard normal noise per element, channel by channel and row by row.
+    Noise(Noise),
 }
 
-/// The numbers of [`EraseValue::Noise`] for one row of the rectangle (counted from its top) in one channel, from
-/// left to right. Each row has its own, so that they do not depend on the layout or on who writes first.
-pub fn noise_row(seed: u64, channel: usize, row: usize) -> Rng {
-    Rng::for_stage(seed, channel as u64, row as u64, 0)
+/// Standard normal numbers without end. One [`Rng`] has too few for a large rectangle, so after every
+/// [`Noise::CHUNK`] numbers comes another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noise {
+    seed: u64,
+    drawn: u64,
+    rng: Rng,
 }
 
-/// What to do to one image, with every random number settled.
-#[derive(Clone, Copy, Debug, PartialEq)]
+impl Noise {
+    /// Numbers from one generator: four words each, a quarter of what it has.
+    const CHUNK: u64 = 1 << 14;
+
+    /// The numbers that belong to `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, drawn: 0, rng: Rng::for_stage(seed, 0, 0, 0) }
+    }
+
+    /// The next number.
+    pub fn normal(&mut self) -> f64 {
+        if self.drawn > 0 && self.drawn.is_multiple_of(Self::CHUNK) {
+            self.rng = Rng::for_stage(self.seed, 0, self.drawn / Self::CHUNK, 0);
+        }
+        self.drawn += 1;
+        self.rng.normal()
+    }
+}
+
+/// What to do to one image, with every random number settled. Cloning does not allocate.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Nothing.
     Keep,
@@ -233,10 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_its_own_noise() {
-        let first = |seed, channel, row| noise_row(seed, channel, row).normal();
-        let base = first(1, 0, 0);
-        assert!([first(2, 0, 0), first(1, 1, 0), first(1, 0, 1)].iter().all(|&other| other != base));
+    fn noise_does_not_repeat_and_is_standard_normal() {
+        let mut noise = Noise::new(7);
+        let numbers: Vec<f64> = (0..20 * Noise::CHUNK).map(|_| noise.normal()).collect();
+        let mut first: Vec<f64> = numbers.chunks(Noise::CHUNK as usize).map(|chunk| chunk[0]).collect();
+        first.sort_by(f64::total_cmp);
+        first.dedup();
+        assert_eq!(first.len(), 20);
+        let n = numbers.len() as f64;
+        let (mean, square) =
+            (numbers.iter().sum::<f64>() / n, numbers.iter().map(|x| x * x).sum::<f64>() / n);
+        assert!(mean.abs() < 0.01 && (square - 1.0).abs() < 0.01, "{mean} {square}");
+        assert_ne!(Noise::new(7).normal(), Noise::new(8).normal());
     }
 
     #[test]

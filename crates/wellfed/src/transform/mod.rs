@@ -42,7 +42,7 @@ mod to_dtype;
 mod to_image;
 mod to_tensor;
 
-pub use action::{Action, ColorStep, ColorSteps, EraseValue, noise_row};
+pub use action::{Action, ColorStep, ColorSteps, EraseValue, Noise};
 pub use center_crop::CenterCrop;
 pub use color_jitter::ColorJitter;
 pub use compose::Compose;

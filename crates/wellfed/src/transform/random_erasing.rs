@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
-    Action, Class, EraseValue, PerChannel, Rect, Shape, Size, Stage,
+    Action, Class, EraseValue, Noise, PerChannel, Rect, Shape, Size, Stage,
     param::{Repr, Tuple, check_positive_range, check_probability, check_range},
 };
 use crate::{Result, rng::Rng};
@@ -174,7 +174,7 @@ impl Stage for RandomErasing {
         let Some(rect) = self.part(size, rng) else { return Ok(Action::Keep) };
         let value = match self.value {
             Erasure::Constant(value) => EraseValue::Constant(value),
-            Erasure::Random => EraseValue::Noise(rng.next_u64()),
+            Erasure::Random => EraseValue::Noise(Noise::new(rng.next_u64())),
         };
         Ok(Action::Erase { rect, value })
     }
@@ -237,7 +237,7 @@ mod tests {
     fn noise_differs_from_sample_to_sample() {
         let noise: Vec<_> = draws(RandomErasing::new(1.0).random(), size(32, 32), 2)
             .map(|action| match action {
-                Action::Erase { value: EraseValue::Noise(seed), .. } => seed,
+                Action::Erase { value: EraseValue::Noise(mut noise), .. } => noise.normal(),
                 other => panic!("{other:?}"),
             })
             .collect();

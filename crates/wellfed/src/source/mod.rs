@@ -5,14 +5,20 @@
 
 pub mod conformance;
 pub mod image_folder;
+mod npy;
 pub mod spec;
+mod tar_header;
+mod tar_index;
+mod tar_sidecar;
 pub mod tensor_slices;
+pub mod webdataset;
 
 use std::fmt;
 
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use spec::SourceSpec;
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, TensorSlices, TensorSlicesSpec};
+pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 
 use crate::{
     Error, ErrorKind, Result,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArrayData, ImageFolder, ImageFolderSpec, Source, TensorSlices, TensorSlicesSpec};
+use super::{
+    ArrayData, ImageFolder, ImageFolderSpec, Source, TensorSlices, TensorSlicesSpec, WebDataset,
+    WebDatasetSpec,
+};
 use crate::{Error, Result, store::Store};
 
 /// A source as data. Part of a plan.
@@ -13,6 +16,8 @@ use crate::{Error, Result, store::Store};
 pub enum SourceSpec {
     /// Image files in folders.
     ImageFolder(ImageFolderSpec),
+    /// Samples in tar shards.
+    Webdataset(WebDatasetSpec),
     /// Arrays in memory: their names, dtypes and shapes. The elements themselves are no part of a plan.
     TensorSlices(TensorSlicesSpec),
     /// A source of another crate, known by its name only.
@@ -30,6 +35,7 @@ impl SourceSpec {
     pub fn open(self, store: Arc<dyn Store>) -> Result<Arc<dyn Source>> {
         Ok(match self {
             Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
+            Self::Webdataset(spec) => Arc::new(WebDataset::open(store, spec)?),
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
             }
@@ -60,6 +66,7 @@ mod tests {
         for json in [
             r#"{"type":"image_folder","root":"data"}"#,
             r#"{"type":"image_folder","root":"d","extensions":[".png"],"allow_empty":true,"labels":"none"}"#,
+            r#"{"type":"webdataset","urls":["a-{0..3}.tar"],"fields":["jpg;png","cls"],"index":"sidecar"}"#,
             r#"{"type":"custom","name":"mine"}"#,
         ] {
             let spec: SourceSpec = serde_json::from_str(json).unwrap();

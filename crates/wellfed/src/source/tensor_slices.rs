@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn images_are_recognized_by_shape_unless_told() {
         use Pixels::{Chw, Hwc, Infer, Never};
-        let cases: [(&[usize], Pixels, Option<(usize, usize, usize, PixelLayout)>); 10] = [
+        let cases: [(&[usize], Pixels, Option<_>); 10] = [
             (&[2, 8, 9], Infer, Some((8, 9, 1, PixelLayout::Hwc))),
             (&[2, 8, 9, 1], Infer, Some((8, 9, 1, PixelLayout::Hwc))),
             (&[2, 3, 8, 9], Infer, Some((8, 9, 3, PixelLayout::Chw))),

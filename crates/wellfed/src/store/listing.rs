@@ -58,6 +58,19 @@ impl Names {
         Ok(())
     }
 
+    /// The text of all names, and where each ends in it.
+    pub(crate) fn parts(&self) -> (&str, &[u32]) {
+        (&self.text, &self.ends)
+    }
+
+    /// Names from their parts, if each is a valid piece of the text and nothing is left over.
+    pub(crate) fn from_parts(text: String, ends: Vec<u32>) -> Option<Self> {
+        let fits = ends.is_sorted()
+            && ends.iter().all(|end| text.is_char_boundary(*end as usize))
+            && ends.last().map_or(0, |end| *end as usize) == text.len();
+        fits.then_some(Self { text, ends })
+    }
+
     /// These names by code point (as Python sorts), each once, in no more memory than they need.
     pub fn sorted(&self) -> Self {
         let mut order: Vec<usize> = (0..self.len()).collect();

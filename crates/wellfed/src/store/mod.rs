@@ -2,6 +2,7 @@
 //!
 //! One file a store. Every store and every wrapper passes the conformance suite in `conformance.rs`.
 
+pub mod brace;
 pub mod conformance;
 pub mod faulty;
 pub mod glob;

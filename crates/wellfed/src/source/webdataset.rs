@@ -1,0 +1,774 @@
+//! WebDataset: samples in tar shards, reached directly.
+//!
+//! Each shard is indexed once, when the source is opened, in parallel and by reading headers only; then any sample is
+//! a read by position. How members become samples is in `tar_index.rs`. A shard that is cut or damaged keeps its
+//! intact samples and gets one more, last sample whose fetch says where and how it is damaged.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Source, SourceSpec, beyond_the_end, located, npy,
+    tar_index::{Member, ShardIndex},
+    tar_sidecar,
+};
+use crate::{
+    Error, ErrorKind, Limits, Result,
+    sample::{FieldKind, FieldSpec, Record, Schema, Structure, Value},
+    store::{Store, brace, glob, join, listing},
+};
+
+/// Extensions of encoded images that are one field unless fields are named.
+const IMAGES: [&str; 3] = ["jpg", "jpeg", "png"];
+
+/// Digits that an integer field may have, with blanks.
+const MAX_INT_BYTES: u64 = 64;
+
+/// Where shard indices are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexMode {
+    /// In memory only. Nothing is written beside the data unasked.
+    #[default]
+    Memory,
+    /// Also in a file `<shard>.wfidx` beside each shard, checked against the shard's size and time of change, and
+    /// rebuilt when they differ. A folder that cannot be written is no error.
+    Sidecar,
+}
+
+/// What to open: the shards, and which fields to take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebDatasetSpec {
+    /// Shards: paths with braces ([`brace`]) or stars ([`glob`]), `::` between several in one.
+    pub urls: Vec<String>,
+    /// Extensions of the fields, in order, handed out as a tuple; `;` between those that stand for one field, as in
+    /// `jpg;png`. `__key__` and `__url__` are texts. Default: a dict of `__key__` and the fields of the first sample,
+    /// jpg, jpeg and png being one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Vec<String>>,
+    /// Where shard indices are kept.
+    #[serde(default)]
+    pub index: IndexMode,
+}
+
+impl WebDatasetSpec {
+    /// The shards `url` stands for, with all defaults.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { urls: vec![url.into()], fields: None, index: IndexMode::Memory }
+    }
+}
+
+/// Where the value of a field comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    Key,
+    Url,
+    /// The member with the first of these extensions that the sample has.
+    Members(Vec<String>),
+}
+
+/// One shard, and the index of its first sample in the source.
+#[derive(Debug)]
+struct Shard {
+    path: String,
+    start: u64,
+    index: ShardIndex,
+}
+
+/// Samples in tar shards.
+#[derive(Debug)]
+pub struct WebDataset {
+    store: Arc<dyn Store>,
+    spec: WebDatasetSpec,
+    schema: Schema,
+    origins: Vec<Origin>,
+    shards: Vec<Shard>,
+    len: u64,
+}
+
+/// A place in the source.
+enum Place<'a> {
+    Sample(&'a Shard, usize),
+    Damage(&'a Shard),
+}
+
+impl WebDataset {
+    /// Finds the shards and reads their headers, or kept indices.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a shard that does not exist; [`ErrorKind::Unsupported`] for a compressed one;
+    /// [`ErrorKind::Config`] for fields that no sample has or that mix kinds.
+    pub fn open(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
+        let name = name_of(&spec);
+        Self::build(store, spec).map_err(|e| e.with_source(name))
+    }
+
+    fn build(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
+        let paths = find_shards(&*store, &spec.urls)?;
+        let indices = listing::parallel(&paths, |path| {
+            if spec.index == IndexMode::Memory {
+                return ShardIndex::scan(&*store, path);
+            }
+            let stat = store.stat(path)?;
+            if let Some(index) = tar_sidecar::load(&*store, path, &stat) {
+                return Ok(index);
+            }
+            let index = ShardIndex::scan(&*store, path)?;
+            tar_sidecar::save(&*store, path, &stat, &index);
+            Ok(index)
+        })?;
+        let (mut shards, mut len) = (Vec::with_capacity(paths.len()), 0);
+        for (path, index) in paths.into_iter().zip(indices) {
+            let start = len;
+            len += index.len() as u64 + u64::from(index.damage.is_some());
+            shards.push(Shard { path, start, index });
+        }
+        let schema = Schema { fields: Vec::new(), structure: Structure::Dict };
+        let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
+        match this.spec.fields.clone() {
+            Some(fields) => this.take_fields(&fields)?,
+            None => this.find_fields()?,
+        }
+        Ok(this)
+    }
+
+    /// Paths of the shards, in order.
+    pub fn shards(&self) -> impl Iterator<Item = &str> {
+        self.shards.iter().map(|shard| shard.path.as_str())
+    }
+
+    /// Regular files in the shards that belong to no sample: hidden, without extension, or in a `__meta__` folder.
+    pub fn ignored(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.index.ignored).sum()
+    }
+
+    /// Extensions that some samples have, in order of appearance, whether or not they are fields.
+    pub fn extensions(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for extension in self.shards.iter().flat_map(|shard| shard.index.extensions.iter()) {
+            if all.len() < 1000 && !all.contains(&extension) {
+                all.push(extension);
+            }
+        }
+        all
+    }
+
+    fn has_extension(&self, wanted: &str) -> bool {
+        self.shards.iter().any(|shard| shard.index.extensions.iter().any(|extension| extension == wanted))
+    }
+
+    /// Sets the fields that were asked for.
+    fn take_fields(&mut self, fields: &[String]) -> Result<()> {
+        if fields.is_empty() {
+            return Err(Error::config("fields is empty"));
+        }
+        let empty = self.shards.iter().all(|shard| shard.index.len() == 0);
+        for field in fields {
+            let alternatives: Vec<String> =
+                field.split(';').map(|e| e.trim().trim_start_matches('.').to_lowercase()).collect();
+            let (name, origin) = match alternatives.first().map(String::as_str) {
+                Some("__key__") if alternatives.len() == 1 => ("__key__", Origin::Key),
+                Some("__url__") if alternatives.len() == 1 => ("__url__", Origin::Url),
+                Some(first) if alternatives.iter().all(|e| !e.is_empty()) => {
+                    if !empty && !alternatives.iter().any(|e| self.has_extension(e)) {
+                        let there = self.extensions().into_iter().take(20).collect::<Vec<_>>().join(", ");
+                        return Err(Error::config(format!(
+                            "no sample has a field {field}: there are {there}"
+                        )));
+                    }
+                    (first, Origin::Members(alternatives.clone()))
+                }
+                _ => return Err(Error::config(format!("{field:?} names no field"))),
+            };
+            self.push_field(name, origin)?;
+        }
+        self.schema.structure = Structure::Tuple;
+        Ok(())
+    }
+
+    /// Takes the fields of the first sample that is surely complete.
+    fn find_fields(&mut self) -> Result<()> {
+        self.push_field("__key__", Origin::Key)?;
+        // The last sample before a cut may lack fields, and must not decide which fields the others have.
+        let whole = |shard: &&Shard| shard.index.len() > usize::from(shard.index.damage.is_some());
+        let any = |shard: &&Shard| shard.index.len() > 0;
+        let shard = self.shards.iter().find(whole).or_else(|| self.shards.iter().find(any));
+        let Some(shard) = shard else { return Ok(()) };
+        let mut extensions: Vec<String> = Vec::new();
+        for member in shard.index.sample(0) {
+            let extension = shard.index.extension(*member);
+            if !extensions.iter().any(|e| e == extension) {
+                extensions.push(extension.to_owned());
+            }
+        }
+        let images = extensions.iter().filter(|e| IMAGES.contains(&e.as_str())).count();
+        for extension in extensions {
+            let mut alternatives = vec![extension.clone()];
+            if images == 1 && IMAGES.contains(&extension.as_str()) {
+                alternatives.extend(IMAGES.iter().filter(|e| **e != extension).map(|e| (*e).to_owned()));
+            }
+            self.push_field(&extension, Origin::Members(alternatives))?;
+        }
+        Ok(())
+    }
+
+    fn push_field(&mut self, name: &str, origin: Origin) -> Result<()> {
+        if self.schema.fields.iter().any(|field| field.name == name) {
+            return Err(Error::config(format!("field {name} is asked for twice")));
+        }
+        let kind = match &origin {
+            Origin::Key | Origin::Url => FieldKind::Text,
+            Origin::Members(alternatives) => {
+                let arrays = alternatives.iter().filter(|e| last_part(e) == "npy").count();
+                if arrays > 0 && arrays == alternatives.len() {
+                    self.array_kind(alternatives)?
+                } else {
+                    let mut kinds = alternatives.iter().map(|e| kind_of(e));
+                    let first = kinds.next().unwrap_or(FieldKind::Bytes);
+                    if arrays > 0 || kinds.any(|kind| kind != first) {
+                        let all = alternatives.join(";");
+                        return Err(Error::config(format!("field {all} mixes different kinds of values")));
+                    }
+                    first
+                }
+            }
+        };
+        self.schema.fields.push(FieldSpec { name: name.to_owned(), kind });
+        self.origins.push(origin);
+        Ok(())
+    }
+
+    /// Dtype and shape of the first array that can be read.
+    fn array_kind(&self, alternatives: &[String]) -> Result<FieldKind> {
+        let mut failure = None;
+        let samples = self.shards.iter().flat_map(|shard| (0..shard.index.len()).map(move |i| (shard, i)));
+        let found =
+            samples.filter_map(|(shard, i)| Some((shard, i, find(&shard.index, i, alternatives).ok()??)));
+        // If so many are damaged, the first one's error tells more than a long search.
+        for (shard, sample, member) in found.take(16) {
+            let mut file = Vec::new();
+            let header = self
+                .read(shard, member, &Limits::default(), &mut file)
+                .and_then(|()| npy::Header::parse(&file));
+            match header {
+                Ok(header) => return Ok(FieldKind::Array { dtype: header.dtype, shape: header.shape }),
+                Err(e) => {
+                    let index = shard.start + sample as u64;
+                    failure.get_or_insert_with(|| located(e, self, index));
+                }
+            }
+        }
+        match failure {
+            Some(e) => Err(e),
+            // No sample has one; the caller has made sure that this happens only where there are no samples.
+            None => Ok(FieldKind::Bytes),
+        }
+    }
+
+    fn place(&self, index: u64) -> Option<Place<'_>> {
+        if index >= self.len {
+            return None;
+        }
+        let shard = self.shards.partition_point(|shard| shard.start <= index).checked_sub(1)?;
+        let shard = &self.shards[shard];
+        let sample = usize::try_from(index - shard.start).ok()?;
+        Some(if sample < shard.index.len() { Place::Sample(shard, sample) } else { Place::Damage(shard) })
+    }
+
+    fn read(&self, shard: &Shard, member: Member, limits: &Limits, into: &mut Vec<u8>) -> Result<()> {
+        let (offset, size) = (member.offset(), member.size());
+        let extension = shard.index.extension(member);
+        if member.is_sparse() {
+            let message = format!("field {extension} is a file with holes, which is not supported");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_offset(offset));
+        }
+        limits.check_bytes(&format!("field {extension}"), size).map_err(|e| e.with_offset(offset))?;
+        let len =
+            usize::try_from(size).map_err(|_| Error::limit("field", size, usize::MAX as u64, "bytes"))?;
+        self.store.read_range(&shard.path, offset, len, into).map_err(|e| e.with_offset(offset))
+    }
+
+    fn fetch_sample(&self, shard: &Shard, sample: usize, record: &mut Record) -> Result<()> {
+        record.reset(self.origins.len());
+        let limits = record.limits;
+        for (field, origin) in self.origins.iter().enumerate() {
+            let value = &mut record.values[field];
+            let alternatives = match origin {
+                Origin::Key => {
+                    value.buffer().extend_from_slice(shard.index.keys.get(sample).as_bytes());
+                    continue;
+                }
+                Origin::Url => {
+                    value.buffer().extend_from_slice(shard.path.as_bytes());
+                    continue;
+                }
+                Origin::Members(alternatives) => alternatives,
+            };
+            let Some(member) = find(&shard.index, sample, alternatives)? else {
+                return Err(self.lacks(shard, sample, alternatives));
+            };
+            record.offsets[field] = member.offset();
+            let kind = &self.schema.fields[field].kind;
+            let result = if *kind == FieldKind::Int {
+                self.read_int(shard, member).map(|number| *value = Value::Int(number))
+            } else {
+                let buffer = value.buffer();
+                self.read(shard, member, &limits, buffer).and_then(|()| convert(kind, buffer))
+            };
+            result.map_err(|e| e.with_offset(member.offset()))?;
+        }
+        Ok(())
+    }
+
+    fn read_int(&self, shard: &Shard, member: Member) -> Result<i64> {
+        let extension = shard.index.extension(member);
+        if member.size() > MAX_INT_BYTES {
+            let size = member.size();
+            return Err(Error::corrupt(format!("field {extension} has {size} bytes and is no whole number")));
+        }
+        let mut text = Vec::with_capacity(member.size() as usize);
+        self.read(shard, member, &Limits::default(), &mut text)?;
+        let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+        number.ok_or_else(|| {
+            let text = String::from_utf8_lossy(&text);
+            Error::corrupt(format!("field {extension} is {text:?}, which is no whole number"))
+        })
+    }
+
+    fn lacks(&self, shard: &Shard, sample: usize, alternatives: &[String]) -> Error {
+        let wanted = alternatives.join(" or ");
+        let members = shard.index.sample(sample);
+        let there: Vec<&str> = members.iter().take(20).map(|m| shard.index.extension(*m)).collect();
+        let e = Error::corrupt(format!("the sample lacks field {wanted}: it has {}", there.join(", ")))
+            .with_offset(members.first().map_or(0, |m| m.offset()));
+        match &shard.index.damage {
+            Some(damage) if sample + 1 == shard.index.len() => {
+                let (path, at) = (&shard.path, damage.offset);
+                e.with_hint(format!("it is the last one before shard {path} is damaged, at byte {at}"))
+            }
+            _ => e,
+        }
+    }
+}
+
+impl Source for WebDataset {
+    fn name(&self) -> String {
+        name_of(&self.spec)
+    }
+
+    fn spec(&self) -> SourceSpec {
+        SourceSpec::Webdataset(self.spec.clone())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// `shard.tar/key`, with the offset where one shard has a key several times. Unique unless a shard is named twice.
+    fn key(&self, index: u64) -> String {
+        match self.place(index) {
+            None => String::new(),
+            Some(Place::Damage(shard)) => {
+                let offset = shard.index.damage.as_ref().map_or(0, |damage| damage.offset);
+                format!("{}/__damaged__@{offset}", shard.path)
+            }
+            Some(Place::Sample(shard, sample)) => {
+                let key = join(&shard.path, shard.index.keys.get(sample));
+                let repeated =
+                    u32::try_from(sample).is_ok_and(|i| shard.index.repeated.binary_search(&i).is_ok());
+                match shard.index.sample(sample).first() {
+                    Some(member) if repeated => format!("{key}@{}", member.offset()),
+                    _ => key,
+                }
+            }
+        }
+    }
+
+    fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
+        let result = match self.place(index) {
+            None => return Err(beyond_the_end(self, index)),
+            Some(Place::Sample(shard, sample)) => self.fetch_sample(shard, sample, record),
+            Some(Place::Damage(shard)) => Err(match &shard.index.damage {
+                Some(damage) => {
+                    Error::corrupt(format!("shard {} is damaged: {}", shard.path, damage.message))
+                        .with_offset(damage.offset)
+                        .with_hint(damage.hint)
+                }
+                None => Error::new(ErrorKind::Internal, "an intact shard has a damaged sample"),
+            }),
+        };
+        result.map_err(|e| located(e, self, index))
+    }
+}
+
+fn name_of(spec: &WebDatasetSpec) -> String {
+    match spec.urls.as_slice() {
+        [url] => format!("webdataset({url})"),
+        [url, ..] => format!("webdataset({url} and {} more)", spec.urls.len() - 1),
+        [] => "webdataset()".to_owned(),
+    }
+}
+
+fn find_shards(store: &dyn Store, urls: &[String]) -> Result<Vec<String>> {
+    let mut paths = Vec::new();
+    for url in urls.iter().flat_map(|url| url.split("::")) {
+        let url = url.strip_prefix("file://").or_else(|| url.strip_prefix("file:")).unwrap_or(url);
+        let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+        if let Some(scheme @ ("pipe" | "http" | "https" | "s3" | "gs" | "az")) = scheme {
+            return Err(Error::config(format!("cannot read {url}: there is no store for {scheme}: yet"))
+                .with_hint("copy the shards to a local or mounted folder"));
+        }
+        for path in brace::expand(url)? {
+            if !glob::has_magic(&path) || store.stat(&path).is_ok() {
+                paths.push(path);
+                continue;
+            }
+            let found = glob::files(store, &path)?;
+            if found.is_empty() {
+                return Err(Error::new(ErrorKind::NotFound, format!("no shard matches {path}")));
+            }
+            paths.extend(found.iter().flat_map(|l| l.files.iter().map(|name| join(&l.path, name))));
+        }
+    }
+    if paths.is_empty() {
+        return Err(Error::config("there is no shard"));
+    }
+    Ok(paths)
+}
+
+/// The member of a sample with the first of these extensions that it has.
+fn find(index: &ShardIndex, sample: usize, alternatives: &[String]) -> Result<Option<Member>> {
+    let members = index.sample(sample);
+    for wanted in alternatives {
+        let mut found = members.iter().filter(|member| index.extension(**member) == wanted);
+        if let Some(first) = found.next() {
+            return match found.next() {
+                None => Ok(Some(*first)),
+                Some(second) => {
+                    let (a, b) = (first.offset(), second.offset());
+                    let message = format!("the sample has field {wanted} twice, at bytes {a} and {b}");
+                    Err(Error::corrupt(message).with_offset(b))
+                }
+            };
+        }
+    }
+    Ok(None)
+}
+
+/// `png` of `seg.png`: WebDataset decides by this part.
+fn last_part(extension: &str) -> &str {
+    extension.rsplit('.').next().unwrap_or(extension)
+}
+
+/// What WebDataset's decoders make of an extension (`webdataset/autodecode.py`), arrays apart.
+fn kind_of(extension: &str) -> FieldKind {
+    match last_part(extension) {
+        part if IMAGES.contains(&part) => FieldKind::Image,
+        "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => FieldKind::Int,
+        "txt" | "text" | "transcript" => FieldKind::Text,
+        "json" | "jsn" => FieldKind::Json,
+        _ => FieldKind::Bytes,
+    }
+}
+
+/// Checks the bytes of a member, and turns those of an array into its elements.
+fn convert(kind: &FieldKind, bytes: &mut Vec<u8>) -> Result<()> {
+    match kind {
+        FieldKind::Array { dtype, shape } => {
+            let header = npy::Header::parse(bytes)?;
+            if (header.dtype, &header.shape) != (*dtype, shape) {
+                let (found, wanted) = (header.dtype.name(), dtype.name());
+                return Err(Error::new(
+                    ErrorKind::Shape,
+                    format!(
+                        "array is {found} {:?}, but {wanted} {shape:?} in the first sample",
+                        header.shape
+                    ),
+                ));
+            }
+            header.into_elements(bytes);
+        }
+        FieldKind::Text | FieldKind::Json => {
+            let text = std::str::from_utf8(bytes)
+                .map_err(|e| Error::corrupt(format!("text is not UTF-8 from byte {} on", e.valid_up_to())))?;
+            // Python writes and reads NaN and Infinity, which are not JSON: those texts are left to the reader.
+            let lenient = text.contains("NaN") || text.contains("Infinity");
+            if *kind == FieldKind::Json && !lenient {
+                serde_json::from_str::<serde::de::IgnoredAny>(text)
+                    .map_err(|e| Error::corrupt(format!("text is not JSON: {e}")))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        source::{conformance, npy::tests::npy, tar_index::tests::tar},
+        store::{Fault, FaultyStore, LocalStore, Operation},
+        testing::TempFolder,
+    };
+
+    fn open(url: &str, fields: Option<&[&str]>) -> Result<WebDataset> {
+        let fields = fields.map(|fields| fields.iter().map(|f| (*f).to_owned()).collect());
+        let spec = WebDatasetSpec { fields, ..WebDatasetSpec::new(url) };
+        WebDataset::open(Arc::new(LocalStore::new()), spec)
+    }
+
+    fn fetch(source: &WebDataset, index: u64) -> Result<Vec<Value>> {
+        let mut record = Record::default();
+        source.fetch(index, &mut record).map(|()| record.values)
+    }
+
+    fn bytes(content: &[u8]) -> Value {
+        Value::Bytes(content.to_vec())
+    }
+
+    /// Three shards of two samples each.
+    fn three(folder: &TempFolder) -> String {
+        for shard in 0..3_u8 {
+            let (a, b) = (format!("{shard}/a"), format!("{shard}/b"));
+            let label = format!(" {shard}\n");
+            folder.write(
+                &format!("t-{shard}.tar"),
+                &tar(&[
+                    (&format!("{a}.jpg"), &[shard; 700]),
+                    (&format!("{a}.cls"), label.as_bytes()),
+                    (&format!("{a}.json"), b"{\"x\": [1, NaN]}"),
+                    (&format!("{b}.PNG"), b"png"),
+                    (&format!("{b}.cls"), b"-7"),
+                    (&format!("{b}.json"), b"{}"),
+                ]),
+            );
+        }
+        folder.join("t-{0..2}.tar")
+    }
+
+    #[test]
+    fn the_first_sample_decides_the_fields_of_a_dict() {
+        let folder = TempFolder::new();
+        let source = open(&three(&folder), None).unwrap();
+        conformance::check(&source);
+        let fields: Vec<_> =
+            source.schema().fields.iter().map(|f| (f.name.as_str(), f.kind.clone())).collect();
+        let expected = [
+            ("__key__", FieldKind::Text),
+            ("jpg", FieldKind::Image),
+            ("cls", FieldKind::Int),
+            ("json", FieldKind::Json),
+        ];
+        assert_eq!((fields.as_slice(), source.schema().structure), (&expected[..], Structure::Dict));
+        assert_eq!(source.len(), 6);
+        assert_eq!(
+            fetch(&source, 3).unwrap(),
+            [bytes(b"1/b"), bytes(b"png"), Value::Int(-7), bytes(b"{}")],
+            "jpg, jpeg and png are one field"
+        );
+        assert_eq!(source.key(2), format!("{}/1/a", folder.join("t-1.tar")));
+        assert_eq!(fetch(&source, 4).unwrap()[2], Value::Int(2));
+    }
+
+    #[test]
+    fn named_fields_make_a_tuple() {
+        let folder = TempFolder::new();
+        let url = three(&folder);
+        let source = open(&url, Some(&["png;jpg", "cls", "__key__", "__url__"])).unwrap();
+        conformance::check(&source);
+        assert_eq!(source.schema().structure, Structure::Tuple);
+        let url_of = folder.join("t-0.tar");
+        let expected = [bytes(&[0; 700]), Value::Int(0), bytes(b"0/a"), bytes(url_of.as_bytes())];
+        assert_eq!(fetch(&source, 0).unwrap(), expected);
+        let e = open(&url, Some(&["webp"])).unwrap_err();
+        assert!(e.message().contains("jpg, cls, json, png"), "{e}");
+        for bad in [&["jpg;cls"][..], &[], &[""], &["jpg", "jpg"], &["cls;npy"]] {
+            assert_eq!(open(&url, Some(bad)).unwrap_err().kind(), ErrorKind::Config, "{bad:?}");
+        }
+        let jpg = open(&url, Some(&["jpg"])).unwrap();
+        conformance::check(&jpg);
+        let e = fetch(&jpg, 1).unwrap_err();
+        assert!(e.message().contains("lacks field jpg: it has png, cls, json"), "{e}");
+    }
+
+    #[test]
+    fn shards_are_found_by_braces_stars_and_lists() {
+        let folder = TempFolder::new();
+        three(&folder);
+        let t = |i: u8| folder.join(&format!("t-{i}.tar"));
+        let shards = |url: &str| open(url, None).map(|s| s.shards().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(shards(&folder.join("t-{2..1}.tar")).unwrap(), [t(2), t(1)]);
+        assert_eq!(shards(&folder.join("*.tar")).unwrap(), [t(0), t(1), t(2)]);
+        assert_eq!(shards(&format!("file:{}::{}", t(1), t(0))).unwrap(), [t(1), t(0)]);
+        let e = shards(&folder.join("t-{1..3}.tar")).unwrap_err();
+        assert!(e.kind() == ErrorKind::NotFound && e.message().contains("t-3.tar"), "{e}");
+        assert_eq!(shards(&folder.join("x*.tar")).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(shards("pipe:cat x.tar").unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(shards("").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn arrays_have_the_dtype_and_shape_of_the_first() {
+        let folder = TempFolder::new();
+        let data: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        let url = folder.write(
+            "x.tar",
+            &tar(&[
+                ("bad.npy", b"rubbish"),
+                ("a.npy", &npy("<f4", false, "(2, 3)", &data)),
+                ("b.npy", &npy("<f4", true, "(2, 3)", &data)),
+                ("c.npy", &npy("<f4", false, "(3, 2)", &data)),
+                ("d.npy", &npy("<f8", false, "(3,)", &data)),
+            ]),
+        );
+        let source = open(&url, Some(&["npy"])).unwrap();
+        conformance::check(&source);
+        let kind = FieldKind::Array { dtype: crate::sample::DType::Float32, shape: vec![2, 3] };
+        assert_eq!(source.schema().fields[0].kind, kind);
+        assert_eq!(fetch(&source, 1).unwrap(), [bytes(&data)]);
+        let swapped: Vec<u8> =
+            [1.0_f32, 3.0, 5.0, 2.0, 4.0, 6.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        assert_eq!(fetch(&source, 2).unwrap(), [bytes(&swapped)]);
+        assert_eq!(fetch(&source, 0).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(fetch(&source, 3).unwrap_err().kind(), ErrorKind::Shape);
+        assert_eq!(fetch(&source, 4).unwrap_err().kind(), ErrorKind::Shape);
+    }
+
+    #[test]
+    fn bad_members_are_errors_of_their_sample() {
+        let folder = TempFolder::new();
+        let url = folder.write(
+            "x.tar",
+            &tar(&[
+                ("a.cls", b"12x"),
+                ("a.txt", b"fine"),
+                ("b.cls", &[b'1'; 100]),
+                ("b.txt", b"fine"),
+                ("c.cls", b"1"),
+                ("c.txt", b"not \xff fine"),
+                ("d.cls", b"1"),
+                ("d.txt", b"fine"),
+                ("d.CLS", b"2"),
+                ("e.cls", b"+5 "),
+                ("e.txt", &[b'x'; 200]),
+            ]),
+        );
+        let source = open(&url, Some(&["cls", "txt"])).unwrap();
+        conformance::check(&source);
+        let message = |i| fetch(&source, i).unwrap_err().message().to_owned();
+        assert!(message(0).contains("\"12x\""));
+        assert!(message(1).contains("100 bytes"));
+        assert!(message(2).contains("not UTF-8 from byte 4"));
+        assert!(message(3).contains("cls twice"));
+        assert_eq!(fetch(&source, 4).unwrap()[0], Value::Int(5));
+        let mut record = Record::default();
+        record.limits.max_bytes = 199;
+        let e = source.fetch(4, &mut record).unwrap_err();
+        assert_eq!((e.kind(), e.key()), (ErrorKind::Limit, Some(source.key(4).as_str())));
+        let json = folder.write("y.tar", &tar(&[("a.json", b"{\"x\": }")]));
+        let e = fetch(&open(&json, Some(&["json"])).unwrap(), 0).unwrap_err();
+        assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(512)));
+    }
+
+    #[test]
+    fn a_shard_cut_at_any_byte_accounts_for_every_sample() {
+        let folder = TempFolder::new();
+        let files: [(&str, &[u8]); 6] = [
+            ("a.jpg", &[1; 600]),
+            ("a.cls", b"1"),
+            ("b.jpg", &[2; 512]),
+            ("b.cls", b"2"),
+            ("c.jpg", &[3; 10]),
+            ("c.cls", b"3"),
+        ];
+        let whole = tar(&files);
+        let other = folder.write("other.tar", &tar(&[("z.jpg", b"z"), ("z.cls", b"9")]));
+        // Where the last byte of each sample lies.
+        let ends = [512 + 1024 + 512 + 1, 2560 + 512 + 512 + 512 + 1, 4608 + 512 + 512 + 512 + 1];
+        for cut in 0..whole.len() {
+            let path = folder.write("cut.tar", &whole[..cut]);
+            let source = open(&format!("{path}::{other}"), Some(&["jpg", "cls"])).unwrap();
+            let fetched: Vec<_> = (0..source.len()).map(|i| fetch(&source, i)).collect();
+            let (good, bad): (Vec<_>, Vec<_>) = fetched.into_iter().partition(Result::is_ok);
+            let intact = ends.iter().filter(|end| **end <= cut).count();
+            assert_eq!(
+                good.len(),
+                intact + 1,
+                "cut at {cut}: intact samples and the other shard's are there"
+            );
+            for (i, sample) in good.iter().take(intact).enumerate() {
+                let label = Value::Int(i as i64 + 1);
+                assert_eq!(sample.as_ref().unwrap()[1], label, "cut at {cut}");
+            }
+            if cut < whole.len() - 512 {
+                assert!(!bad.is_empty(), "cut at {cut}: nothing is lost silently");
+            }
+            for e in bad {
+                let e = e.unwrap_err();
+                assert!(e.kind() == ErrorKind::Corrupt && e.offset().is_some_and(|o| o <= cut as u64), "{e}");
+                assert!(e.hint().is_some() && e.key().unwrap().contains("cut.tar"), "{e}");
+            }
+            if cut % 97 == 0 {
+                conformance::check(&source);
+            }
+        }
+    }
+
+    #[test]
+    fn an_incomplete_first_sample_does_not_decide_the_fields() {
+        let folder = TempFolder::new();
+        let whole = tar(&[("a.jpg", &[1; 600]), ("a.cls", b"1")]);
+        let cut = folder.write("cut.tar", &whole[..1600]);
+        let good = folder.write("good.tar", &whole);
+        let source = open(&format!("{cut}::{good}"), None).unwrap();
+        assert_eq!(source.schema().fields.len(), 3, "__key__, jpg and cls");
+        assert_eq!(
+            (fetch(&source, 0).is_err(), fetch(&source, 1).is_err(), fetch(&source, 2).is_ok()),
+            (true, true, true)
+        );
+        let nothing = folder.write("nothing.tar", b"");
+        let source = open(&nothing, None).unwrap();
+        conformance::check(&source);
+        assert!(fetch(&source, 0).unwrap_err().message().contains("empty"));
+    }
+
+    #[test]
+    fn sidecars_are_written_when_asked_for_and_used() {
+        let folder = TempFolder::new();
+        let url = three(&folder);
+        open(&url, None).unwrap();
+        assert!(!std::path::Path::new(&folder.join("t-0.tar.wfidx")).exists(), "nothing is written unasked");
+        let spec = WebDatasetSpec { index: IndexMode::Sidecar, ..WebDatasetSpec::new(url) };
+        let first = WebDataset::open(Arc::new(LocalStore::new()), spec.clone()).unwrap();
+        assert!(std::path::Path::new(&folder.join("t-0.tar.wfidx")).exists());
+        // With kept indices no header is read, so a store that cannot read ranges is good enough.
+        let blind = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
+            Operation::ReadRange => Fault::Error(std::io::ErrorKind::TimedOut),
+            _ => Fault::None,
+        });
+        let second = WebDataset::open(Arc::new(blind.clone()), spec.clone()).unwrap();
+        assert_eq!((second.len(), second.key(5)), (first.len(), first.key(5)));
+        conformance::check(&second);
+        let e =
+            WebDataset::open(Arc::new(blind), WebDatasetSpec { index: IndexMode::Memory, ..spec.clone() });
+        assert_eq!(e.unwrap_err().kind(), ErrorKind::Io);
+        let dumb = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
+            Operation::Write => Fault::Error(std::io::ErrorKind::PermissionDenied),
+            _ => Fault::None,
+        });
+        folder.write("t-0.tar", &tar(&[("n.jpg", b"new"), ("n.cls", b"1")]));
+        let third = WebDataset::open(Arc::new(dumb), spec).unwrap();
+        assert_eq!(
+            third.len(),
+            5,
+            "a changed shard is read again, and a folder that cannot be written is no error"
+        );
+    }
+}

@@ -3,8 +3,10 @@
 //! One file a format. Sources never open files themselves: bytes come from a [`crate::store::Store`].
 //! Every source passes the conformance suite in `conformance.rs`.
 
+pub mod cifar;
 pub mod conformance;
 pub mod image_folder;
+pub mod mnist;
 mod npy;
 pub mod spec;
 mod tar_header;
@@ -15,7 +17,9 @@ pub mod webdataset;
 
 use std::fmt;
 
+pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
+pub use mnist::{Mnist, MnistSpec};
 pub use spec::SourceSpec;
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, TensorSlices, TensorSlicesSpec};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ArrayData, ImageFolder, ImageFolderSpec, Source, TensorSlices, TensorSlicesSpec, WebDataset,
-    WebDatasetSpec,
+    ArrayData, Cifar, Cifar10Spec, Cifar100Spec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec, Source,
+    TensorSlices, TensorSlicesSpec, WebDataset, WebDatasetSpec,
 };
 use crate::{Error, Result, store::Store};
 
@@ -18,6 +18,12 @@ pub enum SourceSpec {
     ImageFolder(ImageFolderSpec),
     /// Samples in tar shards.
     Webdataset(WebDatasetSpec),
+    /// CIFAR-10, binary version.
+    Cifar10(Cifar10Spec),
+    /// CIFAR-100, binary version.
+    Cifar100(Cifar100Spec),
+    /// MNIST and what comes in its format.
+    Mnist(MnistSpec),
     /// Arrays in memory: their names, dtypes and shapes. The elements themselves are no part of a plan.
     TensorSlices(TensorSlicesSpec),
     /// A source of another crate, known by its name only.
@@ -36,6 +42,9 @@ impl SourceSpec {
         Ok(match self {
             Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
             Self::Webdataset(spec) => Arc::new(WebDataset::open(store, spec)?),
+            Self::Cifar10(spec) => Arc::new(Cifar::open_10(&*store, spec)?),
+            Self::Cifar100(spec) => Arc::new(Cifar::open_100(&*store, spec)?),
+            Self::Mnist(spec) => Arc::new(Mnist::open(&*store, spec)?),
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
             }
@@ -67,6 +76,9 @@ mod tests {
             r#"{"type":"image_folder","root":"data"}"#,
             r#"{"type":"image_folder","root":"d","extensions":[".png"],"allow_empty":true,"labels":"none"}"#,
             r#"{"type":"webdataset","urls":["a-{0..3}.tar"],"fields":["jpg;png","cls"],"index":"sidecar"}"#,
+            r#"{"type":"cifar10","root":"d","train":true}"#,
+            r#"{"type":"cifar100","root":"d","train":false,"label":"coarse"}"#,
+            r#"{"type":"mnist","root":"d","train":true}"#,
             r#"{"type":"custom","name":"mine"}"#,
         ] {
             let spec: SourceSpec = serde_json::from_str(json).unwrap();

@@ -3,8 +3,11 @@
 //! Each kernel lives in its own file or folder. Where SIMD versions exist, the scalar version is the oracle
 //! that property tests hold them against.
 
+pub mod alpha;
+pub mod blur;
 pub mod image;
 pub mod level;
 pub mod points;
 pub mod resample;
+pub mod rotate;
 pub mod write;

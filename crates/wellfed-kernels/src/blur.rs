@@ -1,0 +1,157 @@
+//! Gaussian blur as torchvision's `gaussian_blur`: reflected borders, float32 weights, rounded half to even.
+//!
+//! torchvision convolves with the outer product of two kernels; this runs the two one after the other, which
+//! differs by float32 rounding before the last step (1 level, in fewer than one pixel of a thousand).
+//! The weights are `softmax(-(x / sigma)^2)` over `linspace(-r, r)` with `r = (k - 1) / (2 sqrt 2)`
+//! (`_get_gaussian_kernel1d` in `torchvision/transforms/v2/functional/_misc.py`).
+
+use std::fmt;
+
+use crate::image::{Image, View};
+
+/// The kernel reaches too far: reflection needs more pixels than its radius.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlurError {
+    /// Kernel length.
+    pub kernel: usize,
+    /// Pixels of that side of the image.
+    pub side: usize,
+}
+
+impl fmt::Display for BlurError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a blur kernel of {} pixels needs an image side of more than {}, this one has {}",
+            self.kernel,
+            self.kernel / 2,
+            self.side
+        )
+    }
+}
+
+impl std::error::Error for BlurError {}
+
+/// Blurs `image` in place with a kernel of (x, y) odd lengths and standard deviations above 0, in pixels.
+/// `scratch` is working memory.
+///
+/// # Errors
+/// If a side of the image is not longer than half the kernel.
+pub fn gaussian_blur(
+    image: &mut Image,
+    kernel: [usize; 2],
+    sigma: [f64; 2],
+    scratch: &mut Vec<f32>,
+) -> Result<(), BlurError> {
+    let (height, width, channels) = (image.height(), image.width(), image.channels());
+    for (kernel, side) in [(kernel[0], width), (kernel[1], height)] {
+        if kernel / 2 >= side {
+            return Err(BlurError { kernel, side });
+        }
+    }
+    let (across, down) = (weights(kernel[0], sigma[0]), weights(kernel[1], sigma[1]));
+    let row = width * channels;
+    // Two buffers: all rows after the horizontal pass, and one row with its borders.
+    let padded = row + 2 * (kernel[0] / 2) * channels;
+    scratch.clear();
+    scratch.resize(height * row + padded.max(row), 0.0);
+    let (rows, line) = scratch.split_at_mut(height * row);
+    for (y, out) in rows.chunks_exact_mut(row).enumerate() {
+        border(image.view(), y, kernel[0] / 2, &mut line[..padded]);
+        for (weight, shift) in across.iter().zip(0..) {
+            let shifted = &line[shift * channels..][..row];
+            for (out, x) in out.iter_mut().zip(shifted) {
+                *out += weight * x;
+            }
+        }
+    }
+    let radius = kernel[1] / 2;
+    let line = &mut line[..row];
+    for (y, out) in image.pixels_mut().chunks_exact_mut(row).enumerate() {
+        line.fill(0.0);
+        for (weight, i) in down.iter().zip(0..) {
+            let from = reflect(y as isize + i as isize - radius as isize, height);
+            for (sum, x) in line.iter_mut().zip(&rows[from * row..][..row]) {
+                *sum += weight * x;
+            }
+        }
+        for (out, x) in out.iter_mut().zip(&*line) {
+            *out = x.round_ties_even() as u8;
+        }
+    }
+    Ok(())
+}
+
+/// Row `y` as float32, with `radius` reflected pixels at both ends.
+fn border(view: View<'_>, y: usize, radius: usize, line: &mut [f32]) {
+    let (row, channels) = (view.row(y), view.channels());
+    for (i, out) in line.chunks_exact_mut(channels).enumerate() {
+        let x = reflect(i as isize - radius as isize, view.width());
+        for (out, v) in out.iter_mut().zip(&row[x * channels..]) {
+            *out = f32::from(*v);
+        }
+    }
+}
+
+/// Mirrors at the outermost pixels, which are not repeated. `i` is at most one side away.
+fn reflect(i: isize, side: usize) -> usize {
+    let last = side as isize - 1;
+    (if i < 0 {
+        -i
+    } else if i > last {
+        2 * last - i
+    } else {
+        i
+    }) as usize
+}
+
+fn weights(kernel: usize, sigma: f64) -> Vec<f32> {
+    let limit = (kernel - 1) as f64 / (2.0 * std::f64::consts::SQRT_2);
+    let step = if kernel > 1 { (2.0 * limit / (kernel - 1) as f64) as f32 } else { 0.0 };
+    let sigma = sigma as f32;
+    let exp = |i: usize| {
+        let x = (-limit as f32) + step * i as f32;
+        (-(x / sigma) * (x / sigma)).exp()
+    };
+    let sum: f32 = (0..kernel).map(exp).sum();
+    (0..kernel).map(|i| exp(i) / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blurred(pixels: Vec<u8>, (h, w): (usize, usize), kernel: [usize; 2], sigma: f64) -> Vec<u8> {
+        let mut image = Image::new();
+        image.copy_from(View::new(&pixels, h, w, 1, w).unwrap());
+        gaussian_blur(&mut image, kernel, [sigma, sigma], &mut Vec::new()).unwrap();
+        image.pixels().to_vec()
+    }
+
+    #[test]
+    fn weights_are_a_gaussian_that_adds_up_to_one() {
+        let w = weights(5, 1.3);
+        assert!((w.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        assert!((w[0] - w[4]).abs() < 1e-6 && w[2] > w[1]);
+        let ratio = f64::from(w[1] / w[2]);
+        assert!((ratio - (-1.0f64 / (2.0 * 1.3 * 1.3)).exp()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_flat_image_stays_and_a_point_spreads_evenly() {
+        assert_eq!(blurred(vec![200; 35], (5, 7), [5, 3], 1.0), vec![200; 35]);
+        let mut point = vec![0; 25];
+        point[12] = 255;
+        let out = blurred(point, (5, 5), [3, 3], 0.8);
+        assert!(out[12] > out[11] && out[11] == out[13] && out[7] == out[17] && out[6] < out[7]);
+        assert_eq!(out[0], 0);
+    }
+
+    #[test]
+    fn a_kernel_larger_than_reflection_allows_is_refused() {
+        let mut image = Image::new();
+        image.reshape(3, 3, 1);
+        let error = gaussian_blur(&mut image, [7, 3], [1.0, 1.0], &mut Vec::new()).unwrap_err();
+        assert_eq!(error, BlurError { kernel: 7, side: 3 });
+    }
+}

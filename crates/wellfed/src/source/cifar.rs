@@ -164,7 +164,7 @@ fn take_records(
     labels: &mut Vec<u8>,
 ) -> Result<()> {
     let record = format.labels + IMAGE;
-    if raw.is_empty() || raw.len() % record != 0 {
+    if raw.is_empty() || !raw.len().is_multiple_of(record) {
         let size = raw.len();
         return Err(Error::corrupt(format!("{path} has {size} bytes, which is no multiple of {record}"))
             .with_offset((size - size % record) as u64)

@@ -374,8 +374,10 @@ pub(super) mod tests {
         ShardIndex::scan(&LocalStore::new(), &path).unwrap()
     }
 
-    /// (key, [(extension, content)]) of all samples.
-    fn content(bytes: &[u8]) -> Vec<(String, Vec<(String, Vec<u8>)>)> {
+    /// A key and its (extension, content).
+    type Sample = (String, Vec<(String, Vec<u8>)>);
+
+    fn content(bytes: &[u8]) -> Vec<Sample> {
         let index = scan(bytes);
         let samples = (0..index.len()).map(|i| {
             let members = index.sample(i).iter().map(|m| {

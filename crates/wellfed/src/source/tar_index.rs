@@ -3,7 +3,7 @@
 //! Members are grouped into samples as WebDataset groups them (`webdataset/tariterators.py`): the key is the path up
 //! to the first dot of the file name, the extension is the rest in lower case, and consecutive members of one key are
 //! one sample. Members without extension, hidden files (macOS writes `._name` beside each file), and everything in a
-//! top folder like `__meta__` belong to no sample.
+//! top folder like `__meta__` belong to no sample. Names that are not UTF-8 are read with replacement characters.
 //!
 //! The invariant: every sample in the index lies wholly inside the shard, and what could not be read, because the
 //! shard is cut or damaged, is recorded as [`Damage`]. Nothing is lost silently.
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use super::tar_header::{self, BLOCK, Kind, Pax};
 use crate::{
     Error, ErrorKind, Result,
-    store::{Store, listing::Names},
+    store::{EntryKind, Store, listing::Names},
 };
 
 /// Bytes read at once while hopping from header to header: a header and the small members that follow it.
@@ -108,7 +108,12 @@ impl ShardIndex {
     /// Only what keeps the whole shard from being read: it is missing, compressed, or storage fails. A cut or damaged
     /// shard is no error.
     pub(super) fn scan(store: &dyn Store, path: &str) -> Result<Self> {
-        let mut scan = Scan { store, path, size: store.size(path)?, start: 0, window: Vec::new() };
+        let stat = store.stat(path)?;
+        if stat.kind == EntryKind::Folder {
+            return Err(Error::config(format!("{path} is a folder, not a shard"))
+                .with_hint(format!("{path}/*.tar names the shards in it")));
+        }
+        let mut scan = Scan { store, path, size: stat.size, start: 0, window: Vec::new() };
         let mut builder = Builder::default();
         let damage = scan.run(&mut builder)?;
         let mut index = builder.index;
@@ -538,7 +543,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_flipped_bit_anywhere_never_panics_and_never_hides_a_member() {
-        let bytes = tar(&[("a.jpg", &[1; 100]), ("a.cls", b"1"), ("b.jpg", &[2; 100])]);
+        let long = format!("{}.jpg", "n".repeat(130));
+        let bytes = tar(&[("a.jpg", &[1; 100]), ("a.cls", b"1"), (&long, &[2; 100])]);
         let whole = scan(&bytes);
         let folder = TempFolder::new();
         // Headers and data alternate, one block each.

@@ -611,6 +611,7 @@ mod tests {
         assert!(e.kind() == ErrorKind::NotFound && e.message().contains("t-3.tar"), "{e}");
         assert_eq!(shards(&folder.join("x*.tar")).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(shards("pipe:cat x.tar").unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(shards(folder.path()).unwrap_err().kind(), ErrorKind::Config);
         assert_eq!(shards("").unwrap_err().kind(), ErrorKind::NotFound);
     }
 

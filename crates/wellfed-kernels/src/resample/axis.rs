@@ -8,6 +8,8 @@
 use std::f64::consts::PI;
 use std::ops::Range;
 
+use crate::level::Level;
+
 /// Fractional bits of a weight: 32 less 8 for the result and 2 for overshoot.
 pub(crate) const PRECISION: u32 = 32 - 8 - 2;
 
@@ -99,6 +101,16 @@ fn lanczos(x: f64) -> f64 {
 /// This is what the dot products of AVX-512 VNNI take.
 pub(crate) type Bytes = [u32; 3];
 
+/// Fractional bits below the upper half of a weight.
+pub(crate) const HALF_BITS: i32 = 15;
+
+/// A weight as `[high, low]`: `k = high * 2^15 + low`, both within 16 bits. This is what AVX2's multiply-adds take.
+#[inline]
+pub(crate) fn halves(k: i32) -> [i16; 2] {
+    let high = (k + (1 << (HALF_BITS - 1))) >> HALF_BITS;
+    [high as i16, (k - (high << HALF_BITS)) as i16]
+}
+
 /// Weights along one axis, for every output sample.
 #[derive(Debug, Default)]
 pub(crate) struct Axis {
@@ -112,14 +124,16 @@ pub(crate) struct Axis {
     weights: Vec<i32>,
     /// For each group of 4 taps, for each of 3 bytes (high first), for each output sample: the four bytes.
     bytes: Vec<u32>,
+    /// For each output sample, for each pair of taps: `[high, low]` of both, the second tap in the upper 16 bits.
+    pairs: Vec<[u32; 2]>,
 }
 
 /// Spare output samples at the end of each array, so that kernels may load a whole vector of 16 anywhere.
 pub(crate) const SPARE: usize = 64;
 
 impl Axis {
-    /// Builds the weights that take `input` samples to `output` samples. Both are at least 1.
-    pub(crate) fn new(input: usize, output: usize, filter: Filter) -> Self {
+    /// Builds the weights that take `input` samples to `output` samples, both at least 1, in the forms that `level` uses.
+    pub(crate) fn new(input: usize, output: usize, filter: Filter, level: Level) -> Self {
         let mut axis = Axis::default();
         if filter.is_nearest() {
             axis.nearest(input, output, filter);
@@ -133,7 +147,11 @@ impl Axis {
             Filter::Bicubic => axis.weigh(input, output, filter.support(), bicubic),
             Filter::Lanczos => axis.weigh(input, output, filter.support(), lanczos),
         }
-        axis.split();
+        match level {
+            Level::Scalar => {}
+            Level::Avx2 => axis.pair_up(),
+            Level::Avx512 => axis.split(),
+        }
         axis
     }
 
@@ -242,6 +260,18 @@ impl Axis {
         self.starts.resize(padded, last);
     }
 
+    /// Fills `pairs` from `weights`.
+    fn pair_up(&mut self) {
+        let word = |one: i16, two: i16| u32::from(one as u16) | u32::from(two as u16) << 16;
+        self.pairs.reserve_exact(self.len() * self.pairs());
+        for weights in self.weights.chunks_exact(self.taps) {
+            self.pairs.extend(weights.chunks(2).map(|two| {
+                let (one, two) = (halves(two[0]), halves(two.get(1).copied().unwrap_or(0)));
+                [word(one[0], two[0]), word(one[1], two[1])]
+            }));
+        }
+    }
+
     /// Output samples.
     pub(crate) fn len(&self) -> usize {
         self.lens.len()
@@ -289,6 +319,19 @@ impl Axis {
         [0, 1, 2].map(|b| self.words(g, b)[o])
     }
 
+    /// Pairs of taps.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn pairs(&self) -> usize {
+        self.taps.div_ceil(2)
+    }
+
+    /// Pair `pair` of output sample `o`, as `[high, low]`.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[inline]
+    pub(crate) fn pair(&self, o: usize, pair: usize) -> [u32; 2] {
+        self.pairs[o * self.taps.div_ceil(2) + pair]
+    }
+
     /// Source samples that the output samples of `range` need. Empty for an empty range.
     pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
         let ends = range.clone().map(|o| self.starts[o] as usize + self.lens[o] as usize);
@@ -300,7 +343,9 @@ impl Axis {
 
     /// Bytes of memory.
     pub(crate) fn size(&self) -> usize {
-        4 * (self.starts.capacity() + self.lens.capacity() + self.weights.capacity() + self.bytes.capacity())
+        let words =
+            self.starts.capacity() + self.lens.capacity() + self.weights.capacity() + self.bytes.capacity();
+        4 * words + 8 * self.pairs.capacity()
     }
 }
 
@@ -317,7 +362,7 @@ mod tests {
             for (input, output) in
                 [(1, 1), (1, 9), (7, 3), (3, 7), (270, 224), (500, 341), (1000, 13), (64, 32)]
             {
-                let axis = Axis::new(input, output, filter);
+                let axis = Axis::new(input, output, filter, Level::Scalar);
                 assert_eq!(axis.len(), output);
                 let mut before = 0;
                 for o in 0..output {
@@ -337,7 +382,7 @@ mod tests {
     #[test]
     fn words_hold_the_weights() {
         for filter in SMOOTH {
-            let axis = Axis::new(97, 31, filter);
+            let axis = Axis::new(97, 31, filter, Level::Avx512);
             for o in 0..axis.len() {
                 let (_, weights) = axis.at(o);
                 for (t, k) in weights.iter().enumerate() {
@@ -353,9 +398,9 @@ mod tests {
 
     #[test]
     fn nearest_takes_the_middle() {
-        let axis = Axis::new(4, 2, Filter::Nearest);
+        let axis = Axis::new(4, 2, Filter::Nearest, Level::Scalar);
         assert_eq!((axis.start(0), axis.start(1)), (1, 3));
-        let axis = Axis::new(2, 4, Filter::NearestExact);
+        let axis = Axis::new(2, 4, Filter::NearestExact, Level::Scalar);
         assert_eq!([0, 1, 2, 3].map(|o| axis.start(o)), [0, 0, 1, 1]);
     }
 }

@@ -5,12 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::axis::{Axis, Filter};
+use crate::level::Level;
 
 type Key = (usize, usize, Filter);
 
 /// Axes by (source length, output length, filter); the oldest go first.
 #[derive(Debug)]
 pub(super) struct Cache {
+    level: Level,
     budget: usize,
     size: usize,
     axes: HashMap<Key, Arc<Axis>>,
@@ -18,8 +20,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub(super) fn new(budget: usize) -> Self {
-        Self { budget, size: 0, axes: HashMap::new(), order: VecDeque::new() }
+    pub(super) fn new(level: Level, budget: usize) -> Self {
+        Self { level, budget, size: 0, axes: HashMap::new(), order: VecDeque::new() }
     }
 
     /// Bytes kept.
@@ -33,7 +35,7 @@ impl Cache {
         if let Some(axis) = self.axes.get(&key) {
             return Arc::clone(axis);
         }
-        let axis = Arc::new(Axis::new(input, output, filter));
+        let axis = Arc::new(Axis::new(input, output, filter, self.level));
         let size = axis.size();
         if size <= self.budget {
             while self.size + size > self.budget {
@@ -54,15 +56,15 @@ mod tests {
 
     #[test]
     fn the_budget_holds() {
-        let one = Axis::new(100, 50, Filter::Bilinear).size();
-        let mut cache = Cache::new(3 * one);
+        let one = Axis::new(100, 50, Filter::Bilinear, Level::Avx2).size();
+        let mut cache = Cache::new(Level::Avx2, 3 * one);
         for input in (90..110).chain(90..110) {
             let axis = cache.axis(input, 50, Filter::Bilinear);
             assert_eq!(axis.len(), 50);
             assert!(cache.size() <= 3 * one);
         }
         assert!(cache.size() > 0);
-        let mut none = Cache::new(0);
+        let mut none = Cache::new(Level::Scalar, 0);
         assert_eq!(none.axis(5, 3, Filter::Box).len(), 3);
         assert_eq!(none.size(), 0);
     }

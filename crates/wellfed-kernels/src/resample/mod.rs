@@ -14,7 +14,6 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[allow(dead_code)]
 mod axis;
 mod cache;
 mod scalar;
@@ -29,7 +28,7 @@ use crate::image::{Image, Layout, View};
 use crate::level::Level;
 use crate::points::PointMap;
 pub use crate::write::GeometryError;
-use crate::write::{Output, Row, Sink};
+use crate::write::{Band, Output, Sink};
 
 /// Longest side of a source or an output, in pixels.
 pub const MAX_SIDE: usize = 1 << 24;
@@ -158,7 +157,7 @@ fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize)
     if input == output {
         return first..first + len;
     }
-    Axis::new(input, output, filter).source(first..first + len)
+    Axis::new(input, output, filter, Level::Scalar).source(first..first + len)
 }
 
 /// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as the
@@ -187,6 +186,11 @@ impl<'a> Rows<'a> {
         &self.data[self.origin.wrapping_add((i % self.ring).wrapping_mul(self.stride))..]
     }
 
+    /// The rows from `i` on, where there is no ring.
+    fn after(&self, i: usize) -> Self {
+        Self { origin: self.origin.wrapping_add(i.wrapping_mul(self.stride)), ..*self }
+    }
+
     #[inline]
     fn row(&self, i: usize, len: usize) -> &'a [u8] {
         &self.from(i)[..len]
@@ -203,22 +207,94 @@ pub(crate) struct Across<'a> {
     column: usize,
 }
 
+impl Across<'_> {
+    /// How far past a row's first byte vector loads may touch.
+    fn reach(&self) -> usize {
+        let last = self.axis.start(self.first + self.width - 1) - self.column;
+        (last + self.axis.groups() * 4) * self.channels + 128 + 16
+    }
+}
+
+/// Rows of a horizontal pass at equal distances, to rows at equal distances.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+struct Run {
+    from: *const u8,
+    step: usize,
+    rows: usize,
+    to: *mut u8,
+    stride: usize,
+}
+
 /// One horizontal pass: rows `range` of `src` to `dst`, `channels` planes of `width` bytes a row, row `i` at
-/// `(i % ring) * stride`.
-fn across(level: Level, pass: &Across<'_>, src: Rows<'_>, range: Range<usize>, dst: &mut [u8], ring: usize) {
+/// `(i % ring) * stride`. `spare` is scratch memory.
+fn across(
+    level: Level,
+    pass: &Across<'_>,
+    src: Rows<'_>,
+    range: Range<usize>,
+    dst: &mut [u8],
+    ring: usize,
+    spare: &mut Vec<u8>,
+) {
     let stride = pass.channels * pass.width;
-    for i in range {
-        let at = (i % ring) * stride;
-        let out = &mut dst[at..at + stride];
-        match level {
-            _ => scalar::across(pass, src.from(i), out),
+    if level == Level::Scalar {
+        for i in range {
+            let at = (i % ring) * stride;
+            scalar::across(pass, src.from(i), &mut dst[at..at + stride]);
         }
+        return;
+    }
+    let reach = pass.reach();
+    let mut start = range.start;
+    while start < range.end {
+        // Rows to one run: enough bytes behind them, and no wrap-around in either ring.
+        let mut end = start;
+        while end < range.end
+            && src.from(end).len() >= reach
+            && (end == start || (!end.is_multiple_of(ring) && !end.is_multiple_of(src.ring)))
+        {
+            end += 1;
+        }
+        let at = start % ring * stride;
+        let (from, step) = if end > start {
+            (src.from(start), src.stride)
+        } else {
+            let row = src.from(start);
+            spare.clear();
+            spare.extend_from_slice(&row[..row.len().min(reach)]);
+            spare.resize(reach, 0);
+            end = start + 1;
+            (spare.as_slice(), 0)
+        };
+        let rows = end - start;
+        let out = &mut dst[at..at + rows * stride];
+        let run = Run { from: from.as_ptr(), step, rows, to: out.as_mut_ptr(), stride };
+        // SAFETY: `Resizer` holds no level that the processor lacks. Every row of the run has `reach` bytes, and `out` has
+        // all rows of the run.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            match level {
+                Level::Avx512 => avx512::across(pass, &run),
+                _ => avx2::across(pass, &run),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        drop(run);
+        start = end;
     }
 }
 
 /// One row of the vertical pass: output row `y` of `axis`, `dst.len()` bytes from rows of `src`.
 fn down(level: Level, axis: &Axis, y: usize, src: Rows<'_>, dst: &mut [u8]) {
     match level {
+        Level::Scalar => scalar::down(axis, y, src, dst),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Resizer` holds no level that the processor lacks.
+        Level::Avx2 => unsafe { avx2::down(axis, y, src, dst) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx512 => unsafe { avx512::down(axis, y, src, dst) },
+        #[cfg(not(target_arch = "x86_64"))]
         _ => scalar::down(axis, y, src, dst),
     }
 }
@@ -232,6 +308,8 @@ pub struct Resizer {
     ring: Vec<u8>,
     /// One row of the result.
     line: Vec<u8>,
+    /// A source row that ends too close to the end of its memory.
+    spare: Vec<u8>,
 }
 
 impl Default for Resizer {
@@ -240,7 +318,7 @@ impl Default for Resizer {
     }
 }
 
-/// Horizontally resampled rows are made this many at a time, so that the weights stay in registers.
+/// Rows are made this many at a time, so that weights and tables stay in registers and rows in the first-level cache.
 const BAND: usize = 16;
 
 impl Resizer {
@@ -251,12 +329,13 @@ impl Resizer {
 
     /// On `level` (or the best one there is, if lower), with up to `cache` bytes of weights kept.
     pub fn with_level(level: Level, cache: usize) -> Self {
-        Self { level: level.supported(), cache: Cache::new(cache), ring: Vec::new(), line: Vec::new() }
+        let level = level.supported();
+        Self { level, cache: Cache::new(level, cache), ring: Vec::new(), line: Vec::new(), spare: Vec::new() }
     }
 
     /// Bytes kept allocated.
     pub fn capacity(&self) -> usize {
-        self.cache.size() + self.ring.capacity() + self.line.capacity()
+        self.cache.size() + self.ring.capacity() + self.line.capacity() + self.spare.capacity()
     }
 
     /// Resizes `src` into `dst`, which becomes `resize.window.height` x `resize.window.width` pixels.
@@ -333,77 +412,83 @@ impl Resizer {
 
         if resize.filter.is_nearest() {
             let pick = |axis: Option<&Axis>, o| axis.map_or(o, |axis| axis.start(o));
-            self.line.resize(bytes, 0);
-            for y in 0..window.height {
-                let row = lines.row(pick(vertical.as_deref(), window.top + y), source_bytes);
-                for (x, pixel) in self.line.chunks_exact_mut(channels).enumerate() {
-                    let at = (pick(horizontal.as_deref(), window.left + x) - columns.start) * channels;
-                    pixel.copy_from_slice(&row[at..at + channels]);
+            self.line.resize(BAND * bytes, 0);
+            for start in (0..window.height).step_by(BAND) {
+                let count = BAND.min(window.height - start);
+                for (y, line) in self.line.chunks_exact_mut(bytes).take(count).enumerate() {
+                    let row = lines.row(pick(vertical.as_deref(), window.top + start + y), source_bytes);
+                    for (x, pixel) in line.chunks_exact_mut(channels).enumerate() {
+                        let at = (pick(horizontal.as_deref(), window.left + x) - columns.start) * channels;
+                        pixel.copy_from_slice(&row[at..at + channels]);
+                    }
                 }
-                sink.row(y, Row::interleaved(&self.line, channels));
+                sink.band(start, Band::interleaved(&self.line, count, bytes, channels));
             }
             return Ok(());
         }
 
+        let level = self.level;
         match (vertical.as_deref(), across_pass) {
             (None, None) => {
-                for y in 0..window.height {
-                    sink.row(y, Row::interleaved(lines.row(window.top + y, bytes), channels));
-                }
+                let data = lines.from(window.top);
+                sink.band(0, Band::interleaved(data, window.height, lines.stride, channels));
             }
             (Some(axis), None) => {
-                self.line.resize(bytes, 0);
-                for y in 0..window.height {
-                    down(self.level, axis, window.top + y, lines, &mut self.line);
-                    sink.row(y, Row::interleaved(&self.line, channels));
+                self.line.resize(BAND * bytes, 0);
+                for start in (0..window.height).step_by(BAND) {
+                    let count = BAND.min(window.height - start);
+                    for (y, line) in self.line.chunks_exact_mut(bytes).take(count).enumerate() {
+                        down(level, axis, window.top + start + y, lines, line);
+                    }
+                    sink.band(start, Band::interleaved(&self.line, count, bytes, channels));
                 }
             }
             (None, Some(pass)) => {
-                self.ring.resize(BAND * bytes, 0);
+                self.line.resize(BAND * bytes, 0);
                 for start in (0..window.height).step_by(BAND) {
-                    let end = window.height.min(start + BAND);
-                    let band = window.top + start..window.top + end;
-                    across(self.level, &pass, lines, band, &mut self.ring, BAND);
-                    for y in start..end {
-                        let at = (window.top + y) % BAND * bytes;
-                        sink.row(y, Row::planar(&self.ring[at..at + bytes], plane));
-                    }
+                    let count = BAND.min(window.height - start);
+                    let band = lines.after(window.top + start);
+                    across(level, &pass, band, 0..count, &mut self.line, BAND, &mut self.spare);
+                    sink.band(start, Band::planar(&self.line, count, bytes, plane));
                 }
             }
             (Some(axis), Some(pass))
                 if vertical_first((src.height, src.width), (resize.height, resize.width)) =>
             {
-                self.ring.resize(BAND * source_bytes, 0);
+                // Some bytes behind the last row, which vector loads may touch.
+                self.ring.resize(BAND * source_bytes + 256, 0);
                 self.line.resize(BAND * bytes, 0);
                 for start in (0..window.height).step_by(BAND) {
-                    let end = window.height.min(start + BAND);
-                    for (row, y) in self.ring.chunks_exact_mut(source_bytes).zip(start..end) {
-                        down(self.level, axis, window.top + y, lines, row);
+                    let count = BAND.min(window.height - start);
+                    for (y, row) in self.ring.chunks_exact_mut(source_bytes).take(count).enumerate() {
+                        down(level, axis, window.top + start + y, lines, row);
                     }
                     let band = Rows { data: &self.ring, origin: 0, stride: source_bytes, ring: BAND };
-                    across(self.level, &pass, band, 0..end - start, &mut self.line, BAND);
-                    for (row, y) in self.line.chunks_exact(bytes).zip(start..end) {
-                        sink.row(y, Row::planar(row, plane));
-                    }
+                    across(level, &pass, band, 0..count, &mut self.line, BAND, &mut self.spare);
+                    sink.band(start, Band::planar(&self.line, count, bytes, plane));
                 }
             }
             (Some(axis), Some(pass)) => {
                 let ring = axis.taps() + BAND;
                 self.ring.resize(ring * bytes, 0);
-                self.line.resize(bytes, 0);
+                self.line.resize(BAND * bytes, 0);
                 let mut made = rows.start;
-                for y in 0..window.height {
-                    let need = axis.source(window.top + y..window.top + y + 1);
-                    if need.end > made {
-                        // As far ahead as leaves the rows that this output row needs.
-                        let ahead = rows.end.min(need.start + ring).max(need.end);
-                        made = made.max(need.start);
-                        across(self.level, &pass, lines, made..ahead, &mut self.ring, ring);
-                        made = ahead;
+                for start in (0..window.height).step_by(BAND) {
+                    let count = BAND.min(window.height - start);
+                    for (y, line) in self.line.chunks_exact_mut(bytes).take(count).enumerate() {
+                        let y = window.top + start + y;
+                        let need = axis.source(y..y + 1);
+                        if need.end > made {
+                            // As far ahead as leaves the rows that this output row needs.
+                            let ahead = rows.end.min(need.start + ring).max(need.end);
+                            made = made.max(need.start);
+                            across(level, &pass, lines, made..ahead, &mut self.ring, ring, &mut self.spare);
+                            made = ahead;
+                        }
+                        let src = Rows { data: &self.ring, origin: 0, stride: bytes, ring };
+                        down(level, axis, y, src, line);
                     }
-                    let src = Rows { data: &self.ring, origin: 0, stride: bytes, ring };
-                    down(self.level, axis, window.top + y, src, &mut self.line);
-                    sink.row(y, Row::planar(&self.line, plane));
+                    sink.band(start, Band::planar(&self.line, count, bytes, plane));
                 }
             }
         }

@@ -1,0 +1,140 @@
+//! Prints microseconds an image for resampling and writing, on each instruction set: the median of 9 rounds, the best
+//! round in brackets, of this thread's own time. Run with `cargo run --release -p wellfed-kernels --example bench_kernels [name]`.
+//!
+//! `hot` writes to the same slot again and again, `cold` to the slots of a batch larger than the caches.
+
+#![allow(clippy::print_stdout)]
+
+use std::time::Instant;
+
+use wellfed_kernels::image::{Dtype, Layout, View};
+use wellfed_kernels::level::Level;
+use wellfed_kernels::points::{PointMap, PointOp};
+use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer};
+use wellfed_kernels::write::{Output, PadMode, Window, write_at};
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn imagenet(dtype: Dtype) -> PointMap {
+    let ops = [
+        PointOp::ToDtype { dtype: Dtype::F32, scale: true },
+        PointOp::Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] },
+        PointOp::ToDtype { dtype, scale: false },
+    ];
+    PointMap::new(3, &ops).expect("constants are valid")
+}
+
+/// Seconds this thread has run: other processes do not count (Linux), or the wall clock's.
+fn seconds(epoch: Instant) -> f64 {
+    std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
+        .map_or_else(|| epoch.elapsed().as_secs_f64(), |ns| ns * 1e-9)
+}
+
+/// Times `run`, which takes the number of the image.
+fn time(name: &str, level: Level, images: usize, mut run: impl FnMut(usize)) {
+    if std::env::args().nth(1).is_some_and(|wanted| !name.contains(&wanted)) {
+        return;
+    }
+    let epoch = Instant::now();
+    for i in 0..images / 4 + 1 {
+        run(i);
+    }
+    let mut rounds: Vec<f64> = (0..9)
+        .map(|_| {
+            let start = seconds(epoch);
+            for i in 0..images {
+                run(i);
+            }
+            (seconds(epoch) - start) * 1e6 / images as f64
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    println!("{name:<46} {:<8} {:>9.2} us  [{:.2}]", format!("{level:?}"), rounds[4], rounds[0]);
+}
+
+fn main() {
+    let photo = noise(500 * 375 * 3);
+    let photo = View::new(&photo, 375, 500, 3, 1500).expect("valid");
+    let f32s = imagenet(Dtype::F32);
+    let f16s = imagenet(Dtype::F16);
+    let bytes = PointMap::identity(3).expect("valid");
+    let slot = 224 * 224 * 3 * 4;
+    // As the engine's buffers are: aligned to a cache line.
+    let mut memory = vec![0u8; slot * 128 + 64];
+    let aligned = memory.as_ptr().align_offset(64);
+    let batch = &mut memory[aligned..][..slot * 128];
+    for level in Level::available() {
+        let n = if level == Level::Scalar { 60 } else { 2000 };
+        let mut resizer = Resizer::with_level(level, 4 << 20);
+        let crop = photo.crop(60, 90, 264, 270).expect("inside");
+        let crops: Vec<View<'_>> =
+            (0..64).map(|i| photo.crop(i, 2 * i, 264 - i, 270 + i).expect("inside")).collect();
+        let whole = Resize::new(224, 224, Filter::Bilinear);
+        let out = |map, flip_h, layout| Output { flip_h, flip_v: false, map, layout };
+        for (name, map, layout) in [
+            ("photo 270x264 -> 224 f32 CHW", &f32s, Layout::Chw),
+            ("photo 270x264 -> 224 f16 CHW", &f16s, Layout::Chw),
+            ("photo 270x264 -> 224 u8 CHW", &bytes, Layout::Chw),
+            ("photo 270x264 -> 224 u8 HWC", &bytes, Layout::Hwc),
+            ("photo 270x264 -> 224 f32 HWC", &f32s, Layout::Hwc),
+        ] {
+            let len = 224 * 224 * 3 * map.dtype().size();
+            time(&format!("{name}, flip, hot"), level, n, |_| {
+                resizer.resize_write(crop, &whole, out(map, true, layout), &mut batch[..len]).expect("valid");
+            });
+        }
+        time("photo 270x264 -> 224 f32 CHW, flip, cold", level, n, |i| {
+            let slot = &mut batch[i % 128 * slot..][..slot];
+            resizer.resize_write(crop, &whole, out(&f32s, true, Layout::Chw), slot).expect("valid");
+        });
+        time("photo 64 crop sizes -> 224 f32 CHW, hot", level, n, |i| {
+            let view = crops[i % 64];
+            resizer
+                .resize_write(view, &whole, out(&f32s, i % 2 == 0, Layout::Chw), &mut batch[..slot])
+                .expect("valid");
+        });
+        let mut fresh = Resizer::with_level(level, 0);
+        time("photo 64 crop sizes, weights never kept", level, n, |i| {
+            let view = crops[i % 64];
+            fresh
+                .resize_write(view, &whole, out(&f32s, i % 2 == 0, Layout::Chw), &mut batch[..slot])
+                .expect("valid");
+        });
+        let window = Rect { top: 16, left: 58, height: 224, width: 224 };
+        for filter in [Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {
+            let eval = Resize::new(256, 341, filter).window(window);
+            time(&format!("eval 500x375 -> 256 -> 224 f32 CHW {filter:?}, hot"), level, n, |_| {
+                resizer
+                    .resize_write(photo, &eval, out(&f32s, false, Layout::Chw), &mut batch[..slot])
+                    .expect("valid");
+            });
+        }
+        let cifar = noise(32 * 32 * 3);
+        let cifar = View::new(&cifar, 32, 32, 3, 96).expect("valid");
+        for (name, map) in [("f32", &f32s), ("f16", &f16s), ("u8", &bytes)] {
+            let len = 32 * 32 * 3 * map.dtype().size();
+            time(&format!("CIFAR crop 32 padding 4, flip, {name} CHW, hot"), level, 10 * n, |i| {
+                let window =
+                    Window { top: (i % 9) as i64 - 4, left: (i / 9 % 9) as i64 - 4, height: 32, width: 32 };
+                let pad = PadMode::Constant([0; 4]);
+                write_at(level, cifar, window, pad, out(map, i % 2 == 0, Layout::Chw), &mut batch[..len])
+                    .expect("valid");
+            });
+        }
+        time("crop 224 of 500x375, flip, f32 CHW, hot", level, n, |i| {
+            let window = Window { top: (i % 100) as i64, left: (i % 200) as i64, height: 224, width: 224 };
+            let pad = PadMode::Constant([0; 4]);
+            write_at(level, photo, window, pad, out(&f32s, i % 2 == 0, Layout::Chw), &mut batch[..slot])
+                .expect("valid");
+        });
+    }
+}

@@ -5,6 +5,10 @@
 
 pub mod alpha;
 pub mod blur;
+pub mod color;
+pub mod erase;
+pub mod gray;
+pub mod hue;
 pub mod image;
 pub mod level;
 pub mod points;

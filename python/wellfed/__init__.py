@@ -1,0 +1,72 @@
+"""wellfed feeds training: from photographs on disk to finished tensors.
+
+Example:
+    >>> import numpy as np
+    >>> import wellfed as wf
+    >>> from wellfed import transforms as T
+    >>> images, labels = np.zeros((10, 32, 32, 3), np.uint8), np.arange(10)
+    >>> ds = (
+    ...     wf.from_tensor_slices((images, labels))
+    ...     .shuffle(seed=0)
+    ...     .map(T.RandomCrop(32, padding=4), T.ToDtype("float32", scale=True))
+    ...     .batch(4)
+    ... )
+    >>> for x, y in ds.numpy():
+    ...     print(x.shape, x.dtype, y.dtype)
+    (4, 3, 32, 32) float32 int64
+    (4, 3, 32, 32) float32 int64
+    (2, 3, 32, 32) float32 int64
+"""
+
+from __future__ import annotations
+
+from . import exceptions, transforms
+from ._loader import BadSample, Loader
+from ._native import __version__
+from .dataset import Dataset
+from .exceptions import (
+    ConfigError,
+    CorruptSampleError,
+    InternalError,
+    LimitExceededError,
+    NotFoundError,
+    ShapeError,
+    StateError,
+    StorageError,
+    UnsupportedSampleError,
+    WellfedError,
+)
+from .sources import cifar10, cifar100, from_tensor_slices, image_folder, mnist, webdataset
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+"""Mean of ImageNet's red, green and blue, for values from 0 to 1."""
+
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Standard deviation of ImageNet's red, green and blue, for values from 0 to 1."""
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "BadSample",
+    "ConfigError",
+    "CorruptSampleError",
+    "Dataset",
+    "InternalError",
+    "LimitExceededError",
+    "Loader",
+    "NotFoundError",
+    "ShapeError",
+    "StateError",
+    "StorageError",
+    "UnsupportedSampleError",
+    "WellfedError",
+    "__version__",
+    "cifar10",
+    "cifar100",
+    "exceptions",
+    "from_tensor_slices",
+    "image_folder",
+    "mnist",
+    "transforms",
+    "webdataset",
+]

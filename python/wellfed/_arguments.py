@@ -1,0 +1,199 @@
+"""Checks of transforms' arguments, with the exception types that torchvision v2 raises.
+
+What torchvision accepts and we cannot do is refused here with a reason, never ignored.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")
+PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
+IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
+
+# Pillow's constants, which torchvision accepts in place of its own names.
+_PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+_DTYPE_ALIASES = {"float": "float32", "half": "float16", "single": "float32"}
+
+
+def is_sequence(value: Any) -> bool:
+    """True for lists, tuples and the like, not for text."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def size(value: Any, name: str = "size") -> tuple[int, int]:
+    """(height, width) from a number, a sequence of one, or a pair."""
+    if isinstance(value, numbers.Integral):
+        return int(value), int(value)
+    if not is_sequence(value):
+        raise TypeError(f"{name} is {value!r}; it must be an int or a sequence of one or two ints")
+    if len(value) not in (1, 2):
+        raise ValueError(f"{name} has {len(value)} numbers; it must be an int or (height, width)")
+    return int(value[0]), int(value[-1])
+
+
+def padding(value: Any) -> tuple[int, int, int, int]:
+    """(left, top, right, bottom) from one, two or four ints."""
+    given = list(value) if isinstance(value, tuple | list) else [value]
+    whole = all(isinstance(p, numbers.Integral) for p in given)
+    if len(given) not in (1, 2, 4) or not whole:
+        raise ValueError(f"padding is {value!r}; it must be an int or a tuple or list of 1, 2 or 4 ints")
+    if min(given) < 0:
+        raise ValueError(f"padding is {value!r}; it must not be negative")
+    left, top = int(given[0]), int(given[1 if len(given) > 1 else 0])
+    right, bottom = (int(given[2]), int(given[3])) if len(given) == 4 else (left, top)
+    return left, top, right, bottom
+
+
+def padding_mode(value: Any) -> str:
+    """One of `PADDING_MODES`."""
+    if value not in PADDING_MODES:
+        raise ValueError(f"padding_mode is {value!r}; it must be one of {', '.join(PADDING_MODES)}")
+    return str(value)
+
+
+def fill(value: Any) -> float | tuple[float, ...]:
+    """One number, or one per channel. None is 0, as for Pillow images."""
+    if value is None:
+        return 0
+    if isinstance(value, dict):
+        raise TypeError("fill is a dict; wellfed transforms images only, so give the fill of images alone")
+    if isinstance(value, numbers.Real):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"fill is {value!r}; it must be a number, or a tuple or list of numbers")
+    return tuple(int(v) if isinstance(v, numbers.Integral) else float(v) for v in value)
+
+
+def interpolation(value: Any) -> str:
+    """One of `INTERPOLATIONS`, from text, torchvision's or our `InterpolationMode`, or Pillow's constants."""
+    name = getattr(value, "value", value)
+    if isinstance(name, numbers.Integral):
+        name = _PILLOW.get(int(name), name)
+    if name not in INTERPOLATIONS:
+        raise ValueError(f"interpolation is {value!r}; it must be one of {', '.join(INTERPOLATIONS)}")
+    return str(name)
+
+
+def antialias(value: Any) -> bool | None:
+    """True or None: images are resampled as Pillow images are, which torchvision always antialiases."""
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"antialias is {value!r}; it must be True or None")
+    if value is False:
+        raise ValueError("antialias=False is not supported: images are resampled as Pillow resamples them")
+    return value
+
+
+def probability(value: Any) -> float:
+    """A number from 0 to 1."""
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"p is {value!r}; it must be a number from 0 to 1")
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"p is {value}; it must be from 0 to 1")
+    return float(value)
+
+
+def pair(value: Any, name: str) -> tuple[float, float]:
+    """(low, high) with low <= high."""
+    if not is_sequence(value) or len(value) != 2:
+        raise TypeError(f"{name} is {value!r}; it must be a sequence of two numbers")
+    low, high = float(value[0]), float(value[1])
+    if not low <= high:
+        raise ValueError(f"{name} is {value!r}; it must be (low, high) with low <= high")
+    return low, high
+
+
+def positive_pair(value: Any, name: str) -> tuple[float, float]:
+    """(low, high) with 0 < low <= high."""
+    low, high = pair(value, name)
+    if low <= 0:
+        raise ValueError(f"{name} is {value!r}; it must be (low, high) with 0 < low <= high")
+    return low, high
+
+
+def angle(value: Any, name: str) -> tuple[float, float]:
+    """(low, high) in degrees; one number d is (-d, d)."""
+    if isinstance(value, numbers.Real):
+        if value < 0:
+            raise ValueError(f"{name} is {value}; a single number must not be negative")
+        return -float(value), float(value)
+    if not is_sequence(value):
+        raise TypeError(f"{name} is {value!r}; it must be a number or (low, high)")
+    if len(value) != 2:
+        raise ValueError(f"{name} has {len(value)} numbers; it must be a number or (low, high)")
+    return pair(value, name)
+
+
+def sigma(value: Any) -> tuple[float, float]:
+    """(low, high), both positive; one number is both."""
+    if isinstance(value, numbers.Real):
+        value = (value, value)
+    if not is_sequence(value):
+        raise TypeError(f"sigma is {value!r}; it must be a number or (low, high)")
+    if len(value) not in (1, 2):
+        raise ValueError(f"sigma has {len(value)} numbers; it must be a number or (low, high)")
+    if not all(isinstance(v, numbers.Real) for v in value):
+        raise ValueError(f"sigma is {value!r}; it must be a sequence of numbers")
+    low, high = float(value[0]), float(value[-1])
+    if not 0.0 < low <= high:
+        raise ValueError(f"sigma is {value!r}; it must be (low, high) with 0 < low <= high")
+    return low, high
+
+
+def jitter(
+    value: Any, name: str, center: float = 1.0, bound: tuple[float, float] = (0.0, math.inf)
+) -> tuple[float, float] | None:
+    """The range of a colour factor; None where nothing changes."""
+    if value is None:
+        return None
+    if isinstance(value, numbers.Real):
+        if value < 0:
+            raise ValueError(f"{name} is {value}; a single number must not be negative")
+        low, high = center - float(value), center + float(value)
+        if center == 1.0:
+            low = max(low, 0.0)
+    elif is_sequence(value) and len(value) == 2:
+        low, high = float(value[0]), float(value[1])
+    else:
+        raise TypeError(f"{name} is {value!r}; it must be a number or (low, high)")
+    if not bound[0] <= low <= high <= bound[1]:
+        raise ValueError(f"{name} is {value!r}; (low, high) must rise and lie in {bound[0]} to {bound[1]}")
+    return None if low == high == center else (low, high)
+
+
+def channels(value: Any, name: str) -> tuple[float, ...]:
+    """One number per channel (or one for all)."""
+    if isinstance(value, numbers.Real):
+        return (float(value),)
+    try:
+        given = tuple(float(v) for v in value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; it must be a sequence of one number per channel") from None
+    if not given:
+        raise ValueError(f"{name} is empty; it must have one number per channel")
+    return given
+
+
+def dtype(value: Any) -> str:
+    """One of `IMAGE_DTYPES`, from text, a torch dtype (without importing torch) or a NumPy dtype."""
+    if isinstance(value, dict):
+        raise ValueError("dtype is a dict; wellfed transforms images only, so give the dtype of images alone")
+    if isinstance(value, str):
+        name = value
+    elif type(value).__module__.partition(".")[0] == "torch":
+        name = str(value)
+    else:
+        try:
+            name = np.dtype(value).name
+        except TypeError:
+            name = repr(value)
+    name = name.removeprefix("torch.")
+    name = _DTYPE_ALIASES.get(name, name)
+    if name not in IMAGE_DTYPES:
+        raise ValueError(f"dtype is {value!r}; it must be one of {', '.join(IMAGE_DTYPES)}")
+    return name

@@ -1,0 +1,48 @@
+"""Options of a pipeline: their names and types. What values they take is checked by the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Options(TypedDict, total=False):
+    """How a pipeline is run; see `wellfed.Dataset.with_options`."""
+
+    num_workers: int | Literal["auto"]
+    prefetch: int | Literal["auto"]
+    read_ahead: int | Literal["auto"]
+    memory_budget: int | None
+    on_error: Literal["raise", "skip", "replace"]
+    seed: int | None
+    layout: Literal["NCHW", "NHWC"]
+    mode: Literal["RGB", "L", "RGBA", "UNCHANGED"]
+    exif_orientation: bool
+    optimize: bool
+    trace: bool
+    max_pixels: int
+    max_bytes: int
+
+
+# Options that the plan keeps in a group of their own.
+_LIMITS = ("max_pixels", "max_bytes")
+
+
+def merge(plan: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's options with those `given` put in their place."""
+    unknown = sorted(set(given) - set(Options.__annotations__))
+    if unknown:
+        known = ", ".join(Options.__annotations__)
+        raise TypeError(f"there is no option {', '.join(unknown)}\nhint: options are {known}")
+    merged = {**plan, "limits": dict(plan.get("limits", {}))}
+    for name, value in given.items():
+        (merged["limits"] if name in _LIMITS else merged)[name] = value
+    return merged
+
+
+def flatten(plan: dict[str, Any]) -> dict[str, Any]:
+    """A plan's options by the names users know them by."""
+    flat = {k: v for k, v in plan.items() if k != "limits"}
+    return flat | plan.get("limits", {})

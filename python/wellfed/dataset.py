@@ -1,0 +1,353 @@
+"""`Dataset`: a pipeline as data, built by verbs that carry tf.data's names."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+from ._loader import Loader, structured, to_numpy, torch_converter
+from ._options import Options, flatten, merge
+from .transforms import Transform, _known
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Unpack
+
+__all__ = ["Dataset"]
+
+
+class Dataset:
+    """Samples of a source, and what happens to them on the way to a batch.
+
+    Made by `wellfed.image_folder` and its siblings. Every verb returns a new data set and leaves this one alone.
+    Nothing is read until it is iterated, as `torch` or `numpy`.
+
+    Example:
+        >>> import numpy as np
+        >>> import wellfed as wf
+        >>> ds = wf.from_tensor_slices(np.arange(10)).shuffle(seed=1).batch(4)
+        >>> ds
+        from_tensor_slices(0: int64 [10])
+            .shuffle(seed=1)
+            .batch(4)
+        >>> len(ds)
+        3
+        >>> [len(batch) for batch in ds.numpy()]
+        [4, 4, 2]
+    """
+
+    __slots__ = ("_arrays", "_native")
+
+    _native: _native.Dataset
+    _arrays: list[Any] | None
+
+    def __init__(self, native: _native.Dataset, arrays: Sequence[Any] | None = None) -> None:
+        if not isinstance(native, _native.Dataset):
+            raise TypeError("a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings")
+        self._native = native
+        self._arrays = None if arrays is None else list(arrays)
+
+    def _verb(self, verb: str, **parameters: Any) -> Dataset:
+        return Dataset(self._native.verb(json.dumps({"verb": verb, **parameters})), self._arrays)
+
+    def shuffle(self, seed: int = 0) -> Dataset:
+        """Orders samples by a permutation of all of them, a new one in every epoch.
+
+        The permutation is computed, not stored: it takes no memory, whatever the size of the data set.
+
+        Args:
+            seed: 0 to 2**64 - 1. Same seed, same order; also the seed of random transforms, unless
+                ``with_options(seed=...)`` says another.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(100)).shuffle(seed=7).batch(100)
+            >>> sorted(next(iter(ds.numpy()))) == list(range(100))
+            True
+        """
+        return self._verb("shuffle", seed=seed)
+
+    def map(self, *transforms: Transform, field: str | None = None) -> Dataset:
+        """Transforms images.
+
+        Args:
+            transforms: From `wellfed.transforms`, in order.
+            field: The field they work on; None is every image field.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> from wellfed import transforms as T
+            >>> ds = wf.from_tensor_slices(np.zeros((3, 40, 40, 3), np.uint8))
+            >>> ds.map(T.CenterCrop(32), T.ToTensor()).sample(0).shape
+            (3, 32, 32)
+        """
+        if not transforms:
+            raise ValueError("map needs at least one transform")
+        if len(transforms) == 1 and isinstance(transforms[0], list | tuple):
+            raise TypeError("map takes transforms one by one: map(*transforms)")
+        return self._verb("map", field=field, transforms=[_known(t).to_plan() for t in transforms])
+
+    def batch(self, batch_size: int, drop_last: bool = False) -> Dataset:
+        """Stacks samples.
+
+        Args:
+            batch_size: Samples in a batch, at least 1.
+            drop_last: Leave out a last batch that is smaller.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> len(wf.from_tensor_slices(np.arange(10)).batch(4, drop_last=True))
+            2
+        """
+        return self._verb("batch", batch_size=batch_size, drop_last=bool(drop_last))
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """The data set several times over, as one epoch. Each time round has its own order and random parameters.
+
+        Args:
+            count: How often; None is without end.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> len(wf.from_tensor_slices(np.arange(10)).repeat(3))
+            30
+        """
+        return self._verb("repeat", count=count)
+
+    def take(self, count: int) -> Dataset:
+        """At most the first ``count`` elements (samples, or batches after `batch`).
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> list(wf.from_tensor_slices(np.arange(10)).take(2).numpy())
+            [array(0), array(1)]
+        """
+        return self._verb("take", count=count)
+
+    def skip(self, count: int) -> Dataset:
+        """All but the first ``count`` elements (samples, or batches after `batch`).
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> len(wf.from_tensor_slices(np.arange(10)).skip(3))
+            7
+        """
+        return self._verb("skip", count=count)
+
+    def shard(self, rank: int, world_size: int) -> Dataset:
+        """The part of this process among ``world_size`` that share the data set.
+
+        Every rank gets the same number of batches.
+
+        Args:
+            rank: This process, 0 to ``world_size - 1``.
+            world_size: How many processes share the data set.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(8))
+            >>> [list(map(int, ds.shard(r, 2).batch(4).numpy().__iter__().__next__())) for r in (0, 1)]
+            [[0, 2, 4, 6], [1, 3, 5, 7]]
+        """
+        return self._verb("shard", rank=rank, world_size=world_size)
+
+    def with_options(self, **options: Unpack[Options]) -> Dataset:
+        """Sets how the pipeline is run. `torch` and `numpy` take the same options.
+
+        Args:
+            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number.
+            prefetch: Batches made ahead, or ``"auto"``.
+            read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
+            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
+            on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch) or ``"replace"`` (by another sample).
+                Bad samples are listed in `Loader.errors`.
+            seed: Seed of random transforms. None: that of `shuffle`.
+            layout: Of image batches: ``"NCHW"`` (default) or ``"NHWC"``.
+            mode: Colours that images are decoded to: ``"RGB"`` (default), ``"L"``, ``"RGBA"``, ``"UNCHANGED"``.
+            exif_orientation: Turn images upright as their EXIF data says. Default: False, as in Pillow.
+            optimize: Fuse work and push crops into the decoder. Results are the same without. Default: True.
+            trace: Keep what `Loader.write_trace` writes. Default: False.
+            max_pixels: Greatest height times width of an image; larger ones are errors. Default: 178,956,970.
+            max_bytes: Greatest encoded size of one field, in bytes. Default: 2**30.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> wf.from_tensor_slices(np.arange(3)).with_options(num_workers=2)
+            from_tensor_slices(0: int64 [3])
+                .with_options(num_workers=2)
+        """
+        merged = merge(self._plan()["options"], options)
+        return Dataset(self._native.with_options(json.dumps(merged)), self._arrays)
+
+    def torch(self, device: Any = None, **options: Unpack[Options]) -> Loader:
+        """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
+
+        Args:
+            device: Where tensors should be. Other than the CPU, they are copied there with
+                ``tensor.to(device, non_blocking=True)``.
+            options: As of `with_options`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices({"x": np.arange(6), "y": np.zeros((6, 2), np.float32)}).batch(3)
+            >>> for batch in ds.torch():
+            ...     print(batch["x"].dtype, tuple(batch["y"].shape))
+            torch.int64 (3, 2)
+            torch.int64 (3, 2)
+        """
+        this = self.with_options(**options) if options else self
+        return Loader(this, torch_converter(device), "torch", device)
+
+    def numpy(self, **options: Unpack[Options]) -> Loader:
+        """A loader of NumPy arrays. The arrays use the memory that the batch was made in, without a copy.
+
+        Args:
+            options: As of `with_options`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices((np.arange(4), np.eye(4))).batch(2)
+            >>> for index, row in ds.numpy(num_workers=1):
+            ...     print(index, row.shape)
+            [0 1] (2, 4)
+            [2 3] (2, 4)
+        """
+        this = self.with_options(**options) if options else self
+        return Loader(this, to_numpy, "numpy", None)
+
+    def sample(self, index: int, epoch: int = 0) -> Any:
+        """One sample of the source, transformed as it would be in ``epoch``, as NumPy arrays.
+
+        Useful to look at a sample, and to replay a bad one.
+
+        Args:
+            index: In the source, from 0: not changed by `shuffle`, `shard`, `take` or `skip`.
+            epoch: Decides random parameters.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> wf.from_tensor_slices((np.arange(4), np.eye(4))).sample(2)
+            (array(2), array([0., 0., 1., 0.]))
+        """
+        columns = self._native.sample(index, epoch)
+        return structured(self._native.structure, self._native.fields, to_numpy)(columns)
+
+    def explain(self, analyze: bool = False, batches: int = 20) -> str:
+        """What was asked for, what the optimizer made of it, and what runs.
+
+        Args:
+            analyze: Run it, and add time and bytes per stage.
+            batches: How many batches to run.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> text = wf.from_tensor_slices(np.arange(4)).batch(2).explain()
+            >>> "batch" in text
+            True
+        """
+        return self._native.analyze(batches) if analyze else self._native.explain()
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of classes by label, if the source has them."""
+        return self._native.classes
+
+    @property
+    def class_to_idx(self) -> dict[str, int] | None:
+        """Labels by name of class, if the source has them."""
+        names = self.classes
+        return None if names is None else {name: label for label, name in enumerate(names)}
+
+    def to_json(self) -> str:
+        """The plan as JSON text, with a version.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> import json
+            >>> json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())["verbs"]
+            [{'verb': 'batch', 'batch_size': 2, 'drop_last': False}]
+        """
+        return self._native.to_json()
+
+    @classmethod
+    def from_json(cls, text: str, arrays: Sequence[Any] | None = None) -> Dataset:
+        """The data set whose plan is ``text``. Its source is opened anew.
+
+        Args:
+            text: As `to_json` gives it.
+            arrays: The arrays of a plan that begins with ``from_tensor_slices``, in the order of the fields.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(4)).batch(2)
+            >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
+            2
+        """
+        from .sources import as_array
+
+        held = None if arrays is None else [as_array(a)[0] for a in arrays]
+        return cls(_native.Dataset.from_json(text, held), held)
+
+    def _plan(self) -> dict[str, Any]:
+        plan: dict[str, Any] = json.loads(self._native.to_json())
+        return plan
+
+    def __len__(self) -> int:
+        length = self._native.length()
+        if length is None:
+            raise TypeError("a data set that repeats without end has no length")
+        return length
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset.from_json, (self.to_json(), self._arrays)
+
+    def __repr__(self) -> str:
+        plan = self._plan()
+        lines = [_source_repr(plan["source"]), *map(_verb_repr, plan["verbs"])]
+        options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
+        changed = [f"{k}={v!r}" for k, v in options.items() if v != defaults.get(k)]
+        if changed:
+            lines.append(f".with_options({', '.join(changed)})")
+        return "\n    ".join(lines)
+
+
+def _source_repr(spec: dict[str, Any]) -> str:
+    spec = dict(spec)
+    kind = spec.pop("type")
+    if kind == "tensor_slices":
+        return f"from_tensor_slices({', '.join('{name}: {dtype} {shape}'.format(**f) for f in spec['fields'])})"
+    first, *rest = spec.items()
+    return f"{kind}({', '.join([repr(first[1]), *(f'{k}={v!r}' for k, v in rest)])})"
+
+
+def _verb_repr(verb: dict[str, Any]) -> str:
+    parameters = dict(verb)
+    match parameters.pop("verb"):
+        case "map":
+            inner = [repr(Transform.from_plan(t)) for t in parameters["transforms"]]
+            if parameters["field"] is not None:
+                inner.append(f"field={parameters['field']!r}")
+            return f".map({', '.join(inner)})"
+        case "batch":
+            dropping = ", drop_last=True" if parameters["drop_last"] else ""
+            return f".batch({parameters['batch_size']}{dropping})"
+        case "take" | "skip" as name:
+            return f".{name}({parameters['count']})"
+        case name:
+            return f".{name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"

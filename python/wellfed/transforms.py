@@ -1,0 +1,663 @@
+"""Image transforms with torchvision v2's names, parameters, defaults and meaning.
+
+A transform is a description: it is run by the engine, in Rust. Give transforms to `Dataset.map`, or call one on an
+image to try it::
+
+    >>> import numpy as np
+    >>> from wellfed import transforms as T
+    >>> image = np.zeros((300, 400, 3), np.uint8)
+    >>> T.RandomResizedCrop(224)(image, seed=1).shape
+    (224, 224, 3)
+
+Images are decoded files or uint8 arrays; what torchvision does to Pillow images is done to them, so resampling is
+always antialiased. Every sample gets its own random parameters, which depend only on the seed, the epoch and the
+sample.
+"""
+
+from __future__ import annotations
+
+import json
+import numbers
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _arguments as check
+from . import _native
+
+__all__ = [
+    "CenterCrop",
+    "ColorJitter",
+    "Compose",
+    "GaussianBlur",
+    "Identity",
+    "InterpolationMode",
+    "Normalize",
+    "PILToTensor",
+    "Pad",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomVerticalFlip",
+    "Resize",
+    "ToDtype",
+    "ToImage",
+    "ToTensor",
+    "Transform",
+]
+
+
+class InterpolationMode(Enum):
+    """How pixels between pixels are found. torchvision's enum of this name, and plain text, do as well."""
+
+    NEAREST = "nearest"
+    NEAREST_EXACT = "nearest-exact"
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+    LANCZOS = "lanczos"
+
+
+class Transform:
+    """Base of all transforms: an immutable, comparable description.
+
+    Its parameters are attributes. ``repr()`` is valid Python, `to_plan` is the form the engine reads.
+    """
+
+    # Parameters that torchvision has and that change nothing here.
+    _not_in_plan: frozenset[str] = frozenset()
+
+    def _set(self, **parameters: Any) -> None:
+        self.__dict__.update(parameters)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
+
+    def to_plan(self) -> dict[str, Any]:
+        """This transform as data that JSON can express.
+
+        Example:
+            >>> RandomHorizontalFlip(p=0.25).to_plan()
+            {'type': 'RandomHorizontalFlip', 'p': 0.25}
+        """
+        parameters = {k: v for k, v in vars(self).items() if k not in self._not_in_plan}
+        return {"type": type(self).__name__, **parameters}
+
+    @staticmethod
+    def from_plan(plan: dict[str, Any]) -> Transform:
+        """The transform that `to_plan` described.
+
+        Example:
+            >>> Transform.from_plan({"type": "CenterCrop", "size": [224, 224]})
+            CenterCrop(size=(224, 224))
+        """
+        kinds = {kind.__name__: kind for kind in Transform.__subclasses__()}
+        parameters = dict(plan)
+        name = parameters.pop("type", None)
+        if name not in kinds:
+            raise ValueError(f"there is no transform called {name!r}")
+        return kinds[name](**parameters)
+
+    def __call__(self, image: Any, seed: int = 0) -> npt.NDArray[Any]:
+        """Runs this transform on one image, for trying it out.
+
+        Args:
+            image: uint8 array ``[height, width, channels]`` or ``[height, width]`` with 1, 3 or 4 channels, or
+                anything that NumPy reads as such, for instance a Pillow image.
+            seed: What random parameters depend on, 0 to 2**64 - 1.
+
+        Returns:
+            A new array ``[height, width, channels]``.
+        """
+        array = np.ascontiguousarray(image)
+        if array.dtype != np.uint8 or array.ndim not in (2, 3):
+            raise TypeError(
+                f"an image must be uint8 [height, width, channels], not {array.dtype} {list(array.shape)}"
+            )
+        if array.ndim == 2:
+            array = array[:, :, None]
+        return np.asarray(_native.apply(json.dumps(self.to_plan()), array, seed))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, json.dumps(self.to_plan())))
+
+
+class Compose(Transform):
+    """Runs transforms one after the other.
+
+    ``Dataset.map`` takes several transforms at once, so this is needed only to name a chain.
+
+    Args:
+        transforms: At least one `Transform`.
+
+    Example:
+        >>> Compose([Resize(256), CenterCrop(224)])
+        Compose([
+            Resize(size=256, interpolation='bilinear', max_size=None, antialias=True),
+            CenterCrop(size=(224, 224)),
+        ])
+    """
+
+    transforms: tuple[Transform, ...]
+
+    def __init__(self, transforms: Sequence[Transform]) -> None:
+        if not check.is_sequence(transforms):
+            raise TypeError("transforms must be a sequence of transforms")
+        if not transforms:
+            raise ValueError("transforms is empty; there must be at least one")
+        self._set(transforms=tuple(_known(t) for t in transforms))
+
+    def to_plan(self) -> dict[str, Any]:
+        """This chain as data that JSON can express."""
+        return {"type": "Compose", "transforms": [t.to_plan() for t in self.transforms]}
+
+    def __repr__(self) -> str:
+        lines = "".join(f"{t!r},\n" for t in self.transforms)
+        indented = "".join(f"    {line}\n" for line in lines.splitlines())
+        return f"Compose([\n{indented}])"
+
+
+def _known(transform: Any) -> Transform:
+    """`transform`, or the one a plan describes; refuses anything else with advice."""
+    if isinstance(transform, dict):
+        return Transform.from_plan(transform)
+    if isinstance(transform, Transform):
+        return transform
+    kind = type(transform)
+    text = f"{kind.__module__}.{kind.__qualname__} is not a transform of wellfed"
+    if kind.__module__.startswith("torchvision.") and kind.__name__ in __all__:
+        text += f"\nhint: use wellfed.transforms.{kind.__name__}, which takes the same parameters"
+    raise TypeError(text)
+
+
+class Identity(Transform):
+    """Leaves images as they are.
+
+    Example:
+        >>> Identity()
+        Identity()
+    """
+
+
+class ToImage(Transform):
+    """Marks where torchvision would make an image tensor; batches are arrays of images anyway.
+
+    Example:
+        >>> Compose([ToImage(), ToDtype("float32", scale=True)])
+        Compose([
+            ToImage(),
+            ToDtype(dtype='float32', scale=True),
+        ])
+    """
+
+
+class PILToTensor(Transform):
+    """Marks where torchvision would turn a Pillow image into a uint8 tensor; values stay as they are.
+
+    Example:
+        >>> PILToTensor()
+        PILToTensor()
+    """
+
+
+class ToTensor(Transform):
+    """To float32 with values from 0 to 1: each value is divided by 255.
+
+    Example:
+        >>> float(ToTensor()(np.full((2, 2, 3), 51, np.uint8)).max())
+        0.20000000298023224
+    """
+
+
+class ToDtype(Transform):
+    """Changes the element type.
+
+    Args:
+        dtype: float32, float16, bfloat16 or uint8, as text, torch dtype or NumPy dtype.
+        scale: Map the range of values too: 0 to 255 in uint8, 0 to 1 in floating point. Without it numbers stay
+            what they are.
+
+    Example:
+        >>> ToDtype("float32", scale=True)(np.full((2, 2, 3), 255, np.uint8)).max()
+        np.float32(1.0)
+    """
+
+    dtype: str
+    scale: bool
+
+    def __init__(self, dtype: Any, scale: bool = False) -> None:
+        self._set(dtype=check.dtype(dtype), scale=bool(scale))
+
+
+class Normalize(Transform):
+    """``(x - mean) / std`` for each channel of floating point images.
+
+    Comes after `ToDtype` or `ToTensor`.
+
+    Args:
+        mean: One number per channel.
+        std: One number per channel, none of them 0.
+        inplace: Accepted for torchvision's sake; no one else sees the image.
+
+    Example:
+        >>> chain = Compose([ToDtype("float32", scale=True), Normalize([0.5], [0.5])])
+        >>> chain(np.zeros((2, 2, 1), np.uint8)).min()
+        np.float32(-1.0)
+    """
+
+    _not_in_plan = frozenset({"inplace"})
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    inplace: bool
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
+        means, stds = check.channels(mean, "mean"), check.channels(std, "std")
+        if 0.0 in stds:
+            raise ValueError(f"std is {stds}; it must not be 0")
+        self._set(mean=means, std=stds, inplace=bool(inplace))
+
+
+class Resize(Transform):
+    """Resizes images.
+
+    Args:
+        size: An int is the smaller edge of the result, whose aspect ratio stays; (height, width) is the result;
+            None leaves it to ``max_size``.
+        interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos.
+        max_size: Greatest longer edge, if size is an int; the longer edge itself, if size is None.
+        antialias: True or None; shrinking is always antialiased.
+
+    Example:
+        >>> Resize(16)(np.zeros((32, 64, 3), np.uint8)).shape
+        (16, 32, 3)
+        >>> Resize((10, 20), interpolation="bicubic")(np.zeros((32, 64, 3), np.uint8)).shape
+        (10, 20, 3)
+    """
+
+    _not_in_plan = frozenset({"antialias"})
+    size: int | tuple[int, int] | None
+    interpolation: str
+    max_size: int | None
+    antialias: bool | None
+
+    def __init__(
+        self,
+        size: int | Sequence[int] | None,
+        interpolation: Any = "bilinear",
+        max_size: int | None = None,
+        antialias: bool | None = True,
+    ) -> None:
+        chosen: int | tuple[int, int] | None
+        if isinstance(size, numbers.Integral):
+            chosen = int(size)
+        elif size is None:
+            if not isinstance(max_size, numbers.Integral):
+                raise ValueError(f"max_size is {max_size!r}; it must be an int when size is None")
+            chosen = None
+        elif check.is_sequence(size) and len(size) in (1, 2):
+            chosen = int(size[0]) if len(size) == 1 else (int(size[0]), int(size[1]))
+        else:
+            raise ValueError(f"size is {size!r}; it must be an int, (height, width) or None")
+        if max_size is not None and isinstance(chosen, tuple):
+            raise ValueError(f"max_size is {max_size}; it must be None when size is (height, width)")
+        if max_size is not None and isinstance(chosen, int) and max_size <= chosen:
+            raise ValueError(f"max_size is {max_size}; it must be greater than size, which is {chosen}")
+        self._set(
+            size=chosen,
+            interpolation=check.interpolation(interpolation),
+            max_size=None if max_size is None else int(max_size),
+            antialias=check.antialias(antialias),
+        )
+
+
+class CenterCrop(Transform):
+    """Keeps the centre; images that are too small are padded with 0.
+
+    Args:
+        size: (height, width), or an int for both.
+
+    Example:
+        >>> CenterCrop(4)(np.zeros((8, 2, 3), np.uint8)).shape
+        (4, 4, 3)
+    """
+
+    size: tuple[int, int]
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self._set(size=check.size(size))
+
+
+class Pad(Transform):
+    """Adds a border.
+
+    Args:
+        padding: Pixels at each border: one int, (left and right, top and bottom), or (left, top, right, bottom).
+        fill: Value of the border, 0 to 255, or one per channel; for ``padding_mode="constant"``.
+        padding_mode: constant, edge, reflect (without repeating the border pixel) or symmetric (repeating it).
+
+    Example:
+        >>> Pad((1, 2), fill=7)(np.zeros((4, 4, 1), np.uint8))[:, :, 0]
+        array([[7, 7, 7, 7, 7, 7],
+               [7, 7, 7, 7, 7, 7],
+               [7, 0, 0, 0, 0, 7],
+               [7, 0, 0, 0, 0, 7],
+               [7, 0, 0, 0, 0, 7],
+               [7, 0, 0, 0, 0, 7],
+               [7, 7, 7, 7, 7, 7],
+               [7, 7, 7, 7, 7, 7]], dtype=uint8)
+    """
+
+    padding: tuple[int, int, int, int]
+    fill: float | tuple[float, ...]
+    padding_mode: str
+
+    def __init__(
+        self,
+        padding: int | Sequence[int],
+        fill: float | Sequence[float] | None = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self._set(
+            padding=check.padding(padding),
+            fill=check.fill(fill),
+            padding_mode=check.padding_mode(padding_mode),
+        )
+
+
+class RandomCrop(Transform):
+    """Keeps a window at a random place.
+
+    Args:
+        size: (height, width), or an int for both.
+        padding: Border added before cropping, as in `Pad`; None for none.
+        pad_if_needed: Pad images that are smaller than ``size``, instead of raising an error.
+        fill: Value of the border, 0 to 255, or one per channel.
+        padding_mode: constant, edge, reflect or symmetric; see `Pad`.
+
+    Example:
+        >>> RandomCrop(32, padding=4)(np.zeros((32, 32, 3), np.uint8), seed=3).shape
+        (32, 32, 3)
+    """
+
+    size: tuple[int, int]
+    padding: tuple[int, int, int, int] | None
+    pad_if_needed: bool
+    fill: float | tuple[float, ...]
+    padding_mode: str
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float | Sequence[float] | None = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self._set(
+            size=check.size(size),
+            padding=None if padding is None else check.padding(padding),
+            pad_if_needed=bool(pad_if_needed),
+            fill=check.fill(fill),
+            padding_mode=check.padding_mode(padding_mode),
+        )
+
+
+class RandomResizedCrop(Transform):
+    """Keeps a part of random area and aspect ratio, and resizes it.
+
+    Args:
+        size: (height, width) of the result, or an int for both.
+        scale: Least and greatest share of the area that is kept, above 0.
+        ratio: Least and greatest aspect ratio (width / height) of the part; its logarithm is drawn uniformly.
+        interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos.
+        antialias: True or None; shrinking is always antialiased.
+
+    Example:
+        >>> RandomResizedCrop((8, 6))(np.zeros((30, 40, 3), np.uint8), seed=5).shape
+        (8, 6, 3)
+    """
+
+    _not_in_plan = frozenset({"antialias"})
+    size: tuple[int, int]
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    interpolation: str
+    antialias: bool | None
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: Any = "bilinear",
+        antialias: bool | None = True,
+    ) -> None:
+        self._set(
+            size=check.size(size),
+            scale=check.positive_pair(scale, "scale"),
+            ratio=check.positive_pair(ratio, "ratio"),
+            interpolation=check.interpolation(interpolation),
+            antialias=check.antialias(antialias),
+        )
+
+
+class RandomHorizontalFlip(Transform):
+    """Mirrors left and right with probability ``p``.
+
+    Args:
+        p: 0 to 1.
+
+    Example:
+        >>> RandomHorizontalFlip(p=1)(np.array([[1, 2, 3]], np.uint8))[0, :, 0]
+        array([3, 2, 1], dtype=uint8)
+    """
+
+    p: float
+
+    def __init__(self, p: float = 0.5) -> None:
+        self._set(p=check.probability(p))
+
+
+class RandomVerticalFlip(Transform):
+    """Mirrors top and bottom with probability ``p``.
+
+    Args:
+        p: 0 to 1.
+
+    Example:
+        >>> RandomVerticalFlip(p=1)(np.array([[1], [2]], np.uint8))[:, 0, 0]
+        array([2, 1], dtype=uint8)
+    """
+
+    p: float
+
+    def __init__(self, p: float = 0.5) -> None:
+        self._set(p=check.probability(p))
+
+
+class RandomRotation(Transform):
+    """Rotates by a random angle, counter-clockwise.
+
+    Args:
+        degrees: (low, high), or d for (-d, d).
+        interpolation: nearest, bilinear or bicubic.
+        expand: Enlarge the image so that all of it stays visible.
+        center: (x, y) in pixels from the upper left corner; None is the middle.
+        fill: Value of what comes in from outside, 0 to 255, or one per channel.
+
+    Example:
+        >>> RandomRotation((90, 90))(np.array([[1, 2], [3, 4]], np.uint8))[:, :, 0]
+        array([[2, 4],
+               [1, 3]], dtype=uint8)
+    """
+
+    degrees: tuple[float, float]
+    interpolation: str
+    expand: bool
+    center: tuple[float, float] | None
+    fill: float | tuple[float, ...]
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        interpolation: Any = "nearest",
+        expand: bool = False,
+        center: Sequence[float] | None = None,
+        fill: float | Sequence[float] | None = 0,
+    ) -> None:
+        if center is not None:
+            if not check.is_sequence(center):
+                raise TypeError(f"center is {center!r}; it must be (x, y) or None")
+            if len(center) != 2:
+                raise ValueError(f"center has {len(center)} numbers; it must be (x, y) or None")
+        mode = check.interpolation(interpolation)
+        if mode not in ("nearest", "bilinear", "bicubic"):
+            raise ValueError(f"interpolation is {mode!r}; rotation knows nearest, bilinear and bicubic")
+        self._set(
+            degrees=check.angle(degrees, "degrees"),
+            interpolation=mode,
+            expand=bool(expand),
+            center=None if center is None else (float(center[0]), float(center[1])),
+            fill=check.fill(fill),
+        )
+
+
+class ColorJitter(Transform):
+    """Changes brightness, contrast, saturation and hue by random factors, in random order.
+
+    Args:
+        brightness: Factor, at least 0: (low, high), or b for (max(0, 1 - b), 1 + b). None leaves it alone.
+        contrast: As brightness.
+        saturation: As brightness.
+        hue: Shift as a share of the colour circle: (low, high) in -0.5 to 0.5, or h for (-h, h).
+
+    Example:
+        >>> ColorJitter(brightness=0.4, hue=0.1)
+        ColorJitter(brightness=(0.6, 1.4), contrast=None, saturation=None, hue=(-0.1, 0.1))
+    """
+
+    brightness: tuple[float, float] | None
+    contrast: tuple[float, float] | None
+    saturation: tuple[float, float] | None
+    hue: tuple[float, float] | None
+
+    def __init__(
+        self,
+        brightness: float | Sequence[float] | None = None,
+        contrast: float | Sequence[float] | None = None,
+        saturation: float | Sequence[float] | None = None,
+        hue: float | Sequence[float] | None = None,
+    ) -> None:
+        self._set(
+            brightness=check.jitter(brightness, "brightness"),
+            contrast=check.jitter(contrast, "contrast"),
+            saturation=check.jitter(saturation, "saturation"),
+            hue=check.jitter(hue, "hue", center=0.0, bound=(-0.5, 0.5)),
+        )
+
+
+class RandomGrayscale(Transform):
+    """Turns images grey with probability ``p``; they keep their number of channels.
+
+    Args:
+        p: 0 to 1.
+
+    Example:
+        >>> RandomGrayscale(p=1)(np.array([[[255, 0, 0]]], np.uint8))
+        array([[[76, 76, 76]]], dtype=uint8)
+    """
+
+    p: float
+
+    def __init__(self, p: float = 0.1) -> None:
+        self._set(p=check.probability(p))
+
+
+class GaussianBlur(Transform):
+    """Blurs with a Gaussian of random width.
+
+    Args:
+        kernel_size: (width, height) of the kernel in pixels, odd, or an int for both.
+        sigma: Standard deviation in pixels: (low, high), or one number that is always used. Above 0.
+
+    Example:
+        >>> GaussianBlur(3, sigma=(0.1, 2.0))(np.full((5, 5, 3), 9, np.uint8)).max()
+        np.uint8(9)
+    """
+
+    kernel_size: tuple[int, int]
+    sigma: tuple[float, float]
+
+    def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)) -> None:
+        kernel = check.size(kernel_size, "kernel_size")
+        if any(k <= 0 or k % 2 == 0 for k in kernel):
+            raise ValueError(f"kernel_size is {kernel_size!r}; it must be odd and positive")
+        self._set(kernel_size=kernel, sigma=check.sigma(sigma))
+
+
+class RandomErasing(Transform):
+    """Overwrites a random rectangle with probability ``p``.
+
+    Args:
+        p: 0 to 1.
+        scale: Least and greatest share of the area that is erased, 0 to 1.
+        ratio: Least and greatest aspect ratio (height / width, as torchvision has it) of the rectangle.
+        value: What is written: a number, one per channel, or ``"random"`` for standard normal noise.
+        inplace: Accepted for torchvision's sake; no one else sees the image.
+
+    Example:
+        >>> erased = RandomErasing(p=1, value=7)(np.zeros((20, 20, 3), np.uint8), seed=1)
+        >>> sorted(set(erased.flat))
+        [np.uint8(0), np.uint8(7)]
+    """
+
+    _not_in_plan = frozenset({"inplace"})
+    p: float
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    value: float | tuple[float, ...] | str
+    inplace: bool
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: Sequence[float] = (0.02, 0.33),
+        ratio: Sequence[float] = (0.3, 3.3),
+        value: float | Sequence[float] | str = 0.0,
+        inplace: bool = False,
+    ) -> None:
+        chosen: float | tuple[float, ...] | str
+        if isinstance(value, str):
+            if value != "random":
+                raise ValueError(f"value is {value!r}; the only text it may be is 'random'")
+            chosen = value
+        elif isinstance(value, numbers.Real):
+            chosen = float(value)
+        elif isinstance(value, tuple | list):
+            chosen = tuple(float(v) for v in value)
+        else:
+            raise TypeError(f"value is {value!r}; it must be a number, a sequence of numbers or 'random'")
+        share = check.pair(scale, "scale")
+        if share[0] < 0 or share[1] > 1:
+            raise ValueError(f"scale is {scale!r}; it must lie in 0 to 1")
+        self._set(
+            p=check.probability(p),
+            scale=share,
+            ratio=check.positive_pair(ratio, "ratio"),
+            value=chosen,
+            inplace=bool(inplace),
+        )

@@ -1,0 +1,30 @@
+//! The module `wellfed._native`: what Python calls.
+//!
+//! It parses, enters the engine and converts; it decides nothing. [`enter`] is the only way in, [`error`] the only
+//! way out for errors. Python objects and the engine meet in [`memory`] (arrays that come in without a copy) and
+//! [`array`] (arrays that go out without one).
+
+mod array;
+mod dataset;
+mod enter;
+mod error;
+mod loader;
+mod memory;
+
+/// The module `wellfed._native`.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::array::Array;
+    #[pymodule_export]
+    use crate::dataset::{Dataset, apply, default_options};
+    #[pymodule_export]
+    use crate::loader::Loader;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,148 @@
+//! `_native.Loader`: batches out, as lists of columns.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::{
+    prelude::*,
+    types::{PyBytes, PyList},
+};
+use wellfed::{Batch, ColumnData, Error, ErrorKind, Next, order::State};
+
+use crate::{array::Array, enter, error::to_python};
+
+/// Delivers the batches of a data set.
+#[pyclass(frozen, module = "wellfed._native")]
+pub(crate) struct Loader {
+    /// Empty once closed.
+    inner: Mutex<Option<Arc<wellfed::Loader>>>,
+}
+
+impl Loader {
+    pub(crate) fn new(inner: wellfed::Loader) -> Self {
+        Self { inner: Mutex::new(Some(Arc::new(inner))) }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<wellfed::Loader>>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, py: Python<'_>) -> PyResult<Arc<wellfed::Loader>> {
+        let inner = self.slot().clone();
+        inner.ok_or_else(|| to_python(py, &Error::new(ErrorKind::State, "the loader is closed")))
+    }
+}
+
+#[pymethods]
+impl Loader {
+    /// The columns of the next batch, or None at the end of the epoch.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        let inner = self.get(py)?;
+        let batch = enter::poll(py, |timeout| {
+            Ok(match inner.next(timeout)? {
+                Next::Batch(batch) => Some(Some(batch)),
+                Next::EpochEnd => Some(None),
+                Next::Pending => None,
+            })
+        })?;
+        batch.map(|batch| columns(py, batch)).transpose()
+    }
+
+    fn start_epoch(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.start_epoch())
+    }
+
+    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.set_epoch(epoch))
+    }
+
+    fn length(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.get(py)?.len())
+    }
+
+    /// The position as JSON.
+    fn state_dict(&self, py: Python<'_>) -> PyResult<String> {
+        let inner = self.get(py)?;
+        let state = enter::quick(py, || inner.state_dict())?;
+        text(py, &state)
+    }
+
+    fn load_state_dict(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        let state: State = serde_json::from_str(state)
+            .map_err(|e| to_python(py, &Error::config(format!("this is no state of a loader: {e}"))))?;
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.load_state_dict(&state))
+    }
+
+    /// Counters as JSON, and as a table for people.
+    fn stats(&self, py: Python<'_>) -> PyResult<(String, String)> {
+        let inner = self.get(py)?;
+        let stats = enter::quick(py, || Ok(inner.stats()))?;
+        Ok((text(py, &stats)?, stats.to_string()))
+    }
+
+    /// Bad samples as (epoch, batch, replaced, exception).
+    fn errors(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, bool, Py<PyAny>)>> {
+        let inner = self.get(py)?;
+        let bad = enter::quick(py, || inner.errors())?;
+        let one = |bad: wellfed::BadSample| {
+            let exception = to_python(py, &bad.error).into_value(py).into_any();
+            (bad.epoch, bad.batch, bad.replaced, exception)
+        };
+        Ok(bad.into_iter().map(one).collect())
+    }
+
+    fn write_trace(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
+        let inner = self.get(py)?;
+        enter::slow(py, move || inner.write_trace(&path))
+    }
+
+    /// Ends all threads. Later calls raise an exception.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        enter::quick(py, || {
+            let inner = self.slot().take();
+            drop(inner);
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        let inner = self.slot().take();
+        // Waiting for workers to finish their sample must not stop other Python threads. Without an interpreter
+        // (at exit) there are none.
+        let mut inner = Some(inner);
+        Python::try_attach(|py| py.detach(|| drop(inner.take())));
+        drop(inner);
+    }
+}
+
+/// A batch as Python objects, one per column.
+pub(crate) fn columns(py: Python<'_>, batch: Batch) -> PyResult<Vec<Py<PyAny>>> {
+    batch.columns.into_iter().map(|column| convert(py, column.data)).collect()
+}
+
+fn convert(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
+    Ok(match data {
+        ColumnData::Array { dtype, shape, bytes } => Py::new(py, Array::new(dtype, shape, bytes))?.into_any(),
+        ColumnData::Text(texts) => PyList::new(py, texts)?.into_any().unbind(),
+        ColumnData::Json(texts) => {
+            let loads = py.import("json")?.getattr("loads")?;
+            let list = PyList::empty(py);
+            for text in texts {
+                list.append(loads.call1((text,))?)?;
+            }
+            list.into_any().unbind()
+        }
+        ColumnData::Bytes(all) => {
+            PyList::new(py, all.iter().map(|bytes| PyBytes::new(py, bytes)))?.into_any().unbind()
+        }
+    })
+}
+
+fn text(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value)
+        .map_err(|e| to_python(py, &Error::new(ErrorKind::Internal, format!("cannot be written as JSON: {e}"))))
+}

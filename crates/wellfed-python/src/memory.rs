@@ -1,0 +1,61 @@
+//! NumPy arrays that the engine reads where they lie.
+
+use std::{ptr::NonNull, sync::Arc};
+
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+    types::PyDict,
+};
+use wellfed::{sample::DType, source::ArrayData};
+
+use crate::error::to_python;
+
+/// Memory of a NumPy array, which it keeps alive.
+struct Borrowed {
+    start: NonNull<u8>,
+    len: usize,
+    _owner: Py<PyAny>,
+}
+
+// SAFETY: the memory is plain bytes that live as long as `_owner`, which pyo3 lets any thread hold and drop. That it
+// does not change meanwhile is the documented duty of whoever calls `from_tensor_slices`.
+unsafe impl Send for Borrowed {}
+// SAFETY: as above; all access is reading.
+unsafe impl Sync for Borrowed {}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `borrow` made `start` and `len` from a contiguous array that `_owner` keeps alive.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+/// The elements of `array`, a contiguous `numpy.ndarray`, taken as `dtype` (whose size they must have).
+pub(crate) fn borrow(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> PyResult<ArrayData> {
+    if !array.is_instance(&py.import("numpy")?.getattr("ndarray")?)? {
+        return Err(PyTypeError::new_err("an array must be a numpy.ndarray"));
+    }
+    // The interface is a dict of the array's own facts, so what it says of the memory can be relied on.
+    let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
+    let get = |name: &str| {
+        interface.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("the array has no {name}")))
+    };
+    if !get("strides")?.is_none() {
+        return Err(PyValueError::new_err("the array is not contiguous in C order"));
+    }
+    let shape: Vec<usize> = get("shape")?.extract()?;
+    let (address, _read_only): (usize, bool) = get("data")?.extract()?;
+    let len: usize = array.getattr("nbytes")?.extract()?;
+    let elements = shape.iter().try_fold(dtype.size(), |n, side| n.checked_mul(*side));
+    if elements != Some(len) {
+        let name = dtype.name();
+        return Err(PyValueError::new_err(format!("{len} bytes are no array of {name} and shape {shape:?}")));
+    }
+    let start = match NonNull::new(std::ptr::with_exposed_provenance_mut(address)) {
+        Some(start) if len > 0 => start,
+        _ => NonNull::dangling(),
+    };
+    let memory = Borrowed { start, len, _owner: array.clone().unbind() };
+    ArrayData::new(Arc::new(memory), dtype, shape).map_err(|e| to_python(py, &e))
+}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,17 @@ _DTYPE_ALIASES = {"float": "float32", "half": "float16", "single": "float32"}
 def is_sequence(value: Any) -> bool:
     """True for lists, tuples and the like, not for text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def whole(value: Any, name: str, least: int = 0) -> int:
+    """A whole number (also NumPy's) of at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; it must be an int") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}; it must be at least {least}")
+    return number
 
 
 def size(value: Any, name: str = "size") -> tuple[int, int]:
@@ -67,7 +79,10 @@ def fill(value: Any) -> float | tuple[float, ...]:
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     if not isinstance(value, tuple | list):
         raise TypeError(f"fill is {value!r}; it must be a number, or a tuple or list of numbers")
-    return tuple(int(v) if isinstance(v, numbers.Integral) else float(v) for v in value)
+    values = tuple(int(v) if isinstance(v, numbers.Integral) else float(v) for v in value)
+    if not values:
+        raise ValueError("fill is empty; it must be a number, or one number per channel")
+    return values[0] if len(values) == 1 else values
 
 
 def interpolation(value: Any) -> str:
@@ -93,9 +108,10 @@ def probability(value: Any) -> float:
     """A number from 0 to 1."""
     if not isinstance(value, numbers.Real):
         raise TypeError(f"p is {value!r}; it must be a number from 0 to 1")
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"p is {value}; it must be from 0 to 1")
-    return float(value)
+    p = float(value)
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"p is {p}; it must be from 0 to 1")
+    return p
 
 
 def pair(value: Any, name: str) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _arguments as check
 from . import _native
 from .exceptions import StateError, WellfedError
 
@@ -122,6 +123,17 @@ class BadSample:
         return f"BadSample({', '.join(parts)}{', replaced=True' if self.replaced else ''})"
 
 
+class Stats(dict[str, Any]):
+    """Counters of a loader by name; printed, a table."""
+
+    def __init__(self, data: str, table: str) -> None:
+        super().__init__(json.loads(data))
+        self._table = table
+
+    def __str__(self) -> str:
+        return self._table
+
+
 class Loader:
     """Batches of a data set. Every iteration is the next epoch.
 
@@ -172,7 +184,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
-        self._open().set_epoch(epoch)
+        self._open().set_epoch(check.whole(epoch, "epoch"))
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out, in a few numbers that JSON can express.
@@ -203,10 +215,18 @@ class Loader:
         self._turn += 1
         self._open().load_state_dict(json.dumps(state))
 
-    def stats(self) -> dict[str, Any]:
-        """What happened since the loader was made: time, bytes and items per stage, queues, waits."""
-        stats: dict[str, Any] = json.loads(self._open().stats())
-        return stats
+    def stats(self) -> Stats:
+        """What happened since the loader was made: time and bytes per stage, waits, queues, memory.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> loader = wf.from_tensor_slices(np.arange(6)).batch(3).numpy()
+            >>> batches = list(loader)
+            >>> loader.stats()["samples"]
+            6
+        """
+        return Stats(*self._open().stats())
 
     def errors(self) -> list[BadSample]:
         """Samples that could not be made, in the order they were met."""

@@ -45,4 +45,4 @@ def merge(plan: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 def flatten(plan: dict[str, Any]) -> dict[str, Any]:
     """A plan's options by the names users know them by."""
     flat = {k: v for k, v in plan.items() if k != "limits"}
-    return flat | plan.get("limits", {})
+    return {**flat, **plan.get("limits", {})}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from . import _arguments as check
 from . import _native
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._options import Options, flatten, merge
@@ -40,12 +41,11 @@ class Dataset:
 
     __slots__ = ("_arrays", "_native")
 
-    _native: _native.Dataset
-    _arrays: list[Any] | None
-
     def __init__(self, native: _native.Dataset, arrays: Sequence[Any] | None = None) -> None:
         if not isinstance(native, _native.Dataset):
-            raise TypeError("a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings")
+            raise TypeError(
+                "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
+            )
         self._native = native
         self._arrays = None if arrays is None else list(arrays)
 
@@ -68,7 +68,7 @@ class Dataset:
             >>> sorted(next(iter(ds.numpy()))) == list(range(100))
             True
         """
-        return self._verb("shuffle", seed=seed)
+        return self._verb("shuffle", seed=check.whole(seed, "seed"))
 
     def map(self, *transforms: Transform, field: str | None = None) -> Dataset:
         """Transforms images.
@@ -104,7 +104,8 @@ class Dataset:
             >>> len(wf.from_tensor_slices(np.arange(10)).batch(4, drop_last=True))
             2
         """
-        return self._verb("batch", batch_size=batch_size, drop_last=bool(drop_last))
+        size = check.whole(batch_size, "batch_size", 1)
+        return self._verb("batch", batch_size=size, drop_last=bool(drop_last))
 
     def repeat(self, count: int | None = None) -> Dataset:
         """The data set several times over, as one epoch. Each time round has its own order and random parameters.
@@ -118,7 +119,7 @@ class Dataset:
             >>> len(wf.from_tensor_slices(np.arange(10)).repeat(3))
             30
         """
-        return self._verb("repeat", count=count)
+        return self._verb("repeat", count=None if count is None else check.whole(count, "count"))
 
     def take(self, count: int) -> Dataset:
         """At most the first ``count`` elements (samples, or batches after `batch`).
@@ -129,7 +130,7 @@ class Dataset:
             >>> list(wf.from_tensor_slices(np.arange(10)).take(2).numpy())
             [array(0), array(1)]
         """
-        return self._verb("take", count=count)
+        return self._verb("take", count=check.whole(count, "count"))
 
     def skip(self, count: int) -> Dataset:
         """All but the first ``count`` elements (samples, or batches after `batch`).
@@ -140,7 +141,7 @@ class Dataset:
             >>> len(wf.from_tensor_slices(np.arange(10)).skip(3))
             7
         """
-        return self._verb("skip", count=count)
+        return self._verb("skip", count=check.whole(count, "count"))
 
     def shard(self, rank: int, world_size: int) -> Dataset:
         """The part of this process among ``world_size`` that share the data set.
@@ -158,7 +159,8 @@ class Dataset:
             >>> [list(map(int, ds.shard(r, 2).batch(4).numpy().__iter__().__next__())) for r in (0, 1)]
             [[0, 2, 4, 6], [1, 3, 5, 7]]
         """
-        return self._verb("shard", rank=rank, world_size=world_size)
+        ranks = check.whole(world_size, "world_size", 1)
+        return self._verb("shard", rank=check.whole(rank, "rank"), world_size=ranks)
 
     def with_options(self, **options: Unpack[Options]) -> Dataset:
         """Sets how the pipeline is run. `torch` and `numpy` take the same options.
@@ -242,7 +244,7 @@ class Dataset:
             >>> wf.from_tensor_slices((np.arange(4), np.eye(4))).sample(2)
             (array(2), array([0., 0., 1., 0.]))
         """
-        columns = self._native.sample(index, epoch)
+        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"))
         return structured(self._native.structure, self._native.fields, to_numpy)(columns)
 
     def explain(self, analyze: bool = False, batches: int = 20) -> str:
@@ -259,7 +261,7 @@ class Dataset:
             >>> "batch" in text
             True
         """
-        return self._native.analyze(batches) if analyze else self._native.explain()
+        return self._native.analyze(check.whole(batches, "batches", 1)) if analyze else self._native.explain()
 
     @property
     def classes(self) -> list[str] | None:
@@ -301,8 +303,8 @@ class Dataset:
         """
         from .sources import as_array
 
-        held = None if arrays is None else [as_array(a)[0] for a in arrays]
-        return cls(_native.Dataset.from_json(text, held), held)
+        held = None if arrays is None else [as_array(a) for a in arrays]
+        return cls(_native.Dataset.from_json(text, held), arrays)
 
     def _plan(self) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(self._native.to_json())
@@ -331,7 +333,9 @@ def _source_repr(spec: dict[str, Any]) -> str:
     spec = dict(spec)
     kind = spec.pop("type")
     if kind == "tensor_slices":
-        return f"from_tensor_slices({', '.join('{name}: {dtype} {shape}'.format(**f) for f in spec['fields'])})"
+        return (
+            f"from_tensor_slices({', '.join('{name}: {dtype} {shape}'.format(**f) for f in spec['fields'])})"
+        )
     first, *rest = spec.items()
     return f"{kind}({', '.join([repr(first[1]), *(f'{k}={v!r}' for k, v in rest)])})"
 

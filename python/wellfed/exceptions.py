@@ -65,7 +65,7 @@ class WellfedError(Exception):
         self.stage = stage
         self.hint = hint
         if isinstance(self, OSError):
-            self.errno = errno
+            OSError.__setattr__(self, "errno", errno)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

@@ -27,12 +27,14 @@ import numpy.typing as npt
 
 from . import _arguments as check
 from . import _native
+from ._loader import to_numpy
 
 __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Compose",
     "GaussianBlur",
+    "Grayscale",
     "Identity",
     "InterpolationMode",
     "Normalize",
@@ -124,7 +126,8 @@ class Transform:
             )
         if array.ndim == 2:
             array = array[:, :, None]
-        return np.asarray(_native.apply(json.dumps(self.to_plan()), array, seed))
+        result: npt.NDArray[Any] = to_numpy(_native.apply(json.dumps(self.to_plan()), array, seed))
+        return result
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
@@ -302,7 +305,7 @@ class Resize(Transform):
         antialias: bool | None = True,
     ) -> None:
         chosen: int | tuple[int, int] | None
-        if isinstance(size, numbers.Integral):
+        if isinstance(size, int | np.integer):
             chosen = int(size)
         elif size is None:
             if not isinstance(max_size, numbers.Integral):
@@ -568,6 +571,25 @@ class ColorJitter(Transform):
             saturation=check.jitter(saturation, "saturation"),
             hue=check.jitter(hue, "hue", center=0.0, bound=(-0.5, 0.5)),
         )
+
+
+class Grayscale(Transform):
+    """Turns images grey.
+
+    Args:
+        num_output_channels: 1, or 3 equal ones.
+
+    Example:
+        >>> Grayscale()(np.array([[[255, 0, 0]]], np.uint8))
+        array([[[76]]], dtype=uint8)
+    """
+
+    num_output_channels: int
+
+    def __init__(self, num_output_channels: int = 1) -> None:
+        if num_output_channels not in (1, 3):
+            raise ValueError(f"num_output_channels is {num_output_channels}; it must be 1 or 3")
+        self._set(num_output_channels=int(num_output_channels))
 
 
 class RandomGrayscale(Transform):

@@ -149,11 +149,7 @@ pub(crate) fn apply(
 ) -> PyResult<Py<PyAny>> {
     let transform: Transform = parse(py, "transform", transform)?;
     let image = memory::borrow(py, image, DType::UInt8)?;
-    let options = Options {
-        seed: Some(seed),
-        layout: wellfed::plan::Batching::Nhwc,
-        ..Options::default()
-    };
+    let options = Options { seed: Some(seed), layout: wellfed::plan::Batching::Nhwc, ..Options::default() };
     let batch = enter::slow(py, move || {
         transform.as_stage().check()?;
         let &[height, width, channels] = image.shape() else {

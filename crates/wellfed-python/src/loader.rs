@@ -10,6 +10,9 @@ use wellfed::{Batch, ColumnData, Error, ErrorKind, Next, order::State};
 
 use crate::{array::Array, enter, error::to_python};
 
+/// A bad sample: its epoch, its batch, whether it was replaced, and the exception.
+type Bad = (u64, u64, bool, Py<PyAny>);
+
 /// Delivers the batches of a data set.
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct Loader {
@@ -83,7 +86,7 @@ impl Loader {
     }
 
     /// Bad samples as (epoch, batch, replaced, exception).
-    fn errors(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, bool, Py<PyAny>)>> {
+    fn errors(&self, py: Python<'_>) -> PyResult<Vec<Bad>> {
         let inner = self.get(py)?;
         let bad = enter::quick(py, || inner.errors())?;
         let one = |bad: wellfed::BadSample| {
@@ -143,6 +146,7 @@ fn convert(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
 }
 
 fn text(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
-    serde_json::to_string(value)
-        .map_err(|e| to_python(py, &Error::new(ErrorKind::Internal, format!("cannot be written as JSON: {e}"))))
+    serde_json::to_string(value).map_err(|e| {
+        to_python(py, &Error::new(ErrorKind::Internal, format!("cannot be written as JSON: {e}")))
+    })
 }

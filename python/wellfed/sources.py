@@ -149,7 +149,7 @@ def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] =
         >>> int(wf.cifar100(root, train=False).sample(0)[1])
         42
     """
-    return _open("cifar100", root=os.fspath(root), train=bool(train), labels=labels)
+    return _open("cifar100", root=os.fspath(root), train=bool(train), label=labels)
 
 
 def mnist(root: Path, train: bool = True) -> Dataset:

@@ -1,0 +1,19 @@
+"""Fixtures that tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pictures import write_folder
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("photos"))
+
+
+@pytest.fixture
+def own_photos(tmp_path: Path) -> Path:
+    """Photographs that a test may damage."""
+    return write_folder(tmp_path / "photos", count=12)

@@ -1,0 +1,180 @@
+"""Names, parameters, defaults, checks and text forms of transforms, held against torchvision v2."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torchvision.transforms import v2
+
+import wellfed as wf
+from wellfed import transforms as T
+
+NAMES = [n for n in T.__all__ if n not in ("Transform", "InterpolationMode")]
+
+EXAMPLES = [
+    T.Compose([T.Resize(256), T.Compose([T.CenterCrop((224, 200))])]),
+    T.ToImage(),
+    T.ToTensor(),
+    T.PILToTensor(),
+    T.Identity(),
+    T.ToDtype(torch.bfloat16, scale=True),
+    T.Normalize(wf.IMAGENET_MEAN, wf.IMAGENET_STD),
+    T.Resize(None, max_size=300),
+    T.Resize([256], interpolation="bicubic", max_size=400),
+    T.Resize((20, 30), T.InterpolationMode.LANCZOS),
+    T.CenterCrop([5]),
+    T.RandomCrop(32, padding=4),
+    T.RandomCrop((32, 30), padding=(1, 2, 3, 4), pad_if_needed=True, fill=(1, 2, 3), padding_mode="reflect"),
+    T.Pad((1, 2), fill=7, padding_mode="edge"),
+    T.RandomResizedCrop(224, scale=(0.2, 0.9), ratio=[0.5, 2], interpolation="nearest-exact"),
+    T.RandomHorizontalFlip(0.25),
+    T.RandomVerticalFlip(),
+    T.RandomRotation(30, interpolation="bilinear", expand=True, center=(3, 4.5), fill=9),
+    T.ColorJitter(0.4, (0.5, 1.5), 0.1, 0.2),
+    T.Grayscale(3),
+    T.RandomGrayscale(0.3),
+    T.GaussianBlur((3, 5), sigma=1.5),
+    T.RandomErasing(0.7, value="random"),
+    T.RandomErasing(value=(1, 2.5, 3)),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_and_defaults_are_torchvisions(name: str) -> None:
+    ours = inspect.signature(getattr(T, name)).parameters
+    theirs = inspect.signature(getattr(v2, name)).parameters
+    if list(theirs) == ["args", "kwargs"]:
+        theirs = {}
+    assert list(ours) == list(theirs)
+    for parameter in ours:
+        assert ours[parameter].default == theirs[parameter].default, parameter
+
+
+@pytest.mark.parametrize("transform", EXAMPLES, ids=lambda t: type(t).__name__)
+def test_text_forms_survive(transform: T.Transform) -> None:
+    plan = json.loads(json.dumps(transform.to_plan()))
+    assert T.Transform.from_plan(plan) == transform
+    assert eval(repr(transform), vars(T).copy()) == transform
+    assert pickle.loads(pickle.dumps(transform)) == transform
+    assert copy.deepcopy(transform) == transform
+    assert hash(copy.copy(transform)) == hash(transform)
+    # What the engine writes after reading it means the same.
+    written = json.loads(wf.from_tensor_slices(np.zeros((1, 400, 400, 3), np.uint8)).map(transform).to_json())
+    assert T.Transform.from_plan(written["verbs"][0]["transforms"][0]) == transform
+
+
+def test_transforms_cannot_be_changed() -> None:
+    flip = T.RandomHorizontalFlip()
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        flip.p = 1.0
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        del flip.p
+    assert T.RandomHorizontalFlip(0.5) == flip != T.RandomVerticalFlip(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Resize", {"size": "large"}),
+        ("Resize", {"size": (1, 2, 3)}),
+        ("Resize", {"size": None}),
+        ("CenterCrop", {"size": (1, 2, 3)}),
+        ("CenterCrop", {"size": None}),
+        ("RandomCrop", {"size": 3, "padding": (1, 2, 3)}),
+        ("RandomCrop", {"size": 3, "padding": "a"}),
+        ("RandomCrop", {"size": 3, "padding": 1, "padding_mode": "wrap"}),
+        ("RandomCrop", {"size": 3, "fill": "red"}),
+        ("Pad", {"padding": 1.5}),
+        ("Pad", {"padding": 1, "padding_mode": "wrap"}),
+        ("RandomResizedCrop", {"size": 3, "scale": 0.5}),
+        ("RandomResizedCrop", {"size": 3, "ratio": (1, 2, 3)}),
+        ("RandomHorizontalFlip", {"p": 2}),
+        ("RandomVerticalFlip", {"p": -0.1}),
+        ("RandomGrayscale", {"p": 1.1}),
+        ("RandomErasing", {"p": 1.1}),
+        ("RandomErasing", {"value": "black"}),
+        ("RandomErasing", {"value": None}),
+        ("RandomErasing", {"scale": 0.1}),
+        ("RandomErasing", {"scale": (0.1, 1.1)}),
+        ("RandomRotation", {"degrees": -1}),
+        ("RandomRotation", {"degrees": (1, 2, 3)}),
+        ("RandomRotation", {"degrees": "half"}),
+        ("RandomRotation", {"degrees": 1, "center": 3}),
+        ("RandomRotation", {"degrees": 1, "center": (1, 2, 3)}),
+        ("ColorJitter", {"brightness": -1}),
+        ("ColorJitter", {"brightness": "some"}),
+        ("ColorJitter", {"contrast": (2, 1)}),
+        ("ColorJitter", {"hue": 0.6}),
+        ("GaussianBlur", {"kernel_size": 4}),
+        ("GaussianBlur", {"kernel_size": 3, "sigma": 0}),
+        ("GaussianBlur", {"kernel_size": 3, "sigma": "wide"}),
+        ("GaussianBlur", {"kernel_size": 3, "sigma": (1, 2, 3)}),
+        ("ToDtype", {"dtype": "float32x"}),
+        ("Compose", {"transforms": []}),
+        ("Compose", {"transforms": 3}),
+    ],
+)
+def test_senseless_arguments_raise_what_torchvision_raises(name: str, arguments: dict[str, object]) -> None:
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        getattr(v2, name)(**arguments)
+    with pytest.raises(theirs.type):
+        getattr(T, name)(**arguments)
+
+
+def test_what_is_not_supported_is_refused_with_a_reason() -> None:
+    with pytest.raises(ValueError, match="antialias=False"):
+        T.Resize(3, antialias=False)
+    with pytest.raises(TypeError, match="images only"):
+        T.Pad(1, fill={"others": 0})
+    with pytest.raises(ValueError, match="images only"):
+        T.ToDtype({"others": torch.float32})
+    with pytest.raises(ValueError, match="nearest, bilinear and bicubic"):
+        T.RandomRotation(3, interpolation="lanczos")
+    with pytest.raises(TypeError, match=r"hint: use wellfed.transforms.RandomCrop"):
+        wf.from_tensor_slices(np.zeros((1, 9, 9, 3), np.uint8)).map(v2.RandomCrop(3))
+    with pytest.raises(TypeError, match="one by one"):
+        wf.from_tensor_slices(np.zeros((1, 9, 9, 3), np.uint8)).map([T.Identity()])
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("float32", "float32"),
+        (torch.float32, "float32"),
+        (torch.half, "float16"),
+        (torch.bfloat16, "bfloat16"),
+        (np.float16, "float16"),
+        (np.dtype("uint8"), "uint8"),
+        ("half", "float16"),
+        ("torch.float", "float32"),
+    ],
+)
+def test_dtypes_of_every_house_are_understood(given: object, name: str) -> None:
+    assert T.ToDtype(given).dtype == name
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, np.float64, "int8", float])
+def test_other_dtypes_are_refused(dtype: object) -> None:
+    with pytest.raises(ValueError, match="it must be one of uint8, float16, bfloat16, float32"):
+        T.ToDtype(dtype)
+
+
+@pytest.mark.parametrize("mode", list(v2.InterpolationMode)[:4])
+def test_interpolations_of_every_house_are_understood(mode: v2.InterpolationMode) -> None:
+    assert T.Resize(3, mode) == T.Resize(3, mode.value) == T.Resize(3, T.InterpolationMode(mode.value))
+    assert T.Resize(3, 2).interpolation == "bilinear"
+    with pytest.raises(ValueError, match="must be one of"):
+        T.Resize(3, v2.InterpolationMode.BOX)
+
+
+def test_senseless_parameters_are_refused_where_they_are_written() -> None:
+    ds = wf.from_tensor_slices(np.zeros((4, 9, 9, 3), np.uint8))
+    for transform in [T.CenterCrop(0), T.Normalize([0.5] * 5, [0.5]), T.Resize((3, 0))]:
+        with pytest.raises(wf.ConfigError):
+            ds.map(transform)

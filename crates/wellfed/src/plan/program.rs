@@ -247,7 +247,7 @@ fn check_types(program: &ImageProgram) -> Result<Dtype> {
         let name = planned.transform.name();
         match planned.class {
             Class::Cast => {
-                if let Some(PointOp::ToDtype { dtype: to, .. }) = planned.point() {
+                if let Some(PointOp::ToDtype { dtype: to, .. }) = planned.point(program.shape.channels)? {
                     dtype = to;
                 } else {
                     dtype = Dtype::F32;
@@ -274,16 +274,18 @@ fn check_types(program: &ImageProgram) -> Result<Dtype> {
 }
 
 impl Planned {
-    /// The value-by-value operation of a cast or normalization.
-    pub(crate) fn point(&self) -> Option<PointOp> {
-        let draw = || {
-            let size = Size { height: 1, width: 1, channels: 1 };
-            self.transform.as_stage().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0)).ok()
-        };
-        match self.class {
-            Class::Cast | Class::Normalize => point(&draw()?),
-            _ => None,
+    /// The value-by-value operation of a cast or normalization of an image of so many channels.
+    ///
+    /// # Errors
+    /// If its parameters do not fit the channels.
+    pub(crate) fn point(&self, channels: usize) -> Result<Option<PointOp>> {
+        if !matches!(self.class, Class::Cast | Class::Normalize) {
+            return Ok(None);
         }
+        // Neither of them draws, nor depends on more of the size than the channels.
+        let size = Size { height: 1, width: 1, channels };
+        let action = self.transform.as_stage().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0));
+        Ok(point(&action.map_err(|e| e.with_stage(self.transform.name()))?))
     }
 }
 
@@ -342,7 +344,8 @@ impl ImageProgram {
 
     /// All value-by-value operations in `stages` as one map.
     pub(crate) fn map(&self, stages: Range<usize>) -> Result<PointMap> {
-        let ops: Vec<PointOp> = self.stages[stages].iter().filter_map(Planned::point).collect();
+        let point = |planned: &Planned| planned.point(self.shape.channels).transpose();
+        let ops: Vec<PointOp> = self.stages[stages].iter().filter_map(point).collect::<Result<_>>()?;
         PointMap::new(self.shape.channels, &ops).map_err(|e| Error::config(e.to_string()))
     }
 

@@ -8,6 +8,32 @@
 //! ```
 //!
 //! The crate knows nothing of Python, of a command line or of CUDA.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use wellfed::{
+//!     Dataset,
+//!     sample::{DType, Structure},
+//!     source::{ArrayData, Pixels, TensorSlices},
+//!     transform::{ImageDtype, RandomCrop, RandomHorizontalFlip, ToDtype, Transform},
+//! };
+//!
+//! // Ten 8x8 RGB images; `source::ImageFolder` reads files in the same way.
+//! let pixels = ArrayData::from_vec(vec![128; 10 * 8 * 8 * 3], DType::UInt8, vec![10, 8, 8, 3])?;
+//! let source = TensorSlices::new(vec![("image".into(), pixels, Pixels::Infer)], Structure::Single)?;
+//! let transforms: Vec<Transform> = vec![
+//!     RandomCrop::new(8).padding(1).into(),
+//!     RandomHorizontalFlip::default().into(),
+//!     ToDtype::new(ImageDtype::Float32).scale(true).into(),
+//! ];
+//! let loader = Dataset::new(Arc::new(source)).shuffle(0).map(transforms).batch(4, false).loader()?;
+//! for epoch in 0..2 {
+//!     let sizes: Vec<usize> = loader.epoch()?.map(|batch| Ok(batch?.len)).collect::<wellfed::Result<_>>()?;
+//!     assert_eq!(sizes, [4, 4, 2]);
+//! }
+//! # Ok::<(), wellfed::Error>(())
+//! ```
 
 pub mod codec;
 pub mod dataset;

@@ -93,7 +93,8 @@ pub(crate) struct Schedule {
     /// Number of the first entry since the schedule was made.
     first_entry: u64,
     generation: u64,
-    /// Bytes of records that were read but not taken yet.
+    /// Records that were read but not taken yet, and their bytes.
+    read_count: usize,
     pub(crate) read_bytes: u64,
     pub(crate) read_budget: u64,
     spare: Vec<Record>,
@@ -119,6 +120,7 @@ impl Schedule {
             entries: VecDeque::new(),
             first_entry: 0,
             generation: 0,
+            read_count: 0,
             read_bytes: 0,
             read_budget,
             spare: Vec::new(),
@@ -133,7 +135,7 @@ impl Schedule {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
         self.entries.clear();
-        self.read_bytes = 0;
+        (self.read_count, self.read_bytes) = (0, 0);
         self.cursor = position;
     }
 
@@ -161,8 +163,9 @@ impl Schedule {
     /// nothing is left in those under way.
     pub(crate) fn work(&mut self) -> Option<Work> {
         loop {
-            let found = (self.find(|slot| matches!(slot, Slot::Read(_))))
-                .or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
+            let read =
+                (self.read_count > 0).then(|| self.find(|slot| matches!(slot, Slot::Read(_)))).flatten();
+            let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
             if let Some((at, offset)) = found {
                 return Some(self.take(at, offset));
             }
@@ -186,6 +189,7 @@ impl Schedule {
         let mut end = offset + 1;
         match std::mem::replace(&mut entry.slots[offset], Slot::Taken) {
             Slot::Read(read) => {
+                self.read_count -= 1;
                 self.read_bytes -= size(&read);
                 record = Some(read);
             }
@@ -228,6 +232,7 @@ impl Schedule {
             return;
         }
         let read = Box::new(read);
+        self.read_count += 1;
         self.read_bytes += size(&read);
         // The entry is still here: a batch is delivered only when all its samples are done.
         self.entries[(ticket.entry - self.first_entry) as usize].slots[ticket.offset] = Slot::Read(read);

@@ -1,0 +1,53 @@
+//! What the engine costs around the pixels: 50,000 images of 32x32 in memory, with and without work on them.
+//!
+//! `cargo run --release -p wellfed --example bench_engine [workers]`
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+
+use std::{sync::Arc, time::Instant};
+
+use wellfed::{
+    Dataset, Options,
+    plan::Auto,
+    sample::{DType, Structure},
+    source::{ArrayData, Pixels, TensorSlices},
+    transform::{ImageDtype, Normalize, RandomCrop, RandomHorizontalFlip, ToDtype, Transform},
+};
+
+const IMAGES: usize = 50_000;
+
+fn main() -> wellfed::Result<()> {
+    let workers = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).map_or(Auto::Auto, Auto::Fixed);
+    let pixels = (0..IMAGES * 32 * 32 * 3).map(|i| (i * 31 % 253) as u8).collect();
+    let labels = (0..IMAGES as i64).flat_map(i64::to_ne_bytes).collect();
+    let source = Arc::new(TensorSlices::new(
+        vec![
+            ("x".into(), ArrayData::from_vec(pixels, DType::UInt8, vec![IMAGES, 32, 32, 3])?, Pixels::Infer),
+            ("y".into(), ArrayData::from_vec(labels, DType::Int64, vec![IMAGES])?, Pixels::Infer),
+        ],
+        Structure::Tuple,
+    )?);
+    let train: Vec<Transform> = vec![
+        RandomCrop::new(32).padding(4).into(),
+        RandomHorizontalFlip::default().into(),
+        ToDtype::new(ImageDtype::Float32).scale(true).into(),
+        Normalize::new([0.49, 0.48, 0.45], [0.25, 0.24, 0.26]).into(),
+    ];
+    for (name, transforms) in [("copy", Vec::new()), ("crop, flip, normalize", train)] {
+        let options = Options { num_workers: workers, ..Options::default() };
+        let data =
+            Dataset::new(source.clone()).shuffle(0).map(transforms).batch(256, false).with_options(options);
+        let loader = data.loader()?;
+        let mut rates = Vec::new();
+        for _ in 0..5 {
+            let start = Instant::now();
+            let mut samples = 0;
+            for batch in loader.epoch()? {
+                samples += batch?.len;
+            }
+            rates.push(samples as f64 / start.elapsed().as_secs_f64());
+        }
+        rates.sort_by(f64::total_cmp);
+        println!("{name}: {:.0} images/s (median of 5 epochs)\n{}\n", rates[2], loader.stats());
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Optimized and unoptimized programs give the same bits, over random plans and images.
+
+use std::sync::Arc;
+
+use proptest::{collection::vec, prelude::*, sample::select};
+use wellfed::{
+    Dataset, Options,
+    plan::Batching,
+    sample::{DType, Structure},
+    source::{ArrayData, Pixels, TensorSlices},
+    transform::{
+        CenterCrop, ColorJitter, GaussianBlur, Grayscale, Identity, ImageDtype, Interpolation, Normalize,
+        Pad, PaddingMode, RandomCrop, RandomErasing, RandomGrayscale, RandomHorizontalFlip,
+        RandomResizedCrop, RandomRotation, RandomVerticalFlip, Resize, ToDtype, ToTensor, Transform,
+    },
+};
+
+const SAMPLES: usize = 3;
+
+fn side() -> std::ops::Range<usize> {
+    1..40
+}
+
+fn interpolation() -> impl Strategy<Value = Interpolation> {
+    select(vec![
+        Interpolation::Nearest,
+        Interpolation::NearestExact,
+        Interpolation::Bilinear,
+        Interpolation::Bicubic,
+        Interpolation::Lanczos,
+    ])
+}
+
+fn padding_mode() -> impl Strategy<Value = PaddingMode> {
+    select(vec![PaddingMode::Constant, PaddingMode::Edge, PaddingMode::Reflect, PaddingMode::Symmetric])
+}
+
+/// Transforms that work on uint8 images.
+fn on_bytes() -> impl Strategy<Value = Transform> {
+    prop_oneof![
+        (side(), side()).prop_map(|(h, w)| CenterCrop::new([h, w]).into()),
+        (side(), side(), 0..5usize, padding_mode()).prop_map(|(h, w, p, mode)| {
+            RandomCrop::new([h, w]).padding(p).pad_if_needed(true).fill(7.0).padding_mode(mode).into()
+        }),
+        (0..5usize, padding_mode()).prop_map(|(p, mode)| Pad::new(p).padding_mode(mode).into()),
+        (side(), side(), interpolation()).prop_map(|(h, w, i)| Resize::new([h, w]).interpolation(i).into()),
+        (side(), interpolation()).prop_map(|(s, i)| Resize::new(s).interpolation(i).into()),
+        (side(), interpolation()).prop_map(|(s, i)| RandomResizedCrop::new(s).interpolation(i).into()),
+        Just(RandomHorizontalFlip::default().into()),
+        Just(RandomVerticalFlip::new(0.5).into()),
+        Just(Identity::new().into()),
+        Just(ColorJitter::new().brightness(0.4).contrast(0.4).saturation(0.4).hue(0.1).into()),
+        Just(RandomGrayscale::new(0.5).into()),
+        Just(Grayscale::new(3).into()),
+        Just(RandomRotation::new(30.0).into()),
+        Just(GaussianBlur::new(3).into()),
+        Just(RandomErasing::new(0.7).into()),
+    ]
+}
+
+/// Transforms that work on floating point images.
+fn on_floats() -> impl Strategy<Value = Transform> {
+    prop_oneof![
+        Just(Normalize::new(0.5, 0.25).into()),
+        Just(RandomHorizontalFlip::default().into()),
+        Just(RandomVerticalFlip::new(0.5).into()),
+        Just(RandomErasing::new(0.7).into()),
+        Just(RandomErasing::new(0.7).random().into()),
+        (1..9usize, padding_mode()).prop_map(|(s, mode)| RandomCrop::new(s)
+            .padding(2)
+            .pad_if_needed(true)
+            .padding_mode(mode)
+            .into()),
+        (1..9usize).prop_map(|s| CenterCrop::new(s).into()),
+        dtype().prop_map(|dtype| ToDtype::new(dtype).scale(true).into()),
+    ]
+}
+
+fn dtype() -> impl Strategy<Value = ImageDtype> {
+    select(vec![ImageDtype::Float32, ImageDtype::Float16, ImageDtype::BFloat16])
+}
+
+fn cast() -> impl Strategy<Value = Transform> {
+    prop_oneof![
+        Just(ToTensor::new().into()),
+        dtype().prop_map(|dtype| ToDtype::new(dtype).scale(true).into()),
+        dtype().prop_map(|dtype| ToDtype::new(dtype).into()),
+    ]
+}
+
+fn transforms() -> impl Strategy<Value = Vec<Transform>> {
+    let floats = proptest::option::of((cast(), vec(on_floats(), 0..4)));
+    (vec(on_bytes(), 0..5), floats).prop_map(|(mut transforms, floats)| {
+        if let Some((cast, floats)) = floats {
+            transforms.push(cast);
+            transforms.extend(floats);
+        }
+        transforms
+    })
+}
+
+fn source(height: usize, width: usize, channels: usize, pixels: Pixels) -> Arc<TensorSlices> {
+    let bytes = (0..SAMPLES * height * width * channels).map(|i| (i * i / 7 + i * 3) as u8).collect();
+    let shape = match pixels {
+        Pixels::Chw => vec![SAMPLES, channels, height, width],
+        _ => vec![SAMPLES, height, width, channels],
+    };
+    let array = ArrayData::from_vec(bytes, DType::UInt8, shape).unwrap();
+    Arc::new(TensorSlices::new(vec![("image".into(), array, pixels)], Structure::Single).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn optimizing_changes_no_bit(
+        transforms in transforms(),
+        (height, width) in (side(), side()),
+        channels in select(vec![1usize, 3]),
+        pixels in select(vec![Pixels::Hwc, Pixels::Chw]),
+        layout in select(vec![Batching::Nchw, Batching::Nhwc]),
+        seed in any::<u64>(),
+    ) {
+        let data = Dataset::new(source(height, width, channels, pixels)).map(transforms);
+        let run = |optimize: bool, index: usize| {
+            let options = Options { optimize, layout, seed: Some(seed), ..Options::default() };
+            data.with_options(options).sample(index as u64, 1)
+        };
+        for index in 0..SAMPLES {
+            match (run(true, index), run(false, index)) {
+                (Ok(fast), Ok(plain)) => {
+                    prop_assert_eq!(fast.columns[0].data.as_bytes(), plain.columns[0].data.as_bytes());
+                }
+                (Err(fast), Err(plain)) => prop_assert_eq!(fast.to_string(), plain.to_string()),
+                (fast, plain) => prop_assert!(false, "optimized {fast:?}, plain {plain:?}"),
+            }
+        }
+    }
+}

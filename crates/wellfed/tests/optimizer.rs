@@ -116,7 +116,7 @@ proptest! {
     fn optimizing_changes_no_bit(
         transforms in transforms(),
         (height, width) in (side(), side()),
-        channels in select(vec![1usize, 3]),
+        channels in select(vec![1usize, 3, 4]),
         pixels in select(vec![Pixels::Hwc, Pixels::Chw]),
         layout in select(vec![Batching::Nchw, Batching::Nhwc]),
         seed in any::<u64>(),

@@ -153,6 +153,11 @@ impl Fold {
         (self, needed)
     }
 
+    /// True if the resize only moves pixels.
+    pub(crate) fn is_nearest(&self) -> bool {
+        matches!(self.resize, Some((_, _, Interpolation::Nearest | Interpolation::NearestExact)))
+    }
+
     /// The resize as kernels take it.
     pub(crate) fn kernel_resize(&self) -> Option<Resize> {
         let (height, width, interpolation) = self.resize?;

@@ -6,13 +6,18 @@
 use std::{ops::Range, sync::OnceLock};
 
 use wellfed_kernels::{
+    alpha::{premultiply, unpremultiply},
     image::{Image, Layout, View},
     points::PointMap,
     resample::{Resizer, Source},
-    write::{GeometryError, Output, write},
+    write::{GeometryError, Output, Window, write},
 };
 
-use super::{float::FloatImage, fold::Fold, whole};
+use super::{
+    float::FloatImage,
+    fold::Fold,
+    whole::{self, WholeScratch},
+};
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{self, Mode, Origin},
@@ -34,11 +39,14 @@ pub(crate) struct ImageScratch {
     work: Image,
     /// Where a step writes that cannot write in place.
     spare: Image,
+    /// An image with alpha, premultiplied before and after resampling.
+    alpha: [Image; 2],
     resizer: Resizer,
     actions: Vec<Action>,
     /// Size before each action, and after the last.
     sizes: Vec<Size>,
     float: FloatImage,
+    whole: WholeScratch,
 }
 
 impl ImageScratch {
@@ -47,8 +55,10 @@ impl ImageScratch {
             + self.decoded.capacity()
             + self.work.capacity()
             + self.spare.capacity()
+            + self.alpha.iter().map(Image::capacity).sum::<usize>()
             + self.resizer.capacity()
             + self.float.capacity()
+            + self.whole.capacity()
     }
 }
 
@@ -97,8 +107,8 @@ impl Maker<'_> {
                         self.materialize(held, &fold, size, scratch, probe)?;
                         held = Held::Work;
                     }
-                    let ImageScratch { work, spare, actions, .. } = &mut *scratch;
-                    whole::run(&mut actions[*stage], work, spare)
+                    let ImageScratch { work, whole, actions, .. } = &mut *scratch;
+                    whole::run(&mut actions[*stage], work, whole)
                         .map_err(|e| e.with_stage(self.program.stages[*stage].transform.name()))?;
                     probe.lap(Stage::Transform, work.pixels().len());
                 }
@@ -288,8 +298,11 @@ impl Maker<'_> {
         slot: &mut [u8],
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let (fold, needed) = fold.settled();
-        let ImageScratch { codec, decoded, work, resizer, .. } = scratch;
+        let (fold, mut needed) = fold.settled();
+        if matches!(size.channels, 2 | 4) {
+            needed = fold.crop;
+        }
+        let ImageScratch { codec, decoded, work, resizer, alpha, .. } = scratch;
         let (view, origin) = match held {
             Held::Resident(view) => (view, Origin { top: 0, left: 0 }),
             Held::Work => (work.view(), Origin { top: 0, left: 0 }),
@@ -322,6 +335,20 @@ impl Maker<'_> {
             .ok_or_else(outside)?;
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
         match fold.kernel_resize() {
+            Some(resize) if matches!(size.channels, 2 | 4) && !fold.is_nearest() => {
+                // Pillow resamples images with alpha premultiplied, one of few things that a fused kernel cannot do.
+                let crop = &fold.crop;
+                let whole = view
+                    .crop(crop.top - origin.top, crop.left - origin.left, crop.height, crop.width)
+                    .ok_or_else(outside)?;
+                alpha[0].copy_from(whole);
+                premultiply(&mut alpha[0]);
+                let [premultiplied, resized] = alpha;
+                resizer.resize(premultiplied.view(), &resize, resized).map_err(geometry)?;
+                unpremultiply(resized);
+                let full = Window { top: 0, left: 0, height: resized.height(), width: resized.width() };
+                write(resized.view(), full, fold.pad, output, slot).map_err(geometry)
+            }
             Some(resize) => {
                 let at = (needed.top - fold.crop.top, needed.left - fold.crop.left);
                 let source = Source::part(part, at, (fold.crop.height, fold.crop.width)).map_err(geometry)?;

@@ -1,24 +1,89 @@
-//! Transforms that need a whole 8-bit image.
+//! Transforms that need a whole image: colour, grey, blur, rotation on 8-bit pixels, and erasing.
 
-use wellfed_kernels::image::{Dtype, Image, Layout};
+use wellfed_kernels::{
+    alpha::{premultiply, unpremultiply},
+    blur::gaussian_blur,
+    color, erase, gray, hue,
+    image::{Dtype, Image, Layout},
+    resample,
+    rotate::{Rotation, Sampling, rotate},
+};
 
 use crate::{
     Error, ErrorKind, Result,
-    transform::{Action, Size},
+    transform::{Action, ColorStep, EraseValue, Interpolation, Rect, Size},
 };
 
-/// Applies `action` to `work`.
-pub(crate) fn run(action: &mut Action, _work: &mut Image, _spare: &mut Image) -> Result<()> {
-    Err(Error::new(ErrorKind::Unsupported, format!("{action:?} has no kernel")))
+/// Working memory of these transforms.
+#[derive(Debug, Default)]
+pub(crate) struct WholeScratch {
+    spare: Image,
+    floats: Vec<f32>,
 }
 
-/// Erases a rectangle of a finished image in the batch.
-pub(crate) fn erase_slot(
-    action: &mut Action,
-    _size: Size,
-    _dtype: Dtype,
-    _layout: Layout,
-    _slot: &mut [u8],
-) -> Result<()> {
-    Err(Error::new(ErrorKind::Unsupported, format!("{action:?} has no kernel")))
+impl WholeScratch {
+    pub(crate) fn capacity(&self) -> usize {
+        self.spare.capacity() + 4 * self.floats.capacity()
+    }
+}
+
+/// Applies `action` to `image`.
+pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScratch) -> Result<()> {
+    let size = Size { height: image.height(), width: image.width(), channels: image.channels() };
+    let after = action.size(size);
+    match action {
+        Action::Keep => {}
+        Action::Color(steps) => {
+            for step in steps.iter() {
+                match *step {
+                    ColorStep::Brightness(factor) => color::brightness(image, factor),
+                    ColorStep::Contrast(factor) => color::contrast(image, factor),
+                    ColorStep::Saturation(factor) => color::saturation(image, factor),
+                    ColorStep::Hue(factor) => hue::hue(image, factor),
+                }
+            }
+        }
+        Action::Gray { channels } => gray::to_gray(image, &mut scratch.spare, *channels),
+        Action::Blur { kernel, sigma } => gaussian_blur(image, *kernel, *sigma, &mut scratch.floats)
+            .map_err(|e| Error::new(ErrorKind::Shape, e.to_string()))?,
+        &mut Action::Rotate { angle, interpolation, expand, center, ref fill } => {
+            let sampling = match interpolation {
+                Interpolation::Nearest | Interpolation::NearestExact => Sampling::Nearest,
+                Interpolation::Bilinear => Sampling::Bilinear,
+                Interpolation::Bicubic => Sampling::Bicubic,
+                Interpolation::Lanczos => {
+                    return Err(Error::config("rotation takes nearest, bilinear or bicubic, not lanczos"));
+                }
+            };
+            let fill = std::array::from_fn(|c| fill.channel(c.min(size.channels - 1)).clamp(0.0, 255.0) as u8);
+            let rotation = Rotation { angle, sampling, expand, center, fill };
+            // Pillow interpolates images with alpha premultiplied.
+            let alpha = matches!(size.channels, 2 | 4) && sampling != Sampling::Nearest;
+            if alpha {
+                premultiply(image);
+            }
+            rotate(image.view(), &rotation, (after.height, after.width), &mut scratch.spare);
+            std::mem::swap(image, &mut scratch.spare);
+            if alpha {
+                unpremultiply(image);
+            }
+        }
+        erase @ Action::Erase { .. } => erase_slot(erase, size, Dtype::U8, Layout::Hwc, image.pixels_mut()),
+        other => return Err(Error::new(ErrorKind::Internal, format!("{other:?} is no transform of whole images"))),
+    }
+    Ok(())
+}
+
+/// Erases a rectangle of a finished image. Any action but [`Action::Erase`] leaves it alone.
+pub(crate) fn erase_slot(action: &mut Action, size: Size, dtype: Dtype, layout: Layout, slot: &mut [u8]) {
+    let Action::Erase { rect, value } = action else { return };
+    let Rect { top, left, height, width } = *rect;
+    let rect = resample::Rect { top, left, height, width };
+    let shape = (size.height, size.width, size.channels);
+    match value {
+        EraseValue::Constant(values) => {
+            erase::erase(slot, shape, dtype, layout, rect, |channel| values.channel(channel) as f32);
+        }
+        EraseValue::Noise(noise) => erase::erase(slot, shape, dtype, layout, rect, |_| noise.normal() as f32),
+    }
 }

@@ -127,7 +127,7 @@ impl Maker<'_> {
                         program.dtype,
                         program.layout,
                         slot,
-                    )?;
+                    );
                     probe.lap(Stage::Write, 0);
                 }
                 Step::Float(stages) => {

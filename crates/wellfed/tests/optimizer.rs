@@ -137,3 +137,78 @@ proptest! {
         }
     }
 }
+
+/// A folder of JPEG files of all common chroma samplings, deleted with the value.
+struct Photos(std::path::PathBuf);
+
+impl Photos {
+    fn new() -> Self {
+        use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+        let root = std::env::temp_dir().join(format!("wellfed-optimizer-{}", std::process::id()));
+        let folder = root.join("class");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (i, sampling) in [
+            SamplingFactor::R_4_4_4,
+            SamplingFactor::R_4_2_0,
+            SamplingFactor::R_4_2_2,
+            SamplingFactor::R_4_4_0,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for (width, height) in [(97u16, 130u16), (160, 64), (33, 47)] {
+                let pixels: Vec<u8> = (0..usize::from(height) * usize::from(width) * 3)
+                    .map(|i| {
+                        ((i / 3 % usize::from(width)) * 2 + i / (3 * usize::from(width)) + i % 3 * 40) as u8
+                    })
+                    .collect();
+                let mut encoder = Encoder::new_file(folder.join(format!("{i}-{width}.jpg")), 90).unwrap();
+                encoder.set_sampling_factor(sampling);
+                if i % 2 == 1 {
+                    encoder.set_restart_interval(3);
+                }
+                encoder.encode(&pixels, width, height, ColorType::Rgb).unwrap();
+            }
+        }
+        Self(root)
+    }
+}
+
+impl Drop for Photos {
+    fn drop(&mut self) {
+        // Left behind at worst in the system's folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn decoding_a_region_changes_no_bit() {
+    use wellfed::{
+        source::{ImageFolder, ImageFolderSpec, Labels},
+        store::LocalStore,
+    };
+    let photos = Photos::new();
+    let root = photos.0.to_str().unwrap().to_owned();
+    let spec = ImageFolderSpec { root, extensions: None, allow_empty: false, labels: Labels::Folders };
+    let source = Arc::new(ImageFolder::open(Arc::new(LocalStore::new()), spec).unwrap());
+    let cast = || Transform::from(ToDtype::new(ImageDtype::Float32).scale(true));
+    for transforms in [
+        vec![RandomResizedCrop::new(24).into(), RandomHorizontalFlip::default().into(), cast()],
+        vec![Resize::new(40).into(), CenterCrop::new(24).into(), cast(), Normalize::new(0.5, 0.2).into()],
+        vec![RandomCrop::new(24).into(), RandomVerticalFlip::new(0.5).into()],
+        vec![RandomCrop::new(30).into(), RandomGrayscale::new(0.5).into(), Resize::new([20, 20]).into()],
+    ] {
+        let data = Dataset::new(source.clone()).map(transforms);
+        let plain = data.with_options(Options { optimize: false, ..Options::default() });
+        for index in 0..12 {
+            for epoch in 0..6 {
+                let (fast, plain) = (data.sample(index, epoch).unwrap(), plain.sample(index, epoch).unwrap());
+                assert_eq!(
+                    fast.columns[0].data.as_bytes(),
+                    plain.columns[0].data.as_bytes(),
+                    "{index} {epoch}"
+                );
+            }
+        }
+    }
+}

@@ -1,9 +1,16 @@
 //! From encoded bytes to pixels: the [`Codec`] trait, its registry, colour modes and EXIF orientation.
 
+mod color;
+mod jpeg;
+mod jpeg_header;
+mod orientation;
+mod unknown;
+
 use serde::{Deserialize, Serialize};
 use wellfed_kernels::image::Image;
 
-use crate::{Error, ErrorKind, Limits, Result};
+pub use self::{jpeg::Jpeg, orientation::apply_orientation};
+use crate::{Error, Limits, Result};
 
 /// Colour mode of a decoded image, named as Pillow names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,6 +30,18 @@ pub enum Mode {
     Unchanged,
 }
 
+impl Mode {
+    /// Channels of an image decoded in this mode from a file of `stored` channels ([`Header::channels`]).
+    pub fn channels(self, stored: usize) -> usize {
+        match self {
+            Mode::Rgb => 3,
+            Mode::L => 1,
+            Mode::Rgba => 4,
+            Mode::Unchanged => stored,
+        }
+    }
+}
+
 /// What the header of an encoded image says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -36,6 +55,17 @@ pub struct Header {
     pub orientation: u8,
 }
 
+impl Header {
+    /// Height and width: as seen if `oriented` (EXIF orientation applied), else as stored.
+    pub fn size(&self, oriented: bool) -> (usize, usize) {
+        if oriented && orientation::swaps_sides(self.orientation) {
+            (self.width, self.height)
+        } else {
+            (self.height, self.width)
+        }
+    }
+}
+
 /// A rectangle of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rect {
@@ -47,6 +77,25 @@ pub struct Rect {
     pub height: usize,
     /// Columns.
     pub width: usize,
+}
+
+impl Rect {
+    /// Accepts a rectangle that is not empty and lies inside an image of `height` x `width`.
+    ///
+    /// # Errors
+    /// `Config` otherwise.
+    pub fn check_inside(&self, height: usize, width: usize) -> Result<()> {
+        let inside = |start: usize, length: usize, of: usize| {
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= of)
+        };
+        if inside(self.top, self.height, height) && inside(self.left, self.width, width) {
+            return Ok(());
+        }
+        Err(Error::config(format!(
+            "region of {}x{} pixels at row {}, column {} does not lie inside an image of {width}x{height}",
+            self.width, self.height, self.top, self.left
+        )))
+    }
 }
 
 /// What the caller wants decoded.
@@ -78,13 +127,14 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
     /// Reads the header only; never allocates by what it says.
     fn header(&self, bytes: &[u8]) -> Result<Header>;
 
-    /// Decodes at least `request.region` into `out`, whose channels follow `request.mode`.
+    /// Decodes at least `request.region` into `out`, whose channels follow `request.mode`, in stored
+    /// orientation.
     ///
-    /// Pixels inside the region equal those of a full decode. Limits are checked before allocation.
+    /// Pixels inside the region equal those of a full decode. Limits are checked before allocation, and
+    /// against the full image whatever the region. After an error `out` holds unspecified pixels.
     fn decode(
         &self,
         bytes: &[u8],
-        header: &Header,
         request: &Request,
         limits: &Limits,
         scratch: &mut Scratch,
@@ -95,43 +145,97 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
 /// Memory that decoders reuse from image to image.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Bytes for whatever a decoder needs between calls.
-    pub bytes: Vec<u8>,
-    /// Pixels before a change of mode.
-    pub pixels: Vec<u8>,
+    bytes: Vec<u8>,
+    pixels: Vec<u8>,
+    image: Image,
 }
 
 impl Scratch {
-    /// Bytes kept allocated.
+    /// Bytes this keeps allocated.
     pub fn capacity(&self) -> usize {
-        self.bytes.capacity() + self.pixels.capacity()
+        self.bytes.capacity() + self.pixels.capacity() + self.image.capacity()
+    }
+
+    /// `size` bytes of unspecified value. Never shrinks, so that nothing is cleared twice.
+    fn pixels(&mut self, size: usize) -> &mut [u8] {
+        if self.pixels.len() < size {
+            self.pixels.resize(size, 0);
+        }
+        &mut self.pixels[..size]
     }
 }
 
-fn no_codec() -> Error {
-    Error::new(ErrorKind::Unsupported, "no codec for these bytes")
+/// All codecs, in the order in which they are asked.
+static CODECS: [&dyn Codec; 1] = [&Jpeg];
+
+/// The codec for `bytes`, by what they contain; names and extensions play no part.
+pub fn detect(bytes: &[u8]) -> Option<&'static dyn Codec> {
+    CODECS.into_iter().find(|codec| codec.sniff(bytes))
 }
 
-/// Reads the header of an image of any known format.
+/// Like [`detect`], with an error that says what the bytes look like instead.
 ///
 /// # Errors
-/// If the format is not known or the header is damaged.
-pub fn image_header(_bytes: &[u8]) -> Result<Header> {
-    Err(no_codec())
+/// `Unsupported` for image formats that have no codec, `Corrupt` for bytes that are no image at all.
+pub fn require(bytes: &[u8]) -> Result<&'static dyn Codec> {
+    detect(bytes).ok_or_else(|| unknown::describe(bytes))
 }
 
-/// Decodes an image of any known format.
+/// What the header of an encoded image of any supported format says, and which codec read it.
 ///
 /// # Errors
-/// If the format is not known or the bytes are damaged.
+/// Those of [`require`] and [`Codec::header`].
+pub fn image_header(bytes: &[u8]) -> Result<(&'static dyn Codec, Header)> {
+    let codec = require(bytes)?;
+    Ok((codec, codec.header(bytes)?))
+}
+
+/// Decodes an image of any supported format into `out`.
+///
+/// With `apply_orientation` the image is flipped and turned as its EXIF orientation says; `region` and the
+/// origin that is returned are then in coordinates of the turned image, whose size is
+/// [`Header::size`]`(true)`. `out` holds at least the region; its row 0, column 0 is the returned origin.
+///
+/// # Errors
+/// `Unsupported` and `Corrupt` for bytes that cannot be decoded, `Limit` for too many pixels, `Config` for a
+/// region outside the image.
 pub fn decode_image(
-    _bytes: &[u8],
-    _mode: Mode,
-    _region: Option<Rect>,
-    _apply_orientation: bool,
-    _limits: &Limits,
-    _scratch: &mut Scratch,
-    _out: &mut Image,
-) -> Result<Origin> {
-    Err(no_codec())
+    bytes: &[u8],
+    mode: Mode,
+    region: Option<Rect>,
+    apply_orientation: bool,
+    limits: &Limits,
+    scratch: &mut Scratch,
+    out: &mut Image,
+) -> Result<(Header, Origin)> {
+    let (codec, header) = image_header(bytes)?;
+    if !apply_orientation || header.orientation == 1 {
+        let origin = codec.decode(bytes, &Request { mode, region }, limits, scratch, out)?;
+        return Ok((header, origin));
+    }
+    let Header { height, width, orientation, .. } = header;
+    let region = match region {
+        Some(region) => {
+            let (oriented_height, oriented_width) = header.size(true);
+            region.check_inside(oriented_height, oriented_width)?;
+            Some(orientation::stored_rect(region, orientation, height, width))
+        }
+        None => None,
+    };
+    let mut stored = std::mem::take(&mut scratch.image);
+    let decoded = codec.decode(bytes, &Request { mode, region }, limits, scratch, &mut stored);
+    let result = decoded.and_then(|origin| {
+        let all = Rect { top: 0, left: 0, height: stored.height(), width: stored.width() };
+        // Turn only what was asked for.
+        let part = region.map_or(all, |r| Rect { top: r.top - origin.top, left: r.left - origin.left, ..r });
+        let view = stored
+            .view()
+            .crop(part.top, part.left, part.height, part.width)
+            .ok_or_else(|| Error::new(crate::ErrorKind::Internal, "codec decoded less than the region"))?;
+        orientation::apply_orientation(view, orientation, out);
+        let part = Rect { top: part.top + origin.top, left: part.left + origin.left, ..part };
+        Ok((header, orientation::oriented_origin(part, orientation, height, width)))
+    });
+    scratch.image = stored;
+    result
 }

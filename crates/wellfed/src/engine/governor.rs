@@ -15,7 +15,7 @@ pub(crate) const MAX_READERS: usize = 16;
 const STARVING: f64 = 0.03;
 
 /// Workers that read for more than this share of their busy time would gain from readers.
-const READ_BOUND: f64 = 0.15;
+const READ_BOUND: f64 = 0.25;
 
 /// Workers that idle for more than this share can do with one less.
 const MOSTLY_IDLE: f64 = 0.6;

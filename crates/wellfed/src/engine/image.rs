@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
-    codec::{self, Mode, Origin},
+    codec::{self, Origin},
     meter::{Probe, Stage},
     order::Pick,
     plan::program::{ImageProgram, Input, Step},
@@ -164,17 +164,10 @@ impl Maker<'_> {
     fn open<'b>(&self, bytes: &'b [u8], scratch: &mut ImageScratch) -> Result<(Held<'b>, Size)> {
         match self.program.input {
             Input::Encoded { mode, orientation } => {
-                let header = codec::image_header(bytes).map_err(|e| e.with_stage("decode"))?;
-                self.limits.check_pixels(header.height, header.width).map_err(|e| e.with_stage("decode"))?;
-                let channels = match mode {
-                    Mode::L => 1,
-                    Mode::Rgb => 3,
-                    Mode::Rgba => 4,
-                    Mode::Unchanged => header.channels,
-                };
-                let turned = orientation && header.orientation > 4;
-                let (height, width) =
-                    if turned { (header.width, header.height) } else { (header.height, header.width) };
+                let (_, header) = codec::image_header(bytes).map_err(|e| e.with_stage("decode"))?;
+                let (height, width) = header.size(orientation);
+                self.limits.check_pixels(height, width).map_err(|e| e.with_stage("decode"))?;
+                let channels = mode.channels(header.channels);
                 Ok((Held::Encoded(bytes), Size { height, width, channels }))
             }
             Input::Pixels { height, width, channels, layout } => {
@@ -311,7 +304,7 @@ impl Maker<'_> {
                     return Err(Error::new(ErrorKind::Internal, "pixels in place are not encoded"));
                 };
                 let region = self.program.decode_region.then_some(needed);
-                let origin =
+                let (_, origin) =
                     codec::decode_image(bytes, mode, region, orientation, self.limits, codec, decoded)
                         .map_err(|e| e.with_stage("decode"))?;
                 probe.lap(Stage::Decode, decoded.pixels().len());

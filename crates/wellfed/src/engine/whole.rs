@@ -55,7 +55,8 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScr
                     return Err(Error::config("rotation takes nearest, bilinear or bicubic, not lanczos"));
                 }
             };
-            let fill = std::array::from_fn(|c| fill.channel(c.min(size.channels - 1)).clamp(0.0, 255.0) as u8);
+            let fill =
+                std::array::from_fn(|c| fill.channel(c.min(size.channels - 1)).clamp(0.0, 255.0) as u8);
             let rotation = Rotation { angle, sampling, expand, center, fill };
             // Pillow interpolates images with alpha premultiplied.
             let alpha = matches!(size.channels, 2 | 4) && sampling != Sampling::Nearest;
@@ -69,7 +70,12 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScr
             }
         }
         erase @ Action::Erase { .. } => erase_slot(erase, size, Dtype::U8, Layout::Hwc, image.pixels_mut()),
-        other => return Err(Error::new(ErrorKind::Internal, format!("{other:?} is no transform of whole images"))),
+        other => {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("{other:?} is no transform of whole images"),
+            ));
+        }
     }
     Ok(())
 }

@@ -1,0 +1,208 @@
+//! EXIF orientation: how a stored image must be flipped and turned to be seen as the camera saw it.
+//!
+//! The meaning of the values 1 to 8 is that of TIFF 6.0 and of `PIL.ImageOps.exif_transpose`. Only the EXIF tag
+//! is read; Pillow falls back on the same tag in XMP where there is no EXIF.
+
+use wellfed_kernels::image::{Image, View};
+
+use super::{Origin, Rect};
+
+/// Tag of the orientation in the first image file directory.
+const TAG: u16 = 0x0112;
+
+/// The orientation in EXIF data, which begin with a TIFF header; `None` if there is none from 1 to 8.
+pub(crate) fn orientation_of_exif(tiff: &[u8]) -> Option<u8> {
+    let little = match tiff.get(..4)? {
+        b"II*\0" => true,
+        b"MM\0*" => false,
+        _ => return None,
+    };
+    let u16_at = |at: usize| -> Option<u16> {
+        let b: [u8; 2] = tiff.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if little { u16::from_le_bytes(b) } else { u16::from_be_bytes(b) })
+    };
+    let u32_at = |at: usize| -> Option<u32> {
+        let b: [u8; 4] = tiff.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if little { u32::from_le_bytes(b) } else { u32::from_be_bytes(b) })
+    };
+    let directory = u32_at(4)? as usize;
+    let entries = usize::from(u16_at(directory)?);
+    for entry in 0..entries {
+        let at = directory.checked_add(2 + 12 * entry)?;
+        if u16_at(at)? != TAG {
+            continue;
+        }
+        let value = match u16_at(at + 2)? {
+            1 => u32::from(*tiff.get(at + 8)?),
+            3 => u32::from(u16_at(at + 8)?),
+            4 => u32_at(at + 8)?,
+            _ => return None,
+        };
+        return u8::try_from(value).ok().filter(|o| (1..=8).contains(o));
+    }
+    None
+}
+
+/// Whether an orientation exchanges rows and columns.
+pub(crate) fn swaps_sides(orientation: u8) -> bool {
+    (5..=8).contains(&orientation)
+}
+
+/// Whether rows run from the bottom, and columns from the right, in the stored image.
+fn flips(orientation: u8) -> (bool, bool) {
+    (matches!(orientation, 3 | 4 | 6 | 7), matches!(orientation, 2 | 3 | 7 | 8))
+}
+
+/// The rectangle of the stored image, `height` x `width`, that is `rect` of the oriented one. `rect` must lie
+/// inside the oriented image.
+pub(crate) fn stored_rect(rect: Rect, orientation: u8, height: usize, width: usize) -> Rect {
+    let mut r = rect;
+    if swaps_sides(orientation) {
+        r = Rect { top: rect.left, left: rect.top, height: rect.width, width: rect.height };
+    }
+    let (rows, columns) = flips(orientation);
+    if rows {
+        r.top = height - r.top - r.height;
+    }
+    if columns {
+        r.left = width - r.left - r.width;
+    }
+    r
+}
+
+/// Where the oriented form of a part of the stored image, `height` x `width`, lies in the oriented image.
+pub(crate) fn oriented_origin(part: Rect, orientation: u8, height: usize, width: usize) -> Origin {
+    let (rows, columns) = flips(orientation);
+    let top = if rows { height - part.top - part.height } else { part.top };
+    let left = if columns { width - part.left - part.width } else { part.left };
+    if swaps_sides(orientation) { Origin { top: left, left: top } } else { Origin { top, left } }
+}
+
+/// Writes `image` flipped and turned into `out`, as `PIL.ImageOps.exif_transpose` does.
+pub fn apply_orientation(image: View<'_>, orientation: u8, out: &mut Image) {
+    match image.channels() {
+        1 => apply::<1>(image, orientation, out),
+        2 => apply::<2>(image, orientation, out),
+        3 => apply::<3>(image, orientation, out),
+        _ => apply::<4>(image, orientation, out),
+    }
+}
+
+fn apply<const C: usize>(image: View<'_>, orientation: u8, out: &mut Image) {
+    let (height, width) = (image.height(), image.width());
+    let (rows, columns) = flips(orientation);
+    let row = |y: usize| image.row(if rows { height - 1 - y } else { y }).as_chunks::<C>().0;
+    if !swaps_sides(orientation) {
+        let data = out.reshape(height, width, C);
+        for (y, to) in data.chunks_exact_mut(width * C).enumerate() {
+            let (from, to) = (row(y), to.as_chunks_mut::<C>().0);
+            to.copy_from_slice(from);
+            if columns {
+                to.reverse();
+            }
+        }
+        return;
+    }
+    let data = out.reshape(width, height, C).as_chunks_mut::<C>().0;
+    // Blocks of 16 rows: as many cache lines are written again while they are still near.
+    for block in (0..height).step_by(16) {
+        let block = block..height.min(block + 16);
+        for x in 0..width {
+            let from = if columns { width - 1 - x } else { x };
+            for y in block.clone() {
+                data[x * height + y] = row(y)[from];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exif(little: bool, kind: u16, value: u32) -> Vec<u8> {
+        let mut data = Vec::new();
+        let u16b = |v: u16| if little { v.to_le_bytes() } else { v.to_be_bytes() };
+        let u32b = |v: u32| if little { v.to_le_bytes() } else { v.to_be_bytes() };
+        data.extend_from_slice(if little { b"II*\0" } else { b"MM\0*" });
+        data.extend_from_slice(&u32b(8));
+        data.extend_from_slice(&u16b(2));
+        data.extend_from_slice(&[0; 12]);
+        data.extend_from_slice(&u16b(TAG));
+        data.extend_from_slice(&u16b(kind));
+        data.extend_from_slice(&u32b(1));
+        if kind == 3 {
+            data.extend_from_slice(&u16b(value as u16));
+            data.extend_from_slice(&[0; 2]);
+        } else {
+            data.extend_from_slice(&u32b(value));
+        }
+        data
+    }
+
+    #[test]
+    fn the_tag_is_found_in_both_byte_orders_and_never_beyond_the_data() {
+        for little in [false, true] {
+            for value in 0..10 {
+                let expected = (1..=8).contains(&value).then_some(value as u8);
+                assert_eq!(orientation_of_exif(&exif(little, 3, value)), expected);
+                assert_eq!(orientation_of_exif(&exif(little, 4, value)), expected);
+            }
+            let data = exif(little, 3, 6);
+            for end in 0..data.len() {
+                orientation_of_exif(&data[..end]);
+            }
+        }
+        assert_eq!(orientation_of_exif(b"II*\0\xff\xff\xff\xff"), None);
+    }
+
+    #[test]
+    fn the_eight_cases_are_exif_transposes() {
+        // np.asarray(ImageOps.exif_transpose(im)) for im = [[1, 2, 3], [4, 5, 6]], Pillow 13.0.0
+        let expected: [(usize, [u8; 6]); 8] = [
+            (2, [1, 2, 3, 4, 5, 6]),
+            (2, [3, 2, 1, 6, 5, 4]),
+            (2, [6, 5, 4, 3, 2, 1]),
+            (2, [4, 5, 6, 1, 2, 3]),
+            (3, [1, 4, 2, 5, 3, 6]),
+            (3, [4, 1, 5, 2, 6, 3]),
+            (3, [6, 3, 5, 2, 4, 1]),
+            (3, [3, 6, 2, 5, 1, 4]),
+        ];
+        for channels in 1..=4 {
+            let wide: Vec<u8> = (1..=6).flat_map(|v| vec![v; channels]).collect();
+            let view = View::new(&wide, 2, 3, channels, 3 * channels).unwrap();
+            for (i, (height, values)) in expected.iter().enumerate() {
+                let mut out = Image::new();
+                apply_orientation(view, i as u8 + 1, &mut out);
+                assert_eq!(out.height(), *height);
+                let values: Vec<u8> = values.iter().flat_map(|&v| vec![v; channels]).collect();
+                assert_eq!(out.pixels(), values, "orientation {}", i + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rectangle_of_the_oriented_image_is_found_in_the_stored_one() {
+        let (height, width) = (19, 37);
+        let pixels: Vec<u8> = (0..height * width).map(|i| (i % 251) as u8).collect();
+        let stored = View::new(&pixels, height, width, 1, width).unwrap();
+        for orientation in 1..=8 {
+            let mut oriented = Image::new();
+            apply_orientation(stored, orientation, &mut oriented);
+            let (h, w) = (oriented.height(), oriented.width());
+            let rect = Rect { top: 3, left: 5, height: h - 9, width: w - 6 };
+            let part = stored_rect(rect, orientation, height, width);
+            assert_eq!(oriented_origin(part, orientation, height, width), Origin { top: 3, left: 5 });
+            let mut crop = Image::new();
+            apply_orientation(
+                stored.crop(part.top, part.left, part.height, part.width).unwrap(),
+                orientation,
+                &mut crop,
+            );
+            let mut expected = Image::new();
+            expected.copy_from(oriented.view().crop(3, 5, rect.height, rect.width).unwrap());
+            assert_eq!(crop, expected, "orientation {orientation}");
+        }
+    }
+}

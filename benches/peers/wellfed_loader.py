@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import wellfed as wf
-from wellfed import transforms as T
-
 from spec import CIFAR_MEAN, CIFAR_STD, EpochFn, Job, small_images
+from wellfed import transforms as T
 
 PACKAGES = ("wellfed", "torch", "numpy")
 

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("PIL", reason="the demo needs Pillow")
 
 from PIL import Image
+
 from wellfed import _demo, _demo_picture, _photos
 
 

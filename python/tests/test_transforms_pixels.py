@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from pictures import picture
 from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 import wellfed as wf
+from pictures import picture
 from wellfed import transforms as T
 
 SHAPES = [(60, 80), (81, 37), (7, 5), (1, 9), (128, 128)]
@@ -65,7 +65,9 @@ def test_flips(name: str, p: int, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic"])
 @pytest.mark.parametrize("angle", [0, 90, 180, 270, 30, -77.5, 361])
-@pytest.mark.parametrize("extra", [{}, {"expand": True}, {"center": (4, 9.5)}, {"fill": (7, 99, 200)}], ids=str)
+@pytest.mark.parametrize(
+    "extra", [{}, {"expand": True}, {"center": (4, 9.5)}, {"fill": (7, 99, 200)}], ids=str
+)
 def test_rotation(interpolation: str, angle: float, extra: dict[str, object]) -> None:
     image = picture(6, 37, 50)
     mode = v2.InterpolationMode(interpolation)

@@ -1,0 +1,102 @@
+# All set-up is here: a fresh machine needs Rust stable, Python >= 3.10 with pip, a C compiler and make.
+# Everything is installed into .venv and target/; nothing outside this folder is touched.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMPS := $(VENV)/.stamps
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+# Warnings are errors everywhere, in one set of flags, so that nothing is built twice.
+CARGO_FLAGS := --locked --workspace
+
+say = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+
+$(STAMPS)/requirements: requirements-dev.lock
+	$(call say,Python environment in $(VENV))
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/extension: $(STAMPS)/requirements $(RUST_SOURCES) pyproject.toml
+	$(call say,Rust extension (release))
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --locked --quiet
+	@touch $@
+
+.PHONY: build
+build: $(STAMPS)/extension ## Build the extension into .venv
+
+.PHONY: demo
+demo: build ## Make photographs, train on them with the stock loader and with wellfed, compare
+	$(call say,Demo)
+	@$(PY) -m wellfed demo
+
+.PHONY: test
+test: lint test-rust docs test-python ## Run everything that must pass
+
+.PHONY: lint
+lint: $(STAMPS)/requirements ## Formatting, clippy, ruff, types
+	$(call say,cargo fmt)
+	@cargo fmt --all --check
+	$(call say,ruff)
+	@$(VENV)/bin/ruff format --check python benches
+	@$(VENV)/bin/ruff check python benches
+	$(call say,mypy)
+	@$(VENV)/bin/mypy
+	$(call say,clippy)
+	@cargo clippy $(CARGO_FLAGS) --all-targets --quiet -- -D warnings
+
+.PHONY: test-rust
+test-rust: ## Rust tests and documentation examples
+	$(call say,Rust tests)
+	@cargo test $(CARGO_FLAGS) --quiet
+
+.PHONY: test-python
+test-python: build ## Python tests against real PyTorch, and docstring examples
+	$(call say,Python tests)
+	@$(PY) -m pytest
+
+.PHONY: docs
+docs: ## API documentation, warnings denied
+	$(call say,Rust documentation)
+	@RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+
+.PHONY: bench
+bench: build ## Compare with DALI, tf.data, torch, FFCV and others, side by side (downloads them)
+	$(call say,Peers)
+	@$(PYTHON) benches/setup_peers.py
+	$(call say,Benchmark)
+	@$(PYTHON) benches/run.py
+
+.PHONY: bench-kernels
+bench-kernels: ## Time the kernels and the engine alone
+	@cargo run --release --locked --quiet -p wellfed-kernels --example bench_kernels
+	@cargo run --release --locked --quiet -p wellfed --example bench_engine
+
+.PHONY: fmt
+fmt: $(STAMPS)/requirements ## Format Rust and Python
+	@cargo fmt --all
+	@$(VENV)/bin/ruff format python benches
+	@$(VENV)/bin/ruff check --fix --quiet python benches
+
+.PHONY: lock
+lock: ## Renew requirements-dev.lock from requirements-dev.in
+	@$(PYTHON) -m venv $(VENV)-lock
+	@$(VENV)-lock/bin/pip install --quiet pip-tools
+	@$(VENV)-lock/bin/pip-compile --quiet --upgrade --generate-hashes --no-header --no-emit-index-url \
+		--strip-extras --output-file requirements-dev.lock requirements-dev.in
+	@rm -rf $(VENV)-lock
+
+.PHONY: wheel
+wheel: $(STAMPS)/requirements ## Build the wheel into dist/
+	@$(VENV)/bin/maturin build --release --locked --out dist
+
+.PHONY: clean
+clean: ## Remove everything that was built or installed
+	@rm -rf target $(VENV) dist .demo .bench

@@ -1,5 +1,5 @@
 //! Prints microseconds an image for resampling and writing, on each instruction set: the median of 9 rounds, the best
-//! round in brackets, of this thread's own time. Run with `cargo run --release -p wellfed-kernels --example bench_kernels [name]`.
+//! round in brackets, of this thread's own time. Run with `cargo run --release -p wellfed-kernels --example bench_kernels [part of a name] [level]`.
 //!
 //! `hot` writes to the same slot again and again, `cold` to the slots of a batch larger than the caches.
 
@@ -41,7 +41,8 @@ fn seconds(epoch: Instant) -> f64 {
 
 /// Times `run`, which takes the number of the image.
 fn time(name: &str, level: Level, images: usize, mut run: impl FnMut(usize)) {
-    if std::env::args().nth(1).is_some_and(|wanted| !name.contains(&wanted)) {
+    let skip = |n: usize, text: &str| std::env::args().nth(n).is_some_and(|wanted| !text.contains(&wanted));
+    if skip(1, name) || skip(2, &format!("{level:?}")) {
         return;
     }
     let epoch = Instant::now();
@@ -122,7 +123,7 @@ fn main() {
         let cifar = View::new(&cifar, 32, 32, 3, 96).expect("valid");
         for (name, map) in [("f32", &f32s), ("f16", &f16s), ("u8", &bytes)] {
             let len = 32 * 32 * 3 * map.dtype().size();
-            time(&format!("CIFAR crop 32 padding 4, flip, {name} CHW, hot"), level, 10 * n, |i| {
+            time(&format!("CIFAR crop 32 padding 4, flip, {name} CHW, hot"), level, 50 * n, |i| {
                 let window =
                     Window { top: (i % 9) as i64 - 4, left: (i / 9 % 9) as i64 - 4, height: 32, width: 32 };
                 let pad = PadMode::Constant([0; 4]);

@@ -1,8 +1,9 @@
 //! [`PointMap`]: the function from an 8-bit pixel value to an element of the finished tensor.
 //!
 //! The input has 256 values, so the function is a table of 256 entries a channel, filled in torchvision v2's
-//! own arithmetic: **the table is the oracle**. Where a chain of float32 instructions reproduces every entry bit
-//! for bit, the map carries it as well ([`Chain`]); kernels take whichever is faster on their instruction set.
+//! own arithmetic: **the table is the oracle**. Where a chain of float32 instructions reproduces every entry
+//! bit for bit, the map carries it as well (`Chain`); kernels take whichever is faster on their instruction
+//! set.
 
 use std::fmt;
 
@@ -13,16 +14,16 @@ use crate::image::Dtype;
 /// One transform that looks at one value at a time, named as in `torchvision.transforms.v2`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointOp {
-    /// `v2.ToDtype(dtype, scale)`: with `scale`, `uint8` 0..=255 maps to 0.0..=1.0 and back; without, values are
-    /// converted as `tensor.to(dtype)` does.
+    /// `v2.ToDtype(dtype, scale)`: with `scale`, `uint8` 0..=255 maps to 0.0..=1.0 and back; without, values
+    /// are converted as `tensor.to(dtype)` does.
     ToDtype {
         /// Element type afterwards.
         dtype: Dtype,
         /// Whether the range is scaled along.
         scale: bool,
     },
-    /// `ToTensor`: `uint8` to float32, divided by 255. (Not the same bits as [`PointOp::ToDtype`] with `scale`,
-    /// which multiplies by the rounded reciprocal.)
+    /// `ToTensor`: `uint8` to float32, divided by 255. (Not the same bits as [`PointOp::ToDtype`] with
+    /// `scale`, which multiplies by the rounded reciprocal.)
     ToTensorDiv,
     /// `v2.Normalize(mean, std)`: `(x - mean) / std` in the current floating-point type.
     Normalize {
@@ -154,8 +155,8 @@ pub struct PointMap {
     chain: Option<Chain>,
 }
 
-/// A value on its way through the operations: floats are kept in float32, rounded to their element type after each
-/// step.
+/// A value on its way through the operations: floats are kept in float32, rounded to their element type after
+/// each step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// An 8-bit value.
@@ -183,8 +184,9 @@ fn bits(value: Value, dtype: Dtype) -> u32 {
     }
 }
 
-/// Applies one operation as torchvision 0.29 does (`transforms/v2/functional/_misc.py`): each arithmetic step in
-/// float32, rounded to the tensor's type. `dtype` is the type of `value`, and afterwards that of the result.
+/// Applies one operation as torchvision 0.29 does (`transforms/v2/functional/_misc.py`): each arithmetic step
+/// in float32, rounded to the tensor's type. `dtype` is the type of `value`, and afterwards that of the
+/// result.
 ///
 /// # Errors
 /// If the operation does not take such a value.

@@ -1,8 +1,8 @@
 //! Both passes with AVX2.
 //!
-//! A weight of 22 bits and its sign is split as `high * 2^15 + low` ([`super::axis::halves`]), both of 16 bits, so that one
-//! multiply-add instruction adds two taps. Integer arithmetic modulo 2^32: the same sum as the scalar code's, whatever
-//! the order.
+//! A weight of 22 bits and its sign is split as `high * 2^15 + low` ([`super::axis::halves`]), both of 16
+//! bits, so that one multiply-add instruction adds two taps. Integer arithmetic modulo 2^32: the same sum as
+//! the scalar code's, whatever the order.
 
 use std::arch::x86_64::*;
 
@@ -19,24 +19,26 @@ fn total(high: __m256i, low: __m256i) -> __m256i {
     _mm256_srai_epi32::<{ PRECISION as i32 }>(_mm256_add_epi32(sum, _mm256_set1_epi32(HALF)))
 }
 
-/// The horizontal pass: 4 output pixels of 2 rows at a time. Each pixel has a 128-bit lane with a word for each channel.
+/// The horizontal pass: 4 output pixels of 4 rows at a time. Each pixel has a 128-bit lane with a word for
+/// each channel.
 ///
 /// # Safety
 /// The processor has AVX2; the run's rows may be read up to its `reach`, and `to` written.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn across(pass: &Across<'_>, run: &Run) {
-    for row in (0..run.rows).step_by(2) {
-        let two = Run {
+    for row in (0..run.rows).step_by(4) {
+        let some = Run {
             from: run.from.wrapping_add(row * run.step),
             to: run.to.wrapping_add(row * run.stride),
             ..*run
         };
         // SAFETY: the caller's.
         unsafe {
-            if run.rows - row >= 2 {
-                rows::<2>(pass, &two);
-            } else {
-                rows::<1>(pass, &two);
+            match run.rows - row {
+                1 => rows::<1>(pass, &some),
+                2 => rows::<2>(pass, &some),
+                3 => rows::<3>(pass, &some),
+                _ => rows::<4>(pass, &some),
             }
         }
     }
@@ -61,33 +63,34 @@ unsafe fn rows<const R: usize>(pass: &Across<'_>, run: &Run) {
     for x in (0..pass.width).step_by(4) {
         let o = [0, 1, 2, 3].map(|i| (pass.first + x + i).min(last));
         let at = o.map(|o| (pass.axis.start(o) - pass.column) * channels);
-        // [row][pixels 0 and 1, pixels 2 and 3][high, low]
-        let mut sums = [[[zero; 2]; 2]; R];
-        for pair in 0..pass.axis.pairs() {
-            let weights: [[__m256i; 2]; 2] = std::array::from_fn(|p| {
-                std::array::from_fn(|part| {
-                    let word = |o| pass.axis.pair(o, pair)[part] as i32;
-                    _mm256_set_m128i(_mm_set1_epi32(word(o[2 * p + 1])), _mm_set1_epi32(word(o[2 * p])))
-                })
-            });
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let from = run.from.wrapping_add(r * run.step + pair / 2 * 4 * channels);
-                for (p, sums) in sums.iter_mut().enumerate() {
+        // [row][pixels 0 and 1, pixels 2 and 3]
+        let mut totals = [[zero; 2]; R];
+        for p in 0..2 {
+            let mut sums = [[zero; 2]; R];
+            for pair in 0..pass.axis.pairs() {
+                let (one, two) = (pass.axis.pair(o[2 * p], pair), pass.axis.pair(o[2 * p + 1], pair));
+                let weights: [__m256i; 2] = std::array::from_fn(|part| {
+                    _mm256_set_m128i(_mm_set1_epi32(two[part] as i32), _mm_set1_epi32(one[part] as i32))
+                });
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let from = run.from.wrapping_add(r * run.step + pair / 2 * 4 * channels);
                     // SAFETY: at most `reach` bytes of the row are touched.
                     let v = unsafe {
                         let pixel = |i: usize| _mm_loadu_si128(from.wrapping_add(at[i]).cast());
                         _mm256_set_m128i(pixel(2 * p + 1), pixel(2 * p))
                     };
                     let v = _mm256_shuffle_epi8(v, gather[pair % 2]);
-                    for (sum, weight) in sums.iter_mut().zip(weights[p]) {
+                    for (sum, weight) in sums.iter_mut().zip(weights) {
                         *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(v, weight));
                     }
                 }
             }
+            for (totals, [high, low]) in totals.iter_mut().zip(sums) {
+                totals[p] = total(high, low);
+            }
         }
         let n = (pass.width - x).min(4);
-        for (r, sums) in sums.iter().enumerate() {
-            let [a, b] = sums.map(|[high, low]| total(high, low));
+        for (r, [a, b]) in totals.into_iter().enumerate() {
             let words = _mm256_packs_epi32(a, b);
             let bytes = _mm256_packus_epi16(words, words);
             let bytes =

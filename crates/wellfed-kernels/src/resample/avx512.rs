@@ -1,14 +1,14 @@
 //! Both passes with AVX-512 VBMI and VNNI.
 //!
-//! A weight of 22 bits and its sign is split into three signed bytes ([`Axis::words`]), so that one dot-product
-//! instruction adds four taps: `sum = ((d2 << 8) + d1 << 8) + d0` with `d` the dot products of each byte. Integer
-//! arithmetic modulo 2^32: the same sum as the scalar code's, whatever the order.
+//! A weight of 22 bits and its sign is split into three signed bytes ([`Axis::words`]), so that one
+//! dot-product instruction adds four taps: `sum = ((d2 << 8) + d1 << 8) + d0` with `d` the dot products of
+//! each byte. Integer arithmetic modulo 2^32: the same sum as the scalar code's, whatever the order.
 
 #![allow(clippy::needless_range_loop, reason = "one index walks weights, indices and sums in step")]
 
 use std::arch::x86_64::*;
 
-use super::axis::{Axis, PRECISION};
+use super::axis::{Axis, HALF_BITS, PRECISION, halves};
 use super::{Across, Rows, Run};
 
 /// Half of the last place, before the two shifts by 8.
@@ -27,7 +27,7 @@ fn clip(sums: [__m512i; 4]) -> __m512i {
     _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d))
 }
 
-/// Stores the first `n` bytes, at most 64. Masked stores of bytes are slow on Zen 4: they are for odd ends only.
+/// Stores the first `n` bytes, at most 64.
 ///
 /// # Safety
 /// `n` bytes at `to` may be written.
@@ -36,10 +36,10 @@ fn clip(sums: [__m512i; 4]) -> __m512i {
 unsafe fn store(to: *mut u8, v: __m512i, n: usize) {
     // SAFETY: the caller's.
     unsafe {
-        match n {
-            64.. => _mm512_storeu_si512(to.cast(), v),
-            32 => _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(v)),
-            _ => _mm512_mask_storeu_epi8(to.cast(), low(n), v),
+        if n >= 64 {
+            _mm512_storeu_si512(to.cast(), v);
+        } else {
+            _mm512_mask_storeu_epi8(to.cast(), low(n), v);
         }
     }
 }
@@ -47,8 +47,8 @@ unsafe fn store(to: *mut u8, v: __m512i, n: usize) {
 /// The horizontal pass.
 ///
 /// # Safety
-/// The processor has AVX-512 F, BW, DQ, VL, VBMI and VNNI. The run's rows may be read up to the pass's reach, and all of
-/// its rows written.
+/// The processor has AVX-512 F, BW, DQ, VL, VBMI and VNNI. The run's rows may be read up to the pass's reach,
+/// and all of its rows written.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 pub(super) unsafe fn across(pass: &Across<'_>, run: &Run) {
     // The widest group of 16 output pixels, in source pixels from its first.
@@ -60,15 +60,17 @@ pub(super) unsafe fn across(pass: &Across<'_>, run: &Run) {
         match (span, pass.axis.groups()) {
             (..=64, 1) => blocks::<1, false>(pass, run),
             (..=64, 2) => blocks::<2, false>(pass, run),
+            (..=64, 3) => blocks::<3, false>(pass, run),
             (65..=128, 1) => blocks::<1, true>(pass, run),
             (65..=128, 2) => blocks::<2, true>(pass, run),
+            (65..=128, 3) => blocks::<3, true>(pass, run),
             _ => quads(pass, run),
         }
     }
 }
 
-/// 64 output pixels at a time, weights and indices in registers: for groups of 16 whose bytes lie within one register
-/// (or two: `PAIR`), with up to `T` times 4 taps.
+/// 64 output pixels at a time, weights and indices in registers: for groups of 16 whose bytes lie within one
+/// register (or two: `PAIR`), with up to `T` times 4 taps.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 unsafe fn blocks<const T: usize, const PAIR: bool>(pass: &Across<'_>, run: &Run) {
     let mut x = 0;
@@ -110,8 +112,8 @@ unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
         // SAFETY: the arrays have 64 entries to spare.
         unsafe {
             let starts = _mm512_loadu_si512(pass.axis.starts()[o..].as_ptr().cast());
-            // Pixels from the group's first, times channels, in every byte. Past the row's end there is nothing to
-            // store, and the index may be anything.
+            // Pixels from the group's first, times channels, in every byte. Past the row's end there is
+            // nothing to store, and the index may be anything.
             let distance =
                 _mm512_and_si512(_mm512_sub_epi32(starts, _mm512_set1_epi32(first)), _mm512_set1_epi32(127));
             let spread = _mm512_mullo_epi32(distance, _mm512_set1_epi32(0x0101_0101 * channels as i32));
@@ -129,12 +131,13 @@ unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
         for c in 0..channels {
             let from = run.from.wrapping_add(row * run.step + c);
             let mut sums = [zero; 4];
+            let mut v = [[zero; T]; G];
             for g in 0..G {
-                let mut v = [zero; T];
-                for (t, v) in v.iter_mut().enumerate() {
+                sums[g] = half;
+                for t in 0..T {
                     let from = from.wrapping_add(at[g] + 4 * t * channels);
                     // SAFETY: at most `reach` bytes of the row are touched.
-                    *v = unsafe {
+                    v[g][t] = unsafe {
                         if PAIR {
                             let above = _mm512_loadu_si512(from.wrapping_add(64).cast());
                             _mm512_permutex2var_epi8(_mm512_loadu_si512(from.cast()), index[g], above)
@@ -143,16 +146,16 @@ unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
                         }
                     };
                 }
-                let mut sum = half;
-                for b in 0..3 {
+            }
+            for b in 0..3 {
+                for g in 0..G {
                     for t in 0..T {
-                        sum = _mm512_dpbusd_epi32(sum, v[t], weights[g][t][b]);
+                        sums[g] = _mm512_dpbusd_epi32(sums[g], v[g][t], weights[g][t][b]);
                     }
                     if b < 2 {
-                        sum = _mm512_slli_epi32::<8>(sum);
+                        sums[g] = _mm512_slli_epi32::<8>(sums[g]);
                     }
                 }
-                sums[g] = sum;
             }
             let bytes = _mm512_permutexvar_epi32(transpose, clip(sums));
             let to = run.to.wrapping_add(row * run.stride + c * pass.width + x);
@@ -162,8 +165,8 @@ unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
     }
 }
 
-/// Any scale and any number of taps: four output pixels at a time, each in its own 128-bit lane with a word for each
-/// channel; four rows at a time, so that the weights are spread once for four.
+/// Any scale and any number of taps: four output pixels at a time, each in its own 128-bit lane with a word
+/// for each channel; four rows at a time, so that the weights are spread once for four.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 unsafe fn quads(pass: &Across<'_>, run: &Run) {
     let mut row = 0;
@@ -287,8 +290,10 @@ pub(super) unsafe fn down(axis: &Axis, y: usize, src: Rows<'_>, dst: &mut [u8]) 
     // SAFETY: each of `rows` points to `dst.len()` bytes.
     unsafe {
         match groups {
+            1 if weights.len() <= 2 => down_two([rows[0], rows[1]], weights, dst),
             1 => down_rows::<1>(axis, y, rows, dst),
             2 => down_rows::<2>(axis, y, rows, dst),
+            3 => down_rows::<3>(axis, y, rows, dst),
             _ => down_many(axis, y, rows, dst),
         }
     }
@@ -334,6 +339,39 @@ unsafe fn down_rows<const T: usize>(axis: &Axis, y: usize, rows: &[*const u8], d
                     }
                 }
                 sum
+            });
+            store(dst.as_mut_ptr().wrapping_add(x), clip(sums), dst.len() - x);
+        }
+        x += 64;
+    }
+}
+
+/// Two taps, of which most output rows of a mild bilinear reduction have no more: weights in halves of 16
+/// bits take fewer instructions than in three bytes.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+unsafe fn down_two(rows: [*const u8; 2], weights: &[i32], dst: &mut [u8]) {
+    let (one, two) = (halves(weights[0]), halves(weights.get(1).copied().unwrap_or(0)));
+    let [high, low_half] = [0, 1].map(|part| {
+        _mm512_set1_epi32((u32::from(one[part] as u16) | u32::from(two[part] as u16) << 16) as i32)
+    });
+    let half = _mm512_set1_epi32(1 << (PRECISION as i32 - 1 - HALF_BITS));
+    let zero = _mm512_setzero_si512();
+    let mut x = 0;
+    while x < dst.len() {
+        let mask = low(dst.len() - x);
+        // SAFETY: masked bytes are neither read nor written; the others are inside their rows.
+        unsafe {
+            let [a, b] = rows.map(|row| _mm512_maskz_loadu_epi8(mask, row.wrapping_add(x).cast()));
+            let (below, above) = (_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b));
+            let columns = [
+                _mm512_unpacklo_epi8(below, zero),
+                _mm512_unpackhi_epi8(below, zero),
+                _mm512_unpacklo_epi8(above, zero),
+                _mm512_unpackhi_epi8(above, zero),
+            ];
+            let sums = columns.map(|v| {
+                let sum = _mm512_slli_epi32::<{ HALF_BITS as u32 }>(_mm512_dpwssd_epi32(half, v, high));
+                _mm512_dpwssd_epi32(sum, v, low_half)
             });
             store(dst.as_mut_ptr().wrapping_add(x), clip(sums), dst.len() - x);
         }

@@ -1,9 +1,10 @@
 //! [`Axis`]: which source samples make an output sample along one axis, and with what weights.
 //!
-//! Weights are Pillow 13's (`src/libImaging/Resample.c`, `precompute_coeffs` and `normalize_coeffs_8bpc`): the
-//! filter at double precision, stretched by the scale when shrinking, normalized to a sum of one, then rounded to
-//! 22 fractional bits. Weights that round to zero at either end are left out: they do not change the sum.
-//! Invariant: `start` never decreases from one output sample to the next, and `start + taps` stays inside the source.
+//! Weights are Pillow 13's (`src/libImaging/Resample.c`, `precompute_coeffs` and `normalize_coeffs_8bpc`):
+//! the filter at double precision, stretched by the scale when shrinking, normalized to a sum of one, then
+//! rounded to 22 fractional bits. Weights that round to zero at either end are left out: they do not change
+//! the sum. Invariant: `start` never decreases from one output sample to the next, and `start + taps` stays
+//! inside the source.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -13,8 +14,8 @@ use crate::level::Level;
 /// Fractional bits of a weight: 32 less 8 for the result and 2 for overshoot.
 pub(crate) const PRECISION: u32 = 32 - 8 - 2;
 
-/// Interpolation, named as in `torchvision.transforms.InterpolationMode`. Shrinking always antialiases (as Pillow
-/// does), except with the two nearest modes.
+/// Interpolation, named as in `torchvision.transforms.InterpolationMode`. Shrinking always antialiases (as
+/// Pillow does), except with the two nearest modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// Pillow's `NEAREST`: the sample under the output pixel's centre.
@@ -97,14 +98,15 @@ fn lanczos(x: f64) -> f64 {
     if (-3.0..3.0).contains(&x) { sinc(x) * sinc(x / 3.0) } else { 0.0 }
 }
 
-/// Four weights as bytes: `k = b2 * 2^16 + b1 * 2^8 + b0` with each `b` in -128..=127, one word of four taps a byte.
-/// This is what the dot products of AVX-512 VNNI take.
+/// Four weights as bytes: `k = b2 * 2^16 + b1 * 2^8 + b0` with each `b` in -128..=127, one word of four taps
+/// a byte. This is what the dot products of AVX-512 VNNI take.
 pub(crate) type Bytes = [u32; 3];
 
 /// Fractional bits below the upper half of a weight.
 pub(crate) const HALF_BITS: i32 = 15;
 
-/// A weight as `[high, low]`: `k = high * 2^15 + low`, both within 16 bits. This is what AVX2's multiply-adds take.
+/// A weight as `[high, low]`: `k = high * 2^15 + low`, both within 16 bits. This is what AVX2's multiply-adds
+/// take.
 #[inline]
 pub(crate) fn halves(k: i32) -> [i16; 2] {
     let high = (k + (1 << (HALF_BITS - 1))) >> HALF_BITS;
@@ -124,7 +126,8 @@ pub(crate) struct Axis {
     weights: Vec<i32>,
     /// For each group of 4 taps, for each of 3 bytes (high first), for each output sample: the four bytes.
     bytes: Vec<u32>,
-    /// For each output sample, for each pair of taps: `[high, low]` of both, the second tap in the upper 16 bits.
+    /// For each output sample, for each pair of taps: `[high, low]` of both, the second tap in the upper 16
+    /// bits.
     pairs: Vec<[u32; 2]>,
 }
 
@@ -132,7 +135,8 @@ pub(crate) struct Axis {
 pub(crate) const SPARE: usize = 64;
 
 impl Axis {
-    /// Builds the weights that take `input` samples to `output` samples, both at least 1, in the forms that `level` uses.
+    /// Builds the weights that take `input` samples to `output` samples, both at least 1, in the forms that
+    /// `level` uses.
     pub(crate) fn new(input: usize, output: usize, filter: Filter, level: Level) -> Self {
         let mut axis = Axis::default();
         if filter.is_nearest() {
@@ -214,7 +218,8 @@ impl Axis {
             self.starts.push(first as i32 + begin as i32);
             self.lens.push((end - begin) as u32);
         }
-        // Trimming must not make `start` decrease from one sample to the next: give a zero weight back where it does.
+        // Trimming must not make `start` decrease from one sample to the next: give a zero weight back where
+        // it does.
         for o in (0..output.saturating_sub(1)).rev() {
             let back = self.starts[o] - self.starts[o + 1];
             if back > 0 {

@@ -1,5 +1,6 @@
-//! Weights kept from one image to the next. Random crops meet the same lengths again and again; making the weights
-//! costs as much as resampling twenty rows. Invariant: never more bytes than the budget, except one axis in use.
+//! Weights kept from one image to the next. Random crops meet the same lengths again and again; making the
+//! weights costs as much as resampling twenty rows. Invariant: never more bytes than the budget, except one
+//! axis in use.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,14 +1,15 @@
 //! Resizing 8-bit images, bit-equal to Pillow 13.
 //!
 //! Two passes of weighted sums in 22-bit fixed point, rounded to 8 bits between them. Pillow 13
-//! (`src/libImaging/Resample.c`, `ImagingResampleInner`) leaves a pass out where that side keeps its length, and takes the
-//! vertical pass first where the height loses more than twice as many pixels as the width; [`vertical_first`].
-//! Channels are resampled independently. (Pillow premultiplies the modes `LA` and `RGBA` by alpha before it resizes;
-//! that is the caller's to do.)
+//! (`src/libImaging/Resample.c`, `ImagingResampleInner`) leaves a pass out where that side keeps its length,
+//! and takes the vertical pass first where the height loses more than twice as many pixels as the width;
+//! see `vertical_first`. Channels are resampled independently. (Pillow premultiplies the modes `LA` and `RGBA`
+//! by alpha before it resizes; that is the caller's to do.)
 //!
 //! Cropping before the resize is [`View::crop`]; what Pillow calls `img.crop(box).resize(size)`, as
-//! `torchvision.transforms.functional.resized_crop` does. Only the rows and columns of [`Resize::window`] are computed, from the
-//! source rows and columns that they need: [`Resize::source_rows`], [`Resize::source_columns`].
+//! `torchvision.transforms.functional.resized_crop` does. Only the rows and columns of [`Resize::window`] are
+//! computed, from the source rows and columns that they need: [`Resize::source_rows`],
+//! [`Resize::source_columns`].
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -119,8 +120,8 @@ impl Resize {
         Self { window, ..self }
     }
 
-    /// The rows of a source of `height` rows that the window needs. Empty if a side is zero or too long or the window
-    /// is not inside the result.
+    /// The rows of a source of `height` rows that the window needs. Empty if a side is zero or too long or
+    /// the window is not inside the result.
     pub fn source_rows(&self, height: usize) -> Range<usize> {
         source(height, self.height, self.filter, self.window.top, self.window.height)
     }
@@ -160,8 +161,8 @@ fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize)
     Axis::new(input, output, filter, Level::Scalar).source(first..first + len)
 }
 
-/// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as the
-/// width loses columns (`ImagingResampleInner`, which compares lengths and not ratios).
+/// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as
+/// the width loses columns (`ImagingResampleInner`, which compares lengths and not ratios).
 fn vertical_first(input: (usize, usize), output: (usize, usize)) -> bool {
     let rows = input.0 as i64 - output.0 as i64;
     let columns = input.1 as i64 - output.1 as i64;
@@ -205,6 +206,8 @@ pub(crate) struct Across<'a> {
     channels: usize,
     /// The source column that the rows begin with.
     column: usize,
+    /// Bytes from one row of the result to the next.
+    stride: usize,
 }
 
 impl Across<'_> {
@@ -236,11 +239,11 @@ fn across(
     ring: usize,
     spare: &mut Vec<u8>,
 ) {
-    let stride = pass.channels * pass.width;
+    let (stride, bytes) = (pass.stride, pass.channels * pass.width);
     if level == Level::Scalar {
         for i in range {
             let at = (i % ring) * stride;
-            scalar::across(pass, src.from(i), &mut dst[at..at + stride]);
+            scalar::across(pass, src.from(i), &mut dst[at..at + bytes]);
         }
         return;
     }
@@ -269,8 +272,8 @@ fn across(
         let rows = end - start;
         let out = &mut dst[at..at + rows * stride];
         let run = Run { from: from.as_ptr(), step, rows, to: out.as_mut_ptr(), stride };
-        // SAFETY: `Resizer` holds no level that the processor lacks. Every row of the run has `reach` bytes, and `out` has
-        // all rows of the run.
+        // SAFETY: `Resizer` holds no level that the processor lacks. Every row of the run has `reach` bytes,
+        // and `out` has all rows of the run.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             match level {
@@ -299,15 +302,33 @@ fn down(level: Level, axis: &Axis, y: usize, src: Rows<'_>, dst: &mut [u8]) {
     }
 }
 
+/// Bytes in a cache line.
+const LINE: usize = 64;
+
+/// Memory that is used again, from a cache line's first byte on.
+#[derive(Debug, Default)]
+struct Scratch(Vec<u8>);
+
+impl Scratch {
+    /// `len` bytes of unspecified content.
+    fn aligned(&mut self, len: usize) -> &mut [u8] {
+        if self.0.len() < len + LINE {
+            self.0.resize(len + LINE, 0);
+        }
+        let first = self.0.as_ptr().align_offset(LINE).min(LINE);
+        &mut self.0[first..first + len]
+    }
+}
+
 /// Resizes images; keeps weights and scratch memory from one image to the next. One for each thread.
 #[derive(Debug)]
 pub struct Resizer {
     level: Level,
     cache: Cache,
     /// Rows between the passes.
-    ring: Vec<u8>,
-    /// One row of the result.
-    line: Vec<u8>,
+    ring: Scratch,
+    /// Some rows of the result.
+    line: Scratch,
     /// A source row that ends too close to the end of its memory.
     spare: Vec<u8>,
 }
@@ -318,7 +339,8 @@ impl Default for Resizer {
     }
 }
 
-/// Rows are made this many at a time, so that weights and tables stay in registers and rows in the first-level cache.
+/// Rows are made this many at a time, so that weights and tables stay in registers and rows in the
+/// first-level cache.
 const BAND: usize = 16;
 
 impl Resizer {
@@ -330,18 +352,25 @@ impl Resizer {
     /// On `level` (or the best one there is, if lower), with up to `cache` bytes of weights kept.
     pub fn with_level(level: Level, cache: usize) -> Self {
         let level = level.supported();
-        Self { level, cache: Cache::new(level, cache), ring: Vec::new(), line: Vec::new(), spare: Vec::new() }
+        Self {
+            level,
+            cache: Cache::new(level, cache),
+            ring: Scratch::default(),
+            line: Scratch::default(),
+            spare: Vec::new(),
+        }
     }
 
     /// Bytes kept allocated.
     pub fn capacity(&self) -> usize {
-        self.cache.size() + self.ring.capacity() + self.line.capacity() + self.spare.capacity()
+        self.cache.size() + self.ring.0.capacity() + self.line.0.capacity() + self.spare.capacity()
     }
 
     /// Resizes `src` into `dst`, which becomes `resize.window.height` x `resize.window.width` pixels.
     ///
     /// # Errors
-    /// If a side is zero or too long, the window is not inside the result, or `src` is a part that lacks pixels.
+    /// If a side is zero or too long, the window is not inside the result, or `src` is a part that lacks
+    /// pixels.
     pub fn resize<'a>(
         &mut self,
         src: impl Into<Source<'a>>,
@@ -362,8 +391,8 @@ impl Resizer {
     }
 
     /// Resizes `src`, flips it, maps its values and writes it to `slot` without an image in between:
-    /// `resize.window.height` x `resize.window.width` pixels of `output.map`'s element type in `output.layout`, densely packed,
-    /// native byte order. The slot needs no alignment.
+    /// `resize.window.height` x `resize.window.width` pixels of `output.map`'s element type in
+    /// `output.layout`, densely packed, native byte order. The slot needs no alignment.
     ///
     /// # Errors
     /// As [`Resizer::resize`]; and if the channels differ or the slot has another size.
@@ -399,30 +428,33 @@ impl Resizer {
             stride: src.view.stride(),
             ring: usize::MAX,
         };
+        let bytes = window.width * channels;
+        // Rows between the passes begin at cache lines.
+        let stride = bytes.next_multiple_of(LINE);
+        let source_bytes = columns.len() * channels;
         let across_pass = horizontal.as_deref().map(|axis| Across {
             axis,
             first: window.left,
             width: window.width,
             channels,
             column: columns.start,
+            stride,
         });
-        let bytes = window.width * channels;
-        let source_bytes = columns.len() * channels;
         let plane = window.width;
 
         if resize.filter.is_nearest() {
             let pick = |axis: Option<&Axis>, o| axis.map_or(o, |axis| axis.start(o));
-            self.line.resize(BAND * bytes, 0);
+            let lines_out = self.line.aligned(BAND * stride);
             for start in (0..window.height).step_by(BAND) {
                 let count = BAND.min(window.height - start);
-                for (y, line) in self.line.chunks_exact_mut(bytes).take(count).enumerate() {
+                for (y, line) in lines_out.chunks_exact_mut(stride).take(count).enumerate() {
                     let row = lines.row(pick(vertical.as_deref(), window.top + start + y), source_bytes);
-                    for (x, pixel) in line.chunks_exact_mut(channels).enumerate() {
+                    for (x, pixel) in line[..bytes].chunks_exact_mut(channels).enumerate() {
                         let at = (pick(horizontal.as_deref(), window.left + x) - columns.start) * channels;
                         pixel.copy_from_slice(&row[at..at + channels]);
                     }
                 }
-                sink.band(start, Band::interleaved(&self.line, count, bytes, channels));
+                sink.band(start, Band::interleaved(lines_out, count, stride, channels));
             }
             return Ok(());
         }
@@ -434,61 +466,61 @@ impl Resizer {
                 sink.band(0, Band::interleaved(data, window.height, lines.stride, channels));
             }
             (Some(axis), None) => {
-                self.line.resize(BAND * bytes, 0);
+                let lines_out = self.line.aligned(BAND * stride);
                 for start in (0..window.height).step_by(BAND) {
                     let count = BAND.min(window.height - start);
-                    for (y, line) in self.line.chunks_exact_mut(bytes).take(count).enumerate() {
-                        down(level, axis, window.top + start + y, lines, line);
+                    for (y, line) in lines_out.chunks_exact_mut(stride).take(count).enumerate() {
+                        down(level, axis, window.top + start + y, lines, &mut line[..bytes]);
                     }
-                    sink.band(start, Band::interleaved(&self.line, count, bytes, channels));
+                    sink.band(start, Band::interleaved(lines_out, count, stride, channels));
                 }
             }
             (None, Some(pass)) => {
-                self.line.resize(BAND * bytes, 0);
+                let lines_out = self.line.aligned(BAND * stride);
                 for start in (0..window.height).step_by(BAND) {
                     let count = BAND.min(window.height - start);
                     let band = lines.after(window.top + start);
-                    across(level, &pass, band, 0..count, &mut self.line, BAND, &mut self.spare);
-                    sink.band(start, Band::planar(&self.line, count, bytes, plane));
+                    across(level, &pass, band, 0..count, lines_out, BAND, &mut self.spare);
+                    sink.band(start, Band::planar(lines_out, count, stride, plane));
                 }
             }
             (Some(axis), Some(pass))
                 if vertical_first((src.height, src.width), (resize.height, resize.width)) =>
             {
                 // Some bytes behind the last row, which vector loads may touch.
-                self.ring.resize(BAND * source_bytes + 256, 0);
-                self.line.resize(BAND * bytes, 0);
+                let between = self.ring.aligned(BAND * source_bytes + 256);
+                let lines_out = self.line.aligned(BAND * stride);
                 for start in (0..window.height).step_by(BAND) {
                     let count = BAND.min(window.height - start);
-                    for (y, row) in self.ring.chunks_exact_mut(source_bytes).take(count).enumerate() {
+                    for (y, row) in between.chunks_exact_mut(source_bytes).take(count).enumerate() {
                         down(level, axis, window.top + start + y, lines, row);
                     }
-                    let band = Rows { data: &self.ring, origin: 0, stride: source_bytes, ring: BAND };
-                    across(level, &pass, band, 0..count, &mut self.line, BAND, &mut self.spare);
-                    sink.band(start, Band::planar(&self.line, count, bytes, plane));
+                    let band = Rows { data: between, origin: 0, stride: source_bytes, ring: BAND };
+                    across(level, &pass, band, 0..count, lines_out, BAND, &mut self.spare);
+                    sink.band(start, Band::planar(lines_out, count, stride, plane));
                 }
             }
             (Some(axis), Some(pass)) => {
                 let ring = axis.taps() + BAND;
-                self.ring.resize(ring * bytes, 0);
-                self.line.resize(BAND * bytes, 0);
+                let between = self.ring.aligned(ring * stride);
+                let lines_out = self.line.aligned(BAND * stride);
                 let mut made = rows.start;
                 for start in (0..window.height).step_by(BAND) {
                     let count = BAND.min(window.height - start);
-                    for (y, line) in self.line.chunks_exact_mut(bytes).take(count).enumerate() {
+                    for (y, line) in lines_out.chunks_exact_mut(stride).take(count).enumerate() {
                         let y = window.top + start + y;
                         let need = axis.source(y..y + 1);
                         if need.end > made {
                             // As far ahead as leaves the rows that this output row needs.
                             let ahead = rows.end.min(need.start + ring).max(need.end);
                             made = made.max(need.start);
-                            across(level, &pass, lines, made..ahead, &mut self.ring, ring, &mut self.spare);
+                            across(level, &pass, lines, made..ahead, between, ring, &mut self.spare);
                             made = ahead;
                         }
-                        let src = Rows { data: &self.ring, origin: 0, stride: bytes, ring };
-                        down(level, axis, y, src, line);
+                        let src = Rows { data: between, origin: 0, stride, ring };
+                        down(level, axis, y, src, &mut line[..bytes]);
                     }
-                    sink.band(start, Band::planar(&self.line, count, bytes, plane));
+                    sink.band(start, Band::planar(lines_out, count, stride, plane));
                 }
             }
         }

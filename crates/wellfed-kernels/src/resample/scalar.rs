@@ -10,7 +10,8 @@ fn clip(sum: i32) -> u8 {
 
 const HALF: i32 = 1 << (PRECISION - 1);
 
-/// One row of the horizontal pass: interleaved `src`, which begins with column `pass.column`, to planar `dst`.
+/// One row of the horizontal pass: interleaved `src`, which begins with column `pass.column`, to planar
+/// `dst`.
 pub(super) fn across(pass: &Across<'_>, src: &[u8], dst: &mut [u8]) {
     let channels = pass.channels;
     for x in 0..pass.width {

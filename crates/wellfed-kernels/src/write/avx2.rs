@@ -1,7 +1,7 @@
 //! Rows of pixels to their place with AVX2: 16 pixels at a time.
 //!
-//! Byte shuffles split pixels into channels and weave them together again; floats are computed by the map's arithmetic
-//! [`Chain`], or looked up in its table one by one where it has none.
+//! Byte shuffles split pixels into channels and weave them together again; floats are computed by the map's
+//! arithmetic [`Chain`], or looked up in its table one by one where it has none.
 
 use std::arch::x86_64::*;
 
@@ -40,9 +40,9 @@ const fn masks(split: bool) -> [[[[u8; 16]; 4]; 4]; 4] {
 /// Writes the rows of `band`.
 ///
 /// # Safety
-/// The processor has AVX2, FMA and F16C; each row of the band has `place.width` pixels of `output.map.channels()`
-/// channels; the band's rows fit between `place.y` and the end they run to, and the slot has `height * width` pixels
-/// of the map's elements.
+/// The processor has AVX2, FMA and F16C; each row of the band has `place.width` pixels of
+/// `output.map.channels()` channels; the band's rows fit between `place.y` and the end they run to, and the
+/// slot has `height * width` pixels of the map's elements.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
     // SAFETY: the caller's.

@@ -1,8 +1,8 @@
 //! Rows of pixels to their place with AVX-512 VBMI: 64 elements at a time.
 //!
-//! A byte permutation picks the block's bytes out of the row (deinterleaving, interleaving and mirroring on the way), then
-//! values become float32 by the map's arithmetic [`Chain`] where it has one. Otherwise, and for smaller elements, its
-//! table is looked up in registers, byte plane by byte plane.
+//! A byte permutation picks the block's bytes out of the row (deinterleaving, interleaving and mirroring on
+//! the way), then values become float32 by the map's arithmetic [`Chain`] where it has one. Otherwise, and
+//! for smaller elements, its table is looked up in registers, byte plane by byte plane.
 
 use std::arch::x86_64::*;
 
@@ -12,8 +12,8 @@ use crate::points::{Chain, Quotient, Scale};
 
 type Lanes = [u8; 64];
 
-/// `unpack` instructions work inside 128-bit lanes. `ORDER[s]` says which element has to sit at each byte so that elements
-/// of `1 << s` bytes come out in order.
+/// `unpack` instructions work inside 128-bit lanes. `ORDER[s]` says which element has to sit at each byte so
+/// that elements of `1 << s` bytes come out in order.
 const ORDER: [Lanes; 3] = [order(1), order(2), order(4)];
 
 const fn order(size: usize) -> Lanes {
@@ -83,8 +83,8 @@ mod emit {
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ, VL and VBMI; each row of the band has `place.width` pixels of
-/// `output.map.channels()` channels; the band's rows fit between `place.y` and the end they run to, and the slot has
-/// `height * width` pixels of the map's elements.
+/// `output.map.channels()` channels; the band's rows fit between `place.y` and the end they run to, and the
+/// slot has `height * width` pixels of the map's elements.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 pub(super) unsafe fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
     let channels = output.map.channels();
@@ -114,7 +114,8 @@ pub(super) unsafe fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>)
             to: place.slot.as_mut_ptr().wrapping_add((c * place.height + place.y) * per_row),
             per_row: if output.flip_v { -(per_row as isize) } else { per_row as isize },
         };
-        // SAFETY: each fetch is chosen for the rows' form and the layout; the caller vouches for rows and slot.
+        // SAFETY: each fetch is chosen for the rows' form and the layout; the caller vouches for rows and
+        // slot.
         unsafe {
             macro_rules! go {
                 ($fetch:expr) => {
@@ -388,9 +389,6 @@ unsafe fn stream_rows<const FETCH: u8, const EMIT: u8>(s: Stream<'_>) {
                 _mm512_stream_si512(at.cast(), v);
             } else if elements == per {
                 _mm512_storeu_si512(at.cast(), v);
-            } else if 2 * elements == per {
-                // Masked stores of bytes are slow on Zen 4: they are for odd ends only.
-                _mm256_storeu_si256(at.cast(), _mm512_castsi512_si256(v));
             } else if elements > 0 {
                 _mm512_mask_storeu_epi8(at.cast(), low(elements * size), v);
             }

@@ -1,8 +1,8 @@
 //! The last step of a sample: pixels to their place in the batch.
 //!
-//! [`write()`] crops, pads, flips, maps values ([`PointMap`]) and transposes to the batch's [`Layout`] in one pass. Images
-//! that are resized take the same last step row by row from [`crate::resample`]. Every byte of the slot is written,
-//! once; the slot needs no alignment.
+//! [`write()`] crops, pads, flips, maps values ([`PointMap`]) and transposes to the batch's [`Layout`] in one
+//! pass. Images that are resized take the same last step row by row from [`crate::resample`]. Every byte of
+//! the slot is written, once; the slot needs no alignment.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -69,7 +69,8 @@ pub enum PadMode {
     Constant([u8; 4]),
     /// The nearest pixel of the image.
     Edge,
-    /// Mirrored at the outermost pixels, which are not repeated. Repeats if the padding is larger than the image.
+    /// Mirrored at the outermost pixels, which are not repeated. Repeats if the padding is larger than the
+    /// image.
     Reflect,
     /// Mirrored at the image's border: the outermost pixels are repeated.
     Symmetric,
@@ -143,8 +144,8 @@ impl fmt::Display for GeometryError {
 
 impl std::error::Error for GeometryError {}
 
-/// Rows of pixels at equal distances, interleaved or planar: channel `c` of pixel `x` of row `r` is
-/// `data[r * stride + x * pixel + c * plane]`. `pixel` is 1 (planar) or the number of channels, with `plane` 1
+/// Rows of pixels at equal distances, interleaved or planar: channel `c` of pixel `x` of row `r` is `data[r *
+/// stride + x * pixel + c * plane]`. `pixel` is 1 (planar) or the number of channels, with `plane` 1
 /// (interleaved).
 #[derive(Clone, Copy)]
 pub(crate) struct Band<'a> {
@@ -165,9 +166,9 @@ impl<'a> Band<'a> {
     }
 }
 
-/// Slots from this many bytes on are stored past the caches if they are aligned to 64 bytes: batches of them do not fit
-/// there anyway, and a store through the cache reads the memory first. 602 KB slots of a batch, Zen 4: 63 us an image
-/// instead of 91 (`bench_kernels`, "cold").
+/// Slots from this many bytes on are stored past the caches if they are aligned to 64 bytes: batches of them
+/// do not fit there anyway, and a store through the cache reads the memory first. 602 KB slots of a batch,
+/// Zen 4: 63 us an image instead of 91 (`bench_kernels`, "cold").
 const PAST: usize = 128 << 10;
 
 /// A slot being filled, some rows at a time. Every row is `width` pixels.
@@ -223,8 +224,8 @@ impl<'a> Sink<'a> {
         match self.level {
             Level::Scalar => scalar::band(band, &self.output, place),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `new` lowered the level to what the processor has, the rows were checked above, and `new` checked
-            // that the slot has exactly `height` rows of `width` pixels.
+            // SAFETY: `new` lowered the level to what the processor has, the rows were checked above, and
+            // `new` checked that the slot has exactly `height` rows of `width` pixels.
             Level::Avx2 => unsafe { avx2::band(band, &self.output, place) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
@@ -239,15 +240,15 @@ impl<'a> Sink<'a> {
 impl Drop for Sink<'_> {
     fn drop(&mut self) {
         if self.past && self.level == Level::Avx512 {
-            // SAFETY: SSE is part of x86-64.
-            // Stores past the caches are not ordered with later ones; whoever is told that the slot is full must see them.
+            // SAFETY: SSE is part of x86-64. Stores past the caches are not ordered with later ones; whoever
+            // is told that the slot is full must see them.
             unsafe { std::arch::x86_64::_mm_sfence() };
         }
     }
 }
 
-/// Where rows go: the slot of `height` x `width` pixels, and the first row's place after flips. The next one's is
-/// below it, or above it with `flip_v`.
+/// Where rows go: the slot of `height` x `width` pixels, and the first row's place after flips. The next
+/// one's is below it, or above it with `flip_v`.
 pub(crate) struct Place<'a> {
     pub(crate) slot: &'a mut [u8],
     pub(crate) y: usize,
@@ -278,9 +279,9 @@ fn padded(at: i64, len: usize, pad: PadMode) -> Option<usize> {
     }
 }
 
-/// Crops `window` out of `src` (padding what lies outside), flips it and writes it to `slot`: `window.height` x
-/// `window.width` pixels of `output.map`'s channels and element type in `output.layout`, densely packed, native
-/// byte order.
+/// Crops `window` out of `src` (padding what lies outside), flips it and writes it to `slot`: `window.height`
+/// x `window.width` pixels of `output.map`'s channels and element type in `output.layout`, densely packed,
+/// native byte order.
 ///
 /// # Errors
 /// If the window is empty or unreasonably far away, the channels differ, or the slot has another size.

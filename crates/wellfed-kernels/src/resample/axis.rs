@@ -131,6 +131,18 @@ pub(crate) struct Axis {
     pairs: Vec<[u32; 2]>,
 }
 
+/// The source samples that output samples `range` (not empty) may need: at least those of [`Axis::source`], found
+/// without making weights, since this is asked once per image and its cost would show.
+pub(crate) fn reach(input: usize, output: usize, filter: Filter, range: Range<usize>) -> Range<usize> {
+    let scale = input as f64 / output as f64;
+    // One more on each side covers the rounding of nearest filters and of trimmed weights.
+    let support = filter.support() * scale.max(1.0) + 1.0;
+    let center = |o: usize| (o as f64 + 0.5) * scale;
+    let first = (center(range.start) - support).max(0.0) as usize;
+    let last = (center(range.end - 1) + support).ceil() as usize;
+    first.min(input - 1)..last.clamp(1, input)
+}
+
 /// Spare output samples at the end of each array, so that kernels may load a whole vector of 16 anywhere.
 pub(crate) const SPARE: usize = 64;
 
@@ -360,6 +372,24 @@ mod tests {
 
     const SMOOTH: [Filter; 5] =
         [Filter::Box, Filter::Bilinear, Filter::Hamming, Filter::Bicubic, Filter::Lanczos];
+
+    #[test]
+    fn reach_covers_every_weight_and_little_more() {
+        for filter in SMOOTH.into_iter().chain([Filter::Nearest, Filter::NearestExact]) {
+            for (input, output) in [(1, 9), (7, 3), (3, 7), (270, 224), (500, 341), (1000, 13), (31, 4096)] {
+                let axis = Axis::new(input, output, filter, Level::Scalar);
+                for range in [0..1, 0..output, output / 3..output / 2 + 1, output - 1..output] {
+                    let (exact, reach) =
+                        (axis.source(range.clone()), reach(input, output, filter, range.clone()));
+                    assert!(reach.start <= exact.start && exact.end <= reach.end && reach.end <= input);
+                    assert!(
+                        reach.len() <= exact.len() + 6 + input / output,
+                        "{filter:?} {input} {output} {range:?}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn weights_sum_to_one_and_stay_inside() {

@@ -120,13 +120,13 @@ impl Resize {
         Self { window, ..self }
     }
 
-    /// The rows of a source of `height` rows that the window needs. Empty if a side is zero or too long or
-    /// the window is not inside the result.
+    /// The rows of a source of `height` rows that are enough for the window: those it needs, and perhaps one
+    /// or two more. Empty if a side is zero or too long or the window is not inside the result.
     pub fn source_rows(&self, height: usize) -> Range<usize> {
         source(height, self.height, self.filter, self.window.top, self.window.height)
     }
 
-    /// The columns of a source of `width` columns that the window needs. Empty as [`Resize::source_rows`].
+    /// The columns of a source of `width` columns that are enough for the window. Empty as [`Resize::source_rows`].
     pub fn source_columns(&self, width: usize) -> Range<usize> {
         source(width, self.width, self.filter, self.window.left, self.window.width)
     }
@@ -158,7 +158,7 @@ fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize)
     if input == output {
         return first..first + len;
     }
-    Axis::new(input, output, filter, Level::Scalar).source(first..first + len)
+    axis::reach(input, output, filter, first..first + len)
 }
 
 /// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as

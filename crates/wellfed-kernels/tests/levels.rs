@@ -106,6 +106,7 @@ proptest! {
         let part = Source::part(exact.view(), (rows.start, columns.start), (height, width)).unwrap();
         for level in Level::available() {
             let mut resizer = Resizer::with_level(level, 1 << 16);
+            prop_assert_eq!(resizer.source(&resize, (height, width)), (rows.clone(), columns.clone()));
             let mut slot = vec![0xaa; len + 1];
             for source in [Source::from(view), part] {
                 // An odd address: the slot needs no alignment.

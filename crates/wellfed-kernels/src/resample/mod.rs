@@ -366,6 +366,23 @@ impl Resizer {
         self.cache.size() + self.ring.0.capacity() + self.line.0.capacity() + self.spare.capacity()
     }
 
+    /// The (rows, columns) of a source of `height` x `width` pixels that the window needs: [`Resize::source_rows`] and
+    /// [`Resize::source_columns`], with the weights made here kept for the resize itself. Empty as those.
+    pub fn source(
+        &mut self,
+        resize: &Resize,
+        (height, width): (usize, usize),
+    ) -> (Range<usize>, Range<usize>) {
+        if resize.check().is_err() || side(height).is_err() || side(width).is_err() {
+            return (0..0, 0..0);
+        }
+        let mut needed = |input, output, range: Range<usize>| {
+            if input == output { range } else { self.cache.axis(input, output, resize.filter).source(range) }
+        };
+        let rows = needed(height, resize.height, resize.window.rows());
+        (rows, needed(width, resize.width, resize.window.columns()))
+    }
+
     /// Resizes `src` into `dst`, which becomes `resize.window.height` x `resize.window.width` pixels.
     ///
     /// # Errors

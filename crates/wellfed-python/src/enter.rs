@@ -7,6 +7,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc::{RecvTimeoutError, sync_channel},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -47,21 +48,18 @@ pub(crate) fn slow<T: Send + 'static>(
         .name("wellfed-call".to_owned())
         // The receiver is gone only after Ctrl-C: then nobody wants the result.
         .spawn(move || drop(sender.send(guarded(work))));
-    quick(py, || spawned.map(drop).map_err(|e| Error::io("start", "a thread", e)))?;
-    // A Receiver is not Sync, which `detach` would need of a borrow: it travels in and out instead.
-    let mut receiver = Some(receiver);
+    let mut thread = Some(quick(py, || spawned.map_err(|e| Error::io("start", "a thread", e)))?);
     poll(py, move |timeout| {
-        let channel = receiver.take().expect("put back below, unless the last step failed");
-        match channel.recv_timeout(timeout) {
+        let result = match receiver.recv_timeout(timeout) {
             Ok(result) => result.map(Some),
-            Err(RecvTimeoutError::Timeout) => {
-                receiver = Some(channel);
-                Ok(None)
-            }
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(Error::new(ErrorKind::Internal, "a thread ended without a result"))
             }
-        }
+        };
+        // It has nothing left to do; after this it is gone for those who count threads, as fork() does.
+        drop(thread.take().map(JoinHandle::join));
+        result
     })
 }
 

@@ -1,0 +1,197 @@
+"""Same plan, same data, same seed: same batches, whatever the number of workers, restarts and ranks."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wellfed as wf
+from wellfed import transforms as T
+
+
+def train(photos: Path) -> wf.Dataset:
+    chain = (T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToDtype("float32", scale=True))
+    return wf.image_folder(photos).shuffle(seed=5).map(*chain).batch(5)
+
+
+def epochs(loader: wf.Loader, count: int) -> list[list[tuple[bytes, bytes]]]:
+    return [[(x.tobytes(), y.tobytes()) for x, y in loader] for _ in range(count)]
+
+
+def test_any_number_of_workers_gives_the_same_bits(photos: Path) -> None:
+    results = [epochs(train(photos).numpy(num_workers=n), 3) for n in (1, 2, 3, 8)]
+    results.append(epochs(train(photos).numpy(num_workers=3, prefetch=1, read_ahead=2), 3))
+    results.append(epochs(train(photos).numpy(), 3))
+    assert all(result == results[0] for result in results)
+    flat = [batch for epoch in results[0] for batch in epoch]
+    assert len(set(flat)) == len(flat) == 15
+
+
+def test_small_arrays_as_well() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), dtype=np.uint8)
+    ds = wf.from_tensor_slices((images, np.arange(300))).shuffle(9).map(T.RandomCrop(8, padding=2)).batch(32)
+    results = [epochs(ds.numpy(num_workers=n), 3) for n in (1, 2, 3, 8)]
+    assert all(result == results[0] for result in results)
+
+
+def test_epochs_differ_and_can_be_chosen(photos: Path) -> None:
+    loader = train(photos).numpy()
+    first, second, third = epochs(loader, 3)
+    assert first != second != third
+    loader.set_epoch(1)
+    assert epochs(loader, 2) == [second, third]
+    loader.set_epoch(0)
+    assert epochs(loader, 1) == [first]
+    with pytest.raises(ValueError, match="epoch is -1"):
+        loader.set_epoch(-1)
+
+
+def test_seeds_matter(photos: Path) -> None:
+    ds = wf.image_folder(photos).map(T.RandomResizedCrop(24)).batch(24)
+    (a, _), (b, _), (c, _) = (next(iter(ds.numpy(seed=seed))) for seed in (1, 2, 1))
+    np.testing.assert_array_equal(a, c)
+    assert not np.array_equal(a, b)
+
+
+def test_repetitions_are_shuffled_anew() -> None:
+    ds = wf.from_tensor_slices(np.arange(50)).shuffle(seed=2).repeat(2).batch(50)
+    first, second = (batch.tolist() for batch in ds.numpy())
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert first != second
+
+
+def test_a_half_read_epoch_is_left_for_the_next(photos: Path) -> None:
+    expected = epochs(train(photos).numpy(), 2)
+    loader = train(photos).numpy()
+    for number, (x, y) in enumerate(loader):
+        assert (x.tobytes(), y.tobytes()) == expected[0][number]
+        if number == 2:
+            break
+    assert epochs(loader, 1) == expected[1:]
+
+
+def test_iterators_that_were_overtaken_say_so(photos: Path) -> None:
+    loader = train(photos).numpy()
+    old = iter(loader)
+    next(old)
+    new = iter(loader)
+    next(new)
+    with pytest.raises(RuntimeError, match="no longer valid"):
+        next(old)
+    assert len(list(new)) == 4
+    assert next(new, "over") == "over"
+    list(loader)
+    assert next(new, "over") == "over"
+
+
+def test_state_is_small_and_moves_between_loaders(photos: Path) -> None:
+    expected = [batch for epoch in epochs(train(photos).numpy(), 3) for batch in epoch]
+    for stop in range(len(expected) + 1):
+        loader = train(photos).numpy(num_workers=2)
+        seen = 0
+        while seen < stop:
+            for _ in loader:
+                seen += 1
+                if seen == stop:
+                    break
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert len(json.dumps(state)) < 300
+        other = train(photos).numpy(num_workers=3)
+        other.load_state_dict(state)
+        assert other.state_dict() == state
+        rest: list[tuple[bytes, bytes]] = []
+        while len(rest) + stop < len(expected):
+            rest += [(x.tobytes(), y.tobytes()) for x, y in other]
+        assert rest == expected[stop:]
+
+
+RESUME = """
+import hashlib, json, sys
+import wellfed as wf
+plan, state, workers, count = json.loads(sys.stdin.read())
+loader = wf.Dataset.from_json(plan).torch(num_workers=workers)
+if state is not None:
+    loader.load_state_dict(state)
+sums, states = [], []
+while len(sums) < count:
+    for images, labels in loader:
+        sums.append(hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest())
+        states.append(loader.state_dict())
+        if len(sums) == count:
+            break
+print(json.dumps([sums, states]))
+"""
+
+
+def in_new_process(plan: str, state: object, workers: int, count: int) -> tuple[list[str], list[object]]:
+    done = subprocess.run(
+        [sys.executable, "-c", RESUME],
+        input=json.dumps([plan, state, workers, count]),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    sums, states = json.loads(done.stdout)
+    return sums, states
+
+
+def test_resuming_in_a_new_process_is_exact(photos: Path) -> None:
+    plan = train(photos).to_json()
+    sums, states = in_new_process(plan, None, 2, 20)
+    for position in random.Random(3).sample(range(1, 20), 4):
+        rest, _ = in_new_process(plan, states[position - 1], random.choice([1, 3]), 20 - position)
+        assert rest == sums[position:], position
+
+
+def test_foreign_states_are_refused(photos: Path) -> None:
+    loader = train(photos).numpy()
+    state = loader.state_dict()
+    with pytest.raises(ValueError, match="another data set or pipeline"):
+        wf.image_folder(photos).shuffle(6).batch(5).map(T.CenterCrop(9)).numpy().load_state_dict(state)
+    with pytest.raises(ValueError, match="version"):
+        loader.load_state_dict({**state, "version": 99})
+    for wrong in ({}, {"epoch": 3}, {**state, "epoch": -1}, []):
+        with pytest.raises(ValueError, match="no state of a loader"):
+            loader.load_state_dict(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+@pytest.mark.parametrize("count", [21, 40])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_shards_are_equal_and_cover_everything(world_size: int, count: int, drop_last: bool) -> None:
+    ds = wf.from_tensor_slices(np.arange(count)).shuffle(seed=8)
+    loaders = [ds.shard(r, world_size).batch(4, drop_last=drop_last).numpy() for r in range(world_size)]
+    assert len({len(loader) for loader in loaders}) == 1
+    for _ in range(2):
+        parts = [[batch.tolist() for batch in loader] for loader in loaders]
+        assert len({tuple(map(len, part)) for part in parts}) == 1
+        values = [value for part in parts for batch in part for value in batch]
+        if not drop_last:
+            assert set(values) == set(range(count))
+            assert len(values) - count < world_size
+        else:
+            assert len(values) - len(set(values)) < world_size
+    # Together they are the order of one process.
+    whole = [int(x) for x in ds.numpy()]
+    sharded = [[int(x) for x in ds.shard(r, world_size).numpy()] for r in range(world_size)]
+    assert [x for turn in zip(*sharded) for x in turn][:count] == whole
+
+
+def test_a_state_survives_another_number_of_ranks() -> None:
+    ds = wf.from_tensor_slices(np.arange(120)).shuffle(seed=8)
+    two = [iter(ds.shard(r, 2).batch(5).numpy()) for r in range(2)]
+    seen = [value for _ in range(4) for it in two for value in next(it).tolist()]
+    state = two[0]._loader.state_dict()  # type: ignore[attr-defined]
+    for rank in range(4):
+        loader = ds.shard(rank, 4).batch(5).numpy()
+        loader.load_state_dict(state)
+        seen += [value for batch in loader for value in batch.tolist()]
+    assert sorted(seen) == list(range(120))

@@ -155,7 +155,7 @@ def test_foreign_states_are_refused(photos: Path) -> None:
     loader = train(photos).numpy()
     state = loader.state_dict()
     with pytest.raises(ValueError, match="another data set or pipeline"):
-        wf.image_folder(photos).shuffle(6).batch(5).map(T.CenterCrop(9)).numpy().load_state_dict(state)
+        wf.image_folder(photos).shuffle(6).map(T.CenterCrop(9)).batch(5).numpy().load_state_dict(state)
     with pytest.raises(ValueError, match="version"):
         loader.load_state_dict({**state, "version": 99})
     for wrong in ({}, {"epoch": 3}, {**state, "epoch": -1}, []):

@@ -33,7 +33,7 @@ def write_folder(root: Path, count: int = 24, classes: int = 3) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         height, width = random.integers(40, 160, 2)
         image = Image.fromarray(picture(i, int(height), int(width)))
-        if i % 5 == 77:
+        if i % 5 == 4:
             image.save(folder / f"{i:03}.png")
         else:
             image.save(folder / f"{i:03}.jpg", quality=85, subsampling=i % 3)

@@ -139,15 +139,19 @@ def test_when_nothing_is_left(own_photos: Path) -> None:
     for path in own_photos.rglob("*.*g"):
         empty(path)
     ds = pipeline(own_photos)
-    assert [len(x) for x, _ in ds.numpy(on_error="skip")] == [0, 0, 0]
+    assert [len(x) for x, _ in ds.numpy(on_error="skip")] == []
     with pytest.raises(wf.CorruptSampleError):
         list(ds.numpy(on_error="replace"))
 
 
 def test_sizes_above_the_limits_are_errors_before_memory_is_taken(own_photos: Path) -> None:
-    with pytest.raises(wf.LimitExceededError, match=r"pixels, above the limit of 100\b(.|\n)*hint: .*max_pixels"):
+    with pytest.raises(
+        wf.LimitExceededError, match=r"pixels, above the limit of 100\b(.|\n)*hint: .*max_pixels"
+    ):
         list(pipeline(own_photos).numpy(max_pixels=100))
-    with pytest.raises(wf.LimitExceededError, match=r"bytes, above the limit of 64\b(.|\n)*hint: .*max_bytes"):
+    with pytest.raises(
+        wf.LimitExceededError, match=r"bytes, above the limit of 64\b(.|\n)*hint: .*max_bytes"
+    ):
         list(pipeline(own_photos).numpy(max_bytes=64))
     with pytest.raises(wf.WellfedError):
         list(wf.image_folder(own_photos).map(T.Resize((1 << 23, 1 << 23))).numpy())
@@ -206,7 +210,8 @@ def test_a_tar_cut_anywhere_is_never_a_silent_loss(tmp_path: Path) -> None:
             ds = wf.webdataset(path, fields=["png", "cls"])
             loader = ds.batch(1).numpy(on_error="skip")
             labels = [int(label) for _, batch in loader for label in batch]
-        except wf.WellfedError:
+        except wf.WellfedError as e:
+            assert cut < ends[0] or "tar" in str(e), cut
             continue
         # Opened without an error: all that was whole is there, in order, and what was cut is in the list.
         complete = [i for i, end in enumerate(ends) if end <= cut]
@@ -235,7 +240,13 @@ def test_damaged_members_are_bad_samples(tmp_path: Path) -> None:
 def test_a_sample_without_a_field_is_a_bad_sample(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:
-        for name, data in (("0.txt", b"a"), ("0.cls", b"0"), ("1.txt", b"b"), ("2.txt", b"c"), ("2.cls", b"x")):
+        for name, data in (
+            ("0.txt", b"a"),
+            ("0.cls", b"0"),
+            ("1.txt", b"b"),
+            ("2.txt", b"c"),
+            ("2.cls", b"x"),
+        ):
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))

@@ -41,10 +41,10 @@ def test_evaluation_equals_torchvision(photos: Path) -> None:
     assert labels.dtype == torch.int64
     assert labels.tolist() == reference.targets
     for image, (expected, _) in zip(images, reference):
-        # One level of one channel, in units of the normalized image, and only rarely.
-        difference = (image - expected).abs()
-        assert difference.max() < 1.01 / 255 / 0.224
-        assert (difference < 1e-5).float().mean() > 0.99
+        # In levels of 8 bits: all of it comes from the JPEG decoder, see below.
+        difference = (image - expected).abs() * 255 * 0.225
+        assert difference.max() < 6
+        assert difference.mean() < 0.5
 
 
 def test_decoding_equals_pillow(photos: Path) -> None:
@@ -55,8 +55,11 @@ def test_decoding_equals_pillow(photos: Path) -> None:
         expected = np.asarray(Image.open(paths[index]).convert("RGB"))
         assert image.shape == expected.shape
         difference = np.abs(image.astype(int) - expected)
-        assert difference.max() <= 1, paths[index]
-        assert (difference == 0).mean() > 0.99, paths[index]
+        if paths[index].endswith(".png"):
+            assert difference.max() == 0
+        # This decoder rounds chroma otherwise than libjpeg-turbo does.
+        assert difference.max() <= 8, paths[index]
+        assert difference.mean() < 0.5, paths[index]
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("RGBA", 4)])
@@ -74,7 +77,9 @@ def test_training_runs_all_transforms(photos: Path) -> None:
         wf.image_folder(photos)
         .shuffle(seed=1)
         .map(T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1))
-        .map(T.RandomRotation(10), T.GaussianBlur(3), T.RandomGrayscale(), T.ToDtype(torch.float32, scale=True))
+        .map(
+            T.RandomRotation(10), T.GaussianBlur(3), T.RandomGrayscale(), T.ToDtype(torch.float32, scale=True)
+        )
         .map(T.Normalize(wf.IMAGENET_MEAN, wf.IMAGENET_STD), T.RandomErasing(), field="image")
         .batch(8, drop_last=True)
     )
@@ -83,13 +88,18 @@ def test_training_runs_all_transforms(photos: Path) -> None:
         assert len(batches) == len(ds) == 3
         assert all(images.shape == (8, 3, 32, 32) and images.isfinite().all() for images, _ in batches)
     with pytest.raises(ValueError, match="label|no image"):
-        list(ds.map(T.RandomHorizontalFlip(), field="label").torch())
+        list(wf.image_folder(photos).map(T.RandomHorizontalFlip(), field="label").torch())
 
 
 def test_optimized_and_plain_programs_give_the_same_bits(photos: Path) -> None:
     chains = [
         [T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToTensor()],
-        [T.RandomCrop(40, padding=3, pad_if_needed=True), T.RandomVerticalFlip(), T.Resize(20), T.CenterCrop(18)],
+        [
+            T.RandomCrop(40, padding=3, pad_if_needed=True),
+            T.RandomVerticalFlip(),
+            T.Resize(20),
+            T.CenterCrop(18),
+        ],
         [T.Resize(30), T.RandomCrop(24), T.ToDtype("float16", scale=True), T.Normalize([0.5], [0.25])],
     ]
     for chain in chains:
@@ -284,7 +294,7 @@ def test_missing_things_are_file_not_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
 def test_structures_and_dtypes_survive(make: object) -> None:
-    dtypes = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
+    dtypes = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
     arrays = {name: (np.arange(12).reshape(6, 2) % 5).astype(name) for name in dtypes}
     given = {name: make(array) for name, array in arrays.items()}
     for batch in wf.from_tensor_slices(given).batch(6).numpy():

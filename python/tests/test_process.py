@@ -65,7 +65,15 @@ def test_loaders_cannot_be_pickled() -> None:
 @pytest.mark.parametrize("kind", [n for n in wf.exceptions.__all__])
 def test_exceptions_can_be_pickled(kind: str) -> None:
     error = getattr(wf, kind)(
-        "text\nhint: h", message="text", source="s", key="k", index=3, offset=4, stage="decode", hint="h", errno=13
+        "text\nhint: h",
+        message="text",
+        source="s",
+        key="k",
+        index=3,
+        offset=4,
+        stage="decode",
+        hint="h",
+        errno=13,
     )
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)

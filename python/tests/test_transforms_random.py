@@ -95,7 +95,9 @@ def test_random_crop_with_padding() -> None:
 
 
 def test_random_crop_that_pads_if_needed() -> None:
-    compare("RandomCrop", grid(20, 90), lambda p: (float(p[:, 0].any(1).argmax()),), (40, 31), pad_if_needed=True)
+    compare(
+        "RandomCrop", grid(20, 90), lambda p: (float(p[:, 0].any(1).argmax()),), (40, 31), pad_if_needed=True
+    )
 
 
 @pytest.mark.parametrize("name", ["RandomHorizontalFlip", "RandomVerticalFlip"])
@@ -153,6 +155,4 @@ def test_random_erasing(arguments: dict[str, object]) -> None:
 
     image = np.full((40, 60, 3), 9, np.uint8)
     chain = v2.Compose([v2.PILToTensor(), v2.RandomErasing(**arguments), lambda t: t.permute(1, 2, 0)])
-    assert_same_distribution(
-        ours(T.RandomErasing(**arguments), image, box), theirs(chain, image, box)
-    )
+    assert_same_distribution(ours(T.RandomErasing(**arguments), image, box), theirs(chain, image, box))

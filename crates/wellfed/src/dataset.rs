@@ -164,12 +164,14 @@ impl Dataset {
         Order::new(self.source.len(), &self.plan.verbs)
     }
 
-    fn program(&self) -> Result<Program> {
+    /// The program. If transforms do not fix the size of an image, that of sample `first` does, or of the first
+    /// readable one.
+    fn program(&self, first: u64) -> Result<Program> {
         Program::new(&self.plan, self.source.schema(), &mut |field, program| {
             let mut record = Record { limits: self.plan.options.limits, ..Record::default() };
             let mut scratch = ImageScratch::default();
             let mut last = None;
-            for index in 0..self.source.len().min(PROBES) {
+            for index in std::iter::once(first).chain(0..self.source.len().min(PROBES)) {
                 let pick = Pick { index, epoch: 0 };
                 let seed = self.plan.seed();
                 let maker = Maker { program, seed, pick, limits: &self.plan.options.limits };
@@ -195,8 +197,13 @@ impl Dataset {
         })
     }
 
-    fn executor(&self) -> Result<Executor> {
-        Ok(Executor::new(self.source.clone(), self.program()?, self.plan.seed(), self.plan.options.limits))
+    fn executor(&self, first: u64) -> Result<Executor> {
+        Ok(Executor::new(
+            self.source.clone(),
+            self.program(first)?,
+            self.plan.seed(),
+            self.plan.options.limits,
+        ))
     }
 
     /// The plan, what each optimizer pass did, and the program that workers run.
@@ -204,7 +211,7 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense.
     pub fn explain(&self) -> Result<String> {
-        Ok(explain::explain(&self.plan, &self.program()?, &self.order()?, &*self.source))
+        Ok(explain::explain(&self.plan, &self.program(0)?, &self.order()?, &*self.source))
     }
 
     /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per stage.
@@ -224,7 +231,7 @@ impl Dataset {
     /// # Errors
     /// Whatever is wrong with this sample.
     pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
-        let executor = self.executor()?;
+        let executor = self.executor(index)?;
         let meter = Meter::new(false);
         let lane = meter.lane("sample");
         executor.single(Pick { index, epoch }, &mut Probe::off(&lane))
@@ -238,7 +245,7 @@ impl Dataset {
     pub fn loader(&self) -> Result<Loader> {
         let order = self.order()?;
         let fingerprint = self.plan.fingerprint(self.source.len());
-        Loader::new(self.executor()?, order, fingerprint, self.plan.options.clone())
+        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone())
     }
 }
 

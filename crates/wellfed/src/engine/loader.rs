@@ -21,7 +21,7 @@ use crate::{
     Error, ErrorKind, Result, lock,
     meter::{Meter, Stage, Stats},
     order::{Order, State},
-    plan::Options,
+    plan::{OnError, Options},
 };
 
 /// Bad samples kept in the list; later ones are only counted.
@@ -40,7 +40,7 @@ pub enum Next {
     Batch(Batch),
     /// The epoch is over; [`Loader::start_epoch`] begins the next one.
     EpochEnd,
-    /// No batch was finished within the time given.
+    /// No batch was finished within the time given, or all samples of one were bad and skipped.
     Pending,
 }
 
@@ -245,11 +245,17 @@ impl Loader {
         self.shared.wake();
         self.shared.meter.ready_sum.fetch_add(ready as u64, Relaxed);
         consumer.at.number += 1;
-        for Failure { error, replaced, .. } in job.failures() {
+        let failures = job.failures();
+        // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it.
+        let nothing_left = self.options.on_error == OnError::Skip && failures.len() == job.span.len;
+        for Failure { error, replaced, .. } in failures {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
                 consumer.errors.push_back(BadSample { epoch: job.epoch, batch: job.number, error, replaced });
             }
+        }
+        if nothing_left {
+            return Ok(Next::Pending);
         }
         let job = Arc::into_inner(job)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a finished batch still has a writer"))?;

@@ -58,7 +58,7 @@ pub enum OnError {
     /// Its batch is an error.
     #[default]
     Raise,
-    /// It is left out: its batch is smaller. Counted and listed.
+    /// It is left out: its batch is smaller, and left out if nothing is left of it. Counted and listed.
     Skip,
     /// Another sample takes its place, chosen by (seed, epoch, sample). Counted and listed.
     Replace,

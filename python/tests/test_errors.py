@@ -180,7 +180,7 @@ def test_a_denied_file_has_its_errno(own_photos: Path) -> None:
     path.chmod(0)
     if os.access(path, os.R_OK):
         pytest.skip("this user may read everything")
-    with pytest.raises(PermissionError if False else OSError) as caught:
+    with pytest.raises(OSError) as caught:
         wf.image_folder(own_photos).sample(4)
     assert caught.value.errno == 13
 
@@ -206,12 +206,15 @@ def test_a_tar_cut_anywhere_is_never_a_silent_loss(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for cut in [*range(0, ends[2] + 600, 97), *ends]:
         path.write_bytes(whole[:cut])
+        refused = None
         try:
             ds = wf.webdataset(path, fields=["png", "cls"])
             loader = ds.batch(1).numpy(on_error="skip")
             labels = [int(label) for _, batch in loader for label in batch]
         except wf.WellfedError as e:
-            assert cut < ends[0] or "tar" in str(e), cut
+            refused = str(e)
+        if refused is not None:
+            assert cut < ends[0] or "tar" in refused, cut
             continue
         # Opened without an error: all that was whole is there, in order, and what was cut is in the list.
         complete = [i for i, end in enumerate(ends) if end <= cut]

@@ -87,7 +87,7 @@ def test_training_runs_all_transforms(photos: Path) -> None:
         batches = list(ds.torch(optimize=optimize))
         assert len(batches) == len(ds) == 3
         assert all(images.shape == (8, 3, 32, 32) and images.isfinite().all() for images, _ in batches)
-    with pytest.raises(ValueError, match="label|no image"):
+    with pytest.raises(ValueError, match=r"label|no image"):
         list(wf.image_folder(photos).map(T.RandomHorizontalFlip(), field="label").torch())
 
 

@@ -170,5 +170,5 @@ def test_images_that_are_none_are_refused() -> None:
     for image in (np.zeros((4, 4, 3), np.float32), np.zeros(4, np.uint8), np.zeros((1, 4, 4, 3), np.uint8)):
         with pytest.raises(TypeError, match="uint8"):
             T.Identity()(image)
-    with pytest.raises(ValueError, match="channels|pixels|images"):
+    with pytest.raises(ValueError, match=r"channels|pixels|images"):
         T.Identity()(np.zeros((4, 4, 7), np.uint8))

@@ -170,8 +170,8 @@ class Dataset:
             prefetch: Batches made ahead, or ``"auto"``.
             read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
             memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
-            on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or ``"replace"`` (by another sample).
-                Bad samples are listed in `Loader.errors`.
+            on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
+                ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
             seed: Seed of random transforms. None: that of `shuffle`.
             layout: Of image batches: ``"NCHW"`` (default) or ``"NHWC"``.
             mode: Colours that images are decoded to: ``"RGB"`` (default), ``"L"``, ``"RGBA"``, ``"UNCHANGED"``.

@@ -366,8 +366,9 @@ impl Resizer {
         self.cache.size() + self.ring.0.capacity() + self.line.0.capacity() + self.spare.capacity()
     }
 
-    /// The (rows, columns) of a source of `height` x `width` pixels that the window needs: [`Resize::source_rows`] and
-    /// [`Resize::source_columns`], with the weights made here kept for the resize itself. Empty as those.
+    /// The (rows, columns) of a source of `height` x `width` pixels that the window needs, no more: where
+    /// [`Resize::source_rows`] is quick, this makes the weights, and keeps them for the resize itself. Empty as
+    /// that.
     pub fn source(
         &mut self,
         resize: &Resize,

@@ -1,0 +1,257 @@
+//! `wellfed bench`: how fast a data set feeds training on this machine.
+
+use std::{collections::BTreeMap, io::Write, time::Instant};
+
+use clap::Args;
+use serde::Serialize;
+use wellfed::{
+    BadSample, Dataset, Error, Options,
+    meter::Stats,
+    plan::{Auto, OnError},
+    sample::{FieldKind, Schema},
+};
+
+use crate::{
+    detect,
+    output::{self, Failure},
+    pipeline::Pipeline,
+    process::cpu_seconds,
+    progress::Progress,
+};
+
+/// Bad samples that are listed.
+const MAX_LISTED: usize = 20;
+
+/// Measure images per second from a data set to finished batches
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Class folders, a flat folder, a pattern in quotes, tar shards, or a folder of CIFAR or MNIST
+    path: String,
+    /// Transforms [default: cifar for CIFAR and MNIST, else imagenet-train]
+    #[arg(long, value_enum)]
+    pipeline: Option<Pipeline>,
+    /// Worker threads [default: as many as the process may use]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    workers: Option<usize>,
+    /// Samples in a batch
+    #[arg(long, value_name = "N", default_value = "64", value_parser = positive)]
+    batch_size: usize,
+    /// Epochs to measure; the median counts
+    #[arg(long, value_name = "N", default_value = "3", value_parser = positive)]
+    epochs: usize,
+    /// Samples of an epoch [default: all]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    samples: Option<usize>,
+    /// Seed of order and transforms
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be 1 or more".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What was measured. Names and meaning of the fields are kept from release to release.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    path: String,
+    format: &'static str,
+    pipeline: Pipeline,
+    batch_size: usize,
+    seed: u64,
+    /// Samples of an epoch, bad ones included.
+    samples: u64,
+    /// Median of the epochs.
+    images_per_second: f64,
+    cpu_seconds_per_1000_images: f64,
+    /// Seconds the consumer waited for batches, over all epochs.
+    consumer_wait: f64,
+    epochs: Vec<Epoch>,
+    stats: Stats,
+    bad_samples: BadSamples,
+}
+
+#[derive(Debug, Serialize)]
+struct Epoch {
+    seconds: f64,
+    /// Samples delivered.
+    samples: u64,
+    images_per_second: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct BadSamples {
+    /// Different samples, not how often they were met (that is `stats.errors`).
+    count: usize,
+    /// The first of them, by index.
+    listed: Vec<Bad>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bad {
+    index: u64,
+    key: String,
+    kind: &'static str,
+    stage: Option<&'static str>,
+    message: String,
+}
+
+impl Bench {
+    /// Measures and reports.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let detected = detect::open(&self.path)?;
+        output::note(detect::describe(&self.path, &detected));
+        let schema = detected.source.schema();
+        if !has_images(schema) {
+            return Err(Error::config(format!("{} has no field of images", self.path)).into());
+        }
+        let pipeline = self.pipeline.unwrap_or_else(|| Pipeline::for_schema(schema));
+        let options = Options {
+            num_workers: self.workers.map_or(Auto::Auto, Auto::Fixed),
+            on_error: OnError::Skip,
+            ..Options::default()
+        };
+        let mut data = Dataset::new(detected.source.clone()).shuffle(self.seed);
+        if let Some(samples) = self.samples {
+            data = data.take(samples as u64);
+        }
+        let samples = data.len()?.unwrap_or(0);
+        let data = data.map(pipeline.transforms(schema)).batch(self.batch_size, false).with_options(options);
+        let loader = data.loader()?;
+
+        let mut progress = Progress::new(samples);
+        let mut epochs = Vec::new();
+        let cpu = cpu_seconds();
+        for number in 1..=self.epochs {
+            progress.start(format!("epoch {number}/{}", self.epochs));
+            let start = Instant::now();
+            let mut delivered = 0;
+            for batch in loader.epoch()? {
+                let len = batch?.len as u64;
+                delivered += len;
+                progress.add(len);
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            let images_per_second = delivered as f64 / seconds.max(1e-9);
+            epochs.push(Epoch { seconds, samples: delivered, images_per_second });
+        }
+        let cpu = cpu_seconds() - cpu;
+        drop(progress);
+
+        let stats = loader.stats();
+        let errors = loader.errors()?;
+        if stats.samples == 0 {
+            let first = errors.into_iter().next().map(|bad| bad.error);
+            return Err(first
+                .unwrap_or_else(|| Error::config(format!("{} has no samples", self.path)))
+                .into());
+        }
+        let report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            path: self.path,
+            format: detected.format,
+            pipeline,
+            batch_size: self.batch_size,
+            seed: self.seed,
+            samples,
+            images_per_second: median(epochs.iter().map(|e| e.images_per_second).collect()),
+            cpu_seconds_per_1000_images: cpu * 1e3 / stats.samples as f64,
+            consumer_wait: stats.consumer_wait,
+            epochs,
+            stats,
+            bad_samples: bad_samples(&errors),
+        };
+        if self.json { output::json(&report) } else { Ok(report.print()?) }
+    }
+}
+
+fn has_images(schema: &Schema) -> bool {
+    schema.fields.iter().any(|f| matches!(f.kind, FieldKind::Image | FieldKind::Pixels { .. }))
+}
+
+/// The middle one; the mean of the middle two if their number is even. 0 for none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.get(half) {
+        None => 0.0,
+        Some(upper) if values.len() % 2 == 1 => *upper,
+        Some(upper) => (values[half - 1] + upper) / 2.0,
+    }
+}
+
+/// Every bad sample once, though each epoch met it anew.
+fn bad_samples(errors: &[BadSample]) -> BadSamples {
+    let by_index: BTreeMap<u64, &Error> =
+        errors.iter().filter_map(|bad| Some((bad.error.index()?, &bad.error))).collect();
+    let listed = by_index.iter().take(MAX_LISTED).map(|(index, error)| Bad {
+        index: *index,
+        key: error.key().unwrap_or_default().to_owned(),
+        kind: error.kind().name(),
+        stage: error.stage(),
+        message: error.message().to_owned(),
+    });
+    BadSamples { count: by_index.len(), listed: listed.collect() }
+}
+
+impl Report {
+    fn print(&self) -> std::io::Result<()> {
+        let mut out = output::results();
+        let rates: Vec<String> = self.epochs.iter().map(|e| format!("{:.0}", e.images_per_second)).collect();
+        writeln!(out, "{:.0} img/s (median epoch; {})", self.images_per_second, rates.join(", "))?;
+        writeln!(
+            out,
+            "pipeline {}, batches of {}, {} samples an epoch",
+            self.pipeline.name(),
+            self.batch_size,
+            self.samples
+        )?;
+        writeln!(out, "{:.2} CPU-seconds per 1,000 images", self.cpu_seconds_per_1000_images)?;
+        writeln!(out, "\n{}", self.stats)?;
+        let BadSamples { count, listed } = &self.bad_samples;
+        if *count > 0 {
+            writeln!(out, "\n{count} bad samples, left out:")?;
+            for bad in listed {
+                writeln!(out, "  {}: {}", bad.key, bad.message)?;
+            }
+            if *count > listed.len() {
+                writeln!(out, "  and {} more", count - listed.len())?;
+            }
+        }
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![]), 0.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 2.5);
+    }
+
+    #[test]
+    fn a_bad_sample_counts_once() {
+        let bad = |epoch, index: u64| BadSample {
+            epoch,
+            batch: 0,
+            error: Error::corrupt("cut").with_sample(format!("{index}.jpg"), index),
+            replaced: false,
+        };
+        let errors: Vec<_> = (0..3).flat_map(|epoch| (0..30).map(move |index| bad(epoch, index))).collect();
+        let found = bad_samples(&errors);
+        assert_eq!((found.count, found.listed.len()), (30, MAX_LISTED));
+        assert_eq!(found.listed[19].key, "19.jpg");
+    }
+}

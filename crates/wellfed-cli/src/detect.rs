@@ -1,0 +1,202 @@
+//! Finds out what kind of data set a path is, from names only.
+
+use std::sync::Arc;
+
+use wellfed::{
+    Error, ErrorKind, Result,
+    source::{
+        Cifar10Spec, Cifar100Label, Cifar100Spec, IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source,
+        SourceSpec, WebDatasetSpec,
+    },
+    store::{EntryKind, LocalStore, Store, glob, join},
+};
+
+/// An open data set and what it is.
+#[derive(Debug)]
+pub(crate) struct Detected {
+    /// The samples.
+    pub(crate) source: Arc<dyn Source>,
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `cifar10`, `cifar100` or `mnist`.
+    pub(crate) format: &'static str,
+}
+
+/// Opens what lies at `path`.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] if there is nothing, or nothing that is known; else those of opening the source.
+pub(crate) fn open(path: &str) -> Result<Detected> {
+    let store = Arc::new(LocalStore::new());
+    let (format, spec) = detect(&*store, path)?;
+    Ok(Detected { source: spec.open(store)?, format })
+}
+
+fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
+    let images = |root: &str, labels| {
+        SourceSpec::ImageFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
+    };
+    if !store.is_folder(path) {
+        if path.contains(['{', '}']) || path.contains("::") || is_tar(path) {
+            return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(path))));
+        }
+        if glob::has_magic(path) {
+            return Ok(("glob", images(path, Labels::None)));
+        }
+        store.stat(path)?;
+        return Err(Error::new(ErrorKind::NotFound, format!("{path} is a file, but no tar shard"))
+            .with_hint("give a folder, a pattern in quotes, or tar shards"));
+    }
+
+    let seen = Contents::of(store, path)?;
+    let root = || path.to_owned();
+    // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
+    let deeper = |folder: &str| -> Result<Contents> {
+        let folder = join(path, folder);
+        if store.is_folder(&folder) { Contents::of(store, &folder) } else { Ok(Contents::default()) }
+    };
+    if let Some(train) = seen.cifar10().or(deeper("cifar-10-batches-bin")?.cifar10()) {
+        return Ok(("cifar10", SourceSpec::Cifar10(Cifar10Spec { root: root(), train })));
+    }
+    if let Some(train) = seen.cifar100().or(deeper("cifar-100-binary")?.cifar100()) {
+        let label = Cifar100Label::Fine;
+        return Ok(("cifar100", SourceSpec::Cifar100(Cifar100Spec { root: root(), train, label })));
+    }
+    if let Some(train) = seen.mnist().or(deeper("raw")?.mnist()).or(deeper("MNIST/raw")?.mnist()) {
+        return Ok(("mnist", SourceSpec::Mnist(MnistSpec { root: root(), train })));
+    }
+    let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
+    if any(&is_image) {
+        return Ok(("flat_folder", images(path, Labels::None)));
+    }
+    if any(&is_tar) {
+        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(join(path, "*.tar")))));
+    }
+    if seen.folders > 0 {
+        return Ok(("image_folder", images(path, Labels::Folders)));
+    }
+    Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
+        "known are folders of images (one a class, or flat), tar shards, and the binary files of CIFAR and MNIST",
+    ))
+}
+
+fn is_tar(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(".tar")
+}
+
+fn is_image(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    IMG_EXTENSIONS.iter().any(|extension| name.ends_with(extension))
+}
+
+/// Names in a folder, hidden ones left out.
+#[derive(Debug, Default)]
+struct Contents {
+    files: Vec<String>,
+    folders: usize,
+}
+
+impl Contents {
+    fn of(store: &dyn Store, path: &str) -> Result<Self> {
+        let mut this = Self::default();
+        store.list(path, &mut |entry| {
+            if entry.name.starts_with(b".") {
+            } else if entry.kind == EntryKind::Folder {
+                this.folders += 1;
+            } else {
+                this.files.push(String::from_utf8_lossy(entry.name).into_owned());
+            }
+            Ok(())
+        })?;
+        Ok(this)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file == name)
+    }
+
+    /// `Some(true)` for the file of the training part, `Some(false)` if there is only that of the test part.
+    fn part(&self, train: &str, test: &str) -> Option<bool> {
+        if self.has(train) { Some(true) } else { self.has(test).then_some(false) }
+    }
+
+    fn cifar10(&self) -> Option<bool> {
+        self.part("data_batch_1.bin", "test_batch.bin")
+    }
+
+    fn cifar100(&self) -> Option<bool> {
+        // The names alone are too common.
+        let named = self.has("fine_label_names.txt") || self.has("coarse_label_names.txt");
+        self.part("train.bin", "test.bin").filter(|train| *train || named)
+    }
+
+    fn mnist(&self) -> Option<bool> {
+        let has = |part: &str| {
+            ["-", "."].iter().any(|dash| {
+                let name = format!("{part}-images{dash}idx3-ubyte");
+                self.has(&name) || self.has(&format!("{name}.gz"))
+            })
+        };
+        if has("train") { Some(true) } else { has("t10k").then_some(false) }
+    }
+}
+
+/// What was detected, for people.
+pub(crate) fn describe(path: &str, detected: &Detected) -> String {
+    let kind = match detected.format {
+        "image_folder" => "a folder of class folders",
+        "flat_folder" => "a folder of images without classes",
+        "glob" => "a pattern of image files",
+        "webdataset" => "WebDataset tar shards",
+        "cifar10" => "CIFAR-10",
+        "cifar100" => "CIFAR-100",
+        "mnist" => "MNIST",
+        other => other,
+    };
+    let classes = detected.source.classes().map_or_else(String::new, |c| format!(", {} classes", c.len()));
+    format!("{path}: {kind}, {} samples{classes}", detected.source.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(names: &[&str]) -> Result<&'static str> {
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("wellfed-detect-{}-{number}", std::process::id()));
+        for name in names {
+            let path = root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"").unwrap();
+        }
+        std::fs::create_dir_all(&root).unwrap();
+        let result = detect(&LocalStore::new(), root.to_str().unwrap()).map(|(format, _)| format);
+        std::fs::remove_dir_all(root).unwrap();
+        result
+    }
+
+    #[test]
+    fn folders_are_told_apart_by_their_names() {
+        assert_eq!(found(&["cat/1.jpg", "dog/2.png"]).unwrap(), "image_folder");
+        assert_eq!(found(&["1.JPEG", "more/2.jpg"]).unwrap(), "flat_folder");
+        assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
+        assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
+        assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
+        assert_eq!(found(&["train.bin", "test.bin"]).unwrap(), "cifar100");
+        assert_eq!(found(&["train-images-idx3-ubyte.gz"]).unwrap(), "mnist");
+        assert_eq!(found(&["MNIST/raw/t10k-images-idx3-ubyte"]).unwrap(), "mnist");
+        for empty in [&[][..], &[".hidden.jpg"], &["notes.txt", "test.bin"]] {
+            let error = found(empty).unwrap_err();
+            assert!(error.kind() == ErrorKind::NotFound && error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_folder_goes_by_its_form() {
+        let store = LocalStore::new();
+        let of = |path| detect(&store, path).map(|(format, _)| format);
+        assert_eq!(of("none/a-{000..003}.tar").unwrap(), "webdataset");
+        assert_eq!(of("none/*.tar").unwrap(), "webdataset");
+        assert_eq!(of("none/*.jpg").unwrap(), "glob");
+        assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

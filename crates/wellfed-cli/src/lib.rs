@@ -1,0 +1,59 @@
+//! The command `wellfed`: arguments, detection of data sets, and what is printed.
+//!
+//! One command, one file. Results go to standard output, all else (what was detected, progress, errors) to standard
+//! error. The engine does the work; the Python package runs the same [`run`].
+
+mod bench;
+mod demo;
+mod detect;
+mod output;
+mod pipeline;
+mod process;
+mod progress;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+/// Feeds training: photographs on disk to finished tensors.
+#[derive(Debug, Parser)]
+#[command(name = "wellfed", bin_name = "wellfed", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Bench(bench::Bench),
+    Demo(demo::Demo),
+}
+
+/// Runs the command that `args` asks for; the first one is the program's name.
+///
+/// Returns the exit status: 0 if all went well, 1 after an error (printed to standard error), 2 for arguments that
+/// make no sense.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Help for a closed pipe is nobody's loss.
+            drop(message.print());
+            return message.exit_code();
+        }
+    };
+    match cli.command {
+        Command::Bench(bench) => output::status(bench.run()),
+        Command::Demo(demo) => demo.run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_well_defined() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

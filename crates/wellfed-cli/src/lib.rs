@@ -6,6 +6,8 @@
 mod bench;
 mod demo;
 mod detect;
+mod inspect;
+mod jpeg_kind;
 mod output;
 mod pipeline;
 mod process;
@@ -27,6 +29,7 @@ struct Cli {
 enum Command {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Inspect(inspect::Inspect),
 }
 
 /// Runs the command that `args` asks for; the first one is the program's name.
@@ -45,6 +48,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),
         Command::Demo(demo) => demo.run(),
+        Command::Inspect(inspect) => output::status(inspect.run()),
     }
 }
 

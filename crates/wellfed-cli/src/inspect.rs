@@ -74,6 +74,7 @@ struct Report {
 struct Class {
     label: i64,
     name: String,
+    /// Damaged images included.
     samples: u64,
 }
 
@@ -241,7 +242,8 @@ impl<'a> Examiner<'a> {
 
     fn look(&mut self, index: u64) -> wellfed::Result<()> {
         self.source.fetch(index, &mut self.record)?;
-        let mut labelled = false;
+        // Damage of an image is kept until the label, which may come after it, is counted.
+        let (mut labelled, mut result) = (false, Ok(()));
         for (field, spec) in self.source.schema().fields.iter().enumerate() {
             let value = self.record.values.get(field);
             match (&spec.kind, value) {
@@ -261,16 +263,19 @@ impl<'a> Examiner<'a> {
                     };
                     let limits = &self.record.limits;
                     let (scratch, image) = (&mut self.scratch, &mut self.image);
-                    self.found.image(bytes, self.full.then_some((scratch, image)), limits).map_err(|e| {
-                        let offset = self.record.offsets.get(field).filter(|offset| **offset > 0);
+                    let looked = self.found.image(bytes, self.full.then_some((scratch, image)), limits);
+                    result = result.and(looked.map_err(|e| {
                         let e = e.with_stage("decode");
-                        offset.map_or(e.clone(), |offset| e.with_offset(*offset))
-                    })?;
+                        match self.record.offsets.get(field) {
+                            Some(offset) if *offset > 0 => e.with_offset(*offset),
+                            _ => e,
+                        }
+                    }));
                 }
                 _ => {}
             }
         }
-        Ok(())
+        result
     }
 }
 

@@ -1,0 +1,305 @@
+//! The binary as users run it: what it prints where, and its exit status. Numbers that vary are redacted.
+
+use std::{
+    env, fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio, id},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use serde_json::Value;
+
+/// A folder that vanishes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("wellfed-cli-{}-{number}", id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Three classes of 4, 3 and 0 intact photographs, and a damaged file in each of the last two.
+    fn photos() -> Self {
+        let this = Self::new();
+        for number in 0..4 {
+            this.write(&format!("data/cat/{number}.jpg"), &jpeg(40 + number, 30, false));
+        }
+        for number in 0..3 {
+            this.write(&format!("data/dog/{number}.jpg"), &jpeg(64, 48, true));
+        }
+        let whole = jpeg(40, 30, false);
+        this.write("data/dog/cut.jpg", &whole[..whole.len() / 2]);
+        this.write("data/emu/empty.jpg", b"");
+        this
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn jpeg(width: u16, height: u16, progressive: bool) -> Vec<u8> {
+    let pixels: Vec<u8> =
+        (0..usize::from(width) * usize::from(height) * 3).map(|i| (i * 37 % 251) as u8).collect();
+    let mut bytes = Vec::new();
+    let mut encoder = jpeg_encoder::Encoder::new(&mut bytes, 90);
+    encoder.set_progressive(progressive);
+    encoder.encode(&pixels, width, height, jpeg_encoder::ColorType::Rgb).unwrap();
+    bytes
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wellfed"));
+    command.current_dir(folder).args(args);
+    command
+}
+
+/// Exit status, standard output and standard error.
+fn run(folder: &Folder, args: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command(&folder.0, args).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn json(folder: &Folder, args: &[&str]) -> Value {
+    let (status, stdout, stderr) = run(folder, args);
+    assert_eq!(status, Some(0), "{stderr}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+/// Every number becomes `#`, every run of blanks one.
+fn redact(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        let c = match c {
+            '0'..='9' => '#',
+            '.' if out.ends_with('#') => '#',
+            c => c,
+        };
+        if !(out.ends_with(c) && (c == '#' || c == ' ')) {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn bench_prints_rates_stages_and_bad_samples() {
+    let folder = Folder::photos();
+    let args = ["bench", "data", "--workers", "1", "--batch-size", "4", "--epochs", "2"];
+    let (status, stdout, stderr) = run(&folder, &args);
+    assert_eq!(status, Some(0), "{stderr}");
+    assert_eq!(stderr, "data: a folder of class folders, 9 samples, 3 classes\n");
+    let shown = redact(&stdout);
+    assert!(shown.starts_with("# img/s (median epoch; #, #)\npipeline imagenet-train, batches of #, # samples an epoch\n# CPU-seconds per #,# images\n"), "{shown}");
+    assert!(stdout.contains("14 samples in "), "{stdout}");
+    for stage in ["read", "decode", "write", "idle"] {
+        assert!(shown.contains(&format!("\n{stage} # #% # #")), "{shown}");
+    }
+    let bad = stdout.split_once("2 bad samples, left out:\n").unwrap().1;
+    assert!(bad.contains("  dog/cut.jpg: ") && bad.contains("  emu/empty.jpg: file is empty"), "{bad}");
+}
+
+#[test]
+fn bench_json_has_stable_keys() {
+    let folder = Folder::photos();
+    let args = ["bench", "data", "--json", "--samples", "5", "--seed", "3", "--pipeline", "imagenet-eval"];
+    let report = json(&folder, &args);
+    assert_eq!(
+        keys(&report),
+        [
+            "bad_samples",
+            "batch_size",
+            "consumer_wait",
+            "cpu_seconds_per_1000_images",
+            "epochs",
+            "format",
+            "images_per_second",
+            "path",
+            "pipeline",
+            "samples",
+            "seed",
+            "stats",
+            "version"
+        ]
+    );
+    assert_eq!(keys(&report["epochs"][0]), ["images_per_second", "samples", "seconds"]);
+    assert_eq!(keys(&report["bad_samples"]), ["count", "listed"]);
+    assert_eq!((&report["samples"], &report["seed"]), (&5.into(), &3.into()));
+    assert_eq!((&report["format"], &report["pipeline"]), (&"image_folder".into(), &"imagenet-eval".into()));
+    assert!(report["images_per_second"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["epochs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn bench_runs_on_arrays_patterns_and_shards() {
+    let folder = Folder::new();
+    // CIFAR-10: a label, then 3 planes of 32x32; MNIST: a header, then rows.
+    for number in 1..=5 {
+        folder.write(&format!("cifar/data_batch_{number}.bin"), &[1; 2 * 3073]);
+    }
+    let idx = |header: &[u8], rest: usize| [header, &vec![7; rest]].concat();
+    folder.write(
+        "mnist/train-images-idx3-ubyte",
+        &idx(&[0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 28, 0, 0, 0, 28], 3 * 28 * 28),
+    );
+    folder.write("mnist/train-labels-idx1-ubyte", &idx(&[0, 0, 8, 1, 0, 0, 0, 3], 3));
+    let photo = jpeg(50, 40, false);
+    folder.write("flat/a.jpg", &photo);
+    folder.write("flat/b.jpg", &photo);
+    let mut shard = tar::Builder::new(Vec::new());
+    for number in 0..3 {
+        for (name, bytes) in [("jpg", photo.as_slice()), ("cls", b"1")] {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(bytes.len() as u64);
+            shard.append_data(&mut header, format!("{number}.{name}"), bytes).unwrap();
+        }
+    }
+    folder.write("shards/s-0.tar", &shard.into_inner().unwrap());
+    for (path, format, pipeline, samples) in [
+        ("cifar", "cifar10", "cifar", 10),
+        ("mnist", "mnist", "cifar", 3),
+        ("flat", "flat_folder", "imagenet-train", 2),
+        ("flat/*.jpg", "glob", "imagenet-train", 2),
+        ("shards", "webdataset", "imagenet-train", 3),
+        ("shards/s-{0..0}.tar", "webdataset", "imagenet-train", 3),
+    ] {
+        let report = json(&folder, &["bench", path, "--json", "--epochs", "1"]);
+        let got = (&report["format"], &report["pipeline"], &report["epochs"][0]["samples"]);
+        assert_eq!(got, (&format.into(), &pipeline.into(), &samples.into()), "{path}");
+        let report = json(&folder, &["inspect", path, "--json", "--full"]);
+        assert_eq!((&report["format"], &report["samples"]), (&format.into(), &samples.into()), "{path}");
+        assert_eq!(report["bad_samples"], serde_json::json!([]), "{path}");
+        let images: u64 =
+            report["codecs"].as_array().unwrap().iter().map(|c| c["images"].as_u64().unwrap()).sum();
+        assert_eq!(images, samples, "{path}");
+    }
+}
+
+#[test]
+fn inspect_prints_what_there_is() {
+    let folder = Folder::photos();
+    let (status, stdout, stderr) = run(&folder, &["inspect", "data", "--full"]);
+    assert_eq!(status, Some(0), "{stderr}");
+    let lines: Vec<String> =
+        stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in [
+        "9 samples, image_folder",
+        "3 classes samples",
+        "dog 4",
+        "emu 1",
+        "JPEG sequential 4 57.1%",
+        "JPEG progressive 3 42.9%",
+        "size min 5% median 95% max",
+        "width 40 40 43 64 64",
+        "height 30 30 30 48 48",
+        "2 bad samples (all images decoded)",
+        "emu/empty.jpg: file is empty",
+    ] {
+        assert!(lines.iter().any(|l| l == line), "no {line:?} in\n{stdout}");
+    }
+    assert!(lines.iter().any(|l| l.starts_with("dog/cut.jpg: ")), "{stdout}");
+}
+
+#[test]
+fn inspect_json_has_stable_keys_and_all_reasons() {
+    let folder = Folder::photos();
+    let report = json(&folder, &["inspect", "data", "--json", "--full"]);
+    assert_eq!(
+        keys(&report),
+        [
+            "bad_samples",
+            "bytes",
+            "classes",
+            "codecs",
+            "format",
+            "full",
+            "height",
+            "path",
+            "samples",
+            "version",
+            "width"
+        ]
+    );
+    assert_eq!(keys(&report["width"]), ["max", "mean", "min", "p5", "p50", "p95"]);
+    let bad = &report["bad_samples"];
+    assert_eq!(keys(&bad[0]), ["hint", "index", "key", "kind", "message", "offset", "stage"]);
+    assert_eq!((&bad[0]["key"], &bad[0]["kind"]), (&"dog/cut.jpg".into(), &"corrupt".into()));
+    assert_eq!((&bad[1]["key"], &bad[1]["index"]), (&"emu/empty.jpg".into(), &8.into()));
+    assert_eq!(report["classes"][0], serde_json::json!({ "label": 0, "name": "cat", "samples": 4 }));
+}
+
+#[test]
+fn errors_give_the_fact_then_the_hint_and_status_1() {
+    let folder = Folder::new();
+    let (status, stdout, stderr) = run(&folder, &["bench", "missing"]);
+    assert_eq!((status, stdout.as_str()), (Some(1), ""));
+    assert!(stderr.starts_with("error: cannot look at missing: "), "{stderr}");
+    folder.write("notes/readme.txt", b"");
+    let (status, _, stderr) = run(&folder, &["inspect", "notes"]);
+    assert_eq!(status, Some(1));
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert!(
+        lines[0] == "error: notes holds no data set that is known" && lines[1].starts_with("hint: "),
+        "{stderr}"
+    );
+    folder.write("bad/1.jpg", b"nothing like a photograph");
+    let (status, stdout, stderr) = run(&folder, &["bench", "bad"]);
+    assert_eq!((status, stdout.as_str()), (Some(1), ""));
+    assert!(stderr.contains("no known image format") && stderr.contains("1.jpg"), "{stderr}");
+}
+
+#[test]
+fn usage_is_checked_with_status_2() {
+    let folder = Folder::new();
+    for args in [
+        &[][..],
+        &["bench"],
+        &["bench", ".", "--workers", "0"],
+        &["bench", ".", "--pipeline", "none"],
+        &["inspect", ".", "--nonsense"],
+        &["unknown"],
+    ] {
+        let (status, stdout, stderr) = run(&folder, args);
+        assert_eq!((status, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");
+    }
+    let (status, stdout, stderr) = run(&folder, &["demo", "--epochs", "1"]);
+    assert_eq!((status, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains("python -m wellfed demo") && stderr.lines().count() == 1, "{stderr}");
+    let (status, stdout, _) = run(&folder, &["--version"]);
+    assert_eq!((status, redact(&stdout).as_str()), (Some(0), "wellfed #\n"));
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let folder = Folder::photos();
+    for name in ["bench", "inspect"] {
+        let mut child = command(&folder.0, &[name, "data"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{stderr}");
+        assert!(!stderr.contains("panic"), "{stderr}");
+    }
+}

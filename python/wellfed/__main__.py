@@ -1,9 +1,11 @@
-"""The command `wellfed`, also as ``python -m wellfed``."""
+"""The command `wellfed`, also as ``python -m wellfed``. All but the demo is done by crates/wellfed-cli."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+
+from . import _native
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -13,8 +15,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from . import _demo
 
         return _demo.main(arguments[1:])
-    print("usage: wellfed demo", file=sys.stderr)
-    return 2
+    try:
+        return _native.run_command(["wellfed", *arguments])
+    except KeyboardInterrupt:
+        # 128 + SIGINT, as shells have it.
+        return 130
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 //! [`array`] (arrays that go out without one).
 
 mod array;
+mod command;
 mod dataset;
 mod enter;
 mod error;
@@ -18,6 +19,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::array::Array;
+    #[pymodule_export]
+    use crate::command::run_command;
     #[pymodule_export]
     use crate::dataset::{Dataset, apply, default_options};
     #[pymodule_export]

@@ -218,7 +218,7 @@ impl Report {
         writeln!(out, "\n{}", self.stats)?;
         let BadSamples { count, listed } = &self.bad_samples;
         if *count > 0 {
-            writeln!(out, "\n{count} bad samples, left out:")?;
+            writeln!(out, "\nbad samples, left out: {count}")?;
             for bad in listed {
                 writeln!(out, "  {}: {}", bad.key, bad.message)?;
             }

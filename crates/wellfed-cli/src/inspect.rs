@@ -355,7 +355,7 @@ impl Report {
             }
         }
         let checked = if self.full { "all images decoded" } else { "headers read; --full decodes all" };
-        writeln!(out, "\n{} bad samples ({checked})", self.bad_samples.len())?;
+        writeln!(out, "\nbad samples: {} ({checked})", self.bad_samples.len())?;
         for bad in self.bad_samples.iter().take(MAX_LISTED) {
             writeln!(out, "  {}: {}", bad.key, bad.message)?;
         }

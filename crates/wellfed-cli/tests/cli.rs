@@ -113,7 +113,7 @@ fn bench_prints_rates_stages_and_bad_samples() {
     for stage in ["read", "decode", "write", "idle"] {
         assert!(shown.contains(&format!("\n{stage} # #% # #")), "{shown}");
     }
-    let bad = stdout.split_once("2 bad samples, left out:\n").unwrap().1;
+    let bad = stdout.split_once("bad samples, left out: 2\n").unwrap().1;
     assert!(bad.contains("  dog/cut.jpg: ") && bad.contains("  emu/empty.jpg: file is empty"), "{bad}");
 }
 
@@ -210,7 +210,7 @@ fn inspect_prints_what_there_is() {
         "size min 5% median 95% max",
         "width 40 40 43 64 64",
         "height 30 30 30 48 48",
-        "2 bad samples (all images decoded)",
+        "bad samples: 2 (all images decoded)",
         "emu/empty.jpg: file is empty",
     ] {
         assert!(lines.iter().any(|l| l == line), "no {line:?} in\n{stdout}");

@@ -255,6 +255,14 @@ impl Loader {
             }
         }
         if nothing_left {
+            if self.shared.order.world_size() > 1 {
+                // A rank with fewer batches than the others would leave them waiting for it without end.
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!("all {} samples of a batch are bad", job.span.len),
+                )
+                .with_hint("ranks must get as many batches: use on_error=\"replace\" with shard()"));
+            }
             return Ok(Next::Pending);
         }
         let job = Arc::into_inner(job)

@@ -5,14 +5,29 @@
 //! rows below it: the decoder is told that the image is only as tall as needed. Colours follow libjpeg's rules
 //! and Pillow's conversions; inks (CMYK, YCCK) are taken as inverted, as Adobe writes and Pillow reads them,
 //! and become RGB in every mode, so that four channels always mean RGBA.
+//!
+//! Measured with zune-jpeg 0.5.15 against Pillow 13.0.0 (libjpeg-turbo 3.2.0) on 250 ImageNet photographs:
+//!
+//! | sampling | files | equal bytes | off by more than 1 | most |
+//! |---|---|---|---|---|
+//! | 4:4:4 | 191 | 99.1 % | 0.1 % | 3 |
+//! | 4:2:2 | 5 | 92.8 % | 2.6 % | 3 |
+//! | 4:2:0 | 51 | 86.9 % | 5.0 % | 6 |
+//! | grey | 3 | 99.4 % | 0 % | 1 |
+//!
+//! Where chroma is subsampled and the width is no multiple of the MCU, the last columns can differ by more (by up
+//! to 67 in noise): zune-jpeg upsamples the padding, libjpeg repeats the last sample. One decode takes 1226 µs a
+//! photograph on one core (zune-jpeg with its own reader: 1418 µs), of which 1047 µs remain for a region that
+//! ends at 84 % of the height.
 
 use wellfed_kernels::image::Image;
-use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
+use zune_core::{colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::{JpegDecoder, errors::DecodeErrors};
 
 use super::{
     Codec, Header, Origin, Rect, Request, Scratch, color,
     jpeg_header::{Colour, JpegHeader},
+    jpeg_reader::JpegReader,
 };
 use crate::{Error, ErrorKind, Limits, Result};
 
@@ -30,7 +45,7 @@ impl Codec for Jpeg {
     }
 
     fn header(&self, bytes: &[u8]) -> Result<Header> {
-        let header = JpegHeader::parse(bytes)?;
+        let header = parse(bytes)?;
         Ok(Header {
             height: header.height,
             width: header.width,
@@ -47,7 +62,7 @@ impl Codec for Jpeg {
         scratch: &mut Scratch,
         out: &mut Image,
     ) -> Result<Origin> {
-        let header = JpegHeader::parse(bytes)?;
+        let header = parse(bytes)?;
         limits.check_pixels(header.height, header.width)?;
         let rows = match request.region {
             Some(region) => {
@@ -57,8 +72,9 @@ impl Codec for Jpeg {
             None => header.height,
         };
         let scans = header.check_scans(bytes)?;
-        let mut clean = std::mem::take(&mut scratch.bytes);
-        header.write_clean(bytes, scans, rows, &mut clean)?;
+        let mut rewritten = std::mem::take(&mut scratch.bytes);
+        let (head, tail) = header.split_clean(bytes, scans, rows, &mut rewritten)?;
+        let reader = JpegReader::new(head, tail, header.is_sequential());
 
         let native = channels(&header);
         let wanted = request.mode.channels(native);
@@ -68,14 +84,44 @@ impl Codec for Jpeg {
         if !is_usual(&header) {
             pixels.fill(0); // A rare layout that the decoder might not fill must not show an earlier image.
         }
-        let decoded = decode_clean(&clean, &header, rows, pixels);
-        scratch.bytes = clean;
+        let decoded = decode_clean(reader, &header, rows, pixels);
+        scratch.bytes = rewritten;
         decoded?;
         if wanted != native {
             color::convert(&scratch.pixels[..size], native, out.reshape(rows, header.width, wanted), wanted);
         }
         Ok(Origin { top: 0, left: 0 })
     }
+}
+
+/// Reads the header, and refuses layouts that zune-jpeg 0.5.15 gets wrong without saying so (garbled pixels or a
+/// panic; found by comparing every combination of sampling factors with Pillow).
+fn parse(bytes: &[u8]) -> Result<JpegHeader> {
+    let header = JpegHeader::parse(bytes)?;
+    let components = header.components();
+    let (h, v) = header.sampling();
+    let unsupported = |what: &str| {
+        let factors: Vec<String> = components.iter().map(|c| format!("{}x{}", c.h, c.v)).collect();
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("JPEG with sampling factors {}{what} is not supported", factors.join(",")),
+        ))
+    };
+    if let [luma, chroma @ ..] = components
+        && !chroma.is_empty()
+    {
+        // T.81 B.2.3 allows 10 blocks an MCU.
+        let blocks: u8 = components.iter().map(|c| c.h * c.v).sum();
+        let plain = (luma.h, luma.v) == (h, v)
+            && chroma.iter().all(|c| (c.h, c.v) == (1, 1) || (c.h, c.v) == (luma.h, luma.v));
+        if luma.h < h || h == 3 || !plain && (h > 2 || v > 2) || blocks > 10 {
+            return unsupported("");
+        }
+        if !header.progressive && !header.is_sequential() && v > 1 {
+            return unsupported(" in several scans");
+        }
+    }
+    Ok(header)
 }
 
 /// Channels that the decoder is asked for.
@@ -109,7 +155,7 @@ fn rows_to_decode(header: &JpegHeader, region: Rect) -> usize {
     bottom.max((mcus - 1) * mcu_rows + 1).min(header.height)
 }
 
-fn decode_clean(bytes: &[u8], header: &JpegHeader, rows: usize, pixels: &mut [u8]) -> Result<()> {
+fn decode_clean(reader: JpegReader<'_>, header: &JpegHeader, rows: usize, pixels: &mut [u8]) -> Result<()> {
     let named_rgb = header.components().iter().map(|c| c.id).eq(*b"RGB");
     let space = match header.colour() {
         Colour::Grey => ColorSpace::Luma,
@@ -129,7 +175,7 @@ fn decode_clean(bytes: &[u8], header: &JpegHeader, rows: usize, pixels: &mut [u8
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
         .jpeg_set_out_colorspace(space);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let mut decoder = JpegDecoder::new_with_options(reader, options);
     decoder.decode_headers().map_err(error)?;
     let expected = (header.width, rows);
     if decoder.dimensions() != Some(expected) || decoder.output_buffer_size() != Some(pixels.len()) {

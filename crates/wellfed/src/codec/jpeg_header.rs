@@ -379,18 +379,20 @@ fn entropy_end(bytes: &[u8], mut at: usize) -> Result<(usize, usize)> {
 }
 
 impl JpegHeader {
-    /// Writes into `out` a file with the same image and nothing else: tables, frame header with `rows` rows,
-    /// scans, end marker. No metadata, no stray bytes, nothing after the image.
+    /// Writes into `head` what a decoder must read before the first scan's data: tables and frame header, the
+    /// latter with `rows` rows. Returns the rest, to be read after it.
     ///
-    /// A decoder that reads it cannot stumble over a segment it need not know, and for a sequential file with
-    /// fewer `rows` it stops after the MCU row that holds the last of them.
-    pub(crate) fn write_clean(
+    /// Together they are a file with the same image and nothing else: no metadata, no stray bytes, nothing
+    /// after the image. A decoder that reads it cannot stumble over a segment it need not know, and of a
+    /// sequential file with fewer `rows` it reads only up to the MCU row that holds the last of them.
+    pub(crate) fn split_clean<'a>(
         &self,
-        bytes: &[u8],
+        bytes: &'a [u8],
         scans: Scans,
         rows: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+        head: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], &'a [u8])> {
+        let out = head;
         out.clear();
         out.extend_from_slice(&[0xFF, 0xD8]);
         if self.colour() == Colour::Ycck {
@@ -420,9 +422,13 @@ impl JpegHeader {
                 }
             }
         }
-        let end = if self.is_sequential() { scans.first_end } else { scans.end };
-        out.extend_from_slice(&bytes[self.entropy_at..end]);
-        out.extend_from_slice(&[0xFF, 0xD9]);
-        Ok(())
+        if self.is_sequential() && scans.first_end != scans.end {
+            // Other segments lie between the only scan and the end marker.
+            let tail = out.len();
+            out.extend_from_slice(&bytes[self.entropy_at..scans.first_end]);
+            out.extend_from_slice(&[0xFF, 0xD9]);
+            return Ok(out.split_at(tail));
+        }
+        Ok((out, &bytes[self.entropy_at..scans.end + 2]))
     }
 }

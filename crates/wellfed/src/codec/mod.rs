@@ -3,13 +3,15 @@
 mod color;
 mod jpeg;
 mod jpeg_header;
+mod jpeg_reader;
 mod orientation;
+mod png;
 mod unknown;
 
 use serde::{Deserialize, Serialize};
 use wellfed_kernels::image::Image;
 
-pub use self::{jpeg::Jpeg, orientation::apply_orientation};
+pub use self::{jpeg::Jpeg, orientation::apply_orientation, png::Png};
 use crate::{Error, Limits, Result};
 
 /// Colour mode of a decoded image, named as Pillow names it.
@@ -166,7 +168,7 @@ impl Scratch {
 }
 
 /// All codecs, in the order in which they are asked.
-static CODECS: [&dyn Codec; 1] = [&Jpeg];
+static CODECS: [&dyn Codec; 2] = [&Jpeg, &Png];
 
 /// The codec for `bytes`, by what they contain; names and extensions play no part.
 pub fn detect(bytes: &[u8]) -> Option<&'static dyn Codec> {

@@ -1,0 +1,219 @@
+//! PNG: every colour type and bit depth, interlaced or not, on the `png` crate.
+//!
+//! All chunks are walked first: a file that ends before its `IEND` chunk or holds a chunk whose checksum is
+//! wrong is an error whatever part of the image is wanted, so that full decodes and decodes of a region accept
+//! the same files (Pillow is more lenient: it takes a file whose last chunk is cut). A region then spares the
+//! rows below it. Of an animation the default image is decoded, as Pillow shows it first.
+//!
+//! Values are those of Pillow's `convert`: samples of 1, 2 and 4 bits are spread over 0 to 255, a palette
+//! becomes RGB, 16-bit colours and grey with alpha keep their high byte. 16-bit grey without alpha, Pillow's
+//! `I;16`, is clipped at 255 instead. Where a file marks a colour as transparent (`tRNS`), alpha follows the PNG
+//! specification; Pillow 13 does not apply it to 16-bit RGB and to grey of 2 or 4 bits.
+
+use std::io::Cursor;
+
+use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
+use wellfed_kernels::image::Image;
+
+use super::{Codec, Header, Origin, Request, Scratch, color, orientation::orientation_of_exif};
+use crate::{Error, ErrorKind, Limits, Result};
+
+const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
+
+/// The PNG codec.
+#[derive(Clone, Copy, Debug)]
+pub struct Png;
+
+impl Codec for Png {
+    fn name(&self) -> &'static str {
+        "png"
+    }
+
+    fn sniff(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(SIGNATURE)
+    }
+
+    fn header(&self, bytes: &[u8]) -> Result<Header> {
+        walk(bytes, false)
+    }
+
+    fn decode(
+        &self,
+        bytes: &[u8],
+        request: &Request,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Image,
+    ) -> Result<Origin> {
+        let Header { height, width, channels, .. } = walk(bytes, false)?;
+        limits.check_pixels(height, width)?;
+        if let Some(region) = request.region {
+            region.check_inside(height, width)?;
+        }
+        walk(bytes, true)?;
+
+        // Ancillary data cannot exceed the file; rows can, by at most 4 samples of 2 bytes a pixel.
+        let budget = png::Limits { bytes: bytes.len() + 64 * width + (1 << 20) };
+        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), budget);
+        decoder.set_transformations(Transformations::EXPAND);
+        decoder.set_ignore_text_chunk(true);
+        decoder.set_ignore_iccp_chunk(true);
+        decoder.ignore_checksums(true); // `walk` has verified them.
+        let mut reader = decoder.read_info().map_err(error)?;
+        let info = reader.info();
+        let (interlaced, clips) = (info.interlaced, info.color_type == ColorType::Grayscale);
+        let (color, depth) = reader.output_color_type();
+        let frame = info.frame_control().map_or((width, height), |f| (f.width as usize, f.height as usize));
+        if frame != (width, height) || color.samples() != channels {
+            return Err(Error::corrupt("PNG has animation or transparency data that contradict its header"));
+        }
+        let sample = match depth {
+            BitDepth::Eight => 1,
+            BitDepth::Sixteen => 2,
+            _ => return Err(Error::new(ErrorKind::Internal, "PNG samples were not expanded to bytes")),
+        };
+
+        let rows = match request.region {
+            Some(region) if !interlaced => region.top + region.height,
+            _ => height,
+        };
+        let wanted = request.mode.channels(channels);
+        let direct = sample == 1 && wanted == channels;
+        let row = width * channels * sample;
+        let pixels = if direct { out.reshape(rows, width, channels) } else { scratch.pixels(rows * row) };
+        if interlaced {
+            reader.next_frame(pixels).map_err(error)?;
+        } else {
+            for row in pixels.chunks_exact_mut(row) {
+                if reader.read_row(row).map_err(error)?.is_none() {
+                    return Err(Error::corrupt("PNG has fewer rows than its header says"));
+                }
+            }
+        }
+        if !direct {
+            let pixels = &mut scratch.pixels[..rows * row];
+            if sample == 2 {
+                narrow(pixels, channels, clips);
+            }
+            let packed = &pixels[..rows * width * channels];
+            color::convert(packed, channels, out.reshape(rows, width, wanted), wanted);
+        }
+        Ok(Origin { top: 0, left: 0 })
+    }
+}
+
+/// Turns big-endian 16-bit samples into bytes, in place: the high byte, or, for grey that `clips`, the value
+/// clipped at 255 (and the high byte of an alpha that follows it).
+fn narrow(samples: &mut [u8], channels: usize, clips: bool) {
+    for i in 0..samples.len() / 2 {
+        let (high, low) = (samples[2 * i], samples[2 * i + 1]);
+        let clipped = if high == 0 { low } else { 255 };
+        samples[i] = if clips && i % channels == 0 { clipped } else { high };
+    }
+}
+
+/// Walks the chunks to the last one. With `verify`, their checksums must be right.
+fn walk(bytes: &[u8], verify: bool) -> Result<Header> {
+    let mut header: Option<(Header, u8)> = None;
+    let (mut image, mut transparency, mut orientation) = (false, false, 1);
+    let mut at = SIGNATURE.len();
+    loop {
+        let Chunk { kind, data, end } = chunk(bytes, at, verify)?;
+        match (&kind, &header) {
+            (b"IHDR", None) => header = Some(image_header(data)?),
+            (b"IHDR", Some(_)) => return Err(bad("PNG has two headers", at)),
+            (_, None) => return Err(bad("PNG does not begin with its header", at)),
+            (b"IDAT", _) => image = true,
+            (b"tRNS", _) if !image => transparency = true,
+            (b"eXIf", _) => orientation = orientation_of_exif(data).unwrap_or(orientation),
+            (b"IEND", _) => break,
+            _ => {}
+        }
+        at = end;
+    }
+    let (mut header, color) = header.ok_or_else(|| bad("PNG has no header", at))?;
+    if !image {
+        return Err(bad("PNG has no image data", at));
+    }
+    if transparency && matches!(color, 0 | 2 | 3) {
+        header.channels += 1;
+    }
+    header.orientation = orientation;
+    Ok(header)
+}
+
+struct Chunk<'a> {
+    kind: [u8; 4],
+    data: &'a [u8],
+    end: usize,
+}
+
+fn chunk(bytes: &[u8], at: usize, verify: bool) -> Result<Chunk<'_>> {
+    let cut = || {
+        Error::corrupt(format!("PNG ends after {} bytes, before its IEND chunk", bytes.len()))
+            .with_hint("the file is truncated, as by an interrupted copy or download")
+    };
+    let rest = bytes.get(at..).ok_or_else(cut)?;
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+    let length = u32::from_be_bytes(*length) as usize;
+    let kind = *rest.first_chunk::<4>().ok_or_else(cut)?;
+    let checked = rest.get(..4 + length).ok_or_else(cut)?;
+    let stored = *rest[4 + length..].first_chunk::<4>().ok_or_else(cut)?;
+    // The header's own checksum is verified always: a decision may rest on nothing else.
+    if (verify || kind == *b"IHDR") && crc32fast::hash(checked) != u32::from_be_bytes(stored) {
+        return Err(bad(format!("PNG chunk {} has a wrong checksum", kind.escape_ascii()), at));
+    }
+    Ok(Chunk { kind, data: &checked[4..], end: at + 12 + length })
+}
+
+/// Size, channels without transparency, and colour type.
+fn image_header(data: &[u8]) -> Result<(Header, u8)> {
+    let &[w3, w2, w1, w0, h3, h2, h1, h0, depth, color, _, _, _] = data else {
+        return Err(Error::corrupt(format!("PNG header has {} bytes instead of 13", data.len())));
+    };
+    let width = u32::from_be_bytes([w3, w2, w1, w0]) as usize;
+    let height = u32::from_be_bytes([h3, h2, h1, h0]) as usize;
+    let sides = 1..=(i32::MAX as usize);
+    if !sides.contains(&width) || !sides.contains(&height) {
+        return Err(Error::corrupt(format!("PNG is {width}x{height} pixels")));
+    }
+    let channels = match (color, depth) {
+        (0, 1 | 2 | 4 | 8 | 16) => 1,
+        (2, 8 | 16) | (3, 1 | 2 | 4 | 8) => 3,
+        (4, 8 | 16) => 2,
+        (6, 8 | 16) => 4,
+        _ => return Err(Error::corrupt(format!("PNG has colour type {color} with {depth} bits"))),
+    };
+    Ok((Header { height, width, channels, orientation: 1 }, color))
+}
+
+fn bad(what: impl Into<String>, at: usize) -> Error {
+    Error::corrupt(what).with_offset(at as u64)
+}
+
+fn error(e: DecodingError) -> Error {
+    match e {
+        DecodingError::LimitsExceeded => {
+            Error::new(ErrorKind::Limit, "PNG needs more memory than its size allows")
+        }
+        e => Error::corrupt(format!("PNG is damaged: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bits_become_eight_as_in_pillow() {
+        let samples = [0u16, 255, 256, 0x80FF, 0xFFFF].map(u16::to_be_bytes).concat();
+        let narrowed = |channels, clips| {
+            let mut samples = samples.clone();
+            narrow(&mut samples, channels, clips);
+            samples[..5].to_vec()
+        };
+        assert_eq!(narrowed(1, true), [0, 255, 255, 255, 255]);
+        assert_eq!(narrowed(3, false), [0, 0, 1, 128, 255]);
+        assert_eq!(narrowed(2, true), [0, 0, 255, 128, 255]);
+    }
+}

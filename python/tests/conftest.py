@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from pictures import write_folder
+
+# Images here are so small that handing them to other threads takes most of the time.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -129,6 +129,18 @@ impl Error {
         self
     }
 
+    /// Says that what failed lies at `start` in its file or shard: a stated byte offset, which counted from there,
+    /// now counts from the beginning.
+    #[must_use]
+    pub fn within(mut self, start: u64) -> Self {
+        self.0.offset = match self.0.offset {
+            Some(offset) => Some(offset.saturating_add(start)),
+            None if start > 0 => Some(start),
+            None => None,
+        };
+        self
+    }
+
     /// Names the stage (`read`, `decode`, `RandomCrop`, …), unless one is named already.
     #[must_use]
     pub fn with_stage(mut self, stage: &'static str) -> Self {
@@ -253,6 +265,15 @@ mod tests {
     fn the_innermost_place_wins() {
         let e = Error::corrupt("x").with_stage("decode").with_stage("worker");
         assert_eq!(e.stage(), Some("decode"));
+    }
+
+    #[test]
+    fn offsets_count_from_the_beginning_of_the_file() {
+        let offset = |e: Error, start| e.within(start).offset();
+        assert_eq!(offset(Error::corrupt("x").with_offset(33), 1024), Some(1057));
+        assert_eq!(offset(Error::corrupt("x").with_offset(33), 0), Some(33));
+        assert_eq!(offset(Error::corrupt("x"), 512), Some(512));
+        assert_eq!(offset(Error::corrupt("x"), 0), None);
     }
 
     #[test]

@@ -171,9 +171,6 @@ impl Executor {
     fn located(&self, error: Error, pick: Pick, offset: Option<u64>) -> Error {
         let error =
             error.with_sample(self.source.key(pick.index), pick.index).with_source(self.source.name());
-        match offset {
-            Some(offset) if offset > 0 => error.with_offset(offset),
-            _ => error,
-        }
+        error.within(offset.unwrap_or(0))
     }
 }

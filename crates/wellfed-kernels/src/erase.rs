@@ -10,7 +10,8 @@ use crate::{
 /// Sets each element of `rect` in `slot`, an image of (height, width, channels), to `value(channel)`.
 ///
 /// `value` is called once per element, channel by channel and row by row whatever the layout, so that random values
-/// are the same in all layouts. Floats are rounded to the element type, 8-bit values truncated to 0..=255.
+/// are the same in all layouts. Floats are rounded to the element type; 8-bit values are truncated and
+/// wrap around, as torch's conversion does.
 ///
 /// # Panics
 /// If `rect` does not lie inside the image, or `slot` has another size.
@@ -35,7 +36,7 @@ pub fn erase(
                 let out = &mut slot[at * size..][..size];
                 let value = value(channel);
                 match dtype {
-                    Dtype::U8 => out[0] = value as u8,
+                    Dtype::U8 => out[0] = value as i64 as u8,
                     Dtype::F16 => out.copy_from_slice(&f16::from_f32(value).to_ne_bytes()),
                     Dtype::Bf16 => out.copy_from_slice(&bf16::from_f32(value).to_ne_bytes()),
                     Dtype::F32 => out.copy_from_slice(&value.to_ne_bytes()),

@@ -3,9 +3,15 @@
 
 use crate::image::Image;
 
-/// Shifts the hue by `factor` of the circle, -0.5 to 0.5. Grey images stay as they are; alpha is left alone.
+/// Shifts the hue by `factor` of the circle, -0.5 to 0.5. Grey images stay as they are; alpha becomes opaque, which is what
+/// the way there and back does to it in torchvision.
 pub fn hue(image: &mut Image, factor: f64) {
     let channels = image.channels();
+    if channels.is_multiple_of(2) {
+        for pixel in image.pixels_mut().chunks_exact_mut(channels.max(1)) {
+            pixel[channels - 1] = 255;
+        }
+    }
     if channels < 3 {
         return;
     }

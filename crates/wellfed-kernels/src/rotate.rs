@@ -32,6 +32,17 @@ pub struct Rotation {
     pub fill: [u8; 4],
 }
 
+impl Rotation {
+    /// Whether every pixel of an image of `height` x `width` moves to a place of its own: no or half a turn about the
+    /// middle, or a quarter turn whose result has room.
+    pub fn moves_pixels(&self, height: usize, width: usize) -> bool {
+        let angle = self.angle.rem_euclid(360.0);
+        let quarter = angle == 90.0 || angle == 270.0;
+        self.center.is_none()
+            && (angle == 0.0 || angle == 180.0 || quarter && (self.expand || height == width))
+    }
+}
+
 /// Rotates `src` into `dst` of `height` x `width` pixels: the size of `src`, or under `expand` the size that
 /// Pillow's rule gives. Nothing is done with a size of zero.
 pub fn rotate(src: View<'_>, rotation: &Rotation, (height, width): (usize, usize), dst: &mut Image) {
@@ -41,27 +52,20 @@ pub fn rotate(src: View<'_>, rotation: &Rotation, (height, width): (usize, usize
         return;
     }
     let angle = rotation.angle.rem_euclid(360.0);
-    if rotation.center.is_none() {
-        let swapped = rotation.expand || src.width() == src.height();
+    if rotation.moves_pixels(src.height(), src.width()) {
         let (rows, columns) = (src.height(), src.width());
-        let turn: Option<&dyn Fn(usize, usize) -> (usize, usize)> = if angle == 0.0 {
-            Some(&|y, x| (y, x))
-        } else if angle == 180.0 {
-            Some(&|y, x| (rows - 1 - y, columns - 1 - x))
-        } else if angle == 90.0 && swapped {
-            Some(&|y, x| (x, columns - 1 - y))
-        } else if angle == 270.0 && swapped {
-            Some(&|y, x| (rows - 1 - x, y))
-        } else {
-            None
-        };
-        if let Some(from) = turn {
-            for (i, pixel) in out.chunks_exact_mut(channels).enumerate() {
-                let (y, x) = from(i / width, i % width);
+        for (y, row) in out.chunks_exact_mut(width * channels).enumerate() {
+            for (x, pixel) in row.chunks_exact_mut(channels).enumerate() {
+                let (y, x) = match angle as u32 {
+                    0 => (y, x),
+                    90 => (x, columns - 1 - y),
+                    180 => (rows - 1 - y, columns - 1 - x),
+                    _ => (rows - 1 - x, y),
+                };
                 pixel.copy_from_slice(&src.row(y)[x * channels..][..channels]);
             }
-            return;
         }
+        return;
     }
     for pixel in out.chunks_exact_mut(channels) {
         pixel.copy_from_slice(&rotation.fill[..channels]);
@@ -167,15 +171,19 @@ fn generic(
 ) {
     let [a, b, c, d, e, f] = *matrix;
     let channels = src.channels();
-    for (i, to) in out.chunks_exact_mut(channels).enumerate() {
-        let (x, y) = ((i % width) as f64 + 0.5, (i / width) as f64 + 0.5);
-        let (x, y) = (a * x + b * y + c, d * x + e * y + f);
-        if x < 0.0 || x >= src.width() as f64 || y < 0.0 || y >= src.height() as f64 {
-            continue;
+    let (rows, columns) = (src.height() as f64, src.width() as f64);
+    for (j, row) in out.chunks_exact_mut(width * channels).enumerate() {
+        let y = j as f64 + 0.5;
+        for (i, to) in row.chunks_exact_mut(channels).enumerate() {
+            let x = i as f64 + 0.5;
+            let (x, y) = (a * x + b * y + c, d * x + e * y + f);
+            if x < 0.0 || x >= columns || y < 0.0 || y >= rows {
+                continue;
+            }
+            let (x, y) = (x - 0.5, y - 0.5);
+            let whole = [x.floor(), y.floor()];
+            sample(src, whole.map(|v| v as i64), [x - whole[0], y - whole[1]], to);
         }
-        let (x, y) = (x - 0.5, y - 0.5);
-        let whole = [x.floor(), y.floor()];
-        sample(src, whole.map(|v| v as i64), [x - whole[0], y - whole[1]], to);
     }
 }
 

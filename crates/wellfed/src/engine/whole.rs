@@ -58,8 +58,10 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScr
             let fill =
                 std::array::from_fn(|c| fill.channel(c.min(size.channels - 1)).clamp(0.0, 255.0) as u8);
             let rotation = Rotation { angle, sampling, expand, center, fill };
-            // Pillow interpolates images with alpha premultiplied.
-            let alpha = matches!(size.channels, 2 | 4) && sampling != Sampling::Nearest;
+            // Pillow interpolates images with alpha premultiplied, but not where a turn only moves pixels.
+            let alpha = matches!(size.channels, 2 | 4)
+                && sampling != Sampling::Nearest
+                && !rotation.moves_pixels(size.height, size.width);
             if alpha {
                 premultiply(image);
             }

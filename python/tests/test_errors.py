@@ -204,7 +204,12 @@ def test_a_tar_cut_anywhere_is_never_a_silent_loss(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     ends = shard(path)
     whole = path.read_bytes()
-    for cut in [*range(0, ends[2] + 600, 97), *ends, *(end + 511 for end in ends), *(end - 1 for end in ends)]:
+    for cut in [
+        *range(0, ends[2] + 600, 97),
+        *ends,
+        *(end + 511 for end in ends),
+        *(end - 1 for end in ends),
+    ]:
         path.write_bytes(whole[:cut])
         refused = None
         try:

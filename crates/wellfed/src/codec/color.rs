@@ -1,15 +1,7 @@
 //! Changes of colour mode between interleaved 8-bit images of 1 (L), 2 (LA), 3 (RGB) and 4 (RGBA) channels,
 //! with the values that Pillow's `Image.convert` gives.
-//!
-//! Luma is ITU-R 601-2 in Pillow's fixed point (`L24` in Convert.c):
-//! `(19595 R + 38470 G + 7471 B + 32768) >> 16`.
 
-/// Luma of one pixel, as Pillow computes it.
-#[inline]
-pub(crate) fn luma(r: u8, g: u8, b: u8) -> u8 {
-    // The weights sum to 65536, so that the result is at most 255.
-    ((u32::from(r) * 19595 + u32::from(g) * 38470 + u32::from(b) * 7471 + 0x8000) >> 16) as u8
-}
+use wellfed_kernels::gray::luma;
 
 /// Converts packed pixels of `from` channels into pixels of `to` channels.
 ///

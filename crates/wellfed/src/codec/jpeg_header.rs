@@ -90,7 +90,7 @@ impl JpegHeader {
     ///
     /// # Errors
     /// `Corrupt` if the segments are damaged or cut short; `Unsupported` for arithmetic, lossless, hierarchical
-    /// and 12-bit JPEGs and for fractional sampling ratios, which libjpeg does not decode either.
+    /// and 12-bit JPEGs and for fractional sampling ratios.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         if !bytes.starts_with(&[0xFF, 0xD8]) {
             return Err(Error::corrupt("JPEG does not begin with its start marker"));

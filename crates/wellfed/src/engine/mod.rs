@@ -4,8 +4,8 @@
 //! readers --records--> schedule <--claims--> workers --samples--> ring --batches--> Loader::next
 //! ```
 //!
-//! [`schedule`] decides who does what, [`shared`] runs the threads, [`exec`] makes one sample, [`ring`] owns the
-//! memory, [`governor`] tunes. The loader keeps making batches of the next epoch while the last ones of this
+//! `schedule` decides who does what, `shared` runs the threads, `exec` makes one sample, `ring` owns the
+//! memory, `governor` tunes. The loader keeps making batches of the next epoch while the last ones of this
 //! epoch are consumed.
 
 mod batch;

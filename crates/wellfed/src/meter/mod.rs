@@ -1,6 +1,6 @@
 //! Always-on counters: time and bytes per stage, waits, queue occupancy.
 //!
-//! Each thread writes its own [`Lane`] with relaxed atomics and nobody else's; readers add lanes up. A stage
+//! Each thread writes its own `Lane` with relaxed atomics and nobody else's; readers add lanes up. A stage
 //! costs one clock reading (about 25 ns). Where samples take a few microseconds, a worker times one sample of
 //! each chunk it claimed and counts it for the whole chunk, which keeps the cost under 1 %.
 

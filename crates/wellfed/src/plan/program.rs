@@ -1,6 +1,6 @@
 //! The plan after lowering: for every field of a batch, the steps one worker runs for one sample.
 //!
-//! [`Program::new`] lowers a plan to the plainest steps (each transform by itself) and then, unless that is
+//! `Program::new` lowers a plan to the plainest steps (each transform by itself) and then, unless that is
 //! switched off, runs the passes of [`super::optimizer`] over them. Both programs give the same bits.
 
 use std::{fmt, ops::Range};

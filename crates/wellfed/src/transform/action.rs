@@ -67,7 +67,7 @@ pub enum EraseValue {
 }
 
 /// Standard normal numbers without end. One [`Rng`] has too few for a large rectangle, so after every
-/// [`Noise::CHUNK`] numbers comes another.
+/// `Noise::CHUNK` numbers comes another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Noise {
     seed: u64,

@@ -1,8 +1,8 @@
 //! The module `wellfed._native`: what Python calls.
 //!
-//! It parses, enters the engine and converts; it decides nothing. [`enter`] is the only way in, [`error`] the only
-//! way out for errors. Python objects and the engine meet in [`memory`] (arrays that come in without a copy) and
-//! [`array`] (arrays that go out without one).
+//! It parses, enters the engine and converts; it decides nothing. `enter` is the only way in, `error` the only
+//! way out for errors. Python objects and the engine meet in `memory` (arrays that come in without a copy) and
+//! `array` (arrays that go out without one).
 
 mod array;
 mod command;

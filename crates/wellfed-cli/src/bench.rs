@@ -220,7 +220,7 @@ impl Report {
         if *count > 0 {
             writeln!(out, "\nbad samples, left out: {count}")?;
             for bad in listed {
-                writeln!(out, "  {}: {}", bad.key, bad.message)?;
+                writeln!(out, "  {}: {}", output::printable(&bad.key), output::printable(&bad.message))?;
             }
             if *count > listed.len() {
                 writeln!(out, "  and {} more", count - listed.len())?;

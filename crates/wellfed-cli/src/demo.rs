@@ -16,7 +16,10 @@ impl Demo {
     /// Says where the demo is.
     pub(crate) fn run(self) -> i32 {
         drop(self.rest);
-        note("error: the demo trains a network and needs the Python package: python -m wellfed demo");
+        note(
+            "error: the demo trains a network with PyTorch and is part of the Python package\n\
+             hint: run `pip install .` and `python -m wellfed demo`, or `make demo`, in the repository",
+        );
         2
     }
 }

@@ -27,7 +27,13 @@ pub(crate) struct Detected {
 pub(crate) fn open(path: &str) -> Result<Detected> {
     let store = Arc::new(LocalStore::new());
     let (format, spec) = detect(&*store, path)?;
-    Ok(Detected { source: spec.open(store)?, format })
+    match spec.open(store) {
+        Err(error) if format == "glob" && error.kind() == ErrorKind::NotFound => {
+            Err(Error::new(ErrorKind::NotFound, format!("no file matches {path}"))
+                .with_hint("* stands for names within a folder, ** for folders of any depth"))
+        }
+        opened => Ok(Detected { source: opened?, format }),
+    }
 }
 
 fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {

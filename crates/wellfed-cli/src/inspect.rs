@@ -22,9 +22,10 @@ use wellfed::{
 use wellfed_kernels::image::Image;
 
 use crate::{
+    advice::{Facts, advice},
     detect,
     jpeg_kind::jpeg_kind,
-    output::{self, Failure},
+    output::{self, Failure, printable},
     progress::Progress,
 };
 
@@ -67,7 +68,11 @@ struct Report {
     height: Option<Spread>,
     /// Encoded size of an image.
     bytes: Option<Spread>,
+    /// Images that their EXIF orientation turns or mirrors.
+    turned: u64,
     bad_samples: Vec<Bad>,
+    /// What the user may want to do, for people.
+    suggestions: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,6 +120,7 @@ struct Findings {
     widths: Vec<u64>,
     heights: Vec<u64>,
     bytes: Vec<u64>,
+    turned: u64,
     bad: Vec<(u64, Error)>,
 }
 
@@ -129,6 +135,7 @@ impl Findings {
         self.widths.extend(other.widths);
         self.heights.extend(other.heights);
         self.bytes.extend(other.bytes);
+        self.turned += other.turned;
         self.bad.extend(other.bad);
     }
 }
@@ -153,7 +160,7 @@ impl Inspect {
             message: error.message().to_owned(),
             hint: error.hint().map(str::to_owned),
         });
-        let report = Report {
+        let mut report = Report {
             version: env!("CARGO_PKG_VERSION"),
             path: self.path,
             format: detected.format,
@@ -164,8 +171,11 @@ impl Inspect {
             width: Spread::of(found.widths),
             height: Spread::of(found.heights),
             bytes: Spread::of(found.bytes),
+            turned: found.turned,
             bad_samples: bad_samples.collect(),
+            suggestions: Vec::new(),
         };
+        report.suggestions = advice(&report.facts());
         if self.json { output::json(&report) } else { Ok(report.print()?) }
     }
 }
@@ -304,6 +314,7 @@ impl Findings {
             other => other,
         };
         *self.codecs.entry(name).or_default() += 1;
+        self.turned += u64::from(header.orientation != 1);
         self.size(header.width, header.height, bytes.len());
         Ok(())
     }
@@ -320,6 +331,25 @@ impl Spread {
 }
 
 impl Report {
+    fn facts(&self) -> Facts {
+        let progressive = self.codecs.iter().filter(|codec| codec.name.contains("progressive"));
+        let classes = self.classes.iter().flatten();
+        Facts {
+            images: self.codecs.iter().map(|codec| codec.images).sum(),
+            progressive: progressive.map(|codec| codec.images).sum(),
+            turned: self.turned,
+            // Of the typical image: the median of sides is good enough for advice.
+            shorter_side: self.width.iter().chain(&self.height).map(|side| side.p50).min().unwrap_or(0),
+            bad: self.bad_samples.len() as u64,
+            unsupported: self
+                .bad_samples
+                .iter()
+                .filter(|bad| bad.kind == ErrorKind::Unsupported.name())
+                .count() as u64,
+            empty_classes: classes.filter(|class| class.samples == 0).count() as u64,
+        }
+    }
+
     fn print(&self) -> std::io::Result<()> {
         let mut out = output::results();
         writeln!(out, "{} samples, {}", self.samples, self.format)?;
@@ -327,13 +357,14 @@ impl Report {
             let mut classes: Vec<&Class> = classes.iter().collect();
             // Stable: equally frequent ones stay in the order of their labels.
             classes.sort_by_key(|class| std::cmp::Reverse(class.samples));
-            writeln!(out, "\n{} classes{:>22}", classes.len(), "samples")?;
+            // Names come last: they may be of any length and script.
+            writeln!(out, "\n{:>9}  of {} classes", "samples", classes.len())?;
             for class in classes.iter().take(MAX_CLASSES) {
-                writeln!(out, "  {:<20} {:>9}", class.name, class.samples)?;
+                writeln!(out, "{:>9}  {}", class.samples, printable(&class.name))?;
             }
             if let Some(rest) = classes.get(MAX_CLASSES..).filter(|rest| !rest.is_empty()) {
                 let sum: u64 = rest.iter().map(|class| class.samples).sum();
-                writeln!(out, "  {:<20} {sum:>9}", format!("{} more", rest.len()))?;
+                writeln!(out, "{sum:>9}  in {} more", rest.len())?;
             }
         }
         if !self.codecs.is_empty() {
@@ -357,10 +388,16 @@ impl Report {
         let checked = if self.full { "all images decoded" } else { "headers read; --full decodes all" };
         writeln!(out, "\nbad samples: {} ({checked})", self.bad_samples.len())?;
         for bad in self.bad_samples.iter().take(MAX_LISTED) {
-            writeln!(out, "  {}: {}", bad.key, bad.message)?;
+            writeln!(out, "  {}: {}", printable(&bad.key), printable(&bad.message))?;
         }
         if self.bad_samples.len() > MAX_LISTED {
             writeln!(out, "  and {} more (--json lists all)", self.bad_samples.len() - MAX_LISTED)?;
+        }
+        if !self.suggestions.is_empty() {
+            writeln!(out, "\nsuggestions")?;
+        }
+        for suggestion in &self.suggestions {
+            writeln!(out, "  {suggestion}")?;
         }
         out.flush()
     }

@@ -3,6 +3,7 @@
 //! One command, one file. Results go to standard output, all else (what was detected, progress, errors) to standard
 //! error. The engine does the work; the Python package runs the same [`run`].
 
+mod advice;
 mod bench;
 mod demo;
 mod detect;

@@ -2,7 +2,10 @@
 //!
 //! A reader that closes the pipe early (`wellfed inspect data | head`) has seen enough: that is no error.
 
-use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+use std::{
+    borrow::Cow,
+    io::{self, BufWriter, ErrorKind, StdoutLock, Write},
+};
 
 use wellfed::Error;
 
@@ -46,25 +49,40 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Prints a line that is no result.
-pub(crate) fn note(line: impl std::fmt::Display) {
+/// `text` with control characters escaped: names of files and classes come from the data set, and must neither break
+/// lines nor steer the terminal.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(escape).collect())
+}
+
+/// Prints what is no result. Line ends separate lines; other control characters are escaped.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    let text = text.to_string();
+    let lines: Vec<_> = text.split('\n').map(printable).collect();
     // Without a standard error there is nobody to tell.
-    drop(writeln!(io::stderr(), "{line}"));
+    drop(writeln!(io::stderr(), "{}", lines.join("\n")));
 }
 
 /// Prints what went wrong, if anything; gives the exit status.
 pub(crate) fn status(result: Result<(), Failure>) -> i32 {
+    let text = complaint(result);
+    if let Some(text) = &text {
+        note(text);
+    }
+    i32::from(text.is_some())
+}
+
+/// What a user is told about `result`; `None` if there is nothing to complain of.
+fn complaint(result: Result<(), Failure>) -> Option<String> {
     match result {
-        Ok(()) => 0,
-        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => 0,
-        Err(Failure::Output(error)) => {
-            note(format_args!("error: cannot write the results: {error}"));
-            1
-        }
-        Err(Failure::Engine(error)) => {
-            note(format_args!("error: {error}"));
-            1
-        }
+        Ok(()) => None,
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => None,
+        Err(Failure::Output(error)) => Some(format!("error: cannot write the results: {error}")),
+        Err(Failure::Engine(error)) => Some(format!("error: {error}")),
     }
 }
 
@@ -74,8 +92,16 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
-        assert_eq!(status(Err(io::Error::from(ErrorKind::BrokenPipe).into())), 0);
-        assert_eq!(status(Err(io::Error::from(ErrorKind::StorageFull).into())), 1);
-        assert_eq!(status(Err(Error::config("p is 2").into())), 1);
+        assert_eq!(complaint(Ok(())), None);
+        assert_eq!(complaint(Err(io::Error::from(ErrorKind::BrokenPipe).into())), None);
+        let full = complaint(Err(io::Error::from(ErrorKind::StorageFull).into())).unwrap();
+        assert!(full.starts_with("error: cannot write the results: "), "{full}");
+        assert_eq!(complaint(Err(Error::config("p is 2").into())).unwrap(), "error: p is 2");
+    }
+
+    #[test]
+    fn names_cannot_steer_the_terminal() {
+        assert_eq!(printable("größe/日本.jpg"), "größe/日本.jpg");
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}"), "a\\u{1b}[2Jb\\nc\\u{9b}");
     }
 }

@@ -202,9 +202,9 @@ fn inspect_prints_what_there_is() {
         stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
         "9 samples, image_folder",
-        "3 classes samples",
-        "dog 4",
-        "emu 1",
+        "samples of 3 classes",
+        "4 dog",
+        "1 emu",
         "JPEG sequential 4 57.1%",
         "JPEG progressive 3 42.9%",
         "size min 5% median 95% max",
@@ -212,6 +212,7 @@ fn inspect_prints_what_there_is() {
         "height 30 30 30 48 48",
         "bad samples: 2 (all images decoded)",
         "emu/empty.jpg: file is empty",
+        "3 progressive JPEGs: sequential ones decode faster; jpegtran -copy all rewrites them without loss",
     ] {
         assert!(lines.iter().any(|l| l == line), "no {line:?} in\n{stdout}");
     }
@@ -234,6 +235,8 @@ fn inspect_json_has_stable_keys_and_all_reasons() {
             "height",
             "path",
             "samples",
+            "suggestions",
+            "turned",
             "version",
             "width"
         ]
@@ -244,6 +247,60 @@ fn inspect_json_has_stable_keys_and_all_reasons() {
     assert_eq!((&bad[0]["key"], &bad[0]["kind"]), (&"dog/cut.jpg".into(), &"corrupt".into()));
     assert_eq!((&bad[1]["key"], &bad[1]["index"]), (&"emu/empty.jpg".into(), &8.into()));
     assert_eq!(report["classes"][0], serde_json::json!({ "label": 0, "name": "cat", "samples": 4 }));
+}
+
+#[test]
+fn every_key_is_in_the_guide() {
+    fn check(value: &Value, guide: &str) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    assert!(guide.contains(&format!("`{key}`")), "the guide does not explain {key}");
+                    // These are explained with the loader.
+                    if key != "stats" {
+                        check(value, guide);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| check(item, guide)),
+            _ => {}
+        }
+    }
+    let guide =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/command-line.md")).unwrap();
+    let (bench, inspect) = guide.split_once("`inspect --json`").unwrap();
+    let folder = Folder::photos();
+    check(&json(&folder, &["bench", "data", "--json"]), bench);
+    check(&json(&folder, &["inspect", "data", "--json"]), inspect);
+}
+
+#[test]
+fn images_that_exif_turns_are_counted() {
+    let folder = Folder::new();
+    // A TIFF header and one entry: orientation (0x0112), one short, 6 (turned by 90 degrees).
+    let exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    let mut bytes = Vec::new();
+    let mut encoder = jpeg_encoder::Encoder::new(&mut bytes, 90);
+    encoder.add_app_segment(1, exif.to_vec()).unwrap();
+    encoder.encode(&[9; 8 * 16 * 3], 8, 16, jpeg_encoder::ColorType::Rgb).unwrap();
+    folder.write("flat/turned.jpg", &bytes);
+    folder.write("flat/upright.jpg", &jpeg(8, 16, false));
+    let report = json(&folder, &["inspect", "flat", "--json"]);
+    assert_eq!((&report["turned"], &report["suggestions"].as_array().unwrap().len()), (&1.into(), &1));
+    assert!(report["suggestions"][0].as_str().unwrap().contains("exif_orientation=True"), "{report}");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_from_the_data_cannot_steer_the_terminal() {
+    let folder = Folder::new();
+    folder.write("data/a\u{1b}[31m/1\n2.jpg", b"no image");
+    folder.write("data/b/1.jpg", &jpeg(8, 8, false));
+    for args in [&["inspect", "data"][..], &["bench", "data"], &["bench", "data/a\u{1b}[31m"]] {
+        let (_, stdout, stderr) = run(&folder, args);
+        assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "{stdout}{stderr}");
+        assert!(format!("{stdout}{stderr}").contains(r"1\n2.jpg") || args[1] != "data", "{stdout}{stderr}");
+    }
 }
 
 #[test]
@@ -260,6 +317,9 @@ fn errors_give_the_fact_then_the_hint_and_status_1() {
         lines[0] == "error: notes holds no data set that is known" && lines[1].starts_with("hint: "),
         "{stderr}"
     );
+    let (status, _, stderr) = run(&folder, &["inspect", "notes/*.jpg"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.starts_with("error: no file matches notes/*.jpg\nhint: "), "{stderr}");
     folder.write("bad/1.jpg", b"nothing like a photograph");
     let (status, stdout, stderr) = run(&folder, &["bench", "bad"]);
     assert_eq!((status, stdout.as_str()), (Some(1), ""));
@@ -282,7 +342,7 @@ fn usage_is_checked_with_status_2() {
     }
     let (status, stdout, stderr) = run(&folder, &["demo", "--epochs", "1"]);
     assert_eq!((status, stdout.as_str()), (Some(2), ""));
-    assert!(stderr.contains("python -m wellfed demo") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains("\nhint: ") && stderr.contains("python -m wellfed demo"), "{stderr}");
     let (status, stdout, _) = run(&folder, &["--version"]);
     assert_eq!((status, redact(&stdout).as_str()), (Some(0), "wellfed #\n"));
 }

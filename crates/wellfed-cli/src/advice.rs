@@ -1,0 +1,107 @@
+//! What `wellfed inspect` suggests. Facts in, sentences out: each suggestion names what was seen, then what to do.
+
+/// Shorter side, in pixels, from which decoding costs far more than training at 224 pixels needs: twice the 256 of
+/// the usual evaluation.
+const LARGE: u64 = 512;
+
+/// Share of progressive images from which they matter for speed.
+const MANY: f64 = 0.05;
+
+/// What is known about a data set.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Images whose header could be read.
+    pub(crate) images: u64,
+    /// Of these: progressive JPEG.
+    pub(crate) progressive: u64,
+    /// Of these: turned or mirrored by EXIF.
+    pub(crate) turned: u64,
+    /// Of the typical image, in pixels.
+    pub(crate) shorter_side: u64,
+    /// Bad samples.
+    pub(crate) bad: u64,
+    /// Of these: intact, but of a kind that is not decoded.
+    pub(crate) unsupported: u64,
+    /// Classes without a sample.
+    pub(crate) empty_classes: u64,
+}
+
+/// Suggestions, the most pressing first; none for a data set with nothing to improve.
+pub(crate) fn advice(facts: &Facts) -> Vec<String> {
+    let mut all = Vec::new();
+    let Facts { images, progressive, turned, shorter_side, bad, unsupported, empty_classes } = *facts;
+    if bad > unsupported {
+        all.push(format!(
+            "{}: mend or delete them, or train with on_error=\"skip\" or \"replace\"; loader.errors() lists them",
+            count(bad - unsupported, "bad sample")
+        ));
+    }
+    if unsupported > 0 {
+        all.push(format!(
+            "{} of a kind that is not decoded: convert to JPEG or PNG",
+            count(unsupported, "sample")
+        ));
+    }
+    if empty_classes > 0 {
+        all.push(format!("{} without samples: is the data set complete?", count(empty_classes, "class")));
+    }
+    if turned > 0 {
+        all.push(format!(
+            "{} to be turned by EXIF: with_options(exif_orientation=True) does it; left as stored by default",
+            count(turned, "image")
+        ));
+    }
+    if progressive as f64 > MANY * images as f64 {
+        all.push(format!(
+            "{}: sequential ones decode faster; jpegtran -copy all rewrites them without loss",
+            count(progressive, "progressive JPEG")
+        ));
+    }
+    if shorter_side >= LARGE {
+        all.push(format!(
+            "the typical shorter side is {shorter_side} pixels: smaller copies decode faster, if you train on fewer"
+        ));
+    }
+    all
+}
+
+fn count(number: u64, noun: &str) -> String {
+    let plural = match (number, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_say_about_a_plain_data_set() {
+        assert!(
+            advice(&Facts { images: 100, shorter_side: 375, progressive: 5, ..Facts::default() }).is_empty()
+        );
+        assert!(advice(&Facts::default()).is_empty());
+    }
+
+    #[test]
+    fn everything_that_was_seen_is_named_once() {
+        let all = advice(&Facts {
+            images: 10,
+            progressive: 9,
+            turned: 1,
+            shorter_side: 1200,
+            bad: 3,
+            unsupported: 2,
+            empty_classes: 2,
+        });
+        let starts =
+            ["1 bad sample:", "2 samples of", "2 classes without", "1 image to", "9 progressive JPEGs:"];
+        for (line, start) in all.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        assert!(all.len() == 6 && all[5].contains("1200 pixels"), "{all:?}");
+    }
+}

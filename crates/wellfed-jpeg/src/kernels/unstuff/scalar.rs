@@ -1,0 +1,25 @@
+//! The portable loop: the oracle.
+
+use super::CHUNK;
+
+pub(super) fn unstuff(src: &[u8], out: &mut Vec<u8>, marks: &mut Vec<u32>) -> usize {
+    out.reserve(src.len());
+    let mut stuffed = false;
+    for (i, &byte) in src.iter().enumerate() {
+        if i.is_multiple_of(CHUNK) {
+            marks.push(out.len() as u32);
+        }
+        if stuffed {
+            stuffed = false;
+        } else {
+            if byte == 0xFF {
+                if src.get(i + 1) != Some(&0) {
+                    return i;
+                }
+                stuffed = true;
+            }
+            out.push(byte);
+        }
+    }
+    src.len()
+}

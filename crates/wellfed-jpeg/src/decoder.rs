@@ -1,0 +1,452 @@
+//! [`Decoder`]: from bytes to pixels.
+
+use crate::entropy::{Entropy, Stream};
+use crate::frame::{Frame, Plane, Window};
+use crate::header::{Colour, File, Header, Process};
+use crate::huffman::PairTable;
+use crate::index::RowIndex;
+use crate::level::Level;
+use crate::markers::code;
+use crate::multiscan::{Coefficients, check_mcu};
+use crate::output::{Format, Rows, Sink, Target};
+use crate::reconstruct::{Job, Reconstructor};
+use crate::sequential::{self, Block, GROUP};
+use crate::{Error, ErrorKind, Limits, Region, Result, Scale};
+
+/// MCUs that are decoded before their blocks are transformed: few enough for coefficients to stay in the first
+/// cache, enough to set up the transform seldom.
+const CHUNK: usize = 16;
+
+/// What to decode, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The pixels that are wanted, at the scale of the output; `None` for all.
+    pub region: Option<Region>,
+    /// Channels of the output.
+    pub format: Format,
+    /// How much smaller than stored.
+    pub scale: Scale,
+    /// Decode what there is of a file that was cut short, as libjpeg does; what is missing is grey or as rough as
+    /// the scans before left it. Otherwise such a file is an error, as for Pillow.
+    pub tolerant: bool,
+    /// Upper bounds for sizes and work.
+    pub limits: Limits,
+    /// Where rows begin, from an earlier decode of the same file. Of another file's it takes no notice.
+    pub index: Option<&'a RowIndex>,
+    /// Note where rows begin: [`Decoder::take_index`].
+    pub record: bool,
+}
+
+/// What a decode gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Columns of the region.
+    pub width: usize,
+    /// Rows of the region.
+    pub height: usize,
+    /// Channels.
+    pub channels: usize,
+}
+
+/// A decoded image: interleaved 8-bit pixels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Columns.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Channels.
+    pub channels: usize,
+    /// `height * width * channels` bytes.
+    pub pixels: Vec<u8>,
+}
+
+/// Decodes JPEGs, one after the other; keeps tables and memory in between. One for each thread.
+#[derive(Debug)]
+pub struct Decoder {
+    level: Level,
+    entropy: Entropy,
+    tables: Box<sequential::Tables>,
+    /// Coefficients of a chunk; all zero between uses.
+    chunk: Vec<i16>,
+    /// Blocks of a chunk, in the file's order.
+    blocks: Vec<Block>,
+    coefficients: Coefficients,
+    reconstructor: Reconstructor,
+    recorded: Option<RowIndex>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder that uses the fastest instructions of this processor.
+    pub fn new() -> Self {
+        Self::with_level(Level::best())
+    }
+
+    /// A decoder that uses `level`, or portable code if the processor lacks it.
+    pub fn with_level(level: Level) -> Self {
+        let level = if level.is_available() { level } else { Level::Scalar };
+        Decoder {
+            level,
+            entropy: Entropy::default(),
+            tables: Box::new(std::array::from_fn(|_| PairTable::default())),
+            chunk: Vec::new(),
+            blocks: Vec::new(),
+            coefficients: Coefficients::default(),
+            reconstructor: Reconstructor::default(),
+            recorded: None,
+        }
+    }
+
+    /// Bytes that this keeps allocated.
+    pub fn capacity(&self) -> usize {
+        self.entropy.capacity()
+            + self.tables.len() * PairTable::BYTES
+            + 2 * self.chunk.capacity()
+            + size_of::<Block>() * self.blocks.capacity()
+            + self.coefficients.capacity()
+            + self.reconstructor.capacity()
+    }
+
+    /// Decodes into memory of its own.
+    ///
+    /// ```
+    /// # let bytes = include_bytes!("../tests/images/grey.jpg");
+    /// use wellfed_jpeg::{Decoder, Format, Options, Region};
+    ///
+    /// let mut decoder = Decoder::new();
+    /// let region = Some(Region { left: 2, top: 1, width: 5, height: 4 });
+    /// let image = decoder.decode(bytes, &Options { region, format: Format::Rgb, ..Options::default() })?;
+    /// assert_eq!((image.height, image.width, image.channels), (4, 5, 3));
+    /// # Ok::<(), wellfed_jpeg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Header::parse`]; `Truncated` for a file without its end, unless `tolerant`; `Limit` for too many
+    /// pixels, scans or too much memory; `Argument` for a region outside the image; `Unsupported` for inks in
+    /// another format than `Native`.
+    pub fn decode(&mut self, bytes: &[u8], options: &Options<'_>) -> Result<Image> {
+        let (file, frame, region, channels) = prepare(bytes, options)?;
+        let Region { width, height, .. } = region;
+        let mut pixels = vec![0; width * height * channels];
+        let sink = Sink::Interleaved { out: &mut pixels, stride: width * channels };
+        self.run(bytes, file, frame, region, options, sink)?;
+        Ok(Image { width, height, channels, pixels })
+    }
+
+    /// Decodes into the caller's memory: pixel after pixel, rows `stride` bytes apart. Bytes between rows are left
+    /// alone.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`], and `Argument` if `out` is too short. After an error `out` holds unspecified
+    /// values.
+    pub fn decode_into(
+        &mut self,
+        bytes: &[u8],
+        options: &Options<'_>,
+        out: &mut [u8],
+        stride: usize,
+    ) -> Result<Info> {
+        let (file, frame, region, _) = prepare(bytes, options)?;
+        self.run(bytes, file, frame, region, options, Sink::Interleaved { out, stride })
+    }
+
+    /// Decodes into one slice of the caller's for each channel, rows `stride` bytes apart. Slices of channels that
+    /// the image does not have may be empty.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`], and `Argument` if a plane is too short.
+    pub fn decode_planar(
+        &mut self,
+        bytes: &[u8],
+        options: &Options<'_>,
+        planes: [&mut [u8]; 4],
+        stride: usize,
+    ) -> Result<Info> {
+        let (file, frame, region, _) = prepare(bytes, options)?;
+        self.run(bytes, file, frame, region, options, Sink::Planar { planes, stride })
+    }
+
+    /// Decodes band by band, from top to bottom, and hands each to `function` while it is in the cache: there is
+    /// never a whole image in memory, unless the file is progressive.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`]. Damage that is found late comes after bands were given out.
+    pub fn decode_rows(
+        &mut self,
+        bytes: &[u8],
+        options: &Options<'_>,
+        mut function: impl FnMut(Rows<'_>),
+    ) -> Result<Info> {
+        let (file, frame, region, _) = prepare(bytes, options)?;
+        self.run(bytes, file, frame, region, options, Sink::Bands(&mut function))
+    }
+
+    /// The index that the last decode with [`Options::record`] made or made longer, if it did: the rows from the
+    /// first to the end of what was decoded. Progressive images have none.
+    pub fn take_index(&mut self) -> Option<RowIndex> {
+        self.recorded.take()
+    }
+
+    fn run(
+        &mut self,
+        bytes: &[u8],
+        file: File<'_>,
+        frame: Frame,
+        region: Region,
+        options: &Options<'_>,
+        sink: Sink<'_, '_>,
+    ) -> Result<Info> {
+        let header = file.header;
+        let mut target = Target::new(sink, options.format, header.colour, region.height, region.width)?;
+        let channels = target.channels();
+        self.recorded = None;
+        let one_scan =
+            header.process != Process::Progressive && file.scan.members().len() == header.components().len();
+        if one_scan {
+            self.run_sequential(bytes, file, &frame, region, options, &mut target)?;
+        } else {
+            let quant = self.coefficients.read(self.level, bytes, file, &mut self.entropy, options)?;
+            self.finish_coefficients(&header, &frame, region, &quant, &mut target);
+        }
+        Ok(Info { width: region.width, height: region.height, channels })
+    }
+
+    /// Decodes an image that lies in one scan, row of MCUs after row of MCUs.
+    fn run_sequential(
+        &mut self,
+        bytes: &[u8],
+        file: File<'_>,
+        frame: &Frame,
+        region: Region,
+        options: &Options<'_>,
+        target: &mut Target<'_, '_>,
+    ) -> Result<()> {
+        let header = file.header;
+        let window = frame.window(region);
+        let quant = file.quant()?;
+        self.build_tables(&file)?;
+        let mcu_blocks = self.plan(frame);
+        if mcu_blocks > 1 {
+            check_mcu(mcu_blocks)?;
+        }
+        let index = options.index.filter(|index| {
+            index.components() == header.components().len() && index.rows() > 0 && index.matches(bytes)
+        });
+
+        // With an index only what the window needs is looked at.
+        let known = index.map_or(0, |index| window.top.min(index.rows() - 1));
+        let from = index.and_then(|index| index.get(known)).map_or(file.markers.at(), |(bit, _)| bit / 8);
+        let to = index.and_then(|index| index.get(window.bottom)).map_or(bytes.len(), |(bit, _)| bit / 8 + 2);
+        let interval = usize::from(file.tables.restart_interval);
+        self.entropy.load(self.level, bytes, from, to.min(bytes.len()), interval != 0);
+        if index.is_none() {
+            check_end(&self.entropy, file, options.tolerant)?;
+        }
+
+        let (level, columns) = (self.level, frame.mcus.0);
+        let mcu = &self.blocks[..mcu_blocks];
+        let mut stream = Stream::new(&self.entropy, interval);
+        let seek = |stream: &mut Stream<'_>, row: usize| match index.and_then(|index| index.get(row)) {
+            None => Ok(false),
+            Some((bit, predictors)) if stream.seek(bytes, bit, row * columns, predictors) => Ok(true),
+            Some(_) => Err(Error::new(ErrorKind::Argument, "row index does not fit its file")),
+        };
+        seek(&mut stream, known)?;
+        let mut record = options.record.then(|| match index {
+            Some(index) => index.clone(),
+            None => RowIndex::new(bytes, header.components().len()),
+        });
+        let job = Job { level, frame, colour: header.colour, region, window, quant: &quant };
+        self.reconstructor.start(&job, (window.right - window.left).next_multiple_of(4));
+        // The MCU at which the stream stands, and the row of pixels up to which the output is done.
+        let (mut here, mut done) = (known * columns, region.top);
+        for row in window.top..window.bottom {
+            let target_mcu = row * columns + window.left;
+            if seek(&mut stream, row)? {
+                here = row * columns;
+            }
+            if record.is_some() {
+                for r in here.div_ceil(columns)..=row {
+                    sequential::skip_mcus(level, &mut stream, r * columns - here, mcu, &self.tables);
+                    here = r * columns;
+                    record = record.and_then(|index| note(index, r, &stream, bytes));
+                }
+            }
+            let skip = match (index, &record) {
+                (None, None) => stream.jump(here, target_mcu),
+                _ => target_mcu - here,
+            };
+            sequential::skip_mcus(level, &mut stream, skip, mcu, &self.tables);
+            here = row * columns + window.right;
+            let mut column = window.left;
+            while column < window.right {
+                let n = CHUNK.min(window.right - column);
+                let blocks = &self.blocks[..n * mcu_blocks];
+                sequential::decode_mcus(
+                    level,
+                    &mut stream,
+                    blocks,
+                    mcu_blocks,
+                    &self.tables,
+                    &mut self.chunk,
+                );
+                let mut at = 0;
+                for (c, plane) in frame.all_planes().iter().enumerate() {
+                    let stride = CHUNK * plane.h / 4 * GROUP;
+                    for v in 0..plane.v {
+                        let groups = (n * plane.h).div_ceil(4) * GROUP;
+                        let part = &mut self.chunk[at..at + groups];
+                        at += stride;
+                        if c < frame.planes().len() {
+                            let block = (column - window.left) * plane.h;
+                            self.reconstructor.transform(&job, c, row * plane.v + v, block, part);
+                        } else {
+                            part.fill(0);
+                        }
+                    }
+                }
+                column += n;
+            }
+            let ready = Reconstructor::ready(&job, row);
+            self.reconstructor.emit(&job, done, ready, target);
+            done = done.max(ready);
+        }
+        self.recorded = record.filter(|record| index.is_none_or(|index| record.rows() > index.rows()));
+        Ok(())
+    }
+
+    /// Turns the coefficients of a whole image into pixels.
+    fn finish_coefficients(
+        &mut self,
+        header: &Header,
+        frame: &Frame,
+        region: Region,
+        quant: &[[u16; 64]; 4],
+        target: &mut Target<'_, '_>,
+    ) {
+        let window = frame.window(region);
+        let job = Job { level: self.level, frame, colour: header.colour, region, window, quant };
+        // Whole groups, which may begin left of the window.
+        let left = window.left & !3;
+        let job = Job { window: Window { left, ..window }, ..job };
+        self.reconstructor.start(&job, (window.right - left).next_multiple_of(4));
+        let mut done = region.top;
+        for row in window.top..window.bottom {
+            for (c, plane) in frame.planes().iter().enumerate() {
+                for v in 0..plane.v {
+                    let groups = self.coefficients.groups(
+                        c,
+                        row * plane.v + v,
+                        left * plane.h,
+                        window.right * plane.h,
+                    );
+                    self.reconstructor.transform(&job, c, row * plane.v + v, 0, groups);
+                }
+            }
+            let ready = Reconstructor::ready(&job, row);
+            self.reconstructor.emit(&job, done, ready, target);
+            done = done.max(ready);
+        }
+    }
+
+    /// Builds the lookup tables of a scan with all components and lets `blocks` name them.
+    fn build_tables(&mut self, file: &File<'_>) -> Result<()> {
+        let mut classes: [Option<(usize, usize)>; 4] = [None; 4];
+        self.blocks.clear();
+        for member in file.scan.members() {
+            let key = (member.dc, member.ac);
+            let slot = classes.iter().position(|class| class.is_none_or(|class| class == key));
+            let slot = slot.expect("four components have at most four pairs of tables");
+            if classes[slot].is_none() {
+                classes[slot] = Some(key);
+                let (dc, ac) =
+                    (file.tables.huffman(false, member.dc)?, file.tables.huffman(true, member.ac)?);
+                self.tables[slot].build(&dc, &ac);
+            }
+            // Kept here until `plan` makes the list.
+            self.blocks.push(Block { table: slot as u8, component: member.component as u8, place: 0 });
+        }
+        Ok(())
+    }
+
+    /// Lists the blocks of a chunk in the file's order; says how many an MCU has.
+    fn plan(&mut self, frame: &Frame) -> usize {
+        let members: Vec<Block> = std::mem::take(&mut self.blocks);
+        let planes = frame.all_planes();
+        let mut starts = [0; 4];
+        let mut total = 0;
+        for (start, plane) in starts.iter_mut().zip(planes) {
+            *start = total;
+            total += CHUNK * plane.h / 4 * GROUP * plane.v;
+        }
+        if self.chunk.len() < total + GROUP {
+            self.chunk.resize(total + GROUP, 0);
+        }
+        for x in 0..CHUNK {
+            for member in &members {
+                let c = usize::from(member.component);
+                let Plane { h, v, .. } = planes[c];
+                for row in 0..v {
+                    for column in x * h..(x + 1) * h {
+                        let group = row * CHUNK * h / 4 + column / 4;
+                        let place = (starts[c] + group * GROUP + column % 4 * 8) as u32;
+                        self.blocks.push(Block { place, ..*member });
+                    }
+                }
+            }
+        }
+        self.blocks.len() / CHUNK
+    }
+}
+
+/// Everything that is known before the first scan.
+fn prepare<'a>(bytes: &'a [u8], options: &Options<'_>) -> Result<(File<'a>, Frame, Region, usize)> {
+    let file = File::open(bytes, options.tolerant)?;
+    let Header { width, height, colour, .. } = file.header;
+    let pixels = width as u64 * height as u64;
+    Limits::check("has", pixels, options.limits.max_pixels, "pixels")?;
+    let channels = options.format.channels(colour)?;
+    let mut frame = Frame::new(&file.header, options.scale);
+    if options.format == Format::Grey && colour != Colour::Rgb {
+        frame = frame.first_plane_only();
+    }
+    let region = frame.region(options.region)?;
+    Ok((file, frame, region, channels))
+}
+
+/// Refuses files that end early or go on with what should not be there.
+fn check_end(entropy: &Entropy, file: File<'_>, tolerant: bool) -> Result<()> {
+    let File { mut markers, mut tables, .. } = file;
+    markers.seek(entropy.raw_end());
+    loop {
+        let segment = markers.next()?;
+        if tables.read(&segment)? {
+            continue;
+        }
+        let bad = |what: &str| Err(Error::corrupt(what).at(segment.offset));
+        match segment.code {
+            code::EOI => return Ok(()),
+            _ if tolerant => {}
+            code::SOS => return bad("JPEG has a scan after its last one"),
+            code::SOF0..=0xCF => return bad("JPEG has two frame headers"),
+            _ => {}
+        }
+    }
+}
+
+/// Adds the row at which the stream stands; gives up recording where the file is damaged.
+fn note(mut index: RowIndex, row: usize, stream: &Stream<'_>, bytes: &[u8]) -> Option<RowIndex> {
+    if index.rows() == row {
+        let bit = stream.raw_position(bytes)?;
+        if !index.push(bit, &stream.predictors) {
+            return None;
+        }
+    }
+    Some(index)
+}

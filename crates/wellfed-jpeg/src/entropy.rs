@@ -1,0 +1,289 @@
+//! The entropy-coded data of a scan: freed of byte stuffing, cut at restart markers, and walked through in order.
+//!
+//! Damaged data are handled as in libjpeg (`process_restart`, `jpeg_resync_to_restart`, `jpeg_fill_bit_buffer`):
+//! what is missing reads as zero bits to the end of the MCU, and as empty blocks from there to the next restart.
+
+use crate::bits::Bits;
+use crate::kernels;
+use crate::level::Level;
+use crate::markers::{code, find};
+
+/// Zero bytes behind each piece, so that whole words can be loaded up to its end.
+const PADDING: usize = 8;
+
+/// Entropy-coded data between two markers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// Where it lies in [`Entropy::data`].
+    start: usize,
+    end: usize,
+    /// Where it lies in the file.
+    raw_start: usize,
+    raw_end: usize,
+    /// Where its marks begin in [`Entropy::marks`].
+    marks: usize,
+    /// The marker behind it; `None` where the file ends.
+    marker: Option<u8>,
+}
+
+/// The data of a scan, or of a part of it.
+#[derive(Debug, Default)]
+pub(crate) struct Entropy {
+    data: Vec<u8>,
+    /// Length of `data` at every 64th byte of a piece in the file.
+    marks: Vec<u32>,
+    pieces: Vec<Piece>,
+}
+
+impl Entropy {
+    /// Bytes allocated.
+    pub(crate) fn capacity(&self) -> usize {
+        self.data.capacity() + 4 * self.marks.capacity() + size_of::<Piece>() * self.pieces.capacity()
+    }
+
+    /// Takes in the scan's data from `start` to `end` at most: one piece, or all up to the first marker that is
+    /// none of restarting if there are restart markers.
+    pub(crate) fn load(&mut self, level: Level, bytes: &[u8], start: usize, end: usize, restarts: bool) {
+        self.data.clear();
+        self.marks.clear();
+        self.pieces.clear();
+        let mut at = start;
+        loop {
+            let (begin, marks) = (self.data.len(), self.marks.len());
+            let stop = at + kernels::unstuff(level, &bytes[at..end], &mut self.data, &mut self.marks);
+            let piece_end = self.data.len();
+            self.data.extend_from_slice(&[0; PADDING]);
+            // A lone FF at the very end may be cut off its second byte.
+            let marker = if stop + 1 < end { find(bytes, stop) } else { None };
+            self.pieces.push(Piece {
+                start: begin,
+                end: piece_end,
+                raw_start: at,
+                raw_end: stop,
+                marks,
+                marker: marker.map(|(code, _)| code),
+            });
+            match marker {
+                Some((code, after)) if restarts && is_restart_or_reserved(code) && after <= end => at = after,
+                _ => return,
+            }
+        }
+    }
+
+    /// Where the file goes on after the last piece.
+    pub(crate) fn raw_end(&self) -> usize {
+        self.pieces.last().map_or(0, |piece| piece.raw_end)
+    }
+
+    fn bits(&self, piece: usize) -> Bits<'_> {
+        let Piece { start, end, .. } = self.pieces[piece];
+        Bits::new(&self.data[start..end + PADDING], 0)
+    }
+
+    /// The file's bit behind `bit` of a piece's data: byte times 8, plus bits.
+    fn raw_bit(&self, bytes: &[u8], piece: usize, bit: usize) -> usize {
+        let Piece { start, end, raw_start, raw_end, marks, .. } = self.pieces[piece];
+        let target = (start + bit / 8).min(end);
+        let next = self.pieces.get(piece + 1).map_or(self.marks.len(), |next| next.marks);
+        let chunk =
+            self.marks[marks..next].partition_point(|&length| length as usize <= target).saturating_sub(1);
+        let mut raw = raw_start + 64 * chunk;
+        let mut at = self.marks.get(marks + chunk).map_or(start, |&length| length as usize);
+        while raw < raw_end {
+            let stuffing = bytes[raw] == 0 && raw > raw_start && bytes[raw - 1] == 0xFF;
+            if !stuffing {
+                if at == target {
+                    break;
+                }
+                at += 1;
+            }
+            raw += 1;
+        }
+        8 * raw + bit % 8
+    }
+
+    /// The piece and its bit where the file's bit lies; the reverse of [`Entropy::raw_bit`]. `None` outside.
+    fn find_bit(&self, bytes: &[u8], raw_bit: usize) -> Option<(usize, usize)> {
+        let raw = raw_bit / 8;
+        let piece = self.pieces.partition_point(|piece| piece.raw_start <= raw).checked_sub(1)?;
+        let Piece { start, raw_start, raw_end, marks, .. } = self.pieces[piece];
+        if raw > raw_end {
+            return None;
+        }
+        let chunk = (raw - raw_start) / 64;
+        let (mut at, mut from) = match self.marks.get(marks + chunk) {
+            Some(&length) => (length as usize, raw_start + 64 * chunk),
+            None => (start, raw_start),
+        };
+        while from < raw {
+            let stuffing = bytes[from] == 0 && from > raw_start && bytes[from - 1] == 0xFF;
+            at += usize::from(!stuffing);
+            from += 1;
+        }
+        Some((piece, 8 * (at - start) + raw_bit % 8))
+    }
+}
+
+fn is_restart_or_reserved(marker: u8) -> bool {
+    marker < code::SOF0 || (code::RST0..=code::RST7).contains(&marker)
+}
+
+/// Predictions of DC coefficients, one for each component.
+pub(crate) type Predictors = [i32; 4];
+
+/// A place in the entropy-coded data, between two MCUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream<'a> {
+    entropy: &'a Entropy,
+    pub(crate) bits: Bits<'a>,
+    pub(crate) predictors: Predictors,
+    /// Blocks that are still empty after an end of band (progressive scans only).
+    pub(crate) end_of_band_run: u32,
+    /// The data of this interval have ended before its MCUs.
+    pub(crate) exhausted: bool,
+    piece: usize,
+    /// The marker that ends the piece was met and not passed: the next interval has no data.
+    stuck: bool,
+    interval: usize,
+    /// MCUs before the next restart.
+    left: usize,
+    /// Number of the next restart marker.
+    next_restart: u8,
+}
+
+impl<'a> Stream<'a> {
+    /// The beginning of a scan with a restart every `interval` MCUs, 0 for none.
+    pub(crate) fn new(entropy: &'a Entropy, interval: usize) -> Self {
+        Stream {
+            entropy,
+            bits: entropy.bits(0),
+            predictors: [0; 4],
+            end_of_band_run: 0,
+            exhausted: false,
+            piece: 0,
+            stuck: false,
+            interval,
+            left: if interval == 0 { usize::MAX } else { interval },
+            next_restart: 0,
+        }
+    }
+
+    /// How many of the next `n` MCUs come before the next restart, which is passed first if it is due.
+    #[inline]
+    pub(crate) fn take(&mut self, n: usize) -> usize {
+        if self.left == 0 {
+            self.restart();
+        }
+        let n = n.min(self.left);
+        if self.interval != 0 {
+            self.left -= n;
+        }
+        n
+    }
+
+    /// True if more bits were read than the piece has.
+    #[inline]
+    pub(crate) fn overran(&self) -> bool {
+        let Piece { start, end, .. } = self.entropy.pieces[self.piece];
+        self.stuck || self.bits.position() > 8 * (end - start)
+    }
+
+    /// Passes a restart marker, or makes the best of what is there instead.
+    fn restart(&mut self) {
+        self.predictors = [0; 4];
+        self.end_of_band_run = 0;
+        self.left = self.interval;
+        let wanted = self.next_restart;
+        self.next_restart = (wanted + 1) & 7;
+        loop {
+            let passes = match self.entropy.pieces[self.piece].marker {
+                None => false,
+                // Reserved codes are taken for damage and passed, like restarts of the past.
+                Some(marker) if marker < code::SOF0 => {
+                    if !self.next_piece() {
+                        break;
+                    }
+                    continue;
+                }
+                Some(marker @ code::RST0..=code::RST7) => {
+                    match (marker - code::RST0).wrapping_sub(wanted) & 7 {
+                        1 | 2 => false,
+                        6 | 7 => {
+                            if !self.next_piece() {
+                                break;
+                            }
+                            continue;
+                        }
+                        _ => true,
+                    }
+                }
+                Some(_) => false,
+            };
+            if passes && self.next_piece() {
+                self.exhausted = false;
+                self.stuck = false;
+                return;
+            }
+            break;
+        }
+        // Up against a marker that belongs to later data: this interval is empty.
+        self.stuck = true;
+        self.bits = Bits::new(&[], 0);
+    }
+
+    fn next_piece(&mut self) -> bool {
+        if self.piece + 1 >= self.entropy.pieces.len() {
+            return false;
+        }
+        self.piece += 1;
+        self.bits = self.entropy.bits(self.piece);
+        true
+    }
+
+    /// Where in the file the marker behind the stream's position begins: from where to read on after the scan.
+    pub(crate) fn raw_end(&self) -> usize {
+        self.entropy.pieces[self.piece].raw_end
+    }
+
+    /// Jumps to MCU `mcu` or to the last restart before it, if the restarts are all in place; says how many MCUs
+    /// are left to pass. `here` is the MCU at which the stream stands.
+    pub(crate) fn jump(&mut self, here: usize, mcu: usize) -> usize {
+        if self.interval == 0 || mcu / self.interval <= here / self.interval {
+            return mcu - here;
+        }
+        let piece = mcu / self.interval;
+        let in_place = |(i, piece): (usize, &Piece)| piece.marker == Some(code::RST0 + (i & 7) as u8);
+        let pieces = &self.entropy.pieces;
+        if piece >= pieces.len() || !pieces[..piece].iter().enumerate().all(in_place) {
+            return mcu - here;
+        }
+        *self = Stream {
+            piece,
+            bits: self.entropy.bits(piece),
+            next_restart: (piece & 7) as u8,
+            ..Stream::new(self.entropy, self.interval)
+        };
+        mcu - piece * self.interval
+    }
+
+    /// The file's bit at which the stream stands; `None` where the data are damaged.
+    pub(crate) fn raw_position(&self, bytes: &[u8]) -> Option<usize> {
+        let sound = !self.exhausted && !self.stuck && !self.overran();
+        sound.then(|| self.entropy.raw_bit(bytes, self.piece, self.bits.position()))
+    }
+
+    /// Jumps to a bit of the file, where MCU `mcu` begins; false if it is not in the data.
+    pub(crate) fn seek(&mut self, bytes: &[u8], raw_bit: usize, mcu: usize, predictors: Predictors) -> bool {
+        let Some((piece, bit)) = self.entropy.find_bit(bytes, raw_bit) else { return false };
+        let Piece { start, end, .. } = self.entropy.pieces[piece];
+        self.bits = Bits::new(&self.entropy.data[start..end + PADDING], bit);
+        (self.piece, self.predictors) = (piece, predictors);
+        (self.exhausted, self.stuck) = (false, false);
+        if self.interval != 0 && mcu > 0 {
+            let passed = (mcu - 1) / self.interval;
+            self.left = (passed + 1) * self.interval - mcu;
+            self.next_restart = (passed & 7) as u8;
+        }
+        true
+    }
+}

@@ -1,0 +1,189 @@
+//! Images whose coefficients come in several scans: progressive ones, and sequential ones with a scan for each
+//! component. All coefficients of the image are held until the last scan was read.
+
+use crate::decoder::Options;
+use crate::entropy::{Entropy, Stream};
+use crate::frame::{Frame, Plane};
+use crate::header::{File, Process, Scan};
+use crate::huffman::PairTable;
+use crate::level::Level;
+use crate::markers::code;
+use crate::progressive;
+use crate::sequential::{self, Block, GROUP};
+use crate::{Error, Limits, Result, Scale};
+
+/// Most blocks that an MCU may have: T.81 B.2.3.
+pub(crate) const MAX_MCU_BLOCKS: usize = 10;
+
+/// All coefficients of an image.
+#[derive(Debug, Default)]
+pub(crate) struct Coefficients {
+    /// Component after component, block row after block row, in groups; and one more group to write into.
+    data: Vec<i16>,
+    components: [Layout; 4],
+    tables: Option<Box<sequential::Tables>>,
+    /// Blocks of a row of MCUs.
+    blocks: Vec<Block>,
+}
+
+/// Where a component's coefficients lie.
+#[derive(Clone, Copy, Debug, Default)]
+struct Layout {
+    start: usize,
+    groups: usize,
+}
+
+impl Layout {
+    /// Index of the first coefficient of the block in column `x` and row `y`.
+    fn place(&self, x: usize, y: usize) -> usize {
+        self.start + (y * self.groups + x / 4) * GROUP + x % 4 * 8
+    }
+}
+
+impl Coefficients {
+    /// Bytes allocated.
+    pub(crate) fn capacity(&self) -> usize {
+        let tables = if self.tables.is_some() { 4 * PairTable::BYTES } else { 0 };
+        2 * self.data.capacity() + size_of::<Block>() * self.blocks.capacity() + tables
+    }
+
+    /// The groups of block row `row` of component `c` that hold the blocks `from..to`.
+    pub(crate) fn groups(&mut self, c: usize, row: usize, from: usize, to: usize) -> &mut [i16] {
+        let layout = &self.components[c];
+        let start = layout.start + (row * layout.groups + from / 4) * GROUP;
+        let end = layout.start + (row * layout.groups + to.div_ceil(4)) * GROUP;
+        &mut self.data[start..end]
+    }
+
+    /// Reads all scans; gives the components' quantization tables, zeros for those without a scan.
+    pub(crate) fn read(
+        &mut self,
+        level: Level,
+        bytes: &[u8],
+        file: File<'_>,
+        entropy: &mut Entropy,
+        options: &Options<'_>,
+    ) -> Result<[[u16; 64]; 4]> {
+        let File { header, mut tables, mut scan, mut markers } = file;
+        let frame = Frame::new(&header, Scale::Full);
+        let blocks = self.allocate(&frame, &options.limits)?;
+        let mut quant: [Option<[u16; 64]>; 4] = [None; 4];
+        let (mut scans, mut visits) = (0, 0);
+        loop {
+            scans += 1;
+            Limits::check("has", scans, u64::from(options.limits.max_scans), "scans")?;
+            visits += scan.members().iter().map(|member| blocks[member.component]).sum::<u64>();
+            Limits::check("visits", visits, options.limits.max_block_visits, "blocks in its scans")?;
+            for member in scan.members() {
+                // The table counts that is there when the component comes up first.
+                if quant[member.component].is_none() {
+                    quant[member.component] = Some(tables.quant_of(&header, member.component)?);
+                }
+            }
+            let interval = usize::from(tables.restart_interval);
+            entropy.load(level, bytes, markers.at(), bytes.len(), interval != 0);
+            let mut stream = Stream::new(entropy, interval);
+            if header.process == Process::Progressive {
+                let decoder = progressive::ScanDecoder::new(&scan, &tables)?;
+                self.visit(&frame, &scan, |blocks, mcu, data| decoder.run(&mut stream, blocks, mcu, data))?;
+            } else {
+                let mut pairs = self.tables.take().unwrap_or_default();
+                for (table, member) in pairs.iter_mut().zip(scan.members()) {
+                    table.build(&tables.huffman(false, member.dc)?, &tables.huffman(true, member.ac)?);
+                }
+                let visited = self.visit(&frame, &scan, |blocks, mcu, data| {
+                    sequential::decode_mcus(level, &mut stream, blocks, mcu, &pairs, data);
+                });
+                self.tables = Some(pairs);
+                visited?;
+            }
+            markers.seek(stream.raw_end());
+            loop {
+                let segment = markers.next()?;
+                if tables.read(&segment)? {
+                    continue;
+                }
+                match segment.code {
+                    code::SOS => {
+                        scan = Scan::read(&segment, &header)?;
+                        break;
+                    }
+                    code::EOI => return Ok(quant.map(|table| table.unwrap_or([0; 64]))),
+                    code::SOF0..=0xCF => {
+                        return Err(Error::corrupt("JPEG has two frame headers").at(segment.offset));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Makes room for all coefficients, zeroed; says how many blocks each component has.
+    fn allocate(&mut self, frame: &Frame, limits: &Limits) -> Result<[u64; 4]> {
+        let (mut total, mut blocks) = (0, [0; 4]);
+        for (c, plane) in frame.all_planes().iter().enumerate() {
+            let (groups, rows) = ((frame.mcus.0 * plane.h).div_ceil(4), frame.mcus.1 * plane.v);
+            self.components[c] = Layout { start: total, groups };
+            total += groups * rows * GROUP;
+            blocks[c] = (frame.mcus.0 * plane.h * rows) as u64;
+        }
+        Limits::check("takes", 2 * total as u64, limits.max_coefficient_bytes, "bytes of coefficients")?;
+        self.data.clear();
+        self.data.resize(total + GROUP, 0);
+        Ok(blocks)
+    }
+
+    /// Calls `decode` with the blocks of each row of MCUs, how many blocks an MCU has, and all coefficients.
+    fn visit(
+        &mut self,
+        frame: &Frame,
+        scan: &Scan,
+        mut decode: impl FnMut(&[Block], usize, &mut [i16]),
+    ) -> Result<()> {
+        let planes = frame.all_planes();
+        if let [member] = scan.members() {
+            // A scan of one component goes block by block, and leaves out blocks that are padding only.
+            let (columns, rows) = planes[member.component].blocks;
+            let layout = self.components[member.component];
+            for y in 0..rows {
+                self.blocks.clear();
+                self.blocks.extend((0..columns).map(|x| Block {
+                    table: 0,
+                    component: 0,
+                    place: layout.place(x, y) as u32,
+                }));
+                decode(&self.blocks, 1, &mut self.data);
+            }
+            return Ok(());
+        }
+        let mcu_blocks: usize =
+            scan.members().iter().map(|m| planes[m.component].h * planes[m.component].v).sum();
+        check_mcu(mcu_blocks)?;
+        for y in 0..frame.mcus.1 {
+            self.blocks.clear();
+            for x in 0..frame.mcus.0 {
+                for (i, member) in scan.members().iter().enumerate() {
+                    let Plane { h, v, .. } = planes[member.component];
+                    let layout = self.components[member.component];
+                    for row in y * v..(y + 1) * v {
+                        self.blocks.extend((x * h..(x + 1) * h).map(|column| Block {
+                            table: i as u8,
+                            component: i as u8,
+                            place: layout.place(column, row) as u32,
+                        }));
+                    }
+                }
+            }
+            decode(&self.blocks, mcu_blocks, &mut self.data);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses MCUs of more blocks than the standard allows.
+pub(crate) fn check_mcu(blocks: usize) -> Result<()> {
+    if blocks <= MAX_MCU_BLOCKS {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("JPEG has MCUs of {blocks} blocks; the standard allows {MAX_MCU_BLOCKS}")))
+}

@@ -7,8 +7,12 @@
 
 mod color;
 mod idct;
+#[cfg(test)]
+mod tests;
 mod unstuff;
 mod upsample;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use std::sync::OnceLock;
 

@@ -3,6 +3,8 @@
 //! With cb and cr less 128, R = y + 1.402 cr, G = y - 0.34414 cb - 0.71414 cr, B = y + 1.772 cb; the constants
 //! have 16 fractional bits, each sum of products is rounded once (half up) and then added to y and clamped.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod scalar;
 
 use super::supported;
@@ -15,6 +17,9 @@ use crate::Level;
 pub(crate) fn ycc_to_planar(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [&mut [u8]; 3]) {
     check(y, cb, cr, &out);
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::ycc_to_planar(y, cb, cr, out) },
         _ => scalar::ycc_to_planar(y, cb, cr, out),
     }
 }
@@ -26,6 +31,9 @@ pub(crate) fn ycc_to_planar(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [
 pub(crate) fn ycc_to_interleaved(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
     assert!(cb.len() == y.len() && cr.len() == y.len() && out.len() == 3 * y.len(), "the lengths fit");
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::ycc_to_interleaved(y, cb, cr, out) },
         _ => scalar::ycc_to_interleaved(y, cb, cr, out),
     }
 }
@@ -38,6 +46,9 @@ pub(crate) fn ycc_to_interleaved(level: Level, y: &[u8], cb: &[u8], cr: &[u8], o
 pub(crate) fn ycck_to_cmyk(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [&mut [u8]; 3]) {
     check(y, cb, cr, &out);
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::ycck_to_cmyk(y, cb, cr, out) },
         _ => scalar::ycck_to_cmyk(y, cb, cr, out),
     }
 }
@@ -49,6 +60,9 @@ pub(crate) fn ycck_to_cmyk(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [&
 pub(crate) fn interleave3(level: Level, planes: [&[u8]; 3], out: &mut [u8]) {
     assert!(planes.iter().all(|p| 3 * p.len() == out.len()), "the lengths fit");
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::interleave3(planes, out) },
         _ => scalar::interleave(planes, out),
     }
 }
@@ -60,6 +74,9 @@ pub(crate) fn interleave3(level: Level, planes: [&[u8]; 3], out: &mut [u8]) {
 pub(crate) fn interleave4(level: Level, planes: [&[u8]; 4], out: &mut [u8]) {
     assert!(planes.iter().all(|p| 4 * p.len() == out.len()), "the lengths fit");
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::interleave4(planes, out) },
         _ => scalar::interleave(planes, out),
     }
 }

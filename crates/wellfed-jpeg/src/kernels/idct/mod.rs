@@ -5,6 +5,8 @@
 //! coefficients that no encoder writes is part of the contract: 16-bit products and sums wrap, results of the
 //! first pass saturate to 16 bits, and a block whose rows 1 to 7 are zero takes a shortcut that wraps instead.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod scalar;
 mod scaled;
 
@@ -36,6 +38,9 @@ pub(super) mod constants {
 pub(crate) fn idct(level: Level, groups: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride: usize) {
     check(groups, 8, out, stride);
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::idct(groups, quant, out, stride) },
         _ => scalar::idct(groups, quant, out, stride),
     }
 }

@@ -1,5 +1,7 @@
 //! Removal of byte stuffing from entropy-coded data (ITU-T T.81, F.1.2.3), with a map between the two positions.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod scalar;
 
 use super::supported;
@@ -18,6 +20,9 @@ pub(crate) const CHUNK: usize = 64;
 pub(crate) fn unstuff(level: Level, src: &[u8], out: &mut Vec<u8>, marks: &mut Vec<u32>) -> usize {
     marks.reserve(src.len().div_ceil(CHUNK));
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::unstuff(src, out, marks) },
         _ => scalar::unstuff(src, out, marks),
     }
 }

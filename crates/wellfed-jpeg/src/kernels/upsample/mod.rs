@@ -4,6 +4,8 @@
 //! farther 1/4. Halves are rounded up and down alternately. Inputs of the horizontal filters have one more sample
 //! at either end: the neighbour, or at the border of the image a copy of the outermost sample.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod scalar;
 
 use super::supported;
@@ -16,6 +18,9 @@ use crate::Level;
 pub(crate) fn h2v1(level: Level, src: &[u8], out: &mut [u8]) {
     assert_eq!(out.len() + 4, 2 * src.len(), "n + 2 samples become 2n");
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::h2v1(src, out) },
         _ => scalar::h2v1(src, out),
     }
 }
@@ -29,6 +34,9 @@ pub(crate) fn h2v2(level: Level, near: &[u8], far: &[u8], out: &mut [u8]) {
     assert_eq!(near.len(), far.len(), "the rows have one length");
     assert_eq!(out.len() + 4, 2 * near.len(), "n + 2 samples become 2n");
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::h2v2(near, far, out) },
         _ => scalar::h2v2(near, far, out),
     }
 }
@@ -41,6 +49,9 @@ pub(crate) fn h2v2(level: Level, near: &[u8], far: &[u8], out: &mut [u8]) {
 pub(crate) fn h1v2(level: Level, near: &[u8], far: &[u8], upper: bool, out: &mut [u8]) {
     assert!(near.len() == far.len() && near.len() == out.len(), "the rows have one length");
     match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::h1v2(near, far, upper, out) },
         _ => scalar::h1v2(near, far, upper, out),
     }
 }

@@ -45,8 +45,8 @@ lint: $(STAMPS)/requirements ## Formatting, clippy, ruff, types
 	$(call say,cargo fmt)
 	@cargo fmt --all --check
 	$(call say,ruff)
-	@$(VENV)/bin/ruff format --check python benches examples
-	@$(VENV)/bin/ruff check python benches examples
+	@$(VENV)/bin/ruff format --check python benches examples crates
+	@$(VENV)/bin/ruff check python benches examples crates
 	$(call say,mypy)
 	@$(VENV)/bin/mypy
 	$(call say,clippy)

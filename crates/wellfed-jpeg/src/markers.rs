@@ -85,7 +85,9 @@ impl<'a> Markers<'a> {
                 code::EOI => return Ok(Segment { code, offset, body: &[] }),
                 code::SOF0..=0xCF | code::SOS..=code::DRI | code::APP0..=code::APP15 | code::COM => {}
                 _ => {
-                    return Err(Error::corrupt(format!("JPEG has the reserved marker {code:#04x}")).at(offset));
+                    return Err(
+                        Error::corrupt(format!("JPEG has the reserved marker {code:#04x}")).at(offset)
+                    );
                 }
             }
             let rest = &self.bytes[offset..];

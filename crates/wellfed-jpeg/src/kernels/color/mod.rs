@@ -4,6 +4,8 @@
 //! have 16 fractional bits, each sum of products is rounded once (half up) and then added to y and clamped.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
 
@@ -20,6 +22,9 @@ pub(crate) fn ycc_to_planar(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::ycc_to_planar(y, cb, cr, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::ycc_to_planar(y, cb, cr, out) },
         _ => scalar::ycc_to_planar(y, cb, cr, out),
     }
 }
@@ -34,6 +39,9 @@ pub(crate) fn ycc_to_interleaved(level: Level, y: &[u8], cb: &[u8], cr: &[u8], o
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::ycc_to_interleaved(y, cb, cr, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::ycc_to_interleaved(y, cb, cr, out) },
         _ => scalar::ycc_to_interleaved(y, cb, cr, out),
     }
 }
@@ -49,6 +57,9 @@ pub(crate) fn ycck_to_cmyk(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [&
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::ycck_to_cmyk(y, cb, cr, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::ycck_to_cmyk(y, cb, cr, out) },
         _ => scalar::ycck_to_cmyk(y, cb, cr, out),
     }
 }
@@ -63,6 +74,9 @@ pub(crate) fn interleave3(level: Level, planes: [&[u8]; 3], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::interleave3(planes, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::interleave3(planes, out) },
         _ => scalar::interleave(planes, out),
     }
 }
@@ -77,6 +91,9 @@ pub(crate) fn interleave4(level: Level, planes: [&[u8]; 4], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::interleave4(planes, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::interleave4(planes, out) },
         _ => scalar::interleave(planes, out),
     }
 }

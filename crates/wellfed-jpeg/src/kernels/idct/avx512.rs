@@ -177,7 +177,7 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
         let [a, b, c, d] = [x[0], x[4], upper[0], lower[0]].map(|v| _mm512_add_epi16(v, bias));
         let wide = or3(_mm512_or_si512(a, b), c, d);
         if _mm512_test_epi16_mask(wide, _mm512_set1_epi16(0xC000u16 as i16)) != 0 {
-            scalar::idct_group(group, quant, &mut out[g * 32..], stride);
+            scalar::idct_blocks(group, 0..4, quant, &mut out[g * 32..], stride);
             continue;
         }
         (0..8).for_each(clear);

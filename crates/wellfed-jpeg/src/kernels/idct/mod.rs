@@ -6,6 +6,8 @@
 //! first pass saturate to 16 bits, and a block whose rows 1 to 7 are zero takes a shortcut that wraps instead.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
 mod scaled;
@@ -41,6 +43,9 @@ pub(crate) fn idct(level: Level, groups: &mut [i16], quant: &[u16; 64], out: &mu
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::idct(groups, quant, out, stride) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::idct(groups, quant, out, stride) },
         _ => scalar::idct(groups, quant, out, stride),
     }
 }

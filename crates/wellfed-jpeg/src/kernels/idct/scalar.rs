@@ -1,22 +1,30 @@
 //! The portable inverse DCT: the oracle. Its loops run over the eight columns, so that compilers vectorize them.
 
+use std::ops::Range;
+
 use super::constants::*;
 use crate::kernels::GROUP;
 
 pub(super) fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride: usize) {
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
-        idct_group(group, quant, &mut out[g * 32..], stride);
+        idct_blocks(group, 0..4, quant, &mut out[g * 32..], stride);
     }
 }
 
-/// Transforms one group into eight rows of 32 samples and zeroes it.
-pub(super) fn idct_group(group: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride: usize) {
-    for b in 0..4 {
+/// Transforms some of a group's blocks into their part of eight rows of 32 samples, and zeroes them.
+pub(super) fn idct_blocks(
+    group: &mut [i16],
+    blocks: Range<usize>,
+    quant: &[u16; 64],
+    out: &mut [u8],
+    stride: usize,
+) {
+    for b in blocks {
         let mut rows = [[0i16; 8]; 8];
         let mut below = 0;
         for r in 0..8 {
             for c in 0..8 {
-                let coefficient = group[r * 32 + b * 8 + c];
+                let coefficient = std::mem::take(&mut group[r * 32 + b * 8 + c]);
                 rows[r][c] = coefficient.wrapping_mul(quant[r * 8 + c] as i16);
                 below |= if r > 0 { coefficient } else { 0 };
             }
@@ -34,7 +42,6 @@ pub(super) fn idct_group(group: &mut [i16], quant: &[u16; 64], out: &mut [u8], s
             }
         }
     }
-    group.fill(0);
 }
 
 fn transpose(m: &[[i16; 8]; 8]) -> [[i16; 8]; 8] {

@@ -1,6 +1,8 @@
 //! Removal of byte stuffing from entropy-coded data (ITU-T T.81, F.1.2.3), with a map between the two positions.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
 
@@ -23,6 +25,9 @@ pub(crate) fn unstuff(level: Level, src: &[u8], out: &mut Vec<u8>, marks: &mut V
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::unstuff(src, out, marks) },
-        _ => scalar::unstuff(src, out, marks),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::unstuff(src, out, marks) },
+        _ => scalar::unstuff(src, 0, out, marks),
     }
 }

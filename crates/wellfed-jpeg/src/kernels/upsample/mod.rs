@@ -5,6 +5,8 @@
 //! at either end: the neighbour, or at the border of the image a copy of the outermost sample.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
 
@@ -21,6 +23,9 @@ pub(crate) fn h2v1(level: Level, src: &[u8], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::h2v1(src, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::h2v1(src, out) },
         _ => scalar::h2v1(src, out),
     }
 }
@@ -37,6 +42,9 @@ pub(crate) fn h2v2(level: Level, near: &[u8], far: &[u8], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::h2v2(near, far, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::h2v2(near, far, out) },
         _ => scalar::h2v2(near, far, out),
     }
 }
@@ -52,6 +60,9 @@ pub(crate) fn h1v2(level: Level, near: &[u8], far: &[u8], upper: bool, out: &mut
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::h1v2(near, far, upper, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::h1v2(near, far, upper, out) },
         _ => scalar::h1v2(near, far, upper, out),
     }
 }

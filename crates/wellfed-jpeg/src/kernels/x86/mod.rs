@@ -1,4 +1,4 @@
 //! Loads and stores of whole and partial vectors, checked by types and slices instead of addresses.
 
-// avx2
+pub(super) mod avx2;
 pub(super) mod avx512;

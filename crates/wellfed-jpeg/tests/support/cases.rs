@@ -52,8 +52,7 @@ impl Damage {
     fn apply(self, bytes: &mut Vec<u8>, rng: &mut Rng) {
         let length = bytes.len();
         let scans = bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap_or(0) + 14;
-        let inside =
-            |rng: &mut Rng| scans.min(length - 1) + rng.below(length.saturating_sub(scans).max(1));
+        let inside = |rng: &mut Rng| scans.min(length - 1) + rng.below(length.saturating_sub(scans).max(1));
         match self {
             Damage::Truncated => bytes.truncate(if rng.chance(80) { inside(rng) } else { rng.below(length) }),
             Damage::Flipped => (0..=rng.below(3)).for_each(|_| bytes[inside(rng)] ^= 1 << rng.below(8)),

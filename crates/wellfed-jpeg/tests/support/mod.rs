@@ -14,6 +14,7 @@ mod encode;
 mod entropy;
 mod huffman;
 mod spec;
+pub(crate) mod ways;
 
 pub(crate) use cases::{Case, Damage, bulk, damaged, golden};
 pub(crate) use content::{Content, quality_table};

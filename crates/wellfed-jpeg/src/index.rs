@@ -273,7 +273,7 @@ mod tests {
             bytes.extend_from_slice(&sum.to_le_bytes());
             if let Ok(read) = RowIndex::from_bytes(&bytes) {
                 prop_assert!(read.bits.is_sorted_by(|a, b| a < b));
-                prop_assert!(read.bits.iter().all(|bit| u64::from(*bit) < 8 * read.length));
+                prop_assert!(read.bits.iter().all(|bit| u64::from(*bit) / 8 < read.length));
                 prop_assert_eq!(read.predictors.len(), read.rows() * read.components);
             }
         }

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, unused_imports)]
 
+#[cfg(test)]
+mod bench;
 mod color;
 mod idct;
 #[cfg(test)]

@@ -11,35 +11,40 @@ fn convert(y: __m256i, cb: __m256i, cr: __m256i) -> [__m256i; 3] {
     let zero = _mm256_setzero_si256();
     let center = _mm256_set1_epi8(-128);
     let (cb, cr) = (_mm256_xor_si256(cb, center), _mm256_xor_si256(cr, center));
-    let low = [
+    // Halves of the pixels, each within its 128 bits: packing puts them together again.
+    let low = halves(
         _mm256_unpacklo_epi8(center, y),
         _mm256_unpacklo_epi8(_mm256_set1_epi8(126), y),
         _mm256_unpacklo_epi8(zero, cb),
         _mm256_unpacklo_epi8(zero, cr),
         _mm256_unpacklo_epi8(cb, cr),
-    ];
-    let high = [
+    );
+    let high = halves(
         _mm256_unpackhi_epi8(center, y),
         _mm256_unpackhi_epi8(_mm256_set1_epi8(126), y),
         _mm256_unpackhi_epi8(zero, cb),
         _mm256_unpackhi_epi8(zero, cr),
         _mm256_unpackhi_epi8(cb, cr),
-    ];
-    let [low, high] = [low, high].map(|[y128, y126, cb, cr, both]| {
-        let y6 = _mm256_srli_epi16::<2>(y128); // 64 y + 32
-        let y7 = _mm256_srli_epi16::<1>(y126); // 128 y + 63
-        let red = _mm256_add_epi16(y6, _mm256_mulhi_epi16(cr, _mm256_set1_epi16(22971)));
-        let blue = _mm256_add_epi16(y6, _mm256_mulhi_epi16(cb, _mm256_set1_epi16(29033)));
-        let upper = _mm256_maddubs_epi16(_mm256_set1_epi16(91 << 8 | 44), both);
-        let lower = _mm256_maddubs_epi16(_mm256_set1_epi16(105 << 8 | 13), both);
-        let green = _mm256_subs_epi16(_mm256_sub_epi16(y7, _mm256_srai_epi16::<8>(lower)), upper);
-        [_mm256_srai_epi16::<6>(red), _mm256_srai_epi16::<7>(green), _mm256_srai_epi16::<6>(blue)]
-    });
+    );
     [
         _mm256_packus_epi16(low[0], high[0]),
         _mm256_packus_epi16(low[1], high[1]),
         _mm256_packus_epi16(low[2], high[2]),
     ]
+}
+
+/// R, G and B in 16-bit lanes, not yet clamped, from 256 y + 128, 256 y + 126, 256 cb, 256 cr, and cb beside cr.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn halves(y128: __m256i, y126: __m256i, cb: __m256i, cr: __m256i, both: __m256i) -> [__m256i; 3] {
+    let y6 = _mm256_srli_epi16::<2>(y128); // 64 y + 32
+    let y7 = _mm256_srli_epi16::<1>(y126); // 128 y + 63
+    let red = _mm256_add_epi16(y6, _mm256_mulhi_epi16(cr, _mm256_set1_epi16(22971)));
+    let blue = _mm256_add_epi16(y6, _mm256_mulhi_epi16(cb, _mm256_set1_epi16(29033)));
+    let upper = _mm256_maddubs_epi16(_mm256_set1_epi16(91 << 8 | 44), both);
+    let lower = _mm256_maddubs_epi16(_mm256_set1_epi16(105 << 8 | 13), both);
+    let green = _mm256_subs_epi16(_mm256_sub_epi16(y7, _mm256_srai_epi16::<8>(lower)), upper);
+    [_mm256_srai_epi16::<6>(red), _mm256_srai_epi16::<7>(green), _mm256_srai_epi16::<6>(blue)]
 }
 
 /// # Safety
@@ -148,11 +153,13 @@ fn triples(planes: [__m256i; 3], out: &mut [u8]) {
         table
     }
     const ORDERS: [[i8; 16]; 3] = [order(0), order(1), order(2)];
-    const MASKS: [[i8; 16]; 3] = [mask(0), mask(1), mask(2)];
+    const MASKS: [[i8; 16]; 2] = [mask(1), mask(2)];
     // SAFETY: the tables are 16 bytes long.
     let table = |t: &[i8; 16]| unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(t.as_ptr().cast())) };
-    let [r, g, b] = [0, 1, 2].map(|c| _mm256_shuffle_epi8(planes[c], table(&ORDERS[c])));
-    let [_, second, third] = [0, 1, 2].map(|i| table(&MASKS[i]));
+    let r = _mm256_shuffle_epi8(planes[0], table(&ORDERS[0]));
+    let g = _mm256_shuffle_epi8(planes[1], table(&ORDERS[1]));
+    let b = _mm256_shuffle_epi8(planes[2], table(&ORDERS[2]));
+    let (second, third) = (table(&MASKS[0]), table(&MASKS[1]));
     let join =
         |x: __m256i, y: __m256i, z: __m256i| _mm256_blendv_epi8(_mm256_blendv_epi8(x, y, second), z, third);
     // The components at j % 3 = 0, 1, 2 of each 16 bytes.

@@ -14,36 +14,44 @@ fn convert(y: __m512i, cb: __m512i, cr: __m512i) -> [__m512i; 3] {
     let zero = _mm512_setzero_si512();
     let center = _mm512_set1_epi8(-128);
     let (cb, cr) = (_mm512_xor_si512(cb, center), _mm512_xor_si512(cr, center));
-    // In each half: 256 y + 128, 256 y + 126, 256 cb, 256 cr, and cb beside cr.
-    let low = [
+    // Halves of the pixels, each within its 128 bits: packing puts them together again.
+    let low = halves(
         _mm512_unpacklo_epi8(center, y),
         _mm512_unpacklo_epi8(_mm512_set1_epi8(126), y),
         _mm512_unpacklo_epi8(zero, cb),
         _mm512_unpacklo_epi8(zero, cr),
         _mm512_unpacklo_epi8(cb, cr),
-    ];
-    let high = [
+    );
+    let high = halves(
         _mm512_unpackhi_epi8(center, y),
         _mm512_unpackhi_epi8(_mm512_set1_epi8(126), y),
         _mm512_unpackhi_epi8(zero, cb),
         _mm512_unpackhi_epi8(zero, cr),
         _mm512_unpackhi_epi8(cb, cr),
-    ];
-    let [low, high] = [low, high].map(|[y128, y126, cb, cr, both]| {
-        let y6 = _mm512_srli_epi16::<2>(y128); // 64 y + 32
-        let y7 = _mm512_srli_epi16::<1>(y126); // 128 y + 63
-        // 1.402 * 2^14 and 1.772 * 2^14: any of 22970..=22973, and only 29033, give exact results.
-        let red = _mm512_add_epi16(y6, _mm512_mulhi_epi16(cr, _mm512_set1_epi16(22971)));
-        let blue = _mm512_add_epi16(y6, _mm512_mulhi_epi16(cb, _mm512_set1_epi16(29033)));
-        // 22554 / 2 = 256 * 44 + 13 and 46802 / 2 = 256 * 91 + 105. Of the sum's lower part only what reaches
-        // the upper counts; it is rounded down, which 63 instead of 64 above makes good. What would pass 32767
-        // saturates, to 255 in the end.
-        let upper = _mm512_maddubs_epi16(_mm512_set1_epi16(91 << 8 | 44), both);
-        let lower = _mm512_maddubs_epi16(_mm512_set1_epi16(105 << 8 | 13), both);
-        let green = _mm512_subs_epi16(_mm512_sub_epi16(y7, _mm512_srai_epi16::<8>(lower)), upper);
-        [_mm512_srai_epi16::<6>(red), _mm512_srai_epi16::<7>(green), _mm512_srai_epi16::<6>(blue)]
-    });
-    std::array::from_fn(|c| _mm512_packus_epi16(low[c], high[c]))
+    );
+    [
+        _mm512_packus_epi16(low[0], high[0]),
+        _mm512_packus_epi16(low[1], high[1]),
+        _mm512_packus_epi16(low[2], high[2]),
+    ]
+}
+
+/// R, G and B in 16-bit lanes, not yet clamped, from 256 y + 128, 256 y + 126, 256 cb, 256 cr, and cb beside cr.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn halves(y128: __m512i, y126: __m512i, cb: __m512i, cr: __m512i, both: __m512i) -> [__m512i; 3] {
+    let y6 = _mm512_srli_epi16::<2>(y128); // 64 y + 32
+    let y7 = _mm512_srli_epi16::<1>(y126); // 128 y + 63
+    // 1.402 * 2^14 and 1.772 * 2^14: any of 22970..=22973, and only 29033, give exact results.
+    let red = _mm512_add_epi16(y6, _mm512_mulhi_epi16(cr, _mm512_set1_epi16(22971)));
+    let blue = _mm512_add_epi16(y6, _mm512_mulhi_epi16(cb, _mm512_set1_epi16(29033)));
+    // 22554 / 2 = 256 * 44 + 13 and 46802 / 2 = 256 * 91 + 105. Of the sum's lower part only what reaches the
+    // upper counts; it is rounded down, which 63 instead of 64 above makes good. What would pass 32767 saturates,
+    // to 255 in the end.
+    let upper = _mm512_maddubs_epi16(_mm512_set1_epi16(91 << 8 | 44), both);
+    let lower = _mm512_maddubs_epi16(_mm512_set1_epi16(105 << 8 | 13), both);
+    let green = _mm512_subs_epi16(_mm512_sub_epi16(y7, _mm512_srai_epi16::<8>(lower)), upper);
+    [_mm512_srai_epi16::<6>(red), _mm512_srai_epi16::<7>(green), _mm512_srai_epi16::<6>(blue)]
 }
 
 /// # Safety
@@ -64,7 +72,8 @@ pub(super) unsafe fn ycck_to_cmyk(y: &[u8], cb: &[u8], cr: &[u8], out: [&mut [u8
 #[target_feature(enable = "avx512f,avx512bw")]
 fn planar(y: &[u8], cb: &[u8], cr: &[u8], out: [&mut [u8]; 3], flip: __m512i) {
     let ((y, y_rest), (cb, cb_rest), (cr, cr_rest)) = (y.as_chunks(), cb.as_chunks(), cr.as_chunks());
-    let [(r, r_rest), (g, g_rest), (b, b_rest)] = out.map(|plane| plane.as_chunks_mut());
+    let [r, g, b] = out;
+    let ((r, r_rest), (g, g_rest), (b, b_rest)) = (r.as_chunks_mut(), g.as_chunks_mut(), b.as_chunks_mut());
     for (((y, cb), cr), ((r, g), b)) in y.iter().zip(cb).zip(cr).zip(r.iter_mut().zip(g).zip(b)) {
         let rgb = convert(load(y), load(cb), load(cr));
         store(r, _mm512_xor_si512(rgb[0], flip));
@@ -103,7 +112,8 @@ pub(super) unsafe fn ycc_to_interleaved(y: &[u8], cb: &[u8], cr: &[u8], out: &mu
 /// The features must be available.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) unsafe fn interleave3(planes: [&[u8]; 3], out: &mut [u8]) {
-    let [(r, r_rest), (g, g_rest), (b, b_rest)] = planes.map(|plane| plane.as_chunks());
+    let [r, g, b] = planes;
+    let ((r, r_rest), (g, g_rest), (b, b_rest)) = (r.as_chunks(), g.as_chunks(), b.as_chunks());
     let (pixels, rest) = out.as_chunks_mut::<192>();
     for (((r, g), b), pixels) in r.iter().zip(g).zip(b).zip(pixels) {
         let rgb = triples([load(r), load(g), load(b)]);
@@ -121,7 +131,9 @@ pub(super) unsafe fn interleave3(planes: [&[u8]; 3], out: &mut [u8]) {
 /// The features must be available.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn interleave4(planes: [&[u8]; 4], out: &mut [u8]) {
-    let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] = planes.map(|plane| plane.as_chunks());
+    let [a, b, c, d] = planes;
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
+    let ((c, c_rest), (d, d_rest)) = (c.as_chunks(), d.as_chunks());
     let (pixels, rest) = out.as_chunks_mut::<256>();
     for ((((a, b), c), d), pixels) in a.iter().zip(b).zip(c).zip(d).zip(pixels) {
         let abcd = quads([load(a), load(b), load(c), load(d)]);
@@ -154,20 +166,22 @@ fn triples([r, g, b]: [__m512i; 3]) -> [__m512i; 3] {
         (two, mask, third)
     }
     const ORDERS: [([u8; 64], u64, [u8; 64]); 3] = [order(0), order(1), order(2)];
-    std::array::from_fn(|k| {
-        let (two, mask, third) = ORDERS[k];
+    let mut out = [b; 3];
+    for (v, (two, mask, third)) in out.iter_mut().zip(ORDERS) {
         let rg = _mm512_permutex2var_epi8(r, permutation(two), g);
-        _mm512_mask_permutexvar_epi8(rg, mask, permutation(third), b)
-    })
+        *v = _mm512_mask_permutexvar_epi8(rg, mask, permutation(third), b);
+    }
+    out
 }
 
 /// 64 pixels interleaved.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn quads(planes: [__m512i; 4]) -> [__m512i; 4] {
+fn quads([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     // Four pixels of each plane are 32 bits; they go where unpacking, which works within 128 bits, wants them.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    let [a, b, c, d] = planes.map(|v| _mm512_permutexvar_epi32(order, v));
+    let (a, b) = (_mm512_permutexvar_epi32(order, a), _mm512_permutexvar_epi32(order, b));
+    let (c, d) = (_mm512_permutexvar_epi32(order, c), _mm512_permutexvar_epi32(order, d));
     let (ab_low, ab_high) = (_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b));
     let (cd_low, cd_high) = (_mm512_unpacklo_epi8(c, d), _mm512_unpackhi_epi8(c, d));
     [

@@ -58,11 +58,12 @@ fn transposed_pairs(rows: [__m256i; 4]) -> [__m256i; 4] {
     // Columns 0, 4, 2, 6, 7, 1, 3, 5.
     let order =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 8, 9, 4, 5, 12, 13, 14, 15, 2, 3, 6, 7, 10, 11));
-    let rows = rows.map(|row| _mm256_shuffle_epi8(row, order));
-    let even01 = _mm256_unpacklo_epi32(rows[0], rows[1]);
-    let even23 = _mm256_unpacklo_epi32(rows[2], rows[3]);
-    let odd01 = _mm256_unpackhi_epi32(rows[0], rows[1]);
-    let odd23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
+    let [a, b] = [_mm256_shuffle_epi8(rows[0], order), _mm256_shuffle_epi8(rows[1], order)];
+    let [c, d] = [_mm256_shuffle_epi8(rows[2], order), _mm256_shuffle_epi8(rows[3], order)];
+    let even01 = _mm256_unpacklo_epi32(a, b);
+    let even23 = _mm256_unpacklo_epi32(c, d);
+    let odd01 = _mm256_unpackhi_epi32(a, b);
+    let odd23 = _mm256_unpackhi_epi32(c, d);
     [
         _mm256_unpacklo_epi64(even01, even23),
         _mm256_unpackhi_epi64(even01, even23),
@@ -85,18 +86,21 @@ fn samples(columns: [__m256i; 8]) -> [__m256i; 2] {
     let inner = _mm256_packus_epi16(two(2), two(6));
     let left = _mm256_unpacklo_epi16(outer, inner);
     let right = _mm256_unpackhi_epi16(outer, inner);
-    [_mm256_unpacklo_epi32(left, right), _mm256_unpackhi_epi32(left, right)]
-        .map(|rows| _mm256_permute4x64_epi64::<0b11_01_10_00>(rows))
+    [
+        _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_unpacklo_epi32(left, right)),
+        _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_unpackhi_epi32(left, right)),
+    ]
 }
 
 /// # Safety
 /// The features must be available, `groups` be whole groups and `out` hold eight rows of 32 samples a group.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride: usize) {
-    // SAFETY: a row of the table is 16 bytes.
-    let quant_rows: [__m256i; 8] = std::array::from_fn(|r| unsafe {
-        _mm256_broadcastsi128_si256(_mm_loadu_si128(quant.as_ptr().add(r * 8).cast()))
-    });
+    let mut quant_rows = [_mm256_setzero_si256(); 8];
+    for (row, q) in quant_rows.iter_mut().zip(quant.as_chunks::<8>().0) {
+        // SAFETY: a row of the table is 16 bytes.
+        *row = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(q.as_ptr().cast()) });
+    }
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
         for first in [0, 2] {
             // SAFETY: as the caller promises.
@@ -130,7 +134,7 @@ unsafe fn two_blocks(
     let out = out.as_mut_ptr();
     // SAFETY: the caller promises 16 samples in each of eight rows.
     let put = |r: usize, v: __m128i| unsafe { _mm_storeu_si128(out.add(r * stride).cast(), v) };
-    let c: [__m256i; 8] = std::array::from_fn(load);
+    let c = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
 
     // All but the DC coefficients.
     let ac = or(or(or(c[1], c[2]), or(c[3], c[4])), or(or(c[5], c[6]), c[7]));
@@ -143,12 +147,17 @@ unsafe fn two_blocks(
         let level = _mm256_shuffle_epi8(_mm256_packus_epi16(level, level), _mm256_setzero_si256());
         let (left, right) = (_mm256_castsi256_si128(level), _mm256_extracti128_si256::<1>(level));
         let row = _mm_unpacklo_epi64(left, right);
-        (0..8).for_each(|r| put(r, row));
+        for r in 0..8 {
+            put(r, row);
+        }
         clear(0);
         return true;
     }
 
-    let x: [__m256i; 8] = std::array::from_fn(|r| _mm256_mullo_epi16(c[r], quant[r]));
+    let mut x = [_mm256_setzero_si256(); 8];
+    for r in 0..8 {
+        x[r] = _mm256_mullo_epi16(c[r], quant[r]);
+    }
     let offset = _mm256_set1_epi32(1 << 10);
     let low = transform(
         [
@@ -168,18 +177,23 @@ unsafe fn two_blocks(
         ],
         offset,
     );
-    let y: [__m256i; 8] = std::array::from_fn(|r| {
-        _mm256_packs_epi32(_mm256_srai_epi32::<11>(low[r]), _mm256_srai_epi32::<11>(high[r]))
-    });
+    let mut y = [_mm256_setzero_si256(); 8];
+    for r in 0..8 {
+        y[r] = _mm256_packs_epi32(_mm256_srai_epi32::<11>(low[r]), _mm256_srai_epi32::<11>(high[r]));
+    }
     let upper = transposed_pairs([y[0], y[1], y[2], y[3]]);
     let lower = transposed_pairs([y[4], y[5], y[6], y[7]]);
 
     // Inputs 0 and 4 of both passes lie in -8192..8192 if adding 8192 leaves the upper two bits clear.
-    let [a, b, c, d] = [x[0], x[4], upper[0], lower[0]].map(|v| _mm256_add_epi16(v, _mm256_set1_epi16(8192)));
-    if _mm256_testz_si256(or(or(a, b), or(c, d)), _mm256_set1_epi16(0xC000u16 as i16)) == 0 {
+    let bias = _mm256_set1_epi16(8192);
+    let first = or(_mm256_add_epi16(x[0], bias), _mm256_add_epi16(x[4], bias));
+    let second = or(_mm256_add_epi16(upper[0], bias), _mm256_add_epi16(lower[0], bias));
+    if _mm256_testz_si256(or(first, second), _mm256_set1_epi16(0xC000u16 as i16)) == 0 {
         return false;
     }
-    (0..8).for_each(clear);
+    for r in 0..8 {
+        clear(r);
+    }
 
     // Rounding, and the level shift of 128.
     let offset = _mm256_set1_epi32((1 << 17) + (128 << 18));

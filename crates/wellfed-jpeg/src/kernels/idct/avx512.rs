@@ -44,10 +44,16 @@ fn transform(in04: __m512i, in26: __m512i, in71: __m512i, in35: __m512i, offset:
         _mm512_dpwssd_epi32(difference, in26, pair(-F_0_541, F_1_847 - F_0_541)),
         _mm512_dpwssd_epi32(sum, in26, pair(-F_0_541 - F_0_765, -F_0_541)),
     ];
-    std::array::from_fn(|k| match k {
-        0..4 => _mm512_add_epi32(even[k], odd[k]),
-        _ => _mm512_sub_epi32(even[7 - k], odd[7 - k]),
-    })
+    [
+        _mm512_add_epi32(even[0], odd[0]),
+        _mm512_add_epi32(even[1], odd[1]),
+        _mm512_add_epi32(even[2], odd[2]),
+        _mm512_add_epi32(even[3], odd[3]),
+        _mm512_sub_epi32(even[3], odd[3]),
+        _mm512_sub_epi32(even[2], odd[2]),
+        _mm512_sub_epi32(even[1], odd[1]),
+        _mm512_sub_epi32(even[0], odd[0]),
+    ]
 }
 
 /// The pairs of the second pass for four rows of the first's results (columns in order).
@@ -93,10 +99,10 @@ fn samples(columns: [__m512i; 8]) -> [__m512i; 2] {
     };
     let left = _mm512_packus_epi16(two(0), two(2));
     let right = _mm512_packus_epi16(two(4), two(6));
-    [0, 1].map(|half| {
-        let order = if half == 0 { const { sample_order(0) } } else { const { sample_order(2) } };
-        _mm512_permutex2var_epi8(left, order, right)
-    })
+    [
+        _mm512_permutex2var_epi8(left, const { sample_order(0) }, right),
+        _mm512_permutex2var_epi8(left, const { sample_order(2) }, right),
+    ]
 }
 
 /// Where [`samples`] finds row `first` and the row below it.
@@ -115,11 +121,12 @@ const fn sample_order(first: usize) -> __m512i {
 /// The features must be available, `groups` be whole groups and `out` hold eight rows of 32 samples a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
 pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride: usize) {
-    // SAFETY: a row of the table is 16 bytes.
-    let quant_rows: [__m512i; 8] = std::array::from_fn(|r| unsafe {
-        _mm512_broadcast_i32x4(_mm_loadu_si128(quant.as_ptr().add(r * 8).cast()))
-    });
     let zero = _mm512_setzero_si512();
+    let mut quant_rows = [zero; 8];
+    for (row, q) in quant_rows.iter_mut().zip(quant.as_chunks::<8>().0) {
+        // SAFETY: a row of the table is 16 bytes.
+        *row = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(q.as_ptr().cast()) });
+    }
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
         let rows = group.as_mut_ptr();
         let samples_at = out[g * 32..].as_mut_ptr();
@@ -131,7 +138,7 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
         let put = |r: usize, v: __m256i| unsafe {
             _mm256_storeu_si256(samples_at.add(r * stride).cast(), v);
         };
-        let c: [__m512i; 8] = std::array::from_fn(load);
+        let c = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
 
         // All but the DC coefficients: zero in flat parts of an image, often in chroma.
         let ac = or3(or3(c[1], c[2], c[3]), or3(c[4], c[5], c[6]), c[7]);
@@ -143,12 +150,17 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
             let level = _mm512_add_epi16(level, _mm512_set1_epi16(128));
             let level = _mm512_packus_epi16(level, level);
             let row = _mm512_castsi512_si256(_mm512_permutexvar_epi8(const { flat_order() }, level));
-            (0..8).for_each(|r| put(r, row));
+            for r in 0..8 {
+                put(r, row);
+            }
             clear(0);
             continue;
         }
 
-        let x: [__m512i; 8] = std::array::from_fn(|r| _mm512_mullo_epi16(c[r], quant_rows[r]));
+        let mut x = [zero; 8];
+        for r in 0..8 {
+            x[r] = _mm512_mullo_epi16(c[r], quant_rows[r]);
+        }
         let offset = _mm512_set1_epi32(1 << 10);
         let [low, high] = [
             transform(
@@ -166,29 +178,33 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
                 offset,
             ),
         ];
-        let y: [__m512i; 8] = std::array::from_fn(|r| {
-            _mm512_packs_epi32(_mm512_srai_epi32::<11>(low[r]), _mm512_srai_epi32::<11>(high[r]))
-        });
+        let mut y = [zero; 8];
+        for r in 0..8 {
+            y[r] = _mm512_packs_epi32(_mm512_srai_epi32::<11>(low[r]), _mm512_srai_epi32::<11>(high[r]));
+        }
         let upper = transposed_pairs([y[0], y[1], y[2], y[3]]);
         let lower = transposed_pairs([y[4], y[5], y[6], y[7]]);
 
         // Inputs 0 and 4 of both passes lie in -8192..8192 if adding 8192 leaves the upper two bits clear.
         let bias = _mm512_set1_epi16(8192);
-        let [a, b, c, d] = [x[0], x[4], upper[0], lower[0]].map(|v| _mm512_add_epi16(v, bias));
-        let wide = or3(_mm512_or_si512(a, b), c, d);
+        let first = _mm512_or_si512(_mm512_add_epi16(x[0], bias), _mm512_add_epi16(x[4], bias));
+        let wide = or3(first, _mm512_add_epi16(upper[0], bias), _mm512_add_epi16(lower[0], bias));
         if _mm512_test_epi16_mask(wide, _mm512_set1_epi16(0xC000u16 as i16)) != 0 {
             scalar::idct_blocks(group, 0..4, quant, &mut out[g * 32..], stride);
             continue;
         }
-        (0..8).for_each(clear);
+        for r in 0..8 {
+            clear(r);
+        }
 
         // Rounding, and the level shift of 128.
         let offset = _mm512_set1_epi32((1 << 17) + (128 << 18));
         for (first, [in04, in26, in71, in35]) in [(0, upper), (4, lower)] {
-            for (i, two) in samples(transform(in04, in26, in71, in35, offset)).into_iter().enumerate() {
-                put(first + 2 * i, _mm512_castsi512_si256(two));
-                put(first + 2 * i + 1, _mm512_extracti64x4_epi64::<1>(two));
-            }
+            let [top, bottom] = samples(transform(in04, in26, in71, in35, offset));
+            put(first, _mm512_castsi512_si256(top));
+            put(first + 1, _mm512_extracti64x4_epi64::<1>(top));
+            put(first + 2, _mm512_castsi512_si256(bottom));
+            put(first + 3, _mm512_extracti64x4_epi64::<1>(bottom));
         }
     }
 }

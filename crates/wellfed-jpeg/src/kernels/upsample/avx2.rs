@@ -46,7 +46,7 @@ fn down(near: &[u8], far: &[u8]) -> [__m256i; 2] {
     let weights = _mm256_set1_epi16(1 << 8 | 3);
     let low = _mm256_maddubs_epi16(_mm256_unpacklo_epi8(near, far), weights);
     let high = _mm256_maddubs_epi16(_mm256_unpackhi_epi8(near, far), weights);
-    [low, high].map(|sum| _mm256_add_epi16(sum, _mm256_set1_epi16(2)))
+    [_mm256_add_epi16(low, _mm256_set1_epi16(2)), _mm256_add_epi16(high, _mm256_set1_epi16(2))]
 }
 
 /// # Safety
@@ -67,7 +67,8 @@ pub(super) unsafe fn h2v2(near: &[u8], far: &[u8], out: &mut [u8]) {
         let left = down(&near[i..], &far[i..]);
         let center = down(&near[i + 1..], &far[i + 1..]);
         let right = down(&near[i + 2..], &far[i + 2..]);
-        let [low, high] = [0, 1].map(|half| across(left[half], center[half], right[half]));
+        let low = across(left[0], center[0], right[0]);
+        let high = across(left[1], center[1], right[1]);
         store(&mut out[2 * i..], _mm256_permute2x128_si256::<0x20>(low, high));
         store(&mut out[2 * i + 32..], _mm256_permute2x128_si256::<0x31>(low, high));
     }

@@ -64,15 +64,15 @@ pub struct Image {
 /// Decodes JPEGs, one after the other; keeps tables and memory in between. One for each thread.
 #[derive(Debug)]
 pub struct Decoder {
-    level: Level,
-    entropy: Entropy,
+    pub(crate) level: Level,
+    pub(crate) entropy: Entropy,
     tables: Box<sequential::Tables>,
     /// Coefficients of a chunk; all zero between uses.
     chunk: Vec<i16>,
     /// Blocks of a chunk, in the file's order.
     blocks: Vec<Block>,
-    coefficients: Coefficients,
-    reconstructor: Reconstructor,
+    pub(crate) coefficients: Coefficients,
+    pub(crate) reconstructor: Reconstructor,
     recorded: Option<RowIndex>,
 }
 
@@ -131,7 +131,8 @@ impl Decoder {
     /// pixels, scans or too much memory; `Argument` for a region outside the image; `Unsupported` for inks in
     /// another format than `Native`.
     pub fn decode(&mut self, bytes: &[u8], options: &Options<'_>) -> Result<Image> {
-        let (file, frame, region, channels) = prepare(bytes, options)?;
+        let file = File::open(bytes, options.tolerant)?;
+        let (frame, region, channels) = prepare(&file.header, options)?;
         let Region { width, height, .. } = region;
         let mut pixels = vec![0; width * height * channels];
         let sink = Sink::Interleaved { out: &mut pixels, stride: width * channels };
@@ -152,7 +153,8 @@ impl Decoder {
         out: &mut [u8],
         stride: usize,
     ) -> Result<Info> {
-        let (file, frame, region, _) = prepare(bytes, options)?;
+        let file = File::open(bytes, options.tolerant)?;
+        let (frame, region, _) = prepare(&file.header, options)?;
         self.run(bytes, file, frame, region, options, Sink::Interleaved { out, stride })
     }
 
@@ -168,7 +170,8 @@ impl Decoder {
         planes: [&mut [u8]; 4],
         stride: usize,
     ) -> Result<Info> {
-        let (file, frame, region, _) = prepare(bytes, options)?;
+        let file = File::open(bytes, options.tolerant)?;
+        let (frame, region, _) = prepare(&file.header, options)?;
         self.run(bytes, file, frame, region, options, Sink::Planar { planes, stride })
     }
 
@@ -183,7 +186,8 @@ impl Decoder {
         options: &Options<'_>,
         mut function: impl FnMut(Rows<'_>),
     ) -> Result<Info> {
-        let (file, frame, region, _) = prepare(bytes, options)?;
+        let file = File::open(bytes, options.tolerant)?;
+        let (frame, region, _) = prepare(&file.header, options)?;
         self.run(bytes, file, frame, region, options, Sink::Bands(&mut function))
     }
 
@@ -405,23 +409,22 @@ impl Decoder {
     }
 }
 
-/// Everything that is known before the first scan.
-fn prepare<'a>(bytes: &'a [u8], options: &Options<'_>) -> Result<(File<'a>, Frame, Region, usize)> {
-    let file = File::open(bytes, options.tolerant)?;
-    let Header { width, height, colour, .. } = file.header;
+/// Everything that is known before the first scan: geometry, region, channels.
+pub(crate) fn prepare(header: &Header, options: &Options<'_>) -> Result<(Frame, Region, usize)> {
+    let Header { width, height, colour, .. } = *header;
     let pixels = width as u64 * height as u64;
     Limits::check("has", pixels, options.limits.max_pixels, "pixels")?;
     let channels = options.format.channels(colour)?;
-    let mut frame = Frame::new(&file.header, options.scale);
+    let mut frame = Frame::new(header, options.scale);
     if options.format == Format::Grey && colour != Colour::Rgb {
         frame = frame.first_plane_only();
     }
     let region = frame.region(options.region)?;
-    Ok((file, frame, region, channels))
+    Ok((frame, region, channels))
 }
 
 /// Refuses files that end early or go on with what should not be there.
-fn check_end(entropy: &Entropy, file: File<'_>, tolerant: bool) -> Result<()> {
+pub(crate) fn check_end(entropy: &Entropy, file: File<'_>, tolerant: bool) -> Result<()> {
     let File { mut markers, mut tables, .. } = file;
     markers.seek(entropy.raw_end());
     loop {

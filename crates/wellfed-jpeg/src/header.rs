@@ -109,9 +109,54 @@ impl Header {
         Ok(File::open(bytes, false)?.header)
     }
 
+    /// A header of these parts, without what markers beside the frame header say; `None` if they do not fit each
+    /// other.
+    pub(crate) fn assemble(
+        (width, height): (usize, usize),
+        colour: Colour,
+        process: Process,
+        components: [Component; 4],
+        count: usize,
+    ) -> Option<Header> {
+        let header = Header {
+            width,
+            height,
+            colour,
+            process,
+            orientation: 1,
+            density: None,
+            restart_interval: 0,
+            adobe: false,
+            components,
+            count,
+        };
+        let expected = match colour {
+            Colour::Grey => 1,
+            Colour::YCbCr | Colour::Rgb => 3,
+            Colour::Cmyk | Colour::Ycck => 4,
+        };
+        if count != expected || !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
+            return None;
+        }
+        let in_range = |c: &Component| (1..=4).contains(&c.horizontal) && (1..=4).contains(&c.vertical);
+        (header.components().iter().all(in_range) && header.are_multiples()).then_some(header)
+    }
+
+    /// Whether the largest sampling factors are multiples of all others.
+    fn are_multiples(&self) -> bool {
+        let (h, v) = self.sampling();
+        self.components()
+            .iter()
+            .all(|c| h % usize::from(c.horizontal) == 0 && v % usize::from(c.vertical) == 0)
+    }
+
     /// The colour components, 1, 3 or 4.
     pub fn components(&self) -> &[Component] {
         &self.components[..self.count]
+    }
+
+    pub(crate) fn components_mut(&mut self) -> &mut [Component] {
+        &mut self.components[..self.count]
     }
 
     /// The largest horizontal and vertical sampling factors.
@@ -397,12 +442,7 @@ fn frame(segment: &Segment<'_>) -> Result<Header> {
         components,
         count: n,
     };
-    let (h, v) = header.sampling();
-    if header
-        .components()
-        .iter()
-        .any(|c| h % usize::from(c.horizontal) != 0 || v % usize::from(c.vertical) != 0)
-    {
+    if !header.are_multiples() {
         let factors: Vec<String> =
             header.components().iter().map(|c| format!("{}x{}", c.horizontal, c.vertical)).collect();
         return unsupported(format!(

@@ -31,6 +31,8 @@ pub(crate) struct Coefficients {
 struct Layout {
     start: usize,
     groups: usize,
+    /// Blocks across that the image reaches.
+    columns: usize,
 }
 
 impl Layout {
@@ -55,6 +57,23 @@ impl Coefficients {
         &mut self.data[start..end]
     }
 
+    /// Blocks that the image reaches in a row of component `c`.
+    pub(crate) fn columns(&self, c: usize) -> usize {
+        self.components[c].columns
+    }
+
+    /// Reads the first scan only, for images that have all in it; else as [`Coefficients::read`].
+    pub(crate) fn read_first(
+        &mut self,
+        level: Level,
+        bytes: &[u8],
+        file: File<'_>,
+        entropy: &mut Entropy,
+        options: &Options<'_>,
+    ) -> Result<[[u16; 64]; 4]> {
+        self.read_scans(level, bytes, file, entropy, options, true)
+    }
+
     /// Reads all scans; gives the components' quantization tables, zeros for those without a scan.
     pub(crate) fn read(
         &mut self,
@@ -63,6 +82,18 @@ impl Coefficients {
         file: File<'_>,
         entropy: &mut Entropy,
         options: &Options<'_>,
+    ) -> Result<[[u16; 64]; 4]> {
+        self.read_scans(level, bytes, file, entropy, options, false)
+    }
+
+    fn read_scans(
+        &mut self,
+        level: Level,
+        bytes: &[u8],
+        file: File<'_>,
+        entropy: &mut Entropy,
+        options: &Options<'_>,
+        only_first: bool,
     ) -> Result<[[u16; 64]; 4]> {
         let File { header, mut tables, mut scan, mut markers } = file;
         let frame = Frame::new(&header, Scale::Full);
@@ -97,6 +128,9 @@ impl Coefficients {
                 self.tables = Some(pairs);
                 visited?;
             }
+            if only_first {
+                return Ok(quant.map(|table| table.unwrap_or([0; 64])));
+            }
             markers.seek(stream.raw_end());
             loop {
                 let segment = markers.next()?;
@@ -123,7 +157,7 @@ impl Coefficients {
         let (mut total, mut blocks) = (0, [0; 4]);
         for (c, plane) in frame.all_planes().iter().enumerate() {
             let (groups, rows) = ((frame.mcus.0 * plane.h).div_ceil(4), frame.mcus.1 * plane.v);
-            self.components[c] = Layout { start: total, groups };
+            self.components[c] = Layout { start: total, groups, columns: plane.blocks.0 };
             total += groups * rows * GROUP;
             blocks[c] = (frame.mcus.0 * plane.h * rows) as u64;
         }

@@ -6,7 +6,7 @@
 use crate::Region;
 use crate::frame::{Frame, Plane, Upsampling, Window};
 use crate::header::Colour;
-use crate::kernels;
+use crate::kernels::{self, RUN, Run};
 use crate::level::Level;
 use crate::output::{Sink, Target};
 use crate::sequential::GROUP;
@@ -43,6 +43,8 @@ pub(crate) struct Reconstructor {
     samples: [Samples; 4],
     /// Colours of one row before they are interleaved, or of a band.
     band: Vec<u8>,
+    /// Coefficients that are unpacked; all zero between uses.
+    unpacked: Vec<i16>,
 }
 
 /// What stays the same over an image.
@@ -62,6 +64,7 @@ impl Reconstructor {
     pub(crate) fn capacity(&self) -> usize {
         self.samples.iter().map(|s| s.data.capacity() + s.row.capacity()).sum::<usize>()
             + self.band.capacity()
+            + 2 * self.unpacked.capacity()
     }
 
     /// Makes room for the window's columns. `columns` is how many MCUs are decoded at most: those of the window,
@@ -103,6 +106,21 @@ impl Reconstructor {
             kernels::idct_scaled(job.level, groups, &job.quant[c], plane.size, out, samples.stride);
         }
         debug_assert_eq!(groups.len() % GROUP, 0);
+    }
+
+    /// Transforms packed groups of block row `row` of component `c`, from the window's first block on; false if
+    /// they are damaged.
+    pub(crate) fn transform_packed(&mut self, job: &Job<'_>, c: usize, row: usize, run: Run<'_>) -> bool {
+        let plane = &job.frame.planes()[c];
+        let samples = &mut self.samples[c];
+        let start = samples.row_start(row * plane.size);
+        let (out, stride, quant) = (&mut samples.data[start..], samples.stride, &job.quant[c]);
+        self.unpacked.resize(RUN * GROUP, 0);
+        let scratch = &mut self.unpacked[..];
+        match plane.size {
+            8 => kernels::unpack_idct(job.level, run, quant, scratch, out, stride),
+            size => kernels::unpack_scaled(job.level, run, quant, size, scratch, out, stride),
+        }
     }
 
     /// The rows that are complete once the MCUs of row `mcu` are transformed: up to the region's end.

@@ -11,6 +11,7 @@ mod color;
 mod idct;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod unstuff;
 mod upsample;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +23,7 @@ use crate::Level;
 
 pub(crate) use color::{interleave3, interleave4, ycc_to_interleaved, ycc_to_planar, ycck_to_cmyk};
 pub(crate) use idct::{idct, idct_scaled};
+pub(crate) use unpack::{HEAD, Head, RUN, Run, unpack, unpack_idct, unpack_scaled};
 pub(crate) use unstuff::unstuff;
 pub(crate) use upsample::{h1v2, h2v1, h2v2, repeat};
 

@@ -1,0 +1,146 @@
+//! From a JPEG to a record.
+
+use super::{CHECKSUM, COLOURS, FIXED, MAGIC, PROCESSES, VERSION, hash, layouts};
+use crate::decoder::{Decoder, Options, check_end};
+use crate::header::{File, Header, Process};
+use crate::kernels::{HEAD, Head};
+use crate::sequential::GROUP;
+use crate::{Error, ErrorKind, Limits, Result};
+
+impl Decoder {
+    /// Packs a JPEG's coefficients into a record that decodes to the same pixels, several times faster:
+    /// [`Packed`](crate::Packed). Files that decoding refuses are refused.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`]; `Limit` also where the coefficients, two bytes each, take more than
+    /// [`Limits::max_coefficient_bytes`], or the record more than 4 GiB.
+    pub fn pack(&mut self, jpeg: &[u8], limits: &Limits) -> Result<Vec<u8>> {
+        let options = Options { limits: *limits, ..Options::default() };
+        let file = File::open(jpeg, false)?;
+        let mut header = file.header;
+        let pixels = header.width as u64 * header.height as u64;
+        Limits::check("has", pixels, limits.max_pixels, "pixels")?;
+        let one_scan =
+            header.process != Process::Progressive && file.scan.members().len() == header.components().len();
+        let quant = if one_scan {
+            let quant =
+                self.coefficients.read_first(self.level, jpeg, file.clone(), &mut self.entropy, &options)?;
+            check_end(&self.entropy, file, false)?;
+            quant
+        } else {
+            self.coefficients.read(self.level, jpeg, file, &mut self.entropy, &options)?
+        };
+        let tables = number_tables(&mut header, &quant);
+
+        let mut record = vec![0; FIXED];
+        for &component in &tables {
+            record.extend(quant[component].iter().flat_map(|q| q.to_le_bytes()));
+        }
+        write_head(&header, tables.len(), jpeg, &mut record);
+        let (layouts, end) = layouts(&header, record.len());
+        record.resize(end, 0);
+        for (c, layout) in layouts[..header.components().len()].iter().enumerate() {
+            let columns = self.coefficients.columns(c);
+            for row in 0..layout.rows {
+                let start = record.len();
+                let Ok(offset) = u32::try_from(start) else {
+                    return Err(Error::new(ErrorKind::Limit, "packed coefficients take more than 4 GiB"));
+                };
+                record[layout.table + 4 * row..][..4].copy_from_slice(&offset.to_le_bytes());
+                let groups = self.coefficients.groups(c, row, 0, columns);
+                // What lies beyond the last block that the image reaches is never looked at.
+                for block in columns..columns.next_multiple_of(4) {
+                    let place = block / 4 * GROUP + block % 4 * 8;
+                    (0..8).for_each(|r| groups[place + 32 * r..][..8].fill(0));
+                }
+                record.resize(start + layout.groups * HEAD, 0);
+                for (g, group) in groups.as_chunks().0.iter().enumerate() {
+                    let head = write_group(group, &mut record);
+                    let place = record[start + g * HEAD..].first_chunk_mut();
+                    head.write(place.expect("room was made for all heads"));
+                }
+            }
+        }
+        let length = (record.len() + CHECKSUM) as u64;
+        record[40..48].copy_from_slice(&length.to_le_bytes());
+        let checksum = hash(&record);
+        record.extend(checksum.to_le_bytes());
+        Ok(record)
+    }
+}
+
+/// Lets components name their quantization tables by the order of first use; gives the components that have them.
+fn number_tables(header: &mut Header, quant: &[[u16; 64]; 4]) -> Vec<usize> {
+    let mut tables: Vec<usize> = Vec::new();
+    for (c, component) in header.components_mut().iter_mut().enumerate() {
+        let number = tables.iter().position(|&t| quant[t] == quant[c]).unwrap_or_else(|| {
+            tables.push(c);
+            tables.len() - 1
+        });
+        component.quant = number as u8;
+    }
+    tables
+}
+
+/// Writes everything but the record's length.
+fn write_head(header: &Header, tables: usize, jpeg: &[u8], record: &mut [u8]) {
+    let position = |found: Option<usize>| found.expect("the format has a number for each") as u8;
+    record[..4].copy_from_slice(&MAGIC);
+    record[4] = VERSION;
+    record[5] = header.components().len() as u8;
+    record[6] = position(COLOURS.iter().position(|&c| c == header.colour));
+    record[7] = position(PROCESSES.iter().position(|&p| p == header.process));
+    record[8..10].copy_from_slice(&(header.width as u16).to_le_bytes());
+    record[10..12].copy_from_slice(&(header.height as u16).to_le_bytes());
+    record[12] = header.orientation;
+    record[13] = u8::from(header.adobe);
+    if let Some(density) = header.density {
+        // Units that no standard knows count as none.
+        record[14] = 1 + density.unit.min(2);
+        record[16..18].copy_from_slice(&density.x.to_le_bytes());
+        record[18..20].copy_from_slice(&density.y.to_le_bytes());
+    }
+    record[15] = tables as u8;
+    record[20..22].copy_from_slice(&header.restart_interval.to_le_bytes());
+    for (c, component) in header.components().iter().enumerate() {
+        let sampling = component.horizontal << 4 | component.vertical;
+        record[24 + 4 * c..][..3].copy_from_slice(&[component.id, sampling, component.quant]);
+    }
+    record[48..56].copy_from_slice(&(jpeg.len() as u64).to_le_bytes());
+    record[56..64].copy_from_slice(&hash(jpeg).to_le_bytes());
+}
+
+/// Appends the body of a group, and gives its head.
+pub(super) fn write_group(group: &[i16; GROUP], record: &mut Vec<u8>) -> Head {
+    let start = record.len();
+    let is_dc = |n: usize| n < 32 && n.is_multiple_of(8);
+    let mut present = 0;
+    for (i, eight) in group.as_chunks::<8>().0.iter().enumerate() {
+        let bit = |j: usize| u8::from(eight[j] != 0 && !is_dc(8 * i + j)) << j;
+        let byte = (0..8).fold(0, |byte, j| byte | bit(j));
+        if byte != 0 {
+            present |= 1 << i;
+            record.push(byte);
+        }
+    }
+    let ac =
+        |from: usize, to: usize| (from..to).filter(move |&n| !is_dc(n) && group[n] != 0).map(|n| group[n]);
+    for quarter in 0..4 {
+        let mut low = None;
+        for value in ac(64 * quarter, 64 * quarter + 64) {
+            let number = if (-7..=7).contains(&value) { (value + 8) as u8 } else { 0 };
+            match low.take() {
+                None => low = Some(number),
+                Some(low) => record.push(low | number << 4),
+            }
+        }
+        record.extend(low);
+    }
+    let escaped = || ac(0, GROUP).filter(|value| !(-7..=7).contains(value));
+    let is_byte = |value: &i16| (-127..=127).contains(value);
+    record.extend(escaped().map(|value| if is_byte(&value) { value as u8 } else { 0x80 }));
+    for value in escaped().filter(|value| !is_byte(value)) {
+        record.extend(value.to_le_bytes());
+    }
+    Head { size: record.len() - start, present, dc: std::array::from_fn(|b| group[8 * b]) }
+}

@@ -31,6 +31,7 @@ fn random(n: usize) -> Vec<u8> {
 #[ignore = "prints times"]
 fn kernel_times() {
     const N: usize = 4096;
+    const STRIDE: usize = 1056;
     let [y, cb, cr] = [0, 1, 2].map(|i| random(N + 2 + i)[i..][..N + 2].to_vec());
     // As many coefficients as a photograph of high quality has, smaller to the lower right.
     let noise = random(32 * GROUP);
@@ -51,13 +52,15 @@ fn kernel_times() {
         }
     }
     for level in Level::available() {
-        let mut out = vec![0; 8 * 1024];
+        let mut out = vec![0; 8 * STRIDE];
         let mut idct_of = |source: &[i16]| {
-            let mut groups = source.to_vec();
+            let mut memory = vec![0; source.len() + 32];
+            let at = memory.as_ptr().align_offset(64);
+            let groups = &mut memory[at..][..source.len()];
             let copy = best(|| groups.copy_from_slice(std::hint::black_box(source)));
             let both = best(|| {
                 groups.copy_from_slice(source);
-                idct(level, &mut groups, std::hint::black_box(&quant), &mut out, 1024);
+                idct(level, groups, std::hint::black_box(&quant), &mut out, STRIDE);
             });
             (both - copy) / 128.0
         };
@@ -67,7 +70,7 @@ fn kernel_times() {
         let mut wide = vec![0; 2 * N];
         let mut planes = [vec![0; N], vec![0; N], vec![0; N]];
         let mut many = vec![0; 4 * N];
-        let mut show = |name: &str, ns: f64| eprint!("  {name} {:.1}", N as f64 / ns);
+        let show = |name: &str, ns: f64| eprint!("  {name} {:.1}", N as f64 / ns);
         let (y1, cb1, cr1) = (&y[..N], &cb[..N], &cr[..N]);
         show("h2v1", best(|| h2v1(level, std::hint::black_box(&y), &mut wide)));
         show("h2v2", best(|| h2v2(level, std::hint::black_box(&y), &cb, &mut wide)));

@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 use super::constants::*;
 use super::scalar;
 use crate::kernels::GROUP;
+use crate::kernels::x86::CacheAligned;
 
 /// Two 16-bit constants side by side, for multiply-adds of pairs.
 #[inline]
@@ -101,11 +102,13 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
         // SAFETY: a row of the table is 16 bytes.
         *row = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(q.as_ptr().cast()) });
     }
+    let quant_rows = CacheAligned::new(quant_rows);
+    let quant_rows = quant_rows.get();
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
         for first in [0, 2] {
             // SAFETY: as the caller promises.
             let done =
-                unsafe { two_blocks(group, first, &quant_rows, &mut out[g * 32 + first * 8..], stride) };
+                unsafe { two_blocks(group, first, quant_rows, &mut out[g * 32 + first * 8..], stride) };
             if !done {
                 scalar::idct_blocks(group, first..first + 2, quant, &mut out[g * 32..], stride);
             }

@@ -13,7 +13,7 @@ use std::arch::x86_64::*;
 use super::constants::*;
 use super::scalar;
 use crate::kernels::GROUP;
-use crate::kernels::x86::avx512::permutation;
+use crate::kernels::x86::{CacheAligned, avx512::permutation};
 
 /// Two 16-bit constants side by side, for multiply-adds of pairs.
 #[inline]
@@ -127,6 +127,8 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
         // SAFETY: a row of the table is 16 bytes.
         *row = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(q.as_ptr().cast()) });
     }
+    let quant_rows = CacheAligned::new(quant_rows);
+    let quant_rows = quant_rows.get();
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
         let rows = group.as_mut_ptr();
         let samples_at = out[g * 32..].as_mut_ptr();

@@ -5,6 +5,8 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bits<'a> {
     data: &'a [u8],
+    /// Where a whole word can still be loaded: 8 bytes before the end.
+    last: usize,
     /// The next byte to load.
     at: usize,
     /// Unread bits, from the highest on.
@@ -17,7 +19,9 @@ impl<'a> Bits<'a> {
     /// A reader that starts at a bit of `data`. The last 8 bytes of `data` should be padding: what is not
     /// followed by 7 more bytes reads as zeros.
     pub(crate) fn new(data: &'a [u8], bit: usize) -> Self {
-        let mut bits = Bits { data, at: bit / 8, buffer: 0, count: 0 };
+        // Too short for a word: nothing is ever loaded.
+        let data = if data.len() < 8 { &[0; 8] } else { data };
+        let mut bits = Bits { data, last: data.len() - 8, at: bit / 8, buffer: 0, count: 0 };
         bits.refill();
         bits.skip((bit % 8) as u32);
         bits
@@ -31,10 +35,11 @@ impl<'a> Bits<'a> {
     /// Loads at least 56 bits.
     #[inline(always)]
     pub(crate) fn refill(&mut self) {
-        let word = match self.data.get(self.at..self.at + 8) {
-            Some(bytes) => u64::from_be_bytes(bytes.try_into().expect("8 bytes")),
-            None => 0,
-        };
+        let mut word = 0;
+        if self.at <= self.last {
+            // SAFETY: `new`, which alone sets `data` and `last`, leaves 8 bytes after `last`.
+            word = u64::from_be(unsafe { self.data.as_ptr().add(self.at).cast::<u64>().read_unaligned() });
+        }
         self.buffer |= word >> self.count;
         self.at += ((63 - self.count) >> 3) as usize;
         self.count |= 56;
@@ -46,10 +51,10 @@ impl<'a> Bits<'a> {
         (self.buffer >> (64 - n)) as u32
     }
 
-    /// The bits from `end - n` to `end`, counted from the next one; `n` from 0 to 15, `end` from 1 to 63.
+    /// The next `64 - shift` bits in the lowest bits, with what fits of those before above.
     #[inline(always)]
-    pub(crate) fn peek_before(&self, end: u32, n: u32) -> u32 {
-        (self.buffer >> (64 - end)) as u32 & ((1 << n) - 1)
+    pub(crate) fn shifted(&self, shift: u8) -> u32 {
+        self.buffer.wrapping_shr(u32::from(shift)) as u32
     }
 
     /// Drops `n` loaded bits, up to 63.

@@ -3,7 +3,7 @@
 use crate::entropy::{Entropy, Stream};
 use crate::frame::{Frame, Plane, Window};
 use crate::header::{Colour, File, Header, Process};
-use crate::huffman::PairTable;
+use crate::huffman::PairTables;
 use crate::index::RowIndex;
 use crate::level::Level;
 use crate::markers::code;
@@ -66,7 +66,7 @@ pub struct Image {
 pub struct Decoder {
     pub(crate) level: Level,
     pub(crate) entropy: Entropy,
-    tables: Box<sequential::Tables>,
+    tables: PairTables,
     /// Coefficients of a chunk; all zero between uses.
     chunk: Vec<i16>,
     /// Blocks of a chunk, in the file's order.
@@ -94,7 +94,7 @@ impl Decoder {
         Decoder {
             level,
             entropy: Entropy::default(),
-            tables: Box::new(std::array::from_fn(|_| PairTable::default())),
+            tables: PairTables::default(),
             chunk: Vec::new(),
             blocks: Vec::new(),
             coefficients: Coefficients::default(),
@@ -106,7 +106,7 @@ impl Decoder {
     /// Bytes that this keeps allocated.
     pub fn capacity(&self) -> usize {
         self.entropy.capacity()
-            + self.tables.len() * PairTable::BYTES
+            + PairTables::BYTES
             + 2 * self.chunk.capacity()
             + size_of::<Block>() * self.blocks.capacity()
             + self.coefficients.capacity()
@@ -371,7 +371,7 @@ impl Decoder {
                 classes[slot] = Some(key);
                 let (dc, ac) =
                     (file.tables.huffman(false, member.dc)?, file.tables.huffman(true, member.ac)?);
-                self.tables[slot].build(&dc, &ac);
+                self.tables.build(slot, dc, ac);
             }
             // Kept here until `plan` makes the list.
             self.blocks.push(Block { table: slot as u8, component: member.component as u8, place: 0 });

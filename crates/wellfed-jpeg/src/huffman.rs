@@ -1,4 +1,4 @@
-//! Huffman tables: as the file has them ([`Spec`]), and as the decoder reads them ([`PairTable`]).
+//! Huffman tables: as the file has them ([`Spec`]), and as the decoder reads them ([`PairTables`]).
 //!
 //! One look at the next ten bits gives up to two symbols and the first one's value. Each bit pattern's [`Entry`]
 //! says how many bits both take, how far each moves through the block, and how many value bits the second has.
@@ -15,8 +15,8 @@ pub(crate) const LOOKUP_BITS: u32 = 10;
 /// Entries of one lookup table.
 const SIZE: usize = 1 << LOOKUP_BITS;
 
-/// How far the end of a block moves: past every coefficient, and past the overrun that a damaged run can reach.
-pub(crate) const END: u8 = 80;
+/// How far the end of a block moves: past every coefficient, and past what a damaged run can reach.
+pub(crate) const END: u8 = 81;
 
 /// Most bits that a symbol with its value may take to be looked up. What is longer takes the slow path, which
 /// fills up the bit buffer of at least 56 on its own, takes up to 31, and leaves enough for one more lookup.
@@ -139,52 +139,61 @@ const AC: [([u8; 16], [u8; 162]); 2] = [
     ),
 ];
 
-/// What the next ten bits say. Zero bits in all: these ten bits are not enough, see [`PairTable::slow`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the next ten bits say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(crate) struct Entry {
-    /// Bits of both symbols with their values.
+    /// Bits of both symbols with their values; 0 if ten bits are not enough, see [`PairTables::slow`].
     pub(crate) bits: u8,
-    /// Bits of the first symbol with its value.
-    pub(crate) first_bits: u8,
+    /// 64 less these bits: the shift that brings the last symbol's value down.
+    pub(crate) shift: u8,
     /// Value bits of the last symbol, which end the entry's bits.
     pub(crate) size: u8,
-    /// Coefficients from the one before to the first symbol's.
+    /// Coefficients from the last one before to the first symbol's.
     pub(crate) first_run: u8,
     /// Coefficients from there to the second symbol's; 0 if there is no second.
     pub(crate) second_run: u8,
-    unused: u8,
+    /// Bits of the first symbol with its value.
+    pub(crate) first_bits: u8,
     /// Value of the first symbol, if there is a second.
     pub(crate) value: i16,
 }
 
 impl Entry {
+    /// Ten bits that are not enough. Ends the block, so that nothing but the end needs to look for it.
+    pub(crate) const SLOW: Entry =
+        Entry { bits: 0, shift: 0, size: 0, first_run: END, second_run: 0, first_bits: 0, value: 0 };
+
     #[inline]
     fn from_bits(bits: u64) -> Self {
-        let [bits, first_bits, size, first_run, second_run, unused, low, high] = bits.to_le_bytes();
-        Entry {
-            bits,
-            first_bits,
-            size,
-            first_run,
-            second_run,
-            unused,
-            value: i16::from_le_bytes([low, high]),
-        }
-    }
-
-    /// One symbol alone, whose value is still to be read.
-    fn single(symbol: Symbol) -> Self {
-        let bits = (symbol.length + u32::from(symbol.size)) as u8;
-        Entry { bits, first_bits: bits, size: symbol.size, first_run: symbol.run, ..Entry::default() }
+        let [bits, shift, size, first_run, second_run, first_bits, low, high] = bits.to_le_bytes();
+        Entry { bits, shift, size, first_run, second_run, first_bits, value: i16::from_le_bytes([low, high]) }
     }
 
     /// As an integer, for sums over fields that do not overlap.
     fn to_bits(self) -> u64 {
         let [low, high] = self.value.to_le_bytes();
-        let fields =
-            [self.bits, self.first_bits, self.size, self.first_run, self.second_run, self.unused, low, high];
-        u64::from_le_bytes(fields)
+        let Entry { bits, shift, size, first_run, second_run, first_bits, .. } = self;
+        u64::from_le_bytes([bits, shift, size, first_run, second_run, first_bits, low, high])
+    }
+
+    /// One symbol alone, whose value is still to be read.
+    fn single(symbol: Symbol) -> Self {
+        let bits = (symbol.length + u32::from(symbol.size)) as u8;
+        let Symbol { run: first_run, size, .. } = symbol;
+        Entry { bits, shift: 64 - bits, size, first_run, second_run: 0, first_bits: bits, value: 0 }
+    }
+
+    /// The first of two symbols, to which the second is added.
+    fn first(symbol: Symbol, value: i16) -> Self {
+        Entry { size: 0, value, ..Entry::single(symbol) }
+    }
+
+    /// What a second symbol adds: its bits and value bits to those of the first, and its run. It takes its bits
+    /// from the shift, too: as 256 would be carried into the next field, the sum is one short there.
+    fn second(symbol: Symbol) -> u64 {
+        let bits = symbol.length as u64 + u64::from(symbol.size);
+        (bits | u64::from(symbol.size) << 16 | u64::from(symbol.run) << 32).wrapping_sub(bits << 8)
     }
 }
 
@@ -201,65 +210,104 @@ impl Symbol {
         let (run, size) = match (ac, symbol >> 4, symbol & 15) {
             (false, _, _) => (0, symbol),
             // Only a run of 15 goes on; the others that have no value end the block.
-            (true, 15, 0) => (15, 0),
+            (true, 15, 0) => (16, 0),
             (true, _, 0) => (END, 0),
-            (true, run, size) => (run, size),
+            (true, run, size) => (run + 1, size),
         };
         Symbol { length, run, size }
     }
 }
 
-/// The value of `size` bits `raw`, T.81 figure F.12.
-#[inline(always)]
-pub(crate) fn extend(raw: u32, size: u32) -> i32 {
-    /// For each size: the first positive value, and what is added to values below it.
-    const STEPS: [(i32, i32); 16] = {
-        let mut steps = [(0, 0); 16];
-        let mut size = 1;
-        while size < 16 {
-            steps[size] = (1 << (size - 1), 1 - (1 << size));
-            size += 1;
-        }
-        steps
-    };
-    let (half, low) = STEPS[(size & 15) as usize];
-    let raw = raw as i32;
-    if raw < half { raw + low } else { raw }
+/// What the value bits of a symbol mean, by their number; 256 entries, so that a byte needs no check.
+#[derive(Debug)]
+pub(crate) struct Values {
+    /// The bits themselves.
+    masks: [u32; 256],
+    /// The first value that is not negative.
+    halves: [i32; 256],
+    /// What is added to those below.
+    lows: [i32; 256],
 }
 
-/// Lookup tables for blocks of one DC and one AC table.
+/// T.81 figure F.12.
+pub(crate) static VALUES: Values = {
+    let mut values = Values { masks: [0; 256], halves: [0; 256], lows: [0; 256] };
+    let mut size = 1;
+    while size < 16 {
+        values.masks[size] = (1 << size) - 1;
+        values.halves[size] = 1 << (size - 1);
+        values.lows[size] = 1 - (1 << size);
+        size += 1;
+    }
+    values
+};
+
+/// The value that the lowest `size` bits of `bits` stand for, T.81 figure F.12. 0 for a size of 0 or above 15.
+#[inline(always)]
+pub(crate) fn extend(bits: u32, size: u8) -> i32 {
+    let size = usize::from(size);
+    let raw = (bits & VALUES.masks[size]) as i32;
+    // Signs are as good as random: a branch would be mispredicted half of the time.
+    raw + std::hint::select_unpredictable(raw < VALUES.halves[size], VALUES.lows[size], 0)
+}
+
+/// Entries for blocks of one DC and one AC table: by the next ten bits at the start of a block, then by the next
+/// ten bits after that.
+pub(crate) type Lookup = [Entry; 2 * SIZE];
+
+/// Where the entries for AC coefficients begin.
+pub(crate) const AC_LOOKUP: usize = SIZE;
+
+/// The lookup tables of a scan, one for each pair of a DC and an AC table that its components use.
 #[derive(Clone, Debug)]
-pub(crate) struct PairTable {
-    /// By the next ten bits at the start of a block.
-    pub(crate) dc: Box<[Entry; SIZE]>,
-    /// By the next ten bits after that.
-    pub(crate) ac: Box<[Entry; SIZE]>,
-    /// What the tables were built from.
-    specs: Option<(Spec, Spec)>,
+pub(crate) struct PairTables {
+    lookups: Box<[Lookup; 4]>,
+    /// What each was built from.
+    specs: [Option<(Spec, Spec)>; 4],
     /// AC symbols that may come second after `t` bits: `SIZE >> t` each, one after the other.
     second: Box<[u64; 2 * SIZE]>,
 }
 
-impl Default for PairTable {
+impl Default for PairTables {
     fn default() -> Self {
-        let entries = || Box::new([Entry::default(); SIZE]);
-        PairTable { dc: entries(), ac: entries(), specs: None, second: Box::new([0; 2 * SIZE]) }
+        let lookups = Box::new([[Entry::SLOW; 2 * SIZE]; 4]);
+        PairTables { lookups, specs: [const { None }; 4], second: Box::new([0; 2 * SIZE]) }
     }
 }
 
-impl PairTable {
+impl PairTables {
     /// Bytes in memory.
-    pub(crate) const BYTES: usize = 4 * SIZE * size_of::<u64>();
+    pub(crate) const BYTES: usize = size_of::<Self>() + 10 * SIZE * size_of::<Entry>();
 
-    /// Builds the tables, unless they are there already.
-    pub(crate) fn build(&mut self, dc: &Spec, ac: &Spec) {
-        if self.specs.as_ref().is_some_and(|(old_dc, old_ac)| old_dc == dc && old_ac == ac) {
+    /// Builds table `i` of four, unless it is there already.
+    pub(crate) fn build(&mut self, i: usize, dc: Spec, ac: Spec) {
+        if self.specs[i].as_ref().is_some_and(|(old_dc, old_ac)| *old_dc == dc && *old_ac == ac) {
             return;
         }
-        self.specs = Some((dc.clone(), ac.clone()));
-        self.fill_second(ac);
-        fill_pairs(&mut self.dc, dc, false, &self.second);
-        fill_pairs(&mut self.ac, ac, true, &self.second);
+        self.fill_second(&ac);
+        let (for_dc, for_ac) = self.lookups[i].split_at_mut(SIZE);
+        fill_pairs(for_dc, &dc, false, &self.second);
+        fill_pairs(for_ac, &ac, true, &self.second);
+        self.specs[i] = Some((dc, ac));
+    }
+
+    /// Table `i` of four.
+    #[inline(always)]
+    pub(crate) fn lookup(&self, i: u8) -> &Lookup {
+        &self.lookups[usize::from(i & 3)]
+    }
+
+    /// The entry for codes that are longer than the lookup, or have longer values than usual: one symbol, whose
+    /// code the 16 bits `next` begin with.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn slow(&self, i: u8, is_dc: bool, next: u32) -> Entry {
+        let (symbol, length) = match &self.specs[usize::from(i & 3)] {
+            Some((dc, _)) if is_dc => dc.find(next),
+            Some((_, ac)) => ac.find(next),
+            None => (0, 17),
+        };
+        Entry::single(Symbol::new(symbol, length, !is_dc))
     }
 
     /// Lays out what a second symbol adds to an entry whose first took `t` bits, for each `t`.
@@ -272,12 +320,10 @@ impl PairTable {
             if length > LOOKUP_BITS {
                 break;
             }
-            let Symbol { run, size, .. } = Symbol::new(symbol, length, true);
+            let symbol = Symbol::new(symbol, length, true);
             let end = at + (SIZE >> length);
-            let bits = length as u8 + size;
             // Values of more bits than 8-bit images have are left to the slow path.
-            let adds = Entry { bits, size, second_run: 1 + run, ..Entry::default() }.to_bits();
-            all[at..end].fill(if size <= 11 { adds } else { 0 });
+            all[at..end].fill(if symbol.size <= 11 { Entry::second(symbol) } else { 0 });
             at = end;
             ends[length as usize] = end;
         }
@@ -297,22 +343,10 @@ impl PairTable {
             part[n..].fill(0);
         }
     }
-
-    /// The entry for codes that are longer than the lookup, or have longer values than usual: one symbol, whose
-    /// code the 16 bits `next` begin with.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn slow(&self, is_dc: bool, next: u32) -> Entry {
-        let Some((dc, ac)) = &self.specs else {
-            return Entry::single(Symbol { length: 17, run: END, size: 0 });
-        };
-        let (symbol, length) = if is_dc { dc.find(next) } else { ac.find(next) };
-        Entry::single(Symbol::new(symbol, length, !is_dc))
-    }
 }
 
 /// Fills one lookup table from its codes and from what may follow them.
-fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) {
+fn fill_pairs(table: &mut [Entry], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) {
     let mut at = 0;
     for (symbol, length, _) in spec.codes() {
         if length > LOOKUP_BITS {
@@ -323,7 +357,7 @@ fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64
         let mut slots = &mut table[at..end];
         at = end;
         let bits = length + u32::from(symbol.size);
-        let single = if bits > MAX_BITS { Entry::default() } else { Entry::single(symbol) };
+        let single = if bits > MAX_BITS { Entry::SLOW } else { Entry::single(symbol) };
         if symbol.run == END || bits >= LOOKUP_BITS {
             slots.fill(single);
             continue;
@@ -336,21 +370,14 @@ fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64
         for raw in 0..1u32 << symbol.size {
             let (now, later) = slots.split_at_mut(part);
             slots = later;
-            let value = extend(raw, u32::from(symbol.size)) as i16;
-            let pair = Entry {
-                bits: bits as u8,
-                first_bits: bits as u8,
-                first_run: symbol.run,
-                value,
-                ..Entry::default()
-            }
-            .to_bits();
+            let value = extend(raw, symbol.size) as i16;
+            let pair = Entry::first(symbol, value).to_bits();
             for (slot, &adds) in now.iter_mut().zip(second) {
-                *slot = Entry::from_bits(if adds == 0 { single } else { pair + adds });
+                *slot = Entry::from_bits(if adds == 0 { single } else { pair.wrapping_add(adds) });
             }
         }
     }
-    table[at..].fill(Entry::default());
+    table[at..].fill(Entry::SLOW);
 }
 
 /// One symbol at a time: what progressive scans need, whose symbols mean other things.
@@ -406,14 +433,15 @@ mod tests {
         .unwrap();
         for ac in [Spec::standard(true, false), Spec::standard(true, true), odd] {
             let dc = Spec::standard(false, false);
-            let mut table = PairTable::default();
-            table.build(&dc, &ac);
+            let mut tables = PairTables::default();
+            tables.build(1, dc.clone(), ac.clone());
+            let (for_dc, for_ac) = tables.lookup(1).split_at(SIZE);
             for is_dc in [true, false] {
                 for bits in 0..SIZE as u32 {
-                    let entry = if is_dc { table.dc[bits as usize] } else { table.ac[bits as usize] };
+                    let entry = if is_dc { for_dc[bits as usize] } else { for_ac[bits as usize] };
                     let (symbol, length) = if is_dc { &dc } else { &ac }.find(bits << 6);
                     let first = Symbol::new(symbol, length, !is_dc);
-                    if entry == Entry::default() {
+                    if entry == Entry::SLOW {
                         assert!(
                             length > LOOKUP_BITS || length + u32::from(first.size) > MAX_BITS,
                             "{bits:010b}"
@@ -435,8 +463,9 @@ mod tests {
                         && second.size <= 11
                     {
                         let raw = bits >> (LOOKUP_BITS - taken) & ((1 << first.size) - 1);
-                        assert_eq!(i32::from(entry.value), extend(raw, u32::from(first.size)));
-                        assert_eq!(entry.second_run, second.run + 1);
+                        assert_eq!(i32::from(entry.value), extend(raw, first.size));
+                        assert_eq!(entry.second_run, second.run);
+                        assert_eq!(entry.shift, 64 - entry.bits);
                         assert_eq!(entry.size, second.size);
                         assert_eq!(u32::from(entry.bits), taken + second.length + u32::from(second.size));
                     } else {

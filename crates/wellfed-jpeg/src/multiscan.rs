@@ -5,7 +5,7 @@ use crate::decoder::Options;
 use crate::entropy::{Entropy, Stream};
 use crate::frame::{Frame, Plane};
 use crate::header::{File, Process, Scan};
-use crate::huffman::PairTable;
+use crate::huffman::PairTables;
 use crate::level::Level;
 use crate::markers::code;
 use crate::progressive;
@@ -21,7 +21,7 @@ pub(crate) struct Coefficients {
     /// Component after component, block row after block row, in groups; and one more group to write into.
     data: Vec<i16>,
     components: [Layout; 4],
-    tables: Option<Box<sequential::Tables>>,
+    tables: Option<PairTables>,
     /// Blocks of a row of MCUs.
     blocks: Vec<Block>,
 }
@@ -45,7 +45,7 @@ impl Layout {
 impl Coefficients {
     /// Bytes allocated.
     pub(crate) fn capacity(&self) -> usize {
-        let tables = if self.tables.is_some() { 4 * PairTable::BYTES } else { 0 };
+        let tables = if self.tables.is_some() { PairTables::BYTES } else { 0 };
         2 * self.data.capacity() + size_of::<Block>() * self.blocks.capacity() + tables
     }
 
@@ -119,8 +119,8 @@ impl Coefficients {
                 self.visit(&frame, &scan, |blocks, mcu, data| decoder.run(&mut stream, blocks, mcu, data))?;
             } else {
                 let mut pairs = self.tables.take().unwrap_or_default();
-                for (table, member) in pairs.iter_mut().zip(scan.members()) {
-                    table.build(&tables.huffman(false, member.dc)?, &tables.huffman(true, member.ac)?);
+                for (i, member) in scan.members().iter().enumerate() {
+                    pairs.build(i, tables.huffman(false, member.dc)?, tables.huffman(true, member.ac)?);
                 }
                 let visited = self.visit(&frame, &scan, |blocks, mcu, data| {
                     sequential::decode_mcus(level, &mut stream, blocks, mcu, &pairs, data);

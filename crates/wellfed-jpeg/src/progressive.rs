@@ -101,9 +101,9 @@ impl ScanDecoder {
         let bits = &mut stream.bits;
         bits.refill();
         let (size, length) = self.tables[usize::from(block.table & 3)].look_up(bits);
-        let size = u32::from(size & 15);
-        let difference = extend(bits.peek_before(length + size, size), size);
-        bits.skip(length + size);
+        let end = length + u32::from(size);
+        let difference = extend(bits.shifted((64 - end) as u8), size);
+        bits.skip(end);
         let predictor = &mut stream.predictors[usize::from(block.component & 3)];
         *predictor = predictor.wrapping_add(difference);
         data[block.place as usize] = (*predictor << self.low) as i16;
@@ -134,11 +134,12 @@ impl ScanDecoder {
             while k <= self.end {
                 bits.refill();
                 let (symbol, length) = table.look_up(&bits);
-                let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
+                let (run, size) = (u32::from(symbol >> 4), symbol & 15);
                 if size != 0 {
                     k += run;
-                    let value = extend(bits.peek_before(length + size, size), size);
-                    bits.skip(length + size);
+                    let end = length + u32::from(size);
+                    let value = extend(bits.shifted((64 - end) as u8), size);
+                    bits.skip(end);
                     out[usize::from(PLACES[(k & 255) as usize])] = (value << self.low) as i16;
                     k += 1;
                 } else if run == 15 {

@@ -189,7 +189,11 @@ impl Reconstructor {
             Upsampling::Repeat { vertical, .. } => (y / vertical, y / vertical),
             Upsampling::H1V2 | Upsampling::H2V2 => {
                 let near = y / 2;
-                let far = if y % 2 == 0 { near.saturating_sub(1) } else { (near + 1).min(plane.height - 1) };
+                let far = if y.is_multiple_of(2) {
+                    near.saturating_sub(1)
+                } else {
+                    (near + 1).min(plane.height - 1)
+                };
                 (near, far)
             }
         };
@@ -222,7 +226,9 @@ impl Reconstructor {
             Upsampling::None => return None,
             Upsampling::H2V1 => kernels::h2v1(job.level, padded(near), &mut row[..2 * n]),
             Upsampling::H2V2 => kernels::h2v2(job.level, padded(near), padded(far), &mut row[..2 * n]),
-            Upsampling::H1V2 => kernels::h1v2(job.level, exact(near), exact(far), y % 2 == 0, &mut row[..n]),
+            Upsampling::H1V2 => {
+                kernels::h1v2(job.level, exact(near), exact(far), y.is_multiple_of(2), &mut row[..n])
+            }
             Upsampling::Repeat { .. } => kernels::repeat(exact(near), ratio, &mut row[..ratio * n]),
         }
         Some(x - first * ratio)

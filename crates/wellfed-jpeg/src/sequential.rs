@@ -3,17 +3,16 @@
 //! Written so that the compiler proves every access in range and no bounds checks remain: table indices have as
 //! many bits as the table, coefficients are written into windows of 256 through indices of eight bits.
 
+use std::hint::select_unpredictable;
+
 use crate::bits::Bits;
 use crate::entropy::{Predictors, Stream};
 use crate::header::ZIGZAG;
-use crate::huffman::{Entry, LOOKUP_BITS, PairTable, extend};
+use crate::huffman::{AC_LOOKUP, LOOKUP_BITS, PairTables as Tables, extend};
 use crate::level::Level;
 
 /// Coefficients of four neighbouring blocks: row `r`, column `c` of block `b` at `32 r + 8 b + c`.
 pub(crate) const GROUP: usize = 256;
-
-/// Lookup tables of a scan.
-pub(crate) type Tables = [PairTable; 4];
 
 /// Where coefficients lie in a group, by their number in the file's order, for the group's first block. What
 /// comes after the last coefficient (in damaged data) is written over the last, as in libjpeg.
@@ -30,25 +29,12 @@ pub(crate) static PLACES: [u8; 256] = {
 /// A block to decode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Which of [`Tables`].
+    /// Which of the scan's lookup tables.
     pub(crate) table: u8,
     /// Which predictor.
     pub(crate) component: u8,
     /// Index of its first coefficient. 256 from there must exist.
     pub(crate) place: u32,
-}
-
-/// What ended in the looks at a block's bits: how far the bits reach and what the last symbol's value is.
-macro_rules! look_up {
-    ($bits:ident, $table:expr, $pairs:expr, $is_dc:expr) => {{
-        let mut entry: Entry = $table[$bits.peek(LOOKUP_BITS) as usize];
-        if entry.bits == 0 {
-            // By value, so that the reader stays in registers.
-            $bits.refill();
-            entry = $pairs.slow($is_dc, $bits.peek(16));
-        }
-        entry
-    }};
 }
 
 /// Decodes blocks into `coefficients`, which hold zeros there.
@@ -61,52 +47,94 @@ fn decode(
     coefficients: &mut [i16],
 ) {
     let mut bits = *from;
-    for block in blocks {
-        let pairs = &tables[usize::from(block.table & 3)];
+    let Some(&(mut next)) = blocks.first() else { return };
+    for i in 1..=blocks.len() {
+        // The next block is looked up early: how this one ends is hard to foresee, and then nothing should wait.
+        let block = next;
+        next = blocks.get(i).copied().unwrap_or(block);
+        let lookup = tables.lookup(block.table);
         let place = block.place as usize;
         let out: &mut [i16; GROUP] =
             (&mut coefficients[place..place + GROUP]).try_into().expect("a slice of 256");
-        let mut k = 0u32;
         bits.refill();
-        macro_rules! symbols {
-            ($table:expr, $is_dc:expr, $done:lifetime) => {{
-                let entry = look_up!(bits, $table, pairs, $is_dc);
-                let first = k + u32::from(entry.first_run);
-                let second = first + u32::from(entry.second_run);
-                let raw = bits.peek_before(u32::from(entry.bits), u32::from(entry.size));
-                let last = extend(raw, u32::from(entry.size)) as i16;
-                out[usize::from(PLACES[(first & 255) as usize])] = entry.value;
-                // A block that ends with its last coefficient has no end of block: what follows is another's.
-                // Beyond 63, but not as far as an end of block reaches, is damage.
-                if !$is_dc && first.wrapping_sub(63) < 16 {
-                    if entry.second_run == 0 {
-                        out[usize::from(PLACES[63])] = last;
-                    }
-                    bits.skip(u32::from(entry.first_bits));
-                    break $done;
-                }
-                out[usize::from(PLACES[(second & 255) as usize])] = last;
-                bits.skip(u32::from(entry.bits));
-                k = second + 1;
-                if k > 63 {
-                    break $done;
-                }
-            }};
+        let mut entry = &lookup[bits.peek(LOOKUP_BITS) as usize];
+        let slow;
+        if entry.bits == 0 {
+            slow = tables.slow(block.table, true, bits.peek(16));
+            entry = &slow;
         }
-        'done: {
-            symbols!(pairs.dc, true, 'done);
-            loop {
-                symbols!(pairs.ac, false, 'done);
+        let mut k = u32::from(entry.second_run);
+        let last = extend(bits.shifted(entry.shift), entry.size);
+        let difference = select_unpredictable(k == 0, last, i32::from(entry.value));
+        let predictor = &mut predictors[usize::from(block.component & 3)];
+        *predictor = predictor.wrapping_add(difference);
+        out[place_of(k)] = last as i16;
+        out[0] = *predictor as i16;
+        bits.skip(u32::from(entry.bits));
+        // Room for two of the longest lookups after each refill, and for the one above.
+        while k < 63 {
+            let mut first;
+            let mut entry;
+            macro_rules! symbols {
+                ($done:lifetime) => {{
+                    entry = &lookup[AC_LOOKUP + bits.peek(LOOKUP_BITS) as usize];
+                    first = k + u32::from(entry.first_run);
+                    let second = first + u32::from(entry.second_run);
+                    out[place_of(first)] = entry.value;
+                    out[place_of(second)] = extend(bits.shifted(entry.shift), entry.size) as i16;
+                    if second >= 63 {
+                        break $done;
+                    }
+                    k = second;
+                    bits.skip(u32::from(entry.bits));
+                }};
+            }
+            'done: loop {
+                symbols!('done);
                 bits.refill();
-                symbols!(pairs.ac, false, 'done);
+                symbols!('done);
+            }
+            let slow;
+            if entry.bits == 0 {
+                bits.refill();
+                slow = tables.slow(block.table, false, bits.peek(16));
+                entry = &slow;
+                first = k + u32::from(entry.first_run);
+                out[place_of(first)] = extend(bits.shifted(entry.shift), entry.size) as i16;
+            }
+            k = first + u32::from(entry.second_run);
+            if is_full(first) {
+                unlikely();
+                // A block that ends with its last coefficient has no end of block: what follows is another's.
+                if entry.second_run != 0 {
+                    out[place_of(63)] = entry.value;
+                }
+                bits.skip(u32::from(entry.first_bits));
+            } else {
+                bits.skip(u32::from(entry.bits));
             }
         }
-        let predictor = &mut predictors[usize::from(block.component & 3)];
-        *predictor = predictor.wrapping_add(i32::from(out[0]));
-        out[0] = *predictor as i16;
     }
     *from = bits;
 }
+
+/// Where coefficient `k` lies; `k` is below 256.
+#[inline(always)]
+fn place_of(k: u32) -> usize {
+    usize::from(PLACES[usize::from(k as u8)])
+}
+
+/// True for the last coefficient, and for what is beyond it but not as far as an end of block reaches: damage,
+/// which ends the block as well.
+#[inline(always)]
+fn is_full(k: u32) -> bool {
+    k.wrapping_sub(63) < 17
+}
+
+/// Marks a branch that is seldom taken.
+#[cold]
+#[inline(always)]
+fn unlikely() {}
 
 /// Passes over the blocks of `mcus` MCUs, keeping only the predictors.
 #[inline(always)]
@@ -114,46 +142,54 @@ fn pass(from: &mut Bits<'_>, mcu: &[Block], mcus: usize, tables: &Tables, predic
     let mut bits = *from;
     for _ in 0..mcus {
         for block in mcu {
-            let pairs = &tables[usize::from(block.table & 3)];
-            let mut k;
+            let lookup = tables.lookup(block.table);
             bits.refill();
-            {
-                let entry = look_up!(bits, pairs.dc, pairs, true);
-                let difference = if entry.second_run == 0 {
-                    extend(
-                        bits.peek_before(u32::from(entry.bits), u32::from(entry.size)),
-                        u32::from(entry.size),
-                    )
-                } else {
-                    i32::from(entry.value)
-                };
-                let predictor = &mut predictors[usize::from(block.component & 3)];
-                *predictor = predictor.wrapping_add(difference);
-                bits.skip(u32::from(entry.bits));
-                k = u32::from(entry.second_run) + 1;
-                if k > 63 {
-                    continue;
+            let mut entry = &lookup[bits.peek(LOOKUP_BITS) as usize];
+            let slow;
+            if entry.bits == 0 {
+                slow = tables.slow(block.table, true, bits.peek(16));
+                entry = &slow;
+            }
+            let mut k = u32::from(entry.second_run);
+            let last = extend(bits.shifted(entry.shift), entry.size);
+            let difference = select_unpredictable(k == 0, last, i32::from(entry.value));
+            let predictor = &mut predictors[usize::from(block.component & 3)];
+            *predictor = predictor.wrapping_add(difference);
+            bits.skip(u32::from(entry.bits));
+            while k < 63 {
+                let mut first;
+                let mut entry;
+                macro_rules! symbols {
+                    ($done:lifetime) => {{
+                        entry = &lookup[AC_LOOKUP + bits.peek(LOOKUP_BITS) as usize];
+                        first = k + u32::from(entry.first_run);
+                        let second = first + u32::from(entry.second_run);
+                        if second >= 63 {
+                            break $done;
+                        }
+                        k = second;
+                        bits.skip(u32::from(entry.bits));
+                    }};
                 }
-            }
-            macro_rules! symbols {
-                ($done:lifetime) => {{
-                    let entry = look_up!(bits, pairs.ac, pairs, false);
-                    let first = k + u32::from(entry.first_run);
-                    if first.wrapping_sub(63) < 16 {
-                        bits.skip(u32::from(entry.first_bits));
-                        break $done;
-                    }
+                'done: loop {
+                    symbols!('done);
+                    bits.refill();
+                    symbols!('done);
+                }
+                let slow;
+                if entry.bits == 0 {
+                    bits.refill();
+                    slow = tables.slow(block.table, false, bits.peek(16));
+                    entry = &slow;
+                    first = k + u32::from(entry.first_run);
+                }
+                k = first + u32::from(entry.second_run);
+                if is_full(first) {
+                    unlikely();
+                    bits.skip(u32::from(entry.first_bits));
+                } else {
                     bits.skip(u32::from(entry.bits));
-                    k = first + u32::from(entry.second_run) + 1;
-                    if k > 63 {
-                        break $done;
-                    }
-                }};
-            }
-            'done: loop {
-                symbols!('done);
-                bits.refill();
-                symbols!('done);
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ pub enum Level {
     Neon,
     /// AVX2 with BMI1, BMI2 and LZCNT: x86-64 processors since 2013.
     Avx2,
-    /// AVX2's and AVX-512 F, BW, DQ, VL, VBMI, VBMI2 and VNNI: x86-64 servers since Ice Lake and Zen 4.
+    /// AVX2's and AVX-512 F, BW, DQ, VL, VBMI and VBMI2: x86-64 servers since Ice Lake and Zen 4.
     Avx512,
 }
 
@@ -43,7 +43,6 @@ impl Level {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vbmi")
                     && is_x86_feature_detected!("avx512vbmi2")
-                    && is_x86_feature_detected!("avx512vnni")
             }
             #[cfg(not(target_arch = "x86_64"))]
             Level::Avx2 | Level::Avx512 => false,

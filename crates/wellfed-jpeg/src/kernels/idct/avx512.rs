@@ -166,125 +166,164 @@ const fn sample_order(first: usize) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride: usize) {
     let zero = _mm512_setzero_si512();
-    let mut quant_rows = [zero; 8];
-    for (row, q) in quant_rows.iter_mut().zip(quant.as_chunks::<8>().0) {
-        // SAFETY: a row of the table is 16 bytes.
-        *row = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(q.as_ptr().cast()) });
-    }
-    let quant_rows = CacheAligned::new(quant_rows);
+    let quant_rows = quant_rows(quant);
     let quant_rows = quant_rows.get();
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
         let rows = group.as_mut_ptr();
         let samples_at = out[g * 32..].as_mut_ptr();
         // SAFETY: a group is eight rows of 64 bytes.
         let load = |r: usize| unsafe { _mm512_loadu_si512(rows.add(r * 32).cast()) };
-        // SAFETY: as above.
-        let clear = |r: usize| unsafe { _mm512_storeu_si512(rows.add(r * 32).cast(), zero) };
-        // SAFETY: the caller promises 32 samples a group in each of eight rows.
-        let put = |r: usize, v: __m256i| unsafe {
-            _mm256_storeu_si256(samples_at.add(r * stride).cast(), v);
-        };
         let c = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
-
-        // Where inputs lie in -8192..8192, adding 8192 leaves the upper two bits clear.
-        let bias = _mm512_set1_epi16(8192);
-        let bounds = _mm512_set1_epi16(0xC000u16 as i16);
-
-        // All but rows and columns 0 to 3: zero in a third of the groups of photographs.
-        let below = or3(or3(c[4], c[5], c[6]), c[7], c[7]);
-        let right_lanes = _mm512_set4_epi32(-1, -1, 0, 0);
-        let right = _mm512_and_si512(or3(or3(c[0], c[1], c[2]), c[3], c[3]), right_lanes);
-        let high = _mm512_or_si512(below, right);
-        let only_low = _mm512_test_epi32_mask(high, high) == 0;
-
-        // All but the DC coefficients: zero in flat parts of an image, often in chroma.
-        let dc_lanes = _mm512_set4_epi32(0, 0, 0, 0xFFFF);
-        let ac = or3(or3(c[1], c[2], c[3]), _mm512_andnot_si512(dc_lanes, c[0]), zero);
-        if only_low && _mm512_test_epi32_mask(ac, ac) == 0 {
-            let dc = _mm512_slli_epi16::<2>(_mm512_mullo_epi16(c[0], quant_rows[0]));
-            let level = _mm512_srai_epi16::<5>(_mm512_adds_epi16(dc, _mm512_set1_epi16(16)));
-            let level = _mm512_add_epi16(level, _mm512_set1_epi16(128));
-            let level = _mm512_packus_epi16(level, level);
-            let row = _mm512_castsi512_si256(_mm512_permutexvar_epi8(const { flat_order() }, level));
-            for r in 0..8 {
-                put(r, row);
+        // SAFETY: the caller promises 32 samples a group in each of eight rows.
+        let filled = match unsafe { idct_rows(c, quant_rows, samples_at, stride) } {
+            Done::Flat => 1,
+            Done::Low => 4,
+            Done::All => 8,
+            Done::Nothing => {
+                scalar::idct_blocks(group, 0..4, quant, &mut out[g * 32..], stride);
+                0
             }
-            clear(0);
-            continue;
-        }
-
-        let offset = _mm512_set1_epi32(1 << 10);
-        // Rounding of the second pass, and the level shift of 128.
-        let offset2 = _mm512_set1_epi32((1 << 17) + (128 << 18));
-        if only_low {
-            let x0 = _mm512_mullo_epi16(c[0], quant_rows[0]);
-            let x1 = _mm512_mullo_epi16(c[1], quant_rows[1]);
-            let x2 = _mm512_mullo_epi16(c[2], quant_rows[2]);
-            let x3 = _mm512_mullo_epi16(c[3], quant_rows[3]);
-            if _mm512_test_epi16_mask(_mm512_add_epi16(x0, bias), bounds) == 0 {
-                for r in 0..4 {
-                    clear(r);
-                }
-                let y = transform_low(_mm512_unpacklo_epi16(x0, x2), _mm512_unpacklo_epi16(x1, x3), offset);
-                let upper = transposed_low_pairs(y[0], y[1], y[2], y[3]);
-                let lower = transposed_low_pairs(y[4], y[5], y[6], y[7]);
-                for (first, [in02, in13]) in [(0, upper), (4, lower)] {
-                    let [top, bottom] = samples(transform_low(in02, in13, offset2));
-                    put(first, _mm512_castsi512_si256(top));
-                    put(first + 1, _mm512_extracti64x4_epi64::<1>(top));
-                    put(first + 2, _mm512_castsi512_si256(bottom));
-                    put(first + 3, _mm512_extracti64x4_epi64::<1>(bottom));
-                }
-                continue;
-            }
-        }
-
-        let mut x = [zero; 8];
-        for r in 0..8 {
-            x[r] = _mm512_mullo_epi16(c[r], quant_rows[r]);
-        }
-        let [low, high] = [
-            transform(
-                _mm512_unpacklo_epi16(x[0], x[4]),
-                _mm512_unpacklo_epi16(x[2], x[6]),
-                _mm512_unpacklo_epi16(x[7], x[1]),
-                _mm512_unpacklo_epi16(x[3], x[5]),
-                offset,
-            ),
-            transform(
-                _mm512_unpackhi_epi16(x[0], x[4]),
-                _mm512_unpackhi_epi16(x[2], x[6]),
-                _mm512_unpackhi_epi16(x[7], x[1]),
-                _mm512_unpackhi_epi16(x[3], x[5]),
-                offset,
-            ),
-        ];
-        let mut y = [zero; 8];
-        for r in 0..8 {
-            y[r] = _mm512_packs_epi32(_mm512_srai_epi32::<11>(low[r]), _mm512_srai_epi32::<11>(high[r]));
-        }
-        let upper = transposed_pairs([y[0], y[1], y[2], y[3]]);
-        let lower = transposed_pairs([y[4], y[5], y[6], y[7]]);
-
-        // Inputs 0 and 4 of both passes.
-        let first = _mm512_or_si512(_mm512_add_epi16(x[0], bias), _mm512_add_epi16(x[4], bias));
-        let wide = or3(first, _mm512_add_epi16(upper[0], bias), _mm512_add_epi16(lower[0], bias));
-        if _mm512_test_epi16_mask(wide, bounds) != 0 {
-            scalar::idct_blocks(group, 0..4, quant, &mut out[g * 32..], stride);
-            continue;
-        }
-        for r in 0..8 {
-            clear(r);
-        }
-
-        for (first, [in04, in26, in71, in35]) in [(0, upper), (4, lower)] {
-            let [top, bottom] = samples(transform(in04, in26, in71, in35, offset2));
-            put(first, _mm512_castsi512_si256(top));
-            put(first + 1, _mm512_extracti64x4_epi64::<1>(top));
-            put(first + 2, _mm512_castsi512_si256(bottom));
-            put(first + 3, _mm512_extracti64x4_epi64::<1>(bottom));
+        };
+        for r in 0..filled {
+            // SAFETY: a group is eight rows of 64 bytes.
+            unsafe { _mm512_storeu_si512(rows.add(r * 32).cast(), zero) };
         }
     }
+}
+
+/// The rows of a quantization table, each in all four lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::kernels) fn quant_rows(quant: &[u16; 64]) -> CacheAligned<[__m512i; 8]> {
+    let mut rows = [_mm512_setzero_si512(); 8];
+    for (row, q) in rows.iter_mut().zip(quant.as_chunks::<8>().0) {
+        // SAFETY: a row of the table is 16 bytes.
+        *row = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(q.as_ptr().cast()) });
+    }
+    CacheAligned::new(rows)
+}
+
+/// What became of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::kernels) enum Done {
+    /// Transformed; it had DC coefficients only.
+    Flat,
+    /// Transformed; rows 4 to 7 were zero.
+    Low,
+    /// Transformed.
+    All,
+    /// Not transformed: its values are of a size that only [`scalar::idct_blocks`] handles.
+    Nothing,
+}
+
+/// Transforms the group whose rows are `c`.
+///
+/// # Safety
+/// The features must be available, and eight rows of 32 bytes, `stride` apart, be writable from `out` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+pub(in crate::kernels) unsafe fn idct_rows(
+    c: [__m512i; 8],
+    quant_rows: &[__m512i; 8],
+    out: *mut u8,
+    stride: usize,
+) -> Done {
+    let zero = _mm512_setzero_si512();
+    // SAFETY: the caller promises 32 samples in each of eight rows.
+    let put = |r: usize, v: __m256i| unsafe {
+        _mm256_storeu_si256(out.add(r * stride).cast(), v);
+    };
+
+    // Where inputs lie in -8192..8192, adding 8192 leaves the upper two bits clear.
+    let bias = _mm512_set1_epi16(8192);
+    let bounds = _mm512_set1_epi16(0xC000u16 as i16);
+
+    // All but rows and columns 0 to 3: zero in a third of the groups of photographs.
+    let below = or3(or3(c[4], c[5], c[6]), c[7], c[7]);
+    let right_lanes = _mm512_set4_epi32(-1, -1, 0, 0);
+    let right = _mm512_and_si512(or3(or3(c[0], c[1], c[2]), c[3], c[3]), right_lanes);
+    let high = _mm512_or_si512(below, right);
+    let only_low = _mm512_test_epi32_mask(high, high) == 0;
+
+    // All but the DC coefficients: zero in flat parts of an image, often in chroma.
+    let dc_lanes = _mm512_set4_epi32(0, 0, 0, 0xFFFF);
+    let ac = or3(or3(c[1], c[2], c[3]), _mm512_andnot_si512(dc_lanes, c[0]), zero);
+    if only_low && _mm512_test_epi32_mask(ac, ac) == 0 {
+        let dc = _mm512_slli_epi16::<2>(_mm512_mullo_epi16(c[0], quant_rows[0]));
+        let level = _mm512_srai_epi16::<5>(_mm512_adds_epi16(dc, _mm512_set1_epi16(16)));
+        let level = _mm512_add_epi16(level, _mm512_set1_epi16(128));
+        let level = _mm512_packus_epi16(level, level);
+        let row = _mm512_castsi512_si256(_mm512_permutexvar_epi8(const { flat_order() }, level));
+        for r in 0..8 {
+            put(r, row);
+        }
+        return Done::Flat;
+    }
+
+    let offset = _mm512_set1_epi32(1 << 10);
+    // Rounding of the second pass, and the level shift of 128.
+    let offset2 = _mm512_set1_epi32((1 << 17) + (128 << 18));
+    if only_low {
+        let x0 = _mm512_mullo_epi16(c[0], quant_rows[0]);
+        let x1 = _mm512_mullo_epi16(c[1], quant_rows[1]);
+        let x2 = _mm512_mullo_epi16(c[2], quant_rows[2]);
+        let x3 = _mm512_mullo_epi16(c[3], quant_rows[3]);
+        if _mm512_test_epi16_mask(_mm512_add_epi16(x0, bias), bounds) == 0 {
+            let y = transform_low(_mm512_unpacklo_epi16(x0, x2), _mm512_unpacklo_epi16(x1, x3), offset);
+            let upper = transposed_low_pairs(y[0], y[1], y[2], y[3]);
+            let lower = transposed_low_pairs(y[4], y[5], y[6], y[7]);
+            for (first, [in02, in13]) in [(0, upper), (4, lower)] {
+                let [top, bottom] = samples(transform_low(in02, in13, offset2));
+                put(first, _mm512_castsi512_si256(top));
+                put(first + 1, _mm512_extracti64x4_epi64::<1>(top));
+                put(first + 2, _mm512_castsi512_si256(bottom));
+                put(first + 3, _mm512_extracti64x4_epi64::<1>(bottom));
+            }
+            return Done::Low;
+        }
+    }
+
+    let mut x = [zero; 8];
+    for r in 0..8 {
+        x[r] = _mm512_mullo_epi16(c[r], quant_rows[r]);
+    }
+    let [low, high] = [
+        transform(
+            _mm512_unpacklo_epi16(x[0], x[4]),
+            _mm512_unpacklo_epi16(x[2], x[6]),
+            _mm512_unpacklo_epi16(x[7], x[1]),
+            _mm512_unpacklo_epi16(x[3], x[5]),
+            offset,
+        ),
+        transform(
+            _mm512_unpackhi_epi16(x[0], x[4]),
+            _mm512_unpackhi_epi16(x[2], x[6]),
+            _mm512_unpackhi_epi16(x[7], x[1]),
+            _mm512_unpackhi_epi16(x[3], x[5]),
+            offset,
+        ),
+    ];
+    let mut y = [zero; 8];
+    for r in 0..8 {
+        y[r] = _mm512_packs_epi32(_mm512_srai_epi32::<11>(low[r]), _mm512_srai_epi32::<11>(high[r]));
+    }
+    let upper = transposed_pairs([y[0], y[1], y[2], y[3]]);
+    let lower = transposed_pairs([y[4], y[5], y[6], y[7]]);
+
+    // Inputs 0 and 4 of both passes.
+    let first = _mm512_or_si512(_mm512_add_epi16(x[0], bias), _mm512_add_epi16(x[4], bias));
+    let wide = or3(first, _mm512_add_epi16(upper[0], bias), _mm512_add_epi16(lower[0], bias));
+    if _mm512_test_epi16_mask(wide, bounds) != 0 {
+        return Done::Nothing;
+    }
+    for (first, [in04, in26, in71, in35]) in [(0, upper), (4, lower)] {
+        let [top, bottom] = samples(transform(in04, in26, in71, in35, offset2));
+        put(first, _mm512_castsi512_si256(top));
+        put(first + 1, _mm512_extracti64x4_epi64::<1>(top));
+        put(first + 2, _mm512_castsi512_si256(bottom));
+        put(first + 3, _mm512_extracti64x4_epi64::<1>(bottom));
+    }
+    Done::All
 }
 
 #[inline]

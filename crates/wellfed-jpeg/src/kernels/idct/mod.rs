@@ -8,8 +8,8 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
-mod scalar;
+pub(super) mod avx512;
+pub(super) mod scalar;
 mod scaled;
 
 use super::{GROUP, supported};

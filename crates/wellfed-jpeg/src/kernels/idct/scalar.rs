@@ -12,7 +12,7 @@ pub(super) fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8], stride
 }
 
 /// Transforms some of a group's blocks into their part of eight rows of 32 samples, and zeroes them.
-pub(super) fn idct_blocks(
+pub(in crate::kernels) fn idct_blocks(
     group: &mut [i16],
     blocks: Range<usize>,
     quant: &[u16; 64],

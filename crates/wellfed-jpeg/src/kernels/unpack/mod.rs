@@ -4,6 +4,8 @@
 //! the size that the head says; `crate::packed` documents every byte. Bodies are checked while they are read: one
 //! that is not exactly as long as what it announces makes the whole call fail, at every level alike.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod scalar;
 
 use super::idct::{idct, idct_scaled};
@@ -76,8 +78,12 @@ impl<'a> Run<'a> {
 pub(crate) fn unpack(level: Level, run: Run<'_>, groups: &mut [i16]) -> bool {
     assert_eq!(groups.len(), run.heads.len() * GROUP, "as many groups as heads");
     assert!(run.end <= run.bodies.len(), "bodies end in the record");
-    let _ = supported(level);
-    scalar::unpack(run, groups)
+    match supported(level) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx512 => unsafe { avx512::unpack(run, groups) },
+        _ => scalar::unpack(run, groups),
+    }
 }
 
 /// Unpacks groups and transforms them as [`idct`] does. False if a body is damaged; then `out` holds unspecified
@@ -93,6 +99,14 @@ pub(crate) fn unpack_idct(
     out: &mut [u8],
     stride: usize,
 ) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if supported(level) == Level::Avx512 {
+        assert!(run.end <= run.bodies.len(), "bodies end in the record");
+        let needed = stride.checked_mul(7).and_then(|n| n.checked_add(32 * run.heads.len()));
+        assert!(needed.is_some_and(|n| n <= out.len()), "the rows fit the output");
+        // SAFETY: the level is supported, and the lengths were checked.
+        return unsafe { avx512::unpack_idct(run, quant, scratch, out, stride) };
+    }
     by_runs(level, run, scratch, |groups, first| idct(level, groups, quant, &mut out[first * 32..], stride))
 }
 

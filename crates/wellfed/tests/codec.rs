@@ -68,9 +68,16 @@ fn encode(
     bytes
 }
 
-/// In one scan; the encoder writes others in several.
-const SAMPLINGS: [SamplingFactor; 4] =
-    [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_1_2, SamplingFactor::F_2_2];
+const SAMPLINGS: [SamplingFactor; 8] = [
+    SamplingFactor::F_1_1,
+    SamplingFactor::F_2_1,
+    SamplingFactor::F_1_2,
+    SamplingFactor::F_2_2,
+    SamplingFactor::F_4_1,
+    SamplingFactor::F_4_2,
+    SamplingFactor::F_1_4,
+    SamplingFactor::F_2_4,
+];
 
 #[test]
 fn pngs_are_pillows_to_the_bit() {
@@ -92,18 +99,14 @@ fn pngs_are_pillows_to_the_bit() {
 }
 
 #[test]
-fn jpegs_are_near_pillows() {
+fn jpegs_are_pillows_to_the_bit() {
     let images = images();
     let mut seen = 0;
     for (name, bytes) in images.iter().filter(|(name, _)| name.ends_with(".jpg")) {
-        let expected = full(&images[&format!("{name}.png")], Mode::Rgb);
-        let image = full(bytes, Mode::Rgb);
-        assert_eq!((image.height(), image.width()), (expected.height(), expected.width()), "{name}");
-        let differences: Vec<u8> =
-            image.pixels().iter().zip(expected.pixels()).map(|(a, b)| a.abs_diff(*b)).collect();
-        let mean = differences.iter().map(|&d| f64::from(d)).sum::<f64>() / differences.len() as f64;
-        let most = *differences.iter().max().unwrap();
-        assert!(mean < 1.0 && most <= 24, "{name}: mean difference {mean}, most {most}");
+        let expected = &images[&format!("{name}.png")];
+        for mode in [Mode::Rgb, Mode::L, Mode::Rgba] {
+            assert!(full(bytes, mode) == full(expected, mode), "{name} in {mode:?}");
+        }
         seen += 1;
     }
     assert!(seen >= 18, "{seen} JPEGs");
@@ -165,9 +168,6 @@ fn every_row_count_of_every_sampling_is_a_crop_of_the_whole() {
         for (width, height) in [(1, 1), (17, 49), (48, 64), (50, 33), (70, 81)] {
             for restart in [0, 1, 3] {
                 for color in [ColorType::Rgb, ColorType::Luma, ColorType::Cmyk, ColorType::CmykAsYcck] {
-                    if matches!(color, ColorType::Cmyk) && !matches!(sampling, SamplingFactor::F_1_1) {
-                        continue; // The encoder would give black more resolution than the colours.
-                    }
                     let bytes = encode(width, height, color, sampling, restart, false);
                     let whole = full(&bytes, Mode::Rgb);
                     for height in 1..=usize::from(height) {
@@ -178,20 +178,6 @@ fn every_row_count_of_every_sampling_is_a_crop_of_the_whole() {
             }
         }
     }
-}
-
-#[test]
-fn layouts_that_the_decoder_garbles_are_refused() {
-    let several_scans = encode(40, 40, ColorType::Rgb, SamplingFactor::F_4_1, 0, false);
-    assert!(image_header(&several_scans).is_ok());
-    let e = image_header(&encode(40, 40, ColorType::Rgb, SamplingFactor::F_2_4, 0, false)).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Unsupported);
-    assert!(e.message().contains("2x4,1x1,1x1 in several scans"), "{e}");
-    let mut chroma_finer = encode(40, 40, ColorType::Rgb, SamplingFactor::F_2_1, 0, false);
-    let frame = chroma_finer.windows(2).position(|w| w == [0xFF, 0xC0]).unwrap();
-    (chroma_finer[frame + 11], chroma_finer[frame + 14]) = (0x11, 0x21);
-    let e = image_header(&chroma_finer).unwrap_err();
-    assert!(e.message().contains("1x1,2x1,1x1 is not supported"), "{e}");
 }
 
 #[test]
@@ -298,25 +284,22 @@ fn too_many_pixels_are_refused_before_memory_is_taken() {
     let limits = Limits::default();
     let mut jpeg = encode(8, 8, ColorType::Rgb, SamplingFactor::F_1_1, 0, false);
     let frame = jpeg.windows(2).position(|w| w == [0xFF, 0xC0]).unwrap();
-    jpeg[frame + 5..frame + 9].fill(0xFF);
+    jpeg[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0, 0xFF, 0]);
     let mut png = images()["rgb8.png"].clone();
     png[16..24].copy_from_slice(&[0, 1, 0, 0, 0, 1, 0, 0]);
     let crc = crc32fast::hash(&png[12..29]).to_be_bytes();
     png[29..33].copy_from_slice(&crc);
     for bytes in [&jpeg, &png] {
         let (mut scratch, mut out) = (Scratch::default(), Image::new());
+        let before = scratch.capacity();
         let region = Some(Rect { top: 0, left: 0, height: 1, width: 1 });
         for region in [None, region] {
             let e =
                 decode_image(bytes, Mode::Rgb, region, false, &limits, &mut scratch, &mut out).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Limit, "{e}");
-            assert_eq!((scratch.capacity(), out.capacity()), (0, 0));
+            assert_eq!((scratch.capacity(), out.capacity()), (before, 0));
         }
     }
-    // Within the limit, but with nowhere near the data for it.
-    jpeg[frame + 5..frame + 9].copy_from_slice(&[0x20, 0, 0x20, 0]);
-    let e = decode(&jpeg, Mode::Rgb, None, false).unwrap_err();
-    assert!(e.message().contains("too few"), "{e}");
 }
 
 #[test]

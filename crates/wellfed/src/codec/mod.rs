@@ -2,8 +2,6 @@
 
 mod color;
 mod jpeg;
-mod jpeg_header;
-mod jpeg_reader;
 mod orientation;
 mod png;
 mod unknown;
@@ -147,7 +145,7 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
 /// Memory that decoders reuse from image to image.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    bytes: Vec<u8>,
+    jpeg: wellfed_jpeg::Decoder,
     pixels: Vec<u8>,
     image: Image,
 }
@@ -155,16 +153,21 @@ pub struct Scratch {
 impl Scratch {
     /// Bytes this keeps allocated.
     pub fn capacity(&self) -> usize {
-        self.bytes.capacity() + self.pixels.capacity() + self.image.capacity()
+        self.jpeg.capacity() + self.pixels.capacity() + self.image.capacity()
     }
 
-    /// `size` bytes of unspecified value. Never shrinks, so that nothing is cleared twice.
+    /// `size` bytes of unspecified value.
     fn pixels(&mut self, size: usize) -> &mut [u8] {
-        if self.pixels.len() < size {
-            self.pixels.resize(size, 0);
-        }
-        &mut self.pixels[..size]
+        at_least(&mut self.pixels, size)
     }
+}
+
+/// `size` bytes of unspecified value. The memory never shrinks, so that nothing is cleared twice.
+fn at_least(memory: &mut Vec<u8>, size: usize) -> &mut [u8] {
+    if memory.len() < size {
+        memory.resize(size, 0);
+    }
+    &mut memory[..size]
 }
 
 /// All codecs, in the order in which they are asked.

@@ -15,7 +15,7 @@ use std::io::Cursor;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
 use wellfed_kernels::image::Image;
 
-use super::{Codec, Header, Origin, Request, Scratch, color, orientation::orientation_of_exif};
+use super::{Codec, Header, Origin, Request, Scratch, color};
 use crate::{Error, ErrorKind, Limits, Result};
 
 const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
@@ -125,7 +125,7 @@ fn walk(bytes: &[u8], verify: bool) -> Result<Header> {
             (_, None) => return Err(bad("PNG does not begin with its header", at)),
             (b"IDAT", _) => image = true,
             (b"tRNS", _) if !image => transparency = true,
-            (b"eXIf", _) => orientation = orientation_of_exif(data).unwrap_or(orientation),
+            (b"eXIf", _) => orientation = wellfed_jpeg::exif_orientation(data).unwrap_or(orientation),
             (b"IEND", _) => break,
             _ => {}
         }

@@ -3,8 +3,6 @@
 //! Every kernel is a safe function that takes a [`Level`], checks the lengths of its slices once and then runs
 //! the code of that level. The scalar code is the oracle: all levels give its bits for all inputs.
 
-#![allow(dead_code, unused_imports)]
-
 #[cfg(test)]
 mod bench;
 mod color;

@@ -7,6 +7,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 use super::supported;
@@ -25,6 +27,9 @@ pub(crate) fn ycc_to_planar(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::ycc_to_planar(y, cb, cr, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::ycc_to_planar(y, cb, cr, out) },
         _ => scalar::ycc_to_planar(y, cb, cr, out),
     }
 }
@@ -42,6 +47,9 @@ pub(crate) fn ycc_to_interleaved(level: Level, y: &[u8], cb: &[u8], cr: &[u8], o
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::ycc_to_interleaved(y, cb, cr, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::ycc_to_interleaved(y, cb, cr, out) },
         _ => scalar::ycc_to_interleaved(y, cb, cr, out),
     }
 }
@@ -60,6 +68,9 @@ pub(crate) fn ycck_to_cmyk(level: Level, y: &[u8], cb: &[u8], cr: &[u8], out: [&
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::ycck_to_cmyk(y, cb, cr, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::ycck_to_cmyk(y, cb, cr, out) },
         _ => scalar::ycck_to_cmyk(y, cb, cr, out),
     }
 }
@@ -77,6 +88,9 @@ pub(crate) fn interleave3(level: Level, planes: [&[u8]; 3], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::interleave3(planes, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::interleave3(planes, out) },
         _ => scalar::interleave(planes, out),
     }
 }
@@ -94,6 +108,9 @@ pub(crate) fn interleave4(level: Level, planes: [&[u8]; 4], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::interleave4(planes, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::interleave4(planes, out) },
         _ => scalar::interleave(planes, out),
     }
 }

@@ -9,6 +9,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(super) mod scalar;
 mod scaled;
 
@@ -46,6 +48,9 @@ pub(crate) fn idct(level: Level, groups: &mut [i16], quant: &[u16; 64], out: &mu
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::idct(groups, quant, out, stride) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::idct(groups, quant, out, stride) },
         _ => scalar::idct(groups, quant, out, stride),
     }
 }

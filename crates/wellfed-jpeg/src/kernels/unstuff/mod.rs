@@ -4,6 +4,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 use super::supported;
@@ -28,6 +30,9 @@ pub(crate) fn unstuff(level: Level, src: &[u8], out: &mut Vec<u8>, marks: &mut V
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::unstuff(src, out, marks) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::unstuff(src, out, marks) },
         _ => scalar::unstuff(src, 0, out, marks),
     }
 }

@@ -8,6 +8,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 use super::supported;
@@ -26,6 +28,9 @@ pub(crate) fn h2v1(level: Level, src: &[u8], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::h2v1(src, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::h2v1(src, out) },
         _ => scalar::h2v1(src, out),
     }
 }
@@ -45,6 +50,9 @@ pub(crate) fn h2v2(level: Level, near: &[u8], far: &[u8], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::h2v2(near, far, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::h2v2(near, far, out) },
         _ => scalar::h2v2(near, far, out),
     }
 }
@@ -63,6 +71,9 @@ pub(crate) fn h1v2(level: Level, near: &[u8], far: &[u8], upper: bool, out: &mut
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx2 => unsafe { avx2::h1v2(near, far, upper, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Neon => unsafe { neon::h1v2(near, far, upper, out) },
         _ => scalar::h1v2(near, far, upper, out),
     }
 }

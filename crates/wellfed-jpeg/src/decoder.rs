@@ -262,7 +262,8 @@ impl Decoder {
             Some(_) => Err(Error::new(ErrorKind::Argument, "row index does not fit its file")),
         };
         seek(&mut stream, known)?;
-        let mut record = options.record.then(|| match index {
+        let more = index.is_none_or(|index| index.rows() < window.bottom);
+        let mut record = (options.record && more).then(|| match index {
             Some(index) => index.clone(),
             None => RowIndex::new(bytes, header.components().len()),
         });

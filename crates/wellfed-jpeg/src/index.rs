@@ -60,6 +60,12 @@ impl RowIndex {
         self.length == bytes.len() as u64 && self.checksum == checksum(bytes)
     }
 
+    /// True if both belong to the same file and this one knows more rows.
+    pub fn extends(&self, other: &RowIndex) -> bool {
+        let same = (self.length, self.checksum) == (other.length, other.checksum);
+        same && self.components == other.components && self.rows() > other.rows()
+    }
+
     /// Rows of MCUs whose beginning is known: the first ones.
     pub fn rows(&self) -> usize {
         self.bits.len()

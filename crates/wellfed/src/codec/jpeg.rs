@@ -61,17 +61,21 @@ impl Codec for Jpeg {
             region: Some(Region { left, top, width, height }),
             format,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
+            index: scratch.rows.known.as_ref(),
+            record: scratch.rows.record,
             ..Default::default()
         };
         if direct {
             let pixels = out.reshape(height, width, wanted);
             scratch.jpeg.decode_into(bytes, &options, pixels, width * wanted).map_err(error)?;
+            scratch.rows.found = scratch.jpeg.take_index();
             return Ok(Origin { top, left });
         }
         let mut pixels = std::mem::take(&mut scratch.pixels);
         let stored = at_least(&mut pixels, height * width * native);
         let decoded = scratch.jpeg.decode_into(bytes, &options, stored, width * native).map_err(error);
         if decoded.is_ok() {
+            scratch.rows.found = scratch.jpeg.take_index();
             let out = out.reshape(height, width, wanted);
             match native {
                 4 => color::convert_inks(stored, out, wanted),

@@ -7,6 +7,7 @@ mod png;
 mod unknown;
 
 use serde::{Deserialize, Serialize};
+use wellfed_jpeg::RowIndex;
 use wellfed_kernels::image::Image;
 
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, png::Png};
@@ -142,10 +143,22 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
     ) -> Result<Origin>;
 }
 
+/// What is known beforehand of where a JPEG's rows begin, and what its decode found out.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// From an earlier decode.
+    pub(crate) known: Option<RowIndex>,
+    /// Find out more.
+    pub(crate) record: bool,
+    /// What was found out beyond what was known.
+    pub(crate) found: Option<RowIndex>,
+}
+
 /// Memory that decoders reuse from image to image.
 #[derive(Debug, Default)]
 pub struct Scratch {
     jpeg: wellfed_jpeg::Decoder,
+    pub(crate) rows: Rows,
     pixels: Vec<u8>,
     image: Image,
 }
@@ -168,6 +181,11 @@ fn at_least(memory: &mut Vec<u8>, size: usize) -> &mut [u8] {
         memory.resize(size, 0);
     }
     &mut memory[..size]
+}
+
+/// True if `bytes` begin like a JPEG.
+pub(crate) fn is_jpeg(bytes: &[u8]) -> bool {
+    Jpeg.sniff(bytes)
 }
 
 /// All codecs, in the order in which they are asked.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::{
     Batch, ColumnSpec,
+    cache::Caches,
     image::{ImageScratch, Maker},
     job::{Claim, Job, SampleSlot},
     ring::Pool,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
+    codec::{Rows, is_jpeg},
     meter::{Probe, Stage},
     order::{Order, Pick},
     plan::{OnError, Program, program::FieldProgram},
@@ -24,6 +26,11 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// What is known of where a JPEG's rows begin.
+    pub(crate) fn rows(&mut self) -> &mut Rows {
+        self.image.rows()
+    }
+
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
         self.image.capacity()
@@ -37,11 +44,29 @@ pub(crate) struct Executor {
     program: Program,
     seed: u64,
     limits: Limits,
+    caches: Caches,
 }
 
 impl Executor {
     pub(crate) fn new(source: Arc<dyn Source>, program: Program, seed: u64, limits: Limits) -> Self {
-        Self { source, program, seed, limits }
+        Self { source, program, seed, limits, caches: Caches::default() }
+    }
+
+    /// Adds what is kept from epoch to epoch.
+    pub(crate) fn with_caches(self, caches: Caches) -> Self {
+        Self { caches, ..self }
+    }
+
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    pub(crate) fn shared_source(&self) -> &Arc<dyn Source> {
+        &self.source
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
@@ -113,7 +138,13 @@ impl Executor {
             FieldProgram::Image(program) => {
                 let bytes = self.bytes(value, field, pick)?;
                 let maker = Maker { program, seed: self.seed, pick, limits: &self.limits };
-                maker.make(bytes, &mut scratch.image, slot.array(field), probe)
+                let rows = self.caches.rows.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
+                let Some(rows) = rows else {
+                    return maker.make(bytes, &mut scratch.image, slot.array(field), probe);
+                };
+                rows.decode(pick.index, field, scratch, |scratch| {
+                    maker.make(bytes, &mut scratch.image, slot.array(field), probe)
+                })
             }
             FieldProgram::Copy => {
                 let bytes = self.bytes(value, field, pick)?;

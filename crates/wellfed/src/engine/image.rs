@@ -50,6 +50,10 @@ pub(crate) struct ImageScratch {
 }
 
 impl ImageScratch {
+    pub(crate) fn rows(&mut self) -> &mut codec::Rows {
+        &mut self.codec.rows
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         self.codec.capacity()
             + self.decoded.capacity()

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     batch::{Batch, ColumnData, ColumnSpec},
+    cache::{Caches, RowCache},
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
@@ -83,6 +84,8 @@ struct Consumer {
     threads: Vec<JoinHandle<()>>,
     errors: VecDeque<BadSample>,
     tick: Tick,
+    /// Writes caches to files.
+    saver: Option<JoinHandle<()>>,
 }
 
 /// Counters at the last look of the governor.
@@ -98,6 +101,7 @@ struct Tick {
 impl Loader {
     pub(crate) fn new(executor: Executor, order: Order, plan: u64, options: Options) -> Result<Self> {
         let budget = options.memory_budget.unwrap_or_else(governor::default_budget);
+        let executor = with_caches(executor, &options, budget)?;
         let columns: Arc<[ColumnSpec]> = executor.columns().into();
         let batch_bytes = columns
             .iter()
@@ -151,6 +155,7 @@ impl Loader {
                 batches: 0,
                 ready_sum: 0,
             },
+            saver: None,
         };
         let this = Self {
             shared,
@@ -223,6 +228,7 @@ impl Loader {
         if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
             consumer.in_epoch = false;
             consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
+            self.save_caches(&mut consumer);
             return Ok(Next::EpochEnd);
         }
         self.govern(&mut consumer);
@@ -317,6 +323,8 @@ impl Loader {
             (schedule.settings, schedule.read_bytes)
         };
         let batches = meter.batches.load(Relaxed);
+        let row_index = self.shared.executor.caches().rows.as_ref().map(RowCache::stats);
+        let cached = row_index.as_ref().map_or(0, |rows| rows.bytes);
         Stats {
             elapsed: meter.elapsed_nanos() as f64 * 1e-9,
             batches,
@@ -327,9 +335,10 @@ impl Loader {
             num_workers: settings.workers,
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
-            memory: self.pool.held() + read_bytes + self.shared.scratch_bytes.load(Relaxed),
+            memory: self.pool.held() + read_bytes + self.shared.scratch_bytes.load(Relaxed) + cached,
             memory_budget: self.budget,
             errors: meter.errors.load(Relaxed),
+            row_index,
             stages: meter.stages(),
         }
     }
@@ -395,6 +404,20 @@ impl Loader {
         Ok(())
     }
 
+    /// Writes what caches keep in files, on a thread of its own. Training does not wait for it.
+    fn save_caches(&self, consumer: &mut Consumer) {
+        if !self.shared.executor.caches().unsaved() {
+            return;
+        }
+        if consumer.saver.as_ref().is_some_and(|saver| !saver.is_finished()) {
+            return;
+        }
+        let shared = self.shared.clone();
+        let run = move || shared.executor.caches().save();
+        // Without a thread it is written when the loader is dropped.
+        consumer.saver = std::thread::Builder::new().name("wellfed-save".to_owned()).spawn(run).ok();
+    }
+
     /// Lets the governor look at the last interval, if one has passed.
     fn govern(&self, consumer: &mut Consumer) {
         let elapsed = consumer.tick.at.elapsed();
@@ -436,6 +459,16 @@ impl Loader {
     }
 }
 
+/// Opens what is to be kept from epoch to epoch.
+fn with_caches(executor: Executor, options: &Options, budget: u64) -> Result<Executor> {
+    let mut caches = Caches::default();
+    if executor.program().decodes_regions() {
+        // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.
+        caches.rows = RowCache::open(executor.shared_source().clone(), &options.row_index, budget / 8)?;
+    }
+    Ok(executor.with_caches(caches))
+}
+
 /// What the governor may choose from, given the user's fixed numbers and the budget.
 fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, budget: u64) -> Result<Bounds> {
     let zero = |name: &str| Err(Error::config(format!("{name} is 0; it must be at least 1, or \"auto\"")));
@@ -466,10 +499,13 @@ impl Drop for Loader {
             return;
         }
         self.shared.shut_down();
-        for thread in lock(&self.consumer).threads.drain(..) {
+        let mut consumer = lock(&self.consumer);
+        let saver = consumer.saver.take();
+        for thread in consumer.threads.drain(..).chain(saver) {
             // A worker catches panics of its samples; one that died anyway has nothing left to clean up.
             drop(thread.join());
         }
+        self.shared.executor.caches().save();
     }
 }
 

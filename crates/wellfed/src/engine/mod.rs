@@ -9,6 +9,7 @@
 //! epoch are consumed.
 
 mod batch;
+pub(crate) mod cache;
 pub(crate) mod exec;
 mod float;
 mod fold;

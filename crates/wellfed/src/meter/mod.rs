@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-pub use stats::{StageStats, Stats};
+pub use stats::{RowIndexStats, StageStats, Stats};
 pub(crate) use trace::Trace;
 
 use crate::{Result, lock};

@@ -17,6 +17,23 @@ pub struct StageStats {
     pub bytes: u64,
 }
 
+/// What became of row indexes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RowIndexStats {
+    /// Images whose index is kept.
+    pub images: u64,
+    /// Decodes that had one.
+    pub used: u64,
+    /// Bytes they take in memory.
+    pub bytes: u64,
+    /// Bytes they may take: an eighth of the memory budget.
+    pub limit: u64,
+    /// Decodes whose index was not kept, for want of room.
+    pub refused: u64,
+    /// Why they could not be written to files, if they could not.
+    pub problem: Option<String>,
+}
+
 /// A snapshot of a loader's counters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stats {
@@ -44,6 +61,8 @@ pub struct Stats {
     pub memory_budget: u64,
     /// Bad samples met.
     pub errors: u64,
+    /// Row indexes of JPEGs; `None` where none are made.
+    pub row_index: Option<RowIndexStats>,
     /// Time, count and bytes per stage.
     pub stages: Vec<StageStats>,
 }
@@ -66,6 +85,9 @@ impl fmt::Display for Stats {
             self.memory as f64 / 1e6,
             self.memory_budget as f64 / 1e6
         )?;
+        if let Some(rows) = &self.row_index {
+            writeln!(f, "{rows}")?;
+        }
         write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
         let total: f64 = self.stages.iter().map(|s| s.seconds).sum();
         for stage in &self.stages {
@@ -78,6 +100,26 @@ impl fmt::Display for Stats {
                 100.0 * stage.seconds / total.max(1e-12),
                 stage.bytes as f64 / 1e6
             )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RowIndexStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { images, used, bytes, limit, refused, problem } = self;
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        write!(
+            f,
+            "row indexes of {images} images ({:.1} of {:.1} MB), used {used} times",
+            mb(*bytes),
+            mb(*limit)
+        )?;
+        if *refused > 0 {
+            write!(f, "; no room for {refused} more: raise memory_budget")?;
+        }
+        if let Some(problem) = problem {
+            write!(f, "; not written: {problem}")?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ pub mod optimizer;
 pub mod options;
 pub mod program;
 
-pub use options::{Auto, Batching, OnError, Options};
+pub use options::{Auto, Batching, OnError, Options, RowIndexing};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
 

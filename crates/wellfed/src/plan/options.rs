@@ -64,6 +64,44 @@ pub enum OnError {
     Replace,
 }
 
+/// Where row indexes of JPEGs are kept: where in a file its rows begin, so that a decode can start at the first row
+/// that it needs. In JSON and Python: `"memory"`, `"off"`, `"beside"` or a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum RowIndexing {
+    /// None are made.
+    Off,
+    /// Made in the first epoch, used while the loader lives.
+    #[default]
+    Memory,
+    /// Also in files beside the images: `.wfrows` in the root of an image folder, `<shard>.wfrows`.
+    Beside,
+    /// Also in files of this folder.
+    Folder(String),
+}
+
+impl From<String> for RowIndexing {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "off" => Self::Off,
+            "memory" => Self::Memory,
+            "beside" => Self::Beside,
+            _ => Self::Folder(text),
+        }
+    }
+}
+
+impl From<RowIndexing> for String {
+    fn from(mode: RowIndexing) -> Self {
+        match mode {
+            RowIndexing::Off => "off".to_owned(),
+            RowIndexing::Memory => "memory".to_owned(),
+            RowIndexing::Beside => "beside".to_owned(),
+            RowIndexing::Folder(folder) => folder,
+        }
+    }
+}
+
 /// Memory layout of image batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Batching {
@@ -101,6 +139,8 @@ pub struct Options {
     pub exif_orientation: bool,
     /// Fuse and push down work. Off runs every transform by itself, for the same bits.
     pub optimize: bool,
+    /// Where row indexes of JPEGs are kept. They change no pixel.
+    pub row_index: RowIndexing,
     /// Keep a span for every piece of work, for [`crate::Loader::write_trace`].
     pub trace: bool,
     /// Upper bounds on one sample.
@@ -120,6 +160,7 @@ impl Default for Options {
             mode: Mode::default(),
             exif_orientation: false,
             optimize: true,
+            row_index: RowIndexing::default(),
             trace: false,
             limits: Limits::default(),
         }

@@ -131,6 +131,12 @@ impl Program {
         }
         Ok(Self { fields, columns, notes })
     }
+
+    /// True if some image is decoded in part.
+    pub(crate) fn decodes_regions(&self) -> bool {
+        let regions = |field: &FieldProgram| matches!(field, FieldProgram::Image(i) if i.decode_region);
+        self.fields.iter().any(regions)
+    }
 }
 
 /// The transforms of each field, in order, with their stage numbers. A stage number is the transform's place among

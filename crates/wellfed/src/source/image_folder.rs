@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Source, SourceSpec, beyond_the_end, located};
+use super::{Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
     Error, ErrorKind, Result,
     sample::{FieldKind, Record, Schema, Structure, Value},
@@ -200,6 +200,21 @@ impl Source for ImageFolder {
             *label = Value::Int(i64::from(folder.root));
         }
         Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let pattern = self.prefix == 0 && glob::has_magic(&self.spec.root);
+        vec![Part {
+            name: self.spec.root.clone(),
+            beside: (!pattern).then(|| join(&self.spec.root, "")),
+            store: self.store.clone(),
+            samples: 0..self.len,
+        }]
+    }
+
+    fn stamp(&self, index: u64) -> Option<u64> {
+        let stat = self.store.stat(&self.path(index)?).ok()?;
+        Some(stamp(&self.key(index), &stat))
     }
 
     fn classes(&self) -> Option<&[String]> {

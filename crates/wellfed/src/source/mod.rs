@@ -15,7 +15,7 @@ mod tar_sidecar;
 pub mod tensor_slices;
 pub mod webdataset;
 
-use std::fmt;
+use std::{fmt, ops::Range, sync::Arc};
 
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
@@ -27,7 +27,21 @@ pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 use crate::{
     Error, ErrorKind, Result,
     sample::{Record, Schema},
+    store::{Stat, Store},
 };
+
+/// Samples of a source that lie together: in a folder or a shard.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Where they lie, as the user wrote it or as a path.
+    pub name: String,
+    /// What a file that is kept beside them begins with: its extension follows. `None` where there is no such place.
+    pub beside: Option<String>,
+    /// Where `beside` is.
+    pub store: Arc<dyn Store>,
+    /// The samples.
+    pub samples: Range<u64>,
+}
 
 /// A finite, randomly accessible set of samples.
 ///
@@ -75,10 +89,29 @@ pub trait Source: Send + Sync + fmt::Debug {
         false
     }
 
+    /// The parts of the source, in the order of samples, for what is kept beside them. Empty for sources that are
+    /// not made of stored images.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// A number that changes when the stored bytes of sample `index` do: a hash of where they lie, their size and
+    /// the time of the last change of the file that holds them. Nothing but that is looked at, never the bytes.
+    /// `None` where the source cannot say.
+    fn stamp(&self, _index: u64) -> Option<u64> {
+        None
+    }
+
     /// Class names by label, if the source has them.
     fn classes(&self) -> Option<&[String]> {
         None
     }
+}
+
+/// [`Source::stamp`] of what `key` names in a file or shard.
+pub(crate) fn stamp(key: &str, stat: &Stat) -> u64 {
+    let numbers = [&stat.size.to_le_bytes()[..], &stat.modified.to_le_bytes()].concat();
+    rapidhash::v3::rapidhash_v3(&[key.as_bytes(), &[0], &numbers].concat())
 }
 
 /// Adds to `error` which sample of `source` it happened to, and that it was being read.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Source, SourceSpec, beyond_the_end, located, npy,
+    Part, Source, SourceSpec, beyond_the_end, located, npy, stamp,
     tar_index::{Member, ShardIndex},
     tar_sidecar,
 };
@@ -404,6 +404,24 @@ impl Source for WebDataset {
             }),
         };
         result.map_err(|e| located(e, self, index))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let ends = self.shards.iter().skip(1).map(|shard| shard.start).chain([self.len]);
+        let part = |(shard, end): (&Shard, u64)| Part {
+            name: shard.path.clone(),
+            beside: Some(shard.path.clone()),
+            store: self.store.clone(),
+            samples: shard.start..end,
+        };
+        self.shards.iter().zip(ends).map(part).collect()
+    }
+
+    fn stamp(&self, index: u64) -> Option<u64> {
+        let Some(Place::Sample(shard, sample)) = self.place(index) else { return None };
+        let stat = self.store.stat(&shard.path).ok()?;
+        let first = shard.index.sample(sample).first()?;
+        Some(stamp(&format!("{}@{}", self.key(index), first.offset()), &stat))
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Options(TypedDict, total=False):
     mode: Literal["RGB", "L", "RGBA", "UNCHANGED"]
     exif_orientation: bool
     optimize: bool
+    row_index: Literal["memory", "off", "beside"] | str | os.PathLike[str]
     trace: bool
     max_pixels: int
     max_bytes: int
@@ -38,6 +40,7 @@ def merge(plan: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         raise TypeError(f"there is no option {', '.join(unknown)}\nhint: options are {known}")
     merged = {**plan, "limits": dict(plan.get("limits", {}))}
     for name, value in given.items():
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
         (merged["limits"] if name in _LIMITS else merged)[name] = value
     return merged
 

@@ -177,6 +177,10 @@ class Dataset:
             mode: Colours that images are decoded to: ``"RGB"`` (default), ``"L"``, ``"RGBA"``, ``"UNCHANGED"``.
             exif_orientation: Turn images upright as their EXIF data says. Default: False, as in Pillow.
             optimize: Fuse work and push crops into the decoder. Results are the same without. Default: True.
+            row_index: Where row indexes are kept: where in a JPEG its rows begin, noted when it is first decoded,
+                so that later crops of it start at the first row they need. ``"memory"`` (default, at most an eighth
+                of the budget), ``"beside"`` (also in a file beside the images or shards), a folder for such files,
+                or ``"off"``. Results are the same in any case.
             trace: Keep what `Loader.write_trace` writes. Default: False.
             max_pixels: Greatest height times width of an image; larger ones are errors. Default: 178,956,970.
             max_bytes: Greatest encoded size of one field, in bytes. Default: 2**30.

@@ -236,6 +236,10 @@ fn beside_a_pattern_there_is_no_place() {
     let source = Arc::new(ImageFolder::open(Arc::new(LocalStore::new()), spec).unwrap());
     let error = pipeline(source.clone(), RowIndexing::Beside).loader().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
+    let typo = RowIndexing::from("memroy".to_owned());
+    assert_eq!(pipeline(source.clone(), typo).loader().unwrap_err().kind(), ErrorKind::Config);
+    let text = pipeline(source.clone(), RowIndexing::Memory).explain().unwrap();
+    assert!(text.contains("row indexes: "), "{text}");
     let kept = RowIndexing::Folder(folder.path("kept"));
     drop(epochs(&pipeline(source.clone(), kept.clone()).loader().unwrap(), 1));
     assert_eq!(rows(&pipeline(source, kept).loader().unwrap()).images, 16);

@@ -461,6 +461,7 @@ impl Loader {
 
 /// Opens what is to be kept from epoch to epoch.
 fn with_caches(executor: Executor, options: &Options, budget: u64) -> Result<Executor> {
+    options.row_index.check()?;
     let mut caches = Caches::default();
     if executor.program().decodes_regions() {
         // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.

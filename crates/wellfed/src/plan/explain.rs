@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Plan, Program, Verb};
+use super::{Plan, Program, RowIndexing, Verb};
 use crate::{order::Order, source::Source, transform::Transform};
 
 /// What `explain()` shows: nothing hidden.
@@ -34,6 +34,19 @@ pub(crate) fn explain(plan: &Plan, program: &Program, order: &Order, source: &dy
     }
     let _ = writeln!(text, "program, for one sample on one worker, all of it native");
     let _ = write!(text, "{program}");
+    let place = match &plan.options.row_index {
+        RowIndexing::Memory => "in memory".to_owned(),
+        RowIndexing::Beside => "in memory and in files beside the images".to_owned(),
+        RowIndexing::Folder(folder) => format!("in memory and in files of {folder}"),
+        RowIndexing::Off => return text,
+    };
+    if program.decodes_regions() {
+        let _ = writeln!(
+            text,
+            "row indexes: where the rows of a JPEG begin is noted when it is first decoded and kept {place}; \
+             later decodes start at the first row they need"
+        );
+    }
     text
 }
 

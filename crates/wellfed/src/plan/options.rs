@@ -1,8 +1,10 @@
 //! How a plan is run. Everything has a default that works; `auto` is left to the governor.
 
+use std::path::Path;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Limits, codec::Mode};
+use crate::{Error, Limits, Result, codec::Mode};
 
 /// A number, or `"auto"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +80,21 @@ pub enum RowIndexing {
     Beside,
     /// Also in files of this folder.
     Folder(String),
+}
+
+impl RowIndexing {
+    /// Refuses a folder that does not exist and looks like a word misspelt.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Folder(name) if !name.contains(std::path::is_separator) && !Path::new(name).is_dir() => {
+                Err(Error::config(format!(
+                    "row_index is {name:?}: neither \"memory\", \"off\" nor \"beside\", nor a folder"
+                ))
+                .with_hint(format!("write ./{name} if a folder is to be made")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl From<String> for RowIndexing {

@@ -74,6 +74,11 @@ bench: build ## Compare with DALI, tf.data, torch, FFCV and others, side by side
 	$(call say,Benchmark)
 	@$(PYTHON) benches/run.py
 
+.PHONY: bench-jpeg
+bench-jpeg: ## Compare JPEG decoders on one core (needs cmake and nasm; downloads the others)
+	$(call say,JPEG decoders)
+	@$(PYTHON) benches/jpeg/run.py
+
 .PHONY: bench-kernels
 bench-kernels: ## Time the kernels and the engine alone
 	@cargo run --release --locked --quiet -p wellfed-kernels --example bench_kernels

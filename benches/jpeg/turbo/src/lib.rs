@@ -166,7 +166,8 @@ impl Turbo {
         };
         let mut out = vec![0; pixels * channels];
         let stride = header.file_width as usize * channels;
-        let image = turbo.decode_limited(bytes, format, None, 1, strict, most_scans as i32, &mut out, stride)?;
+        let image =
+            turbo.decode_limited(bytes, format, None, 1, strict, most_scans as i32, &mut out, stride)?;
         Ok((image, out))
     }
 }

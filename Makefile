@@ -79,6 +79,19 @@ bench-jpeg: ## Compare JPEG decoders on one core (needs cmake and nasm; download
 	$(call say,JPEG decoders)
 	@$(PYTHON) benches/jpeg/run.py
 
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= decode region levels index oracle
+.PHONY: fuzz
+fuzz: ## Fuzz the JPEG decoder, each target for FUZZ_SECONDS (needs nightly, cargo-fuzz, cmake and nasm)
+	@cargo run --locked --quiet -p wellfed-jpeg --example generate -- bulk target/fuzz-seeds 400
+	@cargo run --locked --quiet -p wellfed-jpeg --example generate -- damaged target/fuzz-seeds 100
+	@cd crates/wellfed-jpeg && for target in $(FUZZ_TARGETS); do \
+		printf '\n== fuzz %s\n' $$target; \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run --target-dir ../../target/fuzz $$target fuzz/corpus/$$target ../../target/fuzz-seeds \
+			-- -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 || exit 1; \
+	done
+
 .PHONY: bench-kernels
 bench-kernels: ## Time the kernels and the engine alone
 	@cargo run --release --locked --quiet -p wellfed-kernels --example bench_kernels

@@ -51,7 +51,7 @@ static void emit(j_common_ptr c, int level) {
 }
 
 struct turbo *turbo_new(void) {
-  struct turbo *t = calloc(1, sizeof *t);
+  struct turbo *volatile t = calloc(1, sizeof *t);
   if (!t) return NULL;
   t->c.err = jpeg_std_error(&t->errors);
   t->errors.error_exit = fail;

@@ -80,7 +80,7 @@ bench-jpeg: ## Compare JPEG decoders on one core (needs cmake and nasm; download
 	@$(PYTHON) benches/jpeg/run.py
 
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= decode region levels index oracle
+FUZZ_TARGETS ?= decode region levels index packed oracle
 .PHONY: fuzz
 fuzz: ## Fuzz the JPEG decoder, each target for FUZZ_SECONDS (needs nightly, cargo-fuzz, cmake and nasm)
 	@cargo run --locked --quiet -p wellfed-jpeg --example generate -- bulk target/fuzz-seeds 400

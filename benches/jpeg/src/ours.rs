@@ -1,6 +1,6 @@
 //! wellfed-jpeg in its ways of working, on each level of this processor.
 
-use wellfed_jpeg::{Decoder, Format, Level, Options, Region, RowIndex};
+use wellfed_jpeg::{Decoder, Format, Level, Limits, Options, Packed, Region, RowIndex};
 
 use crate::peers::room;
 use crate::{Contender, File, Window};
@@ -20,6 +20,8 @@ enum Way {
     Rows,
     /// Windows with a row index.
     Index,
+    /// Windows from packed coefficients that were verified before.
+    Packed,
 }
 
 const WAYS: &[(&str, Way)] = &[
@@ -29,6 +31,7 @@ const WAYS: &[(&str, Way)] = &[
     ("region", Way::Region),
     ("rows", Way::Rows),
     ("index", Way::Index),
+    ("packed", Way::Packed),
 ];
 const LEVELS: &[(&str, Level)] =
     &[("avx512", Level::Avx512), ("avx2", Level::Avx2), ("neon", Level::Neon), ("scalar", Level::Scalar)];
@@ -43,7 +46,14 @@ pub(crate) fn contender(name: &str) -> Option<Box<dyn Contender>> {
     let (way, level) = name.split_once('-')?;
     let (_, way) = *WAYS.iter().find(|(name, _)| *name == way)?;
     let (_, level) = *LEVELS.iter().find(|(name, _)| *name == level)?;
-    Some(Box::new(Ours { decoder: Decoder::with_level(level), way, buffer: vec![], indexes: vec![], sum: 0 }))
+    Some(Box::new(Ours {
+        decoder: Decoder::with_level(level),
+        way,
+        buffer: vec![],
+        indexes: vec![],
+        records: vec![],
+        sum: 0,
+    }))
 }
 
 struct Ours {
@@ -52,6 +62,7 @@ struct Ours {
     buffer: Vec<u8>,
     /// Of each file of the set.
     indexes: Vec<Option<RowIndex>>,
+    records: Vec<Vec<u8>>,
     /// Keeps the callback of bands from being optimized away.
     sum: usize,
 }
@@ -66,10 +77,18 @@ impl Contender for Ours {
                 self.indexes.push(self.decoder.take_index());
             }
         }
+        self.records.clear();
+        if self.way == Way::Packed {
+            for file in files {
+                let record = self.decoder.pack(&file.bytes, &Limits::default()).map_err(|e| e.to_string())?;
+                Packed::open(&record).map_err(|e| e.to_string())?;
+                self.records.push(record);
+            }
+        }
         Ok(())
     }
 
-    fn run(&mut self, index: usize, file: &File) -> Result<usize, String> {
+    fn run(&mut self, number: usize, file: &File) -> Result<usize, String> {
         let Ours { decoder, buffer, .. } = self;
         let bytes = &file.bytes;
         let options = Options { format: Format::Rgb, ..Options::default() };
@@ -87,12 +106,16 @@ impl Contender for Ours {
                 let (green, blue) = rest.split_at_mut(width * height);
                 decoder.decode_planar(bytes, &options, [red, green, blue, &mut []], width)
             }
-            Way::Region | Way::Rows | Way::Index => {
+            Way::Region | Way::Rows | Way::Index | Way::Packed => {
                 for &[left, top, width, height] in &file.windows {
                     let region = Some(region([left, top, width, height]));
-                    let index = self.indexes.get(index).and_then(Option::as_ref);
+                    let index = self.indexes.get(number).and_then(Option::as_ref);
                     let options = Options { region, index, ..options };
-                    let done = if self.way == Way::Rows {
+                    let done = if let Some(record) = self.records.get(number) {
+                        let packed = Packed::reopen(record).map_err(|e| e.to_string())?;
+                        let out = room(buffer, width, height);
+                        decoder.decode_packed_into(&packed, &options, out, width as usize * 3)
+                    } else if self.way == Way::Rows {
                         let sum = &mut self.sum;
                         decoder.decode_rows(bytes, &options, |rows| *sum += usize::from(rows.plane(0)[0]))
                     } else {

@@ -1,8 +1,11 @@
-//! The ways of decoding that must agree: levels, outputs, regions, row indexes, a decoder that was used before.
+//! The ways of decoding that must agree: levels, outputs, regions, row indexes, packed coefficients, a decoder that
+//! was used before.
 //!
 //! Each function returns what differs, `None` if nothing does. They hold for every input, damaged ones too.
 
-use wellfed_jpeg::{Decoder, Format, Image, Level, Options, Region, Result, RowIndex, Scale};
+use wellfed_jpeg::{
+    Decoder, ErrorKind, Format, Image, Level, Options, Packed, Region, Result, RowIndex, Scale,
+};
 
 use super::{Rng, crc32};
 
@@ -14,6 +17,7 @@ pub(crate) fn ways(bytes: &[u8], options: &Options<'_>) -> Option<String> {
         .or_else(|| outputs(bytes, options, &full))
         .or_else(|| (0..3).find_map(|_| region(bytes, options, &full, &mut rng)))
         .or_else(|| index(bytes, options, &full, &mut rng))
+        .or_else(|| packed(bytes, options, &full, &mut rng))
 }
 
 /// Every instruction set gives the same, at every scale, errors included.
@@ -155,6 +159,63 @@ fn begins(
     }
     let options = Options { index: Some(other), record: false, ..options };
     differ(&Decoder::new().decode(bytes, &options), full).is_none()
+}
+
+/// Packed coefficients decode to the same pixels, whole and in part, on every level; a record that was damaged is
+/// refused, or at least decodes without harm.
+pub(crate) fn packed(
+    bytes: &[u8],
+    options: &Options<'_>,
+    full: &Result<Image>,
+    rng: &mut Rng,
+) -> Option<String> {
+    if options.tolerant {
+        return None;
+    }
+    let mut decoder = Decoder::new();
+    let record = match (decoder.pack(bytes, &options.limits), full) {
+        (Ok(record), _) => record,
+        (Err(_), Err(_)) => return None,
+        (Err(reason), Ok(_)) if reason.kind() == ErrorKind::Limit => return None,
+        (Err(reason), Ok(_)) => return Some(format!("packing: {reason}")),
+    };
+    let packed = match Packed::open(&record) {
+        Ok(packed) if packed.matches(bytes) => packed,
+        other => return Some(format!("a record does not open: {:?}", other.err())),
+    };
+    for level in Level::available() {
+        let mut decoder = Decoder::with_level(level);
+        if decoder.pack(bytes, &options.limits).as_ref() != Ok(&record) {
+            return Some(format!("{level:?} packs otherwise"));
+        }
+        if let Some(what) = differ(&decoder.decode_packed(&packed, options), full) {
+            return Some(format!("packed at {level:?}: {what}"));
+        }
+        if let Ok(full) = full {
+            let region = draw(full, rng);
+            let part = decoder.decode_packed(&packed, &Options { region: Some(region), ..*options });
+            if let Some(what) = differ(&part, &Ok(crop(full, region))) {
+                return Some(format!("packed {region:?} at {level:?}: {what}"));
+            }
+        }
+    }
+    let mut damaged = record.clone();
+    let at = rng.below(damaged.len());
+    damaged[at] ^= 1 << rng.below(8);
+    if Packed::open(&damaged).is_ok() {
+        return Some(format!("a record with byte {at} changed opens"));
+    }
+    damage(&damaged, options)
+}
+
+/// A record that is not verified decodes alike on every level, or is refused, whatever is in it.
+pub(crate) fn damage(record: &[u8], options: &Options<'_>) -> Option<String> {
+    let packed = Packed::reopen(record).ok()?;
+    let expected = Decoder::with_level(Level::Scalar).decode_packed(&packed, options);
+    Level::available().skip(1).find_map(|level| {
+        let got = Decoder::with_level(level).decode_packed(&packed, options);
+        differ(&got, &expected).map(|what| format!("a damaged record at {level:?}: {what}"))
+    })
 }
 
 fn draw(image: &Image, rng: &mut Rng) -> Region {

@@ -1,7 +1,8 @@
-//! 8-bit images in memory: [`View`] borrows one, [`Image`] owns one and is reused from sample to sample.
+//! 8-bit images in memory: [`View`] borrows an interleaved one (`HWC`), [`Planes`] one with a slice for each
+//! channel, [`Pixels`] either; [`Image`] owns an interleaved one and is reused from sample to sample.
 //!
-//! Pixels are interleaved (`HWC`), one byte a channel, rows `stride` bytes apart. The constructor checks that
-//! every row lies inside the slice, so that kernels may rely on it.
+//! One byte a channel, rows `stride` bytes apart. The constructors check that every row lies inside its slice,
+//! so that kernels may rely on it.
 
 /// A borrowed, interleaved 8-bit image of 1 to 4 channels.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,157 @@ impl<'a> View<'a> {
         }
         let start = top * self.stride + left * self.channels;
         View::new(&self.data[start..], height, width, self.channels, self.stride)
+    }
+}
+
+/// A borrowed 8-bit image of 1 to 4 channels, each in a slice of its own, as decoders have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Planes<'a>(Pixels<'a>);
+
+impl<'a> Planes<'a> {
+    /// Wraps `planes`, one slice a channel, each `height` rows of `width` bytes that lie `stride` bytes apart.
+    ///
+    /// Returns `None` if a side is zero, there are not 1 to 4 planes, rows overlap, or the last row of a plane
+    /// ends outside its slice.
+    pub fn new(planes: &[&'a [u8]], height: usize, width: usize, stride: usize) -> Option<Self> {
+        let mut all = [&[][..]; 4];
+        let channels = planes.len();
+        all.get_mut(..channels)?.copy_from_slice(planes);
+        for plane in planes {
+            View::new(plane, height, width, 1, stride)?;
+        }
+        (channels > 0).then_some(Self(Pixels { planes: all, channels, height, width, stride, pixel: 1 }))
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.0.height
+    }
+
+    /// Pixels in a row.
+    pub fn width(&self) -> usize {
+        self.0.width
+    }
+
+    /// Planes, 1 to 4.
+    pub fn channels(&self) -> usize {
+        self.0.channels
+    }
+
+    /// The `width` bytes of row `y` of plane `channel`.
+    pub fn row(&self, channel: usize, y: usize) -> &'a [u8] {
+        &self.0.planes[channel][y * self.0.stride..][..self.0.width]
+    }
+
+    /// The rectangle of `height` rows and `width` columns whose first pixel is (`top`, `left`), without a copy.
+    ///
+    /// Returns `None` unless it is non-empty and lies inside this image.
+    pub fn crop(&self, top: usize, left: usize, height: usize, width: usize) -> Option<Self> {
+        let inside = top.checked_add(height)? <= self.0.height && left.checked_add(width)? <= self.0.width;
+        (inside && height > 0 && width > 0).then(|| Self(self.0.rows(top, height).columns(left, width)))
+    }
+}
+
+/// A borrowed 8-bit image, interleaved or planar.
+///
+/// Channel `c` of the pixel in row `y`, column `x` is `planes[c][y * stride + x * pixel]`; `pixel` is 1 or, if
+/// the channels are interleaved, their number. At least one row and column, and all inside the planes.
+#[derive(Clone, Copy, Debug)]
+pub struct Pixels<'a> {
+    pub(crate) planes: [&'a [u8]; 4],
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
+    pub(crate) pixel: usize,
+}
+
+impl<'a> From<View<'a>> for Pixels<'a> {
+    fn from(view: View<'a>) -> Self {
+        Self::interleaved(view.data, view.height, view.width, view.channels, view.stride)
+    }
+}
+
+impl<'a> From<Planes<'a>> for Pixels<'a> {
+    fn from(planes: Planes<'a>) -> Self {
+        planes.0
+    }
+}
+
+impl<'a> Pixels<'a> {
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Pixels in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Channels, 1 to 4.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    pub(crate) fn interleaved(
+        data: &'a [u8],
+        height: usize,
+        width: usize,
+        channels: usize,
+        stride: usize,
+    ) -> Self {
+        let planes = std::array::from_fn(|c| if c < channels { &data[c..] } else { &[] });
+        Self { planes, channels, height, width, stride, pixel: channels }
+    }
+
+    /// Planes at equal distances.
+    pub(crate) fn planar(
+        data: &'a [u8],
+        height: usize,
+        width: usize,
+        channels: usize,
+        stride: usize,
+        plane: usize,
+    ) -> Self {
+        let planes = std::array::from_fn(|c| if c < channels { &data[c * plane..] } else { &[] });
+        Self { planes, channels, height, width, stride, pixel: 1 }
+    }
+
+    /// Rows `top..top + height`, which there are.
+    #[inline]
+    pub(crate) fn rows(self, top: usize, height: usize) -> Self {
+        self.advance(top * self.stride, height, self.width)
+    }
+
+    /// Columns `left..left + width`, which there are.
+    #[inline]
+    pub(crate) fn columns(self, left: usize, width: usize) -> Self {
+        self.advance(left * self.pixel, self.height, width)
+    }
+
+    #[inline]
+    fn advance(mut self, bytes: usize, height: usize, width: usize) -> Self {
+        for plane in &mut self.planes[..self.channels] {
+            *plane = &plane[bytes..];
+        }
+        Self { height, width, ..self }
+    }
+
+    /// The bytes of row `y`: of plane `channel`, or of all channels if they are interleaved.
+    #[inline]
+    pub(crate) fn line(&self, channel: usize, y: usize) -> &'a [u8] {
+        &self.planes[channel][y * self.stride..][..self.width * self.pixel]
+    }
+
+    /// One channel's value for each of `channels`.
+    pub(crate) fn broadcast(mut self, channels: usize) -> Self {
+        if self.channels == 1 {
+            let first = self.planes[0];
+            self.planes[..channels].fill(first);
+            self.channels = channels;
+        }
+        self
     }
 }
 

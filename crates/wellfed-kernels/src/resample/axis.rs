@@ -319,6 +319,7 @@ impl Axis {
 
     /// First source samples, [`SPARE`] more of them than output samples.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[allow(dead_code)]
     pub(crate) fn starts(&self) -> &[i32] {
         &self.starts
     }

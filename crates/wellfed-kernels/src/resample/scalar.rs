@@ -1,7 +1,7 @@
 //! Both passes in portable code: the oracle.
 
 use super::axis::{Axis, PRECISION};
-use super::{Across, Rows};
+use super::pass::{Across, Rows};
 
 /// Rounds half up and clamps to 0..=255.
 fn clip(sum: i32) -> u8 {
@@ -10,23 +10,15 @@ fn clip(sum: i32) -> u8 {
 
 const HALF: i32 = 1 << (PRECISION - 1);
 
-/// One row of the horizontal pass: interleaved `src`, which begins with column `pass.column`, to planar
-/// `dst`.
+/// One row of one plane in the horizontal pass; `src` begins with column `pass.column`.
 pub(super) fn across(pass: &Across<'_>, src: &[u8], dst: &mut [u8]) {
-    let channels = pass.channels;
-    for x in 0..pass.width {
+    for (x, to) in dst.iter_mut().enumerate() {
         let (start, weights) = pass.axis.at(pass.first + x);
-        let at = (start - pass.column) * channels;
-        let pixels = src[at..at + weights.len() * channels].chunks_exact(channels);
-        let mut sums = [HALF; 4];
-        for (pixel, weight) in pixels.zip(weights) {
-            for (sum, v) in sums.iter_mut().zip(pixel) {
-                *sum = sum.wrapping_add(i32::from(*v) * weight);
-            }
+        let mut sum = HALF;
+        for (v, weight) in src[start - pass.column..].iter().zip(weights) {
+            sum = sum.wrapping_add(i32::from(*v) * weight);
         }
-        for (c, sum) in sums[..channels].iter().enumerate() {
-            dst[c * pass.width + x] = clip(*sum);
-        }
+        *to = clip(sum);
     }
 }
 

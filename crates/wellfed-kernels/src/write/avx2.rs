@@ -5,8 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Band, Output, Place};
-use crate::image::{Dtype, Layout};
+use super::{Output, Place};
+use crate::image::{Dtype, Layout, Pixels};
 use crate::points::{PointMap, Quotient, Scale};
 
 /// Pixels in a block.
@@ -44,7 +44,7 @@ const fn masks(split: bool) -> [[[[u8; 16]; 4]; 4]; 4] {
 /// `output.map.channels()` channels; the band's rows fit between `place.y` and the end they run to, and the
 /// slot has `height * width` pixels of the map's elements.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
+pub(super) unsafe fn band(band: Pixels<'_>, output: &Output<'_>, place: Place<'_>) {
     // SAFETY: the caller's.
     unsafe {
         match output.map.channels() {
@@ -64,7 +64,7 @@ fn load(bytes: &[u8; 16]) -> __m128i {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn rows<const C: usize>(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
+unsafe fn rows<const C: usize>(band: Pixels<'_>, output: &Output<'_>, place: Place<'_>) {
     let size = output.map.dtype().size();
     let planar = band.pixel == 1;
     let (height, width) = (place.height, place.width);
@@ -73,18 +73,18 @@ unsafe fn rows<const C: usize>(band: Band<'_>, output: &Output<'_>, place: Place
     let emit: [Emit<'_>; C] =
         std::array::from_fn(|c| Emit::new(output.map, |e| if chw { c } else { (16 * c + e) % C }));
     let backwards = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    for r in 0..band.rows {
+    for r in 0..band.height {
         let y = if output.flip_v { place.y - r } else { place.y + r };
-        let row = band.data.as_ptr().wrapping_add(r * band.stride);
+        let row = band.planes.map(|plane| plane.as_ptr().wrapping_add(r * band.stride));
         for x in (0..width).step_by(BLOCK) {
             let n = BLOCK.min(width - x);
             let from = if output.flip_h { width - x - n } else { x };
             // SAFETY: `n` pixels from `from` on are in the row; fewer than 16 are copied out of it first.
             let mut planes: [__m128i; C] = unsafe {
                 if planar {
-                    std::array::from_fn(|c| part::<1>(row.wrapping_add(c * band.plane + from), n)[0])
+                    std::array::from_fn(|c| part::<1>(row[c].wrapping_add(from), n)[0])
                 } else {
-                    let bytes = part::<C>(row.wrapping_add(from * C), n);
+                    let bytes = part::<C>(row[0].wrapping_add(from * C), n);
                     std::array::from_fn(|c| {
                         let mut plane = _mm_setzero_si128();
                         for (k, bytes) in bytes.iter().enumerate() {

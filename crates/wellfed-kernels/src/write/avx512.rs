@@ -6,8 +6,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Band, Output, Place};
-use crate::image::{Dtype, Layout};
+use super::{Output, Place};
+use crate::image::{Dtype, Layout, Pixels};
 use crate::points::{Chain, Quotient, Scale};
 
 type Lanes = [u8; 64];
@@ -86,7 +86,7 @@ mod emit {
 /// `output.map.channels()` channels; the band's rows fit between `place.y` and the end they run to, and the
 /// slot has `height * width` pixels of the map's elements.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
-pub(super) unsafe fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
+pub(super) unsafe fn band(band: Pixels<'_>, output: &Output<'_>, place: Place<'_>) {
     let channels = output.map.channels();
     let planar = band.pixel == 1;
     let emit = match output.map.dtype() {
@@ -104,10 +104,10 @@ pub(super) unsafe fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>)
             place.past && (place.slot.as_ptr() as usize | per_row).is_multiple_of(64) && streams == channels;
         let stream = Stream {
             past,
-            data: band.data.as_ptr().wrapping_add(c * band.plane),
+            data: band.planes[c].as_ptr(),
+            planes: band.planes.map(<[u8]>::as_ptr),
             stride: band.stride,
-            rows: band.rows,
-            plane: band.plane,
+            rows: band.height,
             width: place.width,
             channel: c,
             output,
@@ -151,8 +151,8 @@ struct Stream<'a> {
     /// Bytes between rows of the source.
     stride: usize,
     rows: usize,
-    /// Bytes between planes of the source.
-    plane: usize,
+    /// The first pixel's first byte in each plane.
+    planes: [*const u8; 4],
     /// Pixels.
     width: usize,
     /// Channel of a plane.
@@ -361,7 +361,7 @@ unsafe fn stream_rows<const FETCH: u8, const EMIT: u8>(s: Stream<'_>) {
                     _mm512_permutexvar_epi8(_mm512_add_epi8(index, channel), part(at, 0, n * step))
                 }
                 _ => {
-                    let plane = |c: usize| part(at.wrapping_add(c * s.plane), 0, n);
+                    let plane = |c: usize| part(s.planes[c].wrapping_add(r * s.stride + from), 0, n);
                     // Bit 6 of an index chooses the second register of a pair.
                     let odd = _mm512_slli_epi16::<6>(_mm512_and_si512(channel, _mm512_set1_epi8(1)));
                     let index2 = _mm512_or_si512(_mm512_and_si512(index, _mm512_set1_epi8(63)), odd);

@@ -1,21 +1,26 @@
 //! The last step of a sample: pixels to their place in the batch.
 //!
 //! [`write()`] crops, pads, flips, maps values ([`PointMap`]) and transposes to the batch's [`Layout`] in one
-//! pass. Images that are resized take the same last step row by row from [`crate::resample`]. Every byte of
-//! the slot is written, once; the slot needs no alignment.
+//! pass; [`Writer`] does the same while rows come from a decoder. Images that are resized take the same last
+//! step row by row from [`crate::resample`]. Every byte of the slot is written, once; the slot needs no
+//! alignment.
+//!
+//! An image of one channel fills every channel of the map.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
+mod writer;
 
 use std::fmt;
-use std::ops::Range;
 
-use crate::image::{Layout, View};
+use crate::image::{Layout, Pixels, View};
 use crate::level::Level;
 use crate::points::PointMap;
+pub use writer::Writer;
+pub(crate) use writer::announced;
 
 /// What becomes of the pixels after crop or resize.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +29,7 @@ pub struct Output<'a> {
     pub flip_h: bool,
     /// Mirror top and bottom.
     pub flip_v: bool,
-    /// The function applied to each value; its channels are the image's.
+    /// The function applied to each value; its channels are the image's, or any number for an image of one.
     pub map: &'a PointMap,
     /// Order of the elements in the slot.
     pub layout: Layout,
@@ -96,19 +101,32 @@ pub enum GeometryError {
     },
     /// The image and the [`PointMap`] have different numbers of channels.
     Channels {
-        /// Channels of the image.
+        /// Channels of the image, or of rows pushed.
         image: usize,
-        /// Channels of the map.
+        /// Channels of the map, or announced.
         map: usize,
     },
-    /// The output window is not inside the output, or the source part not inside the source.
+    /// The output window is not inside the output, the source part not inside the source, or more rows were
+    /// pushed than announced.
     Outside {
-        /// `"window"` or `"source"`.
+        /// `"window"`, `"source"` or `"rows"`.
         what: &'static str,
         /// First row or column past it.
         end: usize,
         /// Rows or columns there are.
         limit: usize,
+    },
+    /// Rows that were pushed have another width than was announced.
+    Width {
+        /// Columns announced.
+        expected: usize,
+        /// Columns pushed.
+        actual: usize,
+    },
+    /// Rows between the passes do not fit in memory.
+    Memory {
+        /// Bytes needed; `usize::MAX` if the number overflows.
+        bytes: usize,
     },
     /// The part of the source that was given lacks rows or columns that the output needs.
     Missing {
@@ -135,6 +153,10 @@ impl fmt::Display for GeometryError {
             GeometryError::Outside { what, end, limit } => {
                 write!(f, "the {what} ends at {end}, past the image's {limit}")
             }
+            GeometryError::Width { expected, actual } => {
+                write!(f, "rows of {actual} pixels, where {expected} were announced")
+            }
+            GeometryError::Memory { bytes } => write!(f, "no memory for {bytes} bytes of rows to resample"),
             GeometryError::Missing { what, start, end } => {
                 write!(f, "resampling needs the source's {what} {start}..{end}, which are not all there")
             }
@@ -143,28 +165,6 @@ impl fmt::Display for GeometryError {
 }
 
 impl std::error::Error for GeometryError {}
-
-/// Rows of pixels at equal distances, interleaved or planar: channel `c` of pixel `x` of row `r` is `data[r *
-/// stride + x * pixel + c * plane]`. `pixel` is 1 (planar) or the number of channels, with `plane` 1
-/// (interleaved).
-#[derive(Clone, Copy)]
-pub(crate) struct Band<'a> {
-    pub(crate) data: &'a [u8],
-    pub(crate) rows: usize,
-    pub(crate) stride: usize,
-    pub(crate) pixel: usize,
-    pub(crate) plane: usize,
-}
-
-impl<'a> Band<'a> {
-    pub(crate) fn interleaved(data: &'a [u8], rows: usize, stride: usize, channels: usize) -> Self {
-        Self { data, rows, stride, pixel: channels, plane: 1 }
-    }
-
-    pub(crate) fn planar(data: &'a [u8], rows: usize, stride: usize, plane: usize) -> Self {
-        Self { data, rows, stride, pixel: 1, plane }
-    }
-}
 
 /// Slots from this many bytes on are stored past the caches if they are aligned to 64 bytes: batches of them
 /// do not fit there anyway, and a store through the cache reads the memory first. 602 KB slots of a batch,
@@ -193,7 +193,7 @@ impl<'a> Sink<'a> {
         if height == 0 || width == 0 {
             return Err(GeometryError::Empty);
         }
-        if channels != output.map.channels() {
+        if channels != output.map.channels() && channels != 1 {
             return Err(GeometryError::Channels { image: channels, map: output.map.channels() });
         }
         let expected =
@@ -205,19 +205,29 @@ impl<'a> Sink<'a> {
         Ok(Self { level: level.supported(), output, height, width, slot, past })
     }
 
-    /// Writes rows `y..y + band.rows` of the image before its flips.
+    /// Channels of the map.
+    pub(crate) fn channels(&self) -> usize {
+        self.output.map.channels()
+    }
+
+    /// Writes rows `y..y + band.height` of the image before its flips: the first `width` columns of the band,
+    /// and its one channel to all that the map has if there are more.
     ///
     /// # Panics
-    /// If a row of the band is shorter than `width` pixels, or the rows are not below the height.
+    /// If the band is narrower, has other channels, or the rows are not below the height.
     #[inline]
-    pub(crate) fn band(&mut self, y: usize, band: Band<'_>) {
-        if band.rows == 0 {
+    pub(crate) fn band(&mut self, y: usize, band: Pixels<'_>) {
+        if band.height == 0 {
             return;
         }
         let channels = self.output.map.channels();
-        let last =
-            (band.rows - 1) * band.stride + (self.width - 1) * band.pixel + (channels - 1) * band.plane;
-        assert!(last < band.data.len() && y + band.rows <= self.height, "rows of the image");
+        let band = band.broadcast(channels);
+        let last = (band.height - 1) * band.stride + (self.width - 1) * band.pixel;
+        let inside = |plane: &&[u8]| last < plane.len();
+        assert!(
+            band.planes[..channels].iter().all(inside) && y + band.height <= self.height,
+            "rows of the image"
+        );
         let y = if self.output.flip_v { self.height - 1 - y } else { y };
         let past = self.past;
         let place = Place { slot: self.slot, y, height: self.height, width: self.width, past };
@@ -258,35 +268,14 @@ pub(crate) struct Place<'a> {
     pub(crate) past: bool,
 }
 
-/// The image pixel that position `at` of a padded axis shows; `None` is the constant.
-fn padded(at: i64, len: usize, pad: PadMode) -> Option<usize> {
-    let n = len as i64;
-    if (0..n).contains(&at) {
-        return Some(at as usize);
-    }
-    match pad {
-        PadMode::Constant(_) => None,
-        PadMode::Edge => Some(at.clamp(0, n - 1) as usize),
-        PadMode::Reflect => {
-            let period = 2 * (n - 1).max(1);
-            let at = at.rem_euclid(period);
-            Some((if at < n { at } else { period - at }).min(n - 1) as usize)
-        }
-        PadMode::Symmetric => {
-            let at = at.rem_euclid(2 * n);
-            Some(if at < n { at } else { 2 * n - 1 - at } as usize)
-        }
-    }
-}
-
 /// Crops `window` out of `src` (padding what lies outside), flips it and writes it to `slot`: `window.height`
 /// x `window.width` pixels of `output.map`'s channels and element type in `output.layout`, densely packed,
 /// native byte order.
 ///
 /// # Errors
 /// If the window is empty or unreasonably far away, the channels differ, or the slot has another size.
-pub fn write(
-    src: View<'_>,
+pub fn write<'a>(
+    src: impl Into<Pixels<'a>>,
     window: Window,
     pad: PadMode,
     output: Output<'_>,
@@ -299,79 +288,17 @@ pub fn write(
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_at(
+pub fn write_at<'a>(
     level: Level,
-    src: View<'_>,
+    src: impl Into<Pixels<'a>>,
     window: Window,
     pad: PadMode,
     output: Output<'_>,
     slot: &mut [u8],
 ) -> Result<(), GeometryError> {
-    const FAR: u64 = 1 << 40;
-    let channels = src.channels();
-    let mut sink = Sink::new(level, output, (window.height, window.width), channels, slot)?;
-    if window.top.unsigned_abs() > FAR || window.left.unsigned_abs() > FAR {
-        let far = window.top.unsigned_abs().max(window.left.unsigned_abs());
-        return Err(GeometryError::TooLarge { side: far as usize });
-    }
-    let (rows, columns) =
-        (inner(window.top, window.height, src.height()), inner(window.left, window.width, src.width()));
-    let first = (window.left + columns.start as i64).max(0) as usize * channels;
-    if rows.len() == window.height && columns.len() == window.width {
-        let data = &src.data()[window.top as usize * src.stride() + first..];
-        sink.band(0, Band::interleaved(data, window.height, src.stride(), channels));
-        return Ok(());
-    }
-    // Some rows at a time are assembled with their padding.
-    let bytes = window.width * channels;
-    let at_once = (BAND_BYTES / bytes).clamp(1, window.height);
-    let mut lines = vec![0; at_once * bytes];
-    let beside: Vec<(usize, usize)> = match pad {
-        PadMode::Constant(_) => Vec::new(),
-        _ => (0..columns.start)
-            .chain(columns.end..window.width)
-            .filter_map(|x| Some((x, padded(window.left + x as i64, src.width(), pad)?)))
-            .collect(),
-    };
-    for y in (0..window.height).step_by(at_once) {
-        let count = at_once.min(window.height - y);
-        let lines = &mut lines[..count * bytes];
-        if let PadMode::Constant(value) = pad {
-            constant(lines, &value[..channels]);
-        }
-        for (i, line) in lines.chunks_exact_mut(bytes).enumerate() {
-            let Some(row) = padded(window.top + (y + i) as i64, src.height(), pad) else { continue };
-            let row = src.row(row);
-            if !columns.is_empty() {
-                let inside = &mut line[columns.start * channels..columns.end * channels];
-                inside.copy_from_slice(&row[first..first + inside.len()]);
-            }
-            for (to, from) in &beside {
-                line[to * channels..][..channels].copy_from_slice(&row[from * channels..][..channels]);
-            }
-        }
-        sink.band(y, Band::interleaved(lines, count, bytes, channels));
-    }
-    Ok(())
-}
-
-/// Rows with padding are assembled in about this many bytes, to stay in the first-level cache.
-const BAND_BYTES: usize = 8192;
-
-/// The positions of a window of `len` from `start` on that lie inside an image side of `side`.
-fn inner(start: i64, len: usize, side: usize) -> Range<usize> {
-    let begin = (-start).clamp(0, len as i64);
-    let end = (side as i64 - start).clamp(begin, len as i64);
-    begin as usize..end as usize
-}
-
-/// Fills `lines` with copies of one pixel.
-fn constant(lines: &mut [u8], pixel: &[u8]) {
-    if pixel.iter().all(|v| *v == pixel[0]) {
-        lines.fill(pixel[0]);
-    } else {
-        for to in lines.chunks_exact_mut(pixel.len()) {
-            to.copy_from_slice(pixel);
-        }
-    }
+    let src = src.into();
+    let mut writer =
+        Writer::with_level(level, (src.height, src.width), src.channels, window, pad, output, slot)?;
+    writer.push(src)?;
+    writer.finish()
 }

@@ -1,10 +1,10 @@
 //! Rows of pixels to their place, in portable code: the oracle.
 
-use super::{Band, Output, Place};
-use crate::image::{Dtype, Layout};
+use super::{Output, Place};
+use crate::image::{Dtype, Layout, Pixels};
 
 /// Writes the rows of `band`.
-pub(super) fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
+pub(super) fn band(band: Pixels<'_>, output: &Output<'_>, place: Place<'_>) {
     match output.map.dtype() {
         Dtype::U8 => elements(band, output, place, |bits| [bits as u8]),
         Dtype::F16 | Dtype::Bf16 => elements(band, output, place, |bits| (bits as u16).to_ne_bytes()),
@@ -13,18 +13,18 @@ pub(super) fn band(band: Band<'_>, output: &Output<'_>, place: Place<'_>) {
 }
 
 fn elements<const N: usize>(
-    band: Band<'_>,
+    band: Pixels<'_>,
     output: &Output<'_>,
     place: Place<'_>,
     bytes: impl Fn(u32) -> [u8; N],
 ) {
     let channels = output.map.channels();
     let width = place.width;
-    for r in 0..band.rows {
+    for r in 0..band.height {
         let y = if output.flip_v { place.y - r } else { place.y + r };
         for c in 0..channels {
             let table = output.map.table(c);
-            let row = &band.data[r * band.stride + c * band.plane..];
+            let row = &band.planes[c][r * band.stride..];
             let values = row.iter().step_by(band.pixel).take(width);
             let (first, step) = match output.layout {
                 Layout::Chw => ((c * place.height + y) * width, 1),

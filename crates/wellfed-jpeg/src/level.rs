@@ -9,7 +9,7 @@ pub enum Level {
     Scalar,
     /// 128-bit vectors of 64-bit ARM.
     Neon,
-    /// AVX2 with BMI1, BMI2 and LZCNT: x86-64 processors since 2013.
+    /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64 processors since 2013.
     Avx2,
     /// AVX2's and AVX-512 F, BW, DQ, VL, VBMI and VBMI2: x86-64 servers since Ice Lake and Zen 4.
     Avx512,
@@ -33,6 +33,7 @@ impl Level {
                     && is_x86_feature_detected!("bmi1")
                     && is_x86_feature_detected!("bmi2")
                     && is_x86_feature_detected!("lzcnt")
+                    && is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {

@@ -1,6 +1,7 @@
 //! Unpacking with VBMI2: the map says where numbers go, so that one expansion puts 64 of them in place, and rows go
 //! on into the inverse DCT without having been in memory.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{Head, Run, scalar};
@@ -13,16 +14,27 @@ use crate::kernels::x86::avx512::permutation;
 /// 4 * 64 of bytes, and 8 * 64 of words.
 const REACH: usize = 928;
 
+/// The same vector, of which the compiler no longer knows that it comes from memory: expansions with an operand in
+/// memory take several times as long as a load before them (Zen 4).
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn in_register(mut v: __m512i) -> __m512i {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(zmm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
+    v
+}
+
 /// The rows of a group's coefficients, and the length that the body announces.
 ///
 /// # Safety
 /// The features must be available, and [`REACH`] bytes be readable from `body` on.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
 unsafe fn rows(head: &Head, body: *const u8) -> ([__m512i; 8], usize) {
     let mut at = head.present.count_ones() as usize;
     // SAFETY: see `REACH`.
-    let map = _mm256_maskz_expand_epi8(head.present, unsafe { _mm256_loadu_si256(body.cast()) });
+    let map = in_register(_mm512_castsi256_si512(unsafe { _mm256_loadu_si256(body.cast()) }));
+    let map = _mm256_maskz_expand_epi8(head.present, _mm512_castsi512_si256(map));
     let map = [
         _mm256_extract_epi64::<0>(map) as u64,
         _mm256_extract_epi64::<1>(map) as u64,
@@ -48,7 +60,7 @@ unsafe fn rows(head: &Head, body: *const u8) -> ([__m512i; 8], usize) {
     for (quarter, wide) in quarters.iter_mut().zip(&mut wide) {
         let escaped = _mm512_cmpeq_epi8_mask(*quarter, _mm512_set1_epi8(-8));
         // SAFETY: `at` is at most 32 + 4 * 32 + 3 * 64.
-        let bytes = unsafe { _mm512_loadu_si512(body.add(at).cast()) };
+        let bytes = in_register(unsafe { _mm512_loadu_si512(body.add(at).cast()) });
         at += escaped.count_ones() as usize;
         *quarter = _mm512_mask_expand_epi8(*quarter, escaped, bytes);
         *wide = _mm512_cmpeq_epi8_mask(*quarter, _mm512_set1_epi8(-128));
@@ -64,7 +76,7 @@ unsafe fn rows(head: &Head, body: *const u8) -> ([__m512i; 8], usize) {
         for r in 0..8 {
             let named = (wide[r / 2] >> (r % 2 * 32)) as u32;
             // SAFETY: `at` is at most 32 + 4 * 32 + 4 * 64 + 7 * 64.
-            let words = unsafe { _mm512_loadu_si512(body.add(at).cast()) };
+            let words = in_register(unsafe { _mm512_loadu_si512(body.add(at).cast()) });
             at += 2 * named.count_ones() as usize;
             rows[r] = _mm512_mask_expand_epi16(rows[r], named, words);
         }
@@ -128,7 +140,7 @@ macro_rules! for_each_group {
 
 /// # Safety
 /// The features must be available, and `groups` hold as many groups as there are heads.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
 pub(super) unsafe fn unpack(run: Run<'_>, groups: &mut [i16]) -> bool {
     for_each_group!(run, |g, head, at, rows| {
         let group = &mut groups[g * GROUP..][..GROUP];
@@ -141,7 +153,7 @@ pub(super) unsafe fn unpack(run: Run<'_>, groups: &mut [i16]) -> bool {
 
 /// # Safety
 /// The features must be available, and `out` hold eight rows of 32 samples a group, `stride` apart.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
 pub(super) unsafe fn unpack_idct(
     run: Run<'_>,
     quant: &[u16; 64],

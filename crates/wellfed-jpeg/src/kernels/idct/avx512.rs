@@ -175,7 +175,7 @@ pub(super) unsafe fn idct(groups: &mut [i16], quant: &[u16; 64], out: &mut [u8],
         let load = |r: usize| unsafe { _mm512_loadu_si512(rows.add(r * 32).cast()) };
         let c = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
         // SAFETY: the caller promises 32 samples a group in each of eight rows.
-        let filled = match unsafe { idct_rows(c, quant_rows, samples_at, stride) } {
+        let filled = match unsafe { idct_rows::<false>(c, quant_rows, samples_at, stride) } {
             Done::Flat => 1,
             Done::Low => 4,
             Done::All => 8,
@@ -216,13 +216,14 @@ pub(in crate::kernels) enum Done {
     Nothing,
 }
 
-/// Transforms the group whose rows are `c`.
+/// Transforms the group whose rows are `c`. `PACKED` says who calls: with a function for each of its callers, the
+/// compiler inlines them, and vectors stay in registers.
 ///
 /// # Safety
 /// The features must be available, and eight rows of 32 bytes, `stride` apart, be writable from `out` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-pub(in crate::kernels) unsafe fn idct_rows(
+pub(in crate::kernels) unsafe fn idct_rows<const PACKED: bool>(
     c: [__m512i; 8],
     quant_rows: &[__m512i; 8],
     out: *mut u8,

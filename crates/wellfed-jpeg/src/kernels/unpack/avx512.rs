@@ -4,15 +4,11 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Head, Run, scalar};
+use super::{Head, REACH, Run, padded, scalar};
 use crate::kernels::GROUP;
 use crate::kernels::idct::avx512::{Done, idct_rows, quant_rows};
 use crate::kernels::idct::scalar::idct_blocks;
 use crate::kernels::x86::avx512::permutation;
-
-/// How far from a body's start loads reach, whatever is in it: 32 bytes of map, 4 * 32 of numbers of four bits,
-/// 4 * 64 of bytes, and 8 * 64 of words.
-const REACH: usize = 928;
 
 /// The same vector, of which the compiler no longer knows that it comes from memory: expansions with an operand in
 /// memory take several times as long as a load before them (Zen 4).
@@ -24,13 +20,14 @@ fn in_register(mut v: __m512i) -> __m512i {
     v
 }
 
-/// The rows of a group's coefficients, and the length that the body announces.
+/// The rows of a group's coefficients, and the length that the body announces. `FUSED` says who calls, as in
+/// [`idct_rows`].
 ///
 /// # Safety
 /// The features must be available, and [`REACH`] bytes be readable from `body` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
-unsafe fn rows(head: &Head, body: *const u8) -> ([__m512i; 8], usize) {
+unsafe fn rows<const FUSED: bool>(head: &Head, body: *const u8) -> ([__m512i; 8], usize) {
     let mut at = head.present.count_ones() as usize;
     // SAFETY: see `REACH`.
     let map = in_register(_mm512_castsi256_si512(unsafe { _mm256_loadu_si256(body.cast()) }));
@@ -98,18 +95,9 @@ const fn dc_order() -> __m512i {
     permutation(table)
 }
 
-/// A copy of a body near the record's end, with zeros behind.
-#[cold]
-fn copy(body: &[u8]) -> [u8; REACH] {
-    let mut bytes = [0; REACH];
-    let length = body.len().min(REACH);
-    bytes[..length].copy_from_slice(&body[..length]);
-    bytes
-}
-
 /// Calls `$each` with a group's number, head and rows; returns false from the function at damage.
 macro_rules! for_each_group {
-    ($run:expr, |$g:ident, $head:ident, $at:ident, $rows:ident| $each:block) => {{
+    ($run:expr, $fused:literal, |$g:ident, $head:ident, $at:ident, $rows:ident| $each:block) => {{
         let Run { heads, bodies, end } = $run;
         let mut $at = 0;
         for ($g, head) in heads.iter().enumerate() {
@@ -123,11 +111,11 @@ macro_rules! for_each_group {
             let body = if body.len() >= REACH {
                 body.as_ptr()
             } else {
-                buffer = copy(body);
+                buffer = padded(body);
                 buffer.as_ptr()
             };
             // SAFETY: either there is so much, or it was copied to where there is.
-            let ($rows, size) = unsafe { rows(&$head, body) };
+            let ($rows, size) = unsafe { rows::<$fused>(&$head, body) };
             if size != $head.size {
                 return false;
             }
@@ -142,7 +130,7 @@ macro_rules! for_each_group {
 /// The features must be available, and `groups` hold as many groups as there are heads.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
 pub(super) unsafe fn unpack(run: Run<'_>, groups: &mut [i16]) -> bool {
-    for_each_group!(run, |g, head, at, rows| {
+    for_each_group!(run, false, |g, head, at, rows| {
         let group = &mut groups[g * GROUP..][..GROUP];
         for (row, out) in rows.into_iter().zip(group.chunks_exact_mut(32)) {
             // SAFETY: 32 numbers are 64 bytes.
@@ -163,10 +151,10 @@ pub(super) unsafe fn unpack_idct(
 ) -> bool {
     let quant_rows = quant_rows(quant);
     let quant_rows = quant_rows.get();
-    for_each_group!(run, |g, head, at, rows| {
+    for_each_group!(run, true, |g, head, at, rows| {
         let samples = &mut out[g * 32..];
         // SAFETY: the caller promises 32 samples a group in each of eight rows.
-        let done = unsafe { idct_rows(rows, quant_rows, samples.as_mut_ptr(), stride) };
+        let done = unsafe { idct_rows::<true>(rows, quant_rows, samples.as_mut_ptr(), stride) };
         if done == Done::Nothing {
             let group = &mut scratch[..GROUP];
             if scalar::unpack_group(&head, &run.bodies[at..][..head.size], group).is_none() {

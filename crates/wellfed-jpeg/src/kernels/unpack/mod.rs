@@ -5,6 +5,8 @@
 //! that is not exactly as long as what it announces makes the whole call fail, at every level alike.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
 
@@ -17,6 +19,21 @@ pub(crate) const HEAD: usize = 14;
 
 /// Groups that are unpacked before they are transformed, where the two are not one: 8 KiB of coefficients.
 pub(crate) const RUN: usize = 16;
+
+/// How far from a body's start loads reach, whatever is in it: 32 bytes of map, 4 * 32 of numbers of four bits,
+/// 4 * 64 of bytes, and 8 * 64 of words.
+#[cfg(target_arch = "x86_64")]
+const REACH: usize = 928;
+
+/// A copy of a body near the record's end, with zeros behind.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+fn padded(body: &[u8]) -> [u8; REACH] {
+    let mut bytes = [0; REACH];
+    let length = body.len().min(REACH);
+    bytes[..length].copy_from_slice(&body[..length]);
+    bytes
+}
 
 /// A group's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +99,9 @@ pub(crate) fn unpack(level: Level, run: Run<'_>, groups: &mut [i16]) -> bool {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level is supported, and the lengths were checked.
         Level::Avx512 => unsafe { avx512::unpack(run, groups) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level is supported, and the lengths were checked.
+        Level::Avx2 => unsafe { avx2::unpack(run, groups) },
         _ => scalar::unpack(run, groups),
     }
 }

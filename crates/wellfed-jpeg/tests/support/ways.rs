@@ -136,10 +136,10 @@ pub(crate) fn index(
                     index.rows()
                 ));
             }
-            if let (Some(whole), Some(longer)) = (&whole, decoder.take_index()) {
-                if longer.rows() > whole.rows() || !begins(whole, &longer, bytes, options, full) {
-                    return Some("an index that was made longer is not the whole one".into());
-                }
+            if let (Some(whole), Some(longer)) = (&whole, decoder.take_index())
+                && (longer.rows() > whole.rows() || !begins(whole, &longer, bytes, options, full))
+            {
+                return Some("an index that was made longer is not the whole one".into());
             }
         }
     }

@@ -7,6 +7,7 @@ mod advice;
 mod bench;
 mod demo;
 mod detect;
+mod index;
 mod inspect;
 mod jpeg_kind;
 mod output;
@@ -30,6 +31,7 @@ struct Cli {
 enum Command {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Index(index::Index),
     Inspect(inspect::Inspect),
 }
 
@@ -49,6 +51,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),
         Command::Demo(demo) => demo.run(),
+        Command::Index(index) => output::status(index.run()),
         Command::Inspect(inspect) => output::status(inspect.run()),
     }
 }

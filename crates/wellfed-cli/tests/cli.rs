@@ -194,6 +194,30 @@ fn bench_runs_on_arrays_patterns_and_shards() {
 }
 
 #[test]
+fn index_is_made_once_and_completed_after_changes() {
+    let folder = Folder::photos();
+    let (status, stdout, stderr) = run(&folder, &["index", "data"]);
+    assert_eq!(status, Some(0), "{stderr}");
+    let shown = stdout.split_once(" s\n").unwrap();
+    assert!(shown.0.starts_with("indexed: 4 in 0."), "{stdout}");
+    let rest = "indexed before: 0\nprogressive, always decoded as a whole: 3\nkept in data/.wfrows\n\nbad samples: 2\n";
+    assert!(shown.1.starts_with(rest), "{stdout}");
+    assert!(stdout.contains("bad samples: 2\n  dog/cut.jpg: "), "{stdout}");
+    folder.write("data/cat/1.jpg", &jpeg(60, 50, false));
+    folder.write("data/cat/more.jpg", &jpeg(60, 50, false));
+    let report = json(&folder, &["index", "data", "--json", "--workers", "3"]);
+    assert_eq!((&report["new"], &report["known"]), (&2.into(), &3.into()));
+    assert_eq!((&report["without_rows"], &report["others"]), (&3.into(), &0.into()));
+    assert_eq!(report["bad_samples"].as_array().unwrap().len(), 2);
+    let report = json(&folder, &["index", "data/cat", "--json", "--into", "kept"]);
+    assert_eq!((&report["new"], &report["known"]), (&5.into(), &0.into()));
+    assert!(report["files"][0].as_str().unwrap().starts_with("kept/cat-"), "{report}");
+    let (status, _, stderr) = run(&folder, &["index", "data/**/*.jpg"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("is a pattern"), "{stderr}");
+}
+
+#[test]
 fn inspect_prints_what_there_is() {
     let folder = Folder::photos();
     let (status, stdout, stderr) = run(&folder, &["inspect", "data", "--full"]);

@@ -88,7 +88,7 @@ impl Codec for Jpeg {
 }
 
 /// The error in the engine's terms.
-fn error(error: wellfed_jpeg::Error) -> Error {
+pub(crate) fn error(error: wellfed_jpeg::Error) -> Error {
     use wellfed_jpeg::ErrorKind as Kind;
     let kind = match error.kind() {
         Kind::Corrupt | Kind::Truncated => ErrorKind::Corrupt,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use wellfed_jpeg::RowIndex;
 use wellfed_kernels::image::Image;
 
+pub(crate) use self::jpeg::error as jpeg_error;
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, png::Png};
 use crate::{Error, Limits, Result};
 

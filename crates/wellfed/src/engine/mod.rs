@@ -24,5 +24,6 @@ mod whole;
 
 pub use batch::{Batch, Column, ColumnData};
 pub(crate) use batch::{ColumnKind, ColumnSpec};
+pub use cache::{Indexed, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use ring::Buffer;

@@ -2,10 +2,12 @@
 //!
 //! `rows` keeps where the rows of JPEGs begin.
 
+mod build;
 mod row_file;
 mod rows;
 mod share;
 
+pub use build::{Indexed, index_rows};
 pub(crate) use rows::RowCache;
 
 /// What is kept; nothing by default.

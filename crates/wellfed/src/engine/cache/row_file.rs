@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! "WFROWS\0" version u8  number of indexes u64
-//! table, sorted: { hash of key and field u64, end of the index in what follows the table u64 }
+//! table, sorted: { hash of key and image u64, end of the index in what follows the table u64 }
 //! rapidhash of all before u64
 //! indexes, as wellfed_jpeg::RowIndex::to_bytes gives them         all numbers little-endian
 //! ```
@@ -25,10 +25,9 @@ const CHECKSUM: usize = 8;
 /// How often a lock that another process holds is asked for, and how long is waited in between.
 const LOCK_TRIES: (u32, Duration) = (100, Duration::from_millis(20));
 
-/// What an index is found by: a hash of the sample's key and the field's name.
-pub(crate) fn hash(key: &str, field: &str) -> u64 {
-    let text = [key.as_bytes(), &[0], field.as_bytes()].concat();
-    rapidhash::v3::rapidhash_v3(&text)
+/// What an index is found by: a hash of the sample's key and the number of the image in the sample.
+pub(crate) fn hash(key: &str, image: u64) -> u64 {
+    rapidhash::v3::rapidhash_v3(&[key.as_bytes(), &image.to_le_bytes()].concat())
 }
 
 /// A file as read.
@@ -174,7 +173,7 @@ mod tests {
     use crate::{store::LocalStore, testing::TempFolder};
 
     fn some(names: &[(&str, &[u8])]) -> BTreeMap<u64, Box<[u8]>> {
-        names.iter().map(|(name, bytes)| (hash(name, "jpg"), (*bytes).into())).collect()
+        names.iter().map(|(name, bytes)| (hash(name, 0), (*bytes).into())).collect()
     }
 
     #[test]
@@ -185,12 +184,12 @@ mod tests {
         merge(&store, &path, some(&[("d", b"67"), ("a", b"new")])).unwrap();
         let file = RowFile::load(&store, &path, u64::MAX).unwrap();
         assert_eq!(file.len(), 4);
-        let find = |name| file.find(hash(name, "jpg"));
+        let find = |name| file.find(hash(name, 0));
         assert_eq!(
             [find("a"), find("b"), find("c"), find("d")].map(Option::unwrap),
             [b"new".as_slice(), b"", b"345", b"67"]
         );
-        assert!(find("e").is_none() && file.find(hash("a", "png")).is_none());
+        assert!(find("e").is_none() && file.find(hash("a", 1)).is_none());
         assert!(RowFile::load(&store, &path, 10).is_none());
     }
 

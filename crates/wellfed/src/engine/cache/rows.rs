@@ -26,6 +26,7 @@ use crate::{
     lock,
     meter::RowIndexStats,
     plan::RowIndexing,
+    sample::{FieldKind, FieldSpec},
     source::{Part, Source},
     store::{LocalStore, Store, listing},
 };
@@ -59,6 +60,8 @@ pub(crate) struct RowCache {
 struct PartFile {
     store: Arc<dyn Store>,
     path: String,
+    /// What keys begin with that tells nothing within the part.
+    part: String,
     samples: Range<u64>,
     /// What it held when it was opened.
     read: Option<RowFile>,
@@ -77,7 +80,7 @@ impl RowCache {
         };
         let share = Share::new(limit);
         let full = AtomicBool::new(false);
-        let files = listing::parallel(&places, |(store, path, samples)| {
+        let files = listing::parallel(&places, |(store, path, part, samples)| {
             let size = store.size(path).unwrap_or(0);
             let read = if share.take(size) {
                 let read = RowFile::load(&**store, path, size);
@@ -88,7 +91,8 @@ impl RowCache {
                 full.store(true, Relaxed);
                 None
             };
-            Ok(PartFile { store: store.clone(), path: path.clone(), samples: samples.clone(), read })
+            let (store, samples) = (store.clone(), samples.clone());
+            Ok(PartFile { store, path: path.clone(), part: part.clone(), samples, read })
         })?;
         let kept = files.iter().filter_map(|f| f.read.as_ref()).map(|read| read.len() as u64).sum();
         Ok(Some(Self {
@@ -211,12 +215,38 @@ impl RowCache {
                 }
             }
         }
+        self.write(by_file);
+    }
+
+    /// Writes what was recorded since the last time, and keeps it in files only.
+    pub(crate) fn save_and_forget(&self) {
+        let _one_at_a_time = lock(&self.saving);
+        let fields = self.fields();
+        let mut by_file: BTreeMap<usize, BTreeMap<u64, Box<[u8]>>> = BTreeMap::new();
+        for shard in &self.shards {
+            for (id, bytes) in std::mem::take(&mut *lock(shard)) {
+                self.share.give(bytes.len() as u64 + OVERHEAD);
+                let (index, field) = (id / fields, (id % fields) as usize);
+                if let Some(file) = self.file_number(index) {
+                    by_file.entry(file).or_default().insert(self.hash(index, field), bytes);
+                }
+            }
+        }
+        self.write(by_file);
+    }
+
+    fn write(&self, by_file: BTreeMap<usize, BTreeMap<u64, Box<[u8]>>>) {
         for (file, indexes) in by_file {
             let PartFile { store, path, .. } = &self.files[file];
             if let Err(error) = row_file::merge(&**store, path, indexes) {
                 *lock(&self.problem) = Some(error.message().to_owned());
             }
         }
+    }
+
+    /// The files that indexes are kept in.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.path.as_str())
     }
 
     pub(crate) fn stats(&self) -> RowIndexStats {
@@ -257,13 +287,18 @@ impl RowCache {
         read.is_some_and(|read| read.find(self.hash(index, field)).is_some())
     }
 
+    /// Does not depend on how a part's path is written, nor on the names of fields.
     fn hash(&self, index: u64, field: usize) -> u64 {
-        let name = self.source.schema().fields.get(field).map_or("", |field| field.name.as_str());
-        row_file::hash(&self.source.key(index), name)
+        let is_image = |field: &&FieldSpec| field.kind == FieldKind::Image;
+        let image = self.source.schema().fields.iter().take(field).filter(is_image).count();
+        let key = self.source.key(index);
+        let part = self.file(index).map_or("", |file| file.part.as_str());
+        row_file::hash(key.strip_prefix(part).unwrap_or(&key), image as u64)
     }
 }
 
-type Place = (Arc<dyn Store>, String, Range<u64>);
+/// Store, path of the file, name of the part, its samples.
+type Place = (Arc<dyn Store>, String, String, Range<u64>);
 
 /// Where the indexes of each part of `source` are kept, in the order of samples.
 fn places(source: &dyn Source, mode: &RowIndexing) -> Result<Vec<Place>> {
@@ -280,10 +315,10 @@ fn places(source: &dyn Source, mode: &RowIndexing) -> Result<Vec<Place>> {
         .into_iter()
         .map(|Part { name, beside, store, samples }| match mode {
             RowIndexing::Folder(folder) => {
-                Ok((local.clone(), format!("{folder}/{}.wfrows", file_name(&name)), samples))
+                Ok((local.clone(), format!("{folder}/{}.wfrows", file_name(&name)), name, samples))
             }
             _ => match beside {
-                Some(beside) => Ok((store, format!("{beside}.wfrows"), samples)),
+                Some(beside) => Ok((store, format!("{beside}.wfrows"), name, samples)),
                 None => Err(Error::config(format!(
                     "row_index=\"beside\" needs a folder or shards, and {} is a pattern",
                     source.name()

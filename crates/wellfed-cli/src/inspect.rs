@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Serialize;
 use wellfed::{
     Error, ErrorKind, Limits,
-    codec::{Mode, Scratch, decode_image, image_header},
+    codec::{Request, Scratch, decode_image, image_header},
     sample::{FieldKind, Record, Value},
     source::Source,
 };
@@ -306,7 +306,7 @@ impl Findings {
         let (codec, header) = image_header(bytes)?;
         limits.check_pixels(header.height, header.width)?;
         if let Some((scratch, image)) = decode {
-            decode_image(bytes, Mode::Rgb, None, false, limits, scratch, image)?;
+            decode_image(bytes, &Request::default(), limits, scratch, image)?;
         }
         let name = match codec.name() {
             "jpeg" => jpeg_kind(bytes).unwrap_or("JPEG"),

@@ -24,38 +24,6 @@ pub(crate) fn convert(src: &[u8], from: usize, dst: &mut [u8], to: usize) {
     }
 }
 
-/// Converts packed pixels of four inks, stored inverted as Adobe and Pillow have it in JPEG, into pixels of 1, 3 or
-/// 4 channels: by way of RGB, as Pillow does.
-///
-/// # Panics
-/// As [`convert`].
-pub(crate) fn convert_inks(src: &[u8], dst: &mut [u8], to: usize) {
-    assert_eq!(src.len() / 4, dst.len() / to, "source and destination have as many pixels");
-    match to {
-        1 => map::<4, 1>(src, dst, |inks| {
-            let [r, g, b] = rgb_of_inks(inks);
-            [luma(r, g, b)]
-        }),
-        3 => map::<4, 3>(src, dst, rgb_of_inks),
-        4 => map::<4, 4>(src, dst, |inks| {
-            let [r, g, b] = rgb_of_inks(inks);
-            [r, g, b, 255]
-        }),
-        _ => unreachable!("inks are not converted to {to} channels"),
-    }
-}
-
-/// Pillow's `cmyk2rgb` (Convert.c) on inks that are stored as 255 minus their amount.
-#[inline]
-fn rgb_of_inks([c, m, y, k]: [u8; 4]) -> [u8; 3] {
-    let white = u32::from(k);
-    [c, m, y].map(|stored| {
-        let product = u32::from(255 - stored) * white + 128;
-        // A division by 255 that rounds to nearest.
-        (white - (((product >> 8) + product) >> 8)) as u8
-    })
-}
-
 #[inline]
 fn map<const A: usize, const B: usize>(src: &[u8], dst: &mut [u8], f: impl Fn([u8; A]) -> [u8; B]) {
     for (s, d) in src.as_chunks::<A>().0.iter().zip(dst.as_chunks_mut::<B>().0) {

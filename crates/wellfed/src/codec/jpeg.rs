@@ -1,13 +1,13 @@
-//! JPEG, on wellfed-jpeg: Pillow's pixels, of no more than the region that is wanted.
+//! JPEG, on wellfed-jpeg: Pillow's pixels, of no more than the region that is wanted, band by band.
 //!
 //! Pillow's meaning of what libjpeg gives: inks (CMYK, YCCK) are taken as inverted, as Adobe writes them, and
 //! become RGB in every mode, so that four channels always mean RGBA; brightness (`L`) is that of the RGB pixels,
 //! as `Image.convert` computes it, not the file's own.
 
-use wellfed_jpeg::{Colour, Format, Region};
-use wellfed_kernels::image::Image;
+use wellfed_jpeg::{Colour, Region, Rows};
+use wellfed_kernels::{gray::luma, image::Planes};
 
-use super::{Codec, Header, Origin, Rect, Request, Scratch, at_least, color};
+use super::{Codec, Header, Mode, Part, Push, Rect, Scratch, at_least};
 use crate::{Error, ErrorKind, Limits, Result};
 
 /// The JPEG codec.
@@ -33,57 +33,89 @@ impl Codec for Jpeg {
         })
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn decode(
         &self,
         bytes: &[u8],
-        request: &Request,
+        part: &Part,
         limits: &Limits,
         scratch: &mut Scratch,
-        out: &mut Image,
-    ) -> Result<Origin> {
-        let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
-        limits.check_pixels(header.height, header.width)?;
-        let whole = Rect { top: 0, left: 0, height: header.height, width: header.width };
-        let region = request.region.unwrap_or(whole);
-        region.check_inside(header.height, header.width)?;
-        let Rect { top, left, height, width } = region;
-
-        let colour = header.colour;
-        let native = match colour {
-            Colour::Grey => 1,
-            Colour::YCbCr | Colour::Rgb => 3,
-            Colour::Cmyk | Colour::Ycck => 4,
-        };
-        let wanted = request.mode.channels(native.min(3));
-        let format = if wanted == 3 && native == 1 { Format::Rgb } else { Format::Native };
-        let direct = native == wanted && native != 4 || format == Format::Rgb;
+        push: &mut Push<'_>,
+    ) -> Result<()> {
+        let Rect { top, left, height, width } = part.region;
+        let Scratch { jpeg, rows, pixels, .. } = scratch;
         let options = wellfed_jpeg::Options {
             region: Some(Region { left, top, width, height }),
-            format,
+            scale: part.scale,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
-            index: scratch.rows.known.as_ref(),
-            record: scratch.rows.record,
+            index: rows.known.as_ref(),
+            record: rows.record,
             ..Default::default()
         };
-        if direct {
-            let pixels = out.reshape(height, width, wanted);
-            scratch.jpeg.decode_into(bytes, &options, pixels, width * wanted).map_err(error)?;
-            scratch.rows.found = scratch.jpeg.take_index();
-            return Ok(Origin { top, left });
-        }
-        let mut pixels = std::mem::take(&mut scratch.pixels);
-        let stored = at_least(&mut pixels, height * width * native);
-        let decoded = scratch.jpeg.decode_into(bytes, &options, stored, width * native).map_err(error);
-        if decoded.is_ok() {
-            scratch.rows.found = scratch.jpeg.take_index();
-            let out = out.reshape(height, width, wanted);
-            match native {
-                4 => color::convert_inks(stored, out, wanted),
-                _ => color::convert(stored, native, out, wanted),
+        let mut pushed = Ok(());
+        let decoded = jpeg.decode_rows(bytes, &options, |band| {
+            if pushed.is_ok() {
+                pushed = convert(band, part.mode, pixels, push);
             }
+        });
+        pushed?;
+        decoded.map_err(error)?;
+        rows.found = jpeg.take_index();
+        Ok(())
+    }
+}
+
+/// Brings a band to the channels of `mode`, in `memory` where they are not the decoder's own.
+fn convert(band: Rows<'_>, mode: Mode, memory: &mut Vec<u8>, push: &mut Push<'_>) -> Result<()> {
+    let plane = band.count * band.stride;
+    let stored: [&[u8]; 4] =
+        std::array::from_fn(|c| if c < band.channels { band.plane(c) } else { &[] as &[u8] });
+    let mut push = |planes: &[&[u8]]| match Planes::new(planes, band.count, band.width, band.stride) {
+        Some(planes) => push(planes.into()),
+        None => Err(Error::new(ErrorKind::Internal, "JPEG rows do not fill their band")),
+    };
+    let grey = band.channels == 1;
+    if band.channels < 4 && matches!(mode, Mode::Rgb | Mode::Unchanged) || grey && mode == Mode::L {
+        return push(&stored[..band.channels]);
+    }
+    let (inks, more) = at_least(memory, 4 * plane).split_at_mut(3 * plane);
+    let [r, g, b] = match stored {
+        [grey, [], [], []] => [grey; 3],
+        [r, g, b, []] => [r, g, b],
+        [c, m, y, k] => {
+            for (ink, to) in [c, m, y].into_iter().zip(inks.chunks_exact_mut(plane)) {
+                colour_of_ink(ink, k, to);
+            }
+            let (r, rest) = inks.split_at(plane);
+            let (g, b) = rest.split_at(plane);
+            [r, g, b]
         }
-        scratch.pixels = pixels;
-        decoded.map(|_| Origin { top, left })
+    };
+    match mode {
+        Mode::Rgb | Mode::Unchanged => push(&[r, g, b]),
+        Mode::Rgba => {
+            more.fill(255);
+            push(&[r, g, b, more])
+        }
+        Mode::L => {
+            for (((to, &r), &g), &b) in more.iter_mut().zip(r).zip(g).zip(b) {
+                *to = luma(r, g, b);
+            }
+            push(&[more])
+        }
+    }
+}
+
+/// Pillow's `cmyk2rgb` (Convert.c), of a colour's ink and black that are stored as 255 minus their amounts.
+fn colour_of_ink(ink: &[u8], black: &[u8], to: &mut [u8]) {
+    for ((to, &ink), &black) in to.iter_mut().zip(ink).zip(black) {
+        let white = u32::from(black);
+        let product = u32::from(255 - ink) * white + 128;
+        // A division by 255 that rounds to nearest.
+        *to = (white - (((product >> 8) + product) >> 8)) as u8;
     }
 }
 

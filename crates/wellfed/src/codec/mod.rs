@@ -8,11 +8,16 @@ mod unknown;
 
 use serde::{Deserialize, Serialize};
 use wellfed_jpeg::RowIndex;
-use wellfed_kernels::image::Image;
+pub use wellfed_jpeg::Scale;
+use wellfed_kernels::{
+    image::{Image, Layout, Pixels},
+    points::PointMap,
+    write::{Output, PadMode, Window, Writer},
+};
 
 pub(crate) use self::jpeg::error as jpeg_error;
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, png::Png};
-use crate::{Error, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result};
 
 /// Colour mode of a decoded image, named as Pillow names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,6 +46,12 @@ impl Mode {
             Mode::Rgba => 4,
             Mode::Unchanged => stored,
         }
+    }
+
+    /// Channels of the bands that a codec gives: [`Mode::channels`], but one that stands for all three where a
+    /// grey image is wanted in RGB.
+    pub fn band_channels(self, stored: usize) -> usize {
+        if stored == 1 && self == Mode::Rgb { 1 } else { self.channels(stored) }
     }
 }
 
@@ -101,22 +112,31 @@ impl Rect {
 }
 
 /// What the caller wants decoded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
     /// Colour mode of the output.
     pub mode: Mode,
-    /// The pixels that will be looked at, in stored coordinates; `None` for all.
+    /// The pixels that are wanted, at the scale of the output and turned as that is; `None` for all.
     pub region: Option<Rect>,
+    /// Turn the image as its EXIF orientation says.
+    pub apply_orientation: bool,
+    /// How much smaller than stored. Only codecs that say so ([`Codec::scales`]) do it.
+    pub scale: Scale,
 }
 
-/// Where the pixels in the output image lie in the full image: the decoder may give more than the region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// Row of the full image that is row 0 of the output.
-    pub top: usize,
-    /// Column of the full image that is column 0 of the output.
-    pub left: usize,
+/// What a codec decodes: as [`Request`], settled, and as stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Colour mode of the output.
+    pub mode: Mode,
+    /// The pixels that are wanted, at the scale of the output. Lies inside the image.
+    pub region: Rect,
+    /// How much smaller than stored.
+    pub scale: Scale,
 }
+
+/// Takes bands of rows, from top to bottom.
+pub type Push<'a> = dyn FnMut(Pixels<'_>) -> Result<()> + 'a;
 
 /// A decoder of one image format. Stateless: scratch memory is the caller's.
 pub trait Codec: Send + Sync + std::fmt::Debug {
@@ -129,19 +149,25 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
     /// Reads the header only; never allocates by what it says.
     fn header(&self, bytes: &[u8]) -> Result<Header>;
 
-    /// Decodes at least `request.region` into `out`, whose channels follow `request.mode`, in stored
-    /// orientation.
+    /// True if images can be decoded at a smaller scale.
+    fn scales(&self) -> bool {
+        false
+    }
+
+    /// Decodes exactly `part.region`, in stored orientation, and hands it to `push` band by band, with
+    /// [`Mode::band_channels`] channels.
     ///
-    /// Pixels inside the region equal those of a full decode. Limits are checked before allocation, and
-    /// against the full image whatever the region. After an error `out` holds unspecified pixels.
+    /// The pixels equal those of a full decode. The caller has checked the limit of pixels against the full
+    /// image; memory and work that it does not bound are this function's to bound. An error may come after bands
+    /// were given out. The first error of `push` ends the decode.
     fn decode(
         &self,
         bytes: &[u8],
-        request: &Request,
+        part: &Part,
         limits: &Limits,
         scratch: &mut Scratch,
-        out: &mut Image,
-    ) -> Result<Origin>;
+        push: &mut Push<'_>,
+    ) -> Result<()>;
 }
 
 /// What is known beforehand of where a JPEG's rows begin, and what its decode found out.
@@ -161,18 +187,19 @@ pub struct Scratch {
     jpeg: wellfed_jpeg::Decoder,
     pub(crate) rows: Rows,
     pixels: Vec<u8>,
-    image: Image,
+    /// Pixels in the colours that are wanted, where a codec makes them in a second step.
+    converted: Vec<u8>,
+    /// An image as stored, and turned.
+    turned: [Image; 2],
 }
 
 impl Scratch {
     /// Bytes this keeps allocated.
     pub fn capacity(&self) -> usize {
-        self.jpeg.capacity() + self.pixels.capacity() + self.image.capacity()
-    }
-
-    /// `size` bytes of unspecified value.
-    fn pixels(&mut self, size: usize) -> &mut [u8] {
-        at_least(&mut self.pixels, size)
+        self.jpeg.capacity()
+            + self.pixels.capacity()
+            + self.converted.capacity()
+            + self.turned.iter().map(Image::capacity).sum::<usize>()
     }
 }
 
@@ -210,56 +237,138 @@ pub fn require(bytes: &[u8]) -> Result<&'static dyn Codec> {
 /// # Errors
 /// Those of [`require`] and [`Codec::header`].
 pub fn image_header(bytes: &[u8]) -> Result<(&'static dyn Codec, Header)> {
-    let codec = require(bytes)?;
-    Ok((codec, codec.header(bytes)?))
+    let Encoded { codec, header, .. } = Encoded::open(bytes)?;
+    Ok((codec, header))
 }
 
-/// Decodes an image of any supported format into `out`.
-///
-/// With `apply_orientation` the image is flipped and turned as its EXIF orientation says; `region` and the
-/// origin that is returned are then in coordinates of the turned image, whose size is
-/// [`Header::size`]`(true)`. `out` holds at least the region; its row 0, column 0 is the returned origin.
+/// Decodes an image of any supported format into `out`, which becomes exactly the region that is wanted.
 ///
 /// # Errors
-/// `Unsupported` and `Corrupt` for bytes that cannot be decoded, `Limit` for too many pixels, `Config` for a
-/// region outside the image.
+/// Those of [`Encoded::open`] and [`Encoded::decode`].
 pub fn decode_image(
     bytes: &[u8],
-    mode: Mode,
-    region: Option<Rect>,
-    apply_orientation: bool,
+    request: &Request,
     limits: &Limits,
     scratch: &mut Scratch,
     out: &mut Image,
-) -> Result<(Header, Origin)> {
-    let (codec, header) = image_header(bytes)?;
-    if !apply_orientation || header.orientation == 1 {
-        let origin = codec.decode(bytes, &Request { mode, region }, limits, scratch, out)?;
-        return Ok((header, origin));
+) -> Result<Header> {
+    let encoded = Encoded::open(bytes)?;
+    let region = encoded.region(request, limits)?;
+    collect(region, encoded.channels(request.mode), out, |push| {
+        encoded.decode(request, limits, scratch, push)
+    })?;
+    Ok(encoded.header)
+}
+
+/// An encoded image whose header was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded<'a> {
+    bytes: &'a [u8],
+    codec: &'static dyn Codec,
+    header: Header,
+}
+
+impl<'a> Encoded<'a> {
+    /// Finds the codec and reads the header.
+    ///
+    /// # Errors
+    /// Those of [`require`] and [`Codec::header`].
+    pub fn open(bytes: &'a [u8]) -> Result<Self> {
+        let codec = require(bytes)?;
+        Ok(Self { bytes, codec, header: codec.header(bytes)? })
     }
-    let Header { height, width, orientation, .. } = header;
-    let region = match region {
-        Some(region) => {
-            let (oriented_height, oriented_width) = header.size(true);
-            region.check_inside(oriented_height, oriented_width)?;
-            Some(orientation::stored_rect(region, orientation, height, width))
+
+    /// What the header says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The codec of its format.
+    pub fn codec(&self) -> &'static dyn Codec {
+        self.codec
+    }
+
+    /// Height and width that a decode of all of the image gives.
+    pub fn size(&self, request: &Request) -> (usize, usize) {
+        self.stored(request.scale).size(request.apply_orientation)
+    }
+
+    /// Decodes what is wanted and hands exactly that to `push`, band by band from top to bottom, with
+    /// [`Mode::band_channels`] channels. Pixels equal those of a full decode at the same scale.
+    ///
+    /// # Errors
+    /// `Unsupported` and `Corrupt` for bytes that cannot be decoded, perhaps after bands were given out; `Limit`
+    /// for too many pixels, of the whole image as stored; `Config` for a region outside the image; the errors of
+    /// `push`.
+    pub fn decode(
+        &self,
+        request: &Request,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        push: &mut Push<'_>,
+    ) -> Result<()> {
+        let region = self.region(request, limits)?;
+        let Request { mode, scale, .. } = *request;
+        let orientation = self.header.orientation;
+        if !request.apply_orientation || orientation == 1 {
+            return self.codec.decode(self.bytes, &Part { mode, region, scale }, limits, scratch, push);
         }
-        None => None,
-    };
-    let mut stored = std::mem::take(&mut scratch.image);
-    let decoded = codec.decode(bytes, &Request { mode, region }, limits, scratch, &mut stored);
-    let result = decoded.and_then(|origin| {
-        let all = Rect { top: 0, left: 0, height: stored.height(), width: stored.width() };
-        // Turn only what was asked for.
-        let part = region.map_or(all, |r| Rect { top: r.top - origin.top, left: r.left - origin.left, ..r });
-        let view = stored
-            .view()
-            .crop(part.top, part.left, part.height, part.width)
-            .ok_or_else(|| Error::new(crate::ErrorKind::Internal, "codec decoded less than the region"))?;
-        orientation::apply_orientation(view, orientation, out);
-        let part = Rect { top: part.top + origin.top, left: part.left + origin.left, ..part };
-        Ok((header, orientation::oriented_origin(part, orientation, height, width)))
-    });
-    scratch.image = stored;
-    result
+        let Header { height, width, .. } = self.stored(scale);
+        let region = orientation::stored_rect(region, orientation, height, width);
+        let [mut stored, mut turned] = std::mem::take(&mut scratch.turned);
+        let bands = mode.band_channels(self.header.channels);
+        let result = collect(region, (bands, bands), &mut stored, |push| {
+            self.codec.decode(self.bytes, &Part { mode, region, scale }, limits, scratch, push)
+        });
+        let result = result.and_then(|()| {
+            orientation::apply_orientation(stored.view(), orientation, &mut turned);
+            push(turned.view().into())
+        });
+        scratch.turned = [stored, turned];
+        result
+    }
+
+    /// Checks the limit, and the region that is wanted.
+    fn region(&self, request: &Request, limits: &Limits) -> Result<Rect> {
+        limits.check_pixels(self.header.height, self.header.width)?;
+        if request.scale != Scale::Full && !self.codec.scales() {
+            return Err(Error::config(format!("{} is not decoded at a smaller scale", self.codec.name())));
+        }
+        let (height, width) = self.size(request);
+        let region = request.region.unwrap_or(Rect { top: 0, left: 0, height, width });
+        region.check_inside(height, width)?;
+        Ok(region)
+    }
+
+    /// Channels of bands, and of the image.
+    fn channels(&self, mode: Mode) -> (usize, usize) {
+        (mode.band_channels(self.header.channels), mode.channels(self.header.channels))
+    }
+
+    /// The header of the image at `scale`.
+    fn stored(&self, scale: Scale) -> Header {
+        let (width, height) = scale.size(self.header.width, self.header.height);
+        Header { height, width, ..self.header }
+    }
+}
+
+/// Collects bands of `bands` channels that make up an image of the size of `region` in `out`, with `channels`.
+pub(crate) fn collect(
+    region: Rect,
+    (bands, channels): (usize, usize),
+    out: &mut Image,
+    decode: impl FnOnce(&mut Push<'_>) -> Result<()>,
+) -> Result<()> {
+    fn internal(error: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::Internal, error.to_string())
+    }
+    let Rect { height, width, .. } = region;
+    let map = PointMap::identity(channels).map_err(internal)?;
+    let window = Window { top: 0, left: 0, height, width };
+    let output = Output::new(&map, Layout::Hwc);
+    let slot = out.reshape(height, width, channels);
+    let writer = Writer::new((height, width), bands, window, PadMode::Edge, output, slot);
+    let mut writer = writer.map_err(internal)?;
+    decode(&mut |band| writer.push(band).map_err(internal))?;
+    writer.finish().map_err(internal)
 }

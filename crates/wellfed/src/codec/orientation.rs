@@ -5,7 +5,7 @@
 
 use wellfed_kernels::image::{Image, View};
 
-use super::{Origin, Rect};
+use super::Rect;
 
 /// Whether an orientation exchanges rows and columns.
 pub(crate) fn swaps_sides(orientation: u8) -> bool {
@@ -32,14 +32,6 @@ pub(crate) fn stored_rect(rect: Rect, orientation: u8, height: usize, width: usi
         r.left = width - r.left - r.width;
     }
     r
-}
-
-/// Where the oriented form of a part of the stored image, `height` x `width`, lies in the oriented image.
-pub(crate) fn oriented_origin(part: Rect, orientation: u8, height: usize, width: usize) -> Origin {
-    let (rows, columns) = flips(orientation);
-    let top = if rows { height - part.top - part.height } else { part.top };
-    let left = if columns { width - part.left - part.width } else { part.left };
-    if swaps_sides(orientation) { Origin { top: left, left: top } } else { Origin { top, left } }
 }
 
 /// Writes `image` flipped and turned into `out`, as `PIL.ImageOps.exif_transpose` does.
@@ -121,7 +113,6 @@ mod tests {
             let (h, w) = (oriented.height(), oriented.width());
             let rect = Rect { top: 3, left: 5, height: h - 9, width: w - 6 };
             let part = stored_rect(rect, orientation, height, width);
-            assert_eq!(oriented_origin(part, orientation, height, width), Origin { top: 3, left: 5 });
             let mut crop = Image::new();
             apply_orientation(
                 stored.crop(part.top, part.left, part.height, part.width).unwrap(),

@@ -13,9 +13,9 @@
 use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
-use wellfed_kernels::image::Image;
+use wellfed_kernels::image::View;
 
-use super::{Codec, Header, Origin, Request, Scratch, color};
+use super::{Codec, Header, Part, Push, Scratch, at_least, color};
 use crate::{Error, ErrorKind, Limits, Result};
 
 const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
@@ -40,16 +40,13 @@ impl Codec for Png {
     fn decode(
         &self,
         bytes: &[u8],
-        request: &Request,
-        limits: &Limits,
+        part: &Part,
+        _: &Limits,
         scratch: &mut Scratch,
-        out: &mut Image,
-    ) -> Result<Origin> {
+        push: &mut Push<'_>,
+    ) -> Result<()> {
         let Header { height, width, channels, .. } = walk(bytes, false)?;
-        limits.check_pixels(height, width)?;
-        if let Some(region) = request.region {
-            region.check_inside(height, width)?;
-        }
+        let region = part.region;
         walk(bytes, true)?;
 
         // Ancillary data cannot exceed the file; rows can, by at most 4 samples of 2 bytes a pixel.
@@ -73,14 +70,9 @@ impl Codec for Png {
             _ => return Err(Error::new(ErrorKind::Internal, "PNG samples were not expanded to bytes")),
         };
 
-        let rows = match request.region {
-            Some(region) if !interlaced => region.top + region.height,
-            _ => height,
-        };
-        let wanted = request.mode.channels(channels);
-        let direct = sample == 1 && wanted == channels;
+        let rows = if interlaced { height } else { region.top + region.height };
         let row = width * channels * sample;
-        let pixels = if direct { out.reshape(rows, width, channels) } else { scratch.pixels(rows * row) };
+        let pixels = at_least(&mut scratch.pixels, rows * row);
         if interlaced {
             reader.next_frame(pixels).map_err(error)?;
         } else {
@@ -90,15 +82,19 @@ impl Codec for Png {
                 }
             }
         }
-        if !direct {
-            let pixels = &mut scratch.pixels[..rows * row];
-            if sample == 2 {
-                narrow(pixels, channels, clips);
-            }
-            let packed = &pixels[..rows * width * channels];
-            color::convert(packed, channels, out.reshape(rows, width, wanted), wanted);
+        if sample == 2 {
+            narrow(pixels, channels, clips);
         }
-        Ok(Origin { top: 0, left: 0 })
+        let mut pixels = &pixels[region.top * width * channels..][..region.height * width * channels];
+        let wanted = part.mode.band_channels(channels);
+        if wanted != channels {
+            let converted = at_least(&mut scratch.converted, region.height * width * wanted);
+            color::convert(pixels, channels, converted, wanted);
+            pixels = converted;
+        }
+        let view = View::new(pixels, region.height, width, wanted, width * wanted);
+        let view = view.and_then(|view| view.crop(0, region.left, region.height, region.width));
+        push(view.ok_or_else(|| Error::new(ErrorKind::Internal, "PNG rows lack the region"))?.into())
     }
 }
 

@@ -3,38 +3,37 @@
 //! All random numbers are settled right after the header is read, because draws look only at sizes. Decoding waits
 //! until the first step that needs pixels has said which ones.
 
-use std::{ops::Range, sync::OnceLock};
+use std::{ops::Range, sync::OnceLock, time::Duration};
 
 use wellfed_kernels::{
     alpha::{premultiply, unpremultiply},
     image::{Image, Layout, View},
     points::PointMap,
-    resample::{Resizer, Source},
-    write::{GeometryError, Output, Window, write},
+    resample::Resizer,
+    write::{Output, Window, write},
 };
 
 use super::{
     float::FloatImage,
     fold::Fold,
+    kernel::{Kernel, geometry},
     whole::{self, WholeScratch},
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
-    codec::{self, Origin},
+    codec::{self, Encoded, Push, Request, Scale},
     meter::{Probe, Stage},
     order::Pick,
     plan::program::{ImageProgram, Input, Step},
     rng::Rng,
     sample::PixelLayout,
-    transform::{Action, Class, Size},
+    transform::{Action, Class, Rect, Size},
 };
 
 /// Memory for one image at a time.
 #[derive(Debug, Default)]
 pub(crate) struct ImageScratch {
     codec: codec::Scratch,
-    /// What the decoder gave.
-    decoded: Image,
     /// The image between steps.
     work: Image,
     /// Where a step writes that cannot write in place.
@@ -56,7 +55,6 @@ impl ImageScratch {
 
     pub(crate) fn capacity(&self) -> usize {
         self.codec.capacity()
-            + self.decoded.capacity()
             + self.work.capacity()
             + self.spare.capacity()
             + self.alpha.iter().map(Image::capacity).sum::<usize>()
@@ -79,7 +77,7 @@ pub(crate) struct Maker<'a> {
 #[derive(Clone, Copy)]
 enum Held<'a> {
     /// Still encoded.
-    Encoded(&'a [u8]),
+    Encoded(Encoded<'a>),
     /// In the source's memory.
     Resident(View<'a>),
     /// In `scratch.work`.
@@ -103,14 +101,10 @@ impl Maker<'_> {
         }
         for step in &self.program.steps {
             match step {
+                Step::Decode => held = self.whole(held, 0, scratch, probe)?,
                 Step::Geometry(stages) => held = self.geometry(held, stages.clone(), scratch, probe)?,
                 Step::Whole(stage) => {
-                    let size = scratch.sizes[*stage];
-                    if !matches!(held, Held::Work) {
-                        let fold = Fold::new(size.height, size.width);
-                        self.materialize(held, &fold, size, scratch, probe)?;
-                        held = Held::Work;
-                    }
+                    held = self.whole(held, *stage, scratch, probe)?;
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
                     whole::run(&mut actions[*stage], work, whole)
                         .map_err(|e| e.with_stage(self.program.stages[*stage].transform.name()))?;
@@ -135,12 +129,7 @@ impl Maker<'_> {
                     probe.lap(Stage::Write, 0);
                 }
                 Step::Float(stages) => {
-                    let size = scratch.sizes[stages.start];
-                    if !matches!(held, Held::Work) {
-                        let fold = Fold::new(size.height, size.width);
-                        self.materialize(held, &fold, size, scratch, probe)?;
-                        held = Held::Work;
-                    }
+                    held = self.whole(held, stages.start, scratch, probe)?;
                     scratch.float.load(scratch.work.view());
                     for stage in stages.clone() {
                         scratch
@@ -168,11 +157,11 @@ impl Maker<'_> {
     fn open<'b>(&self, bytes: &'b [u8], scratch: &mut ImageScratch) -> Result<(Held<'b>, Size)> {
         match self.program.input {
             Input::Encoded { mode, orientation } => {
-                let (_, header) = codec::image_header(bytes).map_err(|e| e.with_stage("decode"))?;
-                let (height, width) = header.size(orientation);
+                let encoded = Encoded::open(bytes).map_err(|e| e.with_stage("decode"))?;
+                let (height, width) = encoded.header().size(orientation);
                 self.limits.check_pixels(height, width).map_err(|e| e.with_stage("decode"))?;
-                let channels = mode.channels(header.channels);
-                Ok((Held::Encoded(bytes), Size { height, width, channels }))
+                let channels = mode.channels(encoded.header().channels);
+                Ok((Held::Encoded(encoded), Size { height, width, channels }))
             }
             Input::Pixels { height, width, channels, layout } => {
                 let size = Size { height, width, channels };
@@ -215,6 +204,21 @@ impl Maker<'_> {
             scratch.sizes.push(size);
         }
         Ok(())
+    }
+
+    /// Puts the image before `stage` into `scratch.work`, where it may be changed.
+    fn whole<'b>(
+        &self,
+        held: Held<'b>,
+        stage: usize,
+        scratch: &mut ImageScratch,
+        probe: &mut Probe<'_>,
+    ) -> Result<Held<'b>> {
+        if !matches!(held, Held::Work) {
+            let size = scratch.sizes[stage];
+            self.materialize(held, &Fold::new(size.height, size.width), size, scratch, probe)?;
+        }
+        Ok(Held::Work)
     }
 
     /// Runs geometric stages; the result is in `scratch.work`, unless there was nothing to do.
@@ -295,63 +299,73 @@ impl Maker<'_> {
         slot: &mut [u8],
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let (fold, mut needed) = fold.settled();
-        if matches!(size.channels, 2 | 4) {
-            needed = fold.crop;
-        }
-        let ImageScratch { codec, decoded, work, resizer, alpha, .. } = scratch;
-        let (view, origin) = match held {
-            Held::Resident(view) => (view, Origin { top: 0, left: 0 }),
-            Held::Work => (work.view(), Origin { top: 0, left: 0 }),
-            Held::Encoded(bytes) => {
-                let Input::Encoded { mode, orientation } = self.program.input else {
-                    return Err(Error::new(ErrorKind::Internal, "pixels in place are not encoded"));
-                };
-                let region = self.program.decode_region.then_some(needed);
-                let (_, origin) =
-                    codec::decode_image(bytes, mode, region, orientation, self.limits, codec, decoded)
-                        .map_err(|e| e.with_stage("decode"))?;
-                probe.lap(Stage::Decode, decoded.pixels().len());
-                (decoded.view(), origin)
-            }
+        let (fold, needed) = fold.settled();
+        let ImageScratch { codec, work, resizer, alpha, .. } = scratch;
+        let channels = match held {
+            Held::Encoded(encoded) => self.request()?.mode.band_channels(encoded.header().channels),
+            _ => size.channels,
         };
-        let outside = || {
-            Error::new(
-                ErrorKind::Internal,
-                format!(
-                    "{needed:?} of a {}x{} image is not in the {}x{} decoded at {origin:?}",
-                    size.height,
-                    size.width,
-                    view.height(),
-                    view.width()
-                ),
-            )
+        let mut feed = |region: Rect, push: &mut Push<'_>| {
+            let view = match held {
+                Held::Resident(view) => view,
+                Held::Work => work.view(),
+                Held::Encoded(encoded) => return self.decode(encoded, region, codec, probe, push),
+            };
+            let part = view.crop(region.top, region.left, region.height, region.width).ok_or_else(|| {
+                let (height, width) = (view.height(), view.width());
+                Error::new(ErrorKind::Internal, format!("{region:?} is not in an image of {height}x{width}"))
+            });
+            push(part?.into())
         };
-        let part = (needed.top.checked_sub(origin.top).zip(needed.left.checked_sub(origin.left)))
-            .and_then(|(top, left)| view.crop(top, left, needed.height, needed.width))
-            .ok_or_else(outside)?;
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
         match fold.kernel_resize() {
             Some(resize) if matches!(size.channels, 2 | 4) && !fold.is_nearest() => {
                 // Pillow resamples images with alpha premultiplied, one of few things that a fused kernel cannot do.
-                let crop = &fold.crop;
-                let whole = view
-                    .crop(crop.top - origin.top, crop.left - origin.left, crop.height, crop.width)
-                    .ok_or_else(outside)?;
-                alpha[0].copy_from(whole);
-                premultiply(&mut alpha[0]);
                 let [premultiplied, resized] = alpha;
+                codec::collect(fold.crop, (channels, size.channels), premultiplied, |push| {
+                    feed(fold.crop, push)
+                })?;
+                premultiply(premultiplied);
                 resizer.resize(premultiplied.view(), &resize, resized).map_err(geometry)?;
                 unpremultiply(resized);
                 let full = Window { top: 0, left: 0, height: resized.height(), width: resized.width() };
                 write(resized.view(), full, fold.pad, output, slot).map_err(geometry)
             }
-            Some(resize) => {
-                let at = (needed.top - fold.crop.top, needed.left - fold.crop.left);
-                let source = Source::part(part, at, (fold.crop.height, fold.crop.width)).map_err(geometry)?;
-                resizer.resize_write(source, &resize, output, slot).map_err(geometry)
+            _ => {
+                let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+                feed(needed, &mut |band| kernel.push(band))?;
+                kernel.finish()
             }
-            None => write(part, fold.window, fold.pad, output, slot).map_err(geometry),
+        }
+    }
+
+    /// Decodes `region` into `push`, which works on a band while it is in the cache.
+    fn decode(
+        &self,
+        encoded: Encoded<'_>,
+        region: Rect,
+        scratch: &mut codec::Scratch,
+        probe: &mut Probe<'_>,
+        push: &mut Push<'_>,
+    ) -> Result<()> {
+        let request = Request { region: Some(region), ..self.request()? };
+        let mut spent = Duration::ZERO;
+        let decoded = encoded
+            .decode(&request, self.limits, scratch, &mut |band| probe.aside(&mut spent, || push(band)));
+        decoded.map_err(|e| e.with_stage("decode"))?;
+        let pixels = region.height * region.width;
+        let channels = request.mode.channels(encoded.header().channels);
+        probe.lap_without(Stage::Decode, pixels * channels, spent);
+        Ok(())
+    }
+
+    /// How encoded images are decoded.
+    fn request(&self) -> Result<Request> {
+        match self.program.input {
+            Input::Encoded { mode, orientation } => {
+                Ok(Request { mode, region: None, apply_orientation: orientation, scale: Scale::Full })
+            }
+            Input::Pixels { .. } => Err(Error::new(ErrorKind::Internal, "pixels in place are not encoded")),
         }
     }
 
@@ -379,10 +393,6 @@ fn identity(channels: usize) -> Result<&'static PointMap> {
         MAPS.get_or_init(|| (1..=4).filter_map(|channels| PointMap::identity(channels).ok()).collect());
     maps.get(channels.wrapping_sub(1))
         .ok_or_else(|| Error::new(ErrorKind::Internal, format!("an image of {channels} channels")))
-}
-
-fn geometry(error: GeometryError) -> Error {
-    Error::new(ErrorKind::Shape, error.to_string()).with_stage("resample")
 }
 
 /// Channel planes to interleaved pixels; `None` if the sizes do not agree.

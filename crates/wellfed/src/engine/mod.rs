@@ -16,6 +16,7 @@ mod fold;
 mod governor;
 pub(crate) mod image;
 mod job;
+mod kernel;
 mod loader;
 mod ring;
 mod schedule;

@@ -12,7 +12,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 pub use stats::{RowIndexStats, StageStats, Stats};
@@ -92,8 +92,26 @@ impl<'a> Probe<'a> {
 
     /// Ends `stage` now; it handled `bytes`.
     pub(crate) fn lap(&mut self, stage: Stage, bytes: usize) {
+        self.lap_without(stage, bytes, Duration::ZERO);
+    }
+
+    /// Runs a piece of the stage that comes next, while another one is under way, and adds its time to `spent`.
+    pub(crate) fn aside<T>(&self, spent: &mut Duration, f: impl FnOnce() -> T) -> T {
+        if self.last.is_none() {
+            return f();
+        }
+        let start = Instant::now();
+        let result = f();
+        *spent += start.elapsed();
+        result
+    }
+
+    /// Ends `stage` now; it handled `bytes`. The time that was `spent` inside it counts for the stage that comes
+    /// next: a trace shows them one after the other.
+    pub(crate) fn lap_without(&mut self, stage: Stage, bytes: usize, spent: Duration) {
         let Some(last) = self.last else { return };
         let now = Instant::now();
+        let now = now.checked_sub(spent).map_or(last, |now| now.max(last));
         let nanos = (now - last).as_nanos() as u64;
         self.lane.add(stage, nanos * self.weight, self.weight, bytes as u64 * self.weight);
         if let Some(trace) = &self.lane.trace {
@@ -215,5 +233,24 @@ mod tests {
         assert_eq!((stages[0].count, stages[0].bytes), (8, 800));
         assert_eq!((stages[3].count, stages[3].bytes), (8, 40));
         assert_eq!(meter.nanos("reader"), [0; 5]);
+    }
+
+    #[test]
+    fn what_is_done_aside_counts_for_the_next_stage() {
+        let meter = Meter::new(false);
+        let lane = meter.lane("worker 0");
+        let mut probe = Probe::start(&lane, 1);
+        let mut spent = Duration::ZERO;
+        probe.aside(&mut spent, || std::thread::sleep(Duration::from_millis(2)));
+        probe.lap_without(Stage::Decode, 1, spent);
+        probe.lap(Stage::Write, 1);
+        let nanos = meter.nanos("worker");
+        assert!(nanos[Stage::Write as usize] >= 2_000_000, "{nanos:?}");
+        // More than there was, as clocks may have it, is all there was.
+        probe.lap_without(Stage::Decode, 1, Duration::MAX);
+        let mut off = Probe::off(&lane);
+        off.aside(&mut spent, || ());
+        off.lap_without(Stage::Decode, 1, spent);
+        assert_eq!(meter.stages()[Stage::Decode as usize].count, 2);
     }
 }

@@ -3,7 +3,7 @@
 //! No pass may change a bit of the result: the kernels that run fused steps are bit-equal to their parts, and a
 //! property test compares optimized with unoptimized programs over random plans.
 
-use super::program::{ImageProgram, Input, Step};
+use super::program::{ImageProgram, Step};
 use crate::{Result, transform::Class};
 
 /// What a pass did to a field.
@@ -103,16 +103,13 @@ fn fuse_geometry(program: &mut ImageProgram) -> Result<Option<String>> {
     Ok((joined > 0).then(|| format!("{joined} intermediate images less")))
 }
 
-/// Sizes come from the header, so crops are drawn before decoding, and rows that no later stage needs are not
-/// decoded.
+/// Sizes come from the header, so crops are drawn before decoding, and what no later stage needs is not decoded.
 fn decode_region(program: &mut ImageProgram) -> Result<Option<String>> {
-    let narrows = match program.steps.first() {
-        Some(Step::Geometry(stages) | Step::Write { stages, .. }) => {
-            stages.clone().any(|i| matches!(program.stages[i].class, Class::Crop | Class::Resize))
-        }
-        _ => false,
+    let [Step::Decode, Step::Geometry(stages) | Step::Write { stages, .. }, ..] = &program.steps[..] else {
+        return Ok(None);
     };
-    // Turning by EXIF needs the whole image.
-    program.decode_region = narrows && matches!(program.input, Input::Encoded { orientation: false, .. });
+    program.decode_region =
+        stages.clone().any(|i| matches!(program.stages[i].class, Class::Crop | Class::Resize));
+    program.steps.remove(0);
     Ok(program.decode_region.then(|| "crops are drawn from the header, before decoding".to_owned()))
 }

@@ -60,6 +60,8 @@ pub(crate) struct Planned {
 /// One step of an image program. Ranges are places in [`ImageProgram::stages`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
+    /// The whole image is decoded before anything else. Without this step the first one decodes what it needs.
+    Decode,
     /// Geometry, folded into one kernel that makes an 8-bit image.
     Geometry(Range<usize>),
     /// One transform that needs a whole 8-bit image (colour, blur, rotation, erasing).
@@ -326,12 +328,12 @@ impl ImageProgram {
     /// The plainest program: every stage by itself, whole images decoded.
     fn lower(&mut self) -> Result<()> {
         let cast = self.first_cast();
-        self.steps = (0..cast)
-            .map(|i| match self.stages[i].class {
-                Class::Identity | Class::Crop | Class::Resize | Class::Flip => Step::Geometry(i..i + 1),
-                _ => Step::Whole(i),
-            })
-            .collect();
+        let decode = matches!(self.input, Input::Encoded { .. }).then_some(Step::Decode);
+        let single = (0..cast).map(|i| match self.stages[i].class {
+            Class::Identity | Class::Crop | Class::Resize | Class::Flip => Step::Geometry(i..i + 1),
+            _ => Step::Whole(i),
+        });
+        self.steps = decode.into_iter().chain(single).collect();
         let end = self.stages.len();
         self.steps.push(if cast == end {
             Step::Write { stages: end..end, map: self.map(end..end)? }
@@ -380,6 +382,7 @@ impl ImageProgram {
         }];
         for step in &self.steps {
             lines.push(match step {
+                Step::Decode => continue,
                 Step::Geometry(stages) => format!("{} -> uint8 image", self.names(stages.clone())),
                 Step::Whole(stage) => format!("{} on the uint8 image", self.names(*stage..stage + 1)),
                 Step::Write { stages, .. } if stages.is_empty() => "write to the batch".to_owned(),

@@ -1,0 +1,64 @@
+//! [`Kernel`]: runs a fold on rows as they come, into the place of the finished image.
+
+use wellfed_kernels::{
+    image::Pixels,
+    resample::{Rect, Resizer, Stream},
+    write::{GeometryError, Output, Writer},
+};
+
+use super::fold::Fold;
+use crate::{Error, ErrorKind, Result, transform};
+
+/// A fold under way.
+pub(crate) enum Kernel<'a> {
+    Resize(Stream<'a>),
+    Write(Writer<'a>),
+}
+
+impl<'a> Kernel<'a> {
+    /// Gets ready for the pixels of `needed`, with `channels` channels: both as [`Fold::settled`] gave them.
+    pub(crate) fn new(
+        fold: &Fold,
+        needed: transform::Rect,
+        channels: usize,
+        resizer: &'a mut Resizer,
+        output: Output<'a>,
+        slot: &'a mut [u8],
+    ) -> Result<Self> {
+        let transform::Rect { top, left, height, width } = needed;
+        let kernel = match fold.kernel_resize() {
+            Some(resize) => {
+                let part = Rect { top: top - fold.crop.top, left: left - fold.crop.left, height, width };
+                let source = (fold.crop.height, fold.crop.width);
+                resizer.stream(&resize, source, part, channels, output, slot).map(Self::Resize)
+            }
+            None => {
+                Writer::new((height, width), channels, fold.window, fold.pad, output, slot).map(Self::Write)
+            }
+        };
+        kernel.map_err(geometry)
+    }
+
+    /// Takes the next rows.
+    pub(crate) fn push(&mut self, band: Pixels<'_>) -> Result<()> {
+        match self {
+            Self::Resize(stream) => stream.push(band),
+            Self::Write(writer) => writer.push(band),
+        }
+        .map_err(geometry)
+    }
+
+    /// Checks that all rows came.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self {
+            Self::Resize(stream) => stream.finish(),
+            Self::Write(writer) => writer.finish(),
+        }
+        .map_err(geometry)
+    }
+}
+
+/// An error of the kernels in the engine's terms.
+pub(crate) fn geometry(error: GeometryError) -> Error {
+    Error::new(ErrorKind::Shape, error.to_string()).with_stage("resample")
+}

@@ -75,14 +75,19 @@ impl Spec {
     /// The symbol whose code the 16 bits begin with, and the code's length. Bits that begin no code count as a
     /// code of 17 bits for symbol 0, as in libjpeg (`jpeg_huff_decode`).
     pub(crate) fn find(&self, bits: u32) -> (u8, u32) {
-        let (mut first, mut index) = (0u32, 0usize);
-        for (&count, length) in self.counts.iter().zip(1u32..) {
+        self.find_from(1, 0, 0, bits)
+    }
+
+    /// [`Spec::find`] among codes of at least `length` bits, of which `code` is the first, left-aligned in 16 bits,
+    /// and `index` its place among the symbols.
+    fn find_from(&self, length: u32, mut code: u32, mut index: usize, bits: u32) -> (u8, u32) {
+        for (&count, length) in self.counts.iter().zip(1u32..).skip(length as usize - 1) {
             let step = 16 - length;
-            let n = (bits.wrapping_sub(first)) >> step;
-            if bits >= first && n < u32::from(count) {
+            let n = bits.wrapping_sub(code) >> step;
+            if bits >= code && n < u32::from(count) {
                 return (self.symbols[index + n as usize], length);
             }
-            first += u32::from(count) << step;
+            code += u32::from(count) << step;
             index += usize::from(count);
         }
         (0, 17)

@@ -47,11 +47,7 @@ fn decode(
     coefficients: &mut [i16],
 ) {
     let mut bits = *from;
-    let Some(&(mut next)) = blocks.first() else { return };
-    for i in 1..=blocks.len() {
-        // The next block is looked up early: how this one ends is hard to foresee, and then nothing should wait.
-        let block = next;
-        next = blocks.get(i).copied().unwrap_or(block);
+    for block in blocks {
         let lookup = tables.lookup(block.table);
         let place = block.place as usize;
         let out: &mut [i16; GROUP] =

@@ -18,9 +18,9 @@ const SIZE: usize = 1 << LOOKUP_BITS;
 /// How far the end of a block moves: past every coefficient, and past what a damaged run can reach.
 pub(crate) const END: u8 = 81;
 
-/// Most bits that a symbol with its value may take to be looked up. What is longer takes the slow path, which
-/// fills up the bit buffer of at least 56 on its own, takes up to 31, and leaves enough for one more lookup.
-const MAX_BITS: u32 = 25;
+/// Most bits that a symbol with its value may take to be looked up. What is longer takes the slow path, which takes
+/// up to 31 bits: both together leave as many of 64 as the next lookup sees.
+const MAX_BITS: u32 = 64 - 31 - LOOKUP_BITS;
 
 /// A Huffman table as in the file: how many codes there are of each length 1 to 16, and their symbols in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,12 +256,14 @@ pub(crate) fn extend(bits: u32, size: u8) -> i32 {
     raw + std::hint::select_unpredictable(raw < VALUES.halves[size], VALUES.lows[size], 0)
 }
 
-/// Entries for blocks of one DC and one AC table: by the next ten bits at the start of a block, then by the next
-/// ten bits after that.
-pub(crate) type Lookup = [Entry; 2 * SIZE];
-
-/// Where the entries for AC coefficients begin.
-pub(crate) const AC_LOOKUP: usize = SIZE;
+/// Entries for blocks of one DC and one AC table.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    /// By the next ten bits at the start of a block.
+    pub(crate) dc: [Entry; SIZE],
+    /// By the next ten bits after that.
+    pub(crate) ac: [Entry; SIZE],
+}
 
 /// The lookup tables of a scan, one for each pair of a DC and an AC table that its components use.
 #[derive(Clone, Debug)]
@@ -275,7 +277,8 @@ pub(crate) struct PairTables {
 
 impl Default for PairTables {
     fn default() -> Self {
-        let lookups = Box::new([[Entry::SLOW; 2 * SIZE]; 4]);
+        const SLOW: Lookup = Lookup { dc: [Entry::SLOW; SIZE], ac: [Entry::SLOW; SIZE] };
+        let lookups = Box::new([SLOW; 4]);
         PairTables { lookups, specs: [const { None }; 4], second: Box::new([0; 2 * SIZE]) }
     }
 }
@@ -290,7 +293,7 @@ impl PairTables {
             return;
         }
         self.fill_second(&ac);
-        let (for_dc, for_ac) = self.lookups[i].split_at_mut(SIZE);
+        let Lookup { dc: for_dc, ac: for_ac } = &mut self.lookups[i];
         fill_pairs(for_dc, &dc, false, &self.second);
         fill_pairs(for_ac, &ac, true, &self.second);
         self.specs[i] = Some((dc, ac));
@@ -351,7 +354,7 @@ impl PairTables {
 }
 
 /// Fills one lookup table from its codes and from what may follow them.
-fn fill_pairs(table: &mut [Entry], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) {
+fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) {
     let mut at = 0;
     for (symbol, length, _) in spec.codes() {
         if length > LOOKUP_BITS {
@@ -440,7 +443,7 @@ mod tests {
             let dc = Spec::standard(false, false);
             let mut tables = PairTables::default();
             tables.build(1, dc.clone(), ac.clone());
-            let (for_dc, for_ac) = tables.lookup(1).split_at(SIZE);
+            let Lookup { dc: for_dc, ac: for_ac } = tables.lookup(1);
             for is_dc in [true, false] {
                 for bits in 0..SIZE as u32 {
                     let entry = if is_dc { for_dc[bits as usize] } else { for_ac[bits as usize] };

@@ -8,7 +8,7 @@ use std::hint::select_unpredictable;
 use crate::bits::Bits;
 use crate::entropy::{Predictors, Stream};
 use crate::header::ZIGZAG;
-use crate::huffman::{AC_LOOKUP, LOOKUP_BITS, PairTables as Tables, extend};
+use crate::huffman::{LOOKUP_BITS, PairTables as Tables, extend};
 use crate::level::Level;
 
 /// Coefficients of four neighbouring blocks: row `r`, column `c` of block `b` at `32 r + 8 b + c`.
@@ -52,53 +52,58 @@ fn decode(
         let place = block.place as usize;
         let out: &mut [i16; GROUP] =
             (&mut coefficients[place..place + GROUP]).try_into().expect("a slice of 256");
+        // Each lookup waits for the one before, and nothing else should be in between: the index is taken from what
+        // is there (`MAX_BITS` keeps enough), and more is loaded while the table answers.
+        let at = bits.peek(LOOKUP_BITS) as usize;
         bits.refill();
-        let mut entry = &lookup[bits.peek(LOOKUP_BITS) as usize];
-        let slow;
+        let mut entry = lookup.dc[at];
         if entry.bits == 0 {
-            slow = tables.slow(block.table, true, bits.peek(16));
-            entry = &slow;
+            entry = tables.slow(block.table, true, bits.peek(16));
         }
         let mut k = u32::from(entry.second_run);
         let last = extend(bits.shifted(entry.shift), entry.size);
         let difference = select_unpredictable(k == 0, last, i32::from(entry.value));
+        bits.skip(u32::from(entry.bits));
         let predictor = &mut predictors[usize::from(block.component & 3)];
         *predictor = predictor.wrapping_add(difference);
         out[place_of(k)] = last as i16;
         out[0] = *predictor as i16;
-        bits.skip(u32::from(entry.bits));
-        // Room for two of the longest lookups after each refill, and for the one above.
         while k < 63 {
             let mut first;
-            let mut entry;
+            let mut at;
             macro_rules! symbols {
-                ($done:lifetime) => {{
-                    entry = &lookup[AC_LOOKUP + bits.peek(LOOKUP_BITS) as usize];
-                    first = k + u32::from(entry.first_run);
-                    let second = first + u32::from(entry.second_run);
-                    out[place_of(first)] = entry.value;
-                    out[place_of(second)] = extend(bits.shifted(entry.shift), entry.size) as i16;
+                ($done:lifetime, $refill:expr) => {{
+                    at = bits.peek(LOOKUP_BITS) as usize;
+                    if $refill {
+                        bits.refill();
+                    }
+                    first = k + u32::from(lookup.ac[at].first_run);
+                    let second = first + u32::from(lookup.ac[at].second_run);
+                    out[place_of(first)] = lookup.ac[at].value;
+                    out[place_of(second)] =
+                        extend(bits.shifted(lookup.ac[at].shift), lookup.ac[at].size) as i16;
                     if second >= 63 {
                         break $done;
                     }
                     k = second;
-                    bits.skip(u32::from(entry.bits));
+                    bits.skip(u32::from(lookup.ac[at].bits));
                 }};
             }
             'done: loop {
-                symbols!('done);
-                bits.refill();
-                symbols!('done);
+                symbols!('done, false);
+                symbols!('done, true);
             }
-            let slow;
+            let mut entry = lookup.ac[at];
             if entry.bits == 0 {
                 bits.refill();
-                slow = tables.slow(block.table, false, bits.peek(16));
-                entry = &slow;
+                entry = tables.slow(block.table, false, bits.peek(16));
                 first = k + u32::from(entry.first_run);
                 out[place_of(first)] = extend(bits.shifted(entry.shift), entry.size) as i16;
+                bits.skip(u32::from(entry.bits));
+                k = first;
+                continue;
             }
-            k = first + u32::from(entry.second_run);
+            k = 63;
             if is_full(first) {
                 unlikely();
                 // A block that ends with its last coefficient has no end of block: what follows is another's.
@@ -139,12 +144,11 @@ fn pass(from: &mut Bits<'_>, mcu: &[Block], mcus: usize, tables: &Tables, predic
     for _ in 0..mcus {
         for block in mcu {
             let lookup = tables.lookup(block.table);
+            let at = bits.peek(LOOKUP_BITS) as usize;
             bits.refill();
-            let mut entry = &lookup[bits.peek(LOOKUP_BITS) as usize];
-            let slow;
+            let mut entry = lookup.dc[at];
             if entry.bits == 0 {
-                slow = tables.slow(block.table, true, bits.peek(16));
-                entry = &slow;
+                entry = tables.slow(block.table, true, bits.peek(16));
             }
             let mut k = u32::from(entry.second_run);
             let last = extend(bits.shifted(entry.shift), entry.size);
@@ -154,32 +158,36 @@ fn pass(from: &mut Bits<'_>, mcu: &[Block], mcus: usize, tables: &Tables, predic
             bits.skip(u32::from(entry.bits));
             while k < 63 {
                 let mut first;
-                let mut entry;
+                let mut at;
                 macro_rules! symbols {
-                    ($done:lifetime) => {{
-                        entry = &lookup[AC_LOOKUP + bits.peek(LOOKUP_BITS) as usize];
-                        first = k + u32::from(entry.first_run);
-                        let second = first + u32::from(entry.second_run);
+                    ($done:lifetime, $refill:expr) => {{
+                        at = bits.peek(LOOKUP_BITS) as usize;
+                        if $refill {
+                            bits.refill();
+                        }
+                        first = k + u32::from(lookup.ac[at].first_run);
+                        let second = first + u32::from(lookup.ac[at].second_run);
                         if second >= 63 {
                             break $done;
                         }
                         k = second;
-                        bits.skip(u32::from(entry.bits));
+                        bits.skip(u32::from(lookup.ac[at].bits));
                     }};
                 }
                 'done: loop {
-                    symbols!('done);
-                    bits.refill();
-                    symbols!('done);
+                    symbols!('done, false);
+                    symbols!('done, true);
                 }
-                let slow;
+                let mut entry = lookup.ac[at];
                 if entry.bits == 0 {
                     bits.refill();
-                    slow = tables.slow(block.table, false, bits.peek(16));
-                    entry = &slow;
+                    entry = tables.slow(block.table, false, bits.peek(16));
                     first = k + u32::from(entry.first_run);
+                    bits.skip(u32::from(entry.bits));
+                    k = first;
+                    continue;
                 }
-                k = first + u32::from(entry.second_run);
+                k = 63;
                 if is_full(first) {
                     unlikely();
                     bits.skip(u32::from(entry.first_bits));

@@ -1,4 +1,62 @@
-//! A JPEG decoder for training data.
+//! A JPEG decoder for training data: the pixels of libjpeg-turbo, in half the time, and only those that are wanted.
+//!
+//! Training loops decode each photograph many times and look at a part of it each time. [`Decoder`] decodes that part
+//! ([`Options::region`]): nothing below it is read, and nothing beside it is transformed. What it gives equals the
+//! same part of a full decode, and that equals what libjpeg-turbo makes with its defaults (accurate inverse DCT, triangle
+//! filters for chroma), as Pillow, torchvision and OpenCV use it.
+//!
+//! ```
+//! # let bytes = include_bytes!("../tests/images/grey.jpg");
+//! use wellfed_jpeg::{Decoder, Format, Header, Options, Region};
+//!
+//! let header = Header::parse(bytes)?;
+//! let region = Region { left: header.width / 4, top: header.height / 4, width: 8, height: 8 };
+//! let options = Options { region: Some(region), format: Format::Rgb, ..Options::default() };
+//!
+//! let mut decoder = Decoder::new(); // one for each thread
+//! let image = decoder.decode(bytes, &options)?;
+//! assert_eq!(image.pixels.len(), 8 * 8 * 3);
+//! # Ok::<(), wellfed_jpeg::Error>(())
+//! ```
+//!
+//! # Output
+//!
+//! 8-bit samples, interleaved ([`Decoder::decode`], [`Decoder::decode_into`]), planar ([`Decoder::decode_planar`]), or
+//! planar in bands of a few rows while they are in the cache ([`Decoder::decode_rows`]). [`Format`] chooses channels,
+//! [`Options::scale`] takes libjpeg's shortcut to smaller images.
+//!
+//! # The second time
+//!
+//! Most of a decode's time goes into Huffman codes, which can only be read from the start. Two things spare that:
+//!
+//! - a [`RowIndex`], some six bytes for each row of MCUs, noted while a file is decoded ([`Options::record`]) and used
+//!   from then on ([`Options::index`]): decoding starts at the first row that is needed;
+//! - packed coefficients ([`Decoder::pack`]): the image without Huffman coding, larger than the file, of which any
+//!   part is ready to be transformed.
+//!
+//! # What it decodes
+//!
+//! Baseline, extended sequential and progressive files of 8 bits; grey, YCbCr, RGB, CMYK and YCCK; all sampling factors
+//! that are multiples of each other; one scan or several; restart markers; tables of 8 and 16 bits. Arithmetic coding,
+//! 12 bits, lossless and hierarchical files are [`ErrorKind::Unsupported`].
+//!
+//! Damage that leaves something to decode is handled as libjpeg does: what is missing is grey, or as rough as the scans
+//! before left it. A file that ends before its end marker is [`ErrorKind::Truncated`], as for Pillow, unless
+//! [`Options::tolerant`]. Nothing in a file makes it panic, read elsewhere, or take more than [`Limits`] allow.
+//!
+//! # How it is built
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `markers`, `header` | segments; what is known before the first scan |
+//! | `huffman` | tables; two symbols a lookup |
+//! | `bits`, `entropy` | bits without byte stuffing; restarts, damage, positions in the file |
+//! | `sequential` | the loop over blocks |
+//! | `progressive`, `multiscan` | progressive scans; coefficients of a whole image |
+//! | `frame` | geometry: MCUs, components, windows |
+//! | `reconstruct`, `output` | inverse DCT to rows; where rows go |
+//! | `index`, `packed` | what spares Huffman codes the second time |
+//! | `kernels` | arithmetic: scalar, AVX2, AVX-512, NEON |
 
 mod bits;
 mod decoder;

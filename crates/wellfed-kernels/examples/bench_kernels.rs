@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use wellfed_kernels::image::{Dtype, Layout, View};
+use wellfed_kernels::image::{Dtype, Layout, Planes, View};
 use wellfed_kernels::level::Level;
 use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer};
@@ -65,6 +65,7 @@ fn time(name: &str, level: Level, images: usize, mut run: impl FnMut(usize)) {
 fn main() {
     let photo = noise(500 * 375 * 3);
     let photo = View::new(&photo, 375, 500, 3, 1500).expect("valid");
+    let planes: [Vec<u8>; 3] = [0, 1, 2].map(|_| noise(375 * 512));
     let f32s = imagenet(Dtype::F32);
     let f16s = imagenet(Dtype::F16);
     let bytes = PointMap::identity(3).expect("valid");
@@ -110,6 +111,38 @@ fn main() {
                 .resize_write(view, &whole, out(&f32s, i % 2 == 0, Layout::Chw), &mut batch[..slot])
                 .expect("valid");
         });
+        // What the JPEG decoder gives: planes, in bands of a row of blocks, of the columns that are needed.
+        let planes = Planes::new(&[&planes[0], &planes[1], &planes[2]], 375, 500, 512).expect("valid");
+        for (name, height, width, flip) in [
+            ("270x264", 264, 270, true),
+            ("375x500", 375, 500, true),
+            ("200x180", 180, 200, false),
+            ("160x320", 320, 160, false),
+        ] {
+            for (name, map) in
+                [(format!("{name} -> 224 f32 CHW"), &f32s), (format!("{name} -> 224 u8 CHW"), &bytes)]
+            {
+                let len = 224 * 224 * 3 * map.dtype().size();
+                let crop = planes.crop(20, 60.min(500 - width), height.min(355), width).expect("inside");
+                let size = (crop.height(), crop.width());
+                let part = Rect { top: 0, left: 0, height: size.0, width: size.1 };
+                let output = out(map, flip, Layout::Chw);
+                time(&format!("planar {name}, hot"), level, n, |_| {
+                    resizer.resize_write(crop, &whole, output, &mut batch[..len]).expect("valid");
+                });
+                for rows in [8, 16] {
+                    time(&format!("planar {name}, bands of {rows}, hot"), level, n, |_| {
+                        let mut stream =
+                            resizer.stream(&whole, size, part, 3, output, &mut batch[..len]).expect("valid");
+                        for top in (0..size.0).step_by(rows) {
+                            let band = crop.crop(top, 0, rows.min(size.0 - top), size.1).expect("inside");
+                            stream.push(band).expect("valid");
+                        }
+                        stream.finish().expect("complete");
+                    });
+                }
+            }
+        }
         let window = Rect { top: 16, left: 58, height: 224, width: 224 };
         for filter in [Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {
             let eval = Resize::new(256, 341, filter).window(window);

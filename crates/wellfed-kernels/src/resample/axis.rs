@@ -113,6 +113,27 @@ pub(crate) fn halves(k: i32) -> [i16; 2] {
     [high as i16, (k - (high << HALF_BITS)) as i16]
 }
 
+/// One or two weights as `[high, low]`, the second's halves in the upper 16 bits.
+#[inline]
+pub(crate) fn pair(two: &[i32]) -> [u32; 2] {
+    let (one, two) = (halves(two[0]), halves(two.get(1).copied().unwrap_or(0)));
+    [0, 1].map(|part| u32::from(one[part] as u16) | u32::from(two[part] as u16) << 16)
+}
+
+/// The `[high, low]` of the second of two weights whose sum is exactly one and that lie between zero and one:
+/// `w = high * 2^15 + low`. Then `a * (1 - w) + b * w`, rounded, is `a + ((d * high + (d * low >> 15) + 64) >>
+/// 7)` with `d = b - a`: all in 16 bits, and exact, since rounding down twice is rounding down once.
+#[inline]
+pub(crate) fn mix(weights: &[i32]) -> Option<[i16; 2]> {
+    const ONE: i32 = 1 << PRECISION;
+    let second = match weights {
+        [ONE] => 0,
+        [a, b] if a + b == ONE && *a >= 0 && *b >= 0 => *b,
+        _ => return None,
+    };
+    Some([(second >> HALF_BITS) as i16, (second & ((1 << HALF_BITS) - 1)) as i16])
+}
+
 /// Weights along one axis, for every output sample.
 #[derive(Debug, Default)]
 pub(crate) struct Axis {
@@ -126,9 +147,18 @@ pub(crate) struct Axis {
     weights: Vec<i32>,
     /// For each group of 4 taps, for each of 3 bytes (high first), for each output sample: the four bytes.
     bytes: Vec<u32>,
-    /// For each output sample, for each pair of taps: `[high, low]` of both, the second tap in the upper 16
-    /// bits.
-    pairs: Vec<[u32; 2]>,
+    /// For each pair of taps, for the high halves and the low ones, for each output sample: both taps' halves,
+    /// the second tap's in the upper 16 bits.
+    pairs: Vec<u32>,
+    /// If every output sample lies between two source samples, see [`Axis::mix`]: the high and the low half of
+    /// the second one's weight, for each output sample.
+    mix: Vec<u16>,
+    /// For each output sample, `padded` high halves of weights and as many low ones; only where output samples
+    /// are too far apart for the kernels that make several at once.
+    far: Vec<i16>,
+    /// The most source samples from the first one of an output sample to that of the 3rd, 7th, 15th and 31st
+    /// after it.
+    spans: [usize; 4],
 }
 
 /// The source samples that output samples `range` (not empty) may need: at least those of [`Axis::source`], found
@@ -163,12 +193,49 @@ impl Axis {
             Filter::Bicubic => axis.weigh(input, output, filter.support(), bicubic),
             Filter::Lanczos => axis.weigh(input, output, filter.support(), lanczos),
         }
-        match level {
-            Level::Scalar => {}
-            Level::Avx2 => axis.pair_up(),
-            Level::Avx512 => axis.split(),
+        if level != Level::Scalar {
+            axis.vectors(level);
         }
         axis
+    }
+
+    /// Fills what the vector kernels of `level` take.
+    fn vectors(&mut self, level: Level) {
+        let samples = self.len();
+        self.spans = [4, 8, 16, 32].map(|n| {
+            let ends = self.starts[(n - 1).min(samples - 1)..].iter();
+            ends.zip(&self.starts).map(|(end, start)| end - start).max().unwrap_or(0) as usize
+        });
+        if self.taps <= 2 && (0..samples).all(|o| mix(self.at(o).1).is_some()) {
+            let weights = |o| mix(self.at(o).1).unwrap_or([0; 2]);
+            let spare = [0; SPARE];
+            let [high, low] =
+                [0, 1].map(|part| (0..samples).map(move |o| weights(o)[part] as u16).chain(spare));
+            self.mix = high.chain(low).collect();
+        }
+        let reach = match level {
+            Level::Avx512 => {
+                self.split();
+                self.spans[2] + 4 > 128
+            }
+            _ => {
+                self.pair_up();
+                self.spans[0] + 4 > 16
+            }
+        };
+        if reach {
+            let padded = self.padded();
+            self.far = vec![0; samples * 2 * padded];
+            for (weights, to) in
+                self.weights.chunks_exact(self.taps).zip(self.far.chunks_exact_mut(2 * padded))
+            {
+                for (t, k) in weights.iter().enumerate() {
+                    [to[t], to[padded + t]] = halves(*k);
+                }
+            }
+        }
+        let last = self.starts.last().copied().unwrap_or(0);
+        self.starts.resize(samples + SPARE, last);
     }
 
     fn nearest(&mut self, input: usize, output: usize, filter: Filter) {
@@ -273,19 +340,18 @@ impl Axis {
                 }
             }
         }
-        let last = self.starts.last().copied().unwrap_or(0);
-        self.starts.resize(padded, last);
     }
 
     /// Fills `pairs` from `weights`.
     fn pair_up(&mut self) {
-        let word = |one: i16, two: i16| u32::from(one as u16) | u32::from(two as u16) << 16;
-        self.pairs.reserve_exact(self.len() * self.pairs());
-        for weights in self.weights.chunks_exact(self.taps) {
-            self.pairs.extend(weights.chunks(2).map(|two| {
-                let (one, two) = (halves(two[0]), halves(two.get(1).copied().unwrap_or(0)));
-                [word(one[0], two[0]), word(one[1], two[1])]
-            }));
+        let padded = self.len() + SPARE;
+        self.pairs = vec![0; self.pairs() * 2 * padded];
+        for (o, weights) in self.weights.chunks_exact(self.taps).enumerate() {
+            for (p, two) in weights.chunks(2).enumerate() {
+                for (part, word) in pair(two).into_iter().enumerate() {
+                    self.pairs[(p * 2 + part) * padded + o] = word;
+                }
+            }
         }
     }
 
@@ -319,7 +385,6 @@ impl Axis {
 
     /// First source samples, [`SPARE`] more of them than output samples.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    #[allow(dead_code)]
     pub(crate) fn starts(&self) -> &[i32] {
         &self.starts
     }
@@ -343,11 +408,41 @@ impl Axis {
         self.taps.div_ceil(2)
     }
 
-    /// Pair `pair` of output sample `o`, as `[high, low]`.
+    /// For pair `p` of taps and the high halves (`part` 0) or the low ones (1): a word for each output sample, and
+    /// [`SPARE`] zeros.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    #[inline]
-    pub(crate) fn pair(&self, o: usize, pair: usize) -> [u32; 2] {
-        self.pairs[o * self.taps.div_ceil(2) + pair]
+    pub(crate) fn pair_words(&self, p: usize, part: usize) -> &[u32] {
+        let padded = self.len() + SPARE;
+        &self.pairs[(p * 2 + part) * padded..][..padded]
+    }
+
+    /// The high and the low half of the second weight of each output sample, and [`SPARE`] zeros, if each is a
+    /// mean of two source samples as [`mix`] says.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn mix(&self) -> Option<[&[u16]; 2]> {
+        let (high, low) = self.mix.split_at(self.mix.len() / 2);
+        (!high.is_empty()).then_some([high, low])
+    }
+
+    /// Taps rounded up to what [`Axis::far`] has.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn padded(&self) -> usize {
+        self.taps.next_multiple_of(16)
+    }
+
+    /// The high halves of output sample `o`'s weights, then the low ones, [`Axis::padded`] each; where output
+    /// samples are far apart.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn far(&self, o: usize) -> Option<&[i16]> {
+        let padded = self.padded();
+        self.far.get(o * 2 * padded..(o + 1) * 2 * padded)
+    }
+
+    /// The most source samples from the first of an output sample to the first of the 3rd, 7th, 15th and 31st
+    /// output sample after it.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn spans(&self) -> [usize; 4] {
+        self.spans
     }
 
     /// Source samples that the output samples of `range` need. Empty for an empty range.
@@ -363,7 +458,7 @@ impl Axis {
     pub(crate) fn size(&self) -> usize {
         let words =
             self.starts.capacity() + self.lens.capacity() + self.weights.capacity() + self.bytes.capacity();
-        4 * words + 8 * self.pairs.capacity()
+        4 * (words + self.pairs.capacity()) + 2 * (self.mix.capacity() + self.far.capacity())
     }
 }
 

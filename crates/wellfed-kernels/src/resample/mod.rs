@@ -22,6 +22,7 @@ mod axis;
 mod cache;
 mod pass;
 mod scalar;
+mod split;
 mod stream;
 
 use std::ops::Range;

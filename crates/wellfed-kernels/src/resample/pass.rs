@@ -1,5 +1,7 @@
 //! One pass over some rows, on the instruction set asked for.
 
+use std::ops::Range;
+
 use super::axis::Axis;
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
@@ -34,33 +36,105 @@ impl<'a> Rows<'a> {
 /// A horizontal pass: `width` output samples of `axis` from `first` on.
 #[derive(Clone, Copy)]
 pub(crate) struct Across<'a> {
-    pub(super) axis: &'a Axis,
-    pub(super) first: usize,
-    pub(super) width: usize,
-    /// The source column that rows begin with.
-    pub(super) column: usize,
+    axis: &'a Axis,
+    first: usize,
+    width: usize,
+    /// The source column that rows begin with, and how many they have: all that the samples need.
+    column: usize,
+    columns: usize,
 }
 
-/// Columns that a row should have for the horizontal pass: vectors are loaded whole. Shorter ones are copied.
+impl<'a> Across<'a> {
+    /// Samples `range`, which is not empty.
+    pub(super) fn new(axis: &'a Axis, range: Range<usize>) -> Self {
+        let columns = axis.source(range.clone());
+        Self { axis, first: range.start, width: range.len(), column: columns.start, columns: columns.len() }
+    }
+
+    pub(super) fn axis(&self) -> &'a Axis {
+        self.axis
+    }
+
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Columns that a row must have so that vectors can be loaded whole from inside it.
+    pub(super) fn wide(&self, level: Level) -> usize {
+        match level {
+            Level::Scalar => 0,
+            Level::Avx2 => 16,
+            Level::Avx512 if self.axis.spans()[2] + 4 <= 64 => 64,
+            Level::Avx512 => WIDE,
+        }
+    }
+}
+
+/// The largest [`Across::wide`].
 pub(super) const WIDE: usize = 128;
 
-/// The horizontal pass over all rows of planar `src`. Row `i` of the result has its planes, `pass.width` bytes
+/// Rows of a horizontal pass: `rows` rows of `width` bytes in each of `channels` planes, and where row `i` of
+/// plane `c` goes, `i * to_stride + c * to_plane` after `to`.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) planes: [*const u8; 4],
+    pub(super) channels: usize,
+    pub(super) rows: usize,
+    pub(super) width: usize,
+    pub(super) stride: usize,
+    pub(super) to: *mut u8,
+    pub(super) to_stride: usize,
+    pub(super) to_plane: usize,
+}
+
+/// The horizontal pass over all rows of planar `src`. Row `i` of the result has its planes, `pass.width()` bytes
 /// each, one after the other at `i * stride` of `dst`.
 ///
 /// # Panics
-/// If `src` is interleaved, lacks columns that the pass needs, or `dst` is too short.
+/// If `src` is interleaved, has fewer columns than the pass needs or [`Across::wide`] says, or `dst` is too short.
 pub(super) fn across(level: Level, pass: &Across<'_>, src: Pixels<'_>, dst: &mut [u8], stride: usize) {
-    assert!(
-        src.pixel == 1
-            && pass.axis.source(pass.first..pass.first + pass.width).end <= pass.column + src.width
-    );
-    assert!((src.height - 1) * stride + src.channels * pass.width <= dst.len());
-    for y in 0..src.height {
-        for c in 0..src.channels {
-            scalar::across(pass, src.line(c, y), &mut dst[y * stride + c * pass.width..][..pass.width]);
+    let (width, channels) = (pass.width, src.channels);
+    assert!(src.pixel == 1 && src.width >= pass.columns.max(pass.wide(level)), "rows of planes");
+    let used = (src.height - 1) * src.stride + src.width;
+    assert!(src.planes[..channels].iter().all(|plane| used <= plane.len()), "planes hold their rows");
+    assert!(channels * width <= stride && (src.height - 1) * stride + channels * width <= dst.len());
+    if level == Level::Scalar {
+        for y in 0..src.height {
+            for c in 0..channels {
+                scalar::across(pass, src.line(c, y), &mut dst[y * stride + c * width..][..width]);
+            }
+        }
+        return;
+    }
+    let run = Run {
+        planes: src.planes.map(<[u8]>::as_ptr),
+        channels,
+        rows: src.height,
+        width: src.width,
+        stride: src.stride,
+        to: dst.as_mut_ptr(),
+        to_stride: stride,
+        to_plane: width,
+    };
+    // SAFETY: `Resizer` holds no level that the processor lacks. Rows and their places were checked above.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        match level {
+            Level::Avx512 => avx512::across(pass, &run),
+            _ => avx2::across(pass, &run),
         }
     }
-    let _ = level;
+    #[cfg(not(target_arch = "x86_64"))]
+    drop(run);
 }
 
 /// One row of the vertical pass: output row `y` of `axis`, `dst.len()` bytes from rows of `src`.

@@ -10,12 +10,12 @@ fn clip(sum: i32) -> u8 {
 
 const HALF: i32 = 1 << (PRECISION - 1);
 
-/// One row of one plane in the horizontal pass; `src` begins with column `pass.column`.
+/// One row of one plane in the horizontal pass; `src` begins with column `pass.column()`.
 pub(super) fn across(pass: &Across<'_>, src: &[u8], dst: &mut [u8]) {
     for (x, to) in dst.iter_mut().enumerate() {
-        let (start, weights) = pass.axis.at(pass.first + x);
+        let (start, weights) = pass.axis().at(pass.first() + x);
         let mut sum = HALF;
-        for (v, weight) in src[start - pass.column..].iter().zip(weights) {
+        for (v, weight) in src[start - pass.column()..].iter().zip(weights) {
             sum = sum.wrapping_add(i32::from(*v) * weight);
         }
         *to = clip(sum);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::axis::Axis;
 use super::pass::{Across, Rows, WIDE, across, down};
+use super::split::split;
 use super::{GeometryError, Rect};
 use crate::image::Pixels;
 use crate::level::Level;
@@ -127,7 +128,7 @@ impl<'a> Stream<'a> {
                 _ => {}
             }
             if plan.horizontal.is_some() {
-                let wide = columns.len().max(WIDE).next_multiple_of(LINE);
+                let wide = columns.len().max(WIDE);
                 scratch.flat.reserve(BAND * channels, wide)?;
             }
             if plan.horizontal.is_some() && plan.down_first {
@@ -266,7 +267,7 @@ impl<'a> Stream<'a> {
             }
             let Scratch { lines, flat, .. } = &mut *self.scratch;
             let lines = &mut lines.aligned()[self.held * self.stride..];
-            let pass = pass(axis, self.window, &self.columns);
+            let pass = Across::new(axis, self.window.columns());
             across_all(self.level, &pass, band.rows(top, count), lines, self.stride, flat);
             for _ in 0..count {
                 self.line_made(1);
@@ -349,7 +350,7 @@ impl<'a> Stream<'a> {
     fn across_down(&mut self, axis: &Axis, first: &Axis, band: Pixels<'_>, start: usize) {
         let end = start + band.height;
         let bytes = self.channels * self.window.width;
-        let pass = pass(first, self.window, &self.columns);
+        let pass = Across::new(first, self.window.columns());
         let mut taken = start;
         loop {
             let Scratch { ring, lines, flat, .. } = &mut *self.scratch;
@@ -389,10 +390,6 @@ fn chunks(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len).step_by(most).map(move |first| (first, most.min(len - first)))
 }
 
-fn pass<'a>(axis: &'a Axis, window: Rect, columns: &Range<usize>) -> Across<'a> {
-    Across { axis, first: window.left, width: window.width, column: columns.start }
-}
-
 /// The horizontal pass over all rows of `band`, which are made planar and long enough where they are not.
 fn across_all(
     level: Level,
@@ -402,23 +399,11 @@ fn across_all(
     stride: usize,
     flat: &mut Memory,
 ) {
-    if band.pixel == 1 && band.width >= WIDE {
+    if band.pixel == 1 && band.width >= pass.wide(level) {
         return across(level, pass, band, dst, stride);
     }
-    let wide = band.width.max(WIDE).next_multiple_of(LINE);
     for (top, count) in chunks(band.height, BAND) {
-        let rows = band.rows(top, count);
-        let flat = flat.aligned();
-        for y in 0..count {
-            for c in 0..band.channels {
-                let row = &rows.planes[c][y * rows.stride..];
-                let to = &mut flat[(c * BAND + y) * wide..][..band.width];
-                for (to, from) in to.iter_mut().zip(row.iter().step_by(band.pixel)) {
-                    *to = *from;
-                }
-            }
-        }
-        let rows = Pixels::planar(flat, count, wide, band.channels, wide, BAND * wide);
+        let rows = split(level, band.rows(top, count), flat.aligned());
         across(level, pass, rows, &mut dst[top * stride..], stride);
     }
 }

@@ -68,6 +68,10 @@ unsafe fn rows<const C: usize>(band: Pixels<'_>, output: &Output<'_>, place: Pla
     let size = output.map.dtype().size();
     let planar = band.pixel == 1;
     let (height, width) = (place.height, place.width);
+    if planar && output.layout == Layout::Chw {
+        // SAFETY: the caller's.
+        return unsafe { planes(band, output, place) };
+    }
     // One emitter a plane, or one for each 16 bytes of interleaved pixels.
     let chw = output.layout == Layout::Chw;
     let emit: [Emit<'_>; C] =
@@ -119,6 +123,42 @@ unsafe fn rows<const C: usize>(band: Pixels<'_>, output: &Output<'_>, place: Pla
                         emit.store(v, rest.as_mut_ptr());
                         std::ptr::copy_nonoverlapping(rest.as_ptr(), to, elements * size);
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Planes to planes.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn planes(band: Pixels<'_>, output: &Output<'_>, place: Place<'_>) {
+    let (width, size) = (place.width, output.map.dtype().size());
+    let (blocks, rest) = (width / BLOCK, width % BLOCK);
+    let backwards = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    for c in 0..output.map.channels() {
+        let emit = Emit::new(output.map, |_| c);
+        for r in 0..band.height {
+            let y = if output.flip_v { place.y - r } else { place.y + r };
+            let from = band.planes[c].as_ptr().wrapping_add(r * band.stride);
+            let to = place.slot.as_mut_ptr().wrapping_add((c * place.height + y) * width * size);
+            // SAFETY: the row has `width` bytes, and as many elements from `to` on are in the slot.
+            unsafe {
+                let part = |at: usize| _mm_loadu_si128(from.wrapping_add(at).cast());
+                if output.flip_h {
+                    emit.row(|b| _mm_shuffle_epi8(part(width - BLOCK * (b + 1)), backwards), blocks, to);
+                } else {
+                    emit.row(|b| part(BLOCK * b), blocks, to);
+                }
+                if rest > 0 {
+                    let mut bytes = [0u8; BLOCK];
+                    let (mut elements, first) = ([0u8; 64], if output.flip_h { 0 } else { width - rest });
+                    std::ptr::copy_nonoverlapping(from.wrapping_add(first), bytes.as_mut_ptr(), rest);
+                    if output.flip_h {
+                        bytes[..rest].reverse();
+                    }
+                    emit.store(load(&bytes), elements.as_mut_ptr());
+                    let to = to.wrapping_add((width - rest) * size);
+                    std::ptr::copy_nonoverlapping(elements.as_ptr(), to, rest * size);
                 }
             }
         }
@@ -189,6 +229,38 @@ impl<'a> Emit<'a> {
         }
     }
 
+    /// Writes `blocks` times 16 elements.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn row(&self, block: impl Fn(usize) -> __m128i, blocks: usize, to: *mut u8) {
+        // SAFETY: the caller has room for them at `to`.
+        unsafe {
+            match self {
+                Emit::Copy => {
+                    for b in 0..blocks {
+                        _mm_storeu_si128(to.wrapping_add(16 * b).cast(), block(b));
+                    }
+                }
+                Emit::Chain { dtype: Dtype::F32, divide: None, factor, exact: true, lanes } => {
+                    for b in 0..blocks {
+                        let x = chain(block(b), None, *factor, true, lanes);
+                        put(Dtype::F32, x, to.wrapping_add(64 * b));
+                    }
+                }
+                _ => {
+                    let bytes = match self {
+                        Emit::Chain { dtype, .. } => dtype.size(),
+                        Emit::Table { map, .. } => map.dtype().size(),
+                        Emit::Copy => 1,
+                    };
+                    for b in 0..blocks {
+                        self.store(block(b), to.wrapping_add(16 * bytes * b));
+                    }
+                }
+            }
+        }
+    }
+
     /// Writes 16 elements.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -197,46 +269,8 @@ impl<'a> Emit<'a> {
         unsafe {
             match self {
                 Emit::Copy => _mm_storeu_si128(to.cast(), v),
-                Emit::Chain { dtype, divide, factor, exact, lanes: [mean, std, recip] } => {
-                    let halves = [v, _mm_srli_si128::<8>(v)];
-                    let x: [__m256; 2] = std::array::from_fn(|h| {
-                        let v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(halves[h]));
-                        let x = match divide {
-                            None => _mm256_mul_ps(v, _mm256_set1_ps(*factor)),
-                            Some((by, recip)) => {
-                                let (by, recip) = (_mm256_set1_ps(*by), _mm256_set1_ps(*recip));
-                                let q = _mm256_mul_ps(v, recip);
-                                _mm256_fmadd_ps(_mm256_fnmadd_ps(q, by, v), recip, q)
-                            }
-                        };
-                        let x = _mm256_sub_ps(x, mean[h]);
-                        let q = _mm256_mul_ps(x, recip[h]);
-                        if *exact { _mm256_fmadd_ps(_mm256_fnmadd_ps(q, std[h], x), recip[h], q) } else { q }
-                    });
-                    match dtype {
-                        Dtype::F32 | Dtype::U8 => {
-                            _mm256_storeu_ps(to.cast(), x[0]);
-                            _mm256_storeu_ps(to.cast::<f32>().add(8), x[1]);
-                        }
-                        Dtype::F16 => {
-                            let [low, high] = x.map(|x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
-                            _mm_storeu_si128(to.cast(), low);
-                            _mm_storeu_si128(to.add(16).cast(), high);
-                        }
-                        Dtype::Bf16 => {
-                            // Nearest even: add half of the last place, less one if that place is even.
-                            let [low, high] = x.map(|x| {
-                                let bits = _mm256_castps_si256(x);
-                                let odd =
-                                    _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-                                let round = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-                                _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, round))
-                            });
-                            let words =
-                                _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
-                            _mm256_storeu_si256(to.cast(), words);
-                        }
-                    }
+                Emit::Chain { dtype, divide, factor, exact, lanes } => {
+                    put(*dtype, chain(v, *divide, *factor, *exact, lanes), to);
                 }
                 Emit::Table { map, channels } => {
                     let mut values = [0u8; 16];
@@ -250,6 +284,67 @@ impl<'a> Emit<'a> {
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Sixteen values by the arithmetic of an [`Emit::Chain`].
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn chain(
+    v: __m128i,
+    divide: Option<(f32, f32)>,
+    factor: f32,
+    exact: bool,
+    [mean, std, recip]: &[[__m256; 2]; 3],
+) -> [__m256; 2] {
+    let halves = [v, _mm_srli_si128::<8>(v)];
+    std::array::from_fn(|h| {
+        let v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(halves[h]));
+        let x = match divide {
+            None => _mm256_mul_ps(v, _mm256_set1_ps(factor)),
+            Some((by, recip)) => {
+                let (by, recip) = (_mm256_set1_ps(by), _mm256_set1_ps(recip));
+                let q = _mm256_mul_ps(v, recip);
+                _mm256_fmadd_ps(_mm256_fnmadd_ps(q, by, v), recip, q)
+            }
+        };
+        let x = _mm256_sub_ps(x, mean[h]);
+        let q = _mm256_mul_ps(x, recip[h]);
+        if exact { _mm256_fmadd_ps(_mm256_fnmadd_ps(q, std[h], x), recip[h], q) } else { q }
+    })
+}
+
+/// Writes sixteen values as `dtype`.
+///
+/// # Safety
+/// There is room for them at `to`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn put(dtype: Dtype, x: [__m256; 2], to: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        match dtype {
+            Dtype::F32 | Dtype::U8 => {
+                _mm256_storeu_ps(to.cast(), x[0]);
+                _mm256_storeu_ps(to.cast::<f32>().add(8), x[1]);
+            }
+            Dtype::F16 => {
+                let [low, high] = x.map(|x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
+                _mm_storeu_si128(to.cast(), low);
+                _mm_storeu_si128(to.add(16).cast(), high);
+            }
+            Dtype::Bf16 => {
+                // Nearest even: add half of the last place, less one if that place is even.
+                let [low, high] = x.map(|x| {
+                    let bits = _mm256_castps_si256(x);
+                    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+                    let round = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+                    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, round))
+                });
+                let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+                _mm256_storeu_si256(to.cast(), words);
             }
         }
     }

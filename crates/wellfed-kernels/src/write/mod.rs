@@ -205,6 +205,13 @@ impl<'a> Sink<'a> {
         Ok(Self { level: level.supported(), output, height, width, slot, past })
     }
 
+    /// For a slot that is read next: stores stay in the caches.
+    pub(crate) fn near(self) -> Self {
+        let mut sink = self;
+        sink.past = false;
+        sink
+    }
+
     /// Channels of the map.
     pub(crate) fn channels(&self) -> usize {
         self.output.map.channels()

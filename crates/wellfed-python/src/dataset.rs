@@ -65,6 +65,7 @@ impl Dataset {
                         None => self.inner.map(transforms),
                     }
                 }
+                Verb::Cache { path, max_bytes, .. } => self.inner.cache(path.as_deref(), max_bytes),
                 Verb::Batch { batch_size, drop_last } => self.inner.batch(batch_size, drop_last),
                 Verb::Repeat { count } => self.inner.repeat(count),
                 Verb::Take { count } => self.inner.take(count),

@@ -11,7 +11,7 @@ use crate::{
     },
     meter::{Meter, Probe},
     order::{Order, Pick},
-    plan::{Options, PLAN_VERSION, Plan, Program, Verb, explain},
+    plan::{Decoded, Options, PLAN_VERSION, Plan, Program, Verb, explain},
     sample::{Record, Structure, Value},
     source::Source,
     store::LocalStore,
@@ -90,6 +90,18 @@ impl Dataset {
         self.verb(Verb::Map { field: Some(field.to_owned()), transforms: transforms.into_iter().collect() })
     }
 
+    /// Keeps samples from the first time they are made on, with JPEGs as coefficients without Huffman coding: half as
+    /// large again as the files, and several times faster to decode, to the same bits. In memory, or in the folder
+    /// `path` for later runs too. `max_bytes` as in [`Verb::Cache`]; what does not fit is decoded from files.
+    ///
+    /// In memory, files that change while the loader lives are not noticed. On disk, the path (or shard and place in
+    /// it), size and time of change of a file are compared when it is first asked for by a loader.
+    #[must_use]
+    pub fn cache(&self, path: Option<&str>, max_bytes: Option<u64>) -> Self {
+        let path = path.map(str::to_owned);
+        self.verb(Verb::Cache { decoded: Decoded::Coefficients, path, max_bytes })
+    }
+
     /// Stacks `batch_size` samples; with `drop_last` a smaller last batch is left out.
     #[must_use]
     pub fn batch(&self, batch_size: usize, drop_last: bool) -> Self {
@@ -161,6 +173,7 @@ impl Dataset {
     }
 
     fn order(&self) -> Result<Order> {
+        self.plan.cache()?;
         Order::new(self.source.len(), &self.plan.verbs)
     }
 
@@ -245,7 +258,8 @@ impl Dataset {
     pub fn loader(&self) -> Result<Loader> {
         let order = self.order()?;
         let fingerprint = self.plan.fingerprint(self.source.len());
-        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone())
+        let cache = self.plan.cache()?;
+        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone(), cache)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A record is reused from sample to sample, so that fetching allocates nothing once buffers have grown.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Limits;
@@ -159,6 +161,8 @@ pub enum Value {
     /// Owned bytes: an encoded image, text, JSON, raw bytes, or the elements of an array in native byte order,
     /// C order, of the schema's dtype and shape.
     Bytes(Vec<u8>),
+    /// As `Bytes`, but held by a cache as well.
+    Shared(Arc<[u8]>),
     /// A whole number.
     Int(i64),
     /// The value lies in the source's own memory; [`crate::source::Source::resident`] gives it without a copy.
@@ -166,6 +170,20 @@ pub enum Value {
 }
 
 impl Value {
+    /// Bytes of this value, if it holds any.
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Shared(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// True if this value holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The reusable byte buffer of this field, emptied. Turns any other value into one.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if !matches!(self, Value::Bytes(_)) {
@@ -190,11 +208,14 @@ pub struct Record {
     pub values: Vec<Value>,
     /// Byte offset of each field in the file or shard it was read from (0 for a whole file).
     pub offsets: Vec<u64>,
+    /// It came from a cache or is in one: packed coefficients in it are sound.
+    pub(crate) cached: bool,
 }
 
 impl Record {
     /// Makes room for `fields` values, keeping the buffers of earlier ones.
     pub fn reset(&mut self, fields: usize) {
+        self.cached = false;
         self.values.resize_with(fields, Value::default);
         self.offsets.clear();
         self.offsets.resize(fields, 0);
@@ -202,7 +223,7 @@ impl Record {
 
     /// Bytes of all values.
     pub fn len(&self) -> usize {
-        self.values.iter().map(|v| if let Value::Bytes(b) = v { b.len() } else { 0 }).sum()
+        self.values.iter().map(Value::len).sum()
     }
 
     /// True if no value holds bytes.

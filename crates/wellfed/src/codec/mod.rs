@@ -186,6 +186,8 @@ pub(crate) struct Rows {
 pub struct Scratch {
     jpeg: wellfed_jpeg::Decoder,
     pub(crate) rows: Rows,
+    /// Packed coefficients need no look at their checksum.
+    pub(crate) sound: bool,
     pixels: Vec<u8>,
     /// Pixels in the colours that are wanted, where a codec makes them in a second step.
     converted: Vec<u8>,
@@ -194,6 +196,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// The decoder of JPEGs.
+    pub(crate) fn decoder(&mut self) -> &mut wellfed_jpeg::Decoder {
+        &mut self.jpeg
+    }
+
     /// Bytes this keeps allocated.
     pub fn capacity(&self) -> usize {
         self.jpeg.capacity()

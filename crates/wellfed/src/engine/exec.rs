@@ -92,6 +92,9 @@ impl Executor {
     /// Reads the sample's record.
     pub(crate) fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
         record.limits = self.limits;
+        if self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record)) {
+            return Ok(());
+        }
         self.source.fetch(pick.index, record).map_err(|e| self.located(e, pick, None).with_stage("read"))
     }
 
@@ -99,11 +102,19 @@ impl Executor {
     pub(crate) fn make(
         &self,
         pick: Pick,
-        record: &Record,
+        record: &mut Record,
         scratch: &mut Scratch,
         slot: &mut SampleSlot<'_>,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
+        if let Some(cache) = &self.caches.coefficients
+            && !record.cached
+        {
+            cache.admit(pick.index, record, scratch.image.decoder());
+            probe.lap(Stage::Decode, 0);
+        }
+        scratch.image.trust(record.cached);
+        let record = &*record;
         for field in 0..self.program.fields.len() {
             self.field(field, pick, record, scratch, slot, probe)
                 .map_err(|e| self.located(e, pick, record.offsets.get(field).copied()))?;
@@ -119,7 +130,7 @@ impl Executor {
         let mut record = Record::default();
         self.fetch(pick, &mut record)?;
         let mut claim = Claim { job, samples: 0..1 };
-        self.make(pick, &record, &mut self.scratch(), &mut claim.slot(0), probe)?;
+        self.make(pick, &mut record, &mut self.scratch(), &mut claim.slot(0), probe)?;
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         job.into_batch(OnError::Raise, false)
     }
@@ -186,6 +197,7 @@ impl Executor {
     fn bytes<'a>(&'a self, value: &'a Value, field: usize, pick: Pick) -> Result<&'a [u8]> {
         match value {
             Value::Bytes(bytes) => Ok(bytes),
+            Value::Shared(bytes) => Ok(bytes),
             Value::Resident => self.source.resident(pick.index, field).ok_or_else(|| self.missing(field)),
             _ => Err(self.missing(field)),
         }

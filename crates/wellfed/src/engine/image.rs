@@ -49,6 +49,16 @@ pub(crate) struct ImageScratch {
 }
 
 impl ImageScratch {
+    /// The decoder of JPEGs.
+    pub(crate) fn decoder(&mut self) -> &mut wellfed_jpeg::Decoder {
+        self.codec.decoder()
+    }
+
+    /// Whether packed coefficients are known to be sound.
+    pub(crate) fn trust(&mut self, sound: bool) {
+        self.codec.sound = sound;
+    }
+
     pub(crate) fn rows(&mut self) -> &mut codec::Rows {
         &mut self.codec.rows
     }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     batch::{Batch, ColumnData, ColumnSpec},
-    cache::{Caches, RowCache},
+    cache::{Caches, CoefficientCache, RowCache},
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
@@ -27,6 +27,9 @@ use crate::{
 
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
+
+/// Where samples are cached, in memory if nowhere else, and how many bytes of them.
+type Cache<'a> = (Option<&'a str>, Option<u64>);
 
 /// Batches made ahead at most.
 const MAX_PREFETCH: usize = 64;
@@ -99,9 +102,14 @@ struct Tick {
 }
 
 impl Loader {
-    pub(crate) fn new(executor: Executor, order: Order, plan: u64, options: Options) -> Result<Self> {
-        let budget = options.memory_budget.unwrap_or_else(governor::default_budget);
-        let executor = with_caches(executor, &options, budget)?;
+    pub(crate) fn new(
+        executor: Executor,
+        order: Order,
+        plan: u64,
+        options: Options,
+        cache: Option<Cache<'_>>,
+    ) -> Result<Self> {
+        let (executor, budget, total) = with_caches(executor, &options, cache)?;
         let columns: Arc<[ColumnSpec]> = executor.columns().into();
         let batch_bytes = columns
             .iter()
@@ -162,7 +170,7 @@ impl Loader {
             pool,
             options,
             bounds,
-            budget,
+            budget: total,
             plan,
             process: std::process::id(),
             consumer: Mutex::new(consumer),
@@ -323,8 +331,7 @@ impl Loader {
             (schedule.settings, schedule.read_bytes)
         };
         let batches = meter.batches.load(Relaxed);
-        let row_index = self.shared.executor.caches().rows.as_ref().map(RowCache::stats);
-        let cached = row_index.as_ref().map_or(0, |rows| rows.bytes);
+        let caches = self.shared.executor.caches();
         Stats {
             elapsed: meter.elapsed_nanos() as f64 * 1e-9,
             batches,
@@ -335,10 +342,11 @@ impl Loader {
             num_workers: settings.workers,
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
-            memory: self.pool.held() + read_bytes + self.shared.scratch_bytes.load(Relaxed) + cached,
+            memory: self.pool.held() + read_bytes + self.shared.scratch_bytes.load(Relaxed) + caches.memory(),
             memory_budget: self.budget,
             errors: meter.errors.load(Relaxed),
-            row_index,
+            row_index: caches.rows.as_ref().map(RowCache::stats),
+            cache: caches.coefficients.as_ref().map(CoefficientCache::stats),
             stages: meter.stages(),
         }
     }
@@ -459,15 +467,37 @@ impl Loader {
     }
 }
 
-/// Opens what is to be kept from epoch to epoch.
-fn with_caches(executor: Executor, options: &Options, budget: u64) -> Result<Executor> {
+/// Opens what is to be kept from epoch to epoch. Of the budget it gives back what is left for everything else, and
+/// how much there is in all.
+fn with_caches(executor: Executor, options: &Options, cache: Option<Cache<'_>>) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
+    let mut budget = options.memory_budget.unwrap_or_else(governor::default_budget);
+    let mut total = budget;
     let mut caches = Caches::default();
+    if let Some((path, max_bytes)) = cache {
+        let limit = match (path, max_bytes, options.memory_budget) {
+            (Some(_), limit, _) => limit.unwrap_or(u64::MAX),
+            (None, Some(limit), _) => {
+                total = total.saturating_add(limit);
+                limit
+            }
+            (None, None, Some(given)) => {
+                budget = given - given / 2;
+                given / 2
+            }
+            (None, None, None) => {
+                let limit = governor::available_memory() / 2;
+                total = total.saturating_add(limit);
+                limit
+            }
+        };
+        caches.coefficients = Some(CoefficientCache::open(executor.shared_source().clone(), path, limit)?);
+    }
     if executor.program().decodes_regions() {
         // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.
         caches.rows = RowCache::open(executor.shared_source().clone(), &options.row_index, budget / 8)?;
     }
-    Ok(executor.with_caches(caches))
+    Ok((executor.with_caches(caches), budget, total))
 }
 
 /// What the governor may choose from, given the user's fixed numbers and the budget.

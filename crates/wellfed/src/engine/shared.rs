@@ -154,8 +154,8 @@ impl Shared {
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
             let result = match read.take().map(|result| *result) {
-                Some(Ok(record)) => {
-                    let result = self.make(&mut work.claim, offset, pick, &record, scratch, &mut probe);
+                Some(Ok(mut record)) => {
+                    let result = self.make(&mut work.claim, offset, pick, &mut record, scratch, &mut probe);
                     used = Some(record);
                     result
                 }
@@ -206,7 +206,7 @@ impl Shared {
         claim: &mut Claim,
         offset: usize,
         pick: Pick,
-        record: &Record,
+        record: &mut Record,
         scratch: &mut Scratch,
         probe: &mut Probe<'_>,
     ) -> Result<()> {

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use stats::{RowIndexStats, StageStats, Stats};
+pub use stats::{CacheStats, RowIndexStats, StageStats, Stats};
 pub(crate) use trace::Trace;
 
 use crate::{Result, lock};

@@ -34,6 +34,27 @@ pub struct RowIndexStats {
     pub problem: Option<String>,
 }
 
+/// What became of `cache`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheStats {
+    /// The folder, or `None` for memory.
+    pub path: Option<String>,
+    /// Samples that are kept (of those on disk: that were asked for).
+    pub samples: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Bytes that they may take.
+    pub limit: u64,
+    /// Samples that have nothing to keep: no JPEG, or a damaged one.
+    pub passed: u64,
+    /// Samples for which there is no room: they are made as without a cache.
+    pub left_out: u64,
+    /// Samples that were made from the cache.
+    pub hits: u64,
+    /// Why writing ended, if it did.
+    pub problem: Option<String>,
+}
+
 /// A snapshot of a loader's counters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stats {
@@ -63,6 +84,8 @@ pub struct Stats {
     pub errors: u64,
     /// Row indexes of JPEGs; `None` where none are made.
     pub row_index: Option<RowIndexStats>,
+    /// The verb `cache`, if the plan has it.
+    pub cache: Option<CacheStats>,
     /// Time, count and bytes per stage.
     pub stages: Vec<StageStats>,
 }
@@ -87,6 +110,9 @@ impl fmt::Display for Stats {
         )?;
         if let Some(rows) = &self.row_index {
             writeln!(f, "{rows}")?;
+        }
+        if let Some(cache) = &self.cache {
+            writeln!(f, "{cache}")?;
         }
         write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
         let total: f64 = self.stages.iter().map(|s| s.seconds).sum();
@@ -120,6 +146,25 @@ impl fmt::Display for RowIndexStats {
         }
         if let Some(problem) = problem {
             write!(f, "; not written: {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CacheStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, samples, bytes, limit, left_out, hits, problem, .. } = self;
+        write!(f, "cache in {}: {samples} samples, ", path.as_deref().unwrap_or("memory"))?;
+        write!(f, "{:.1} MB", *bytes as f64 / 1e6)?;
+        if *limit < u64::MAX {
+            write!(f, " of {:.1}", *limit as f64 / 1e6)?;
+        }
+        write!(f, ", used {hits} times")?;
+        if *left_out > 0 {
+            write!(f, "; {left_out} samples do not fit and are decoded from files: raise max_bytes")?;
+        }
+        if let Some(problem) = problem {
+            write!(f, "; ended: {problem}")?;
         }
         Ok(())
     }

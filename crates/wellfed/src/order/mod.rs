@@ -77,7 +77,9 @@ impl Order {
             batches: None,
             padded: 0,
         };
-        for (stage, verb) in verbs.iter().enumerate() {
+        // A cache has no part in the order, not even in the numbers of stages.
+        let ordering = verbs.iter().filter(|verb| !matches!(verb, Verb::Cache { .. }));
+        for (stage, verb) in ordering.enumerate() {
             if this.batched { this.after_batch(verb)? } else { this.before_batch(verb, stage as u32)? }
         }
         if !this.batched {
@@ -88,7 +90,7 @@ impl Order {
 
     fn before_batch(&mut self, verb: &Verb, stage: u32) -> Result<()> {
         match *verb {
-            Verb::Map { .. } => {}
+            Verb::Map { .. } | Verb::Cache { .. } => {}
             Verb::Shuffle { seed } => {
                 let len = self.samples.ok_or_else(|| endless("shuffle", "shuffle before repeat()"))?;
                 self.steps.push(Step::Shuffle { len, seed, stage });
@@ -135,6 +137,7 @@ impl Order {
         };
         match *verb {
             Verb::Map { .. } => return before("map"),
+            Verb::Cache { .. } => {}
             Verb::Shuffle { .. } => return before("shuffle"),
             Verb::Shard { .. } => return before("shard"),
             Verb::Batch { .. } => return before("batch"),

@@ -34,6 +34,14 @@ pub(crate) fn explain(plan: &Plan, program: &Program, order: &Order, source: &dy
     }
     let _ = writeln!(text, "program, for one sample on one worker, all of it native");
     let _ = write!(text, "{program}");
+    if let Ok(Some((path, _))) = plan.cache() {
+        let place = path.map_or("in memory".to_owned(), |path| format!("in {path}"));
+        let _ = writeln!(
+            text,
+            "cache: JPEGs are kept as coefficients without Huffman coding {place} when they are first made; later \
+             epochs decode from them what fits, and the rest from files"
+        );
+    }
     let place = match &plan.options.row_index {
         RowIndexing::Memory => "in memory".to_owned(),
         RowIndexing::Beside => "in memory and in files beside the images".to_owned(),
@@ -58,6 +66,12 @@ pub(crate) fn describe(verb: &Verb) -> String {
             let mut parts: Vec<String> = transforms.iter().map(Transform::to_string).collect();
             parts.extend(field.as_ref().map(|name| format!("field={name:?}")));
             format!("map({})", parts.join(", "))
+        }
+        Verb::Cache { path, max_bytes, .. } => {
+            let mut parts = vec!["decoded=\"coefficients\"".to_owned()];
+            parts.extend(path.as_ref().map(|path| format!("path={path:?}")));
+            parts.extend(max_bytes.map(|bytes| format!("max_bytes={bytes}")));
+            format!("cache({})", parts.join(", "))
         }
         Verb::Batch { batch_size, drop_last: false } => format!("batch({batch_size})"),
         Verb::Batch { batch_size, drop_last: true } => format!("batch({batch_size}, drop_last=True)"),

@@ -12,7 +12,7 @@ pub use options::{Auto, Batching, OnError, Options, RowIndexing};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
 
-use crate::{source::SourceSpec, transform::Transform};
+use crate::{Error, Result, source::SourceSpec, transform::Transform};
 
 /// Version of the plan's JSON form.
 pub const PLAN_VERSION: u32 = 1;
@@ -47,6 +47,18 @@ pub enum Verb {
         /// What is done.
         transforms: Vec<Transform>,
     },
+    /// Samples are kept from the first time they are made on. Stands before `map` and `batch`.
+    Cache {
+        /// In what form their images are kept.
+        decoded: Decoded,
+        /// The folder they are kept in; `None` is memory.
+        #[serde(default)]
+        path: Option<String>,
+        /// Bytes that they may take there. `None`: half of the memory that is available, or of `memory_budget` if
+        /// that is set; without end on disk.
+        #[serde(default)]
+        max_bytes: Option<u64>,
+    },
     /// Samples are stacked.
     Batch {
         /// Samples in a batch.
@@ -78,7 +90,37 @@ pub enum Verb {
     },
 }
 
+/// How far the images of a cache are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decoded {
+    /// JPEGs are kept as [packed coefficients](wellfed_jpeg::Packed), other formats as they are.
+    Coefficients,
+}
+
 impl Plan {
+    /// The verb `cache`, if there is one.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for more than one, or one that comes after `map` or `batch`.
+    pub(crate) fn cache(&self) -> Result<Option<(Option<&str>, Option<u64>)>> {
+        let mut found = None;
+        for (place, verb) in self.verbs.iter().enumerate() {
+            let Verb::Cache { decoded: Decoded::Coefficients, path, max_bytes } = verb else { continue };
+            if found.replace((path.as_deref(), *max_bytes)).is_some() {
+                return Err(Error::config("cache() stands twice"));
+            }
+            let late = |verb: &Verb| matches!(verb, Verb::Map { .. } | Verb::Batch { .. });
+            if self.verbs[..place].iter().any(late) {
+                return Err(Error::config(
+                    "cache(decoded=\"coefficients\") keeps images as they are stored, not as map() makes them",
+                )
+                .with_hint("put it before map() and batch()"));
+            }
+        }
+        Ok(found)
+    }
+
     /// The seed of the transforms' random numbers: the option, or else the last shuffle's, or else 0.
     pub fn seed(&self) -> u64 {
         let shuffled = self.verbs.iter().rev().find_map(|verb| match verb {
@@ -88,10 +130,11 @@ impl Plan {
         self.options.seed.or(shuffled).unwrap_or(0)
     }
 
-    /// A fingerprint of what decides samples and order: all but rank, number of ranks, batching and run options.
+    /// A fingerprint of what decides samples and order: all but rank, number of ranks, batching, caches and run options.
     /// FNV-1a over the JSON form.
     pub fn fingerprint(&self, source_len: u64) -> u64 {
         let mut verbs = self.verbs.clone();
+        verbs.retain(|verb| !matches!(verb, Verb::Cache { .. }));
         for verb in &mut verbs {
             match verb {
                 Verb::Shard { rank, world_size } => (*rank, *world_size) = (0, 1),

@@ -24,13 +24,7 @@ impl Codec for Jpeg {
     }
 
     fn header(&self, bytes: &[u8]) -> Result<Header> {
-        let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
-        Ok(Header {
-            height: header.height,
-            width: header.width,
-            channels: if header.colour == Colour::Grey { 1 } else { 3 },
-            orientation: header.orientation,
-        })
+        Ok(header_of(&wellfed_jpeg::Header::parse(bytes).map_err(error)?))
     }
 
     fn scales(&self) -> bool {
@@ -68,8 +62,18 @@ impl Codec for Jpeg {
     }
 }
 
+/// The header in the engine's terms.
+pub(super) fn header_of(header: &wellfed_jpeg::Header) -> Header {
+    Header {
+        height: header.height,
+        width: header.width,
+        channels: if header.colour == Colour::Grey { 1 } else { 3 },
+        orientation: header.orientation,
+    }
+}
+
 /// Brings a band to the channels of `mode`, in `memory` where they are not the decoder's own.
-fn convert(band: Rows<'_>, mode: Mode, memory: &mut Vec<u8>, push: &mut Push<'_>) -> Result<()> {
+pub(super) fn convert(band: Rows<'_>, mode: Mode, memory: &mut Vec<u8>, push: &mut Push<'_>) -> Result<()> {
     let plane = band.count * band.stride;
     let stored: [&[u8]; 4] =
         std::array::from_fn(|c| if c < band.channels { band.plane(c) } else { &[] as &[u8] });

@@ -3,6 +3,7 @@
 mod color;
 mod jpeg;
 mod orientation;
+mod packed;
 mod png;
 mod unknown;
 
@@ -16,7 +17,7 @@ use wellfed_kernels::{
 };
 
 pub(crate) use self::jpeg::error as jpeg_error;
-pub use self::{jpeg::Jpeg, orientation::apply_orientation, png::Png};
+pub use self::{jpeg::Jpeg, orientation::apply_orientation, packed::PackedJpeg, png::Png};
 use crate::{Error, ErrorKind, Limits, Result};
 
 /// Colour mode of a decoded image, named as Pillow names it.
@@ -224,7 +225,7 @@ pub(crate) fn is_jpeg(bytes: &[u8]) -> bool {
 }
 
 /// All codecs, in the order in which they are asked.
-static CODECS: [&dyn Codec; 2] = [&Jpeg, &Png];
+static CODECS: [&dyn Codec; 3] = [&Jpeg, &Png, &PackedJpeg];
 
 /// The codec for `bytes`, by what they contain; names and extensions play no part.
 pub fn detect(bytes: &[u8]) -> Option<&'static dyn Codec> {

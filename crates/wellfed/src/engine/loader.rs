@@ -469,7 +469,11 @@ impl Loader {
 
 /// Opens what is to be kept from epoch to epoch. Of the budget it gives back what is left for everything else, and
 /// how much there is in all.
-fn with_caches(executor: Executor, options: &Options, cache: Option<Cache<'_>>) -> Result<(Executor, u64, u64)> {
+fn with_caches(
+    executor: Executor,
+    options: &Options,
+    cache: Option<Cache<'_>>,
+) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
     let mut budget = options.memory_budget.unwrap_or_else(governor::default_budget);
     let mut total = budget;

@@ -90,6 +90,7 @@ fn fetch(source: &dyn Source, index: u64, record: &mut Record) -> Fetched {
                 );
                 return value.clone();
             }
+            Value::Shared(_) => panic!("{} of sample {index} is a cache's", fields[i].name),
             Value::Empty => panic!("{} of sample {index} was not fetched", fields[i].name),
         };
         check_bytes(&fields[i].kind, bytes, &format!("{} of sample {index}", fields[i].name));

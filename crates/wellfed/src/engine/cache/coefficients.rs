@@ -296,4 +296,3 @@ impl CoefficientCache {
         rapidhash::v3::rapidhash_v3(text.as_bytes())
     }
 }
-

@@ -156,7 +156,9 @@ impl Disk {
             let from = if known > size { 0 } else { known };
             let Some(length) = usize::try_from(size - from).ok() else { continue };
             let mut bytes = Vec::new();
-            if length == 0 || self.store.read_range(&self.list_path(segment), from, length, &mut bytes).is_err() {
+            if length == 0
+                || self.store.read_range(&self.list_path(segment), from, length, &mut bytes).is_err()
+            {
                 continue;
             }
             let mut entries = bytes.as_slice();

@@ -1,0 +1,58 @@
+//! Packed coefficients in the place of their JPEG: what caches hold. The pixels are the JPEG's.
+
+use wellfed_jpeg::{Packed, Region};
+
+use super::{
+    Codec, Header, Part, Push, Rect, Scratch,
+    jpeg::{convert, error, header_of},
+};
+use crate::{Limits, Result};
+
+/// The codec of [`wellfed_jpeg::Packed`] records.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedJpeg;
+
+impl Codec for PackedJpeg {
+    fn name(&self) -> &'static str {
+        "packed jpeg"
+    }
+
+    fn sniff(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(b"WFPC")
+    }
+
+    fn header(&self, bytes: &[u8]) -> Result<Header> {
+        Ok(header_of(Packed::reopen(bytes).map_err(error)?.header()))
+    }
+
+    fn scales(&self) -> bool {
+        true
+    }
+
+    fn decode(
+        &self,
+        bytes: &[u8],
+        part: &Part,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        push: &mut Push<'_>,
+    ) -> Result<()> {
+        let Rect { top, left, height, width } = part.region;
+        let Scratch { jpeg, sound, pixels, .. } = scratch;
+        let packed = if *sound { Packed::reopen(bytes) } else { Packed::open(bytes) }.map_err(error)?;
+        let options = wellfed_jpeg::Options {
+            region: Some(Region { left, top, width, height }),
+            scale: part.scale,
+            limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
+            ..Default::default()
+        };
+        let mut pushed = Ok(());
+        let decoded = jpeg.decode_packed_rows(&packed, &options, |band| {
+            if pushed.is_ok() {
+                pushed = convert(band, part.mode, pixels, push);
+            }
+        });
+        pushed?;
+        decoded.map(|_| ()).map_err(error)
+    }
+}

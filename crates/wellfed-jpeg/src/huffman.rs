@@ -265,12 +265,21 @@ pub(crate) struct Lookup {
     pub(crate) ac: [Entry; SIZE],
 }
 
+/// The first code that is longer than a lookup: left-aligned in 16 bits, and its place among the symbols.
+#[derive(Clone, Copy, Debug, Default)]
+struct Long {
+    code: u32,
+    index: usize,
+}
+
 /// The lookup tables of a scan, one for each pair of a DC and an AC table that its components use.
 #[derive(Clone, Debug)]
 pub(crate) struct PairTables {
     lookups: Box<[Lookup; 4]>,
     /// What each was built from.
     specs: [Option<(Spec, Spec)>; 4],
+    /// Where the codes begin that are longer than a lookup, for DC and AC.
+    long: [[Long; 2]; 4],
     /// AC symbols that may come second after `t` bits: `SIZE >> t` each, one after the other.
     second: Box<[u64; 2 * SIZE]>,
 }
@@ -279,7 +288,12 @@ impl Default for PairTables {
     fn default() -> Self {
         const SLOW: Lookup = Lookup { dc: [Entry::SLOW; SIZE], ac: [Entry::SLOW; SIZE] };
         let lookups = Box::new([SLOW; 4]);
-        PairTables { lookups, specs: [const { None }; 4], second: Box::new([0; 2 * SIZE]) }
+        PairTables {
+            lookups,
+            specs: [const { None }; 4],
+            long: Default::default(),
+            second: Box::new([0; 2 * SIZE]),
+        }
     }
 }
 
@@ -294,8 +308,8 @@ impl PairTables {
         }
         self.fill_second(&ac);
         let Lookup { dc: for_dc, ac: for_ac } = &mut self.lookups[i];
-        fill_pairs(for_dc, &dc, false, &self.second);
-        fill_pairs(for_ac, &ac, true, &self.second);
+        self.long[i] =
+            [fill_pairs(for_dc, &dc, false, &self.second), fill_pairs(for_ac, &ac, true, &self.second)];
         self.specs[i] = Some((dc, ac));
     }
 
@@ -310,11 +324,13 @@ impl PairTables {
     #[cold]
     #[inline(never)]
     pub(crate) fn slow(&self, i: u8, is_dc: bool, next: u32) -> Entry {
-        let (symbol, length) = match &self.specs[usize::from(i & 3)] {
-            Some((dc, _)) if is_dc => dc.find(next),
-            Some((_, ac)) => ac.find(next),
-            None => (0, 17),
-        };
+        let i = usize::from(i & 3);
+        let Some((dc, ac)) = &self.specs[i] else { return Entry::single(Symbol::new(0, 17, !is_dc)) };
+        let spec = if is_dc { dc } else { ac };
+        let Long { code, index } = self.long[i][usize::from(!is_dc)];
+        // Short codes come here only for values that are longer than in 8-bit images.
+        let (symbol, length) =
+            if next >= code { spec.find_from(LOOKUP_BITS + 1, code, index, next) } else { spec.find(next) };
         Entry::single(Symbol::new(symbol, length, !is_dc))
     }
 
@@ -354,12 +370,13 @@ impl PairTables {
 }
 
 /// Fills one lookup table from its codes and from what may follow them.
-fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) {
-    let mut at = 0;
+fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) -> Long {
+    let (mut at, mut index) = (0, 0);
     for (symbol, length, _) in spec.codes() {
         if length > LOOKUP_BITS {
             break;
         }
+        index += 1;
         let symbol = Symbol::new(symbol, length, is_ac);
         let end = at + (SIZE >> length);
         let mut slots = &mut table[at..end];
@@ -386,6 +403,7 @@ fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64
         }
     }
     table[at..].fill(Entry::SLOW);
+    Long { code: (at as u32) << (16 - LOOKUP_BITS), index }
 }
 
 /// One symbol at a time: what progressive scans need, whose symbols mean other things.

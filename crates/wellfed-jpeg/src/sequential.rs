@@ -8,7 +8,7 @@ use std::hint::select_unpredictable;
 use crate::bits::Bits;
 use crate::entropy::{Predictors, Stream};
 use crate::header::ZIGZAG;
-use crate::huffman::{LOOKUP_BITS, PairTables as Tables, extend};
+use crate::huffman::{END, LOOKUP_BITS, PairTables as Tables, extend};
 use crate::level::Level;
 
 /// Coefficients of four neighbouring blocks: row `r`, column `c` of block `b` at `32 r + 8 b + c`.
@@ -119,10 +119,13 @@ fn decode(
     *from = bits;
 }
 
-/// Where coefficient `k` lies; `k` is below 256.
+/// Where coefficient `k` lies; `k` is at most 62 and two runs.
 #[inline(always)]
 fn place_of(k: u32) -> usize {
-    usize::from(PLACES[usize::from(k as u8)])
+    const { assert!(62 + 2 * (END as usize) < 256) };
+    debug_assert!(k < 256);
+    // SAFETY: no run of an entry is longer than `END`. Measured: 4 % of the time of a decode.
+    usize::from(unsafe { *PLACES.get_unchecked(k as usize) })
 }
 
 /// True for the last coefficient, and for what is beyond it but not as far as an end of block reaches: damage,

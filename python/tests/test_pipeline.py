@@ -15,6 +15,8 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
+from pictures import picture
+
 import wellfed as wf
 from wellfed import transforms as T
 
@@ -64,6 +66,21 @@ def test_training_equals_torchvision(photos: Path) -> None:
     images, _ = next(iter(ds.batch(len(ds)).torch()))
     for image, (expected, _) in zip(images, reference):
         assert torch.equal(image, expected)
+
+
+def test_fast_decoding_is_near_and_only_on_request(tmp_path: Path) -> None:
+    for i in range(4):
+        image = Image.fromarray(picture(i, 500, 401 + i)).resize((601 + i, 750))
+        image.save(tmp_path / f"{i}.jpg", quality=90, subsampling=i % 3)
+    ds = wf.image_folder(tmp_path, labels=None).map(T.Resize(60), T.CenterCrop(51)).batch(4)
+    (default,), (exact,), (fast,) = (
+        list(batches) for batches in (ds.numpy(), ds.numpy(decode="exact"), ds.numpy(decode="fast"))
+    )
+    np.testing.assert_array_equal(default, exact)
+    difference = np.abs(fast.astype(int) - exact)
+    assert 0 < difference.mean() < 2
+    with pytest.raises(wf.ConfigError, match="fast"):
+        ds.numpy(decode="quick")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("RGBA", 4)])

@@ -20,6 +20,7 @@ class Options(TypedDict, total=False):
     seed: int | None
     layout: Literal["NCHW", "NHWC"]
     mode: Literal["RGB", "L", "RGBA", "UNCHANGED"]
+    decode: Literal["exact", "fast"]
     exif_orientation: bool
     optimize: bool
     row_index: Literal["memory", "off", "beside"] | str | os.PathLike[str]

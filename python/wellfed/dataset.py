@@ -219,6 +219,9 @@ class Dataset:
             seed: Seed of random transforms. None: that of `shuffle`.
             layout: Of image batches: ``"NCHW"`` (default) or ``"NHWC"``.
             mode: Colours that images are decoded to: ``"RGB"`` (default), ``"L"``, ``"RGBA"``, ``"UNCHANGED"``.
+            decode: ``"exact"`` (default): Pillow's pixels. ``"fast"``: a JPEG that a resize shrinks at least by 2, 4 or
+                8 in both directions is decoded at that scale, like Pillow's ``draft``, and resized from there. Corners
+                of crops move to whole pixels of that scale; pixels differ a little from the exact ones.
             exif_orientation: Turn images upright as their EXIF data says. Default: False, as in Pillow.
             optimize: Fuse work and push crops into the decoder. Results are the same without. Default: True.
             row_index: Where row indexes are kept: where in a JPEG its rows begin, noted when it is first decoded,

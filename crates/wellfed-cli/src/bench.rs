@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, io::Write, time::Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use wellfed::{
     BadSample, Dataset, Error, Options,
     meter::Stats,
-    plan::{Auto, OnError},
+    plan::{Auto, Decoding, OnError},
     sample::{FieldKind, Schema},
 };
 
@@ -45,9 +45,20 @@ pub(crate) struct Bench {
     /// Seed of order and transforms
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// How exactly JPEG is decoded; fast takes a smaller scale where images are shrunk as much
+    #[arg(long, value_enum, default_value_t)]
+    decode: Decode,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// `Decoding`, on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Decode {
+    #[default]
+    Exact,
+    Fast,
 }
 
 fn positive(text: &str) -> Result<usize, String> {
@@ -67,6 +78,7 @@ struct Report {
     pipeline: Pipeline,
     batch_size: usize,
     seed: u64,
+    decode: Decoding,
     /// Samples of an epoch, bad ones included.
     samples: u64,
     /// Median of the epochs.
@@ -114,9 +126,14 @@ impl Bench {
             return Err(Error::config(format!("{} has no field of images", self.path)).into());
         }
         let pipeline = self.pipeline.unwrap_or_else(|| Pipeline::for_schema(schema));
+        let decode = match self.decode {
+            Decode::Exact => Decoding::Exact,
+            Decode::Fast => Decoding::Fast,
+        };
         let options = Options {
             num_workers: self.workers.map_or(Auto::Auto, Auto::Fixed),
             on_error: OnError::Skip,
+            decode,
             ..Options::default()
         };
         let mut data = Dataset::new(detected.source.clone()).shuffle(self.seed);
@@ -161,6 +178,7 @@ impl Bench {
             pipeline,
             batch_size: self.batch_size,
             seed: self.seed,
+            decode,
             samples,
             images_per_second: median(epochs.iter().map(|e| e.images_per_second).collect()),
             cpu_seconds_per_1000_images: cpu * 1e3 / stats.samples as f64,

@@ -122,6 +122,8 @@ fn bench_json_has_stable_keys() {
     let folder = Folder::photos();
     let args = ["bench", "data", "--json", "--samples", "5", "--seed", "3", "--pipeline", "imagenet-eval"];
     let report = json(&folder, &args);
+    assert_eq!(report["decode"], "exact");
+    assert_eq!(json(&folder, &[&args[..], &["--decode", "fast"]].concat())["decode"], "fast");
     assert_eq!(
         keys(&report),
         [
@@ -129,6 +131,7 @@ fn bench_json_has_stable_keys() {
             "batch_size",
             "consumer_wait",
             "cpu_seconds_per_1000_images",
+            "decode",
             "epochs",
             "format",
             "images_per_second",

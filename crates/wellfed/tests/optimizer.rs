@@ -5,9 +5,11 @@ use std::sync::Arc;
 use proptest::{collection::vec, prelude::*, sample::select};
 use wellfed::{
     Dataset, Options,
-    plan::Batching,
+    codec::Mode,
+    plan::{Batching, Decoding},
     sample::{DType, Structure},
-    source::{ArrayData, Pixels, TensorSlices},
+    source::{ArrayData, ImageFolder, ImageFolderSpec, Labels, Pixels, TensorSlices},
+    store::LocalStore,
     transform::{
         CenterCrop, ColorJitter, GaussianBlur, Grayscale, Identity, ImageDtype, Interpolation, Normalize,
         Pad, PaddingMode, RandomCrop, RandomErasing, RandomGrayscale, RandomHorizontalFlip,
@@ -142,9 +144,15 @@ proptest! {
 struct Photos(std::path::PathBuf);
 
 impl Photos {
-    fn new() -> Self {
+    fn source(&self) -> Arc<ImageFolder> {
+        let root = self.0.to_str().unwrap().to_owned();
+        let spec = ImageFolderSpec { root, extensions: None, allow_empty: false, labels: Labels::Folders };
+        Arc::new(ImageFolder::open(Arc::new(LocalStore::new()), spec).unwrap())
+    }
+
+    fn new(name: &str) -> Self {
         use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-        let root = std::env::temp_dir().join(format!("wellfed-optimizer-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("wellfed-optimizer-{name}-{}", std::process::id()));
         let folder = root.join("class");
         std::fs::create_dir_all(&folder).unwrap();
         for (i, sampling) in [
@@ -167,8 +175,22 @@ impl Photos {
                 if i % 2 == 1 {
                     encoder.set_restart_interval(3);
                 }
+                encoder.set_progressive(i == 2 && width == 97);
+                // An orientation that exchanges rows and columns.
+                if width == 160 {
+                    encoder
+                        .add_exif_metadata(b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0")
+                        .unwrap();
+                }
                 encoder.encode(&pixels, width, height, ColorType::Rgb).unwrap();
             }
+        }
+        let pixels: Vec<u8> = (0..60 * 44 * 4).map(|i| (i / 7 % 256) as u8).collect();
+        for (name, color, bytes) in
+            [("grey", ColorType::Luma, 60 * 44), ("inks", ColorType::CmykAsYcck, 60 * 44 * 4)]
+        {
+            let encoder = Encoder::new_file(folder.join(format!("{name}.jpg")), 90).unwrap();
+            encoder.encode(&pixels[..bytes], 60, 44, color).unwrap();
         }
         Self(root)
     }
@@ -183,14 +205,8 @@ impl Drop for Photos {
 
 #[test]
 fn decoding_a_region_changes_no_bit() {
-    use wellfed::{
-        source::{ImageFolder, ImageFolderSpec, Labels},
-        store::LocalStore,
-    };
-    let photos = Photos::new();
-    let root = photos.0.to_str().unwrap().to_owned();
-    let spec = ImageFolderSpec { root, extensions: None, allow_empty: false, labels: Labels::Folders };
-    let source = Arc::new(ImageFolder::open(Arc::new(LocalStore::new()), spec).unwrap());
+    let photos = Photos::new("region");
+    let source = photos.source();
     let cast = || Transform::from(ToDtype::new(ImageDtype::Float32).scale(true));
     for transforms in [
         vec![RandomResizedCrop::new(24).into(), RandomHorizontalFlip::default().into(), cast()],
@@ -198,17 +214,59 @@ fn decoding_a_region_changes_no_bit() {
         vec![RandomCrop::new(24).into(), RandomVerticalFlip::new(0.5).into()],
         vec![RandomCrop::new(30).into(), RandomGrayscale::new(0.5).into(), Resize::new([20, 20]).into()],
     ] {
-        let data = Dataset::new(source.clone()).map(transforms);
-        let plain = data.with_options(Options { optimize: false, ..Options::default() });
-        for index in 0..12 {
-            for epoch in 0..6 {
-                let (fast, plain) = (data.sample(index, epoch).unwrap(), plain.sample(index, epoch).unwrap());
-                assert_eq!(
-                    fast.columns[0].data.as_bytes(),
-                    plain.columns[0].data.as_bytes(),
-                    "{index} {epoch}"
-                );
+        for (mode, exif_orientation) in
+            [(Mode::Rgb, false), (Mode::Rgb, true), (Mode::L, false), (Mode::Rgba, true)]
+        {
+            let options = Options { mode, exif_orientation, ..Options::default() };
+            let data = Dataset::new(source.clone()).map(transforms.clone()).with_options(options.clone());
+            // Unoptimized, sizes and colours are the same, but nothing is fused and all of an image is decoded.
+            let plain = data.with_options(Options { optimize: false, ..options });
+            for index in 0..14 {
+                for epoch in 0..4 {
+                    let image = |data: &Dataset| match data.sample(index, epoch) {
+                        Ok(batch) => Ok(batch.columns[0].data.as_bytes().map(<[u8]>::to_vec)),
+                        Err(error) => Err(error.to_string()),
+                    };
+                    assert!(image(&data) == image(&plain), "{index} {epoch} {mode:?} {exif_orientation}");
+                }
             }
+        }
+    }
+}
+
+#[test]
+fn fast_decoding_is_asked_for_and_not_far_off() {
+    let photos = Photos::new("fast");
+    let source = photos.source();
+    for transforms in [
+        vec![Resize::new([14, 15]).into()],
+        vec![RandomResizedCrop::new(5).scale([0.3, 1.0]).into(), RandomHorizontalFlip::default().into()],
+        vec![Resize::new(16).into(), CenterCrop::new(11).into(), RandomGrayscale::new(0.5).into()],
+    ] {
+        for exif_orientation in [false, true] {
+            let data = |decode, optimize| {
+                let options = Options { decode, optimize, exif_orientation, ..Options::default() };
+                Dataset::new(source.clone()).map(transforms.clone()).with_options(options)
+            };
+            let plain = Options { exif_orientation, ..Options::default() };
+            let default = Dataset::new(source.clone()).map(transforms.clone()).with_options(plain);
+            let (exact, fast) = (data(Decoding::Exact, true), data(Decoding::Fast, true));
+            let unoptimized = data(Decoding::Fast, false);
+            let (mut differences, mut count) = (0, 0);
+            for (index, epoch) in (0..14).flat_map(|index| [(index, 0), (index, 1)]) {
+                let image = |data: &Dataset| {
+                    data.sample(index, epoch).unwrap().columns[0].data.as_bytes().unwrap().to_vec()
+                };
+                let (exact, fast) = (image(&exact), image(&fast));
+                assert!(exact == image(&default) && exact == image(&unoptimized));
+                assert_eq!(exact.len(), fast.len());
+                count += exact.len();
+                differences +=
+                    exact.iter().zip(&fast).map(|(a, b)| usize::from(a.abs_diff(*b))).sum::<usize>();
+            }
+            let mean = differences as f64 / count as f64;
+            // Small images of steep gradients, and crops that move by up to four of their pixels.
+            assert!(mean > 0.0 && mean < 10.0, "{mean}");
         }
     }
 }

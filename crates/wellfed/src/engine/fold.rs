@@ -9,6 +9,7 @@ use wellfed_kernels::{
     write::{PadMode, Window},
 };
 
+use crate::codec::Scale;
 use crate::transform::{Action, Interpolation, PaddingMode, Rect};
 
 /// Several geometric actions as one.
@@ -153,6 +154,29 @@ impl Fold {
         (self, needed)
     }
 
+    /// The fold for the image at the smallest scale that still leaves the crop no smaller, in either direction,
+    /// than what it is resampled to, and that scale. Corners of the crop that fall between pixels of the smaller
+    /// image move to the nearest corner there, by at most half a pixel of it.
+    pub(crate) fn scaled(self) -> (Self, Scale) {
+        let Some((height, width, _)) = self.resize.filter(|_| !self.is_nearest()) else {
+            return (self, Scale::Full);
+        };
+        let fits =
+            |(_, by): &(Scale, usize)| self.crop.height / by >= height && self.crop.width / by >= width;
+        let scales = [(Scale::Eighth, 8), (Scale::Quarter, 4), (Scale::Half, 2)];
+        let Some((scale, by)) = scales.into_iter().find(fits) else { return (self, Scale::Full) };
+        // Rounding is the same at both ends, so that a side that holds the target still does.
+        let span = |start: usize, len: usize| {
+            let first = (start + by / 2) / by;
+            (first, (start + len + by / 2) / by - first)
+        };
+        let (top, rows) = span(self.crop.top, self.crop.height);
+        let (left, columns) = span(self.crop.left, self.crop.width);
+        let crop = Rect { top, left, height: rows, width: columns };
+        let resize = self.resize.filter(|_| (rows, columns) != (height, width));
+        (Self { crop, resize, ..self }, scale)
+    }
+
     /// True if the resize only moves pixels.
     pub(crate) fn is_nearest(&self) -> bool {
         matches!(self.resize, Some((_, _, Interpolation::Nearest | Interpolation::NearestExact)))
@@ -228,6 +252,35 @@ mod tests {
         let mut flipped = Fold::new(80, 80);
         assert!(flipped.push(&FLIP, 3));
         assert!(!flipped.push(&resize(whole), 3));
+    }
+
+    #[test]
+    fn the_scale_leaves_enough_and_the_crop_lies_inside() {
+        let fold = |rect: Rect, interpolation| {
+            let mut fold = Fold::new(1000, 777);
+            assert!(fold.push(&Action::Resize { crop: rect, height: 50, width: 40, interpolation }, 3));
+            fold
+        };
+        for top in 0..9 {
+            for height in (40..990).step_by(7) {
+                let width = (height * 4 / 5).min(770);
+                let rect = Rect { top, left: 777 - width - top % 3, height, width };
+                let (scaled, scale) = fold(rect, Interpolation::Bilinear).scaled();
+                let (width, rows) = scale.size(777, 1000);
+                let crop = scaled.crop;
+                assert!(crop.top + crop.height <= rows && crop.left + crop.width <= width, "{rect:?}");
+                assert!(scale == Scale::Full || crop.height >= 50 && crop.width >= 40, "{rect:?}: {crop:?}");
+                let by = [(400, Scale::Eighth), (200, Scale::Quarter), (100, Scale::Half), (0, Scale::Full)];
+                let enough = |least: usize| rect.height >= least && rect.width >= least * 4 / 5;
+                assert_eq!(scale, by.into_iter().find(|(least, _)| enough(*least)).unwrap().1, "{rect:?}");
+                assert_eq!(scaled.size(), (50, 40));
+            }
+        }
+        let rect = Rect { top: 0, left: 0, height: 400, width: 320 };
+        // What has the size already at its scale is not resampled.
+        assert_eq!(fold(rect, Interpolation::Bicubic).scaled().0.resize, None);
+        assert_eq!(fold(rect, Interpolation::Nearest).scaled().1, Scale::Full);
+        assert_eq!(Fold::new(1000, 777).scaled().1, Scale::Full);
     }
 
     #[test]

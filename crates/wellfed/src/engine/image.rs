@@ -309,6 +309,10 @@ impl Maker<'_> {
         slot: &mut [u8],
         probe: &mut Probe<'_>,
     ) -> Result<()> {
+        let (fold, scale) = match held {
+            Held::Encoded(encoded) if self.program.decode_fast && encoded.codec().scales() => fold.scaled(),
+            _ => (*fold, Scale::Full),
+        };
         let (fold, needed) = fold.settled();
         let ImageScratch { codec, work, resizer, alpha, .. } = scratch;
         let channels = match held {
@@ -319,7 +323,7 @@ impl Maker<'_> {
             let view = match held {
                 Held::Resident(view) => view,
                 Held::Work => work.view(),
-                Held::Encoded(encoded) => return self.decode(encoded, region, codec, probe, push),
+                Held::Encoded(encoded) => return self.decode(encoded, region, scale, codec, probe, push),
             };
             let part = view.crop(region.top, region.left, region.height, region.width).ok_or_else(|| {
                 let (height, width) = (view.height(), view.width());
@@ -354,11 +358,12 @@ impl Maker<'_> {
         &self,
         encoded: Encoded<'_>,
         region: Rect,
+        scale: Scale,
         scratch: &mut codec::Scratch,
         probe: &mut Probe<'_>,
         push: &mut Push<'_>,
     ) -> Result<()> {
-        let request = Request { region: Some(region), ..self.request()? };
+        let request = Request { region: Some(region), scale, ..self.request()? };
         let mut spent = Duration::ZERO;
         let decoded = encoded
             .decode(&request, self.limits, scratch, &mut |band| probe.aside(&mut spent, || push(band)));

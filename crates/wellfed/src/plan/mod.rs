@@ -8,7 +8,7 @@ pub mod optimizer;
 pub mod options;
 pub mod program;
 
-pub use options::{Auto, Batching, OnError, Options, RowIndexing};
+pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
 
@@ -142,8 +142,9 @@ impl Plan {
                 _ => {}
             }
         }
-        let text = serde_json::to_string(&(&verbs, self.seed(), source_len, self.options.mode))
-            .expect("plans hold only data that JSON can express");
+        let text =
+            serde_json::to_string(&(&verbs, self.seed(), source_len, self.options.mode, self.options.decode))
+                .expect("plans hold only data that JSON can express");
         text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
         })

@@ -119,6 +119,19 @@ impl From<RowIndexing> for String {
     }
 }
 
+/// How exactly images are decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decoding {
+    /// The pixels of Pillow, bit for bit.
+    #[default]
+    Exact,
+    /// A JPEG that a resize shrinks at least by 2, 4 or 8 in both directions is decoded at a half, a quarter or an
+    /// eighth of its size and resized from there. Corners of crops move to the nearest pixel of that scale. Pixels
+    /// differ a little.
+    Fast,
+}
+
 /// Memory layout of image batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Batching {
@@ -152,6 +165,8 @@ pub struct Options {
     pub layout: Batching,
     /// Colour mode that images are decoded to.
     pub mode: Mode,
+    /// How exactly images are decoded. Without `optimize` always exactly.
+    pub decode: Decoding,
     /// Turn images upright by their EXIF orientation. Off by default, as Pillow and torchvision leave them.
     pub exif_orientation: bool,
     /// Fuse and push down work. Off runs every transform by itself, for the same bits.
@@ -175,6 +190,7 @@ impl Default for Options {
             seed: None,
             layout: Batching::default(),
             mode: Mode::default(),
+            decode: Decoding::default(),
             exif_orientation: false,
             optimize: true,
             row_index: RowIndexing::default(),

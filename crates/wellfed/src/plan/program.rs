@@ -10,7 +10,7 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
-use super::{Batching, Options, Plan, Verb, optimizer};
+use super::{Batching, Decoding, Options, Plan, Verb, optimizer};
 use crate::{
     Error, Result,
     codec::Mode,
@@ -82,6 +82,8 @@ pub(crate) struct ImageProgram {
     pub(crate) steps: Vec<Step>,
     /// Whether only what later stages need is decoded.
     pub(crate) decode_region: bool,
+    /// Whether images that are shrunk may be decoded at a smaller scale.
+    pub(crate) decode_fast: bool,
     /// Size of the finished image. A side is `None` until a sample has settled it.
     pub(crate) shape: Shape,
     pub(crate) dtype: Dtype,
@@ -210,6 +212,7 @@ fn image(
         stages,
         steps: Vec::new(),
         decode_region: false,
+        decode_fast: options.decode == Decoding::Fast,
         shape,
         dtype: Dtype::U8,
         layout,
@@ -373,8 +376,13 @@ impl ImageProgram {
                 } else {
                     "the whole image"
                 };
+                let fast = if self.decode_fast && self.decode_region {
+                    ", at 1/2, 1/4 or 1/8 where it is shrunk as much (not exact)"
+                } else {
+                    ""
+                };
                 let upright = if orientation { ", turned upright by EXIF" } else { "" };
-                format!("decode to {mode:?}: {what}{upright}")
+                format!("decode to {mode:?}: {what}{fast}{upright}")
             }
             Input::Pixels { height, width, channels, layout } => {
                 format!("take {height}x{width}x{channels} pixels ({layout:?}) in place")

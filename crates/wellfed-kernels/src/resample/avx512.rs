@@ -27,6 +27,19 @@ fn clip(sums: [__m512i; 4]) -> __m512i {
     _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d))
 }
 
+/// As [`clip`] for sums that need no clamping, and in another order: word `4 * q + k` has the bytes of elements
+/// `2 * q` and `2 * q + 1` of `sums[k]`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn take(sums: [__m512i; 4]) -> __m512i {
+    // 8 bits from bit 22 of each half of a quadword on.
+    let bits = _mm512_set1_epi16(i16::from_le_bytes([PRECISION as u8, 32 + PRECISION as u8]));
+    let v = _mm512_multishift_epi64_epi8(bits, sums[0]);
+    let v = _mm512_mask_multishift_epi64_epi8(v, 0x0c0c_0c0c_0c0c_0c0c, bits, sums[1]);
+    let v = _mm512_mask_multishift_epi64_epi8(v, 0x3030_3030_3030_3030, bits, sums[2]);
+    _mm512_mask_multishift_epi64_epi8(v, 0xc0c0_c0c0_c0c0_c0c0, bits, sums[3])
+}
+
 /// Stores the first `n` bytes, at most 64.
 ///
 /// # Safety
@@ -61,14 +74,15 @@ pub(super) unsafe fn across(pass: &Across<'_>, run: &Run) {
             return mixes(pass, weights, run);
         }
         match (span + 4, axis.groups()) {
-            (..=64, 1) => blocks::<1, false>(pass, run),
-            (..=64, 2) => blocks::<2, false>(pass, run),
-            (..=64, 3) => blocks::<3, false>(pass, run),
-            (..=64, _) => blocks::<0, false>(pass, run),
-            (65..=128, 1) => blocks::<1, true>(pass, run),
-            (65..=128, 2) => blocks::<2, true>(pass, run),
-            (65..=128, 3) => blocks::<3, true>(pass, run),
-            (65..=128, _) => blocks::<0, true>(pass, run),
+            (..=64, 1) if axis.is_positive() => blocks::<1, false, true>(pass, run),
+            (..=64, 1) => blocks::<1, false, false>(pass, run),
+            (..=64, 2) => blocks::<2, false, false>(pass, run),
+            (..=64, 3) => blocks::<3, false, false>(pass, run),
+            (..=64, _) => blocks::<0, false, false>(pass, run),
+            (65..=128, 1) => blocks::<1, true, false>(pass, run),
+            (65..=128, 2) => blocks::<2, true, false>(pass, run),
+            (65..=128, 3) => blocks::<3, true, false>(pass, run),
+            (65..=128, _) => blocks::<0, true, false>(pass, run),
             _ => super::avx2::far(pass, run),
         }
     }
@@ -134,19 +148,20 @@ fn mean(a: __m512i, b: __m512i, [high, low]: [__m512i; 2], rounding: __m512i) ->
 }
 
 /// 64 output pixels at a time, weights and indices in registers: for groups of 16 whose bytes lie within one
-/// register (or two: `PAIR`), with up to `T` times 4 taps; any number if `T` is 0.
+/// register (or two: `PAIR`), with up to `T` times 4 taps; any number if `T` is 0. `POSITIVE`: no
+/// weight is negative.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
-unsafe fn blocks<const T: usize, const PAIR: bool>(pass: &Across<'_>, run: &Run) {
+unsafe fn blocks<const T: usize, const PAIR: bool, const POSITIVE: bool>(pass: &Across<'_>, run: &Run) {
     for x in (0..pass.width()).step_by(64) {
         let n = (pass.width() - x).min(64);
         // SAFETY: the caller's.
         unsafe {
             match n.div_ceil(16) {
                 _ if T == 0 => many::<PAIR>(pass, run, x, n),
-                1 => block::<T, PAIR, 1>(pass, run, x, n),
-                2 => block::<T, PAIR, 2>(pass, run, x, n),
-                3 => block::<T, PAIR, 3>(pass, run, x, n),
-                _ => block::<T, PAIR, 4>(pass, run, x, n),
+                1 => block::<T, PAIR, POSITIVE, 1>(pass, run, x, n),
+                2 => block::<T, PAIR, POSITIVE, 2>(pass, run, x, n),
+                3 => block::<T, PAIR, POSITIVE, 3>(pass, run, x, n),
+                _ => block::<T, PAIR, POSITIVE, 4>(pass, run, x, n),
             }
         }
     }
@@ -191,7 +206,7 @@ unsafe fn gather<const PAIR: bool>(from: *const u8, index: __m512i) -> __m512i {
 /// Output pixels `x..x + n` of all rows of the run: `G` groups of 16.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
-unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
+unsafe fn block<const T: usize, const PAIR: bool, const POSITIVE: bool, const G: usize>(
     pass: &Across<'_>,
     run: &Run,
     x: usize,
@@ -214,6 +229,9 @@ unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
     }
     let half = _mm512_set1_epi32(HALF);
     let transpose = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    let words: [u16; 32] = std::array::from_fn(|i| (i % 8 * 4 + i / 8) as u16);
+    // SAFETY: 64 bytes are there.
+    let words = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
     for row in 0..run.rows {
         for c in 0..run.channels {
             let from = run.planes[c].wrapping_add(row * run.stride);
@@ -236,7 +254,11 @@ unsafe fn block<const T: usize, const PAIR: bool, const G: usize>(
                     }
                 }
             }
-            let bytes = _mm512_permutexvar_epi32(transpose, clip(sums));
+            let bytes = if POSITIVE {
+                _mm512_permutexvar_epi16(words, take(sums))
+            } else {
+                _mm512_permutexvar_epi32(transpose, clip(sums))
+            };
             let to = run.to.wrapping_add(row * run.to_stride + c * run.to_plane + x);
             // SAFETY: `n` bytes of this row's plane.
             unsafe { store(to, bytes, n) };
@@ -318,9 +340,11 @@ pub(super) unsafe fn down(axis: &Axis, y: usize, src: Rows<'_>, dst: &mut [u8]) 
                 Some(halves) => down_mix([rows[0], rows[1]], halves, dst),
                 None => down_two([rows[0], rows[1]], weights, dst),
             },
-            1 => down_rows::<1>(axis, y, rows, dst),
-            2 => down_rows::<2>(axis, y, rows, dst),
-            3 => down_rows::<3>(axis, y, rows, dst),
+            1 if axis.is_positive() => down_rows::<1, true>(axis, y, rows, dst),
+            1 => down_rows::<1, false>(axis, y, rows, dst),
+            2 if axis.is_positive() => down_rows::<2, true>(axis, y, rows, dst),
+            2 => down_rows::<2, false>(axis, y, rows, dst),
+            3 => down_rows::<3, false>(axis, y, rows, dst),
             _ => down_many(axis, y, rows, dst),
         }
     }
@@ -383,13 +407,20 @@ fn columns(r: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
-/// `4 * T` taps.
+/// `4 * T` taps. `POSITIVE`: no weight is negative.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
-unsafe fn down_rows<const T: usize>(axis: &Axis, y: usize, rows: &[*const u8], dst: &mut [u8]) {
+unsafe fn down_rows<const T: usize, const POSITIVE: bool>(
+    axis: &Axis,
+    y: usize,
+    rows: &[*const u8],
+    dst: &mut [u8],
+) {
     let rows: [[*const u8; 4]; T] = std::array::from_fn(|t| std::array::from_fn(|i| rows[4 * t + i]));
     let weights: [[__m512i; 3]; T] =
         std::array::from_fn(|t| axis.group(t, y).map(|w| _mm512_set1_epi32(w as i32)));
     let half = _mm512_set1_epi32(HALF);
+    // Within each 128 bits: word `2 * q + h` is word `4 * h + q` of `take`'s.
+    let order = _mm512_set4_epi32(0x0f0e_0706, 0x0d0c_0504, 0x0b0a_0302, 0x0908_0100);
     for x in stretches(dst.len()) {
         // SAFETY: 64 bytes from `x` on are inside the rows.
         unsafe {
@@ -406,7 +437,8 @@ unsafe fn down_rows<const T: usize>(axis: &Axis, y: usize, rows: &[*const u8], d
                 }
                 sum
             });
-            store(dst.as_mut_ptr().wrapping_add(x), clip(sums), 64);
+            let bytes = if POSITIVE { _mm512_shuffle_epi8(take(sums), order) } else { clip(sums) };
+            store(dst.as_mut_ptr().wrapping_add(x), bytes, 64);
         }
     }
 }

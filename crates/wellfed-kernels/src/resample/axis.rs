@@ -159,6 +159,8 @@ pub(crate) struct Axis {
     /// The most source samples from the first one of an output sample to that of the 3rd, 7th, 15th and 31st
     /// after it.
     spans: [usize; 4],
+    /// Whether no weight is negative.
+    positive: bool,
 }
 
 /// The source samples that output samples `range` (not empty) may need: at least those of [`Axis::source`], found
@@ -202,6 +204,7 @@ impl Axis {
     /// Fills what the vector kernels of `level` take.
     fn vectors(&mut self, level: Level) {
         let samples = self.len();
+        self.positive = self.weights.iter().all(|k| *k >= 0);
         self.spans = [4, 8, 16, 32].map(|n| {
             let ends = self.starts[(n - 1).min(samples - 1)..].iter();
             ends.zip(&self.starts).map(|(end, start)| end - start).max().unwrap_or(0) as usize
@@ -424,6 +427,12 @@ impl Axis {
         (!high.is_empty()).then_some([high, low])
     }
 
+    /// Whether no weight is negative: then every weighted sum is between 0 and 255.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn is_positive(&self) -> bool {
+        self.positive
+    }
+
     /// Taps rounded up to what [`Axis::far`] has.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) fn padded(&self) -> usize {
@@ -443,6 +452,13 @@ impl Axis {
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) fn spans(&self) -> [usize; 4] {
         self.spans
+    }
+
+    /// Source samples that output sample `o` needs.
+    #[inline]
+    pub(crate) fn needs(&self, o: usize) -> Range<usize> {
+        let start = self.starts[o] as usize;
+        start..start + self.lens[o] as usize
     }
 
     /// Source samples that the output samples of `range` need. Empty for an empty range.

@@ -45,10 +45,10 @@ pub(crate) struct Across<'a> {
 }
 
 impl<'a> Across<'a> {
-    /// Samples `range`, which is not empty.
-    pub(super) fn new(axis: &'a Axis, range: Range<usize>) -> Self {
-        let columns = axis.source(range.clone());
-        Self { axis, first: range.start, width: range.len(), column: columns.start, columns: columns.len() }
+    /// Samples `range`, which is not empty, from rows of the columns `source`: [`Axis::source`] of the range.
+    pub(super) fn new(axis: &'a Axis, range: Range<usize>, source: &Range<usize>) -> Self {
+        debug_assert_eq!(axis.source(range.clone()), *source);
+        Self { axis, first: range.start, width: range.len(), column: source.start, columns: source.len() }
     }
 
     pub(super) fn axis(&self) -> &'a Axis {

@@ -123,7 +123,10 @@ impl<'a> Stream<'a> {
         let (mut ring, mut step) = (1, 0);
         if !plan.nearest {
             match (&plan.vertical, &plan.horizontal) {
-                (Some(axis), Some(_)) if !plan.down_first => (ring, step) = (axis.taps() + BAND, stride),
+                (Some(axis), Some(_)) if !plan.down_first => {
+                    // Bands are often of 8 or 16 rows: they seldom wrap around then.
+                    (ring, step) = ((axis.taps() + BAND).next_multiple_of(8), stride);
+                }
                 (Some(axis), _) => (ring, step) = (axis.taps(), raw),
                 _ => {}
             }
@@ -267,7 +270,7 @@ impl<'a> Stream<'a> {
             }
             let Scratch { lines, flat, .. } = &mut *self.scratch;
             let lines = &mut lines.aligned()[self.held * self.stride..];
-            let pass = Across::new(axis, self.window.columns());
+            let pass = Across::new(axis, self.window.columns(), &self.columns);
             across_all(self.level, &pass, band.rows(top, count), lines, self.stride, flat);
             for _ in 0..count {
                 self.line_made(1);
@@ -285,7 +288,7 @@ impl<'a> Stream<'a> {
         let mut waiting = 0;
         while self.made + waiting < self.window.height {
             let y = self.window.top + self.made + waiting;
-            if axis.source(y..y + 1).end > end {
+            if axis.needs(y).end > end {
                 break;
             }
             let Scratch { lines, between, ring, .. } = &mut *self.scratch;
@@ -350,13 +353,13 @@ impl<'a> Stream<'a> {
     fn across_down(&mut self, axis: &Axis, first: &Axis, band: Pixels<'_>, start: usize) {
         let end = start + band.height;
         let bytes = self.channels * self.window.width;
-        let pass = Across::new(first, self.window.columns());
+        let pass = Across::new(first, self.window.columns(), &self.columns);
         let mut taken = start;
         loop {
             let Scratch { ring, lines, flat, .. } = &mut *self.scratch;
             let ring = ring.aligned();
             let y = self.window.top + self.made;
-            let need = axis.source(y..y + 1);
+            let need = axis.needs(y);
             if need.end <= taken {
                 let line = &mut lines.aligned()[self.held * self.stride..][..bytes];
                 let rows =

@@ -55,10 +55,13 @@ pub struct Writer<'a> {
     columns: Range<usize>,
     /// Columns of the window outside the image, and those of the image that they show.
     beside: Vec<(usize, usize)>,
-    /// Rows outside the image that are still to be written, the last first.
+    /// Rows outside the image that are still to be written, the last first. Made with the first band, unless
+    /// that is the whole image.
     outer: Vec<Row>,
+    /// One past the last source row that the window shows, at least 1.
+    end: usize,
     /// Rows that can be written now.
-    ready: Vec<Row>,
+    ready: Vec<usize>,
     /// The next source row.
     at: usize,
     lines: Vec<u8>,
@@ -113,12 +116,14 @@ impl<'a> Writer<'a> {
                 .filter_map(|x| Some((x, padded(window.left + x as i64, source.1, pad)?)))
                 .collect(),
         };
-        let mut outer: Vec<Row> = (0..rows.start)
-            .chain(rows.end..window.height)
-            .map(|y| (y, padded(window.top + y as i64, source.0, pad)))
-            .collect();
-        // Constants first: `None` is less than any row.
-        outer.sort_unstable_by_key(|(y, from)| std::cmp::Reverse((*from, *y)));
+        // A window of nothing but constants is written with the first rows.
+        let inside = if rows.is_empty() { 0 } else { (window.top + rows.end as i64) as usize };
+        let mut end = inside.max(1);
+        if !matches!(pad, PadMode::Constant(_)) {
+            let outside = (0..rows.start).chain(rows.end..window.height);
+            let shown = outside.filter_map(|y| padded(window.top + y as i64, source.0, pad));
+            end = end.max(shown.max().map_or(0, |last| last + 1));
+        }
         Ok(Self {
             sink,
             channels,
@@ -128,7 +133,8 @@ impl<'a> Writer<'a> {
             rows,
             columns,
             beside,
-            outer,
+            outer: Vec::new(),
+            end,
             ready: Vec::new(),
             at: 0,
             lines: Vec::new(),
@@ -144,10 +150,23 @@ impl<'a> Writer<'a> {
         announced(&band, self.channels, self.source.1, self.source.0 - self.at)?;
         let first = self.at;
         self.at += band.height;
+        let height = self.window.height;
+        let whole = self.columns.len() == self.window.width;
+        if self.at == self.source.0 && first == 0 && !(whole && self.rows.len() == height) {
+            self.assemble(0..height, band.broadcast(self.sink.channels()), 0);
+            return Ok(());
+        }
+        if first == 0 {
+            self.outer.extend((0..self.rows.start).chain(self.rows.end..height).map(|y| (y, None)));
+            for (y, from) in &mut self.outer {
+                *from = padded(self.window.top + *y as i64, self.source.0, self.pad);
+            }
+            // Constants first: `None` is less than any row.
+            self.outer.sort_unstable_by_key(|(y, from)| std::cmp::Reverse((*from, *y)));
+        }
         // The window's rows that show rows of this band directly.
         let inside = |source: usize| (source as i64 - self.window.top).max(0) as usize;
         let rows = self.rows.start.max(inside(first))..self.rows.end.min(inside(self.at));
-        let whole = self.columns.len() == self.window.width;
         let more = self.outer.last().is_some_and(|(_, from)| from.is_none_or(|from| from < self.at));
         if whole && !more {
             if !rows.is_empty() {
@@ -157,37 +176,43 @@ impl<'a> Writer<'a> {
             }
             return Ok(());
         }
-        self.ready.clear();
-        let window_top = self.window.top;
-        self.ready.extend(rows.map(|y| (y, Some((window_top + y as i64) as usize))));
-        while let Some(row) = self.outer.pop_if(|(_, from)| from.is_none_or(|from| from < self.at)) {
-            self.ready.push(row);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        ready.extend(rows);
+        while let Some((y, _)) = self.outer.pop_if(|(_, from)| from.is_none_or(|from| from < self.at)) {
+            ready.push(y);
         }
-        self.ready.sort_unstable();
-        self.assemble(band.broadcast(self.sink.channels()), first);
+        ready.sort_unstable();
+        let mut rest = &ready[..];
+        while let Some(y) = rest.first() {
+            let consecutive = rest.iter().zip(*y..).take_while(|(a, b)| *a == b).count();
+            self.assemble(*y..*y + consecutive, band.broadcast(self.sink.channels()), first);
+            rest = &rest[consecutive..];
+        }
+        self.ready = ready;
         Ok(())
     }
 
-    /// Writes the rows in `ready`, which show rows of `band`; its first row is the source's row `first`.
-    fn assemble(&mut self, band: Pixels<'_>, first: usize) {
+    /// Writes `rows` of the window, which show rows of `band`; its first row is the source's row `first`.
+    fn assemble(&mut self, rows: Range<usize>, band: Pixels<'_>, first: usize) {
         let width = self.window.width;
         let bytes = width * band.channels;
-        let at_once = (BAND_BYTES / bytes).clamp(1, self.ready.len().max(1));
-        self.lines.resize(at_once * bytes, 0);
+        let at_once = (BAND_BYTES / bytes).clamp(1, rows.len().max(1));
+        if self.lines.len() < at_once * bytes {
+            self.lines.resize(at_once * bytes, 0);
+        }
         // Interleaved rows are one stretch of pixels, planar rows several.
         let pixel = band.pixel;
         let stretches = if pixel == 1 { band.channels } else { 1 };
         let from = (self.window.left + self.columns.start as i64).max(0) as usize;
-        let mut rest = &self.ready[..];
-        while let Some((y, _)) = rest.first() {
-            let consecutive = rest.iter().zip(*y..).take(at_once).take_while(|((a, _), b)| a == b).count();
-            let (rows, others) = rest.split_at(consecutive);
-            rest = others;
-            let lines = &mut self.lines[..rows.len() * bytes];
+        for y in rows.clone().step_by(at_once) {
+            let count = at_once.min(rows.end - y);
+            let lines = &mut self.lines[..count * bytes];
             if let PadMode::Constant(value) = self.pad {
                 constant(lines, &value[..band.channels], width, pixel);
             }
-            for (line, (_, source)) in lines.chunks_exact_mut(bytes).zip(rows) {
+            for (line, y) in lines.chunks_exact_mut(bytes).zip(y..) {
+                let source = padded(self.window.top + y as i64, self.source.0, self.pad);
                 let Some(row) = source else { continue };
                 for (c, line) in line.chunks_exact_mut(bytes / stretches).enumerate() {
                     let row = band.line(c, row - first);
@@ -200,26 +225,17 @@ impl<'a> Writer<'a> {
                     }
                 }
             }
-            let (channels, count) = (band.channels, rows.len());
             let band = match pixel {
-                1 => Pixels::planar(lines, count, width, channels, bytes, width),
-                _ => Pixels::interleaved(lines, count, width, channels, bytes),
+                1 => Pixels::planar(lines, count, width, band.channels, bytes, width),
+                _ => Pixels::interleaved(lines, count, width, band.channels, bytes),
             };
-            self.sink.band(*y, band);
+            self.sink.band(y, band);
         }
     }
 
     /// Whether the slot is complete: further rows would change nothing.
     pub fn is_complete(&self) -> bool {
-        self.at >= self.end()
-    }
-
-    /// One past the last source row that the window shows, at least 1.
-    fn end(&self) -> usize {
-        let last = self.outer.first().and_then(|(_, from)| *from);
-        let inside = if self.rows.is_empty() { 0 } else { self.window.top + self.rows.end as i64 };
-        // A window of nothing but constants is written with the first rows.
-        (inside as usize).max(last.map_or(0, |last| last + 1)).max(1)
+        self.at >= self.end
     }
 
     /// Says whether the slot is complete.
@@ -230,7 +246,7 @@ impl<'a> Writer<'a> {
         if self.is_complete() {
             return Ok(());
         }
-        Err(GeometryError::Missing { what: "rows", start: self.at, end: self.end() })
+        Err(GeometryError::Missing { what: "rows", start: self.at, end: self.end })
     }
 }
 

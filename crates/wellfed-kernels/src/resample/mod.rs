@@ -7,7 +7,9 @@
 //! by alpha before it resizes; that is the caller's to do.)
 //!
 //! [`Resizer::resize_write`] takes an image that is all in memory, [`Resizer::stream`] one whose rows come in
-//! bands; the first is the second with one band. Rows may be interleaved or planar.
+//! bands; the first is the second with one band. Rows may be interleaved or planar; horizontal passes read
+//! planes, so that interleaved rows are split first, some at a time. One plane fills every channel of the map.
+//! The same bits in all these cases, on every [`Level`].
 //!
 //! Cropping before the resize is [`View::crop`]; what Pillow calls `img.crop(box).resize(size)`, as
 //! `torchvision.transforms.functional.resized_crop` does. Only the rows and columns of [`Resize::window`] are

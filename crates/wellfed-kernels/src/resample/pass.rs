@@ -134,7 +134,7 @@ pub(super) fn across(level: Level, pass: &Across<'_>, src: Pixels<'_>, dst: &mut
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    drop(run);
+    let _ = run;
 }
 
 /// One row of the vertical pass: output row `y` of `axis`, `dst.len()` bytes from rows of `src`.

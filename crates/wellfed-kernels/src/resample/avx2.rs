@@ -97,9 +97,9 @@ pub(super) unsafe fn across(pass: &Across<'_>, run: &Run) {
             (false, 1) => blocks::<1, false>(pass, run),
             (false, 2) => blocks::<2, false>(pass, run),
             (false, 3) => blocks::<3, false>(pass, run),
-            (false, 4) => blocks::<4, false>(pass, run),
-            (false, 5) => blocks::<5, false>(pass, run),
-            (false, 6) => blocks::<6, false>(pass, run),
+            (_, 4) => blocks::<4, false>(pass, run),
+            (_, 5) => blocks::<5, false>(pass, run),
+            (_, 6) => blocks::<6, false>(pass, run),
             _ => many(pass, run),
         }
     }

@@ -59,6 +59,7 @@ impl<'a> Across<'a> {
         self.first
     }
 
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn width(&self) -> usize {
         self.width
     }

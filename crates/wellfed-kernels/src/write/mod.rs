@@ -272,6 +272,7 @@ pub(crate) struct Place<'a> {
     pub(crate) height: usize,
     pub(crate) width: usize,
     /// Whether the slot is too large for its bytes to be read from a cache later.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) past: bool,
 }
 

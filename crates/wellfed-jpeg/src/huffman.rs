@@ -15,6 +15,10 @@ pub(crate) const LOOKUP_BITS: u32 = 10;
 /// Entries of one lookup table.
 const SIZE: usize = 1 << LOOKUP_BITS;
 
+/// Bits that the lookup at the start of a block sees: fewer, as it comes once a block, and all entries of a table
+/// are as likely as each other. Tables of ten bits would leave no room in the first cache for the coefficients.
+pub(crate) const DC_BITS: u32 = 8;
+
 /// How far the end of a block moves: past every coefficient, and past what a damaged run can reach.
 pub(crate) const END: u8 = 81;
 
@@ -259,8 +263,8 @@ pub(crate) fn extend(bits: u32, size: u8) -> i32 {
 /// Entries for blocks of one DC and one AC table.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
-    /// By the next ten bits at the start of a block.
-    pub(crate) dc: [Entry; SIZE],
+    /// By the next eight bits at the start of a block.
+    pub(crate) dc: [Entry; 1 << DC_BITS],
     /// By the next ten bits after that.
     pub(crate) ac: [Entry; SIZE],
 }
@@ -286,7 +290,7 @@ pub(crate) struct PairTables {
 
 impl Default for PairTables {
     fn default() -> Self {
-        const SLOW: Lookup = Lookup { dc: [Entry::SLOW; SIZE], ac: [Entry::SLOW; SIZE] };
+        const SLOW: Lookup = Lookup { dc: [Entry::SLOW; 1 << DC_BITS], ac: [Entry::SLOW; SIZE] };
         let lookups = Box::new([SLOW; 4]);
         PairTables {
             lookups,
@@ -299,7 +303,7 @@ impl Default for PairTables {
 
 impl PairTables {
     /// Bytes in memory.
-    pub(crate) const BYTES: usize = size_of::<Self>() + 10 * SIZE * size_of::<Entry>();
+    pub(crate) const BYTES: usize = size_of::<Self>() + 4 * size_of::<Lookup>() + 2 * SIZE * size_of::<u64>();
 
     /// Builds table `i` of four, unless it is there already.
     pub(crate) fn build(&mut self, i: usize, dc: Spec, ac: Spec) {
@@ -326,11 +330,11 @@ impl PairTables {
     pub(crate) fn slow(&self, i: u8, is_dc: bool, next: u32) -> Entry {
         let i = usize::from(i & 3);
         let Some((dc, ac)) = &self.specs[i] else { return Entry::single(Symbol::new(0, 17, !is_dc)) };
-        let spec = if is_dc { dc } else { ac };
+        let (spec, looked_at) = if is_dc { (dc, DC_BITS) } else { (ac, LOOKUP_BITS) };
         let Long { code, index } = self.long[i][usize::from(!is_dc)];
         // Short codes come here only for values that are longer than in 8-bit images.
         let (symbol, length) =
-            if next >= code { spec.find_from(LOOKUP_BITS + 1, code, index, next) } else { spec.find(next) };
+            if next >= code { spec.find_from(looked_at + 1, code, index, next) } else { spec.find(next) };
         Entry::single(Symbol::new(symbol, length, !is_dc))
     }
 
@@ -370,25 +374,26 @@ impl PairTables {
 }
 
 /// Fills one lookup table from its codes and from what may follow them.
-fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) -> Long {
+fn fill_pairs(table: &mut [Entry], spec: &Spec, is_ac: bool, second: &[u64; 2 * SIZE]) -> Long {
+    let (size, table_bits) = (table.len(), table.len().ilog2());
     let (mut at, mut index) = (0, 0);
     for (symbol, length, _) in spec.codes() {
-        if length > LOOKUP_BITS {
+        if length > table_bits {
             break;
         }
         index += 1;
         let symbol = Symbol::new(symbol, length, is_ac);
-        let end = at + (SIZE >> length);
+        let end = at + (size >> length);
         let mut slots = &mut table[at..end];
         at = end;
         let bits = length + u32::from(symbol.size);
         let single = if bits > MAX_BITS { Entry::SLOW } else { Entry::single(symbol) };
-        if symbol.run == END || bits >= LOOKUP_BITS {
+        if symbol.run == END || bits >= table_bits {
             slots.fill(single);
             continue;
         }
         // `slots` falls into one part for each value, and each part runs through what may come second.
-        let part = SIZE >> bits;
+        let part = size >> bits;
         let start = 2 * SIZE - 2 * part;
         let second = &second[start..start + part];
         let single = single.to_bits();
@@ -403,7 +408,7 @@ fn fill_pairs(table: &mut [Entry; SIZE], spec: &Spec, is_ac: bool, second: &[u64
         }
     }
     table[at..].fill(Entry::SLOW);
-    Long { code: (at as u32) << (16 - LOOKUP_BITS), index }
+    Long { code: (at as u32) << (16 - table_bits), index }
 }
 
 /// One symbol at a time: what progressive scans need, whose symbols mean other things.
@@ -463,13 +468,14 @@ mod tests {
             tables.build(1, dc.clone(), ac.clone());
             let Lookup { dc: for_dc, ac: for_ac } = tables.lookup(1);
             for is_dc in [true, false] {
-                for bits in 0..SIZE as u32 {
-                    let entry = if is_dc { for_dc[bits as usize] } else { for_ac[bits as usize] };
-                    let (symbol, length) = if is_dc { &dc } else { &ac }.find(bits << 6);
+                let (entries, spec) = if is_dc { (&for_dc[..], &dc) } else { (&for_ac[..], &ac) };
+                let looked_at = entries.len().ilog2();
+                for (&entry, bits) in entries.iter().zip(0u32..) {
+                    let (symbol, length) = spec.find(bits << (16 - looked_at));
                     let first = Symbol::new(symbol, length, !is_dc);
                     if entry == Entry::SLOW {
                         assert!(
-                            length > LOOKUP_BITS || length + u32::from(first.size) > MAX_BITS,
+                            length > looked_at || length + u32::from(first.size) > MAX_BITS,
                             "{bits:010b}"
                         );
                         continue;
@@ -480,15 +486,15 @@ mod tests {
                         (taken, first.run),
                         "{bits:010b}"
                     );
-                    let second = (first.run != END && taken < LOOKUP_BITS).then(|| {
-                        let rest = bits << taken & (SIZE as u32 - 1);
-                        let (symbol, length) = ac.find(rest << 6);
-                        (Symbol::new(symbol, length, true), taken + length <= LOOKUP_BITS)
+                    let second = (first.run != END && taken < looked_at).then(|| {
+                        let rest = bits << taken & (entries.len() as u32 - 1);
+                        let (symbol, length) = ac.find(rest << (16 - looked_at));
+                        (Symbol::new(symbol, length, true), taken + length <= looked_at)
                     });
                     if let Some((second, true)) = second
                         && second.size <= 11
                     {
-                        let raw = bits >> (LOOKUP_BITS - taken) & ((1 << first.size) - 1);
+                        let raw = bits >> (looked_at - taken) & ((1 << first.size) - 1);
                         assert_eq!(i32::from(entry.value), extend(raw, first.size));
                         assert_eq!(entry.second_run, second.run);
                         assert_eq!(entry.shift, 64 - entry.bits);

@@ -8,7 +8,7 @@ use std::hint::select_unpredictable;
 use crate::bits::Bits;
 use crate::entropy::{Predictors, Stream};
 use crate::header::ZIGZAG;
-use crate::huffman::{END, LOOKUP_BITS, PairTables as Tables, extend};
+use crate::huffman::{DC_BITS, END, LOOKUP_BITS, PairTables as Tables, extend};
 use crate::level::Level;
 
 /// Coefficients of four neighbouring blocks: row `r`, column `c` of block `b` at `32 r + 8 b + c`.
@@ -54,7 +54,7 @@ fn decode(
             (&mut coefficients[place..place + GROUP]).try_into().expect("a slice of 256");
         // Each lookup waits for the one before, and nothing else should be in between: the index is taken from what
         // is there (`MAX_BITS` keeps enough), and more is loaded while the table answers.
-        let at = bits.peek(LOOKUP_BITS) as usize;
+        let at = bits.peek(DC_BITS) as usize;
         bits.refill();
         let mut entry = lookup.dc[at];
         if entry.bits == 0 {
@@ -147,7 +147,7 @@ fn pass(from: &mut Bits<'_>, mcu: &[Block], mcus: usize, tables: &Tables, predic
     for _ in 0..mcus {
         for block in mcu {
             let lookup = tables.lookup(block.table);
-            let at = bits.peek(LOOKUP_BITS) as usize;
+            let at = bits.peek(DC_BITS) as usize;
             bits.refill();
             let mut entry = lookup.dc[at];
             if entry.bits == 0 {

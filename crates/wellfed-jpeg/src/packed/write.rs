@@ -111,36 +111,52 @@ fn write_head(header: &Header, tables: usize, jpeg: &[u8], record: &mut [u8]) {
 }
 
 /// Appends the body of a group, and gives its head.
+///
+/// Looks only at coefficients other than zero, of which there are few: an eighth of the time of a look at each.
 pub(super) fn write_group(group: &[i16; GROUP], record: &mut Vec<u8>) -> Head {
     let start = record.len();
-    let is_dc = |n: usize| n < 32 && n.is_multiple_of(8);
     let mut present = 0;
+    let mut map = [0u64; 4];
     for (i, eight) in group.as_chunks::<8>().0.iter().enumerate() {
-        let bit = |j: usize| u8::from(eight[j] != 0 && !is_dc(8 * i + j)) << j;
-        let byte = (0..8).fold(0, |byte, j| byte | bit(j));
+        // DC coefficients are the first of the first four eights.
+        let byte = bits_of(eight) & if i < 4 { 0xFE } else { 0xFF };
         if byte != 0 {
             present |= 1 << i;
             record.push(byte);
         }
+        map[i / 8] |= u64::from(byte) << (8 * (i % 8));
     }
-    let ac =
-        |from: usize, to: usize| (from..to).filter(move |&n| !is_dc(n) && group[n] != 0).map(|n| group[n]);
-    for quarter in 0..4 {
-        let mut low = None;
-        for value in ac(64 * quarter, 64 * quarter + 64) {
-            let number = if (-7..=7).contains(&value) { (value + 8) as u8 } else { 0 };
-            match low.take() {
-                None => low = Some(number),
-                Some(low) => record.push(low | number << 4),
+    let (mut bytes, mut words) = ([0u8; GROUP], [[0u8; 2]; GROUP]);
+    let (mut escaped, mut wide) = (0, 0);
+    for (quarter, mut map) in group.as_chunks::<64>().0.iter().zip(map) {
+        let (mut numbers, mut count) = ([0u8; 32], 0);
+        while map != 0 {
+            let value = quarter[map.trailing_zeros() as usize];
+            map &= map - 1;
+            let mut number = value.wrapping_add(8) as u8;
+            if !(-7..=7).contains(&value) {
+                number = 0;
+                bytes[escaped] = value as u8;
+                if !(-127..=127).contains(&value) {
+                    bytes[escaped] = 0x80;
+                    words[wide] = value.to_le_bytes();
+                    wide += 1;
+                }
+                escaped += 1;
             }
+            numbers[count / 2] |= number << (4 * (count % 2));
+            count += 1;
         }
-        record.extend(low);
+        record.extend_from_slice(&numbers[..count.div_ceil(2)]);
     }
-    let escaped = || ac(0, GROUP).filter(|value| !(-7..=7).contains(value));
-    let is_byte = |value: &i16| (-127..=127).contains(value);
-    record.extend(escaped().map(|value| if is_byte(&value) { value as u8 } else { 0x80 }));
-    for value in escaped().filter(|value| !is_byte(value)) {
-        record.extend(value.to_le_bytes());
-    }
+    record.extend_from_slice(&bytes[..escaped]);
+    record.extend_from_slice(words[..wide].as_flattened());
     Head { size: record.len() - start, present, dc: std::array::from_fn(|b| group[8 * b]) }
+}
+
+/// Bit i is set if number i is not zero.
+fn bits_of(eight: &[i16; 8]) -> u8 {
+    let flags = eight.map(|value| u8::from(value != 0));
+    // Byte i of the flags moves to bit 56 + i; no two products meet, so nothing carries.
+    (u64::from_le_bytes(flags).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }

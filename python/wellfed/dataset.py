@@ -130,7 +130,10 @@ class Dataset:
             ...     shapes = [batch.shape for batch in loader]
             >>> loader.stats()["cache"]["samples"]
             4
+            >>> folder.cleanup()
         """
+        if decoded != "coefficients":
+            raise ValueError(f"decoded is {decoded!r}, but must be 'coefficients'")
         limit = None if max_bytes is None else check.whole(max_bytes, "max_bytes")
         folder = None if path is None else os.fspath(path)
         return self._verb("cache", decoded=decoded, path=folder, max_bytes=limit)

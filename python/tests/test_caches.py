@@ -1,0 +1,122 @@
+"""Row indexes and caches: later epochs are faster and nothing else is different."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import wellfed as wf
+from wellfed import transforms as T
+
+
+@pytest.fixture
+def jpegs(tmp_path: Path) -> Path:
+    """Two classes of six photographs; one of them is a PNG."""
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        folder = tmp_path / "photos" / f"class{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        coarse = Image.fromarray(rng.integers(0, 256, (9, 11, 3), np.uint8))
+        image = coarse.resize((150 + 3 * number, 120 - number), Image.Resampling.BICUBIC)
+        image.save(folder / (f"{number}.png" if number == 7 else f"{number}.jpg"), quality=88)
+    return tmp_path / "photos"
+
+
+def pipeline(ds: wf.Dataset) -> wf.Dataset:
+    return ds.shuffle(seed=5).map(T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToTensor()).batch(5)
+
+
+def epochs(loader: Any, count: int = 3) -> list[np.ndarray]:
+    return [array for _ in range(count) for batch in loader for array in batch]
+
+
+def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
+    return len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_nothing_differs(jpegs: Path, tmp_path: Path, workers: int) -> None:
+    source = wf.image_folder(jpegs)
+    expected = epochs(pipeline(source).numpy(row_index="off"))
+    for where in ("memory", "beside", tmp_path / "rows"):
+        assert same(epochs(pipeline(source).numpy(row_index=where, num_workers=workers)), expected)
+    for path in (None, tmp_path / "cache", tmp_path / "cache"):
+        loader = pipeline(source.cache(path=path)).numpy(num_workers=workers)
+        assert same(epochs(loader), expected)
+        stats = loader.stats()["cache"]
+        assert (stats["samples"], stats["passed"], stats["left_out"]) == (11, 1, 0)
+        assert stats["hits"] >= 15
+        loader.close()
+
+
+def test_row_indexes_are_kept_and_counted(jpegs: Path) -> None:
+    loader = pipeline(wf.image_folder(jpegs)).numpy(row_index="beside")
+    first = epochs(loader, 1)
+    assert loader.stats()["row_index"]["images"] == 11
+    loader.close()
+    assert (jpegs / ".wfrows").exists()
+    again = pipeline(wf.image_folder(jpegs)).numpy(row_index="beside")
+    assert again.stats()["row_index"]["images"] == 11
+    assert same(epochs(again, 1), first)
+    assert again.stats()["row_index"]["used"] >= 11
+    again.close()
+    (jpegs / ".wfrows").write_bytes(b"something else")
+    assert same(epochs(pipeline(wf.image_folder(jpegs)).numpy(row_index="beside"), 1), first)
+
+
+def test_a_replaced_file_is_seen(jpegs: Path, tmp_path: Path) -> None:
+    def run(cached: bool) -> list[np.ndarray]:
+        source = wf.image_folder(jpegs)
+        loader = pipeline(source.cache(path=tmp_path / "cache") if cached else source).numpy(
+            row_index="beside"
+        )
+        result = epochs(loader)
+        loader.close()
+        return result
+
+    before = run(True)
+    Image.new("RGB", (133, 77), "teal").save(jpegs / "class0" / "4.jpg")
+    after = run(True)
+    assert not same(before, after)
+    assert same(after, run(False))
+
+
+def test_what_does_not_fit_is_said(jpegs: Path) -> None:
+    loader = pipeline(wf.image_folder(jpegs).cache(max_bytes=20_000)).numpy()
+    assert same(epochs(loader), epochs(pipeline(wf.image_folder(jpegs)).numpy()))
+    stats = loader.stats()
+    assert stats["cache"]["left_out"] > 0
+    assert stats["cache"]["bytes"] <= 20_000
+    assert "do not fit" in str(stats)
+
+
+def test_states_fit_with_and_without(jpegs: Path) -> None:
+    plain = pipeline(wf.image_folder(jpegs)).numpy()
+    cached = pipeline(wf.image_folder(jpegs).cache()).numpy()
+    epochs(cached, 1)
+    batches = iter(cached)
+    next(batches)
+    state = cached.state_dict()
+    rest = [array for batch in batches for array in batch]
+    plain.load_state_dict(state)
+    assert same(epochs(plain, 1), rest)
+
+
+def test_the_face(jpegs: Path, tmp_path: Path) -> None:
+    ds = wf.image_folder(jpegs).cache(path=tmp_path / "c", max_bytes=10**9).map(T.CenterCrop(8))
+    assert f".cache(path={str(tmp_path / 'c')!r}, max_bytes=1000000000)" in repr(ds)
+    assert repr(pickle.loads(pickle.dumps(ds))) == repr(ds)
+    assert "cache: JPEGs are kept" in ds.explain()
+    with pytest.raises(ValueError, match=r"before map\(\)"):
+        wf.image_folder(jpegs).map(T.CenterCrop(4)).cache()
+    with pytest.raises(ValueError, match="decoded"):
+        wf.image_folder(jpegs).cache(decoded="pixels")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="neither"):
+        ds.numpy(row_index="besides")
+    with pytest.raises(ValueError, match="no encoded images"):
+        wf.from_tensor_slices(np.zeros(3)).cache().numpy()

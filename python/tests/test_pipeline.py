@@ -15,9 +15,8 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-from pictures import picture
-
 import wellfed as wf
+from pictures import picture
 from wellfed import transforms as T
 
 

@@ -120,7 +120,7 @@ impl RowCache {
     ) -> Result<()> {
         let known = self.get(index, field);
         let had = known.is_some();
-        *scratch.rows() = Rows { record: self.records(), known, found: None };
+        *scratch.rows() = Rows { record: self.records(had), known, found: None };
         let mut result = decode(scratch);
         if result.is_err() && had {
             // Should an index ever be the reason, the image is as good as without.
@@ -150,10 +150,10 @@ impl RowCache {
         })
     }
 
-    /// Whether new indexes are wanted.
-    pub(crate) fn records(&self) -> bool {
+    /// Whether a new index is wanted, or a longer one of an image that has one.
+    fn records(&self, has_one: bool) -> bool {
         let records = !self.full.load(Relaxed);
-        if !records {
+        if !records && !has_one {
             self.refused.fetch_add(1, Relaxed);
         }
         records

@@ -129,7 +129,8 @@ fn the_same_bits_with_and_without_in_memory_and_on_disk() {
             assert!(epochs(&loader, 4) == expected, "{n} workers, {path:?}");
             let stats = stats(&loader);
             assert_eq!((stats.samples, stats.passed, stats.left_out), (17, 3, 0), "{stats:?}");
-            assert!(stats.hits >= 51 && stats.bytes > 20_000 && stats.problem.is_none(), "{stats:?}");
+            // The second epoch is begun ahead of time and may ask for a sample that the first is still making.
+            assert!(stats.hits >= 34 && stats.bytes > 20_000 && stats.problem.is_none(), "{stats:?}");
         }
     }
 }

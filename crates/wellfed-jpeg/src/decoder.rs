@@ -6,12 +6,12 @@ use crate::header::{Colour, File, Header, Process};
 use crate::huffman::PairTables;
 use crate::index::RowIndex;
 use crate::level::Level;
-use crate::markers::code;
+use crate::markers::truncated;
 use crate::multiscan::{Coefficients, check_mcu};
 use crate::output::{Format, Rows, Sink, Target};
 use crate::reconstruct::{Job, Reconstructor};
 use crate::sequential::{self, Block, GROUP};
-use crate::{Error, ErrorKind, Limits, Region, Result, Scale};
+use crate::{Error, ErrorKind, Limits, Region, Result, Scale, trailer};
 
 /// MCUs that are decoded before their blocks are transformed: few enough for coefficients to stay in the first
 /// cache, enough to set up the transform seldom.
@@ -250,7 +250,7 @@ impl Decoder {
         let interval = usize::from(file.tables.restart_interval);
         self.entropy.load(self.level, bytes, from, to.min(bytes.len()), interval != 0);
         if index.is_none() {
-            check_end(&self.entropy, file, options.tolerant)?;
+            check_end(&self.entropy, bytes, &file, frame, options.tolerant)?;
         }
 
         let (level, columns) = (self.level, frame.mcus.0);
@@ -424,23 +424,20 @@ pub(crate) fn prepare(header: &Header, options: &Options<'_>) -> Result<(Frame, 
     Ok((frame, region, channels))
 }
 
-/// Refuses files that end early or go on with what should not be there.
-pub(crate) fn check_end(entropy: &Entropy, file: File<'_>, tolerant: bool) -> Result<()> {
-    let File { mut markers, mut tables, .. } = file;
-    markers.seek(entropy.raw_end());
-    loop {
-        let segment = markers.next()?;
-        if tables.read(&segment)? {
-            continue;
-        }
-        let bad = |what: &str| Err(Error::corrupt(what).at(segment.offset));
-        match segment.code {
-            code::EOI => return Ok(()),
-            _ if tolerant => {}
-            code::SOS => return bad("JPEG has a scan after its last one"),
-            code::SOF0..=0xCF => return bad("JPEG has two frame headers"),
-            _ => {}
-        }
+/// Refuses files that Pillow refuses for what comes after the rows: those that end before all data were there, and
+/// those that go on with what should not be. That the end marker is missing is no matter once there are all rows.
+pub(crate) fn check_end(
+    entropy: &Entropy,
+    bytes: &[u8],
+    file: &File<'_>,
+    frame: &Frame,
+    tolerant: bool,
+) -> Result<()> {
+    let interval = usize::from(file.tables.restart_interval);
+    match entropy.raw_end(interval, frame.mcus.0 * frame.mcus.1) {
+        Some(end) => trailer::check(bytes, end, &file.header, tolerant),
+        None if tolerant => Ok(()),
+        None => Err(truncated(bytes)),
     }
 }
 

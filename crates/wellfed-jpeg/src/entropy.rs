@@ -22,6 +22,8 @@ pub(crate) struct Piece {
     raw_end: usize,
     /// Where its marks begin in [`Entropy::marks`].
     marks: usize,
+    /// Up to where in the data the marks and the rules of stuffing hold: to the end, unless there are fill bytes.
+    straight: usize,
     /// The marker behind it; `None` where the file ends.
     marker: Option<u8>,
 }
@@ -50,7 +52,13 @@ impl Entropy {
         let mut at = start;
         loop {
             let (begin, marks) = (self.data.len(), self.marks.len());
-            let stop = at + kernels::unstuff(level, &bytes[at..end], &mut self.data, &mut self.marks);
+            let mut stop = at + kernels::unstuff(level, &bytes[at..end], &mut self.data, &mut self.marks);
+            let straight = self.data.len();
+            // Fill bytes before stuffing make no marker: together they are one FF, as for libjpeg.
+            while let Some(after) = filled(&bytes[..end], stop) {
+                self.data.push(0xFF);
+                stop = after + kernels::unstuff(level, &bytes[after..end], &mut self.data, &mut self.marks);
+            }
             let piece_end = self.data.len();
             self.data.extend_from_slice(&[0; PADDING]);
             // A lone FF at the very end may be cut off its second byte.
@@ -61,6 +69,7 @@ impl Entropy {
                 raw_start: at,
                 raw_end: stop,
                 marks,
+                straight,
                 marker: marker.map(|(code, _)| code),
             });
             match marker {
@@ -70,9 +79,23 @@ impl Entropy {
         }
     }
 
-    /// Where the file goes on after the last piece.
-    pub(crate) fn raw_end(&self) -> usize {
-        self.pieces.last().map_or(0, |piece| piece.raw_end)
+    /// Where the file goes on after a scan of `mcus` MCUs, from its marker on; `None` if the file ended before.
+    pub(crate) fn raw_end(&self, interval: usize, mcus: usize) -> Option<usize> {
+        let last = self.pieces.last()?;
+        let restarts = |piece: &Piece| piece.marker.is_some_and(|marker| marker >= code::SOF0);
+        if last.marker == Some(code::EOI) && self.pieces.iter().all(restarts) {
+            return Some(last.raw_end);
+        }
+        // Which of the markers are passed does not depend on the data between them.
+        let mut stream = Stream::new(self, interval);
+        for _ in 0..mcus.saturating_sub(1).checked_div(interval).unwrap_or(0) {
+            stream.restart();
+            if stream.piece + 1 == self.pieces.len() {
+                break;
+            }
+        }
+        let piece = &self.pieces[stream.piece];
+        piece.marker.map(|_| piece.raw_end)
     }
 
     fn bits(&self, piece: usize) -> Bits<'_> {
@@ -80,10 +103,13 @@ impl Entropy {
         Bits::new(&self.data[start..end + PADDING], 0)
     }
 
-    /// The file's bit behind `bit` of a piece's data: byte times 8, plus bits.
-    fn raw_bit(&self, bytes: &[u8], piece: usize, bit: usize) -> usize {
-        let Piece { start, end, raw_start, raw_end, marks, .. } = self.pieces[piece];
+    /// The file's bit behind `bit` of a piece's data: byte times 8, plus bits. `None` behind fill bytes.
+    fn raw_bit(&self, bytes: &[u8], piece: usize, bit: usize) -> Option<usize> {
+        let Piece { start, end, raw_start, raw_end, marks, straight, .. } = self.pieces[piece];
         let target = (start + bit / 8).min(end);
+        if target > straight {
+            return None;
+        }
         let next = self.pieces.get(piece + 1).map_or(self.marks.len(), |next| next.marks);
         let chunk =
             self.marks[marks..next].partition_point(|&length| length as usize <= target).saturating_sub(1);
@@ -99,7 +125,7 @@ impl Entropy {
             }
             raw += 1;
         }
-        8 * raw + bit % 8
+        Some(8 * raw + bit % 8)
     }
 
     /// The piece and its bit where the file's bit lies; the reverse of [`Entropy::raw_bit`]. `None` outside.
@@ -124,6 +150,13 @@ impl Entropy {
     }
 }
 
+/// Where data go on behind several FF and a 00 at `at`.
+fn filled(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    let fill = rest.iter().position(|&byte| byte != 0xFF)?;
+    (fill > 1 && rest[fill] == 0).then_some(at + fill + 1)
+}
+
 fn is_restart_or_reserved(marker: u8) -> bool {
     marker < code::SOF0 || (code::RST0..=code::RST7).contains(&marker)
 }
@@ -141,6 +174,8 @@ pub(crate) struct Stream<'a> {
     pub(crate) end_of_band_run: u32,
     /// The data of this interval have ended before its MCUs.
     pub(crate) exhausted: bool,
+    /// There were data at the start of an MCU since this was last looked at.
+    pub(crate) fed: bool,
     piece: usize,
     /// The marker that ends the piece was met and not passed: the next interval has no data.
     stuck: bool,
@@ -160,6 +195,7 @@ impl<'a> Stream<'a> {
             predictors: [0; 4],
             end_of_band_run: 0,
             exhausted: false,
+            fed: false,
             piece: 0,
             stuck: false,
             interval,
@@ -171,10 +207,13 @@ impl<'a> Stream<'a> {
     /// How many of the next `n` MCUs come before the next restart, which is passed first if it is due.
     #[inline]
     pub(crate) fn take(&mut self, n: usize) -> usize {
+        // A restart may end this, which then counts from the next MCU on.
+        let most = if self.exhausted { 1 } else { n };
+        self.fed |= !self.exhausted;
         if self.left == 0 {
             self.restart();
         }
-        let n = n.min(self.left);
+        let n = most.min(self.left);
         if self.interval != 0 {
             self.left -= n;
         }
@@ -269,7 +308,7 @@ impl<'a> Stream<'a> {
     /// The file's bit at which the stream stands; `None` where the data are damaged.
     pub(crate) fn raw_position(&self, bytes: &[u8]) -> Option<usize> {
         let sound = !self.exhausted && !self.stuck && !self.overran();
-        sound.then(|| self.entropy.raw_bit(bytes, self.piece, self.bits.position()))
+        if sound { self.entropy.raw_bit(bytes, self.piece, self.bits.position()) } else { None }
     }
 
     /// Jumps to a bit of the file, where MCU `mcu` begins; false if it is not in the data.

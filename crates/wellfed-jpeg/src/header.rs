@@ -180,16 +180,16 @@ impl Tables {
     /// Takes in a segment that defines tables; true if it was one.
     pub(crate) fn read(&mut self, segment: &Segment<'_>) -> Result<bool> {
         let done = match segment.code {
-            code::DQT => self.read_quant(segment.body),
-            code::DHT => self.read_huffman(segment.body),
-            code::DRI => match segment.body {
+            code::DQT => self.read_quant(&segment.body),
+            code::DHT => self.read_huffman(&segment.body),
+            code::DRI => match &*segment.body {
                 &[high, low] => {
                     self.restart_interval = u16::from_be_bytes([high, low]);
                     Ok(())
                 }
                 body => Err(Error::corrupt(format!("JPEG restart interval has {} bytes", body.len()))),
             },
-            code::DAC => Err(Error::new(ErrorKind::Unsupported, "arithmetic-coded JPEG is not supported")),
+            code::DAC => check_arithmetic(&segment.body),
             _ => return Ok(false),
         };
         done.map(|()| true).map_err(|e| e.at(segment.offset))
@@ -261,6 +261,20 @@ impl Tables {
     }
 }
 
+/// Looks at the parameters of arithmetic coding, which mean nothing here.
+fn check_arithmetic(body: &[u8]) -> Result<()> {
+    let (pairs, rest) = body.as_chunks();
+    // Bounds for DC, of which the lower comes second, and then one number each for AC.
+    let good = |&[index, value]: &[u8; 2]| match index {
+        0..16 => value & 15 <= value >> 4,
+        _ => index < 32,
+    };
+    if rest.is_empty() && pairs.iter().all(good) {
+        return Ok(());
+    }
+    Err(Error::corrupt("JPEG has parameters of arithmetic coding that make no sense"))
+}
+
 fn missing(what: &str, number: usize) -> Error {
     Error::corrupt(format!("JPEG uses {what} table {number}, which it does not define"))
 }
@@ -289,7 +303,7 @@ pub(crate) struct Member {
 
 impl Scan {
     pub(crate) fn read(segment: &Segment<'_>, header: &Header) -> Result<Scan> {
-        let body = segment.body;
+        let body = &*segment.body;
         let bad = |what: String| Error::corrupt(what).at(segment.offset);
         let n = usize::from(*body.first().unwrap_or(&0));
         if !(1..=4).contains(&n) || body.len() != 4 + 2 * n {
@@ -354,7 +368,7 @@ impl<'a> File<'a> {
             if tables.read(&segment)? {
                 continue;
             }
-            let body = segment.body;
+            let body = &*segment.body;
             match segment.code {
                 code::SOF0..=code::SOF2 if header.is_some() => {
                     return Err(Error::corrupt("JPEG has two frame headers").at(segment.offset));
@@ -394,7 +408,7 @@ impl<'a> File<'a> {
 
 /// Reads a frame header.
 fn frame(segment: &Segment<'_>) -> Result<Header> {
-    let body = segment.body;
+    let body = &*segment.body;
     let bad = |what: String| Err(Error::corrupt(what).at(segment.offset));
     let unsupported = |what: String| Err(Error::new(ErrorKind::Unsupported, what).at(segment.offset));
     let &[precision, h1, h0, w1, w0, count, ref rest @ ..] = body else {

@@ -48,11 +48,12 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `markers`, `header` | segments; what is known before the first scan |
+//! | `markers`, `header`, `trailer` | segments; what is known before the first scan; what comes after the last |
 //! | `huffman` | tables; two symbols a lookup |
 //! | `bits`, `entropy` | bits without byte stuffing; restarts, damage, positions in the file |
 //! | `sequential` | the loop over blocks |
 //! | `progressive`, `multiscan` | progressive scans; coefficients of a whole image |
+//! | `smoothing` | what stands in for coefficients that no scan brought |
 //! | `frame` | geometry: MCUs, components, windows |
 //! | `reconstruct`, `output` | inverse DCT to rows; where rows go |
 //! | `index`, `packed` | what spares Huffman codes the second time |
@@ -78,6 +79,8 @@ mod progressive;
 mod reconstruct;
 mod region;
 mod sequential;
+mod smoothing;
+mod trailer;
 
 pub use decoder::{Decoder, Image, Info, Options};
 pub use error::{Error, ErrorKind, Result};

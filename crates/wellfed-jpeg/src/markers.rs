@@ -3,7 +3,12 @@
 //! Stray bytes between segments are skipped and reserved markers are errors, as in libjpeg (`read_markers` in
 //! jdmarker.c). Codes are those of T.81 table B.1.
 
+use std::borrow::Cow;
+
 use crate::{Error, ErrorKind, Result};
+
+/// What a tolerant walk finds behind the end of the bytes, again and again.
+pub(crate) const INVENTED: [u8; 2] = [0xFF, code::EOI];
 
 /// Marker codes.
 pub(crate) mod code {
@@ -29,13 +34,13 @@ pub(crate) mod code {
 }
 
 /// A marker and what belongs to it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Segment<'a> {
     pub(crate) code: u8,
     /// Where the segment's length field lies, or would lie.
     pub(crate) offset: usize,
     /// The bytes after the length field; none for markers that stand alone.
-    pub(crate) body: &'a [u8],
+    pub(crate) body: Cow<'a, [u8]>,
 }
 
 /// A walk over the markers of a file.
@@ -74,7 +79,7 @@ impl<'a> Markers<'a> {
             let Some((code, offset)) = find(self.bytes, self.at) else {
                 self.at = self.bytes.len();
                 if self.tolerant {
-                    return Ok(Segment { code: code::EOI, offset: self.at, body: &[] });
+                    return Ok(Segment { code: code::EOI, offset: self.at, body: Cow::Borrowed(&[]) });
                 }
                 return Err(truncated(self.bytes));
             };
@@ -82,7 +87,7 @@ impl<'a> Markers<'a> {
             match code {
                 code::TEM | code::RST0..=code::RST7 => continue,
                 code::SOI => return Err(Error::corrupt("JPEG has a second start marker").at(offset)),
-                code::EOI => return Ok(Segment { code, offset, body: &[] }),
+                code::EOI => return Ok(Segment { code, offset, body: Cow::Borrowed(&[]) }),
                 code::SOF0..=0xCF | code::SOS..=code::DRI | code::APP0..=code::APP15 | code::COM => {}
                 _ => {
                     return Err(
@@ -94,22 +99,28 @@ impl<'a> Markers<'a> {
             let length = match rest {
                 &[high, low, ..] => usize::from(u16::from_be_bytes([high, low])),
                 _ if self.tolerant => {
-                    self.at = self.bytes.len();
-                    continue;
+                    let read = |i: usize| rest.get(i).copied().unwrap_or(INVENTED[(i - rest.len()) % 2]);
+                    usize::from(u16::from_be_bytes([read(0), read(1)]))
                 }
                 _ => return Err(truncated(self.bytes)),
             };
             if length < 2 {
+                // What is only passed over may be as short as it likes.
+                if matches!(code, code::DNL | code::APP0..=code::APP15 | code::COM) {
+                    self.at = (offset + 2).min(self.bytes.len());
+                    return Ok(Segment { code, offset, body: Cow::Borrowed(&[]) });
+                }
                 return Err(Error::corrupt(format!("JPEG segment has a length of {length}")).at(offset));
             }
-            let Some(body) = rest.get(2..length) else {
-                if self.tolerant {
-                    self.at = self.bytes.len();
-                    continue;
+            let body = match rest.get(2..length) {
+                Some(body) => Cow::Borrowed(body),
+                None if self.tolerant => {
+                    let all = rest.iter().chain(INVENTED.iter().cycle());
+                    Cow::Owned(all.copied().take(length).skip(2).collect())
                 }
-                return Err(truncated(self.bytes));
+                None => return Err(truncated(self.bytes)),
             };
-            self.at = offset + length;
+            self.at = (offset + length).min(self.bytes.len());
             return Ok(Segment { code, offset, body });
         }
     }

@@ -4,12 +4,13 @@
 use crate::decoder::Options;
 use crate::entropy::{Entropy, Stream};
 use crate::frame::{Frame, Plane};
-use crate::header::{File, Process, Scan};
+use crate::header::{File, Header, Process, Scan};
 use crate::huffman::PairTables;
 use crate::level::Level;
 use crate::markers::code;
 use crate::progressive;
 use crate::sequential::{self, Block, GROUP};
+use crate::smoothing::{Blocks, Progress};
 use crate::{Error, Limits, Result, Scale};
 
 /// Most blocks that an MCU may have: T.81 B.2.3.
@@ -100,6 +101,7 @@ impl Coefficients {
         let blocks = self.allocate(&frame, &options.limits)?;
         let mut quant: [Option<[u16; 64]>; 4] = [None; 4];
         let (mut scans, mut visits) = (0, 0);
+        let mut progress = Progress::new();
         loop {
             scans += 1;
             Limits::check("has", scans, u64::from(options.limits.max_scans), "scans")?;
@@ -116,7 +118,20 @@ impl Coefficients {
             let mut stream = Stream::new(entropy, interval);
             if header.process == Process::Progressive {
                 let decoder = progressive::ScanDecoder::new(&scan, &tables)?;
-                self.visit(&frame, &scan, |blocks, mcu, data| decoder.run(&mut stream, blocks, mcu, data))?;
+                progress.scan(&scan);
+                // A scan of one component has several rows of blocks to a row of MCUs.
+                let rows = match scan.members() {
+                    [member] => usize::from(header.components()[member.component].vertical),
+                    _ => 1,
+                };
+                let mut row = 0;
+                self.visit(&frame, &scan, |blocks, mcu, data| {
+                    decoder.run(&mut stream, blocks, mcu, data);
+                    if std::mem::take(&mut stream.fed) {
+                        progress.last_fed = row / rows;
+                    }
+                    row += 1;
+                })?;
             } else {
                 let mut pairs = self.tables.take().unwrap_or_default();
                 for (i, member) in scan.members().iter().enumerate() {
@@ -142,13 +157,45 @@ impl Coefficients {
                         scan = Scan::read(&segment, &header)?;
                         break;
                     }
-                    code::EOI => return Ok(quant.map(|table| table.unwrap_or([0; 64]))),
+                    code::EOI => {
+                        let quant = quant.map(|table| table.unwrap_or([0; 64]));
+                        self.smooth(&header, &frame, &quant, &progress);
+                        return Ok(quant);
+                    }
                     code::SOF0..=0xCF => {
                         return Err(Error::corrupt("JPEG has two frame headers").at(segment.offset));
                     }
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Estimates what the scans of a progressive image did not bring.
+    fn smooth(&mut self, header: &Header, frame: &Frame, quant: &[[u16; 64]; 4], progress: &Progress) {
+        if header.process != Process::Progressive {
+            return;
+        }
+        let Some(smoothing) = progress.smoothing(header, quant) else { return };
+        let mut dc = Vec::new();
+        for (c, plane) in frame.all_planes().iter().enumerate() {
+            let layout = self.components[c];
+            let per_mcu = usize::from(header.components()[c].vertical);
+            let blocks = Blocks { component: c, size: plane.blocks, per_mcu, quant: &quant[c] };
+            dc.clear();
+            for y in 0..blocks.padded_rows() {
+                // Where a component is alone there are no blocks to fill up MCUs: they count as zeros.
+                let there = y < frame.mcus.1 * plane.v;
+                let value = |x| if there { self.data[layout.place(x, y)] } else { 0 };
+                dc.extend((0..plane.blocks.0).map(value));
+            }
+            let data = &mut self.data;
+            smoothing.run(&blocks, &dc, |x, y, place, value| {
+                let coefficient = &mut data[layout.place(x, y) + place / 8 * 32 + place % 8];
+                if place == 0 || *coefficient == 0 {
+                    *coefficient = value;
+                }
+            });
         }
     }
 

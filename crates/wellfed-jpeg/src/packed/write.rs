@@ -2,10 +2,11 @@
 
 use super::{CHECKSUM, COLOURS, FIXED, MAGIC, PROCESSES, VERSION, hash, layouts};
 use crate::decoder::{Decoder, Options, check_end};
+use crate::frame::Frame;
 use crate::header::{File, Header, Process};
 use crate::kernels::{HEAD, Head};
 use crate::sequential::GROUP;
-use crate::{Error, ErrorKind, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result, Scale};
 
 impl Decoder {
     /// Packs a JPEG's coefficients into a record that decodes to the same pixels, several times faster:
@@ -25,7 +26,7 @@ impl Decoder {
         let quant = if one_scan {
             let quant =
                 self.coefficients.read_first(self.level, jpeg, file.clone(), &mut self.entropy, &options)?;
-            check_end(&self.entropy, file, false)?;
+            check_end(&self.entropy, jpeg, &file, &Frame::new(&header, Scale::Full), false)?;
             quant
         } else {
             self.coefficients.read(self.level, jpeg, file, &mut self.entropy, &options)?

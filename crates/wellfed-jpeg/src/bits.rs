@@ -57,6 +57,22 @@ impl<'a> Bits<'a> {
         self.buffer.wrapping_shr(u32::from(shift)) as u32
     }
 
+    /// Reads `n` bits, 1 to 64, loading as many as that takes.
+    #[inline(always)]
+    pub(crate) fn take_long(&mut self, n: u32) -> u64 {
+        self.refill();
+        let first = n.min(32);
+        let high = self.buffer >> (64 - first);
+        self.skip(first);
+        if n <= 32 {
+            return high;
+        }
+        self.refill();
+        let low = self.buffer >> (96 - n);
+        self.skip(n - 32);
+        high << (n - 32) | low
+    }
+
     /// Drops `n` loaded bits, up to 63.
     #[inline(always)]
     pub(crate) fn skip(&mut self, n: u32) {

@@ -220,11 +220,17 @@ impl<'a> Stream<'a> {
         n
     }
 
+    /// How many bits the piece has.
+    #[inline]
+    pub(crate) fn end(&self) -> usize {
+        let Piece { start, end, .. } = self.entropy.pieces[self.piece];
+        if self.stuck { 0 } else { 8 * (end - start) }
+    }
+
     /// True if more bits were read than the piece has.
     #[inline]
     pub(crate) fn overran(&self) -> bool {
-        let Piece { start, end, .. } = self.entropy.pieces[self.piece];
-        self.stuck || self.bits.position() > 8 * (end - start)
+        self.stuck || self.bits.position() > self.end()
     }
 
     /// Passes a restart marker, or makes the best of what is there instead.

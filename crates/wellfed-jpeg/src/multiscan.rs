@@ -21,6 +21,8 @@ pub(crate) const MAX_MCU_BLOCKS: usize = 10;
 pub(crate) struct Coefficients {
     /// Component after component, block row after block row, in groups; and one more group to write into.
     data: Vec<i16>,
+    /// Which coefficients of each block are not zero yet; for progressive images only.
+    filled: Vec<u64>,
     components: [Layout; 4],
     tables: Option<PairTables>,
     /// Blocks of a row of MCUs.
@@ -47,7 +49,10 @@ impl Coefficients {
     /// Bytes allocated.
     pub(crate) fn capacity(&self) -> usize {
         let tables = if self.tables.is_some() { PairTables::BYTES } else { 0 };
-        2 * self.data.capacity() + size_of::<Block>() * self.blocks.capacity() + tables
+        2 * self.data.capacity()
+            + 8 * self.filled.capacity()
+            + size_of::<Block>() * self.blocks.capacity()
+            + tables
     }
 
     /// The groups of block row `row` of component `c` that hold the blocks `from..to`.
@@ -98,7 +103,7 @@ impl Coefficients {
     ) -> Result<[[u16; 64]; 4]> {
         let File { header, mut tables, mut scan, mut markers } = file;
         let frame = Frame::new(&header, Scale::Full);
-        let blocks = self.allocate(&frame, &options.limits)?;
+        let blocks = self.allocate(&frame, header.process == Process::Progressive, &options.limits)?;
         let mut quant: [Option<[u16; 64]>; 4] = [None; 4];
         let (mut scans, mut visits) = (0, 0);
         let mut progress = Progress::new();
@@ -125,13 +130,16 @@ impl Coefficients {
                     _ => 1,
                 };
                 let mut row = 0;
-                self.visit(&frame, &scan, |blocks, mcu, data| {
-                    decoder.run(&mut stream, blocks, mcu, data);
+                let mut filled = std::mem::take(&mut self.filled);
+                let visited = self.visit(&frame, &scan, |blocks, mcu, data| {
+                    decoder.run(level, &mut stream, blocks, mcu, data, &mut filled);
                     if std::mem::take(&mut stream.fed) {
                         progress.last_fed = row / rows;
                     }
                     row += 1;
-                })?;
+                });
+                self.filled = filled;
+                visited?;
             } else {
                 let mut pairs = self.tables.take().unwrap_or_default();
                 for (i, member) in scan.members().iter().enumerate() {
@@ -200,7 +208,7 @@ impl Coefficients {
     }
 
     /// Makes room for all coefficients, zeroed; says how many blocks each component has.
-    fn allocate(&mut self, frame: &Frame, limits: &Limits) -> Result<[u64; 4]> {
+    fn allocate(&mut self, frame: &Frame, progressive: bool, limits: &Limits) -> Result<[u64; 4]> {
         let (mut total, mut blocks) = (0, [0; 4]);
         for (c, plane) in frame.all_planes().iter().enumerate() {
             let (groups, rows) = ((frame.mcus.0 * plane.h).div_ceil(4), frame.mcus.1 * plane.v);
@@ -211,6 +219,10 @@ impl Coefficients {
         Limits::check("takes", 2 * total as u64, limits.max_coefficient_bytes, "bytes of coefficients")?;
         self.data.clear();
         self.data.resize(total + GROUP, 0);
+        self.filled.clear();
+        if progressive {
+            self.filled.resize(total / 64, 0);
+        }
         Ok(blocks)
     }
 

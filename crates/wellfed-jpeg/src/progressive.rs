@@ -1,9 +1,12 @@
 //! Entropy decoding of progressive scans: T.81 annex G, with damaged data handled as in libjpeg (`jdphuff.c`).
 
+use std::hint::select_unpredictable;
+
 use crate::bits::Bits;
 use crate::entropy::Stream;
 use crate::header::{Scan, Tables};
 use crate::huffman::{SymbolTable, extend};
+use crate::level::Level;
 use crate::sequential::{Block, PLACES};
 use crate::{Error, Result};
 
@@ -58,8 +61,52 @@ impl ScanDecoder {
         Ok(ScanDecoder { kind, start: start.into(), end: end.into(), low: scan.low.into(), tables: symbols })
     }
 
-    /// Decodes blocks, `mcu_blocks` to an MCU.
-    pub(crate) fn run(&self, stream: &mut Stream<'_>, blocks: &[Block], mcu_blocks: usize, data: &mut [i16]) {
+    /// Decodes blocks, `mcu_blocks` to an MCU. `filled` has a word for each block ([`filled_index`]), whose bits say
+    /// which coefficients are not zero, by their number in the file's order.
+    pub(crate) fn run(
+        &self,
+        level: Level,
+        stream: &mut Stream<'_>,
+        blocks: &[Block],
+        mcu_blocks: usize,
+        data: &mut [i16],
+        filled: &mut [u64],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if level >= Level::Avx2 {
+            // SAFETY: decoders hold no level that the processor lacks, and these levels include BMI1, BMI2, LZCNT and
+            // POPCNT. Measured: a third less time than the portable code.
+            return unsafe { self.run_bmi2(stream, blocks, mcu_blocks, data, filled) };
+        }
+        let _ = level;
+        self.run_with(stream, blocks, mcu_blocks, data, filled, deposit);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn run_bmi2(
+        &self,
+        stream: &mut Stream<'_>,
+        blocks: &[Block],
+        mcu_blocks: usize,
+        data: &mut [i16],
+        filled: &mut [u64],
+    ) {
+        self.run_with(stream, blocks, mcu_blocks, data, filled, |bits, mask| {
+            std::arch::x86_64::_pdep_u64(bits, mask)
+        });
+    }
+
+    #[inline(always)]
+    fn run_with(
+        &self,
+        stream: &mut Stream<'_>,
+        blocks: &[Block],
+        mcu_blocks: usize,
+        data: &mut [i16],
+        filled: &mut [u64],
+        deposit: impl Fn(u64, u64) -> u64 + Copy,
+    ) {
         let mut rest = blocks;
         while !rest.is_empty() {
             let n = stream.take(rest.len() / mcu_blocks);
@@ -69,67 +116,65 @@ impl ScanDecoder {
                 continue;
             }
             match self.kind {
-                Kind::AcFirst => self.ac_first(stream, now, data),
-                Kind::AcRefine => self.ac_refine(stream, now, data),
-                Kind::DcFirst => self.mcus(stream, now, mcu_blocks, data, Self::dc_first),
-                Kind::DcRefine => self.mcus(stream, now, mcu_blocks, data, Self::dc_refine),
+                Kind::DcFirst => self.dc_first(stream, now, mcu_blocks, data),
+                Kind::DcRefine => self.dc_refine(stream, now, data),
+                Kind::AcFirst => self.ac_first(stream, now, data, filled),
+                Kind::AcRefine => self.ac_refine(stream, now, data, filled, deposit),
             }
         }
     }
 
-    fn mcus(
-        &self,
-        stream: &mut Stream<'_>,
-        blocks: &[Block],
-        mcu_blocks: usize,
-        data: &mut [i16],
-        decode: impl Fn(&Self, &mut Stream<'_>, &Block, &mut [i16]),
-    ) {
+    #[inline(always)]
+    fn dc_first(&self, stream: &mut Stream<'_>, blocks: &[Block], mcu_blocks: usize, data: &mut [i16]) {
+        let (mut bits, end) = (stream.bits, stream.end());
         for mcu in blocks.chunks(mcu_blocks) {
             for block in mcu {
-                decode(self, stream, block, data);
+                bits.refill();
+                let (size, length) = self.tables[usize::from(block.table & 3)].look_up(&bits);
+                let taken = length + u32::from(size);
+                let difference = extend(bits.shifted((64 - taken) as u8), size);
+                bits.skip(taken);
+                let predictor = &mut stream.predictors[usize::from(block.component & 3)];
+                *predictor = predictor.wrapping_add(difference);
+                data[block.place as usize] = (*predictor << self.low) as i16;
             }
-            if stream.overran() {
+            if bits.position() > end {
                 stream.exhausted = true;
-                return;
+                break;
             }
         }
+        stream.bits = bits;
     }
 
-    #[inline]
-    fn dc_first(&self, stream: &mut Stream<'_>, block: &Block, data: &mut [i16]) {
-        let bits = &mut stream.bits;
-        bits.refill();
-        let (size, length) = self.tables[usize::from(block.table & 3)].look_up(bits);
-        let end = length + u32::from(size);
-        let difference = extend(bits.shifted((64 - end) as u8), size);
-        bits.skip(end);
-        let predictor = &mut stream.predictors[usize::from(block.component & 3)];
-        *predictor = predictor.wrapping_add(difference);
-        data[block.place as usize] = (*predictor << self.low) as i16;
+    #[inline(always)]
+    fn dc_refine(&self, stream: &mut Stream<'_>, blocks: &[Block], data: &mut [i16]) {
+        let mut bits = stream.bits;
+        // Past the end of the data there are zeros, which change nothing.
+        for block in blocks {
+            bits.refill();
+            data[block.place as usize] |= (bits.peek(1) << self.low) as i16;
+            bits.skip(1);
+        }
+        stream.bits = bits;
+        stream.exhausted = stream.overran();
     }
 
-    #[inline]
-    fn dc_refine(&self, stream: &mut Stream<'_>, block: &Block, data: &mut [i16]) {
-        stream.bits.refill();
-        data[block.place as usize] |= (stream.bits.peek(1) << self.low) as i16;
-        stream.bits.skip(1);
-    }
-
-    fn ac_first(&self, stream: &mut Stream<'_>, blocks: &[Block], data: &mut [i16]) {
+    #[inline(always)]
+    fn ac_first(&self, stream: &mut Stream<'_>, blocks: &[Block], data: &mut [i16], filled: &mut [u64]) {
         let table = &self.tables[0];
+        let (mut bits, end, mut run_left) = (stream.bits, stream.end(), stream.end_of_band_run);
         let mut i = 0;
         while i < blocks.len() {
-            if stream.end_of_band_run > 0 {
-                let n = (stream.end_of_band_run as usize).min(blocks.len() - i);
-                stream.end_of_band_run -= n as u32;
+            if run_left > 0 {
+                let n = (run_left as usize).min(blocks.len() - i);
+                run_left -= n as u32;
                 i += n;
                 continue;
             }
             let place = blocks[i].place as usize;
             i += 1;
             let out: &mut [i16; 256] = (&mut data[place..place + 256]).try_into().expect("a slice of 256");
-            let mut bits = stream.bits;
+            let filled = &mut filled[filled_index(place)];
             let mut k = self.start;
             while k <= self.end {
                 bits.refill();
@@ -137,90 +182,132 @@ impl ScanDecoder {
                 let (run, size) = (u32::from(symbol >> 4), symbol & 15);
                 if size != 0 {
                     k += run;
-                    let end = length + u32::from(size);
-                    let value = extend(bits.shifted((64 - end) as u8), size);
-                    bits.skip(end);
-                    out[usize::from(PLACES[(k & 255) as usize])] = (value << self.low) as i16;
+                    let taken = length + u32::from(size);
+                    let value = (extend(bits.shifted((64 - taken) as u8), size) << self.low) as i16;
+                    bits.skip(taken);
+                    out[usize::from(PLACES[(k & 255) as usize])] = value;
+                    *filled |= u64::from(value != 0) << k.min(63);
                     k += 1;
                 } else if run == 15 {
                     bits.skip(length);
                     k += 16;
                 } else {
                     bits.skip(length);
-                    stream.end_of_band_run = end_of_band(&mut bits, run) - 1;
+                    run_left = end_of_band(&mut bits, run) - 1;
                     break;
                 }
             }
-            stream.bits = bits;
-            if stream.overran() {
+            if bits.position() > end {
                 stream.exhausted = true;
-                return;
+                break;
             }
         }
+        (stream.bits, stream.end_of_band_run) = (bits, run_left);
     }
 
-    fn ac_refine(&self, stream: &mut Stream<'_>, blocks: &[Block], data: &mut [i16]) {
+    #[inline(always)]
+    fn ac_refine(
+        &self,
+        stream: &mut Stream<'_>,
+        blocks: &[Block],
+        data: &mut [i16],
+        filled: &mut [u64],
+        deposit: impl Fn(u64, u64) -> u64 + Copy,
+    ) {
         let table = &self.tables[0];
         let (plus, minus) = ((1i32 << self.low) as i16, (-1i32 << self.low) as i16);
+        let band = u64::MAX >> (63 - self.end);
+        let (mut bits, end, mut run_left) = (stream.bits, stream.end(), stream.end_of_band_run);
         for block in blocks {
             let place = block.place as usize;
+            let filled = &mut filled[filled_index(place)];
+            if run_left > 0 && *filled & band & (u64::MAX << self.start) == 0 {
+                // Nothing to correct: the coefficients need not even be looked at.
+                run_left -= 1;
+                continue;
+            }
             let out: &mut [i16; 256] = (&mut data[place..place + 256]).try_into().expect("a slice of 256");
-            let mut bits = stream.bits;
+            // Corrects coefficients that are there: a bit for each, 1 if its magnitude grows.
+            let correct = |bits: &mut Bits<'_>, which: u64, out: &mut [i16; 256]| {
+                let n = which.count_ones();
+                if n == 0 {
+                    return;
+                }
+                let in_order = bits.take_long(n).reverse_bits() >> (64 - n);
+                let mut grow = deposit(in_order, which);
+                while grow != 0 {
+                    let coefficient = &mut out[usize::from(PLACES[grow.trailing_zeros() as usize])];
+                    grow &= grow - 1;
+                    let step = select_unpredictable(*coefficient >= 0, plus, minus);
+                    let step = if *coefficient & plus == 0 { step } else { 0 };
+                    *coefficient = coefficient.wrapping_add(step);
+                }
+            };
             let mut k = self.start;
-            if stream.end_of_band_run == 0 {
+            if run_left == 0 {
                 while k <= self.end {
                     bits.refill();
                     let (symbol, length) = table.look_up(&bits);
                     bits.skip(length);
-                    let (mut run, size) = (u32::from(symbol >> 4), symbol & 15);
+                    let (run, size) = (symbol >> 4, symbol & 15);
                     let mut value = 0;
                     if size != 0 {
                         // A new coefficient has one bit; other sizes are damage and taken for one.
-                        value = if bits.peek(1) != 0 { plus } else { minus };
+                        value = select_unpredictable(bits.peek(1) != 0, plus, minus);
                         bits.skip(1);
                     } else if run != 15 {
-                        stream.end_of_band_run = end_of_band(&mut bits, run);
+                        run_left = end_of_band(&mut bits, u32::from(run));
                         break;
                     }
-                    // Over coefficients that are there, and `run` that are not, to the new one's place.
-                    while k <= self.end {
-                        let coefficient = &mut out[usize::from(PLACES[(k & 255) as usize])];
-                        if *coefficient != 0 {
-                            refine(coefficient, &mut bits, plus, minus);
-                        } else if run == 0 {
-                            break;
-                        } else {
-                            run -= 1;
-                        }
-                        k += 1;
-                    }
+                    // Over `run` coefficients that are not there, and all that are, to the next that is not.
+                    let rest = band & (u64::MAX << k);
+                    let target = deposit(1 << run, !*filled & rest);
+                    correct(&mut bits, *filled & rest & target.wrapping_sub(1), out);
+                    k = if target == 0 { self.end + 1 } else { target.trailing_zeros() };
                     if value != 0 {
                         out[usize::from(PLACES[(k & 255) as usize])] = value;
+                        *filled |= 1 << k.min(63);
                     }
                     k += 1;
                 }
             }
-            if stream.end_of_band_run > 0 {
-                while k <= self.end {
-                    let coefficient = &mut out[usize::from(PLACES[(k & 255) as usize])];
-                    if *coefficient != 0 {
-                        refine(coefficient, &mut bits, plus, minus);
-                    }
-                    k += 1;
+            if run_left > 0 {
+                if k <= self.end {
+                    correct(&mut bits, *filled & band & (u64::MAX << k), out);
                 }
-                stream.end_of_band_run -= 1;
+                run_left -= 1;
             }
-            stream.bits = bits;
-            if stream.overran() {
+            if bits.position() > end {
                 stream.exhausted = true;
-                return;
+                break;
             }
         }
+        (stream.bits, stream.end_of_band_run) = (bits, run_left);
     }
 }
 
+/// Which word of [`ScanDecoder::run`]'s `filled` belongs to the block whose first coefficient is at `place`.
+#[inline(always)]
+fn filled_index(place: usize) -> usize {
+    place / 256 * 4 + place / 8 % 4
+}
+
+/// Spreads the lowest bits over the places that are set in `mask`, lowest first; what is left over is dropped.
+fn deposit(mut bits: u64, mut mask: u64) -> u64 {
+    let mut spread = 0;
+    while bits != 0 && mask != 0 {
+        let lowest = mask & mask.wrapping_neg();
+        if bits & 1 != 0 {
+            spread |= lowest;
+        }
+        bits >>= 1;
+        mask ^= lowest;
+    }
+    spread
+}
+
 /// Blocks that end with an end-of-band symbol of `size`, this one included.
-#[inline]
+#[inline(always)]
 fn end_of_band(bits: &mut Bits<'_>, size: u32) -> u32 {
     if size == 0 {
         return 1;
@@ -228,15 +315,4 @@ fn end_of_band(bits: &mut Bits<'_>, size: u32) -> u32 {
     let run = (1 << size) + bits.peek(size);
     bits.skip(size);
     run
-}
-
-/// Reads a correction bit for a coefficient that is not zero.
-#[inline]
-fn refine(coefficient: &mut i16, bits: &mut Bits<'_>, plus: i16, minus: i16) {
-    bits.refill();
-    let corrected = bits.peek(1) != 0 && *coefficient & plus == 0;
-    bits.skip(1);
-    if corrected {
-        *coefficient = coefficient.wrapping_add(if *coefficient >= 0 { plus } else { minus });
-    }
 }

@@ -231,10 +231,12 @@ def test_other_threads_run_while_a_batch_is_waited_for(photos: Path) -> None:
 
 
 INTERRUPTED = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 import numpy as np
 import wellfed as wf
 from wellfed import transforms as T
+# Where the tests run in a shell's background, SIGINT comes ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 images = np.zeros((64, 64, 64, 3), np.uint8)
 ds = wf.from_tensor_slices(images).map(T.Resize((3000, 3000)), T.ToTensor()).repeat().batch(32)
 def work():

@@ -100,8 +100,9 @@ static int truncated(struct turbo *t) {
 
 /* Decodes into `out`, rows `stride` apart. `format`: 0 as Pillow (grey, RGB or CMYK), 1 RGB, 2 grey.
    `region` (x, y, width, height) may be null; columns are then widened to what libjpeg-turbo can crop at, and
-   `image->width` tells how many were written. `denominator` is 1, 2, 4 or 8. `strict`: as Pillow, data that
-   ends early and markers after the image that make no sense are errors. 0 is success, -1 an error, -2 too little room, -3 more scans
+   `image->width` tells how many were written. `denominator` is 1, 2, 4 or 8. `strict`: 1 as Pillow,
+   data that end early and markers after the image that make no sense are errors; 2 likewise, with end markers where
+   the data end; 0 end markers there, and nothing after the rows is looked at. 0 is success, -1 an error, -2 too little room, -3 more scans
    than `most_scans` (0: any number). */
 int turbo_decode(struct turbo *t, const uint8_t *data, size_t size, int format, const uint32_t *region,
                  int denominator, int strict, int most_scans, uint8_t *out, size_t stride, size_t room,
@@ -113,7 +114,7 @@ int turbo_decode(struct turbo *t, const uint8_t *data, size_t size, int format, 
     jpeg_abort_decompress(c);
     return -1;
   }
-  if (strict) {
+  if (strict == 1) {
     t->strict = (struct jpeg_source_mgr){data, size, nothing, no_more, skip, jpeg_resync_to_restart, nothing};
     c->src = &t->strict;
   } else {

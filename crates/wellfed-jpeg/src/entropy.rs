@@ -6,7 +6,7 @@
 use crate::bits::Bits;
 use crate::kernels;
 use crate::level::Level;
-use crate::markers::{code, find};
+use crate::markers::{INVENTED, code, find};
 
 /// Zero bytes behind each piece, so that whole words can be loaded up to its end.
 const PADDING: usize = 8;
@@ -49,6 +49,9 @@ impl Entropy {
         self.data.clear();
         self.marks.clear();
         self.pieces.clear();
+        if start > bytes.len() {
+            return self.load_invented(start, start - bytes.len());
+        }
         let mut at = start;
         loop {
             let (begin, marks) = (self.data.len(), self.marks.len());
@@ -77,6 +80,15 @@ impl Entropy {
                 _ => return,
             }
         }
+    }
+
+    /// The data so many bytes behind the file's end, where end markers are invented: half of one may be left.
+    fn load_invented(&mut self, start: usize, behind: usize) {
+        self.data.extend(INVENTED.get(1).filter(|_| behind % 2 == 1));
+        let end = self.data.len();
+        self.data.extend_from_slice(&[0; PADDING]);
+        let (raw_start, raw_end, marker) = (start, start, None);
+        self.pieces.push(Piece { start: 0, end, raw_start, raw_end, marks: 0, straight: 0, marker });
     }
 
     /// Where the file goes on after a scan of `mcus` MCUs, from its marker on; `None` if the file ended before.

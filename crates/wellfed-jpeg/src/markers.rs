@@ -120,7 +120,7 @@ impl<'a> Markers<'a> {
                 }
                 None => return Err(truncated(self.bytes)),
             };
-            self.at = (offset + length).min(self.bytes.len());
+            self.at = offset + length;
             return Ok(Segment { code, offset, body });
         }
     }

@@ -104,7 +104,7 @@ impl Coefficients {
         let File { header, mut tables, mut scan, mut markers } = file;
         let frame = Frame::new(&header, Scale::Full);
         let blocks = self.allocate(&frame, header.process == Process::Progressive, &options.limits)?;
-        let mut quant: [Option<[u16; 64]>; 4] = [None; 4];
+        let (mut quant, mut seen): ([Option<[u16; 64]>; 4], _) = ([None; 4], [false; 4]);
         let (mut scans, mut visits) = (0, 0);
         let mut progress = Progress::new();
         loop {
@@ -145,12 +145,27 @@ impl Coefficients {
                 for (i, member) in scan.members().iter().enumerate() {
                     pairs.build(i, tables.huffman(false, member.dc)?, tables.huffman(true, member.ac)?);
                 }
+                let again = scan.members().iter().any(|member| seen[member.component]);
                 let visited = self.visit(&frame, &scan, |blocks, mcu, data| {
-                    sequential::decode_mcus(level, &mut stream, blocks, mcu, &pairs, data);
+                    if !again {
+                        return sequential::decode_mcus(level, &mut stream, blocks, mcu, &pairs, data);
+                    }
+                    for one in blocks.chunks(mcu) {
+                        let mut after = stream.clone();
+                        after.take(1);
+                        if after.exhausted {
+                            stream = after;
+                            continue;
+                        }
+                        let before = take_blocks(one, data);
+                        sequential::decode_mcus(level, &mut stream, one, mcu, &pairs, data);
+                        put_below(one, data, &before);
+                    }
                 });
                 self.tables = Some(pairs);
                 visited?;
             }
+            scan.members().iter().for_each(|member| seen[member.component] = true);
             if only_first {
                 return Ok(quant.map(|table| table.unwrap_or([0; 64])));
             }
@@ -270,6 +285,29 @@ impl Coefficients {
             decode(&self.blocks, mcu_blocks, &mut self.data);
         }
         Ok(())
+    }
+}
+
+/// The coefficients of an MCU's blocks, which are zeroed.
+fn take_blocks(mcu: &[Block], data: &mut [i16]) -> [[i16; 64]; MAX_MCU_BLOCKS] {
+    let mut taken = [[0; 64]; MAX_MCU_BLOCKS];
+    for (block, coefficients) in mcu.iter().zip(&mut taken) {
+        for (i, coefficient) in coefficients.iter_mut().enumerate() {
+            *coefficient = std::mem::take(&mut data[block.place as usize + i / 8 * 32 + i % 8]);
+        }
+    }
+    taken
+}
+
+/// Where a second sequential scan of the same blocks left zeros, other than for DC, the first one holds, as in libjpeg.
+fn put_below(mcu: &[Block], data: &mut [i16], before: &[[i16; 64]; MAX_MCU_BLOCKS]) {
+    for (block, before) in mcu.iter().zip(before) {
+        for (i, &coefficient) in before.iter().enumerate().skip(1) {
+            let now = &mut data[block.place as usize + i / 8 * 32 + i % 8];
+            if *now == 0 {
+                *now = coefficient;
+            }
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl Turbo {
         out: &mut [u8],
         stride: usize,
     ) -> Result<Image, String> {
-        self.decode_limited(bytes, format, region, denominator, false, 0, out, stride)
+        self.decode_limited(bytes, format, region, denominator, 0, 0, out, stride)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -110,7 +110,7 @@ impl Turbo {
         format: Format,
         region: Option<[u32; 4]>,
         denominator: u32,
-        strict: bool,
+        strict: c_int,
         most_scans: i32,
         out: &mut [u8],
         stride: usize,
@@ -126,7 +126,7 @@ impl Turbo {
                 format as c_int,
                 region,
                 denominator as c_int,
-                c_int::from(strict),
+                strict,
                 most_scans,
                 out.as_mut_ptr(),
                 stride,
@@ -166,8 +166,16 @@ impl Turbo {
         };
         let mut out = vec![0; pixels * channels];
         let stride = header.file_width as usize * channels;
-        let image =
-            turbo.decode_limited(bytes, format, None, 1, strict, most_scans as i32, &mut out, stride)?;
+        let image = turbo.decode_limited(
+            bytes,
+            format,
+            None,
+            1,
+            if strict { 1 } else { 2 },
+            most_scans as i32,
+            &mut out,
+            stride,
+        )?;
         Ok((image, out))
     }
 }

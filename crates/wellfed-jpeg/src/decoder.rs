@@ -1,6 +1,7 @@
 //! [`Decoder`]: from bytes to pixels.
 
-use crate::entropy::{Entropy, Stream};
+use crate::ending::{self, Rest};
+use crate::entropy::{Entropy, ScanEnd, Stream};
 use crate::frame::{Frame, Plane, Window};
 use crate::header::{Colour, File, Header, Process};
 use crate::huffman::PairTables;
@@ -434,10 +435,14 @@ pub(crate) fn check_end(
     tolerant: bool,
 ) -> Result<()> {
     let interval = usize::from(file.tables.restart_interval);
-    match entropy.raw_end(interval, frame.mcus.0 * frame.mcus.1) {
-        Some(end) => trailer::check(bytes, end, &file.header, tolerant),
-        None if tolerant => Ok(()),
-        None => Err(truncated(bytes)),
+    match entropy.end(interval, frame.mcus.0 * frame.mcus.1) {
+        ScanEnd::Marker(end) => trailer::check(bytes, end, &file.header, tolerant),
+        ScanEnd::Data { .. } | ScanEnd::Missing if tolerant => Ok(()),
+        ScanEnd::Data { start, bits, mcus } => {
+            let rest = Rest { bytes, start, bits, mcus };
+            if ending::suffices(rest, interval != 0, file, frame)? { Ok(()) } else { Err(truncated(bytes)) }
+        }
+        ScanEnd::Missing => Err(truncated(bytes)),
     }
 }
 

@@ -28,6 +28,16 @@ pub(crate) struct Piece {
     marker: Option<u8>,
 }
 
+/// What is behind the last MCU of a scan.
+pub(crate) enum ScanEnd<'a> {
+    /// A marker, and where it begins.
+    Marker(usize),
+    /// The end of the file: so many MCUs after the byte `start`, with these bits.
+    Data { start: usize, bits: Bits<'a>, mcus: usize },
+    /// The file ended before.
+    Missing,
+}
+
 /// The data of a scan, or of a part of it.
 #[derive(Debug, Default)]
 pub(crate) struct Entropy {
@@ -91,23 +101,26 @@ impl Entropy {
         self.pieces.push(Piece { start: 0, end, raw_start, raw_end, marks: 0, straight: 0, marker });
     }
 
-    /// Where the file goes on after a scan of `mcus` MCUs, from its marker on; `None` if the file ended before.
-    pub(crate) fn raw_end(&self, interval: usize, mcus: usize) -> Option<usize> {
-        let last = self.pieces.last()?;
+    /// What is behind a scan of `mcus` MCUs.
+    pub(crate) fn end(&self, interval: usize, mcus: usize) -> ScanEnd<'_> {
+        let Some(last) = self.pieces.last() else { return ScanEnd::Missing };
         let restarts = |piece: &Piece| piece.marker.is_some_and(|marker| marker >= code::SOF0);
         if last.marker == Some(code::EOI) && self.pieces.iter().all(restarts) {
-            return Some(last.raw_end);
+            return ScanEnd::Marker(last.raw_end);
         }
         // Which of the markers are passed does not depend on the data between them.
         let mut stream = Stream::new(self, interval);
-        for _ in 0..mcus.saturating_sub(1).checked_div(interval).unwrap_or(0) {
+        let mut left = mcus;
+        while interval != 0 && left > interval && self.pieces[stream.piece].marker.is_some() {
             stream.restart();
-            if stream.piece + 1 == self.pieces.len() {
-                break;
-            }
+            left -= interval;
         }
-        let piece = &self.pieces[stream.piece];
-        piece.marker.map(|_| piece.raw_end)
+        let Piece { marker, raw_start, raw_end, .. } = self.pieces[stream.piece];
+        match marker {
+            Some(_) => ScanEnd::Marker(raw_end),
+            None if stream.stuck || interval != 0 && left > interval => ScanEnd::Missing,
+            None => ScanEnd::Data { start: raw_start, bits: stream.bits, mcus: left },
+        }
     }
 
     fn bits(&self, piece: usize) -> Bits<'_> {

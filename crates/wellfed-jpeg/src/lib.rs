@@ -40,15 +40,30 @@
 //! that are multiples of each other; one scan or several; restart markers; tables of 8 and 16 bits. Arithmetic coding,
 //! 12 bits, lossless and hierarchical files are [`ErrorKind::Unsupported`].
 //!
-//! Damage that leaves something to decode is handled as libjpeg does: what is missing is grey, or as rough as the scans
-//! before left it. A file that ends before its end marker is [`ErrorKind::Truncated`], as for Pillow, unless
-//! [`Options::tolerant`]. Nothing in a file makes it panic, read elsewhere, or take more than [`Limits`] allow.
+//! # Damaged files
+//!
+//! What decodes and what does not is as with Pillow, which uses libjpeg-turbo with a data source that ends where the
+//! file does: a file that ends within its data is [`ErrorKind::Truncated`], one that ends after them is fine. With
+//! [`Options::tolerant`] decoding goes on as libjpeg-turbo does with end markers behind the file's end. Missing data are
+//! grey, or as rough as the scans before left them, and then smoothed as libjpeg-turbo does. Nothing in a file makes
+//! this crate panic, read elsewhere, or take more than [`Limits`] allow. Four differences are meant:
+//!
+//! - The unsupported kinds above: Pillow decodes arithmetic-coded and lossless files, which cameras, phones and the web do
+//!   not produce and browsers do not show.
+//! - Pillow reads headers with a parser of its own before libjpeg does. What only that one minds (markers of vendors
+//!   that it takes apart, quantization tables that are not used, bytes between segments) is no error here.
+//! - A file of more pixels, scans or memory than [`Limits`] allow is [`ErrorKind::Limit`]; Pillow has a limit of pixels
+//!   only.
+//! - Fill bytes before a stuffed zero (FF FF 00, which no encoder writes) are one data byte FF, as in libjpeg.
+//!   libjpeg-turbo's fast loop meets them halfway through an MCU, starts that again, and leaves in it what it had
+//!   made up in the meantime.
 //!
 //! # How it is built
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `markers`, `header`, `trailer` | segments; what is known before the first scan; what comes after the last |
+//! | `markers`, `header` | segments; what is known before the first scan |
+//! | `ending`, `trailer` | whether data are all there; what comes after them |
 //! | `huffman` | tables; two symbols a lookup |
 //! | `bits`, `entropy` | bits without byte stuffing; restarts, damage, positions in the file |
 //! | `sequential` | the loop over blocks |
@@ -61,6 +76,7 @@
 
 mod bits;
 mod decoder;
+mod ending;
 mod entropy;
 mod error;
 mod exif;

@@ -99,7 +99,8 @@ impl<'a> Markers<'a> {
             let length = match rest {
                 &[high, low, ..] => usize::from(u16::from_be_bytes([high, low])),
                 _ if self.tolerant => {
-                    let read = |i: usize| rest.get(i).copied().unwrap_or(INVENTED[(i - rest.len()) % 2]);
+                    let read =
+                        |i: usize| rest.get(i).copied().unwrap_or_else(|| INVENTED[(i - rest.len()) % 2]);
                     usize::from(u16::from_be_bytes([read(0), read(1)]))
                 }
                 _ => return Err(truncated(self.bytes)),

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 /// Bytes that Pillow reads at a time (`ImageFile.MAXBLOCK`); it looks no further than to the end of the block in
 /// which it has all rows.
-const BLOCK: usize = 1 << 16;
+pub(crate) const BLOCK: usize = 1 << 16;
 
 /// The bytes that are looked at; behind them come end markers if decoding is tolerant.
 #[derive(Clone, Copy)]

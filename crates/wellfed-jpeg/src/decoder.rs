@@ -235,8 +235,7 @@ impl Decoder {
         let header = file.header;
         let window = frame.window(region);
         let quant = file.quant()?;
-        self.build_tables(&file)?;
-        let mcu_blocks = self.plan(frame);
+        let mcu_blocks = self.plan(&file, frame)?;
         if mcu_blocks > 1 {
             check_mcu(mcu_blocks)?;
         }
@@ -361,29 +360,23 @@ impl Decoder {
         }
     }
 
-    /// Builds the lookup tables of a scan with all components and lets `blocks` name them.
-    fn build_tables(&mut self, file: &File<'_>) -> Result<()> {
-        let mut classes: [Option<(usize, usize)>; 4] = [None; 4];
-        self.blocks.clear();
-        for member in file.scan.members() {
-            let key = (member.dc, member.ac);
-            let slot = classes.iter().position(|class| class.is_none_or(|class| class == key));
+    /// Builds the lookup tables of a scan with all components, and lists the blocks of a chunk in the file's order;
+    /// says how many an MCU has.
+    fn plan(&mut self, file: &File<'_>, frame: &Frame) -> Result<usize> {
+        // Components mostly share tables: a pair that is used twice is built once.
+        let mut pairs: [Option<(usize, usize)>; 4] = [None; 4];
+        let mut tables = [0; 4];
+        for (table, member) in tables.iter_mut().zip(file.scan.members()) {
+            let pair = (member.dc, member.ac);
+            let slot = pairs.iter().position(|other| other.is_none_or(|other| other == pair));
             let slot = slot.expect("four components have at most four pairs of tables");
-            if classes[slot].is_none() {
-                classes[slot] = Some(key);
-                let (dc, ac) =
-                    (file.tables.huffman(false, member.dc)?, file.tables.huffman(true, member.ac)?);
+            if pairs[slot].replace(pair).is_none() {
+                let dc = file.tables.huffman(false, member.dc)?;
+                let ac = file.tables.huffman(true, member.ac)?;
                 self.tables.build(slot, dc, ac);
             }
-            // Kept here until `plan` makes the list.
-            self.blocks.push(Block { table: slot as u8, component: member.component as u8, place: 0 });
+            *table = slot as u8;
         }
-        Ok(())
-    }
-
-    /// Lists the blocks of a chunk in the file's order; says how many an MCU has.
-    fn plan(&mut self, frame: &Frame) -> usize {
-        let members: Vec<Block> = std::mem::take(&mut self.blocks);
         let planes = frame.all_planes();
         let mut starts = [0; 4];
         let mut total = 0;
@@ -394,20 +387,21 @@ impl Decoder {
         if self.chunk.len() < total + GROUP {
             self.chunk.resize(total + GROUP, 0);
         }
+        self.blocks.clear();
         for x in 0..CHUNK {
-            for member in &members {
-                let c = usize::from(member.component);
+            for (&table, member) in tables.iter().zip(file.scan.members()) {
+                let (c, component) = (member.component, member.component as u8);
                 let Plane { h, v, .. } = planes[c];
                 for row in 0..v {
-                    for column in x * h..(x + 1) * h {
+                    self.blocks.extend((x * h..(x + 1) * h).map(|column| {
                         let group = row * CHUNK * h / 4 + column / 4;
                         let place = (starts[c] + group * GROUP + column % 4 * 8) as u32;
-                        self.blocks.push(Block { place, ..*member });
-                    }
+                        Block { table, component, place }
+                    }));
                 }
             }
         }
-        self.blocks.len() / CHUNK
+        Ok(self.blocks.len() / CHUNK)
     }
 }
 

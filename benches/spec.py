@@ -55,7 +55,7 @@ WORKS: dict[str, Work] = {
 PEERS: dict[str, tuple[str, str, str]] = {
     # name: (environment, module in benches/peers, how the table calls it)
     "wellfed": ("wellfed", "wellfed_loader", "wellfed"),
-    "wellfed-plain": ("wellfed", "wellfed_plain", "wellfed without row indexes: any first epoch"),
+    "wellfed-plain": ("wellfed", "wellfed_plain", 'wellfed, row_index="off"'),
     "wellfed-cache": ("wellfed", "wellfed_cache", 'wellfed, cache("coefficients")'),
     "torch-pillow": ("torch", "torch_pillow", "torch DataLoader, torchvision on Pillow"),
     "torch-v2": ("torch", "torch_v2", "torch DataLoader, torchvision v2 tensors"),

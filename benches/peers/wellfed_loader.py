@@ -13,7 +13,7 @@ PACKAGES = ("wellfed", "torch", "numpy")
 
 
 def build(job: Job, row_index: str = "memory", cache: bool = False) -> EpochFn:
-    """The loader for `job`; with neither row indexes nor a cache, each epoch is like the first."""
+    """The loader for `job`; with neither row indexes nor a cache, nothing is kept from one epoch to the next."""
     finish = (T.ToDtype("float32", scale=True), T.Normalize(wf.IMAGENET_MEAN, wf.IMAGENET_STD))
     match job.work.name:
         case "train" | "eval":

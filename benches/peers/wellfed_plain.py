@@ -1,4 +1,4 @@
-"""wellfed as in the first epoch: nothing is known about any file."""
+"""wellfed without row indexes: nothing is known about any file, in any epoch."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ impl Decoder {
         if one_scan {
             self.run_sequential(bytes, file, &frame, region, options, &mut target)?;
         } else {
-            let quant = self.coefficients.read(self.level, bytes, file, &mut self.entropy, options)?;
+            let quant = self.coefficients.read(self.level, bytes, file, &mut self.entropy, options, false)?;
             self.finish_coefficients(&header, &frame, region, &quant, &mut target);
         }
         Ok(Info { width: region.width, height: region.height, channels })

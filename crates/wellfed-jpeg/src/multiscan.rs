@@ -68,31 +68,9 @@ impl Coefficients {
         self.components[c].columns
     }
 
-    /// Reads the first scan only, for images that have all in it; else as [`Coefficients::read`].
-    pub(crate) fn read_first(
-        &mut self,
-        level: Level,
-        bytes: &[u8],
-        file: File<'_>,
-        entropy: &mut Entropy,
-        options: &Options<'_>,
-    ) -> Result<[[u16; 64]; 4]> {
-        self.read_scans(level, bytes, file, entropy, options, true)
-    }
-
-    /// Reads all scans; gives the components' quantization tables, zeros for those without a scan.
+    /// Reads all scans, or the first only of images that have all in it; gives the components' quantization tables,
+    /// zeros for those without a scan.
     pub(crate) fn read(
-        &mut self,
-        level: Level,
-        bytes: &[u8],
-        file: File<'_>,
-        entropy: &mut Entropy,
-        options: &Options<'_>,
-    ) -> Result<[[u16; 64]; 4]> {
-        self.read_scans(level, bytes, file, entropy, options, false)
-    }
-
-    fn read_scans(
         &mut self,
         level: Level,
         bytes: &[u8],

@@ -52,22 +52,12 @@ fn decode(
         let place = block.place as usize;
         let out: &mut [i16; GROUP] =
             (&mut coefficients[place..place + GROUP]).try_into().expect("a slice of 256");
-        // Each lookup waits for the one before, and nothing else should be in between: the index is taken from what
-        // is there (`MAX_BITS` keeps enough), and more is loaded while the table answers.
-        let at = bits.peek(DC_BITS) as usize;
-        bits.refill();
-        let mut entry = lookup.dc[at];
-        if entry.bits == 0 {
-            entry = tables.slow(block.table, true, bits.peek(16));
-        }
-        let mut k = u32::from(entry.second_run);
-        let last = extend(bits.shifted(entry.shift), entry.size);
-        let difference = select_unpredictable(k == 0, last, i32::from(entry.value));
-        bits.skip(u32::from(entry.bits));
         let predictor = &mut predictors[usize::from(block.component & 3)];
-        *predictor = predictor.wrapping_add(difference);
+        let (mut k, last) = start(&mut bits, tables, block.table, predictor);
         out[place_of(k)] = last as i16;
         out[0] = *predictor as i16;
+        // Each lookup waits for the one before, and nothing else should be in between: the index is taken from what
+        // is there (`MAX_BITS` keeps enough), and more is loaded while the table answers.
         while k < 63 {
             let mut first;
             let mut at;
@@ -119,6 +109,24 @@ fn decode(
     *from = bits;
 }
 
+/// Reads a block's DC difference into its predictor, and the first AC symbol if the lookup has it: the number of the
+/// last coefficient that was read, and its value (0 and the difference if there is only that).
+#[inline(always)]
+fn start(bits: &mut Bits<'_>, tables: &Tables, table: u8, predictor: &mut i32) -> (u32, i32) {
+    let at = bits.peek(DC_BITS) as usize;
+    bits.refill();
+    let mut entry = tables.lookup(table).dc[at];
+    if entry.bits == 0 {
+        entry = tables.slow(table, true, bits.peek(16));
+    }
+    let k = u32::from(entry.second_run);
+    let last = extend(bits.shifted(entry.shift), entry.size);
+    let difference = select_unpredictable(k == 0, last, i32::from(entry.value));
+    bits.skip(u32::from(entry.bits));
+    *predictor = predictor.wrapping_add(difference);
+    (k, last)
+}
+
 /// Where coefficient `k` lies; `k` is at most 62 and two runs.
 #[inline(always)]
 fn place_of(k: u32) -> usize {
@@ -147,18 +155,8 @@ fn pass(from: &mut Bits<'_>, mcu: &[Block], mcus: usize, tables: &Tables, predic
     for _ in 0..mcus {
         for block in mcu {
             let lookup = tables.lookup(block.table);
-            let at = bits.peek(DC_BITS) as usize;
-            bits.refill();
-            let mut entry = lookup.dc[at];
-            if entry.bits == 0 {
-                entry = tables.slow(block.table, true, bits.peek(16));
-            }
-            let mut k = u32::from(entry.second_run);
-            let last = extend(bits.shifted(entry.shift), entry.size);
-            let difference = select_unpredictable(k == 0, last, i32::from(entry.value));
             let predictor = &mut predictors[usize::from(block.component & 3)];
-            *predictor = predictor.wrapping_add(difference);
-            bits.skip(u32::from(entry.bits));
+            let (mut k, _) = start(&mut bits, tables, block.table, predictor);
             while k < 63 {
                 let mut first;
                 let mut at;

@@ -25,11 +25,11 @@ impl Decoder {
             header.process != Process::Progressive && file.scan.members().len() == header.components().len();
         let quant = if one_scan {
             let quant =
-                self.coefficients.read_first(self.level, jpeg, file.clone(), &mut self.entropy, &options)?;
+                self.coefficients.read(self.level, jpeg, file.clone(), &mut self.entropy, &options, true)?;
             check_end(&self.entropy, jpeg, &file, &Frame::new(&header, Scale::Full), false)?;
             quant
         } else {
-            self.coefficients.read(self.level, jpeg, file, &mut self.entropy, &options)?
+            self.coefficients.read(self.level, jpeg, file, &mut self.entropy, &options, false)?
         };
         let tables = number_tables(&mut header, &quant);
 

@@ -1,0 +1,133 @@
+"""`DataLoader`: torch's class with other iterators behind it.
+
+A subclass of torch's, so constructor checks, messages, attributes, `len` and `isinstance` are torch's own.
+Which iterator runs is decided in one place, `_get_iterator`:
+
+1. `_lower.plan(loader)`, if the whole loader can run in the engine (`native=False`: never),
+2. `_inline.InlineIterator` for `num_workers=0`,
+3. the worker processes of `_workers`.
+
+All three derive from torch's `_BaseDataLoaderIter`; `_deliver(batch)` is their last step before the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch.utils.data import dataloader as stock
+
+from . import _lower
+from ._cores import auto_workers
+from ._inline import InlineIterator
+
+__all__ = ["DataLoader"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class DataLoader(stock.DataLoader[T_co]):
+    """torch's DataLoader with a faster and safer inside; takes the same arguments, and a few more.
+
+    Args:
+        dataset: Map-style or iterable data set.
+        batch_size: Samples per batch; None: no batching.
+        shuffle: Another order in every epoch.
+        sampler: Indices, one by one.
+        batch_sampler: Indices, batch by batch.
+        num_workers: Worker processes; 0: the calling process does the work; `"auto"`: as many as there are
+            cores to use, by affinity and control group, divided by `LOCAL_WORLD_SIZE`.
+        collate_fn: Makes a batch of a list of samples.
+        pin_memory: Whether batches lie in pinned memory, where there is an accelerator.
+        drop_last: Whether an incomplete last batch is left out.
+        timeout: Seconds to wait for a batch of the workers; 0: no limit.
+        worker_init_fn: Called in each worker with its number before it starts.
+        multiprocessing_context: How workers are started: a context, or its name.
+        generator: Source of random numbers for the order and for the workers' seeds.
+        prefetch_factor: Batches that each worker prepares ahead.
+        persistent_workers: Whether workers live on between epochs.
+        pin_memory_device: As in torch: deprecated there.
+        in_order: Whether batches come in the order of the sampler; False: as they are finished.
+        device: Device on which batches are handed over.
+        native: Whether the engine may take over what it recognises.
+        snapshot_every_n_steps: How often workers report their state for `state_dict()`.
+        stall_warning: Seconds after which a worker that is waited for is reported with its stack;
+            default: the environment variable `WELLFED_STALL_SECONDS`, or 60; 0: never.
+
+    Example:
+        >>> from torch.utils.data import Dataset
+        >>> class Squares(Dataset):
+        ...     def __len__(self):
+        ...         return 6
+        ...
+        ...     def __getitem__(self, i):
+        ...         return {"i": i, "square": i * i}
+        >>> for batch in DataLoader(Squares(), batch_size=4, num_workers=2, multiprocessing_context="fork"):
+        ...     print(batch["i"].tolist(), batch["square"].tolist())
+        [0, 1, 2, 3] [0, 1, 4, 9]
+        [4, 5] [16, 25]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[list[Any]] | None = None,
+        num_workers: int | Literal["auto"] = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        device: torch.device | str | int | None = None,
+        native: bool = True,
+        snapshot_every_n_steps: int = 1,
+        stall_warning: float | None = None,
+    ) -> None:
+        if isinstance(num_workers, str):
+            if num_workers != "auto":
+                raise ValueError(f"num_workers is {num_workers!r}\nhint: give a number, or 'auto'")
+            num_workers = auto_workers()
+        self.device = None if device is None else torch.device(device)
+        self.native = native
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.stall_warning = stall_warning
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+
+    def _get_iterator(self) -> Any:
+        if self.native:
+            iterator = _lower.plan(self)
+            if iterator is not None:
+                return iterator
+        if self.num_workers == 0:
+            return InlineIterator(self)
+        self.check_worker_number_rationality()
+        return stock._MultiProcessingDataLoaderIter(self)

@@ -104,11 +104,11 @@ fmt: $(STAMPS)/requirements ## Format Rust and Python
 	@$(VENV)/bin/ruff check --fix --quiet python benches
 
 .PHONY: lock
-lock: ## Renew requirements-dev.lock from requirements-dev.in
+lock: ## Renew requirements-dev.lock from requirements-dev.in, for all Pythons and platforms
 	@$(PYTHON) -m venv $(VENV)-lock
-	@$(VENV)-lock/bin/pip install --quiet pip-tools
-	@$(VENV)-lock/bin/pip-compile --quiet --upgrade --generate-hashes --no-header --no-emit-index-url \
-		--strip-extras --output-file requirements-dev.lock requirements-dev.in
+	@$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check uv
+	@$(VENV)-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
+		--no-header --no-emit-index-url --output-file requirements-dev.lock requirements-dev.in
 	@rm -rf $(VENV)-lock
 
 .PHONY: wheel

@@ -14,6 +14,7 @@ Example:
 
 from __future__ import annotations
 
+from ._accumulate import MicroBatch, MicroBatches
 from ._loader import DataLoader
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "MicroBatch", "MicroBatches"]

@@ -23,12 +23,6 @@ class InlineIterator(stock._SingleProcessDataLoaderIter):
             if sys.version_info >= (3, 11) and index is not None:
                 e.add_note(f"wellfed: in the batch of samples {shorten(index)}")
             raise
-        return self._deliver(data)
-
-    def _deliver(self, data: Any) -> Any:
-        """The last step of a batch on its way to the caller."""
-        if self._pin_memory:
-            data = stock._utils.pin_memory.pin_memory(data, self._pin_memory_device)
         return data
 
 

@@ -7,7 +7,7 @@ Which iterator runs is decided in one place, `_get_iterator`:
 2. `_inline.InlineIterator` for `num_workers=0`,
 3. the worker processes of `_workers`.
 
-All three derive from torch's `_BaseDataLoaderIter`; `_deliver(batch)` is their last step before the caller.
+`_device.staged` does the last steps of a batch on its way to the caller: `float_dtype`, `pin_memory`, `device`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import torch
 from torch.utils.data import dataloader as stock
 
 from . import _lower
+from ._accumulate import MicroBatches
 from ._cores import auto_workers
+from ._device import staged, target
 from ._inline import InlineIterator
+from ._precision import float_dtype as as_float_dtype
 
 __all__ = ["DataLoader"]
 
@@ -49,7 +52,10 @@ class DataLoader(stock.DataLoader[T_co]):
         persistent_workers: Whether workers live on between epochs.
         pin_memory_device: As in torch: deprecated there.
         in_order: Whether batches come in the order of the sampler; False: as they are finished.
-        device: Device on which batches are handed over.
+        device: Device on which batches are handed over; None or `"cpu"`: where they are made. For CUDA they are pinned
+            and copied on a stream of their own, one step ahead, and are complete for the stream that is current.
+        float_dtype: Type of the floating point tensors in batches, such as `torch.bfloat16`; other tensors stay as they
+            are. None: as they were made.
         native: Whether the engine may take over what it recognises.
         snapshot_every_n_steps: How often workers report their state for `state_dict()`.
         stall_warning: Seconds after which a worker that is waited for is reported with its stack;
@@ -90,6 +96,7 @@ class DataLoader(stock.DataLoader[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         device: torch.device | str | int | None = None,
+        float_dtype: torch.dtype | str | None = None,
         native: bool = True,
         snapshot_every_n_steps: int = 1,
         stall_warning: float | None = None,
@@ -98,7 +105,9 @@ class DataLoader(stock.DataLoader[T_co]):
             if num_workers != "auto":
                 raise ValueError(f"num_workers is {num_workers!r}\nhint: give a number, or 'auto'")
             num_workers = auto_workers()
+        target(device)
         self.device = None if device is None else torch.device(device)
+        self.float_dtype = as_float_dtype(float_dtype)
         self.native = native
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.stall_warning = stall_warning
@@ -122,7 +131,29 @@ class DataLoader(stock.DataLoader[T_co]):
             in_order=in_order,
         )
 
+    def accumulate(self, n: int) -> MicroBatches[T_co]:
+        """One epoch in groups of `n` batches, for gradients of several batches in one step of the optimizer.
+
+        Iterating gives `MicroBatch`es: `batch`, `count` (how many the group has; fewer than `n` in the last of an
+        epoch), `last` (whether it is time for the step), and `no_sync(model)` for `DistributedDataParallel`.
+
+        Args:
+            n: Batches per step.
+
+        Example:
+            >>> from torch.utils.data import TensorDataset
+            >>> loader = DataLoader(TensorDataset(torch.arange(10.0)), batch_size=2)
+            >>> [(micro.index, micro.count, micro.last) for micro in loader.accumulate(3)]
+            [(0, 3, False), (1, 3, False), (2, 3, True), (0, 2, False), (1, 2, True)]
+            >>> loader.accumulate(3).steps
+            2
+        """
+        return MicroBatches(self, n)
+
     def _get_iterator(self) -> Any:
+        return staged(self, self._make_iterator())
+
+    def _make_iterator(self) -> Any:
         if self.native:
             iterator = _lower.plan(self)
             if iterator is not None:

@@ -1,0 +1,441 @@
+"""Pinned memory, `device=`, precision and nested batches. The logic of streams is tested on stand-ins that write down
+what is asked of them; with a GPU, on the GPU."""
+
+from __future__ import annotations
+
+import threading
+from collections import UserDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+from torch.utils.data import Dataset, TensorDataset
+
+from wellfed.torch import DataLoader
+from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
+from wellfed.torch._nested import map_leaves
+from wellfed.torch._precision import cast
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="NOT TESTED HERE: needs a CUDA device")
+META = torch.device("meta")
+
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclass(frozen=True)
+class Boxes:
+    corners: torch.Tensor
+    names: list[str]
+
+
+class Custom:
+    """A batch class as the documentation of torch's `pin_memory` describes it."""
+
+    def __init__(self, values: torch.Tensor, where: str = "made") -> None:
+        self.values = values
+        self.where = where
+
+    def pin_memory(self) -> Custom:
+        return Custom(self.values, "pinned")
+
+    def to(self, device: torch.device) -> Custom:
+        return Custom(self.values.to(device), str(device))
+
+
+class MovesItself:
+    def to(self, device: torch.device) -> None:
+        self.place = device
+
+
+class Numbers(Dataset[Any]):
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> Any:
+        return {"x": torch.full((3,), i / 2), "i": i, "name": f"n{i}"}
+
+
+# Walking
+
+
+def test_types_of_nested_batches_are_kept() -> None:
+    batch = {
+        "pair": Pair(torch.ones(2), "text"),
+        "list": [torch.ones(1), (torch.ones(1), b"bytes")],
+        "boxes": Boxes(torch.ones(4), ["a"]),
+        "user": UserDict(x=torch.ones(1)),
+        "range": range(3),
+        "array": np.ones(2),
+        "none": None,
+    }
+    out = cast(batch, torch.float16)
+    assert type(out["pair"]) is Pair
+    assert out["pair"].left.dtype == torch.float16
+    assert out["list"][1][0].dtype == torch.float16
+    assert out["list"][1][1] == b"bytes"
+    assert type(out["boxes"]) is Boxes
+    assert out["boxes"].corners.dtype == torch.float16
+    assert type(out["user"]) is UserDict
+    assert out["user"]["x"].dtype == torch.float16
+    assert list(out["range"]) == [0, 1, 2]
+    assert out["array"].dtype == np.float64
+    assert out["none"] is None
+    assert batch["boxes"].corners.dtype == torch.float32, "the batch that went in is as it was"
+    assert batch["list"][0].dtype == torch.float32
+
+
+def test_walking_stops_at_leaves() -> None:
+    packed = pack_sequence([torch.ones(2), torch.ones(1)])
+    assert map_leaves([packed], lambda _: "leaf", lambda value: isinstance(value, PackedSequence)) == ["leaf"]
+
+
+# Precision
+
+
+def test_float_dtype_changes_floats_only() -> None:
+    loader = DataLoader(Numbers(), batch_size=4, float_dtype=torch.bfloat16)
+    batch = next(iter(loader))
+    assert batch["x"].dtype == torch.bfloat16
+    assert batch["x"][3].tolist() == [1.5] * 3
+    assert batch["i"].dtype == torch.int64
+    assert batch["name"] == ["n0", "n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_float_dtype_wherever_batches_are_made(num_workers: int) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=num_workers, float_dtype="float16")
+    assert [batch["x"].dtype for batch in loader] == [torch.float16] * 3
+
+
+def test_float_dtype_of_tensor_datasets() -> None:
+    rows = TensorDataset(torch.arange(6.0), torch.arange(6))
+    x, i = next(iter(DataLoader(rows, batch_size=3, float_dtype=torch.float16)))
+    assert (x.dtype, i.dtype) == (torch.float16, torch.int64)
+
+
+def test_float_dtype_is_checked() -> None:
+    with pytest.raises(ValueError, match="must be a floating point type"):
+        DataLoader(Numbers(), float_dtype=torch.int32)
+    with pytest.raises(TypeError, match="float_dtype='half-ish'"):
+        DataLoader(Numbers(), float_dtype="half-ish")
+
+
+# Without a GPU
+
+
+def test_cpu_is_where_batches_are_already() -> None:
+    assert target("cpu") is None
+    x = next(iter(DataLoader(Numbers(), batch_size=2, device="cpu")))["x"]
+    assert x.device.type == "cpu"
+
+
+def test_meta_and_other_devices() -> None:
+    batches = list(DataLoader(Numbers(), batch_size=4, device="meta"))
+    assert [batch["x"].device.type for batch in batches] == ["meta"] * 3
+    assert [tuple(batch["x"].shape) for batch in batches] == [(4, 3), (4, 3), (2, 3)]
+    assert batches[0]["name"] == ["n0", "n1", "n2", "n3"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a CUDA device")
+def test_cuda_without_cuda_says_so() -> None:
+    with pytest.raises(RuntimeError, match=r"device='cuda' cannot be used: .*\nhint: device=None"):
+        DataLoader(Numbers(), device="cuda")
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="here is an accelerator")
+def test_pin_memory_without_an_accelerator_warns_as_torch_does() -> None:
+    def messages(loader: Any) -> list[str]:
+        with pytest.warns(UserWarning, match="pin_memory") as caught:
+            batches = list(loader)
+        assert not batches[0]["x"].is_pinned()
+        return [str(warning.message) for warning in caught]
+
+    ours = messages(DataLoader(Numbers(), batch_size=4, pin_memory=True))
+    assert ours == messages(torch.utils.data.DataLoader(Numbers(), batch_size=4, pin_memory=True))
+    assert "no accelerator is found" in ours[0]
+
+
+def test_objects_move_as_they_say() -> None:
+    itself = MovesItself()
+    custom, plain, moved = move([Custom(torch.ones(1)), "text", itself], META)
+    assert custom.where == "meta"
+    assert plain == "text"
+    assert moved is itself
+    assert moved.place == META
+
+
+def test_objects_pin_as_they_say() -> None:
+    assert pin({"a": [Custom(torch.ones(1))]})["a"][0].where == "pinned"
+
+
+# Staging
+
+
+class Source:
+    """An iterator like the loader's, whose next batch is there or not as the test says."""
+
+    def __init__(self, *batches: Any) -> None:
+        self.batches = list(batches)
+        self.is_ready = True
+        self._num_yielded = 0
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def __len__(self) -> int:
+        return 3
+
+    def __next__(self) -> Any:
+        if not self.batches:
+            raise StopIteration
+        batch = self.batches.pop(0)
+        if isinstance(batch, Exception):
+            raise batch
+        self._num_yielded += 1
+        return batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"yielded": self._num_yielded}
+
+
+class Aside:
+    """A stage that writes down what it began with, and whether in the main thread."""
+
+    ahead = True
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, bool]] = []
+
+    def enter_thread(self) -> None:
+        pass
+
+    def begin(self, batch: Any) -> Any:
+        self.log.append((batch, threading.current_thread() is threading.main_thread()))
+        if batch == "bad":
+            raise ValueError("cannot be pinned")
+        return batch
+
+    def finish(self, staged: Any) -> Any:
+        return staged
+
+
+def aside(*batches: Any) -> tuple[Staged, Source, Aside]:
+    source, stage = Source(*batches), Aside()
+    return Staged(source, stage), source, stage
+
+
+def test_the_next_batch_is_staged_in_a_thread_but_not_counted() -> None:
+    batches, source, stage = aside("a", "b", "c")
+    assert next(batches) == "a"
+    assert source._num_yielded == 2
+    assert batches._num_yielded == 1
+    assert batches.state_dict() == {"yielded": 1}
+    assert next(batches) == "b"
+    assert batches.state_dict() == {"yielded": 2}
+    assert next(batches) == "c"
+    assert batches.state_dict() == {"yielded": 3}
+    with pytest.raises(StopIteration):
+        next(batches)
+    with pytest.raises(StopIteration):
+        next(batches)
+    assert stage.log == [("a", True), ("b", False), ("c", False)]
+    assert len(batches) == 3
+
+
+def test_nothing_waits_for_a_batch_that_is_not_there() -> None:
+    batches, source, stage = aside("a", "b")
+    source.is_ready = False
+    assert next(batches) == "a"
+    assert source._num_yielded == 1
+    assert next(batches) == "b"
+    assert stage.log == [("a", True), ("b", True)]
+
+
+def test_errors_come_with_their_batch() -> None:
+    batches, _, _ = aside("a", KeyError("worker"), "bad", "d")
+    assert next(batches) == "a"
+    assert batches.state_dict() == {"yielded": 1}
+    with pytest.raises(KeyError, match="worker"):
+        next(batches)
+    with pytest.raises(ValueError, match="cannot be pinned"):
+        next(batches)
+    assert next(batches) == "d"
+
+
+def test_dropped_iterators_leave_no_thread() -> None:
+    batches, _, _ = aside("a", "b", "c")
+    assert next(batches) == "a"
+    assert next(batches) == "b"
+    thread = next(thread for thread in threading.enumerate() if thread.name.startswith("wellfed-stage"))
+    del batches
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+class FakeStream:
+    def __init__(self, log: list[str], name: str) -> None:
+        self.log, self.name = log, name
+
+    def wait_event(self, event: Any) -> None:
+        self.log.append(f"{self.name} waits")
+
+    def __enter__(self) -> None:
+        self.log.append(f"on {self.name}")
+
+    def __exit__(self, *_: object) -> None:
+        self.log.append(f"off {self.name}")
+
+
+class FakeCuda:
+    """Stands in for `torch.cuda`: one current stream, one more, events that are over when the test says so."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.over = False
+        self.current = FakeStream(self.log, "current")
+
+    def current_device(self) -> int:
+        return 0
+
+    def Stream(self, device: torch.device) -> FakeStream:
+        return FakeStream(self.log, "side")
+
+    def stream(self, stream: FakeStream) -> FakeStream:
+        return stream
+
+    def current_stream(self, device: torch.device) -> FakeStream:
+        return self.current
+
+    def Event(self) -> Any:
+        cuda = self
+
+        class Event:
+            def record(self, stream: FakeStream) -> None:
+                cuda.log.append(f"event on {stream.name}")
+
+            def query(self) -> bool:
+                return cuda.over
+
+            def synchronize(self) -> None:
+                cuda.log.append("synchronize")
+
+        return Event()
+
+
+class Marked:
+    """What can go ahead: has `record_stream`."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self.log, self.name = log, name
+
+    def pin_memory(self) -> Marked:
+        self.log.append(f"pin {self.name}")
+        return self
+
+    def to(self, device: torch.device) -> Marked:
+        self.log.append(f"copy {self.name}")
+        return Marked(self.log, self.name)
+
+    def record_stream(self, stream: FakeStream) -> None:
+        self.log.append(f"mark {self.name} for {stream.name}")
+
+
+class Unmarked:
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def to(self, device: torch.device) -> Unmarked:
+        self.log.append("copy unmarked")
+        return self
+
+
+def test_copies_are_ordered_before_their_use() -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    staged = copies.begin([Marked(cuda.log, "x"), Unmarked(cuda.log)])
+    assert cuda.log == ["on side", "pin x", "copy x", "event on side", "off side"]
+    cuda.log.clear()
+    copies.finish(staged)
+    # What cannot be marked is copied after the wait, on the caller's stream.
+    assert cuda.log == ["current waits", "mark x for current", "copy unmarked"]
+
+
+def test_sources_live_until_their_copies_are_over() -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    for name in "ab":
+        copies.begin([Marked(cuda.log, name)])
+    assert len(copies._sources) == 2
+    cuda.over = True
+    copies.begin([Marked(cuda.log, "c")])
+    assert [source[0].name for _, source in copies._sources] == ["c"]
+    cuda.log.clear()
+    log = cuda.log
+    del copies
+    assert log == ["synchronize"]
+
+
+class FakeRuntime:
+    def __init__(self, answer: int) -> None:
+        self.answer = answer
+        self.calls: list[tuple[Any, ...]] = []
+
+    def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:
+        self.calls.append(("register", address, nbytes, flags))
+        return self.answer
+
+    def cudaHostUnregister(self, address: int) -> int:
+        self.calls.append(("unregister", address))
+        return 0
+
+
+def test_page_locks_are_taken_and_given_back_once() -> None:
+    runtime = FakeRuntime(0)
+    lock = PageLock(4096, 100, runtime)
+    assert lock.held
+    lock.close()
+    lock.close()
+    assert runtime.calls == [("register", 4096, 100, 1), ("unregister", 4096)]
+
+
+def test_a_refused_page_lock_is_not_given_back() -> None:
+    runtime = FakeRuntime(2)
+    lock = PageLock(4096, 100, runtime)
+    assert not lock.held
+    lock.close()
+    assert len(runtime.calls) == 1
+
+
+# With a GPU
+
+
+@gpu
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_pinned_on_cuda(num_workers: int) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=num_workers, pin_memory=True)
+    batches = list(loader)
+    assert all(batch["x"].is_pinned() for batch in batches)
+    assert torch.cat([batch["i"] for batch in batches]).tolist() == list(range(10))
+
+
+@gpu
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_moved_to_cuda(num_workers: int) -> None:
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=num_workers, device="cuda")
+    for _ in range(3):
+        batches = list(loader)
+        assert all(batch["x"].is_cuda for batch in batches)
+        assert torch.cat([batch["i"] for batch in batches]).tolist() == list(range(10))
+
+
+@gpu
+def test_page_locked_memory_is_pinned() -> None:
+    memory = torch.zeros(1 << 20)
+    lock = PageLock(memory.data_ptr(), memory.nbytes)
+    assert lock.held
+    assert memory.is_pinned()
+    lock.close()
+    assert not memory.is_pinned()

@@ -1,0 +1,371 @@
+"""Pinned memory and `device=`: what happens to a batch between the loader's iterator and the training loop.
+
+Invariants: a batch that is handed out is complete for work that the caller puts on its current stream. Memory that a
+copy still reads or writes is neither reused nor freed. A batch that was only staged has not been consumed:
+`state_dict()` does not count it.
+
+Where the next batch already waits, it is staged (pinned, copied on a stream of its own) while the caller works on the
+one before. It is never waited for: handing out a batch comes first. The pinning is a copy by a thread that does not
+hold the interpreter lock, into memory of torch's own pinned allocator, which knows what copies still read from it.
+Only for `device=`, where the copy is ours and its end is known, are the workers' slots page-locked themselves
+(`PageLock`) and copied from directly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from ._nested import map_leaves
+from ._precision import cast
+
+
+def target(device: torch.device | str | int | None) -> torch.device | None:
+    """What `DataLoader`'s argument `device` says, checked; None where batches stay where they are made.
+
+    Example:
+        >>> target("cpu") is None
+        True
+        >>> target("meta")
+        device(type='meta')
+    """
+    if device is None:
+        return None
+    place = torch.device(device)
+    if place.type == "cpu":
+        return None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        built = (
+            "this torch was built without CUDA"
+            if torch.version.cuda is None
+            else "torch finds no CUDA device"
+        )
+        raise RuntimeError(
+            f"device={str(device)!r} cannot be used: {built}"
+            "\nhint: device=None leaves batches on the CPU, as torch's DataLoader does"
+        )
+    if place.type == "cuda" and place.index is not None and place.index >= torch.cuda.device_count():
+        raise RuntimeError(
+            f"device={str(device)!r} cannot be used: torch finds {torch.cuda.device_count()} CUDA device(s)"
+        )
+    if place.type == "mps" and not torch.backends.mps.is_available():
+        raise RuntimeError(f"device={str(device)!r} cannot be used: torch finds no MPS device")
+    return place
+
+
+def pin(batch: Any) -> Any:
+    """The batch in pinned memory; an object with a `pin_memory()` of its own is asked for what that gives."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or value.is_pinned()):
+            return value
+        return value.pin_memory()
+
+    return map_leaves(batch, change, lambda value: hasattr(value, "pin_memory"))
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """The batch on the device: tensors, and objects with a `to()` of their own."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(device, non_blocking=value.device.type == "cpu" and value.is_pinned())
+        moved = value.to(device)
+        # Some move themselves and return nothing.
+        return value if moved is None else moved
+
+    return map_leaves(batch, change, _has_to)
+
+
+class PageLock:
+    """Page-locks memory that somebody else owns, so that a GPU reads it without a copy in between.
+
+    The owner makes one per slot, when the slot is made, so that the price (about as much as writing the memory once) is
+    paid once; and closes it before the memory goes away.
+
+    Attributes:
+        held: False where the system refused. Then batches are copied into pinned memory instead.
+    """
+
+    def __init__(self, address: int, nbytes: int, runtime: Any = None) -> None:
+        """Locks `nbytes` from `address` on; `runtime` stands in for CUDA's in tests."""
+        self._runtime = torch.cuda.cudart() if runtime is None else runtime
+        self._address = address
+        portable = 1  # for all devices, whichever is current
+        self.held = int(self._runtime.cudaHostRegister(address, nbytes, portable)) == 0
+        if not self.held and runtime is None:
+            # CUDA keeps the refusal as its last error, and the next kernel launch would report it as its own.
+            with contextlib.suppress(RuntimeError):
+                torch.zeros(1, device="cuda")
+
+    def close(self) -> None:
+        """Lets the memory go. No copy may be reading it: see `Copies.drain`."""
+        if self.held:
+            self.held = False
+            self._runtime.cudaHostUnregister(self._address)
+
+
+class Pinning:
+    """What `pin_memory=True` does to a batch."""
+
+    ahead = True
+
+    def __init__(self, accelerator: Any = None) -> None:
+        """Pins for the current device; `accelerator` stands in for `torch.accelerator` in tests."""
+        self._accelerator: Any = torch.accelerator if accelerator is None else accelerator
+        self._index = self._accelerator.current_device_index()
+
+    def enter_thread(self) -> None:
+        """Called once in the thread that stages, which begins with the first device as its current one."""
+        # Otherwise every rank of a machine would get a context on the first device.
+        self._accelerator.set_device_index(self._index)
+        # Of this thread alone: a copy is not to take the cores that train or load.
+        torch.set_num_threads(1)
+
+    def begin(self, batch: Any) -> Any:
+        """Runs in the thread: copies into pinned memory."""
+        return pin(batch)
+
+    def finish(self, staged: Any) -> Any:
+        """Runs where the caller is."""
+        return staged
+
+
+class Moving:
+    """What `device=` does to a batch where there are no streams: all when the batch is asked for. And `float_dtype`."""
+
+    ahead = False
+
+    def __init__(self, device: torch.device | None, dtype: torch.dtype | None = None) -> None:
+        """Moves batches to `device`, floating point tensors in `dtype`."""
+        self._device = device
+        self._dtype = dtype
+
+    def enter_thread(self) -> None:
+        """Nothing to prepare."""
+
+    def begin(self, batch: Any) -> Any:
+        """Nothing is done ahead."""
+        return batch
+
+    def finish(self, staged: Any) -> Any:
+        """Converts and moves it."""
+        batch = cast(staged, self._dtype)
+        return batch if self._device is None else move(batch, self._device)
+
+
+class Copies:
+    """What `device="cuda"` does to a batch: pins it and copies it on a stream of its own, ordered before its use.
+
+    Example of what happens for one batch::
+
+        thread   side stream: copy, event
+        caller   current stream waits for the event; tensors are marked as used by the current stream
+    """
+
+    ahead = True
+
+    def __init__(self, device: torch.device, cuda: Any = None) -> None:
+        """Copies to `device`; `cuda` stands in for `torch.cuda` in tests."""
+        self._cuda: Any = torch.cuda if cuda is None else cuda
+        index = self._cuda.current_device() if device.index is None else device.index
+        self._device = torch.device(device.type, index)
+        self._stream = self._cuda.Stream(self._device)
+        # Sources of copies that may not be over. Pinned memory of torch's allocator would take care of itself;
+        # page-locked slots of workers would not.
+        self._sources: deque[tuple[Any, Any]] = deque()
+
+    def __del__(self) -> None:
+        # When an interpreter ends, CUDA may be gone first.
+        with contextlib.suppress(Exception):
+            self.drain()
+
+    def enter_thread(self) -> None:
+        """Called once in the thread that stages."""
+        self._cuda.set_device(self._device)
+        torch.set_num_threads(1)
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        """Runs in the thread: starts the copies, and an event that comes after them."""
+        while self._sources and self._sources[0][0].query():
+            self._sources.popleft()
+        with self._cuda.stream(self._stream):
+            source = map_leaves(batch, _pin_early, _has_to)
+            ahead = map_leaves(source, self._copy, _has_to)
+            event = self._cuda.Event()
+            event.record(self._stream)
+        self._sources.append((event, source))
+        return ahead, event
+
+    def finish(self, staged: tuple[Any, Any]) -> Any:
+        """Runs where the caller is, whose stream waits (the caller does not) and owns the batch from now on."""
+        batch, event = staged
+        current = self._cuda.current_stream(self._device)
+        current.wait_event(event)
+
+        def hand_over(value: Any) -> Any:
+            if not _goes_ahead(value):
+                return move(value, self._device)
+            value.record_stream(current)
+            return value
+
+        return map_leaves(batch, hand_over, _has_to)
+
+    def drain(self) -> None:
+        """Waits for copies under way; after it, memory that they read may go."""
+        while self._sources:
+            event, _ = self._sources.popleft()
+            event.synchronize()
+
+    def _copy(self, value: Any) -> Any:
+        if not _goes_ahead(value):
+            return value
+        if isinstance(value, torch.Tensor):
+            return value.to(self._device, non_blocking=True)
+        return value.to(self._device)
+
+
+def _has_to(value: Any) -> bool:
+    return callable(getattr(value, "to", None))
+
+
+def _goes_ahead(value: Any) -> bool:
+    """Whether it can be copied on one stream and used on another: it must be markable as in use there.
+
+    What cannot be marked is moved when it is handed out, on the caller's stream, where the order is right by itself.
+    """
+    if isinstance(value, torch.Tensor):
+        return bool(value.layout == torch.strided)
+    return callable(getattr(value, "record_stream", None))
+
+
+def _pin_early(value: Any) -> Any:
+    return pin(value) if _goes_ahead(value) and hasattr(value, "pin_memory") else value
+
+
+class Staged:
+    """The loader's iterator with the next batch staged, where there is one already.
+
+    It asks `ready()` of the iterator below, if that has it: whether `next()` would return at once. All attributes that
+    are not here are that iterator's.
+    """
+
+    def __init__(self, inner: Any, stage: Pinning | Moving | Copies) -> None:
+        """Stages what `inner` gives."""
+        self._inner = inner
+        self._stage = stage
+        self._ready: Callable[[], bool] | None = getattr(inner, "ready", None)
+        names = [name for name in ("state_dict", "state") if hasattr(inner, name)]
+        self._snapshot: Callable[[], Any] | None = getattr(inner, names[0]) if names else None
+        self._thread: ThreadPoolExecutor | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._next: Future[Any] | None = None
+        self._stop: BaseException | None = None
+        self._state: Any = None
+        self._ahead = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __next__(self) -> Any:
+        if self._stop is not None:
+            stop = self._stop
+            self._forget()
+            raise stop
+        if self._next is None:
+            staged = self._stage.begin(next(self._inner))
+        else:
+            waiting = self._next
+            self._forget()
+            staged = waiting.result()
+        batch = self._stage.finish(staged)
+        self._look_ahead()
+        return batch
+
+    def _look_ahead(self) -> None:
+        """Stages the next batch if it is there. What goes wrong in it is told when it is asked for."""
+        if not self._stage.ahead or self._ready is None or not self._ready():
+            return
+        # Before it is taken: a state is that of what was handed out.
+        self._state = None if self._snapshot is None else self._snapshot()
+        try:
+            batch = next(self._inner)
+        except Exception as error:
+            self._stop = error
+            return
+        self._ahead = 1
+        if self._thread is None:
+            # Ends when nobody refers to it any more, and with the interpreter.
+            self._thread = ThreadPoolExecutor(1, "wellfed-stage", self._stage.enter_thread)
+        self._next = self._thread.submit(self._stage.begin, batch)
+
+    @property
+    def _num_yielded(self) -> int:
+        """Batches handed out in this epoch, as torch's iterators count them."""
+        yielded: int = self._inner._num_yielded - self._ahead
+        return yielded
+
+    def state_dict(self) -> Any:
+        """The position after the last batch that was handed out."""
+        if self._snapshot is None:
+            raise AttributeError(f"{type(self._inner).__name__} has no state_dict()")
+        if self._next is not None or self._stop is not None:
+            return self._state
+        return self._snapshot()
+
+    state = state_dict
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begins the next epoch on the same workers (`persistent_workers`)."""
+        if self._next is not None:
+            self._next.cancel()
+        self._forget()
+        self._inner._reset(loader, first_iter)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # not there yet
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+def staged(loader: Any, iterator: Any) -> Any:
+    """The iterator that the loader gives out: with `float_dtype`, `pin_memory` and `device` carried out.
+
+    It is the given one where they ask for nothing.
+
+    Args:
+        loader: Has our attributes `device` and `float_dtype`.
+        iterator: Makes batches in ordinary memory. It may have converted floating point tensors already: workers do.
+    """
+    device = target(loader.device)
+    if loader.float_dtype is not None:
+        iterator = Staged(iterator, Moving(None, loader.float_dtype))
+    if device is not None:
+        return Staged(iterator, Copies(device) if device.type == "cuda" else Moving(device))
+    return Staged(iterator, Pinning()) if _pins(loader, iterator) else iterator
+
+
+def _pins(loader: Any, iterator: Any) -> bool:
+    """Whether to pin. Where that is asked for and cannot be, warns in torch's words, as its iterators do themselves."""
+    if not loader.pin_memory:
+        return False
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    pins = current is not None and current.type != "mps"
+    if not pins and not hasattr(iterator, "_pin_memory"):
+        why = "no accelerator is found, then" if current is None else "not supported on MPS now,"
+        warnings.warn(
+            f"'pin_memory' argument is set as true but {why} device pinned memory won't be used.",
+            stacklevel=4,
+        )
+    return pins

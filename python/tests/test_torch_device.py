@@ -197,6 +197,10 @@ class Source:
         self._num_yielded += 1
         return batch
 
+    @property
+    def _progress(self) -> Any:
+        return self
+
     def state_dict(self) -> dict[str, int]:
         return {"yielded": self._num_yielded}
 
@@ -232,11 +236,11 @@ def test_the_next_batch_is_staged_in_a_thread_but_not_counted() -> None:
     assert next(batches) == "a"
     assert source._num_yielded == 2
     assert batches._num_yielded == 1
-    assert batches.state_dict() == {"yielded": 1}
+    assert batches._progress.state_dict() == {"yielded": 1}
     assert next(batches) == "b"
-    assert batches.state_dict() == {"yielded": 2}
+    assert batches._progress.state_dict() == {"yielded": 2}
     assert next(batches) == "c"
-    assert batches.state_dict() == {"yielded": 3}
+    assert batches._progress.state_dict() == {"yielded": 3}
     with pytest.raises(StopIteration):
         next(batches)
     with pytest.raises(StopIteration):
@@ -257,7 +261,7 @@ def test_nothing_waits_for_a_batch_that_is_not_there() -> None:
 def test_errors_come_with_their_batch() -> None:
     batches, _, _ = aside("a", KeyError("worker"), "bad", "d")
     assert next(batches) == "a"
-    assert batches.state_dict() == {"yielded": 1}
+    assert batches._progress.state_dict() == {"yielded": 1}
     with pytest.raises(KeyError, match="worker"):
         next(batches)
     with pytest.raises(ValueError, match="cannot be pinned"):

@@ -14,6 +14,7 @@ Only for `device=`, where the copy is ours and its end is known, are the workers
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -249,6 +250,24 @@ def _pin_early(value: Any) -> Any:
     return pin(value) if _goes_ahead(value) and hasattr(value, "pin_memory") else value
 
 
+class Place:
+    """Where the pass stands that `Staged` hands out: that of the iterator below, less what is staged.
+
+    The loader keeps it for `state_dict()`, and it keeps no iterator alive.
+    """
+
+    def __init__(self, progress: Any) -> None:
+        """Of an iterator with this `_progress`; None where it keeps none."""
+        self._progress = progress
+        self.staged: Any = None
+
+    def state_dict(self) -> Any:
+        """The state after the last batch that was handed out."""
+        if self.staged is not None:
+            return copy.deepcopy(self.staged)
+        return None if self._progress is None else self._progress.state_dict()
+
+
 class Staged:
     """The loader's iterator with the next batch staged, where there is one already.
 
@@ -261,15 +280,14 @@ class Staged:
         self._inner = inner
         self._stage = stage
         self._ready: Callable[[], bool] | None = getattr(inner, "ready", None)
-        names = [name for name in ("state_dict", "state") if hasattr(inner, name)]
-        self._snapshot: Callable[[], Any] | None = getattr(inner, names[0]) if names else None
+        self._progress = Place(getattr(inner, "_progress", None))
         self._thread: ThreadPoolExecutor | None = None
         self._forget()
 
     def _forget(self) -> None:
         self._next: Future[Any] | None = None
         self._stop: BaseException | None = None
-        self._state: Any = None
+        self._progress.staged = None
         self._ahead = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -298,7 +316,7 @@ class Staged:
         if not self._stage.ahead or self._ready is None or not self._ready():
             return
         # Before it is taken: a state is that of what was handed out.
-        self._state = None if self._snapshot is None else self._snapshot()
+        self._progress.staged = self._progress.state_dict()
         try:
             batch = next(self._inner)
         except Exception as error:
@@ -316,22 +334,13 @@ class Staged:
         yielded: int = self._inner._num_yielded - self._ahead
         return yielded
 
-    def state_dict(self) -> Any:
-        """The position after the last batch that was handed out."""
-        if self._snapshot is None:
-            raise AttributeError(f"{type(self._inner).__name__} has no state_dict()")
-        if self._next is not None or self._stop is not None:
-            return self._state
-        return self._snapshot()
-
-    state = state_dict
-
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begins the next epoch on the same workers (`persistent_workers`)."""
         if self._next is not None:
             self._next.cancel()
         self._forget()
         self._inner._reset(loader, first_iter)
+        self._progress = Place(getattr(self._inner, "_progress", None))
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # not there yet

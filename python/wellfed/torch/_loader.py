@@ -24,6 +24,10 @@ from ._cores import auto_workers
 from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype
+from ._workers import supported as workers_supported
+
+if workers_supported():
+    from ._workers.iterator import WorkersIterator
 
 __all__ = ["DataLoader"]
 
@@ -161,4 +165,6 @@ class DataLoader(stock.DataLoader[T_co]):
         if self.num_workers == 0:
             return InlineIterator(self)
         self.check_worker_number_rationality()
+        if workers_supported():
+            return WorkersIterator(self)
         return stock._MultiProcessingDataLoaderIter(self)

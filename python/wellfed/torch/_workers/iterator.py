@@ -1,0 +1,304 @@
+"""`WorkersIterator`: one epoch of a loader with worker processes, in torch's order and with torch's errors.
+
+Which worker makes which batch, when the sampler is asked and when random numbers are drawn is as in torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import time
+import warnings
+from collections import deque
+from typing import Any
+
+import torch
+from torch.utils.data import dataloader as stock
+from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+
+from .._inline import shorten
+from .channel import Channel, Closed
+from .pack import unpack
+from .pool import ForkedPool, Pool
+from .setup import Hooks, Setup, Stalls
+from .worker import BATCH, END, FAILED, STARTED
+
+__all__ = ["WorkersIterator"]
+
+
+class WorkersIterator(stock._BaseDataLoaderIter):
+    """Batches of worker processes."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._prefetch_factor = loader.prefetch_factor
+        self._in_order = loader.in_order
+        if self._num_workers <= 0:
+            raise AssertionError("num_workers must be greater than 0 for MultiProcessingDataLoaderIter")
+        if self._prefetch_factor <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+        init_fn = loader.worker_init_fn
+        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
+            init_fn = functools.partial(stock._sharding_worker_init_fn, init_fn, self._world_size, self._rank)
+        setup = Setup(
+            kind=self._dataset_kind,
+            dataset=self._dataset,
+            auto_collation=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            base_seed=self._base_seed,
+            init_fn=init_fn,
+            num_workers=self._num_workers,
+            shared_seed=self._shared_seed,
+            ahead=self._prefetch_factor,
+            hooks=self._make_hooks(loader),
+        )
+        self._failure: str | None = None
+        self._shutdown = False
+        self._epoch = 0
+        self._inbox: deque[tuple[int, Any]] = deque()
+        self._stalls = Stalls(stall_seconds(loader))
+        self._pool: Pool = start_pool(setup, loader)
+        self._workers = [self._process(i) for i in range(self._num_workers)]
+        self._reset(loader, first_iter=True)
+
+    # What others plug in.
+
+    def _make_hooks(self, loader: Any) -> Hooks:
+        """What the workers are to report beside batches."""
+        return Hooks()
+
+    def _task_wish(self) -> Any:
+        """What goes with the next task to `Hooks.report`."""
+        return None
+
+    def _worker_started(self, worker_id: int, report: Any) -> None:
+        """A worker's report on the start of an epoch; comes before its batches."""
+
+    def _batch_taken(self, worker_id: int, report: Any) -> None:
+        """The report that came with the batch that the caller is about to get."""
+
+    def _deliver(self, data: Any) -> Any:
+        """The last step of a batch on its way to the caller."""
+        if self._pin_memory:
+            data = stock._utils.pin_memory.pin_memory(data, self._pin_memory_device)
+        return data
+
+    # Epochs and tasks.
+
+    def _process(self, number: int) -> Any:
+        return self._pool.members[number].process
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        super()._reset(loader, first_iter)
+        self._send_idx = self._rcvd_idx = 0
+        self._tasks: dict[int, int] = {}
+        self._ready: dict[int, tuple[int, Any]] = {}
+        self._active = [True] * self._num_workers
+        self._workers_num_tasks = [0] * self._num_workers
+        self._cycle = itertools.cycle(range(self._num_workers))
+        if not first_iter:
+            self._check_usable()
+            self._epoch += 1
+            self._inbox.clear()
+            for member in self._pool.members:
+                note(member.watch, self._epoch)
+                self._pool.post(
+                    member.number, "resume", self._epoch, self._released(member.number), self._shared_seed
+                )
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._try_put_index()
+
+    def _released(self, number: int) -> list[int]:
+        return self._pool.members[number].mappings.take_released()
+
+    def _try_put_index(self) -> None:
+        most = self._prefetch_factor * self._num_workers
+        try:
+            index = self._next_index()
+        except StopIteration:
+            return
+        for _ in range(self._num_workers):
+            worker = next(self._cycle)
+            if self._active[worker] and (
+                self._in_order or self._workers_num_tasks[worker] < most // sum(self._active)
+            ):
+                break
+        else:
+            return
+        wish = self._task_wish()
+        self._pool.post(worker, "task", self._epoch, self._released(worker), self._send_idx, index, wish)
+        self._tasks[self._send_idx] = worker
+        self._indices_of[self._send_idx] = index
+        self._workers_num_tasks[worker] += 1
+        self._send_idx += 1
+
+    @functools.cached_property
+    def _indices_of(self) -> dict[int, Any]:
+        return {}
+
+    def _next_data(self) -> Any:
+        self._check_usable()
+        while True:
+            while self._rcvd_idx < self._send_idx:
+                worker = self._tasks.get(self._rcvd_idx)
+                if worker is not None:
+                    if self._rcvd_idx in self._ready or self._active[worker]:
+                        break
+                    self._forget(self._rcvd_idx)
+                self._rcvd_idx += 1
+            else:
+                if not self._persistent_workers:
+                    self._shutdown_workers()
+                raise StopIteration
+            number = self._rcvd_idx
+            if number in self._ready:
+                self._rcvd_idx += 1
+                return self._take(number, *self._ready.pop(number))
+            worker, message = self._receive()
+            kind, _, number, report, *_ = message
+            if kind == END:
+                self._end_of(worker, report)
+                continue
+            if number == self._rcvd_idx:
+                self._rcvd_idx += 1
+            elif self._in_order:
+                self._ready[number] = worker, message
+                continue
+            return self._take(number, worker, message)
+
+    def _end_of(self, worker: int, report: Any) -> None:
+        """A worker's share of an iterable data set is exhausted."""
+        self._active[worker] = False
+        self._batch_taken(worker, report)
+        if not self._persistent_workers:
+            self._pool.dismiss(worker)
+        self._try_put_index()
+
+    def _forget(self, number: int) -> None:
+        del self._tasks[number]
+        self._indices_of.pop(number, None)
+
+    def _take(self, number: int, worker: int, message: Any) -> Any:
+        """A finished batch for the caller; the next task goes out first."""
+        self._forget(number)
+        self._workers_num_tasks[worker] -= 1
+        kind, _, _, report, skeleton, letter, places = message
+        arrays: dict[int, Any] = {}
+        buffers = []
+        for slot, offset, size in places:
+            if slot not in arrays:
+                arrays[slot] = self._pool.array(worker, slot)
+            buffers.append(arrays[slot][offset : offset + size])
+        if letter is not None:
+            skeleton = self._pool.array(worker, letter[0])[: letter[1]]
+        data = unpack(skeleton, buffers)
+        del skeleton, buffers, arrays
+        self._try_put_index()
+        if kind == FAILED:
+            raise_again(data)
+        self._batch_taken(worker, report)
+        return self._deliver(data)
+
+    def _receive(self) -> tuple[int, Any]:
+        """The next message that belongs to this epoch, with its worker."""
+        self._stalls.begin()
+        limit = time.monotonic() + self._timeout if self._timeout > 0 else None
+        while True:
+            while self._inbox:
+                worker, message = self._inbox.popleft()
+                if self._is_current(worker, message):
+                    return worker, message
+            pause = self._stalls.next - time.monotonic() if self._stalls.first > 0 else None
+            if limit is not None:
+                left = limit - time.monotonic()
+                if left <= 0:
+                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                pause = left if pause is None else min(pause, left)
+            try:
+                self._inbox.extend(self._pool.wait(pause))
+            except RuntimeError as e:
+                self._failure = str(e)
+                self._shutdown_workers()
+                raise
+            if not self._inbox and self._stalls.due():
+                self._report_stall()
+
+    def _is_current(self, worker: int, message: Any) -> bool:
+        """Whether a message is about this epoch; slots of others go back at once."""
+        kind, epoch, _, report, _, letter, places = message
+        if epoch != self._epoch:
+            slots = {slot for slot, _, _ in places} | ({letter[0]} if letter is not None else set())
+            self._pool.members[worker].mappings.released.extend(slots)
+            return False
+        if kind == STARTED:
+            self._worker_started(worker, report)
+        return bool(kind in (BATCH, FAILED, END))
+
+    def _report_stall(self) -> None:
+        """Print what the worker does that the caller waits for."""
+        worker = self._tasks.get(self._rcvd_idx, 0)
+        index = shorten(self._indices_of.get(self._rcvd_idx))
+        pid = self._pool.members[worker].pid
+        warnings.warn(
+            f"waiting for {self._stalls.waited():.0f} s for batch {self._rcvd_idx} (samples {index}) of DataLoader "
+            f"worker {worker} (pid {pid}), which {self._pool.stacks(worker)}",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+    # The end.
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
+        if self._shutdown and self._rcvd_idx < self._send_idx:
+            raise RuntimeError("DataLoader workers of this iterator have been shut down")
+
+    def _shutdown_workers(self) -> None:
+        self._shutdown = True
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.close()
+
+    def __del__(self) -> None:
+        self._shutdown_workers()
+
+
+def raise_again(wrapped: Any) -> None:
+    """Raise a worker's exception, without the cycle of references by which `reraise` keeps the loader alive."""
+    try:
+        wrapped.reraise()
+    except Exception as e:
+        error = e.with_traceback(None)
+    try:
+        raise error
+    finally:
+        del error
+
+
+def note(watch: Channel, epoch: int) -> None:
+    """Tell a worker early that tasks of earlier epochs are not wanted any more."""
+    with contextlib.suppress(Closed):  # It is dead, as `Pool.wait` will find out.
+        watch.post(epoch)
+
+
+def stall_seconds(loader: Any) -> float:
+    """When to report a worker that is waited for."""
+    own = getattr(loader, "stall_warning", None)
+    if own is not None:
+        return float(own)
+    try:
+        return float(os.environ.get("WELLFED_STALL_SECONDS", "60"))
+    except ValueError:
+        return 60.0
+
+
+def start_pool(setup: Setup, loader: Any) -> Pool:
+    """Start the workers as the loader's context says."""
+    context = loader.multiprocessing_context
+    if context is None:
+        context = torch.multiprocessing.get_context()
+    return ForkedPool(setup, context)

@@ -1,0 +1,418 @@
+"""What runs in a worker process: torch's worker loop, with our sockets and memory around it.
+
+A worker ends when its consumer hangs up or dies, also in the middle of a sample: a thread watches for both.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import gc
+import os
+import random
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import _DatasetKind, _utils
+from torch.utils.data._utils import collate as stock_collate
+from torch.utils.data._utils import fetch, signal_handling
+from torch.utils.data._utils import worker as stock_worker
+from torch.utils.data.datapipes.datapipe import IterDataPipe
+from torch.utils.data.graph_settings import apply_random_seed
+
+from .arena import Arena
+from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
+from .pack import LARGE, Packer
+from .setup import Setup
+
+__all__ = ["BATCH", "END", "FAILED", "STARTED", "STOP_GRACE", "run", "run_forked"]
+
+STARTED, BATCH, FAILED, END = range(4)
+"""What a worker's message is about."""
+
+STOP_GRACE = 5.0
+"""Seconds that a worker has for the sample at hand when it is told to end."""
+
+PR_SET_PDEATHSIG = 1
+
+
+class Stopped(BaseException):
+    """The consumer has hung up: the batch in the making is not wanted."""
+
+
+class Life:
+    """Whether this worker is still wanted, kept by a thread that also answers questions about stacks."""
+
+    def __init__(self, worker_id: int, watch: Channel, parent: int) -> None:
+        self.worker_id, self.watch, self.parent = worker_id, watch, parent
+        self.stopped = self.interrupted = False
+        self.epoch = 0
+        self.main = threading.get_ident()
+        self.job = "has no task yet"
+
+    def begin(self) -> None:
+        """Watch from now on; Ctrl-C is the consumer's to answer, who hangs up if it ends the loop."""
+        signal.signal(signal.SIGINT, self.on_interrupt)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        threading.Thread(target=self.look, name="wellfed-watch", daemon=True).start()
+
+    def on_interrupt(self, *_: Any) -> None:
+        """Ctrl-C: nothing as long as the consumer goes on, else the end of a sample that takes long."""
+        self.interrupted = True
+        if self.stopped:
+            raise KeyboardInterrupt
+
+    def look(self) -> None:
+        """Body of the thread."""
+        poll = select.poll()
+        poll.register(self.parent, select.POLLIN)
+        poll.register(self.watch.fileno(), select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self.parent:
+                    os._exit(1)  # Nobody is left to take a batch or to read a message.
+                try:
+                    question, _ = self.watch.recv()
+                    if question is None:
+                        self.watch.send(self.stacks())
+                    else:
+                        self.epoch = question
+                except Closed:
+                    self.stopped = True
+                    if self.interrupted:
+                        _thread.interrupt_main()
+                    return self.outlive()
+
+    def outlive(self) -> None:
+        """The consumer hung up; if it dies now, or forgets us, this process still ends."""
+        poll = select.poll()
+        poll.register(self.parent, select.POLLIN)
+        deadline = time.monotonic() + 10 * STOP_GRACE
+        while not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            if time.monotonic() >= deadline:
+                break
+        os._exit(1)
+
+    def stacks(self) -> str:
+        """What this process does and the Python stacks of its threads, the one with the sample first."""
+        frames = sys._current_frames()
+        names = {t.ident: t.name for t in threading.enumerate()}
+        own = threading.get_ident()
+        parts = [self.job]
+        for ident in sorted(frames, key=lambda i: i != self.main):
+            if ident != own:
+                stack = "".join(traceback.format_stack(frames[ident]))
+                parts.append(f"thread {names.get(ident, ident)}:\n{stack}")
+        frames.clear()  # It holds the frame of this very call.
+        return "\n".join(parts)[: PACKET // 2]
+
+
+class MapFetcher(fetch._MapDatasetFetcher):
+    """The fetcher of torch, which can be stopped between samples and knows at which one it failed."""
+
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """The batch of these indices."""
+        self.at: str | None = None
+        index, dataset, life = possibly_batched_index, self.dataset, self.life
+        if not self.auto_collation:
+            self.at = f"sample {shorten(index)}"
+            data = dataset[index]
+        elif hasattr(dataset, "__getitems__") and dataset.__getitems__:
+            self.at = f"one of the samples {shorten(index)}, in __getitems__"
+            data = dataset.__getitems__(index)
+        else:
+            data = []
+            sample = None
+            try:
+                for sample in index:
+                    if life.stopped:
+                        raise Stopped
+                    data.append(dataset[sample])
+            except Exception:
+                self.at = f"sample {shorten(sample)}, item {len(data)} of its batch"
+                raise
+        self.at = f"collating the samples {shorten(index)}"
+        return self.collate_fn(data)
+
+
+class IterableFetcher(fetch._IterableDatasetFetcher):
+    """The fetcher of torch, which can be stopped between samples and knows at which one it failed."""
+
+    count = 0
+
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """The next batch."""
+        if self.ended:  # type: ignore[has-type]
+            raise StopIteration
+        self.at = f"sample {self.count} of this worker's share"
+        if self.auto_collation:
+            data = []
+            for _ in possibly_batched_index:
+                if self.life.stopped:
+                    raise Stopped
+                try:
+                    data.append(next(self.dataset_iter))
+                except StopIteration:
+                    self.ended = True
+                    break
+                self.count += 1
+                self.at = f"sample {self.count} of this worker's share"
+            if len(data) == 0 or (self.drop_last and len(data) < len(possibly_batched_index)):
+                raise StopIteration
+            self.at = f"collating samples {self.count - len(data)} to {self.count - 1} of this worker's share"
+        else:
+            data = next(self.dataset_iter)
+            self.count += 1
+        return self.collate_fn(data)
+
+
+class Worker:
+    """The loop over tasks."""
+
+    def __init__(self, setup: Setup, worker_id: int, control: Channel, life: Life) -> None:
+        self.setup, self.worker_id, self.control, self.life = setup, worker_id, control, life
+        self.dataset = setup.dataset
+        self.arena = Arena(setup.ahead)
+        self.packer = Packer(self.arena)
+        self.shared_rng = torch.Generator()
+        self.fetcher: Any = None
+        self.broken: ExceptionWrapper | None = None
+        self.ended = False
+        self.where = f"in DataLoader worker process {worker_id}"
+
+    def seed(self) -> None:
+        """The random state that torch gives its workers."""
+        setup = self.setup
+        seed = setup.base_seed + self.worker_id
+        random.seed(seed)
+        torch.manual_seed(seed)
+        if _utils.HAS_NUMPY:
+            import numpy as np
+
+            np.random.seed(stock_worker._generate_state(setup.base_seed, self.worker_id))
+        self.shuffle(setup.shared_seed)
+        stock_worker._worker_info = stock_worker.WorkerInfo(
+            id=self.worker_id, num_workers=setup.num_workers, seed=seed, dataset=self.dataset
+        )
+
+    def shuffle(self, shared_seed: int | None) -> None:
+        """Data pipes draw from a seed that all workers share."""
+        if isinstance(self.dataset, IterDataPipe):
+            if shared_seed is None:
+                raise AssertionError("shared_seed must be provided for IterDataPipe workers")
+            self.shared_rng.manual_seed(shared_seed)
+            self.dataset = apply_random_seed(self.dataset, self.shared_rng)
+
+    def make_fetcher(self, dataset: Any) -> Any:
+        """The fetcher of one epoch."""
+        setup = self.setup
+        self.dataset = dataset
+        kind = MapFetcher if setup.kind == _DatasetKind.Map else IterableFetcher
+        fetcher = kind(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
+        fetcher.life, fetcher.at = self.life, None
+        return fetcher
+
+    def open(self) -> None:
+        """The first epoch."""
+        report = None
+        try:
+            if self.setup.init_fn is not None:
+                self.setup.init_fn(self.worker_id)
+            self.fetcher, report = self.setup.hooks.open(
+                self.worker_id, self.setup.kind, self.dataset, self.make_fetcher
+            )
+        except Exception:
+            self.broken = ExceptionWrapper(where=self.where)
+        self.send(STARTED, 0, 0, report)
+
+    def reopen(self, epoch: int, shared_seed: int | None) -> None:
+        """A later epoch."""
+        report = None
+        self.ended = False
+        self.life.epoch = epoch
+        try:
+            self.shuffle(shared_seed)
+            self.fetcher, report = self.setup.hooks.reopen(
+                self.worker_id, self.setup.kind, self.dataset, self.make_fetcher
+            )
+        except Exception:
+            self.broken = ExceptionWrapper(where=self.where)
+        self.send(STARTED, epoch, 0, report)
+
+    def loop(self) -> None:
+        """Tasks, until the consumer hangs up."""
+        while not self.life.stopped:
+            task, _ = self.control.recv()
+            if self.life.stopped:
+                break
+            kind, epoch, released = task[0], task[1], task[2]
+            if released:
+                self.arena.release(released)
+            if kind == "resume":
+                self.reopen(epoch, task[3])
+            elif kind == "end":
+                break
+            elif epoch == self.life.epoch and not self.ended:
+                self.work(epoch, *task[3:])
+
+    def work(self, epoch: int, number: int, index: Any, wanted: Any) -> None:
+        """One task."""
+        if self.broken is not None:
+            broken, self.broken = self.broken, None
+            return self.fail(epoch, number, broken, None)
+        self.life.job = f"works on batch {number}"
+        try:
+            try:
+                batch = self.fetcher.fetch(index)
+            except StopIteration:
+                if self.setup.kind != _DatasetKind.Iterable:
+                    raise
+                self.ended = True
+                report = self.setup.hooks.report(wanted, self.fetcher, ended=True)
+                return self.send(END, epoch, number, report)
+            report = self.setup.hooks.report(wanted, self.fetcher, ended=False)
+            self.fetcher.at = f"packing batch {number}"
+            packed = self.packer.pack(batch)
+            del batch
+            return self.send(BATCH, epoch, number, report, packed)
+        except Closed:
+            raise
+        except Exception:
+            self.arena.finish(set())
+            # Only here: whoever stores the exception itself keeps all frames alive.
+            return self.fail(
+                epoch, number, ExceptionWrapper(where=self.where), getattr(self.fetcher, "at", None)
+            )
+        finally:
+            self.life.job = "waits for a task"
+
+    def fail(self, epoch: int, number: int, error: ExceptionWrapper, at: str | None) -> None:
+        """Report an exception; one that cannot travel does as a RuntimeError of the same text."""
+        if at is not None:
+            error.exc_msg = f"{error.exc_msg}\nwellfed: {at} (batch {number})"
+        try:
+            packed = self.packer.pack(error)
+        except Exception:
+            error.exc_msg = f"{error.exc_type.__name__} (its class cannot be pickled): {error.exc_msg}"
+            error.exc_type = RuntimeError
+            packed = self.packer.pack(error)
+        self.send(FAILED, epoch, number, None, packed)
+
+    def send(self, kind: int, epoch: int, number: int, report: Any, packed: Any = None) -> None:
+        """One message, with the descriptors of slots that the consumer does not have yet."""
+        skeleton, places = packed if packed is not None else (b"", [])
+        letter = None
+        if len(skeleton) > PACKET // 2:
+            slot, memory = self.arena.take(len(skeleton))
+            memory[: len(skeleton)] = memoryview(skeleton)
+            letter, skeleton = (slot.number, len(skeleton)), b""
+        used = {number for number, _, _ in places}
+        if letter is not None:
+            used.add(letter[0])
+        new = [slot for slot in self.arena.taken if slot.number in used and slot.descriptor >= 0]
+        while len(new) > MOST_DESCRIPTORS:
+            part, new = new[:MOST_DESCRIPTORS], new[MOST_DESCRIPTORS:]
+            self.introduce(part, (None,))
+        gone = self.arena.take_gone()
+        self.arena.finish(used)
+        self.introduce(new, (kind, epoch, number, report, skeleton, letter, places), gone)
+
+    def introduce(self, slots: list[Any], message: Any, gone: Any = ()) -> None:
+        """Send `message` together with new slots."""
+        named = [(slot.number, slot.size) for slot in slots]
+        self.control.send((*message, named, gone), [slot.descriptor for slot in slots])
+        for slot in slots:
+            slot.sent()
+
+
+def in_slots(arena: Arena) -> Any:
+    """Collation of tensors as in torch, with a slot as the place where large batches are put together."""
+    plain = stock_collate.collate_tensor_fn
+
+    def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        first = batch[0]
+        unusual = type(first) is not torch.Tensor or first.is_nested or first.is_quantized
+        if unusual or first.layout is not torch.strided or first.device.type != "cpu":
+            return plain(batch, collate_fn_map=collate_fn_map)
+        size = len(batch) * first.nbytes
+        dtype, shape = first.dtype, first.shape
+        for tensor in batch:
+            if tensor.requires_grad or type(tensor) is not torch.Tensor:
+                return plain(batch, collate_fn_map=collate_fn_map)
+            if tensor.dtype != dtype or tensor.shape != shape:
+                size = 0
+        if size < LARGE:
+            return torch.stack(batch, 0)
+        _, memory = arena.take(size)
+        out = torch.frombuffer(memory, dtype=dtype, count=len(batch) * first.numel()).view(len(batch), *shape)
+        return torch.stack(batch, 0, out=out)
+
+    return collate_tensors
+
+
+def shorten(value: Any, limit: int = 200) -> str:
+    """`value` as text of a bounded length, in one line."""
+    try:
+        if isinstance(value, (list, tuple)) and len(value) > 20:
+            return f"{shorten(value[:20], limit - 20)[:-1]}, ... {len(value)} in all]"
+        text = " ".join(repr(value).split())
+    except Exception as e:
+        text = f"<repr failed: {type(e).__name__}>"
+    return text if len(text) <= limit else text[: limit - 4] + " ..."
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process with the thread that forked it: a net below the watching thread."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: int) -> None:
+    """A worker's life; returns when it is to end."""
+    life = Life(worker_id, watch, parent)
+    life.begin()
+    # What exists now never becomes garbage here: the collector would only copy the pages it lies on.
+    gc.freeze()
+    try:
+        signal_handling._set_worker_signal_handlers()
+        name = getattr(torch.multiprocessing, "_set_thread_name", None)
+        if name is not None:
+            name("pt_data_worker")
+        torch.set_num_threads(1)
+        worker = Worker(setup, worker_id, control, life)
+        stock = stock_collate.default_collate_fn_map
+        if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
+            stock[torch.Tensor] = in_slots(worker.arena)
+        worker.seed()
+        worker.open()
+        worker.loop()
+    except (Closed, Stopped, KeyboardInterrupt):
+        pass
+    finally:
+        stock_worker._worker_info = None
+
+
+def run_forked(
+    setup: Setup,
+    worker_id: int,
+    channels: tuple[Channel, Channel],
+    others: list[Channel],
+    parent: int,
+    from_main: bool,
+) -> None:
+    """The body of a worker forked from the consumer, whose process number is `parent`."""
+    if from_main:
+        die_with_parent()
+    for channel in others:
+        channel.sock.close()
+    # The descriptor names the consumer even if its number is given to another process later.
+    watched = os.pidfd_open(parent)
+    if os.getppid() != parent:
+        os._exit(1)
+    run(setup, worker_id, *channels, watched)

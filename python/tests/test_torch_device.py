@@ -3,7 +3,9 @@ what is asked of them; with a GPU, on the GPU."""
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -270,10 +272,11 @@ def test_errors_come_with_their_batch() -> None:
 
 
 def test_dropped_iterators_leave_no_thread() -> None:
+    before = set(threading.enumerate())
     batches, _, _ = aside("a", "b", "c")
     assert next(batches) == "a"
     assert next(batches) == "b"
-    thread = next(thread for thread in threading.enumerate() if thread.name.startswith("wellfed-stage"))
+    (thread,) = set(threading.enumerate()) - before
     del batches
     thread.join(30)
     assert not thread.is_alive()
@@ -411,6 +414,63 @@ def test_a_refused_page_lock_is_not_given_back() -> None:
     assert not lock.held
     lock.close()
     assert len(runtime.calls) == 1
+
+
+class Large(Dataset[Any]):
+    """Batches that lie in slots of the workers."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> Any:
+        return torch.full((200, 200), i / 4), i
+
+
+def test_large_batches_are_converted_into_their_slots() -> None:
+    stock = torch.utils.data.DataLoader(Large(), batch_size=4)
+    ours = DataLoader(
+        Large(), batch_size=4, num_workers=2, float_dtype=torch.bfloat16, multiprocessing_context="fork"
+    )
+    for (x, i), (y, j) in zip(stock, ours, strict=True):
+        assert (y.dtype, j.dtype) == (torch.bfloat16, torch.int64)
+        torch.testing.assert_close(x.to(torch.bfloat16), y)
+        assert torch.equal(i, j)
+
+
+def test_slots_are_page_locked_once_and_let_go_with_their_memory() -> None:
+    locks: list[tuple[int, int]] = []
+    runtime = FakeRuntime(0)
+
+    def lock(address: int, nbytes: int) -> PageLock:
+        locks.append((address, nbytes))
+        return PageLock(address, nbytes, runtime)
+
+    loader = DataLoader(Large(), batch_size=1, num_workers=1, multiprocessing_context="fork", native=False)
+    for x, _ in large_slots(loader, lock):
+        del x
+    assert 0 < len(locks) <= 6, "slots are used again"
+    gc.collect()
+    calls = [name for name, *_ in runtime.calls]
+    assert calls.count("register") == calls.count("unregister") == len(locks)
+
+
+def large_slots(loader: Any, lock: Any) -> Any:
+    batches = iter(loader)
+    batches._pool.members[0].mappings.page_lock = lock
+    return batches
+
+
+def test_workers_say_whether_the_next_batch_is_here() -> None:
+    batches = iter(DataLoader(Numbers(), batch_size=5, num_workers=1, multiprocessing_context="fork"))
+    deadline = time.monotonic() + 60
+    while not batches.ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert next(batches)["i"].tolist() == [0, 1, 2, 3, 4]
+    assert next(batches)["i"].tolist() == [5, 6, 7, 8, 9]
+    assert not batches.ready()
+    with pytest.raises(StopIteration):
+        next(batches)
 
 
 # With a GPU

@@ -12,6 +12,7 @@ import mmap
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Mapping:
             code = ctypes.get_errno()
             raise OSError(code, f"{os.strerror(code)}: mapping {size} bytes of shared memory")
         self.address, self.size, self.unmap = address, size, libc.munmap
+        self.lock: Any = None
         self.__array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
@@ -46,6 +48,8 @@ class Mapping:
 
     def __del__(self) -> None:
         if hasattr(self, "unmap"):
+            if self.lock is not None:
+                self.lock.close()
             self.unmap(self.address, self.size)
 
     def array(self) -> Bytes:
@@ -148,9 +152,15 @@ class Arena:
 
 
 class Mappings:
-    """The consumer's view of one worker's slots."""
+    """The consumer's view of one worker's slots.
+
+    Attributes:
+        page_lock: Called with address and size of each new one, so that a device can read it; None where none does.
+            What it returns is closed before the memory goes.
+    """
 
     def __init__(self) -> None:
+        self.page_lock: Callable[[int, int], Any] | None = None
         self.mappings: dict[int, Mapping] = {}
         self.users: dict[int, weakref.ref[Bytes]] = {}
         self.released: deque[int] = deque()
@@ -158,7 +168,9 @@ class Mappings:
     def add(self, number: int, size: int, descriptor: int) -> None:
         """Map a slot that the worker has created; the descriptor is closed."""
         try:
-            self.mappings[number] = Mapping(descriptor, size)
+            mapping = self.mappings[number] = Mapping(descriptor, size)
+            if self.page_lock is not None:
+                mapping.lock = self.page_lock(mapping.address, size)
         finally:
             os.close(descriptor)
 

@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import dataloader as stock
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
+from .._device import PageLock
 from .._inline import shorten
 from .channel import Channel, Closed
 from .pack import unpack
@@ -53,6 +54,7 @@ class WorkersIterator(stock._BaseDataLoaderIter):
             num_workers=self._num_workers,
             shared_seed=self._shared_seed,
             ahead=self._prefetch_factor,
+            float_dtype=loader.float_dtype,
             hooks=self._make_hooks(loader),
         )
         self._failure: str | None = None
@@ -61,6 +63,9 @@ class WorkersIterator(stock._BaseDataLoaderIter):
         self._inbox: deque[tuple[int, Any]] = deque()
         self._stalls = Stalls(stall_seconds(loader))
         self._pool: Pool = start_pool(setup, loader)
+        if loader.device is not None and loader.device.type == "cuda":
+            for member in self._pool.members:
+                member.mappings.page_lock = PageLock
         self._workers = [self._process(i) for i in range(self._num_workers)]
         self._reset(loader, first_iter=True)
 
@@ -80,11 +85,20 @@ class WorkersIterator(stock._BaseDataLoaderIter):
     def _batch_taken(self, worker_id: int, report: Any) -> None:
         """The report that came with the batch that the caller is about to get."""
 
-    def _deliver(self, data: Any) -> Any:
-        """The last step of a batch on its way to the caller."""
-        if self._pin_memory:
-            data = stock._utils.pin_memory.pin_memory(data, self._pin_memory_device)
-        return data
+    def ready(self) -> bool:
+        """Whether the next batch is here, so that `next()` would not wait for a worker."""
+        if self._rcvd_idx in self._ready:
+            return True
+        try:
+            self._inbox.extend(self._pool.wait(0))
+        except RuntimeError:
+            return True  # `next()` says which worker died
+        return any(
+            kind in (BATCH, FAILED)
+            and epoch == self._epoch
+            and (number == self._rcvd_idx or not self._in_order)
+            for _, (kind, epoch, number, *_) in self._inbox
+        )
 
     # Epochs and tasks.
 
@@ -200,7 +214,7 @@ class WorkersIterator(stock._BaseDataLoaderIter):
         if kind == FAILED:
             raise_again(data)
         self._batch_taken(worker, report)
-        return self._deliver(data)
+        return data
 
     def _receive(self) -> tuple[int, Any]:
         """The next message that belongs to this epoch, with its worker."""

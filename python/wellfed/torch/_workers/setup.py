@@ -48,6 +48,7 @@ class Setup:
     num_workers: int
     shared_seed: int | None
     ahead: int
+    float_dtype: Any = None
     hooks: Hooks = field(default_factory=Hooks)
 
 

@@ -27,6 +27,7 @@ from torch.utils.data._utils import worker as stock_worker
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
+from .._precision import cast
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
 from .pack import LARGE, Packer
@@ -270,7 +271,7 @@ class Worker:
         self.life.job = f"works on batch {number}"
         try:
             try:
-                batch = self.fetcher.fetch(index)
+                batch = cast(self.fetcher.fetch(index), self.setup.float_dtype)
             except StopIteration:
                 if self.setup.kind != _DatasetKind.Iterable:
                     raise
@@ -332,8 +333,11 @@ class Worker:
             slot.sent()
 
 
-def in_slots(arena: Arena) -> Any:
-    """Collation of tensors as in torch, with a slot as the place where large batches are put together."""
+def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
+    """Collation of tensors as in torch, with a slot as the place where large batches are put together.
+
+    Samples of another floating point type than `float_dtype` are converted on their way into the slot.
+    """
     plain = stock_collate.collate_tensor_fn
 
     def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -341,8 +345,9 @@ def in_slots(arena: Arena) -> Any:
         unusual = type(first) is not torch.Tensor or first.is_nested or first.is_quantized
         if unusual or first.layout is not torch.strided or first.device.type != "cpu":
             return plain(batch, collate_fn_map=collate_fn_map)
-        size = len(batch) * first.nbytes
         dtype, shape = first.dtype, first.shape
+        target = float_dtype if float_dtype is not None and dtype.is_floating_point else dtype
+        size = len(batch) * first.numel() * target.itemsize
         for tensor in batch:
             if tensor.requires_grad or type(tensor) is not torch.Tensor:
                 return plain(batch, collate_fn_map=collate_fn_map)
@@ -351,8 +356,14 @@ def in_slots(arena: Arena) -> Any:
         if size < LARGE:
             return torch.stack(batch, 0)
         _, memory = arena.take(size)
-        out = torch.frombuffer(memory, dtype=dtype, count=len(batch) * first.numel()).view(len(batch), *shape)
-        return torch.stack(batch, 0, out=out)
+        out = torch.frombuffer(memory, dtype=target, count=len(batch) * first.numel()).view(
+            len(batch), *shape
+        )
+        if target == dtype:
+            return torch.stack(batch, 0, out=out)
+        for place, tensor in zip(out, batch):
+            place.copy_(tensor)
+        return out
 
     return collate_tensors
 
@@ -388,7 +399,7 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
         worker = Worker(setup, worker_id, control, life)
         stock = stock_collate.default_collate_fn_map
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
-            stock[torch.Tensor] = in_slots(worker.arena)
+            stock[torch.Tensor] = in_slots(worker.arena, setup.float_dtype)
         worker.seed()
         worker.open()
         worker.loop()

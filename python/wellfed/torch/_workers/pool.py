@@ -384,7 +384,13 @@ def process_state(pid: int) -> str:
     return ", ".join(p for p in parts if p) or "no such process"
 
 
-IDLE = {("threading.py", "wait"), ("threading.py", "join"), ("queue.py", "get"), ("selectors.py", "select")}
+IDLE = {
+    ("thread.py", "_worker"),
+    ("threading.py", "wait"),
+    ("threading.py", "join"),
+    ("queue.py", "get"),
+    ("selectors.py", "select"),
+}
 
 
 def busy_threads() -> list[str]:

@@ -81,12 +81,14 @@ class BadSample:
         batch: Batch of that epoch.
         replaced: Whether another sample took its place.
         error: Why, with its place; not raised unless ``on_error="raise"``.
+        position: Its place in the pass, where the order was given batch by batch.
     """
 
     epoch: int
     batch: int
     replaced: bool
     error: WellfedError
+    position: int | None = None
 
     @property
     def source(self) -> str | None:

@@ -14,6 +14,7 @@ __all__ = [
     "InternalError",
     "LimitExceededError",
     "NotFoundError",
+    "SampleIndexError",
     "ShapeError",
     "StateError",
     "StorageError",
@@ -106,6 +107,10 @@ class ConfigError(WellfedError, ValueError):
 
 class ShapeError(WellfedError, ValueError):
     """Samples of one batch differ in shape or lack a field, or a transform does not fit an image."""
+
+
+class SampleIndexError(WellfedError, IndexError):
+    """There is no sample of that number."""
 
 
 class StateError(WellfedError, RuntimeError):

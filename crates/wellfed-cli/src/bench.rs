@@ -264,6 +264,7 @@ mod tests {
         let bad = |epoch, index: u64| BadSample {
             epoch,
             batch: 0,
+            position: None,
             error: Error::corrupt("cut").with_sample(format!("{index}.jpg"), index),
             replaced: false,
         };

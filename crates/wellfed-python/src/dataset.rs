@@ -111,6 +111,12 @@ impl Dataset {
         Ok(loader::Loader::new(enter::slow(py, move || inner.loader())?))
     }
 
+    /// A loader whose batches the caller chooses.
+    fn loader_given(&self, py: Python<'_>) -> PyResult<loader::Loader> {
+        let inner = self.inner.clone();
+        Ok(loader::Loader::new(enter::slow(py, move || inner.loader_given())?))
+    }
+
     /// Names of classes by label.
     #[getter]
     fn classes(&self) -> Option<Vec<String>> {

@@ -17,6 +17,7 @@ fn exception(kind: ErrorKind) -> &'static str {
         ErrorKind::Limit => "LimitExceededError",
         ErrorKind::Config => "ConfigError",
         ErrorKind::Shape => "ShapeError",
+        ErrorKind::Index => "SampleIndexError",
         ErrorKind::State => "StateError",
         ErrorKind::Internal => "InternalError",
     }

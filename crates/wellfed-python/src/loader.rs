@@ -8,10 +8,10 @@ use pyo3::{
 };
 use wellfed::{Batch, ColumnData, Error, ErrorKind, Next, order::State};
 
-use crate::{array::Array, enter, error::to_python};
+use crate::{array::Array, enter, error::to_python, memory};
 
-/// A bad sample: its epoch, its batch, whether it was replaced, and the exception.
-type Bad = (u64, u64, bool, Py<PyAny>);
+/// A bad sample: its epoch, its batch, whether it was replaced, the exception, and its place in a given order.
+type Bad = (u64, u64, bool, Py<PyAny>, Option<u64>);
 
 /// Delivers the batches of a data set.
 #[pyclass(frozen, module = "wellfed._native")]
@@ -55,6 +55,32 @@ impl Loader {
         enter::quick(py, || inner.start_epoch())
     }
 
+    /// Begins a pass whose samples the caller chooses.
+    #[pyo3(signature = (seed, position=0))]
+    fn begin(&self, py: Python<'_>, seed: u64, position: u64) -> PyResult<()> {
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.begin(seed, position))
+    }
+
+    /// Adds a batch: a list of whole numbers, or a one-dimensional int64 array.
+    fn submit(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<()> {
+        let inner = self.get(py)?;
+        let indices = memory::indices(py, indices, inner.samples())?;
+        enter::quick(py, || inner.submit(&indices))
+    }
+
+    /// Says that no batch will follow in this pass.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.finish())
+    }
+
+    /// Batches made ahead at present.
+    #[getter]
+    fn depth(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.depth())
+    }
+
     fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
         let inner = self.get(py)?;
         enter::quick(py, || inner.set_epoch(epoch))
@@ -85,13 +111,13 @@ impl Loader {
         Ok((text(py, &stats)?, stats.to_string()))
     }
 
-    /// Bad samples as (epoch, batch, replaced, exception).
+    /// Bad samples as (epoch, batch, replaced, exception, position).
     fn errors(&self, py: Python<'_>) -> PyResult<Vec<Bad>> {
         let inner = self.get(py)?;
         let bad = enter::quick(py, || inner.errors())?;
         let one = |bad: wellfed::BadSample| {
             let exception = to_python(py, &bad.error).into_value(py).into_any();
-            (bad.epoch, bad.batch, bad.replaced, exception)
+            (bad.epoch, bad.batch, bad.replaced, exception, bad.position)
         };
         Ok(bad.into_iter().map(one).collect())
     }

@@ -5,9 +5,9 @@ use std::{ptr::NonNull, sync::Arc};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
-    types::PyDict,
+    types::{PyDict, PyList},
 };
-use wellfed::{sample::DType, source::ArrayData};
+use wellfed::{order, sample::DType, source::ArrayData};
 
 use crate::error::to_python;
 
@@ -58,4 +58,31 @@ pub(crate) fn borrow(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> 
     };
     let memory = Borrowed { start, len, _owner: array.clone().unbind() };
     ArrayData::new(Arc::new(memory), dtype, shape).map_err(|e| to_python(py, &e))
+}
+
+/// Indices of samples, of which there are `len`: a list of whole numbers, or anything that NumPy takes for a
+/// one-dimensional array of them.
+pub(crate) fn indices(py: Python<'_>, given: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+    let checked = |(offset, index): (usize, i64)| {
+        u64::try_from(index).map_err(|_| to_python(py, &order::out_of_range(index, offset, len)))
+    };
+    if let Ok(list) = given.cast::<PyList>() {
+        return list.iter().enumerate().map(|(i, item)| checked((i, item.extract::<i64>()?))).collect();
+    }
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("asarray", (given,))?;
+    let dtype = array.getattr("dtype")?;
+    let kind: String = dtype.getattr("kind")?.extract()?;
+    let dimensions: usize = array.getattr("ndim")?.extract()?;
+    if !matches!(kind.as_str(), "i" | "u") || dimensions != 1 {
+        return Err(PyTypeError::new_err(format!(
+            "indices must be whole numbers in one dimension, not {dtype} in {dimensions}"
+        )));
+    }
+    // Without a copy where it is one already.
+    let array = numpy.call_method1("ascontiguousarray", (array, "int64"))?;
+    let array = borrow(py, &array, DType::Int64)?;
+    let whole =
+        |offset| array.row(offset).and_then(|bytes| bytes.try_into().ok()).map_or(-1, i64::from_ne_bytes);
+    (0..array.rows()).map(|offset| checked((offset, whole(offset)))).collect()
 }

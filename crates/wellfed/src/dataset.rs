@@ -256,10 +256,31 @@ impl Dataset {
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense, [`crate::ErrorKind::Limit`] if a batch is too large for the
     /// memory budget.
     pub fn loader(&self) -> Result<Loader> {
+        self.make_loader(false)
+    }
+
+    /// A loader whose samples the caller chooses, batch by batch: [`Loader::begin`], [`Loader::submit`],
+    /// [`Loader::finish`]. The plan says what happens to a sample; it must leave the order alone.
+    ///
+    /// A sample may occur several times in a pass, with different random draws. Under `on_error` skip, every batch is
+    /// answered, if need be by an empty one; under replace, stand-ins come from the same batch.
+    ///
+    /// # Errors
+    /// As [`Dataset::loader`]; [`crate::ErrorKind::Config`] if the plan has verbs other than `map` and `cache`.
+    pub fn loader_given(&self) -> Result<Loader> {
+        let ordering = |verb: &&Verb| !matches!(verb, Verb::Map { .. } | Verb::Cache { .. });
+        if self.plan.verbs.iter().any(|verb| ordering(&verb)) {
+            return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
+                .with_hint("leave out shuffle, batch, take, skip, repeat and shard"));
+        }
+        self.make_loader(true)
+    }
+
+    fn make_loader(&self, given: bool) -> Result<Loader> {
         let order = self.order()?;
         let fingerprint = self.plan.fingerprint(self.source.len());
         let cache = self.plan.cache()?;
-        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone(), cache)
+        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone(), cache, given)
     }
 }
 

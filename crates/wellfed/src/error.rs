@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Config,
     /// Samples of one batch differ in shape or lack a field (Python: `ValueError`).
     Shape,
+    /// There is no sample of that number (Python: `IndexError`).
+    Index,
     /// Called at the wrong time or place, as after `fork()` (Python: `RuntimeError`).
     State,
     /// A worker panicked: a defect of wellfed itself (Python: `RuntimeError`).
@@ -42,6 +44,7 @@ impl ErrorKind {
             ErrorKind::Limit => "limit",
             ErrorKind::Config => "configuration",
             ErrorKind::Shape => "shape",
+            ErrorKind::Index => "index",
             ErrorKind::State => "state",
             ErrorKind::Internal => "internal",
         }

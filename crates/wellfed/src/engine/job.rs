@@ -75,12 +75,13 @@ impl Job {
     /// Turns the finished job into what the consumer gets.
     ///
     /// # Errors
-    /// The error of the first bad sample that has no stand-in, unless bad samples are skipped and others are left.
+    /// The error of the first bad sample that has no stand-in, unless bad samples are skipped and others are left; or
+    /// none are, but the caller gave the order and so expects an answer to every batch: then that is an empty one.
     pub(crate) fn into_batch(self, on_error: OnError, batched: bool) -> Result<Batch> {
         let mut failed = self.failures();
         failed.retain(|failure| !failure.replaced);
         if let Some(first) = failed.first()
-            && (on_error != OnError::Skip || failed.len() == self.span.len)
+            && (on_error != OnError::Skip || failed.len() == self.span.len && self.span.given().is_none())
         {
             return Err(first.error.clone());
         }

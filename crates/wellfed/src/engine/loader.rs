@@ -15,14 +15,15 @@ use super::{
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
     ring::Pool,
-    schedule::{Position, Schedule},
+    schedule::{Left, Position, Schedule},
     shared::Shared,
 };
 use crate::{
     Error, ErrorKind, Result, lock,
     meter::{Meter, Stage, Stats},
-    order::{Order, State},
+    order::{self, Order, Pass, State},
     plan::{OnError, Options},
+    sample::FieldKind,
 };
 
 /// Bad samples kept in the list; later ones are only counted.
@@ -51,10 +52,12 @@ pub enum Next {
 /// A sample that could not be made.
 #[derive(Clone, Debug)]
 pub struct BadSample {
-    /// Epoch it was met in.
+    /// Epoch it was met in. Under a given order: the one in which [`crate::Dataset::sample`] draws the same.
     pub epoch: u64,
     /// Batch of that epoch.
     pub batch: u64,
+    /// Its place in the pass, if the caller gave the order.
+    pub position: Option<u64>,
     /// Why, with source, key, index, offset and stage.
     pub error: Error,
     /// Whether another sample took its place.
@@ -72,8 +75,12 @@ pub struct Loader {
     options: Options,
     bounds: Bounds,
     budget: u64,
+    /// What is left of it without caches.
+    ring_budget: u64,
     plan: u64,
     process: u32,
+    /// The caller gives the order.
+    given: bool,
     consumer: Mutex<Consumer>,
 }
 
@@ -108,27 +115,12 @@ impl Loader {
         plan: u64,
         options: Options,
         cache: Option<Cache<'_>>,
+        given: bool,
     ) -> Result<Self> {
         let (executor, budget, total) = with_caches(executor, &options, cache)?;
         let columns: Arc<[ColumnSpec]> = executor.columns().into();
-        let batch_bytes = columns
-            .iter()
-            .try_fold(0u64, |sum, c| {
-                (c.sample_bytes() as u64).checked_mul(order.batch_size() as u64)?.checked_add(sum)
-            })
-            .unwrap_or(u64::MAX);
-        // One batch under way and one kept for reuse are the least a ring can be.
-        if batch_bytes.saturating_mul(2) > budget {
-            return Err(Error::new(
-                ErrorKind::Limit,
-                format!(
-                    "two batches of {} samples take {} bytes, above the memory budget of {budget}",
-                    order.batch_size(),
-                    batch_bytes.saturating_mul(2)
-                ),
-            )
-            .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"));
-        }
+        let batch_bytes = bytes_of(&columns, order.batch_size());
+        check_budget(batch_bytes, order.batch_size(), budget)?;
         let bounds = bounds(&options, &executor, batch_bytes, budget)?;
         let settings = Settings {
             workers: bounds.workers.1,
@@ -137,15 +129,18 @@ impl Loader {
         };
         let pool = Pool::new(0);
         let order = Arc::new(order);
-        // Samples in memory take microseconds: claim several at once so that the lock stays out of the way.
-        let chunk = if executor.source().in_memory() {
-            (order.batch_size() / (4 * bounds.workers.1)).clamp(1, 64)
-        } else {
-            1
-        };
+        // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
+        // stays out of the way.
+        let encoded = executor.source().schema().fields.iter().any(|f| f.kind == FieldKind::Image);
+        let pieces = (executor.source().in_memory() && !encoded).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
+        let budgets = (budget / 2, budget / 8);
+        if given {
+            // What is under way and what is kept for the next batches, whatever their sizes.
+            pool.set_limit(budget / 2);
+        }
         let schedule =
-            Schedule::new(order.clone(), columns.clone(), pool.clone(), chunk, settings, budget / 8);
+            Schedule::new(order.clone(), columns.clone(), pool.clone(), pieces, settings, budgets, given);
         let scratch_budget = (budget / 8) as usize / bounds.workers.1;
         let shared =
             Arc::new(Shared::new(schedule, executor, order, meter, options.on_error, scratch_budget));
@@ -171,8 +166,10 @@ impl Loader {
             options,
             bounds,
             budget: total,
+            ring_budget: budget,
             plan,
             process: std::process::id(),
+            given,
             consumer: Mutex::new(consumer),
         };
         this.keep_buffers(columns.len(), settings.prefetch);
@@ -184,14 +181,14 @@ impl Loader {
         self.pool.set_keep(columns * (prefetch + 1));
     }
 
-    /// Batches of an epoch (samples, without `batch`); `None` is without end.
+    /// Batches of an epoch (samples, without `batch`); `None` is without end, or as many as the caller gives.
     pub fn len(&self) -> Option<u64> {
-        self.shared.order.len()
+        if self.given { None } else { self.shared.order.len() }
     }
 
     /// True if an epoch has no batch.
     pub fn is_empty(&self) -> bool {
-        self.shared.order.is_empty()
+        self.len() == Some(0)
     }
 
     /// Begins an epoch: the first one, the one set by [`Loader::set_epoch`], the rest of the one restored by
@@ -200,6 +197,7 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn start_epoch(&self) -> Result<()> {
+        self.expect_given(false)?;
         let mut consumer = self.consumer()?;
         let next = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
         let position = match consumer.jump.take() {
@@ -230,10 +228,14 @@ impl Loader {
     /// That of a bad sample, under `on_error="raise"`; the next call goes on with the batch after it.
     pub fn next(&self, timeout: Duration) -> Result<Next> {
         let mut consumer = self.consumer()?;
-        if !consumer.in_epoch {
+        if self.given {
+            if self.given_is_over()? {
+                self.save_caches(&mut consumer);
+                return Ok(Next::EpochEnd);
+            }
+        } else if !consumer.in_epoch {
             return Ok(Next::EpochEnd);
-        }
-        if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
+        } else if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
             consumer.in_epoch = false;
             consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
             self.save_caches(&mut consumer);
@@ -260,12 +262,18 @@ impl Loader {
         self.shared.meter.ready_sum.fetch_add(ready as u64, Relaxed);
         consumer.at.number += 1;
         let failures = job.failures();
-        // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it.
-        let nothing_left = self.options.on_error == OnError::Skip && failures.len() == job.span.len;
-        for Failure { error, replaced, .. } in failures {
+        // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it. But batches
+        // that were asked for one by one are answered one by one.
+        let nothing_left =
+            self.options.on_error == OnError::Skip && failures.len() == job.span.len && !self.given;
+        for Failure { offset, error, replaced } in failures {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
-                consumer.errors.push_back(BadSample { epoch: job.epoch, batch: job.number, error, replaced });
+                let position = job.span.position(offset);
+                let epoch =
+                    position.map_or(job.epoch, |_| self.shared.order.pick_in(&job.span, offset).epoch);
+                let batch = job.number;
+                consumer.errors.push_back(BadSample { epoch, batch, position, error, replaced });
             }
         }
         if nothing_left {
@@ -281,7 +289,7 @@ impl Loader {
         }
         let job = Arc::into_inner(job)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a finished batch still has a writer"))?;
-        let batch = job.into_batch(self.options.on_error, self.shared.order.batched())?;
+        let batch = job.into_batch(self.options.on_error, self.given || self.shared.order.batched())?;
         self.shared.meter.batches.fetch_add(1, Relaxed);
         self.shared.meter.samples.fetch_add(batch.len as u64, Relaxed);
         let bytes: usize = batch.columns.iter().filter_map(|c| c.data.as_bytes()).map(<[u8]>::len).sum();
@@ -294,6 +302,7 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn set_epoch(&self, epoch: u64) -> Result<()> {
+        self.expect_given(false)?;
         self.consumer()?.jump = Some(Position { epoch, base: 0, number: 0 });
         Ok(())
     }
@@ -303,6 +312,7 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn state_dict(&self) -> Result<State> {
+        self.expect_given(false)?;
         let consumer = self.consumer()?;
         let mut at = consumer.jump.unwrap_or(consumer.at);
         if self.shared.order.len_from(at.base).is_some_and(|len| at.number >= len && len > 0) {
@@ -316,6 +326,7 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::Config`] if the state belongs to another plan or cannot be carried over.
     pub fn load_state_dict(&self, state: &State) -> Result<()> {
+        self.expect_given(false)?;
         let (base, number) = state.restore(&self.shared.order, self.plan)?;
         let mut consumer = self.consumer()?;
         consumer.jump = Some(Position { epoch: state.epoch, base, number });
@@ -371,8 +382,93 @@ impl Loader {
         self.shared.meter.write_trace(path)
     }
 
+    /// Begins a pass whose samples the caller chooses, of which `position` samples came before. What was submitted
+    /// before is abandoned. Random draws are keyed by `seed`, the place of a sample in the pass, and its index.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] unless made by [`crate::Dataset::loader_given`], and in a forked child.
+    pub fn begin(&self, seed: u64, position: u64) -> Result<()> {
+        self.expect_given(true)?;
+        let mut consumer = self.consumer()?;
+        self.shared.lock().begin(Pass::new(seed, position));
+        self.start_threads(&mut consumer)
+    }
+
+    /// Adds a batch of samples, by their indices in the source, to the pass. Never waits: [`Loader::depth`] batches
+    /// are made ahead, others stay queued.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Index`] for a sample that does not exist, [`ErrorKind::Config`] for a batch of none,
+    /// [`ErrorKind::Limit`] for one too large for the memory budget, [`ErrorKind::State`] without a pass that goes on.
+    pub fn submit(&self, indices: &[u64]) -> Result<()> {
+        self.expect_given(true)?;
+        self.check_process()?;
+        let indices = order::checked(indices, self.shared.executor.len())?;
+        check_budget(
+            bytes_of(self.shared.executor.columns(), indices.len()),
+            indices.len(),
+            self.ring_budget,
+        )?;
+        if !self.shared.lock().submit(indices) {
+            return Err(Error::new(ErrorKind::State, "a batch was submitted outside of a pass")
+                .with_hint("begin() starts a pass; none can be added after finish()"));
+        }
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// Says that the pass is complete: after the last batch [`Loader::next`] finds [`Next::EpochEnd`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] if there is no pass, or the loader has an order of its own.
+    pub fn finish(&self) -> Result<()> {
+        self.expect_given(true)?;
+        self.check_process()?;
+        if self.shared.lock().finish() { Ok(()) } else { Err(not_begun()) }
+    }
+
+    /// Batches that are made ahead at present, and so should be submitted ahead.
+    pub fn depth(&self) -> usize {
+        self.shared.lock().settings.prefetch
+    }
+
+    /// Samples of the source.
+    pub fn samples(&self) -> u64 {
+        self.shared.executor.len()
+    }
+
+    /// Whether a pass is over.
+    fn given_is_over(&self) -> Result<bool> {
+        let left = self.shared.lock().left();
+        match left {
+            Left::Some => Ok(false),
+            Left::End => Ok(true),
+            Left::NotBegun => Err(not_begun()),
+            Left::Nothing => Err(Error::new(
+                ErrorKind::State,
+                "every batch that was submitted has been delivered, and the pass is not finished",
+            )
+            .with_hint("submit() the next batch before asking for it, or finish() the pass")),
+        }
+    }
+
+    fn expect_given(&self, given: bool) -> Result<()> {
+        match (self.given, given) {
+            (true, false) => Err(Error::new(ErrorKind::State, "this loader takes its order from the caller")
+                .with_hint("it has begin(), submit() and finish() instead of epochs and states")),
+            (false, true) => Err(Error::new(ErrorKind::State, "this loader has the order of its plan")
+                .with_hint("loader_given() makes one that takes batches from the caller")),
+            _ => Ok(()),
+        }
+    }
+
     /// The consumer's state, after a check that this is still the process that made the loader.
     fn consumer(&self) -> Result<MutexGuard<'_, Consumer>> {
+        self.check_process()?;
+        Ok(lock(&self.consumer))
+    }
+
+    fn check_process(&self) -> Result<()> {
         let process = std::process::id();
         if process != self.process {
             return Err(Error::new(
@@ -384,7 +480,7 @@ impl Loader {
             )
             .with_hint("make the loader after the fork; data sets may be made before it"));
         }
-        Ok(lock(&self.consumer))
+        Ok(())
     }
 
     /// Starts threads up to the present settings. Those above a later, lower setting stay parked.
@@ -465,6 +561,29 @@ impl Loader {
         drop(self.start_threads(consumer));
         self.shared.wake();
     }
+}
+
+fn not_begun() -> Error {
+    Error::new(ErrorKind::State, "no pass has begun").with_hint("call begin() first")
+}
+
+/// Bytes of the arrays of `samples` samples.
+fn bytes_of(columns: &[ColumnSpec], samples: usize) -> u64 {
+    let sample = columns.iter().map(|column| column.sample_bytes() as u64).fold(0, u64::saturating_add);
+    sample.saturating_mul(samples as u64)
+}
+
+/// Two batches must fit: one under way and one kept for reuse are the least a ring can be.
+fn check_budget(batch_bytes: u64, samples: usize, budget: u64) -> Result<()> {
+    let two = batch_bytes.saturating_mul(2);
+    if two <= budget {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Limit,
+        format!("two batches of {samples} samples take {two} bytes, above the memory budget of {budget}"),
+    )
+    .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"))
 }
 
 /// Opens what is to be kept from epoch to epoch. Of the budget it gives back what is left for everything else, and

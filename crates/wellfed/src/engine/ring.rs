@@ -64,6 +64,8 @@ pub(crate) struct Pool {
     free: Mutex<Vec<Memory>>,
     /// Buffers kept at most; more than a ring needs would only hold memory.
     keep: AtomicUsize,
+    /// Bytes the loader holds above which nothing is kept.
+    limit: AtomicU64,
     /// Bytes that this pool handed out or keeps.
     bytes: AtomicU64,
     /// Of these, bytes that the consumer holds.
@@ -75,6 +77,7 @@ impl Pool {
         Arc::new(Self {
             free: Mutex::default(),
             keep: AtomicUsize::new(keep),
+            limit: AtomicU64::new(u64::MAX),
             bytes: AtomicU64::new(0),
             lent: AtomicU64::new(0),
         })
@@ -82,6 +85,11 @@ impl Pool {
 
     pub(crate) fn set_keep(&self, keep: usize) {
         self.keep.store(keep, Relaxed);
+    }
+
+    /// Keeps no buffer that makes the loader hold more than `bytes`. For batches that differ in size.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Relaxed);
     }
 
     /// A buffer of `len` bytes. Contents are unspecified but initialized.
@@ -92,8 +100,10 @@ impl Pool {
             free.iter().rposition(|m| m.layout.size() == len.max(1)).map(|i| free.remove(i))
         };
         let memory = reused.unwrap_or_else(|| {
-            self.bytes.fetch_add(len as u64, Relaxed);
-            Memory::new(len)
+            let memory = Memory::new(len);
+            self.bytes.fetch_add(memory.layout.size() as u64, Relaxed);
+            drop(self.surplus(&mut lock(&self.free)));
+            memory
         });
         Buffer { memory: Some(memory), len, lent: false, pool: self.clone() }
     }
@@ -103,14 +113,25 @@ impl Pool {
         self.bytes.load(Relaxed).saturating_sub(self.lent.load(Relaxed))
     }
 
-    fn give_back(&self, memory: Memory, len: usize) {
+    fn give_back(&self, memory: Memory) {
         let mut free = lock(&self.free);
-        if free.len() < self.keep.load(Relaxed) {
-            free.push(memory);
-        } else {
-            drop(free);
-            self.bytes.fetch_sub(len as u64, Relaxed);
+        free.push(memory);
+        let surplus = self.surplus(&mut free);
+        // Freeing may take long: not under the lock.
+        drop(free);
+        drop(surplus);
+    }
+
+    /// Takes out what is not to be kept, of what was used longest ago first.
+    fn surplus(&self, free: &mut Vec<Memory>) -> Vec<Memory> {
+        let (keep, limit) = (self.keep.load(Relaxed), self.limit.load(Relaxed));
+        let mut surplus = Vec::new();
+        while !free.is_empty() && (free.len() > keep || self.held() > limit) {
+            let memory = free.remove(0);
+            self.bytes.fetch_sub(memory.layout.size() as u64, Relaxed);
+            surplus.push(memory);
         }
+        surplus
     }
 }
 
@@ -171,7 +192,7 @@ impl Drop for Buffer {
             self.pool.lent.fetch_sub(self.len as u64, Relaxed);
         }
         if let Some(memory) = self.memory.take() {
-            self.pool.give_back(memory, self.len);
+            self.pool.give_back(memory);
         }
     }
 }
@@ -191,6 +212,21 @@ mod tests {
         drop(first);
         assert_eq!(pool.take(1000).as_ptr(), address);
         assert_eq!(pool.take(3 << 20).as_ptr() as usize % HUGE, 0);
+    }
+
+    #[test]
+    fn buffers_of_a_size_no_longer_used_go_first() {
+        let pool = Pool::new(2);
+        drop((pool.take(10), pool.take(10)));
+        let (first, second) = (pool.take(30), pool.take(30));
+        let address = second.as_ptr();
+        drop((first, second));
+        assert_eq!((pool.held(), pool.take(30).as_ptr()), (60, address));
+        pool.set_limit(65);
+        let other = pool.take(20);
+        assert_eq!(pool.held(), 50, "one of the two made room");
+        drop(other);
+        assert_eq!(pool.held(), 50);
     }
 
     #[test]

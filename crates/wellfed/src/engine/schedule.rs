@@ -1,7 +1,7 @@
 //! Who does what next: the batches under way and the samples of each that are free, being read, read, or taken.
 //!
 //! [`Schedule`] is plain data under one mutex (see [`super::shared`]); nothing here blocks or does I/O. Batches
-//! are opened in order and delivered in order; samples are claimed roughly in order by whoever is free, so the
+//! are opened in order (that of the plan, or that of submission) and delivered in order; samples are claimed roughly in order by whoever is free, so the
 //! number of threads decides only when a batch is finished, never what is in it.
 
 use std::{collections::VecDeque, sync::Arc};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Result,
-    order::{Order, Pick},
+    order::{Order, Pass, Pick, Span},
     sample::Record,
 };
 
@@ -25,6 +25,30 @@ pub(crate) struct Position {
     /// Samples of the epoch consumed by an earlier set of ranks.
     pub(crate) base: u64,
     pub(crate) number: u64,
+}
+
+/// Batches whose samples the caller chooses, from submission until they are opened.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pass: Pass,
+    /// Number of the next batch to be submitted.
+    number: u64,
+    queue: VecDeque<(u64, Span)>,
+    /// No batch will follow.
+    finished: bool,
+}
+
+/// What a loader of given order has left to deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Batches were submitted that were not delivered yet.
+    Some,
+    /// All that was submitted was delivered, and more may come.
+    Nothing,
+    /// The pass is over.
+    End,
+    /// No pass has begun.
+    NotBegun,
 }
 
 /// What happened to one sample of a batch so far.
@@ -44,6 +68,8 @@ struct Entry {
     /// All slots before this one are taken.
     first: usize,
     done: usize,
+    /// Bytes of its buffers.
+    bytes: u64,
 }
 
 /// Identifies a sample under way, also after its batch was abandoned.
@@ -83,8 +109,14 @@ pub(crate) struct Schedule {
     order: Arc<Order>,
     columns: Arc<[ColumnSpec]>,
     pool: Arc<Pool>,
-    /// Samples a worker claims at once.
-    chunk: usize,
+    /// A batch is claimed in about so many pieces; without, sample by sample.
+    pieces: Option<usize>,
+    /// Bytes of batches under way at most, but for one.
+    ring_budget: u64,
+    open_bytes: u64,
+    /// Present while the caller gives the order.
+    feed: Option<Feed>,
+    given: bool,
     pub(crate) settings: Settings,
     pub(crate) shutdown: bool,
     /// The next batch to open.
@@ -105,15 +137,20 @@ impl Schedule {
         order: Arc<Order>,
         columns: Arc<[ColumnSpec]>,
         pool: Arc<Pool>,
-        chunk: usize,
+        pieces: Option<usize>,
         settings: Settings,
-        read_budget: u64,
+        (ring_budget, read_budget): (u64, u64),
+        given: bool,
     ) -> Self {
         Self {
             order,
             columns,
             pool,
-            chunk,
+            pieces,
+            ring_budget,
+            open_bytes: 0,
+            feed: None,
+            given,
             settings,
             shutdown: false,
             cursor: Position { epoch: 0, base: 0, number: 0 },
@@ -132,17 +169,55 @@ impl Schedule {
         if position == self.entries.front().map_or(self.cursor, |entry| entry.position) {
             return;
         }
+        self.abandon();
+        self.cursor = position;
+    }
+
+    /// Drops what is under way. Threads that work on it notice when they come back.
+    fn abandon(&mut self) {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
         self.entries.clear();
-        (self.read_count, self.read_bytes) = (0, 0);
-        self.cursor = position;
+        (self.read_count, self.read_bytes, self.open_bytes) = (0, 0, 0);
+    }
+
+    /// Begins a pass whose order the caller gives. What was submitted before is dropped.
+    pub(crate) fn begin(&mut self, pass: Pass) {
+        self.abandon();
+        self.feed = Some(Feed { pass, number: 0, queue: VecDeque::new(), finished: false });
+    }
+
+    /// Adds a batch to the pass. False if none is under way, or it was said to be complete.
+    pub(crate) fn submit(&mut self, indices: Arc<[u64]>) -> bool {
+        let Some(feed) = self.feed.as_mut().filter(|feed| !feed.finished) else { return false };
+        let span = feed.pass.batch(indices);
+        feed.queue.push_back((feed.number, span));
+        feed.number += 1;
+        true
+    }
+
+    /// No batch will follow in this pass. False if none is under way.
+    pub(crate) fn finish(&mut self) -> bool {
+        self.feed.as_mut().map(|feed| feed.finished = true).is_some()
+    }
+
+    /// What is left of a pass whose order the caller gives.
+    pub(crate) fn left(&self) -> Left {
+        match &self.feed {
+            None => Left::NotBegun,
+            Some(feed) if !self.entries.is_empty() || !feed.queue.is_empty() => Left::Some,
+            Some(feed) if feed.finished => Left::End,
+            Some(_) => Left::Nothing,
+        }
     }
 
     /// Opens the next batch if there is room for one. Crosses into the next epoch by itself.
     fn open(&mut self) -> bool {
         if self.entries.len() >= self.settings.prefetch {
             return false;
+        }
+        if self.given {
+            return self.open_given();
         }
         if self.order.len_from(self.cursor.base).is_some_and(|len| self.cursor.number >= len) {
             if self.order.is_empty() {
@@ -153,10 +228,32 @@ impl Schedule {
         let Position { epoch, base, number } = self.cursor;
         let span = self.order.batch(epoch, base, number);
         let job = Job::new(epoch, number, span, self.order.batch_size(), &self.columns, &self.pool);
-        let slots = (0..span.len).map(|_| Slot::Free).collect();
-        self.entries.push_back(Entry { position: self.cursor, job: Arc::new(job), slots, first: 0, done: 0 });
+        self.push(self.cursor, job, 0);
         self.cursor.number += 1;
         true
+    }
+
+    /// Opens the next batch that was submitted. Since their sizes differ, the ring has a limit in bytes too.
+    fn open_given(&mut self) -> bool {
+        let Some(feed) = &mut self.feed else { return false };
+        let Some((_, span)) = feed.queue.front() else { return false };
+        let sample_bytes: usize = self.columns.iter().map(ColumnSpec::sample_bytes).sum();
+        let bytes = (sample_bytes as u64).saturating_mul(span.len as u64);
+        if !self.entries.is_empty() && self.open_bytes.saturating_add(bytes) > self.ring_budget {
+            return false;
+        }
+        let Some((number, span)) = feed.queue.pop_front() else { return false };
+        let len = span.len;
+        let position = Position { epoch: 0, base: 0, number };
+        let job = Job::new(0, number, span, len, &self.columns, &self.pool);
+        self.push(position, job, bytes);
+        true
+    }
+
+    fn push(&mut self, position: Position, job: Job, bytes: u64) {
+        let slots = (0..job.span.len).map(|_| Slot::Free).collect();
+        self.open_bytes += bytes;
+        self.entries.push_back(Entry { position, job: Arc::new(job), slots, first: 0, done: 0, bytes });
     }
 
     /// Samples for a worker: one that was read ahead, or else free ones that it reads itself. Opens a batch when
@@ -194,7 +291,8 @@ impl Schedule {
                 record = Some(read);
             }
             _ => {
-                while end < offset + self.chunk && matches!(entry.slots.get(end), Some(Slot::Free)) {
+                let chunk = self.pieces.map_or(1, |pieces| (entry.slots.len() / pieces).clamp(1, 64));
+                while end < offset + chunk && matches!(entry.slots.get(end), Some(Slot::Free)) {
                     entry.slots[end] = Slot::Taken;
                     end += 1;
                 }
@@ -261,6 +359,7 @@ impl Schedule {
         let complete = self.entries.front().is_some_and(|entry| entry.done == entry.slots.len());
         let entry = complete.then(|| self.entries.pop_front()).flatten()?;
         self.first_entry += 1;
+        self.open_bytes -= entry.bytes;
         Some(entry.job)
     }
 
@@ -282,7 +381,7 @@ mod tests {
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
         let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
-        Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), 1, settings, 1 << 20)
+        Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
     }
 
     #[test]
@@ -328,6 +427,36 @@ mod tests {
         s.put_read(reading.0, Ok(Record::default()));
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
+    }
+
+    #[test]
+    fn given_batches_are_opened_in_turn_and_a_new_pass_drops_them() {
+        let order = Order::new(9, &[]).unwrap();
+        let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
+        let mut s =
+            Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);
+        assert!(!s.submit([1].into()) && !s.finish(), "no pass has begun");
+        assert_eq!(s.left(), Left::NotBegun);
+        s.begin(Pass::new(1, 0));
+        assert_eq!((s.left(), s.work().is_none()), (Left::Nothing, true));
+        for batch in [vec![7, 7], vec![2], vec![3]] {
+            assert!(s.submit(batch.into()));
+        }
+        let works: Vec<Work> = std::iter::from_fn(|| s.work()).collect();
+        let places: Vec<_> = works.iter().map(|w| (w.claim.job.number, w.claim.samples.start)).collect();
+        assert_eq!(places, [(0, 0), (0, 1), (1, 0)], "two are open, one waits");
+        for work in works {
+            s.done(&work.finish());
+        }
+        assert_eq!(s.deliver().unwrap().span.given().unwrap(), [7, 7]);
+        let old = s.work().unwrap();
+        s.begin(Pass::new(1, 3));
+        assert!(!s.done(&old.finish()) && s.deliver().is_none());
+        assert!(s.submit([5].into()) && s.finish() && !s.submit([6].into()));
+        let work = s.work().unwrap();
+        assert_eq!((work.claim.job.number, work.claim.job.span.position(0)), (0, Some(3)));
+        assert!(s.done(&work.finish()) && s.left() == Left::Some);
+        assert!(s.deliver().is_some() && s.left() == Left::End);
     }
 
     #[test]

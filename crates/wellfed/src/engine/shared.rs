@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, lock,
     meter::{Lane, Meter, Probe, Stage},
-    order::{Order, Pick},
+    order::{Order, Pick, Span},
     plan::OnError,
     rng::Rng,
     sample::Record,
@@ -165,7 +165,7 @@ impl Shared {
             if let Err(error) = result {
                 let replaced = self.on_error == OnError::Replace
                     && (0..REPLACEMENTS).any(|attempt| {
-                        let pick = self.replacement(pick, attempt);
+                        let pick = self.replacement(pick, &job.span, attempt);
                         self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe).is_ok()
                     });
                 job.fail(offset, error, replaced);
@@ -174,11 +174,13 @@ impl Shared {
         used
     }
 
-    /// The sample that is tried in place of `pick`: a pure function of seed, epoch, sample and attempt.
-    fn replacement(&self, pick: Pick, attempt: u64) -> Pick {
+    /// The sample that is tried in place of `pick`: a pure function of seed, epoch, sample and attempt. Where the caller
+    /// gave the order it is one of the same batch, since nobody else knows which samples may be seen at all.
+    fn replacement(&self, pick: Pick, span: &Span, attempt: u64) -> Pick {
         let mut rng = Rng::for_stage(self.executor.seed(), pick.epoch, pick.index, REPLACEMENT_STAGE);
-        let len = self.executor.len();
+        let len = span.given().map_or(self.executor.len(), |given| given.len() as u64);
         let index = (0..=attempt).map(|_| rng.below(len)).last().unwrap_or(0);
+        let index = span.given().map_or(index, |given| given[index as usize]);
         Pick { index, ..pick }
     }
 

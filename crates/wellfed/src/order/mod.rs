@@ -1,11 +1,16 @@
 //! Which sample comes when: a pure function of (plan, epoch, position), in O(1) memory.
 //!
 //! [`Order`] answers for any batch which samples it holds, so that shuffling, sharding and resuming need no
-//! lists. Verbs before `batch` permute samples; verbs after it (`repeat`, `take`, `skip`) count batches.
+//! lists (but for an order that the caller gives, see `given.rs`). Verbs before `batch` permute samples; verbs after it (`repeat`, `take`, `skip`) count batches.
 
+mod given;
 mod permutation;
 mod state;
 
+use std::sync::Arc;
+
+pub use given::out_of_range;
+pub(crate) use given::{Pass, checked};
 use permutation::Permutation;
 pub use state::State;
 
@@ -21,13 +26,28 @@ pub struct Pick {
 }
 
 /// The samples of one batch: positions in an epoch, from which [`Order::pick_in`] finds each sample.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Span {
+    /// Under a given order: the seed of the pass.
     epoch: u64,
     base: u64,
     start: u64,
     /// Samples in the batch.
     pub(crate) len: usize,
+    /// The samples, if the caller gave them.
+    given: Option<Arc<[u64]>>,
+}
+
+impl Span {
+    /// Place of sample `offset` in its pass, if the caller gave the order.
+    pub(crate) fn position(&self, offset: usize) -> Option<u64> {
+        self.given.as_ref().map(|_| self.start.wrapping_add(offset as u64))
+    }
+
+    /// The samples, if the caller gave them.
+    pub(crate) fn given(&self) -> Option<&[u64]> {
+        self.given.as_deref()
+    }
 }
 
 /// A verb on samples, with the length of what it works on.
@@ -231,12 +251,15 @@ impl Order {
         };
         let start = number * self.batch_size;
         let end = samples.map_or(start + self.batch_size, |n| n.min(start + self.batch_size));
-        Span { epoch, base, start, len: end.saturating_sub(start) as usize }
+        Span { epoch, base, start, len: end.saturating_sub(start) as usize, given: None }
     }
 
     /// Sample `offset` of a batch.
     pub(crate) fn pick_in(&self, span: &Span, offset: usize) -> Pick {
         debug_assert!(offset < span.len);
+        if let Some(given) = &span.given {
+            return given::pick(span.epoch, span.start, offset, given[offset]);
+        }
         self.pick(span.epoch, span.base, span.start + offset as u64)
     }
 

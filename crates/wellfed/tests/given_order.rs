@@ -1,0 +1,237 @@
+//! A loader whose samples the caller chooses: the same bits whatever runs, positions, abandoned passes, errors.
+
+use std::{sync::Arc, time::Duration};
+
+use wellfed::{
+    Dataset, Error, ErrorKind, Loader, Next, Options, Result,
+    plan::{Auto, OnError},
+    sample::{DType, FieldKind, PixelLayout, Record, Schema, Structure, Value},
+    source::Source,
+    transform::{ImageDtype, RandomCrop, RandomHorizontalFlip, ToDtype, Transform},
+};
+
+/// Small images, every sixth of them slow; some may be bad.
+#[derive(Debug)]
+struct Images {
+    schema: Schema,
+    bad: Vec<u64>,
+}
+
+const LEN: u64 = 40;
+
+impl Images {
+    fn new(bad: &[u64]) -> Arc<Self> {
+        let pixels = FieldKind::Pixels { height: 8, width: 8, channels: 3, layout: PixelLayout::Hwc };
+        let schema = Schema::new(Structure::Tuple, [("image", pixels), ("label", FieldKind::Int)]);
+        Arc::new(Self { schema, bad: bad.to_vec() })
+    }
+}
+
+impl Source for Images {
+    fn name(&self) -> String {
+        "images".to_owned()
+    }
+
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn key(&self, index: u64) -> String {
+        format!("sample-{index}")
+    }
+
+    fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
+        std::thread::sleep(Duration::from_micros(if index.is_multiple_of(6) { 400 } else { 0 }));
+        if self.bad.contains(&index) {
+            return Err(Error::corrupt("bytes are damaged"));
+        }
+        record.reset(2);
+        record.values[0].buffer().extend((0..8 * 8 * 3u64).map(|i| (i * 7 + index) as u8));
+        record.values[1] = Value::Int(index as i64);
+        Ok(())
+    }
+}
+
+fn loader(bad: &[u64], options: Options) -> Loader {
+    let transforms: Vec<Transform> = vec![
+        RandomCrop::new(8).padding(3).into(),
+        RandomHorizontalFlip::default().into(),
+        ToDtype::new(ImageDtype::Float32).scale(true).into(),
+    ];
+    Dataset::new(Images::new(bad)).map(transforms).with_options(options).loader_given().unwrap()
+}
+
+fn workers(workers: usize, readers: usize) -> Options {
+    Options { num_workers: Auto::Fixed(workers), read_ahead: Auto::Fixed(readers), ..Options::default() }
+}
+
+/// Labels and pixels of every batch.
+type Seen = Vec<(Vec<i64>, Vec<u8>)>;
+
+fn drain(loader: &Loader) -> Result<Seen> {
+    let mut seen = Vec::new();
+    loop {
+        match loader.next(Duration::from_secs(60))? {
+            Next::Batch(batch) => {
+                let labels = batch.columns[1].data.as_i64().unwrap();
+                assert_eq!((labels.len(), batch.number), (batch.len, seen.len() as u64));
+                seen.push((labels, batch.columns[0].data.as_bytes().unwrap().to_vec()));
+            }
+            Next::EpochEnd => return Ok(seen),
+            Next::Pending => panic!("a minute passed"),
+        }
+    }
+}
+
+fn run(loader: &Loader, seed: u64, position: u64, batches: &[Vec<u64>]) -> Seen {
+    loader.begin(seed, position).unwrap();
+    batches.iter().for_each(|batch| loader.submit(batch).unwrap());
+    loader.finish().unwrap();
+    drain(loader).unwrap()
+}
+
+/// Batches of one to seven samples, some of them twice.
+fn batches() -> Vec<Vec<u64>> {
+    (0..12u64).map(|b| (0..b % 7 + 1).map(|i| (b * 11 + i * 17) % LEN).collect()).collect()
+}
+
+#[test]
+fn the_same_bits_whatever_the_number_of_workers_and_readers() {
+    let expected = run(&loader(&[], workers(1, 0)), 7, 0, &batches());
+    let labels: Vec<Vec<i64>> = expected.iter().map(|(labels, _)| labels.clone()).collect();
+    let wanted: Vec<Vec<i64>> =
+        batches().iter().map(|batch| batch.iter().map(|i| *i as i64).collect()).collect();
+    assert_eq!(labels, wanted);
+    for (n, readers) in [(2, 0), (3, 0), (3, 2)] {
+        let loader = loader(&[], workers(n, readers));
+        assert!(run(&loader, 7, 0, &batches()) == expected, "{n} workers, {readers} readers");
+        assert!(run(&loader, 7, 0, &batches()) == expected, "again");
+        assert!(run(&loader, 8, 0, &batches()) != expected, "another seed");
+    }
+}
+
+#[test]
+fn a_sample_that_occurs_twice_draws_twice() {
+    let seen = run(&loader(&[], workers(2, 0)), 0, 0, &[vec![5; 8]]);
+    let images: std::collections::HashSet<&[u8]> = seen[0].1.chunks_exact(8 * 8 * 3 * 4).collect();
+    assert!(images.len() > 4, "{} different images of 8", images.len());
+}
+
+#[test]
+fn a_pass_goes_on_from_any_position() {
+    let loader = loader(&[], workers(2, 0));
+    let all = run(&loader, 3, 0, &batches());
+    let mut position = 0;
+    for at in 0..batches().len() {
+        assert!(run(&loader, 3, position, &batches()[at..]) == all[at..], "position {position}");
+        position += batches()[at].len() as u64;
+    }
+}
+
+#[test]
+fn an_abandoned_pass_leaves_nothing_behind() {
+    let loader = loader(&[], workers(3, 1));
+    let expected = run(&loader, 1, 0, &batches());
+    for taken in 0..3 {
+        loader.begin(99, 0).unwrap();
+        (0..30).for_each(|_| loader.submit(&[0, 6, 12, 18]).unwrap());
+        for _ in 0..taken {
+            assert!(matches!(loader.next(Duration::from_secs(60)).unwrap(), Next::Batch(_)));
+        }
+        assert!(run(&loader, 1, 0, &batches()) == expected);
+    }
+}
+
+#[test]
+fn calls_out_of_turn_and_indices_out_of_range_are_errors() {
+    let loader = loader(&[], workers(2, 0));
+    let state = |result: Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::State);
+    let next = || loader.next(Duration::from_secs(60)).map(|_| ());
+    state(next());
+    state(loader.submit(&[0]));
+    state(loader.finish());
+    state(loader.start_epoch());
+    loader.begin(0, 0).unwrap();
+    state(next());
+    let error = loader.submit(&[3, LEN]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Index);
+    assert!(error.message().contains("index 40 (place 1"), "{error}");
+    assert_eq!(loader.submit(&[]).unwrap_err().kind(), ErrorKind::Config);
+    loader.finish().unwrap();
+    state(loader.submit(&[0]));
+    assert_eq!(drain(&loader).unwrap().len(), 0);
+    let planned = Dataset::new(Images::new(&[])).loader().unwrap();
+    state(planned.begin(0, 0));
+    let error = Dataset::new(Images::new(&[])).shuffle(1).loader_given().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
+#[test]
+fn batches_are_held_to_the_budget_one_by_one() {
+    let one = 8 * 8 * 3 * 4 + 8;
+    let loader = loader(&[], Options { memory_budget: Some(20 * one), ..workers(2, 0) });
+    loader.begin(0, 0).unwrap();
+    let error = loader.submit(&[0; 11]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    let sizes = [10, 1, 3, 10, 9, 1, 1, 5];
+    sizes.iter().for_each(|size| loader.submit(&vec![1; *size]).unwrap());
+    loader.finish().unwrap();
+    let seen = drain(&loader).unwrap();
+    assert_eq!(seen.iter().map(|(labels, _)| labels.len()).collect::<Vec<_>>(), sizes);
+}
+
+#[test]
+fn bad_samples_are_raised_skipped_or_replaced_and_listed_with_their_place() {
+    let make = |on_error| loader(&[3, 11], Options { on_error, ..workers(3, 0) });
+    let given = [vec![1, 3, 2], vec![11], vec![4, 11, 4]];
+    let raise = make(OnError::Raise);
+    raise.begin(0, 100).unwrap();
+    given.iter().for_each(|batch| raise.submit(batch).unwrap());
+    let results: Vec<_> = given.iter().map(|_| raise.next(Duration::from_secs(60))).collect();
+    assert!(results.iter().all(Result::is_err));
+    assert_eq!(results[1].as_ref().unwrap_err().index(), Some(11));
+
+    let labels = |loader: &Loader| -> Vec<Vec<i64>> {
+        run(loader, 0, 100, &given).into_iter().map(|(labels, _)| labels).collect()
+    };
+    let skip = make(OnError::Skip);
+    assert_eq!(labels(&skip), [vec![1, 2], vec![], vec![4, 4]], "every batch is answered");
+    for loader in [&raise, &skip] {
+        let listed: Vec<_> =
+            loader.errors().unwrap().iter().map(|bad| (bad.error.index(), bad.position, bad.batch)).collect();
+        assert_eq!(listed, [(Some(3), Some(101), 0), (Some(11), Some(103), 1), (Some(11), Some(105), 2)]);
+    }
+
+    let replace = make(OnError::Replace);
+    replace.begin(0, 0).unwrap();
+    [&given[0], &given[2], &given[1]].iter().for_each(|batch| replace.submit(batch).unwrap());
+    let Next::Batch(first) = replace.next(Duration::from_secs(60)).unwrap() else { panic!("a batch") };
+    let labels = first.columns[1].data.as_i64().unwrap();
+    assert!(labels.len() == 3 && [1, 2].contains(&labels[1]), "of the same batch: {labels:?}");
+    let Next::Batch(second) = replace.next(Duration::from_secs(60)).unwrap() else { panic!("a batch") };
+    assert_eq!(second.columns[1].data.as_i64().unwrap(), [4, 4, 4]);
+    assert!(replace.next(Duration::from_secs(60)).is_err(), "a batch of one has no stand-in");
+}
+
+#[test]
+fn rows_in_memory_are_claimed_in_pieces_and_come_in_order() {
+    use wellfed::source::{ArrayData, Pixels, TensorSlices};
+    let rows: Vec<u8> = (0..1000i32).flat_map(i32::to_ne_bytes).collect();
+    let array = ArrayData::from_vec(rows, DType::Int32, vec![1000]).unwrap();
+    let source = TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Single).unwrap();
+    let loader = Dataset::new(Arc::new(source)).with_options(workers(3, 0)).loader_given().unwrap();
+    loader.begin(0, 0).unwrap();
+    let order: Vec<u64> = (0..1000).map(|i| i * 7 % 1000).collect();
+    order.chunks(300).for_each(|batch| loader.submit(batch).unwrap());
+    loader.finish().unwrap();
+    let mut got = Vec::new();
+    while let Next::Batch(batch) = loader.next(Duration::from_secs(60)).unwrap() {
+        got.extend(batch.columns[0].data.as_bytes().unwrap().to_vec());
+    }
+    let wanted: Vec<u8> = order.iter().flat_map(|i| (*i as i32).to_ne_bytes()).collect();
+    assert!(got == wanted);
+}

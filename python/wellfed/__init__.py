@@ -20,6 +20,8 @@ Example:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import exceptions, transforms
 from ._loader import BadSample, Loader
 from ._native import __version__
@@ -38,6 +40,9 @@ from .exceptions import (
     WellfedError,
 )
 from .sources import cifar10, cifar100, from_tensor_slices, image_folder, mnist, webdataset
+
+if TYPE_CHECKING:
+    from .torch import feed as feed
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean of ImageNet's red, green and blue, for values from 0 to 1."""
@@ -72,3 +77,12 @@ __all__ = [
     "transforms",
     "webdataset",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # torch takes seconds to import, and not everyone has it.
+    if name == "feed":
+        from .torch import feed
+
+        return feed
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,8 @@ Example:
 from __future__ import annotations
 
 from ._accumulate import MicroBatch, MicroBatches
+from ._feed import feed
 from ._loader import DataLoader
+from ._lower import Albumentations
 
-__all__ = ["DataLoader", "MicroBatch", "MicroBatches"]
+__all__ = ["Albumentations", "DataLoader", "MicroBatch", "MicroBatches", "feed"]

@@ -3,7 +3,7 @@
 A subclass of torch's, so constructor checks, messages, attributes, `len` and `isinstance` are torch's own.
 Which iterator runs is decided in one place, `_get_iterator`:
 
-1. `_lower.plan(loader)`, if the whole loader can run in the engine (`native=False`: never),
+1. that of `_lower.lower(loader)`, if the whole loader can run in the engine (`native=False`: never),
 2. `_inline.InlineIterator` for `num_workers=0`,
 3. the worker processes of `_workers`.
 
@@ -158,13 +158,35 @@ class DataLoader(stock.DataLoader[T_co]):
         return staged(self, self._make_iterator())
 
     def _make_iterator(self) -> Any:
-        if self.native:
-            iterator = _lower.plan(self)
-            if iterator is not None:
-                return iterator
+        plan = self._planned()
+        iterator = plan.iterator(self)
+        if iterator is not None:
+            return iterator
+        # Samples whose images the engine makes come from another data set than the user's.
+        source: Any = self if plan.dataset is self.dataset else _lower.LoaderView(self, plan.dataset)
         if self.num_workers == 0:
-            return InlineIterator(self)
+            return InlineIterator(source)
         self.check_worker_number_rationality()
         if workers_supported():
-            return WorkersIterator(self)
-        return stock._MultiProcessingDataLoaderIter(self)
+            return WorkersIterator(source)
+        return stock._MultiProcessingDataLoaderIter(source)
+
+    def _planned(self) -> _lower.Plan:
+        """What runs where; looked at anew before every epoch, since data sets and transforms may change."""
+        self._plan: _lower.Plan | None = _lower.lower(self, getattr(self, "_plan", None), self.native)
+        return self._plan
+
+    def explain(self) -> str:
+        """What runs natively, what in Python and why, and the one change that would make more of it native.
+
+        Example:
+            >>> import torch
+            >>> from torch.utils.data import TensorDataset
+            >>> print(DataLoader(TensorDataset(torch.arange(4)), batch_size=2).explain())
+            DataLoader, native: whole batches of rows are gathered at once
+              native  TensorDataset             whole batches are gathered at once, in the calling thread
+              native  order: SequentialSampler  torch's order, computed in one go; batch_size=2, drop_last=False
+              native  num_workers=0             no processes: gathering takes less than handing over
+              native  memory: batches on the CPU  not pinned
+        """
+        return _lower.explain(self, self._planned())

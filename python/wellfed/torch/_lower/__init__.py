@@ -1,12 +1,20 @@
-"""What of a torch loader runs in the engine instead: recognised by exact types, never guessed."""
+"""What stock data sets, transforms and samplers become in the engine; private to `wellfed.torch`."""
 
 from __future__ import annotations
 
-from typing import Any
+from .albumentations import Albumentations
+from .explain import explain
+from .hybrid import Hybrid
+from .native import NativeIterator, TensorIterator
+from .plan import LoaderView, Plan, lower
 
-__all__ = ["plan"]
-
-
-def plan(loader: Any) -> Any:
-    """An iterator over the engine that stands for the whole of `loader`, or None where it stays in Python."""
-    return None
+__all__ = [
+    "Albumentations",
+    "Hybrid",
+    "LoaderView",
+    "NativeIterator",
+    "Plan",
+    "TensorIterator",
+    "explain",
+    "lower",
+]

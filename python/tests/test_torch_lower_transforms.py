@@ -1,0 +1,249 @@
+"""Transforms of torchvision and Albumentations: what is native gives what stock gives; the rest says why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader as Stock
+from torchvision import tv_tensors
+from torchvision.transforms import transforms as v1
+from torchvision.transforms import v2
+
+import torchvision_sets as sets
+import wellfed.torch as wt
+from torch_same import apart, same
+from wellfed.torch._lower import Hybrid, lower
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+FLOAT = v2.ToDtype(torch.float32, scale=True)
+CUBIC = v2.InterpolationMode.BICUBIC
+
+
+def turned(image: Any) -> Any:
+    return image.rotate(90)
+
+
+# Equal to the bit.
+EXACT: list[Any] = [
+    v1.ToTensor(),
+    v1.PILToTensor(),
+    v2.ToImage(),
+    v1.Compose([v1.PILToTensor(), v1.ConvertImageDtype(torch.float32)]),
+    v2.Compose([v2.PILToTensor(), v2.ConvertImageDtype(torch.float32)]),
+    v2.Compose([v2.ToImage(), FLOAT]),
+    v2.Compose([v2.ToImage(), FLOAT, v2.ToPureTensor()]),
+    v2.Compose([v2.ToImage(), v2.ToDtype(torch.float16, scale=True)]),
+    v2.Compose([v2.ToImage(), v2.ToDtype(torch.bfloat16, scale=True)]),
+    v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32)]),
+    v2.Compose([v2.ToImage(), v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True)]),
+    v2.Compose([v2.ToDtype(torch.float32), v2.ToImage(), v2.ToDtype({"others": None})]),
+    v1.Compose([v1.Resize(40), v1.CenterCrop(33), v1.ToTensor()]),
+    v1.Compose([v1.Compose([v1.Resize((40, 20), CUBIC)]), nn.Sequential(v1.CenterCrop(33)), v1.ToTensor()]),
+    v2.Compose([v2.Resize([19], max_size=21), v2.RandomCrop((19, 19), pad_if_needed=True), v2.ToImage()]),
+    v2.Compose([v2.ToImage(), v2.CenterCrop(41), v2.Pad((1, 2, 3, 4), fill=9), v2.RandomHorizontalFlip(1)]),
+    v2.Compose(
+        [v2.ToImage(), v2.Pad([3, 1], padding_mode="reflect"), v2.RandomVerticalFlip(1), v2.Identity()]
+    ),
+    v2.Compose([v2.Pad(3, fill=(1, 2, 3)), v2.RandomCrop(38), v2.RGB(), v2.ToImage()]),
+    v2.Compose([v2.RandomCrop(44, padding=(5, 6, 7, 8)), v2.ToImage()]),
+    v2.Compose([v2.Grayscale(3), v2.ToImage()]),
+    v1.Compose([v1.Grayscale(), v1.ToTensor(), v1.Normalize(0.5, 0.5)]),
+    v1.Compose([v1.RandomGrayscale(1), v1.ToTensor(), v1.RandomErasing(0)]),
+    v2.Compose([v2.RandomRotation((30, 30), v2.InterpolationMode.BILINEAR, fill=7), v2.ToImage()]),
+    v1.Compose([v1.ColorJitter((1.2, 1.2)), v1.ColorJitter(contrast=(0.7, 0.7)), v1.ToTensor()]),
+    v2.Compose([v2.ColorJitter(saturation=(1.4, 1.4)), v2.ColorJitter(hue=(0.2, 0.2)), v2.ToImage()]),
+    v2.Compose([v2.ToImage(), v2.ToPILImage(), v2.Resize(20), v2.ToImage()]),
+]
+
+# Equal but for rounding: by how much.
+NEAR: list[tuple[Any, float]] = [
+    (v1.Compose([v1.ToTensor(), v1.Normalize(MEAN, STD)]), 1e-6),
+    (v2.Compose([v2.ToImage(), FLOAT, v2.Normalize(MEAN, STD, inplace=True)]), 1e-6),
+    (v2.Compose([v2.ToImage(), v2.Resize(20)]), 1),
+    (v2.Compose([v2.ToImage(), v2.Resize((50, 60), CUBIC)]), 2),
+    (v2.Compose([v2.ToImage(), v2.GaussianBlur(3, 1.2)]), 1),
+    (v1.Compose([v1.GaussianBlur(5, 0.8), v1.ToTensor()]), 1 / 255 + 1e-6),
+]
+
+# Native as far as it goes; then Python, on what it expects.
+CUT: list[tuple[Any, int]] = [
+    (v1.Compose([v1.Resize(40), turned, v1.ToTensor()]), 1),
+    (v1.Compose([v1.Lambda(turned), v1.ToTensor()]), 0),
+    (v2.Compose([v2.Resize((20, 20)), v2.ToImage(), v2.Grayscale(3), FLOAT]), 2),
+    (v2.Compose([v2.ToImage(), FLOAT, v2.Resize(20), v2.Normalize(MEAN, STD)]), 2),
+    (v1.Compose([v1.CenterCrop(30), v1.PILToTensor(), v1.ColorJitter(hue=(0.1, 0.1))]), 2),
+    (v2.Compose([v2.CenterCrop(30), v2.RandomApply([turned], p=1.0), v2.ToImage()]), 1),
+    (v2.Compose([v2.ToImage(), v2.Resize(20, antialias=False)]), 1),
+    (v2.Compose([v2.ToImage(), v2.Resize(20, v2.InterpolationMode.NEAREST)]), 1),
+    (v2.Compose([v2.Pad(2, fill={"others": 1}), v2.ToImage()]), 0),
+    (v2.Compose([v2.ToImage(), v2.RandomSolarize(128, p=1.0)]), 1),
+    (v2.Compose([v2.ToImage(), FLOAT, v2.ToDtype(torch.uint8, scale=True)]), 2),
+    (v1.Compose([v1.Resize(40)]), 1),
+]
+
+
+@pytest.fixture(scope="module")
+def cifar(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return sets.cifar10(tmp_path_factory.mktemp("cifar"))
+
+
+def one_line(value: Any) -> str:
+    return " ".join(repr(value).split())[:60]
+
+
+def parts(dataset: Any) -> list[Any]:
+    """What became of each transform."""
+    return [line for section, line in lower(Stock(dataset)).lines if section == "transform"]
+
+
+@pytest.mark.parametrize("transform", EXACT, ids=one_line)
+def test_native_transforms_equal_torchvisions(cifar: Any, transform: Any) -> None:
+    cifar.transform = transform
+    made = Hybrid(cifar)
+    assert all(line.native for line in parts(cifar))
+    drawn = "RandomCrop" in repr(transform)
+    for i in range(len(cifar)):
+        ours, theirs = made[i], cifar[i]
+        assert (
+            (ours[0].shape == theirs[0].shape and type(ours) is type(theirs)) if drawn else same(ours, theirs)
+        )
+
+
+@pytest.mark.parametrize(("transform", "most"), NEAR, ids=one_line)
+def test_native_transforms_that_round_differently_say_so(cifar: Any, transform: Any, most: float) -> None:
+    cifar.transform = transform
+    made = Hybrid(cifar)
+    words = " ".join(line.why for line in parts(cifar))
+    assert "round" in words
+    for i in range(len(cifar)):
+        assert type(made[i][0]) is type(cifar[i][0])
+        assert apart(made[i][0], cifar[i][0]) <= most
+
+
+@pytest.mark.parametrize(("transform", "native"), CUT, ids=one_line)
+def test_python_takes_over_what_it_expects(cifar: Any, transform: Any, native: int) -> None:
+    cifar.transform = transform
+    lines = parts(cifar)
+    assert [line.native for line in lines] == [True] * native + [False] * (len(lines) - native)
+    assert all(line.why for line in lines if not line.native)
+    made = Hybrid(cifar)
+    for i in range(len(cifar)):
+        ours, theirs = made[i], cifar[i]
+        assert type(ours[0]) is type(theirs[0])
+        if "Resize(size=[20]" in repr(transform) and "ToDtype" not in repr(transform):
+            assert same(ours, theirs)  # only the last transform resizes, and it is Python
+        elif isinstance(ours[0], torch.Tensor) and ours[0].is_floating_point():
+            assert apart(ours[0], theirs[0]) <= 1e-6
+        else:
+            assert same(ours, theirs)
+
+
+class Flip(v2.RandomHorizontalFlip):
+    pass
+
+
+def test_what_only_looks_like_torchvisions_is_python(cifar: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooked, replaced = v2.CenterCrop(8), v2.CenterCrop(8)
+    hooked.register_forward_hook(lambda module, args, result: result)
+    replaced.forward = turned  # type: ignore[method-assign]
+    for transform, words in [
+        (Flip(), "subclass of RandomHorizontalFlip"),
+        (hooked, "hooks"),
+        (replaced, "replaced"),
+    ]:
+        cifar.transform = v2.Compose([transform, v2.ToImage()])
+        assert words in wt.DataLoader(cifar).explain()
+    cifar.transform = v1.ToTensor()
+    monkeypatch.setattr(v1.ToTensor, "__call__", lambda self, image: torch.ones(1))
+    assert "replaced" in wt.DataLoader(cifar).explain()
+    assert next(iter(wt.DataLoader(cifar, batch_size=2)))[0].tolist() == [[1.0], [1.0]]
+
+
+def test_the_engines_own_words_are_the_reason(cifar: Any) -> None:
+    for transform, words in [
+        (v1.RandomCrop(40), "(40, 40) is larger"),
+        (v1.Pad(3, fill=(1, 2)), "channels"),
+        (v2.Pad(-1), "negative"),
+    ]:
+        cifar.transform = v1.Compose([v1.CenterCrop(32), transform])
+        line = parts(cifar)[-1]
+        assert not line.native
+        assert words in line.why
+
+
+def test_grey_images_are_not_normalized_as_colours(tmp_path: Path) -> None:
+    digits = sets.READ["MNIST"](
+        tmp_path, transform=v1.Compose([v1.ToTensor(), v1.Normalize((0.5,) * 3, (0.5,) * 3)])
+    )
+    assert "grey" in wt.DataLoader(digits).explain()
+    with pytest.raises(RuntimeError) as theirs:
+        digits[0]
+    with pytest.raises(RuntimeError, match=re.escape(str(theirs.value))):
+        next(iter(wt.DataLoader(digits)))
+
+
+def test_a_cut_names_what_to_move(cifar: Any) -> None:
+    cifar.transform = v1.Compose([v1.Resize(40), turned, v1.RandomCrop(8), v1.ToTensor()])
+    text = wt.DataLoader(cifar).explain()
+    assert "turned" in text
+    assert "comes after function, which is Python" in text or "comes after turned" in text
+    assert "to make more of it native" in text
+
+
+A = pytest.importorskip("albumentations")
+
+
+def pipeline(*transforms: Any, **extra: Any) -> wt.Albumentations:
+    return wt.Albumentations(A.Compose(list(transforms), **extra))
+
+
+def test_albumentations_are_native_as_far_as_they_are_exact(cifar: Any) -> None:
+    from albumentations.pytorch import ToTensorV2
+
+    cifar.transform = pipeline(
+        A.Pad(2, fill=9), A.HorizontalFlip(p=1), A.VerticalFlip(p=0), A.Normalize(), ToTensorV2()
+    )
+    assert all(line.native for line in parts(cifar))
+    made = Hybrid(cifar)
+    for i in range(len(cifar)):
+        assert apart(made[i][0], cifar[i][0]) < 2e-6
+    cifar.transform = pipeline(A.NoOp(), A.ToFloat())
+    assert same([Hybrid(cifar)[i] for i in range(15)], [cifar[i] for i in range(15)])
+    cifar.transform = pipeline(A.RandomCrop(8, 9), ToTensorV2())
+    assert tuple(Hybrid(cifar)[0][0].shape) == (3, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("transforms", "native", "words"),
+    [
+        ([A.HorizontalFlip(p=1), A.Resize(20, 20), A.Normalize()], 1, "OpenCV"),
+        ([A.HorizontalFlip(p=1), A.CenterCrop(9, 9)], 1, "place of the crop"),
+        ([A.Normalize(p=1), A.HorizontalFlip(p=1)], 1, "before Normalize"),
+        ([A.Pad(2, border_mode=1)], 0, "BORDER_CONSTANT"),
+        ([A.ToGray(p=1)], 0, "no transform that is equal"),
+    ],
+)
+def test_albumentations_that_are_not_exact_stay(cifar: Any, transforms: Any, native: int, words: str) -> None:
+    cifar.transform = pipeline(*transforms)
+    lines = parts(cifar)
+    assert [line.native for line in lines] == [True] * native + [False] * (len(lines) - native)
+    assert words in wt.DataLoader(cifar).explain()
+    for i in range(3):
+        ours, theirs = Hybrid(cifar)[i][0], cifar[i][0]
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        assert np.abs(ours.astype(float) - theirs.astype(float)).max() < 2e-6
+
+
+def test_an_albumentations_pipeline_in_a_function_is_found(cifar: Any) -> None:
+    compose = A.Compose([A.HorizontalFlip()])
+    cifar.transform = lambda image: compose(image=np.asarray(image))["image"]
+    assert "wellfed.torch.Albumentations(compose)" in wt.DataLoader(cifar).explain()
+    cifar.transform = pipeline(A.HorizontalFlip(), p=0.5)
+    assert "Python" in wt.DataLoader(cifar).explain()

@@ -1,0 +1,445 @@
+"""What data sets become: files or arrays that the engine reads, and labels.
+
+Invariant: only data sets of exactly the known types are recognized, from the attributes they have already built
+(nothing is listed anew), and only where each image is what the engine makes of the same bytes. What `flatten` says of a
+data set holds until `Flat.current` is false.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import ConcatDataset, Subset
+
+from .forms import Form, RefusalError, is_stock
+
+__all__ = ["Files", "Flat", "Leaf", "Pixels", "flatten"]
+
+_METHODS = ("__getitem__", "__getitems__", "__len__", "__getattribute__")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Images in files."""
+
+    paths: list[str]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Images in one uint8 array, as ``pixels`` of `wellfed.from_tensor_slices` has it."""
+
+    array: npt.NDArray[np.uint8]
+    order: str
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
+@dataclass
+class Leaf:
+    """One data set that has images: what it reads, calls and answers.
+
+    Attributes:
+        dataset: The data set itself.
+        content: Its images.
+        form: What one image is before `transform`.
+        transform: What it calls on the image; None for nothing.
+        targets: What belongs to each image.
+        target_transform: What it calls on that; None for nothing.
+        joint: Whether both stand in its ``transforms``.
+    """
+
+    dataset: Any
+    content: Files | Pixels
+    form: Form
+    transform: Any
+    targets: Sequence[Any]
+    target_transform: Any
+    joint: bool = False
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+
+@dataclass
+class Flat:
+    """A data set without its wrappers: rows of leaves laid end to end.
+
+    Attributes:
+        leaves: The data sets with images.
+        rows: Row for each index of the data set; None where they are the same.
+        length: Samples of the data set.
+    """
+
+    leaves: list[Leaf]
+    rows: npt.NDArray[np.int64] | None
+    length: int
+    stamp: list[Any] = field(default_factory=list)
+
+    @property
+    def starts(self) -> list[int]:
+        """First row of each leaf."""
+        sizes = [0, *(len(leaf) for leaf in self.leaves)]
+        return [int(start) for start in np.cumsum(sizes)[:-1]]
+
+    def current(self, dataset: Any, deep: bool = True) -> bool:
+        """Whether `dataset` is still what was looked at: the same lists, and if `deep` with the same elements."""
+        try:
+            now = _stamp(dataset)
+        except RefusalError:
+            return False
+        same = _same if deep else _is
+        return len(now) == len(self.stamp) and all(map(same, self.stamp, now))
+
+
+def flatten(dataset: Any) -> Flat:
+    """What the engine can read of `dataset`, whose transforms may still be Python.
+
+    Raises:
+        RefusalError: It is none of the known types, or something of it was replaced.
+    """
+    flat = _flatten(dataset)
+    flat.stamp = [(value, _copied(value)) for value in _stamp(dataset)]
+    return flat
+
+
+def _flatten(dataset: Any) -> Flat:
+    kind = type(dataset)
+    if kind is Subset:
+        _check(dataset)
+        inner = _flatten(dataset.dataset)
+        picked = _indices(dataset.indices, inner.length)
+        return Flat(inner.leaves, picked if inner.rows is None else inner.rows[picked], len(picked))
+    if kind is ConcatDataset:
+        _check(dataset)
+        parts = [_flatten(part) for part in dataset.datasets]
+        if dataset.cumulative_sizes != ConcatDataset.cumsum(dataset.datasets):
+            raise RefusalError("its parts changed their length", "make the ConcatDataset anew")
+        leaves = [leaf for part in parts for leaf in part.leaves]
+        length = sum(part.length for part in parts)
+        if all(part.rows is None for part in parts):
+            return Flat(leaves, None, length)
+        rows, start = [], 0
+        for part in parts:
+            rows.append(start + (np.arange(part.length) if part.rows is None else part.rows))
+            start += sum(len(leaf) for leaf in part.leaves)
+        return Flat(leaves, np.concatenate(rows), length)
+    handler = _handlers().get(kind)
+    if handler is None:
+        raise RefusalError(*_why_unknown(dataset))
+    _check(dataset)
+    leaf = handler(dataset)
+    if len(leaf.targets) < len(leaf) or len(dataset) != len(leaf):
+        raise RefusalError(f"has {len(leaf)} images, but {len(leaf.targets)} targets")
+    return Flat([leaf], None, len(leaf))
+
+
+def _check(dataset: Any) -> None:
+    if not is_stock(dataset, *_METHODS):
+        raise RefusalError("its methods were replaced", "use the class as its library made it")
+
+
+def _indices(given: Any, length: int) -> npt.NDArray[np.int64]:
+    try:
+        picked = np.asarray(given)
+    except (TypeError, ValueError):
+        raise RefusalError("its indices are no whole numbers") from None
+    if picked.size == 0:
+        picked = picked.astype(np.int64)
+    if picked.ndim != 1 or picked.dtype.kind not in "iu":
+        raise RefusalError("its indices are no whole numbers")
+    if picked.size and (picked.min() < 0 or picked.max() >= length):
+        raise RefusalError(
+            f"its indices do not all lie in 0 to {length - 1}", "use indices that count from 0"
+        )
+    return picked.astype(np.int64)
+
+
+def _why_unknown(dataset: Any) -> tuple[str, str]:
+    kind = type(dataset)
+    for base in kind.__mro__[1:]:
+        if base in _handlers() or base in (Subset, ConcatDataset):
+            return f"a subclass of {base.__name__} may do something else", f"use {base.__name__} itself"
+    if kind.__module__.startswith("torchvision."):
+        return "the engine does not read what it has", ""
+    return (
+        "Python code",
+        "torchvision's ImageFolder, or a data set of wellfed (wf.image_folder, wf.webdataset)",
+    )
+
+
+# What may change between epochs, cheap to look at.
+
+
+def _stamp(dataset: Any) -> list[Any]:
+    kind = type(dataset)
+    if kind is Subset:
+        return [dataset, dataset.indices, *_stamp(dataset.dataset)]
+    if kind is ConcatDataset:
+        return [dataset, dataset.datasets, *(value for part in dataset.datasets for value in _stamp(part))]
+    if kind not in _handlers() or not is_stock(dataset, *_METHODS):
+        raise RefusalError("")
+    own = vars(dataset)
+    values = [dataset, *(own.get(name) for name in _READ)]
+    # Of StandardTransform's two transforms only that of targets is of interest: others are lowered anew anyway.
+    return [*values, getattr(own.get("transforms"), "target_transform", None)]
+
+
+_READ = (
+    *(
+        "samples",
+        "imgs",
+        "data",
+        "targets",
+        "labels",
+        "loader",
+        "target_transform",
+        "y",
+        "index",
+        "root",
+        "compat",
+    ),
+    *(
+        "_samples",
+        "_images",
+        "_image_files",
+        "_labels",
+        "_bin_labels",
+        "_target_types",
+        "target_type",
+        "categories",
+    ),
+)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor | np.ndarray):
+        # Images are read where they lie; labels and indices are small enough to be compared.
+        return (
+            value.clone()
+            if isinstance(value, torch.Tensor) and value.ndim == 1
+            else (value.copy() if isinstance(value, np.ndarray) and value.ndim == 1 else None)
+        )
+    return list(value) if isinstance(value, list) else None
+
+
+def _is(before: tuple[Any, Any], now: Any) -> bool:
+    value, copied = before
+    if value is not now and not (isinstance(now, str | range | int) and value == now):
+        return False
+    return not isinstance(copied, list) or len(copied) == len(now)
+
+
+def _same(before: tuple[Any, Any], now: Any) -> bool:
+    if not _is(before, now):
+        return False
+    copied = before[1]
+    if copied is None:
+        return True
+    if isinstance(now, torch.Tensor):
+        return bool(torch.equal(copied, now))
+    if isinstance(now, np.ndarray):
+        return bool(np.array_equal(copied, now))
+    return bool(copied == now)
+
+
+# The known types.
+
+Handler = Callable[[Any], Leaf]
+_RGB_FILES = Form("pil", mode="RGB")
+_ANY_FILES = Form("pil", mode="any")
+
+
+def _loaded_by_pillow(dataset: Any) -> None:
+    from torchvision import get_image_backend
+    from torchvision.datasets import folder
+
+    loader = dataset.loader
+    known = ("default_loader", "pil_loader")
+    if loader not in (folder.default_loader, folder.pil_loader) or any(
+        (f := getattr(folder, name)).__module__ != folder.__name__ or f.__qualname__ != name for name in known
+    ):
+        raise RefusalError(
+            f"its loader is {getattr(loader, '__qualname__', loader)!s}",
+            "torchvision's default loader: leave loader= out",
+        )
+    if get_image_backend() != "PIL":
+        raise RefusalError(
+            f"the image backend is {get_image_backend()}", 'torchvision.set_image_backend("PIL")'
+        )
+
+
+def _files(paths: Sequence[Any]) -> Files:
+    try:
+        return Files([os.fspath(path) for path in paths])
+    except TypeError:
+        raise RefusalError("its samples are no paths") from None
+
+
+def _pairs(name: str, loader: bool = True) -> Handler:
+    def handle(d: Any) -> Leaf:
+        if loader:
+            _loaded_by_pillow(d)
+        samples = getattr(d, name)
+        try:
+            paths, targets = zip(*samples, strict=True) if samples else ((), ())
+        except (TypeError, ValueError):
+            raise RefusalError(f"{name} is no list of pairs") from None
+        return Leaf(d, _files(paths), _RGB_FILES, d.transform, targets, d.target_transform)
+
+    return handle
+
+
+def _listed(d: Any) -> Leaf:
+    _loaded_by_pillow(d)
+    return Leaf(d, _files(d._image_files), _RGB_FILES, d.transform, d._labels, d.target_transform)
+
+
+def _standard(d: Any) -> tuple[Any, Any]:
+    from torchvision.datasets.vision import StandardTransform
+
+    joint = d.transforms
+    if not joint:
+        return None, None
+    if type(joint) is not StandardTransform or not is_stock(joint, "__call__"):
+        raise RefusalError("transforms= sees image and target at once", "transform= and target_transform=")
+    return joint.transform, joint.target_transform
+
+
+def _pets(d: Any) -> Leaf:
+    answers = {"category": "_labels", "binary-category": "_bin_labels"}
+    kinds = list(d._target_types)
+    if len(kinds) != 1 or kinds[0] not in answers:
+        raise RefusalError(f"target_types are {kinds}", 'target_types="category"')
+    transform, target_transform = _standard(d)
+    return Leaf(
+        d, _files(d._images), _RGB_FILES, transform, getattr(d, answers[kinds[0]]), target_transform, True
+    )
+
+
+def _places(d: Any) -> Leaf:
+    _loaded_by_pillow(d)
+    paths, targets = zip(*d.imgs, strict=True) if d.imgs else ((), ())
+    transform, target_transform = _standard(d)
+    return Leaf(d, _files(paths), _RGB_FILES, transform, targets, target_transform, True)
+
+
+def _caltech101(d: Any) -> Leaf:
+    if list(d.target_type) != ["category"]:
+        raise RefusalError(f"target_type is {d.target_type}", 'target_type="category"')
+    folder = os.path.join(d.root, "101_ObjectCategories")
+    paths = [
+        os.path.join(folder, d.categories[y], f"image_{i:04d}.jpg") for y, i in zip(d.y, d.index, strict=True)
+    ]
+    return Leaf(d, Files(paths), _ANY_FILES, d.transform, d.y, d.target_transform)
+
+
+def _caltech256(d: Any) -> Leaf:
+    folder = os.path.join(d.root, "256_ObjectCategories")
+    paths = [
+        os.path.join(folder, d.categories[y], f"{y + 1:03d}_{i:04d}.jpg")
+        for y, i in zip(d.y, d.index, strict=True)
+    ]
+    return Leaf(d, Files(paths), _ANY_FILES, d.transform, d.y, d.target_transform)
+
+
+def _pixels(array: Any, order: str, ndim: int) -> Pixels:
+    if isinstance(array, torch.Tensor) and array.device.type == "cpu":
+        array = array.numpy()
+    channels = {"hwc": -1, "chw": 1}
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != ndim:
+        raise RefusalError("its data is no uint8 array of images any more")
+    if ndim == 4 and array.shape[channels[order]] != 3:
+        raise RefusalError("its data are no colour images any more")
+    return Pixels(array, order)
+
+
+def _array(name: str, targets: str, order: str, ndim: int) -> Handler:
+    form = Form("pil", mode="RGB" if ndim == 4 else "L", sized=True)
+
+    def handle(d: Any) -> Leaf:
+        answers = getattr(d, targets)
+        if answers is None:
+            raise RefusalError("it has no labels")
+        if type(answers) is not list:  # what torchvision turns into int() one by one
+            answers = np.asarray(answers)
+            if answers.ndim != 1:
+                raise RefusalError("its targets are no plain list")
+            answers = answers.astype(np.int64).tolist()
+        elif name == "data" and targets == "targets" and ndim == 3:
+            answers = [int(y) for y in answers]
+        return Leaf(d, _pixels(getattr(d, name), order, ndim), form, d.transform, answers, d.target_transform)
+
+    return handle
+
+
+def _qmnist(d: Any) -> Leaf:
+    if not d.compat:
+        raise RefusalError("its targets are tensors", "compat=True")
+    answers = d.targets[:, 0].tolist()
+    return Leaf(
+        d,
+        _pixels(d.data, "hwc", 3),
+        Form("pil", mode="L", sized=True),
+        d.transform,
+        answers,
+        d.target_transform,
+    )
+
+
+_KNOWN: dict[str, Handler] = {
+    "ImageFolder": _pairs("samples"),
+    "DatasetFolder": _pairs("samples"),
+    "ImageNet": _pairs("samples"),
+    "Country211": _pairs("samples"),
+    "EuroSAT": _pairs("samples"),
+    "Imagenette": _pairs("_samples"),
+    "StanfordCars": _pairs("_samples"),
+    "RenderedSST2": _pairs("_samples"),
+    "GTSRB": _pairs("_samples", loader=False),
+    "DTD": _listed,
+    "FGVCAircraft": _listed,
+    "Flowers102": _listed,
+    "Food101": _listed,
+    "SUN397": _listed,
+    "OxfordIIITPet": _pets,
+    "Places365": _places,
+    "Caltech101": _caltech101,
+    "Caltech256": _caltech256,
+    "CIFAR10": _array("data", "targets", "hwc", 4),
+    "CIFAR100": _array("data", "targets", "hwc", 4),
+    "SVHN": _array("data", "labels", "chw", 4),
+    "STL10": _array("data", "labels", "chw", 4),
+    "MNIST": _array("data", "targets", "hwc", 3),
+    "FashionMNIST": _array("data", "targets", "hwc", 3),
+    "KMNIST": _array("data", "targets", "hwc", 3),
+    "EMNIST": _array("data", "targets", "hwc", 3),
+    "USPS": _array("data", "targets", "hwc", 3),
+    "SEMEION": _array("data", "labels", "hwc", 3),
+    "QMNIST": _qmnist,
+}
+
+_types: dict[type, Handler] = {}
+
+
+def _handlers() -> dict[type, Handler]:
+    """Handlers by exact type; made when first needed, since torchvision need not be there."""
+    if not _types:
+        try:
+            from torchvision import datasets
+        except ImportError:
+            return _types
+        _types.update(
+            {getattr(datasets, name): handle for name, handle in _KNOWN.items() if hasattr(datasets, name)}
+        )
+    return _types

@@ -1,0 +1,126 @@
+"""From files and arrays to data sets of the engine, and from its samples to what Python expects.
+
+Invariant: row `i` of an `Engine` is row `i` of the leaves it was made from, laid end to end.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import wellfed as wf
+from wellfed import transforms as T
+from wellfed._loader import torch_converter
+
+from .datasets import Files, Leaf, Pixels
+from .forms import Form, RefusalError
+
+__all__ = ["Engine", "accepts_for", "source_of"]
+
+_READ = (".jpg", ".jpeg", ".jpe", ".jfif", ".png")
+_OTHERS = (
+    ".bmp",
+    ".gif",
+    ".pgm",
+    ".ppm",
+    ".pbm",
+    ".pnm",
+    ".tif",
+    ".tiff",
+    ".webp",
+    ".avif",
+    ".heic",
+    ".jp2",
+    ".jxl",
+)
+
+
+def source_of(leaves: list[Leaf]) -> wf.Dataset:
+    """The engine's data set of all images of `leaves`, without labels.
+
+    Raises:
+        RefusalError: They cannot be one.
+    """
+    contents = [leaf.content for leaf in leaves]
+    modes: set[Any] = {"RGB" if leaf.form.mode == "any" else leaf.form.mode for leaf in leaves}
+    if len(modes) > 1:
+        raise RefusalError("its parts mix colour and grey images")
+    if all(isinstance(content, Files) for content in contents):
+        paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
+        if not hasattr(wf, "image_files"):  # TODO
+            raise RefusalError("the engine does not read lists of files yet")
+        opened: wf.Dataset = wf.image_files(paths)
+        return opened.with_options(mode=modes.pop())
+    pixels = [content for content in contents if isinstance(content, Pixels)]
+    if len(pixels) < len(contents):
+        raise RefusalError("its parts mix files and arrays")
+    if len({(p.array.shape[1:], p.order) for p in pixels}) > 1:
+        raise RefusalError("its parts differ in the size of their images")
+    array = pixels[0].array if len(pixels) == 1 else np.concatenate([p.array for p in pixels])
+    return wf.from_tensor_slices(array, pixels=pixels[0].order)  # type: ignore[arg-type]
+
+
+def unread(leaf: Leaf) -> int:
+    """How many files have names of formats that the engine does not read."""
+    if not isinstance(leaf.content, Files):
+        return 0
+    return sum(
+        not path.lower().endswith(_READ) and path.lower().endswith(_OTHERS) for path in leaf.content.paths
+    )
+
+
+def accepts_for(leaf: Leaf) -> Callable[[list[T.Transform]], None]:
+    """What raises where the engine does not take transforms on images such as those of `leaf`."""
+    sized = isinstance(leaf.content, Pixels) and len(leaf.content) > 0
+    shape: tuple[int, ...] = (64, 64) if leaf.form.mode == "L" else (64, 64, 3)
+    order = "hwc"
+    if isinstance(leaf.content, Pixels) and sized:
+        shape, order = leaf.content.array.shape[1:], leaf.content.order
+
+    def accepts(transforms: list[T.Transform]) -> None:
+        _try(shape, order, sized, tuple(transforms))
+
+    return accepts
+
+
+@functools.lru_cache(256)
+def _try(shape: tuple[int, ...], order: str, sized: bool, transforms: tuple[T.Transform, ...]) -> None:
+    # One image of the same kind stands for all: what the engine refuses, it refuses for every one.
+    image = np.zeros((1, *shape), np.uint8)
+    try:
+        tried = wf.from_tensor_slices(image, pixels=order).map(*transforms)  # type: ignore[arg-type]
+        tried._native.sample(0, 0)
+    except wf.ShapeError:
+        if sized:
+            raise  # Of files nobody knows the size.
+
+
+class Engine:
+    """Images of leaves, decoded and transformed one by one in the calling thread.
+
+    Args:
+        leaves: What they are read from.
+        native: Transforms that the engine does.
+        form: What they lead to.
+    """
+
+    def __init__(self, leaves: list[Leaf], native: list[T.Transform], form: Form) -> None:
+        source = source_of(leaves)
+        self.source = source.map(*native) if native else source
+        self.form = form
+        self._dataset = self.source.with_options(layout=form.layout)._native
+        self._convert = torch_converter(None)
+
+    def sample(self, row: int, draw: int) -> Any:
+        """Image `row` as the next Python transform expects it.
+
+        Args:
+            row: From 0.
+            draw: Decides random parameters: the same for the same number, of 32 bits.
+        """
+        value: torch.Tensor = self._convert(self._dataset.sample(row, draw)[0])
+        return self.form.build(value)

@@ -1,0 +1,98 @@
+"""`explain()`: what is native, what is Python, and the one change that would help; the order, workers and device.
+
+Invariant: every part that a loader has is named; nothing is left out because it is inconvenient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from .forms import Line, name_of
+from .order import known_sampler
+from .plan import Plan
+
+__all__ = ["explain"]
+
+_HEADS = {
+    "native": "native: the engine makes whole batches",
+    "tensors": "native: whole batches of rows are gathered at once",
+    "hybrid": "partly native: the engine makes images up to the first Python part",
+    "python": "Python: the data set runs as it is",
+}
+
+
+def explain(loader: Any, plan: Plan) -> str:
+    """What `plan` makes of `loader`, as text."""
+    rows: list[tuple[str, str, str]] = []
+    for _, line in plan.lines:
+        rows.append(("native" if line.native else "python", line.part, _words(line)))
+    rows += [_order(loader), _workers(loader, plan), _memory(loader)]
+    if plan.passes is not None and plan.passes.in_python:
+        rows.append(
+            (
+                "python",
+                f"{plan.passes.in_python} batches so far",
+                "the engine could not make them, the data set could",
+            )
+        )
+    wide = max(len(row[1]) for row in rows)
+    text = [f"{type(loader).__name__}, {_HEADS[plan.kind]}"]
+    text += [f"  {kind:<7} {part:<{min(wide, 60)}}  {words}".rstrip() for kind, part, words in rows]
+    changes = [line for _, line in plan.lines if not line.native and line.change]
+    if changes:
+        text.append(f"  to make more of it native: {changes[0].part}: {changes[0].change}")
+    return "\n".join(text)
+
+
+def _words(line: Line) -> str:
+    if line.native or not line.change:
+        return line.why
+    return f"{line.why}; native with: {line.change}" if line.why else f"native with: {line.change}"
+
+
+def _order(loader: Any) -> tuple[str, str, str]:
+    if isinstance(loader.dataset, IterableDataset):
+        return "python", "order", "that of the data set"
+    sampler = loader._index_sampler
+    if known_sampler(sampler, loader._auto_collation) is None:
+        return "python", f"order: {name_of(sampler)}", "iterated as it is, index by index"
+    inner = sampler.sampler if loader._auto_collation else sampler
+    words = f"torch's order, computed in one go; batch_size={loader.batch_size}, drop_last={loader.drop_last}"
+    return "native", f"order: {type(inner).__name__}", words
+
+
+def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
+    asked = f"num_workers={loader.num_workers}"
+    if plan.kind == "native":
+        extra = [
+            name
+            for name in ("worker_init_fn", "multiprocessing_context")
+            if getattr(loader, name, None) is not None
+        ]
+        unused = f"; {' and '.join(extra)} not used" if extra else ""
+        return "native", asked, f"threads of the engine in place of processes, as many as pay{unused}"
+    if plan.kind == "tensors":
+        return "native", asked, "no processes: gathering takes less than handing over"
+    if loader.num_workers == 0:
+        return (
+            "python",
+            asked,
+            "samples are made in the calling thread; more workers would make them meanwhile",
+        )
+    return "python", asked, "worker processes"
+
+
+def _memory(loader: Any) -> tuple[str, str, str]:
+    device = getattr(loader, "device", None)
+    where = f"device={device}" if device is not None else "batches on the CPU"
+    if not loader.pin_memory:
+        return "native", f"memory: {where}", "not pinned"
+    there = torch.accelerator.is_available()
+    return (
+        "native",
+        f"memory: {where}",
+        "pinned" if there else "pin_memory=True, but there is no accelerator: not pinned",
+    )

@@ -1,0 +1,143 @@
+"""What a sample's image is between two transforms, and what became of each part: the words of lowering.
+
+Invariant: a `Form` says exactly what the next Python transform would have been handed by stock PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+
+from wellfed import transforms as T
+
+__all__ = ["Chain", "Form", "Line", "RefusalError", "is_stock", "name_of"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Kind, element type and channels of an image on its way.
+
+    Attributes:
+        kind: ``"pil"`` a Pillow image, ``"tensor"`` a plain CHW tensor, ``"image"`` a ``tv_tensors.Image``, ``"array"``
+            a NumPy array HWC.
+        dtype: Name of the element type.
+        mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
+        sized: Whether all samples have one size by now.
+    """
+
+    kind: Literal["pil", "tensor", "image", "array"] = "pil"
+    dtype: str = "uint8"
+    mode: str = "RGB"
+    sized: bool = False
+
+    def turned(self, kind: Literal["pil", "tensor", "image", "array"], dtype: str | None = None) -> Form:
+        """The same image as another kind."""
+        return replace(self, kind=kind, dtype=self.dtype if dtype is None else dtype)
+
+    def build(self, value: torch.Tensor) -> Any:
+        """What Python expects, from a sample of the engine: HWC for Pillow images and arrays, else CHW."""
+        if self.kind == "tensor":
+            return value
+        if self.kind == "image":
+            from torchvision.tv_tensors import Image
+
+            return Image(value)
+        array = value.numpy()
+        if self.kind == "array":
+            return array
+        import PIL.Image
+
+        return PIL.Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+
+    @property
+    def layout(self) -> Literal["NCHW", "NHWC"]:
+        """The layout that `build` wants, as the engine's option names it."""
+        return "NHWC" if self.kind in ("pil", "array") else "NCHW"
+
+    def __str__(self) -> str:
+        what = {
+            "pil": "a Pillow image",
+            "tensor": "a tensor",
+            "image": "a tv_tensors.Image",
+            "array": "an array",
+        }
+        return what[self.kind] if self.kind == "pil" else f"{what[self.kind]} of {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one part.
+
+    Attributes:
+        part: What it is, as its author would write it.
+        native: Whether the engine does it.
+        why: What there is to know, or why it stays in Python.
+        change: The one change that would make it native.
+    """
+
+    part: str
+    native: bool
+    why: str = ""
+    change: str = ""
+
+
+class RefusalError(Exception):
+    """Something stays in Python: `why`, and the `change` that would help."""
+
+    def __init__(self, why: str, change: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.change = change
+
+
+@dataclass
+class Chain:
+    """A transform, cut in two: what the engine runs, and what Python runs on what that gives."""
+
+    native: list[T.Transform] = field(default_factory=list)
+    suffix: list[Callable[[Any], Any]] = field(default_factory=list)
+    form: Form = field(default_factory=Form)
+    lines: list[Line] = field(default_factory=list)
+
+
+_HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "builtins"})
+
+
+def is_stock(thing: Any, *methods: str) -> bool:
+    """True if the methods that decide what `thing` does are those its library wrote.
+
+    Catches attributes of the instance that hide methods, hooks of modules, and methods that were replaced in the
+    class: what a function says of its own module gives those away, whenever it was put there.
+    """
+    own = getattr(thing, "__dict__", {})
+    if any(name in own for name in methods):
+        return False
+    if any(own.get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
+        return False
+    for cls in type(thing).__mro__[:-1]:
+        for name in methods:
+            method = cls.__dict__.get(name)
+            if isinstance(method, staticmethod | classmethod):
+                method = method.__func__
+            if method is None or isinstance(method, property):
+                continue
+            house = (getattr(method, "__module__", None) or "").partition(".")[0]
+            if house not in _HOUSES:
+                return False
+    return True
+
+
+def name_of(thing: Any) -> str:
+    """How explain() writes a transform or a data set: short, in one line."""
+    kind = type(thing)
+    if kind.__name__ in ("function", "method", "builtin_function_or_method"):
+        return str(getattr(thing, "__qualname__", kind.__name__))
+    text = kind.__qualname__
+    if getattr(kind, "__repr__", None) is not object.__repr__:
+        shown = " ".join(str(repr(thing)).split())
+        if not shown.startswith("<"):
+            text = shown if len(shown) <= 100 else f"{shown[:96]}...)"
+    return text

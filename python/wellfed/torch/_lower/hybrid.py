@@ -1,0 +1,123 @@
+"""A map-style data set whose images the engine decodes and transforms, as far as it can; Python does the rest.
+
+Invariant: it is used in place of the data set it wraps, gives what that gives (random draws have the same distribution,
+from another stream), and starts no thread: it works in the process that made it, after a fork, and unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from wellfed.exceptions import WellfedError
+
+from .datasets import Flat, Leaf, flatten
+from .engine import Engine, accepts_for
+from .forms import Chain
+from .transforms import lower_transform
+
+__all__ = ["Hybrid"]
+
+
+class Hybrid(Dataset[Any]):
+    """`dataset`, made natively where possible.
+
+    Random parameters of native transforms are keyed by a number from torch's default generator, one a sample:
+    reproducible under ``torch.manual_seed``, and in workers by the seeds that torch gives them.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        object.__setattr__(self, "_wrapped", dataset)
+        object.__setattr__(self, "_ready", None)
+
+    def _prepared(self) -> _Prepared:
+        ready: _Prepared | None = self._ready
+        if ready is None or ready.process != os.getpid() or not ready.current(self._wrapped):
+            ready = _Prepared(self._wrapped)
+            object.__setattr__(self, "_ready", ready)
+        return ready
+
+    def __len__(self) -> int:
+        return len(self._wrapped)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._prepared().sample(self._wrapped, index)
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        """Samples of one batch."""
+        ready = self._prepared()
+        return [ready.sample(self._wrapped, index) for index in indices]
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not here: whoever looks for attributes means those of the data set.
+        if name.startswith("__") or "_wrapped" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self._wrapped, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._wrapped, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Hybrid, (self._wrapped,)
+
+    def __repr__(self) -> str:
+        return repr(self._wrapped)
+
+
+class _Prepared:
+    """What one process made of a data set."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.process = os.getpid()
+        self._flat: Flat = flatten(dataset)
+        self._starts = self._flat.starts
+        self._engines: list[tuple[Engine, Chain, Leaf]] = []
+        for leaf in self._flat.leaves:
+            chain = lower_transform(leaf.transform, leaf.form, accepts_for(leaf))
+            self._engines.append((Engine([leaf], chain.native, chain.form), chain, leaf))
+        self._transforms = [leaf.transform for leaf in self._flat.leaves]
+
+    def current(self, dataset: Any) -> bool:
+        """Whether it still holds, as far as can be told in no time: elements of lists are looked at once an epoch."""
+        if not self._flat.current(dataset, deep=False):
+            return False
+        now = [transform_of(leaf) for leaf in self._flat.leaves]
+        return all(a is b for a, b in zip(now, self._transforms, strict=True))
+
+    def sample(self, dataset: Any, index: Any) -> Any:
+        flat = self._flat
+        try:
+            at = int(index)
+        except (TypeError, ValueError):
+            return dataset[index]
+        if not 0 <= at < flat.length:
+            return dataset[index]
+        row = at if flat.rows is None else int(flat.rows[at])
+        place = 0
+        while place + 1 < len(self._starts) and self._starts[place + 1] <= row:
+            place += 1
+        engine, chain, leaf = self._engines[place]
+        row -= self._starts[place]
+        draw = int(torch.randint(0, 1 << 32, (), dtype=torch.int64)) if chain.native else 0
+        try:
+            image = engine.sample(row, draw)
+        except WellfedError:
+            # The data set itself reads formats that the engine does not, and raises what is expected of it.
+            return dataset[index]
+        for transform in chain.suffix:
+            image = transform(image)
+        target = leaf.targets[row]
+        if leaf.target_transform is not None:
+            target = leaf.target_transform(target)
+        return image, target
+
+
+def transform_of(leaf: Leaf) -> Any:
+    """What the data set of `leaf` calls on its images now."""
+    dataset = leaf.dataset
+    if leaf.joint:
+        return getattr(dataset.transforms, "transform", dataset.transforms)
+    return dataset.transform

@@ -1,0 +1,276 @@
+"""How a loader is run: natively, partly natively, or in Python; with the reason for each part.
+
+Invariant: `lower` never fails and never changes what a loader gives. What it does not know is Python, and `Plan.lines`
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch.utils.data import BatchSampler, IterableDataset
+from torch.utils.data._utils import collate
+
+from wellfed.exceptions import WellfedError
+
+from .datasets import Files, Flat, flatten
+from .engine import accepts_for, source_of, unread
+from .forms import Chain, Line, RefusalError, name_of
+from .hybrid import Hybrid
+from .native import NativeIterator, Pass, TensorIterator
+from .tensors import Rows
+from .transforms import lower_transform
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+__all__ = ["LoaderView", "Plan", "lower"]
+
+Kind = Literal["native", "tensors", "hybrid", "python"]
+Lines = list[tuple[str, Line]]
+
+
+@dataclass
+class Plan:
+    """What was decided for a loader.
+
+    Attributes:
+        kind: ``"native"``: batches come from the engine. ``"tensors"``: whole batches of rows. ``"hybrid"``: samples
+            come from `dataset`, whose images are made natively. ``"python"``: nothing is native.
+        dataset: What workers (or the loader itself) take samples from, where batches do not come natively.
+        lines: What became of each part, by section.
+    """
+
+    kind: Kind
+    dataset: Any
+    lines: Lines
+    passes: Pass | None = None
+    rows: Rows | None = None
+    flat: Flat | None = None
+    chains: list[Chain] = field(default_factory=list)
+    key: list[Any] = field(default_factory=list)
+
+    def iterator(self, loader: DataLoader[Any], state: dict[str, Any] | None = None) -> Iterator[Any] | None:
+        """An epoch of finished batches; None where Python has to collate samples of `dataset`.
+
+        Args:
+            loader: The loader it was made for.
+            state: As of the ``state()`` of an earlier iterator, to go on there.
+        """
+        if self.passes is not None:
+            return NativeIterator(loader, self.passes, state)
+        if self.rows is not None:
+            return TensorIterator(loader, self.rows, state)
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A loader may be pickled; what was decided for it is decided anew where it arrives.
+        return _undecided, ()
+
+
+def _undecided() -> None:
+    """What becomes of a plan elsewhere."""
+
+
+class LoaderView:
+    """A loader that takes samples from another data set: everything else is read from the loader.
+
+    Args:
+        loader: The loader.
+        dataset: The data set in place of its own.
+    """
+
+    def __init__(self, loader: DataLoader[Any], dataset: Any) -> None:
+        self.loader = loader
+        self.dataset = dataset
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("loader", "dataset"):  # not there yet, or not any more
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
+def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = True) -> Plan:
+    """How `loader` is run. Takes no time where nothing has changed, so it is asked before every epoch.
+
+    Args:
+        loader: With all its arguments.
+        before: What was decided last time; given back if it still holds.
+        native: False keeps everything in Python.
+    """
+    dataset = loader.dataset
+    if not native:
+        return _python(dataset, "native=False was given", "leave native=False out")
+    if isinstance(dataset, IterableDataset):
+        return _python(
+            dataset, "an iterable data set is Python code", "a data set with an index, or one of wellfed"
+        )
+    try:
+        rows = Rows(dataset)
+    except RefusalError as refused:
+        if refused.why != "no TensorDataset":
+            return _python(dataset, refused.why, refused.change)
+    else:
+        return _of_tensors(loader, rows)
+    try:
+        known = before is not None and before.flat is not None and before.flat.current(dataset)
+        flat = before.flat if known and before is not None and before.flat is not None else flatten(dataset)
+        if known:
+            _refresh(flat)
+        chains = [lower_transform(leaf.transform, leaf.form, accepts_for(leaf)) for leaf in flat.leaves]
+        key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
+        if known and before is not None and chains == before.chains and _same(key, before.key):
+            return before
+        plan = _decide(loader, flat, chains)
+    except RefusalError as refused:
+        return _python(dataset, refused.why, refused.change)
+    plan.flat, plan.chains, plan.key = flat, chains, key
+    return plan
+
+
+def _same(one: list[Any], other: list[Any]) -> bool:
+    return all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _refresh(flat: Flat) -> None:
+    from .hybrid import transform_of
+
+    for leaf in flat.leaves:
+        leaf.transform = transform_of(leaf)
+
+
+def _python(dataset: Any, why: str, change: str, more: Lines | None = None) -> Plan:
+    lines: Lines = [("data", Line(_name(dataset), False, why, change)), *(more or [])]
+    return Plan("python", dataset, lines)
+
+
+def _name(dataset: Any) -> str:
+    return type(dataset).__name__
+
+
+def _collates_stock(loader: Any) -> Line | None:
+    """None if batches are collated by torch's own function; else the line about it."""
+    batched = loader._auto_collation
+    if loader.collate_fn is (collate.default_collate if batched else collate.default_convert):
+        return None
+    return Line(f"collate_fn {name_of(loader.collate_fn)}", False, "Python code", "leave collate_fn out")
+
+
+def _of_tensors(loader: Any, rows: Rows) -> Plan:
+    dataset = loader.dataset
+    line = Line(_name(dataset), True, "whole batches are gathered at once, in the calling thread")
+    custom = _collates_stock(loader)
+    if custom is not None:
+        return Plan(
+            "python", dataset, [("data", _stays(line, "samples are collated in Python")), ("collate", custom)]
+        )
+    if not loader._auto_collation:
+        return _python(dataset, "without a batch size there is nothing to gather", "batch_size=...")
+    return Plan("tensors", dataset, [("data", line)], rows=rows)
+
+
+def _stays(line: Line, why: str) -> Line:
+    return Line(line.part, False, why, "")
+
+
+def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
+    dataset = loader.dataset
+    lines: Lines = []
+    for leaf, chain in zip(flat.leaves, chains, strict=True):
+        where = "" if len(flat.leaves) == 1 else f"{_name(leaf.dataset)}: "
+        lines += [
+            ("transform", Line(where + line.part, line.native, line.why, line.change)) for line in chain.lines
+        ]
+        if leaf.target_transform is not None:
+            part = f"{where}target_transform {name_of(leaf.target_transform)}"
+            lines.append(("target", Line(part, False, "called on each label, in the calling process")))
+    custom = _collates_stock(loader)
+    if custom is not None:
+        lines.append(("collate", custom))
+
+    foreign, files = sum(map(unread, flat.leaves)), sum(len(leaf) for leaf in flat.leaves)
+    if flat.length == 0 or 2 * foreign > files:
+        why = "it is empty" if not flat.length else f"{foreign} of {files} files are neither JPEG nor PNG"
+        return _python(
+            dataset, why, "JPEG or PNG files" if flat.length else "", [_in_python(line) for line in lines]
+        )
+
+    obstacle = _obstacle(loader, flat, chains, custom, foreign)
+    if obstacle is None:
+        try:
+            passes = _passes(loader, flat, chains[0])
+        except (RefusalError, WellfedError) as e:
+            obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
+        else:
+            what = "decoded" if isinstance(flat.leaves[0].content, Files) else "read"
+            return Plan(
+                "native",
+                dataset,
+                [("data", Line(_name(dataset), True, f"{what} by the engine")), *lines],
+                passes=passes,
+            )
+    if not any(
+        chain.native or isinstance(leaf.content, Files)
+        for leaf, chain in zip(flat.leaves, chains, strict=True)
+    ):
+        return _python(dataset, "nothing before the first Python transform is worth it", "", [*lines])
+    try:
+        for leaf in flat.leaves:
+            source_of([leaf])
+    except (RefusalError, WellfedError) as e:
+        return _python(dataset, str(e).partition("\n")[0], "", [_in_python(line) for line in lines])
+    note = "images are made by the engine one by one, in worker processes if there are any"
+    head = [("data", Line(_name(dataset), True, note))]
+    if obstacle.part not in (line.part for _, line in lines):
+        head.append(("batches", obstacle))
+    return Plan("hybrid", Hybrid(dataset), [*head, *lines])
+
+
+def _in_python(line: tuple[str, Line]) -> tuple[str, Line]:
+    section, of = line
+    return section, of if not of.native else _stays(of, "its data set is read in Python")
+
+
+def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None, foreign: int) -> Line | None:
+    """What keeps batches from being made by the engine alone; None if nothing does."""
+    for chain in chains:
+        if chain.suffix:
+            return next(line for line in chain.lines if not line.native)
+    if custom is not None:
+        return custom
+    first = chains[0]
+    if any(chain.native != first.native or chain.form != first.form for chain in chains):
+        return Line("ConcatDataset", False, "its parts have different transforms", "give all parts the same")
+    form = first.form
+    if form.kind == "pil" or form.mode == "any":
+        return Line(
+            "images", False, "samples are Pillow images, which cannot be stacked", "v2.ToImage() at the end"
+        )
+    if foreign:
+        return Line(
+            "files",
+            False,
+            f"{foreign} files are neither JPEG nor PNG; Python reads those",
+            "JPEG or PNG files",
+        )
+    if not form.sized and (loader.batch_size == 1 or not _plain_batches(loader)):
+        return Line("batches", False, "sizes may differ from batch to batch", "Resize((h, w)) or a crop")
+    return None
+
+
+def _plain_batches(loader: Any) -> bool:
+    return type(loader.batch_sampler) is BatchSampler
+
+
+def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
+    source = source_of(flat.leaves)
+    if not hasattr(source._native, "loader_given"):  # TODO
+        raise RefusalError("the engine takes no order yet")
+    if chain.native:
+        source = source.map(*chain.native)
+    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader)
+    # What the engine has to say against it, it says here.
+    passes.release(passes.acquire())
+    return passes

@@ -1,0 +1,461 @@
+"""What torchvision's transforms become: a prefix for the engine, the rest for Python.
+
+Invariant: only transforms of exactly the known types are lowered, and only where the engine does what torchvision
+does to what stands there (a Pillow image, a uint8 tensor, a float tensor). What is known but cannot be lowered is
+left with the reason and, where there is one, the change that would help.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from wellfed import transforms as T
+from wellfed.exceptions import WellfedError
+
+from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
+
+__all__ = ["lower_transform"]
+
+Step = tuple[list[T.Transform], Form, str]
+Handler = Callable[[Any, Form], Step]
+Accepts = Callable[[list[T.Transform]], None]
+
+_METHODS = ("forward", "__call__", "transform", "make_params", "get_params", "_get_params", "_call_kernel")
+
+_BEFORE_TENSOR = "put it before ToTensor or ToImage, where images are still Pillow's"
+
+
+def lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
+    """Cuts `transform` in two.
+
+    Args:
+        transform: What a data set calls on its image; None for nothing.
+        form: What the image is before.
+        accepts: Raises a `WellfedError` where the engine does not take a list of transforms.
+    """
+    chain = Chain(form=form)
+    if transform is None:
+        return chain
+    leaves = list(_leaves(transform))
+    for place, leaf in enumerate(leaves):
+        try:
+            added, after, note = _lower_one(leaf, chain.form)
+            try:
+                if added:
+                    accepts([*chain.native, *added])
+            except (WellfedError, TypeError, ValueError) as e:
+                raise RefusalError(_first_line(e)) from None
+        except RefusalError as refused:
+            chain.lines.append(Line(name_of(leaf), False, refused.why, refused.change))
+            rest = leaves[place:]
+            chain.suffix = [suffix_of(rest, i) for i in range(len(rest)) if suffix_of(rest, i) is not None]
+            for later in leaves[place + 1 :]:
+                chain.lines.append(Line(name_of(later), False, *_why_later(later, leaf)))
+            return chain
+        chain.native += added
+        chain.form = after
+        chain.lines.append(Line(name_of(leaf), True, note))
+    return chain
+
+
+def suffix_of(leaves: list[Any], place: int) -> Any:
+    """What Python calls for the leaf at `place`; Albumentations' leaves are called together, by the first."""
+    from .albumentations import Leaf, remainder
+
+    leaf = leaves[place]
+    if not isinstance(leaf, Leaf):
+        return leaf
+    before = leaves[place - 1] if place else None
+    if isinstance(before, Leaf) and before.owner is leaf.owner:
+        return None
+    return remainder(
+        [other for other in leaves[place:] if isinstance(other, Leaf) and other.owner is leaf.owner]
+    )
+
+
+def _why_later(later: Any, stopper: Any) -> tuple[str, str]:
+    try:
+        _lower_one(later, Form("pil"))
+        known = True
+    except RefusalError:
+        known = False
+    after = type(getattr(stopper, "transform", stopper)).__name__
+    return f"comes after {after}, which is Python", f"move it before {after}" if known else ""
+
+
+def _leaves(transform: Any) -> Iterator[Any]:
+    """The transforms of nested chains, in order."""
+    from . import albumentations
+
+    kind = type(transform)
+    if kind in _containers() and is_stock(transform, *_METHODS):
+        for inner in transform.transforms if kind is not nn.Sequential else transform:
+            yield from _leaves(inner)
+    elif (found := albumentations.leaves(transform)) is not None:
+        yield from found
+    else:
+        yield transform
+
+
+def _lower_one(leaf: Any, form: Form) -> Step:
+    from . import albumentations
+
+    if isinstance(leaf, albumentations.Leaf):
+        return albumentations.lower_leaf(leaf, form)
+    handler = _handlers().get(type(leaf))
+    if handler is None:
+        raise RefusalError(*_why_unknown(leaf))
+    if form.mode == "any" and handler is not _rgb:
+        raise RefusalError("images have the mode of their file here, grey or colour", "put v2.RGB() first")
+    if not is_stock(leaf, *_METHODS):
+        raise RefusalError(
+            "its methods were replaced, or it has hooks", "use the class as its library made it"
+        )
+    try:
+        return handler(leaf, form)
+    except (TypeError, ValueError) as e:
+        raise RefusalError(_first_line(e)) from None
+
+
+def _why_unknown(leaf: Any) -> tuple[str, str]:
+    from . import albumentations
+
+    kind = type(leaf)
+    if albumentations.hidden_in(leaf):
+        return (
+            "a Python function around an Albumentations pipeline",
+            "give wellfed.torch.Albumentations(compose) in its place",
+        )
+    for base in kind.__mro__[1:]:
+        if base in _handlers() or base in _containers():
+            return f"a subclass of {base.__name__} may do something else", f"use {base.__name__} itself"
+    if kind.__module__.startswith("torchvision.") and kind.__name__ not in (
+        "Lambda",
+        "RandomApply",
+        "RandomChoice",
+        "RandomOrder",
+    ):
+        return "the engine has no such transform", ""
+    if kind.__name__ in ("RandomApply", "RandomChoice", "RandomOrder"):
+        return "the engine does not choose among transforms", ""
+    return "Python code", "use transforms of torchvision, if there are some that do it"
+
+
+def _first_line(error: BaseException) -> str:
+    # Of our own errors only the fact: the place is that of the image it was tried on.
+    return str(getattr(error, "message", error)).partition("\n")[0]
+
+
+_types: tuple[dict[type, Handler], frozenset[type]] | None = None
+
+
+def _tables() -> tuple[dict[type, Handler], frozenset[type]]:
+    """Handlers by exact type, and containers; made when first needed, since torchvision need not be there."""
+    global _types
+    if _types is not None:
+        return _types
+    table: dict[type, Handler] = {nn.Identity: _nothing}
+    containers: set[type] = {nn.Sequential}
+    try:
+        from torchvision.transforms import transforms as v1
+        from torchvision.transforms import v2
+    except ImportError:
+        return table, frozenset(containers)
+    containers |= {v1.Compose, v2.Compose}
+    for module in (v1, v2):
+        for name, handler in _BOTH.items():
+            table[getattr(module, name)] = handler
+    table[v1.RandomCrop] = _random_crop_v1
+    table[v2.RandomCrop] = _random_crop_v2
+    table[v1.ToTensor] = _to_tensor_v1
+    table[v2.ToTensor] = _to_tensor_v2
+    table[v1.PILToTensor] = _pil_to_tensor_v1
+    table[v2.PILToTensor] = _pil_to_tensor_v2
+    table[v1.RandomErasing] = table[v2.RandomErasing] = _random_erasing
+    table[v1.ConvertImageDtype] = _convert_image_dtype_v1
+    table[v2.ConvertImageDtype] = _convert_image_dtype
+    table[v2.ToImage] = _to_image
+    table[v2.ToDtype] = _to_dtype
+    table[v2.ToPureTensor] = _to_pure_tensor
+    table[v2.Identity] = _nothing
+    table[v2.RGB] = _rgb
+    _types = table, frozenset(containers)
+    return _types
+
+
+def _handlers() -> dict[type, Handler]:
+    return _tables()[0]
+
+
+def _containers() -> frozenset[type]:
+    return _tables()[1]
+
+
+def _on_bytes(form: Form) -> None:
+    if form.kind == "array":
+        raise RefusalError("stands after a transform of Albumentations, on an array")
+    if form.dtype != "uint8":
+        raise RefusalError(f"stands on {form}; the engine does it to 8-bit images", _BEFORE_TENSOR)
+
+
+def _on_pillow(form: Form) -> None:
+    _on_bytes(form)
+    if form.kind != "pil":
+        raise RefusalError(
+            "stands on a tensor, of which torchvision makes other pixels than of Pillow images",
+            _BEFORE_TENSOR,
+        )
+
+
+def _nothing(t: Any, form: Form) -> Step:
+    return [], form, "does nothing"
+
+
+def _resampling(t: Any, form: Form) -> tuple[bool | None, str]:
+    """The antialias argument for the engine, and what there is to say."""
+    _on_bytes(form)
+    if form.kind == "pil":
+        return True, ""
+    mode = getattr(t.interpolation, "value", t.interpolation)
+    if mode not in ("bilinear", "bicubic"):
+        raise RefusalError(
+            f"torchvision takes other pixels for {mode} of tensors than of Pillow images", _BEFORE_TENSOR
+        )
+    if t.antialias is not True:
+        raise RefusalError("the engine always antialiases", "antialias=True")
+    return (
+        True,
+        "resampled as Pillow does, exactly; torchvision's tensors differ from that by rounding, 1 or 2 of 255",
+    )
+
+
+def _resize(t: Any, form: Form) -> Step:
+    antialias, note = _resampling(t, form)
+    lowered = T.Resize(t.size, t.interpolation, t.max_size, antialias)
+    return [lowered], replace(form, sized=form.sized or isinstance(lowered.size, tuple)), note
+
+
+def _random_resized_crop(t: Any, form: Form) -> Step:
+    antialias, note = _resampling(t, form)
+    return (
+        [T.RandomResizedCrop(t.size, t.scale, t.ratio, t.interpolation, antialias)],
+        replace(form, sized=True),
+        note,
+    )
+
+
+def _center_crop(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    return [T.CenterCrop(t.size)], replace(form, sized=True), ""
+
+
+def _pad(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    return [T.Pad(t.padding, t.fill, t.padding_mode)], form, ""
+
+
+def _random_crop(t: Any, form: Form, padding: Any) -> Step:
+    _on_bytes(form)
+    lowered = T.RandomCrop(t.size, padding, t.pad_if_needed, t.fill, t.padding_mode)
+    return [lowered], replace(form, sized=True), ""
+
+
+def _random_crop_v1(t: Any, form: Form) -> Step:
+    return _random_crop(t, form, t.padding)
+
+
+def _random_crop_v2(t: Any, form: Form) -> Step:
+    if t.padding is None:
+        return _random_crop(t, form, None)
+    left, right, top, bottom = t.padding  # v2 keeps them in this order
+    return _random_crop(t, form, (left, top, right, bottom))
+
+
+def _flip(kind: type[T.RandomHorizontalFlip | T.RandomVerticalFlip]) -> Handler:
+    def lower(t: Any, form: Form) -> Step:
+        _on_bytes(form)
+        return [kind(t.p)], form, ""
+
+    return lower
+
+
+def _rotation(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    lowered = T.RandomRotation(t.degrees, t.interpolation, t.expand, t.center, t.fill)
+    return [lowered], replace(form, sized=form.sized and not t.expand), ""
+
+
+def _color_jitter(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    return [T.ColorJitter(t.brightness, t.contrast, t.saturation, t.hue)], form, ""
+
+
+def _grayscale(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    mode = "L" if t.num_output_channels == 1 else "RGB"
+    return [T.Grayscale(t.num_output_channels)], replace(form, mode=mode), ""
+
+
+def _random_grayscale(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    return [T.RandomGrayscale(t.p)], form, ""
+
+
+def _blur(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    note = "a value may be rounded the other way: one level of 255"
+    return [T.GaussianBlur(t.kernel_size, t.sigma)], form, note
+
+
+def _random_erasing(t: Any, form: Form) -> Step:
+    if form.kind not in ("tensor", "image"):
+        raise RefusalError("stands on a Pillow image", "put it after ToTensor")
+    value = "random" if t.value is None else t.value
+    if form.dtype == "uint8":
+        numbered: Any = [value] if isinstance(value, numbers.Real) else value
+        if isinstance(numbered, str) or any(v != int(v) or not 0 <= v <= 255 for v in numbered):
+            raise RefusalError(
+                f"value is {value!r} on {form}", "put it after the conversion to floating point"
+            )
+    elif form.dtype != "float32":
+        raise RefusalError(f"stands on {form}", "put it before the conversion, or use float32")
+    if isinstance(value, tuple | list) and len(value) == 1:
+        value = value[0]
+    return [T.RandomErasing(t.p, t.scale, t.ratio, value, t.inplace)], form, ""
+
+
+def _to_tensor_v1(t: Any, form: Form) -> Step:
+    if form.kind not in ("pil", "array"):
+        raise RefusalError(f"stands on {form}, which it refuses")
+    if form.dtype != "uint8":
+        raise RefusalError(f"stands on {form}")
+    return [T.ToTensor()], form.turned("tensor", "float32"), ""
+
+
+def _to_tensor_v2(t: Any, form: Form) -> Step:
+    if form.kind in ("tensor", "image"):
+        return _nothing(t, form)
+    return _to_tensor_v1(t, form)
+
+
+def _pil_to_tensor_v1(t: Any, form: Form) -> Step:
+    if form.kind != "pil":
+        raise RefusalError(f"stands on {form}, which it refuses")
+    return [T.PILToTensor()], form.turned("tensor"), ""
+
+
+def _pil_to_tensor_v2(t: Any, form: Form) -> Step:
+    return _nothing(t, form) if form.kind != "pil" else _pil_to_tensor_v1(t, form)
+
+
+def _to_image(t: Any, form: Form) -> Step:
+    if form.kind == "image":
+        return _nothing(t, form)
+    if form.dtype != "uint8":
+        raise RefusalError(f"stands on {form}")
+    return [T.ToImage()], form.turned("image"), ""
+
+
+def _to_pure_tensor(t: Any, form: Form) -> Step:
+    return ([], form.turned("tensor"), "") if form.kind == "image" else _nothing(t, form)
+
+
+def _to_pil(t: Any, form: Form) -> Step:
+    if form.kind == "pil" or form.dtype != "uint8" or t.mode is not None:
+        raise RefusalError(f"stands on {form}" if t.mode is None else f"mode is {t.mode!r}")
+    return [], form.turned("pil"), ""
+
+
+def _rgb(t: Any, form: Form) -> Step:
+    if form.mode == "any" and form.kind == "pil":
+        return [], replace(form, mode="RGB"), "decoded so"
+    if form.mode != "RGB":
+        raise RefusalError("images are grey here")
+    return _nothing(t, form)
+
+
+def _to_dtype(t: Any, form: Form) -> Step:
+    if form.kind == "pil":
+        return [], form, "leaves Pillow images as they are"
+    wanted = t.dtype
+    if isinstance(wanted, dict):
+        from torchvision.tv_tensors import Image
+
+        key = Image if form.kind == "image" else torch.Tensor
+        if key not in wanted and "others" not in wanted:
+            raise RefusalError(f"names no dtype for {form}")
+        wanted = wanted[key] if key in wanted else wanted["others"]
+        if wanted is None:
+            return _nothing(t, form)
+    return _cast(wanted, bool(t.scale), form)
+
+
+def _convert_image_dtype(t: Any, form: Form) -> Step:
+    if form.kind not in ("tensor", "image"):
+        raise RefusalError(f"stands on {form}, which it refuses", "put it after PILToTensor or ToImage")
+    return _cast(t.dtype, True, form)
+
+
+def _convert_image_dtype_v1(t: Any, form: Form) -> Step:
+    if form.kind in ("tensor", "image") and form.dtype == "uint8" and t.dtype is not torch.uint8:
+        # v1 divides by 255, as ToTensor does; v2 multiplies by 1/255.
+        if t.dtype is not torch.float32:
+            raise RefusalError(f"the engine makes {t.dtype} as v2 does", "v2.ToDtype(dtype, scale=True)")
+        return [T.ToTensor()], form.turned(form.kind, "float32"), ""
+    return _convert_image_dtype(t, form)
+
+
+def _cast(dtype: torch.dtype, scale: bool, form: Form) -> Step:
+    lowered = T.ToDtype(dtype, scale)
+    if form.kind == "array":
+        raise RefusalError(f"stands on {form}")
+    if lowered.dtype == form.dtype:
+        return [], form, "does nothing"
+    if lowered.dtype == "uint8":
+        raise RefusalError("back to uint8")
+    return [lowered], form.turned(form.kind, lowered.dtype), ""
+
+
+def _normalize(t: Any, form: Form) -> Step:
+    if form.kind not in ("tensor", "image"):
+        raise RefusalError(f"stands on {form}, which it refuses", "put it after ToTensor")
+    if form.dtype != "float32":
+        raise RefusalError(f"stands on {form}", "convert to float32 first")
+    mean, std = _numbers(t.mean), _numbers(t.std)
+    channels = 1 if form.mode == "L" else 3
+    if channels == 3 and not {len(mean), len(std)} <= {1, 3}:
+        raise RefusalError(f"it has {len(mean)} means and {len(std)} stds, and images have 3 channels")
+    if channels == 1 and max(len(mean), len(std)) > 1:
+        raise RefusalError(
+            "it has more than one mean or std, and images are grey", "give one mean and one std"
+        )
+    return [T.Normalize(mean, std, t.inplace)], form, "rounds at most in the last bit differently"
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    if isinstance(value, numbers.Real):
+        return (float(value),)
+    return tuple(float(v) for v in value)
+
+
+_BOTH: dict[str, Handler] = {
+    "Resize": _resize,
+    "CenterCrop": _center_crop,
+    "Pad": _pad,
+    "RandomResizedCrop": _random_resized_crop,
+    "RandomHorizontalFlip": _flip(T.RandomHorizontalFlip),
+    "RandomVerticalFlip": _flip(T.RandomVerticalFlip),
+    "RandomRotation": _rotation,
+    "ColorJitter": _color_jitter,
+    "Grayscale": _grayscale,
+    "RandomGrayscale": _random_grayscale,
+    "GaussianBlur": _blur,
+    "Normalize": _normalize,
+    "ToPILImage": _to_pil,
+}

@@ -183,6 +183,20 @@ class WorkersIterator(stock._BaseDataLoaderIter):
                 continue
             return self._take(number, worker, message)
 
+    def ready(self) -> bool:
+        """Whether the next batch is here already; never waits."""
+        if self._failure is not None or self._shutdown:
+            return False
+        if self._rcvd_idx in self._ready:
+            return True
+        with contextlib.suppress(RuntimeError):  # The next wait says it again, to whoever asks for a batch.
+            self._inbox.extend(self._pool.wait(0))
+        for _, (kind, epoch, number, *_) in self._inbox:
+            wanted = epoch == self._epoch and kind in (BATCH, FAILED)
+            if wanted and (number == self._rcvd_idx or not self._in_order):
+                return True
+        return False
+
     def _end_of(self, worker: int, report: Any) -> None:
         """A worker's share of an iterable data set is exhausted."""
         self._active[worker] = False
@@ -315,4 +329,9 @@ def start_pool(setup: Setup, loader: Any) -> Pool:
     context = loader.multiprocessing_context
     if context is None:
         context = torch.multiprocessing.get_context()
-    return ForkedPool(setup, context)
+    method = context.get_start_method()
+    if method == "fork":
+        return ForkedPool(setup, context)
+    from .nursery import SpawnedPool
+
+    return SpawnedPool(setup, method, loader)

@@ -203,7 +203,7 @@ class Pool:
         self.unregister(member.control.fileno())
         member.deaf = True
 
-    def nursery_says(self) -> None:
+    def nursery_says(self) -> bool:
         """A message of the process that starts the workers, where there is one."""
         raise NotImplementedError
 

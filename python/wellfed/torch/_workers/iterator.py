@@ -85,23 +85,6 @@ class WorkersIterator(stock._BaseDataLoaderIter):
     def _batch_taken(self, worker_id: int, report: Any) -> None:
         """The report that came with the batch that the caller is about to get."""
 
-    def ready(self) -> bool:
-        """Whether the next batch is here, so that `next()` would not wait for a worker."""
-        if self._rcvd_idx in self._ready:
-            return True
-        try:
-            self._inbox.extend(self._pool.wait(0))
-        except RuntimeError:
-            return True  # `next()` says which worker died
-        return any(
-            kind in (BATCH, FAILED)
-            and epoch == self._epoch
-            and (number == self._rcvd_idx or not self._in_order)
-            for _, (kind, epoch, number, *_) in self._inbox
-        )
-
-    # Epochs and tasks.
-
     def _process(self, number: int) -> Any:
         return self._pool.members[number].process
 

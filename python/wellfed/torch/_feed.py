@@ -23,7 +23,8 @@ def feed(loader: Any, **arguments: Any) -> Any:
 
     Args:
         loader: A loader of torch, whose data set, order, collate function and all other arguments are kept; or a data
-            set of torch; or a data set of wellfed. A loader of wellfed is given back.
+            set of torch; or a data set of wellfed. A loader of wellfed is given back. A loader that Accelerate prepared
+            is given back, too, with the loader in it exchanged.
         arguments: Of `DataLoader`, in place of those of ``loader``.
 
     Raises:
@@ -45,6 +46,10 @@ def feed(loader: Any, **arguments: Any) -> Any:
         return loader
     if isinstance(loader, Dataset):
         return loader.torch(**arguments)
+    inner = _inner(loader)
+    if inner is not None:
+        loader.base_dataloader = feed(inner, **arguments)
+        return loader
     if isinstance(loader, DataLoader) and not arguments:
         return loader
     if isinstance(loader, stock.DataLoader):
@@ -59,6 +64,12 @@ def feed(loader: Any, **arguments: Any) -> Any:
     if not hasattr(loader, "__getitem__") and not hasattr(loader, "__iter__"):
         raise TypeError(f"feed() takes a loader or a data set, not {type(loader).__qualname__}")
     return DataLoader(loader, **arguments)
+
+
+def _inner(loader: Any) -> Any:
+    """The loader in one that Accelerate prepared, which pretends to be of torch's class itself; else None."""
+    of_accelerate = any(base.__module__ == "accelerate.data_loader" for base in type(loader).__mro__)
+    return getattr(loader, "base_dataloader", None) if of_accelerate else None
 
 
 def _changed(kind: type) -> list[str]:

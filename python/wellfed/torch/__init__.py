@@ -18,5 +18,14 @@ from ._accumulate import MicroBatch, MicroBatches
 from ._feed import feed
 from ._loader import DataLoader
 from ._lower import Albumentations
+from ._state import Stateful, StateMismatchError
 
-__all__ = ["Albumentations", "DataLoader", "MicroBatch", "MicroBatches", "feed"]
+__all__ = [
+    "Albumentations",
+    "DataLoader",
+    "MicroBatch",
+    "MicroBatches",
+    "StateMismatchError",
+    "Stateful",
+    "feed",
+]

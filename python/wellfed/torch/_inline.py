@@ -6,12 +6,41 @@ import sys
 from typing import Any
 
 from torch.utils.data import dataloader as stock
+from torch.utils.data import graph_settings
+
+from ._progress import InlineProgress
+from ._source import Source
+from ._state import Tracked
 
 __all__ = ["InlineIterator"]
 
 
-class InlineIterator(stock._SingleProcessDataLoaderIter):
+class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
     """One epoch of a loader with `num_workers=0`; an exception carries the index of its sample as a note."""
+
+    _progress: InlineProgress
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if isinstance(self._dataset, (stock.IterDataPipe, stock.MapDataPipe)):
+            graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
+        resume = loader._checkpoints.resuming
+        # It makes the fetcher, since a data set takes up its state before its iterator is made.
+        self._source = Source(
+            self._dataset,
+            self._collate_fn,
+            self._dataset_kind == stock._DatasetKind.Iterable,
+            self._make_fetcher,
+            loader.batch_size,
+            None if resume is None else resume.source,
+        )
+        self._dataset_fetcher = self._source.fetcher
+        self._progress = InlineProgress(self, loader, resume, self._source)
+
+    def _make_fetcher(self) -> Any:
+        return stock._DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
 
     def _next_data(self) -> Any:
         index = self._next_index()
@@ -23,6 +52,7 @@ class InlineIterator(stock._SingleProcessDataLoaderIter):
             if sys.version_info >= (3, 11) and index is not None:
                 e.add_note(f"wellfed: in the batch of samples {shorten(index)}")
             raise
+        self._progress.yielded()
         return data
 
 

@@ -24,6 +24,7 @@ from ._cores import auto_workers
 from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype
+from ._state import Checkpoints
 from ._workers import supported as workers_supported
 
 if workers_supported():
@@ -61,7 +62,8 @@ class DataLoader(stock.DataLoader[T_co]):
         float_dtype: Type of the floating point tensors in batches, such as `torch.bfloat16`; other tensors stay as they
             are. None: as they were made.
         native: Whether the engine may take over what it recognises.
-        snapshot_every_n_steps: How often workers report their state for `state_dict()`.
+        snapshot_every_n_steps: How often what carries state (see `wellfed.torch.Stateful`) is asked for it: a large
+            number makes `state_dict()` cheaper to have, and resuming slower; 0: only at the start.
         stall_warning: Seconds after which a worker that is waited for is reported with its stack;
             default: the environment variable `WELLFED_STALL_SECONDS`, or 60; 0: never.
 
@@ -102,7 +104,7 @@ class DataLoader(stock.DataLoader[T_co]):
         device: torch.device | str | int | None = None,
         float_dtype: torch.dtype | str | None = None,
         native: bool = True,
-        snapshot_every_n_steps: int = 1,
+        snapshot_every_n_steps: int | None = 1,
         stall_warning: float | None = None,
     ) -> None:
         if isinstance(num_workers, str):
@@ -113,7 +115,10 @@ class DataLoader(stock.DataLoader[T_co]):
         self.device = None if device is None else torch.device(device)
         self.float_dtype = as_float_dtype(float_dtype)
         self.native = native
+        if snapshot_every_n_steps is not None and snapshot_every_n_steps < 0:
+            raise ValueError(f"snapshot_every_n_steps is {snapshot_every_n_steps}, but must be 0 or more")
         self.snapshot_every_n_steps = snapshot_every_n_steps
+        self._checkpoints = Checkpoints()
         self.stall_warning = stall_warning
         super().__init__(
             dataset,

@@ -1,0 +1,422 @@
+"""The order of samples as an iterator that knows its place and can return to it.
+
+Invariant: an `Order` gives what ``iter(sampler)`` gives and draws the same random numbers at the same time. Its report
+is enough to give the rest of the epoch again in another process, for torch's samplers and for any other that is
+`Stateful`, deterministic, or draws from torch's default generator or its own ``generator`` when it begins.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import copy
+import functools
+import itertools
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+
+from ..exceptions import StateError
+from ._stateful import is_stateful, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of"]
+
+YIELDED = "yielded"
+SAMPLES_YIELDED = "samples_yielded"
+SAMPLER_STATE = "sampler_state"
+SAMPLER_ITER_STATE = "sampler_iter_state"
+SAMPLER_ENDED = "sampler_ended"
+SEED = "seed"
+LENGTH = "length"
+EPOCH = "epoch"
+END = "end_generator"
+
+_NOTHING = object()
+
+
+def encode_generator(state: torch.Tensor) -> str:
+    """A generator's state as text: it can be written as JSON, and nobody can change it by accident."""
+    return base64.b64encode(zlib.compress(state.numpy().tobytes(), 1)).decode("ascii")
+
+
+def decode_generator(text: Any) -> torch.Tensor:
+    """The reverse of `encode_generator`; takes the tensor itself too, which is what torchdata stores."""
+    if isinstance(text, torch.Tensor):
+        return text
+    try:
+        raw = zlib.decompress(base64.b64decode(text, validate=True))
+    except (TypeError, ValueError, binascii.Error, zlib.error) as error:
+        raise StateError(f"the state of a random generator is damaged: {error}") from error
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+
+
+class Rng:
+    """Where a loader draws its seeds from if it has no generator: torch's default generator.
+
+    After a resume, the default generator may be anywhere. If it is not where the interrupted run left it, the seeds of
+    later epochs come from a copy of that one, so that those epochs, too, are as they would have been.
+    """
+
+    def __init__(self) -> None:
+        self._pinned: torch.Tensor | None = None
+        self._inside = False
+
+    def resume(self, text: Any) -> None:
+        """Continues with the numbers that come after `state` was taken."""
+        state = decode_generator(text)
+        self._pinned = None if torch.equal(state, torch.get_rng_state()) else state
+
+    def unpin(self) -> None:
+        """Back to the default generator."""
+        self._pinned = None
+
+    def state(self) -> str:
+        """What `resume` takes."""
+        return encode_generator(torch.get_rng_state() if self._pinned is None else self._pinned)
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is drawn from the default generator within comes from here."""
+        if self._pinned is None or self._inside:
+            yield
+            return
+        outside = torch.get_rng_state()
+        torch.set_rng_state(self._pinned)
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+            self._pinned = torch.get_rng_state()
+            torch.set_rng_state(outside)
+
+    @contextlib.contextmanager
+    def untouched(self) -> Iterator[None]:
+        """What is drawn from the default generator within is as if it had not been."""
+        outside = torch.get_rng_state()
+        try:
+            yield
+        finally:
+            torch.set_rng_state(outside)
+
+
+class Order:
+    """An iterator over what a sampler gives; see `order_of`."""
+
+    def __init__(self) -> None:
+        self.yielded = 0
+        """Items given so far."""
+
+    def __iter__(self) -> Order:
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the sampler or its iterator carries a state of its own."""
+        raise NotImplementedError
+
+    @property
+    def draws(self) -> bool:
+        """Whether the order of this epoch came from torch's default generator."""
+        raise NotImplementedError
+
+    def uses(self, generator: Any) -> bool:
+        """Whether the order is drawn from this generator."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Draws now what the epoch needs, so that a report made before the first sample is complete."""
+        raise NotImplementedError
+
+    def mark(self) -> Any:
+        """The place, cheaply: for `report`, later."""
+        raise NotImplementedError
+
+    def report(self, mark: Any) -> tuple[Any, Any]:
+        """States of the sampler and of its iterator as of `mark`, for `restore`."""
+        raise NotImplementedError
+
+    def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
+        """Goes to where a report was made. Of a finished epoch, only what the next one depends on is restored."""
+        raise NotImplementedError
+
+
+def order_of(sampler: Any, rng: Rng) -> Order:
+    """An `Order` that gives what ``iter(sampler)`` gives."""
+    if type(sampler) is BatchSampler:
+        return _Batches(sampler, rng)
+    return _Steps(sampler, rng)
+
+
+class _Steps(Order):
+    """Any sampler, one item at a time."""
+
+    def __init__(self, sampler: Any, rng: Rng) -> None:
+        super().__init__()
+        self.sampler = sampler
+        self._rng = rng
+        self._endless = type(sampler) is _endless_type()
+        self._plain = self._endless or type(sampler) is SequentialSampler
+        self._begun = self._plain
+        self._ended = False
+        self._stateful = False
+        generator = getattr(sampler, "generator", None)
+        self._generator = generator if isinstance(generator, torch.Generator) else None
+        self._private = type(sampler) is RandomSampler and self._generator is None
+        # What the random generators were at before this epoch's order was drawn from them.
+        self._drawn: dict[str, Any] = {}
+        self._iterator: Iterator[Any]
+        if self._endless:
+            self._iterator = itertools.repeat(None)
+        elif self._plain:
+            self._iterator = iter(range(len(sampler.data_source)))
+        elif self._private:
+            self._iterator = iter(())
+        else:
+            self._iterator = self._watch("_iter", lambda: iter(sampler))
+            self._stateful = is_stateful(sampler) or is_stateful(self._iterator)
+            if self._stateful:
+                self._begun, self._drawn = True, {}
+            elif isinstance(epoch := getattr(sampler, "epoch", None), int) and hasattr(sampler, "set_epoch"):
+                self._drawn[EPOCH] = epoch
+
+    def __next__(self) -> Any:
+        if not self._begun:
+            self.settle()
+        try:
+            item = next(self._iterator)
+        except StopIteration:
+            self._end()
+            raise
+        self.yielded += 1
+        return item
+
+    def take(self, number: int) -> list[Any]:
+        """The next `number` items, fewer at the end."""
+        if not self._begun:
+            self.settle()
+        items = [*itertools.islice(self._iterator, number)]
+        self.yielded += len(items)
+        if len(items) < number:
+            self._end()
+        return items
+
+    @property
+    def stateful(self) -> bool:
+        return self._stateful
+
+    @property
+    def draws(self) -> bool:
+        return self._private or "rng" in self._drawn or "rng_iter" in self._drawn
+
+    def uses(self, generator: Any) -> bool:
+        return generator is not None and self._generator is generator
+
+    def settle(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        if self._private:
+            with self._rng.scope():
+                seed = int(torch.empty((), dtype=torch.int64).random_().item())
+            self._drawn |= {SEED: seed, LENGTH: len(self.sampler.data_source)}
+            self._iterator = self._seeded(seed)
+            return
+        inner = self._iterator
+        first = self._watch("", lambda: next(inner, _NOTHING))
+        self._iterator = iter(()) if first is _NOTHING else itertools.chain((first,), inner)
+
+    def mark(self) -> Any:
+        if self._stateful:
+            return self.yielded, state_of(self.sampler), state_of(self._iterator), self._ended
+        return self.yielded, None, None, False
+
+    def report(self, mark: Any) -> tuple[Any, Any]:
+        yielded, sampler_state, iter_state, _ = mark
+        if self._stateful:
+            return copy.deepcopy(sampler_state), copy.deepcopy(iter_state)
+        return None, {YIELDED: yielded, **self._drawn} if self._drawn else None
+
+    def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
+        self.yielded = yielded
+        if self._stateful:
+            if is_stateful(self.sampler) and sampler_state is not None:
+                self.sampler.load_state_dict(copy.deepcopy(sampler_state))
+            self._iterator = iter(self.sampler)
+            if is_stateful(self._iterator) and iter_state is not None:
+                self._iterator.load_state_dict(copy.deepcopy(iter_state))
+            return
+        drawn = dict(iter_state) if isinstance(iter_state, dict) else {}
+        drawn.pop(YIELDED, None)
+        if finished:
+            if self._generator is not None and END in drawn:
+                self._generator.set_state(decode_generator(drawn[END]))
+            return
+        self._check(drawn, yielded)
+        self._drawn = drawn
+        self._begun = yielded > 0 or any(key != EPOCH for key in drawn) or self._plain
+        if self._endless:
+            return
+        if type(self.sampler) is SequentialSampler:
+            self._iterator = iter(range(yielded, max(yielded, len(self.sampler.data_source))))
+            return
+        if EPOCH in drawn and drawn[EPOCH] != self.sampler.epoch:
+            self.sampler.set_epoch(drawn[EPOCH])
+        self._iterator = self._again() if self._begun else iter(self.sampler)
+        skipped = sum(1 for _ in itertools.islice(self._iterator, yielded))
+        if skipped < yielded:
+            raise StateError(
+                f"cannot resume: {yielded} items of {type(self.sampler).__name__} were used up when the state was "
+                f"taken, but it now gives only {skipped}\nhint: is it the same data set and the same sampler?"
+            )
+
+    def _check(self, drawn: dict[str, Any], yielded: int) -> None:
+        name = type(self.sampler).__name__
+        if SEED in drawn and type(self.sampler) is not RandomSampler:
+            raise StateError(
+                f"cannot resume: the state was taken of shuffled samples, but the sampler is a {name}"
+                "\nhint: make the loader with shuffle=True, as it was"
+            )
+        if self._private and yielded and not (SEED in drawn or "generator" in drawn):
+            raise StateError(
+                "cannot resume: the state was not taken of shuffled samples, but the loader shuffles"
+                "\nhint: make the loader as it was when state_dict() was called"
+            )
+        length = drawn.get(LENGTH)
+        if length is not None and length != len(self.sampler.data_source):
+            raise StateError(
+                f"cannot resume: the state was taken of {length} samples, but there are now "
+                f"{len(self.sampler.data_source)}, of which the same seed gives another order"
+            )
+
+    def _again(self) -> Iterator[Any]:
+        """The sampler's items from the first one, drawn from the same random numbers as before."""
+        if SEED in self._drawn:
+            return self._seeded(self._drawn[SEED])
+        if self._private and "generator" in self._drawn:
+            # torchdata's sampler of the same name draws from a generator of its own.
+            generator = torch.Generator()
+            generator.set_state(decode_generator(self._drawn["generator"]))
+            return self._with(generator)
+        with self._rng.untouched():
+            self._rewind("_iter")
+            inner = iter(self.sampler)
+            self._rewind("")
+            first = next(inner, _NOTHING)
+        return iter(()) if first is _NOTHING else itertools.chain((first,), inner)
+
+    def _seeded(self, seed: int) -> Iterator[Any]:
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        return self._with(generator)
+
+    def _with(self, generator: torch.Generator) -> Iterator[Any]:
+        # The sampler's own algorithm, whatever it is in this version of torch, on the generator it would have made.
+        sampler = copy.copy(self.sampler)
+        sampler.generator = generator
+        return iter(sampler)
+
+    def _watch(self, when: str, work: Callable[[], Any]) -> Any:
+        """Does `work` and notes what the generators were at before, if it drew from them."""
+        with self._rng.scope():
+            default = torch.get_rng_state()
+            generator = self._generator
+            own = None if generator is None else generator.get_state()
+            result = work()
+            if not torch.equal(default, torch.get_rng_state()):
+                self._drawn["rng" + when] = encode_generator(default)
+            if generator is not None and own is not None and not torch.equal(own, generator.get_state()):
+                self._drawn["generator" + when] = encode_generator(own)
+        return result
+
+    def _rewind(self, when: str) -> None:
+        if "rng" + when in self._drawn:
+            torch.set_rng_state(decode_generator(self._drawn["rng" + when]))
+        if self._generator is not None and "generator" + when in self._drawn:
+            self._generator.set_state(decode_generator(self._drawn["generator" + when]))
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            if self._generator is not None and any(key.startswith("generator") for key in self._drawn):
+                self._drawn[END] = encode_generator(self._generator.get_state())
+
+
+class _Batches(Order):
+    """torch's own `BatchSampler`, of which the sampler within may be `Stateful`."""
+
+    def __init__(self, sampler: BatchSampler, rng: Rng) -> None:
+        super().__init__()
+        self._sampler = sampler
+        self._rng = rng
+        self._size = sampler.batch_size
+        self._drop_last = sampler.drop_last
+        self._over = False
+
+    @functools.cached_property
+    def _steps(self) -> _Steps:
+        # Late, as in torch: what the sampler draws comes after the loader has drawn the workers' seed.
+        return _Steps(self._sampler.sampler, self._rng)
+
+    @property
+    def stateful(self) -> bool:
+        return self._steps.stateful
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        self._over = True  # also after an exception, as where a generator raised it
+        batch = self._steps.take(self._size)
+        if not batch or (self._drop_last and len(batch) < self._size):
+            raise StopIteration
+        self._over = False
+        self.yielded += 1
+        return batch
+
+    @property
+    def draws(self) -> bool:
+        return self._steps.draws
+
+    def uses(self, generator: Any) -> bool:
+        return self._steps.uses(generator)
+
+    def settle(self) -> None:
+        self._steps.settle()
+
+    def mark(self) -> Any:
+        return self._steps.mark()
+
+    def report(self, mark: Any) -> tuple[Any, Any]:
+        state: dict[str, Any] = {SAMPLES_YIELDED: mark[0]}
+        sampler_state, iter_state = self._steps.report(mark)
+        if sampler_state is not None:
+            state[SAMPLER_STATE] = sampler_state
+        if iter_state is not None:
+            state[SAMPLER_ITER_STATE] = iter_state
+        if mark[3]:
+            state[SAMPLER_ENDED] = True
+        return None, state
+
+    def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
+        state = iter_state if isinstance(iter_state, dict) else {}
+        self.yielded = yielded
+        samples = state.get(SAMPLES_YIELDED, yielded * self._size)
+        self._steps.restore(state.get(SAMPLER_STATE), state.get(SAMPLER_ITER_STATE), samples, finished)
+        # An incomplete last batch was given. The sampler is not asked again: its state may be that of the next epoch.
+        self._over = bool(state.get(SAMPLER_ENDED)) and not finished
+
+
+def _endless_type() -> type:
+    from torch.utils.data.dataloader import _InfiniteConstantSampler
+
+    kind: type = _InfiniteConstantSampler
+    return kind

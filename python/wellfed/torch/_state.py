@@ -1,0 +1,205 @@
+"""`state_dict()` and `load_state_dict()` of the loader, and the part of its iterators that they rely on.
+
+The protocol and meaning are those of torchdata's StatefulDataLoader. Invariant: a loader that loaded a state gives the
+batches that would have followed where the state was taken, and then starts new epochs as the other would have.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import dataloader as stock
+
+from ..exceptions import StateError
+from ._order import Order, Rng, decode_generator, order_of
+from ._resume import Resume, StateMismatchError
+from ._stateful import Stateful
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ._progress import Progress
+
+__all__ = ["Checkpoints", "StateMismatchError", "Stateful", "Tracked"]
+
+
+class Checkpoints:
+    """What a loader remembers for `state_dict` and `load_state_dict`.
+
+    It holds the progress of the newest pass but not its iterator: workers go when the caller drops that.
+    """
+
+    def __init__(self, pending: dict[str, Any] | None = None) -> None:
+        self.rng = Rng()
+        self.progress: Progress | None = None
+        self.resuming: Resume | None = None
+        """The state that the iterator under construction has to go on from."""
+        self._pending = pending
+        self._ready: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Checkpoints, (self._pending,)
+
+    def state_dict(self, loader: Any) -> dict[str, Any]:
+        """The state as of the last batch the caller got."""
+        if self._pending is not None:
+            return copy.deepcopy(self._pending)
+        if self.progress is None:
+            self._ready = iter(loader)
+        progress = _progress_of(self._ready) if self.progress is None else self.progress
+        return progress.state_dict()
+
+    def load_state_dict(self, loader: Any, state: dict[str, Any]) -> None:
+        """The next pass goes on from `state`; an empty dict: starts anew."""
+        if state != {}:
+            Resume(state)
+        loader._iterator = None
+        self._ready = None
+        self.progress = None
+        self._pending = copy.deepcopy(state) or None
+
+    def iterate(self, loader: Any, fresh: Callable[[], Any]) -> Any:
+        """What ``iter(loader)`` gives; `fresh` makes or resets an iterator as torch does."""
+        if self._ready is not None:
+            iterator, self._ready = self._ready, None
+            return iterator
+        if self._pending is None:
+            iterator = fresh()
+        else:
+            iterator = self._resume(loader, Resume(self._pending), fresh)
+            self._pending = None
+        self.progress = getattr(iterator, "_progress", None)
+        return iterator
+
+    def _resume(self, loader: Any, resume: Resume, fresh: Callable[[], Any]) -> Any:
+        resume.check(loader, loader._dataset_kind == stock._DatasetKind.Iterable)
+        if resume.rng is None:
+            self.rng.unpin()
+        else:
+            self.rng.resume(resume.rng)
+        if resume.finished and not (
+            resume.carries and (loader.num_workers == 0 or loader.persistent_workers)
+        ):
+            # Nothing is left of that epoch but what the next one's order is drawn from.
+            with self.rng.untouched():
+                order_of(loader._index_sampler, self.rng).restore(*resume.end, finished=True)
+            self._set_generator(loader, resume)
+            return fresh()
+        iterator = self._continued(loader, resume)
+        if not resume.finished:
+            return iterator
+        if loader.num_workers > 0:
+            _drain(iterator)
+        return fresh()
+
+    def _continued(self, loader: Any, resume: Resume) -> Any:
+        self.resuming = resume
+        try:
+            iterator = loader._get_iterator()
+        finally:
+            self.resuming = None
+        _progress_of(iterator)
+        self._set_generator(loader, resume)
+        for _ in range(resume.steps):
+            if next(iterator, _END) is _END:
+                raise StateError(
+                    f"cannot resume: the data ended before batch {resume.num_yielded + resume.steps}, after which the "
+                    "state was taken\nhint: is it the same data set?"
+                )
+        if loader.persistent_workers and loader.num_workers > 0:
+            loader._iterator = iterator
+        return iterator
+
+    @staticmethod
+    def _set_generator(loader: Any, resume: Resume) -> None:
+        if resume.generator is not None and isinstance(loader.generator, torch.Generator):
+            loader.generator.set_state(decode_generator(resume.generator))
+
+
+_END = object()
+
+
+def _progress_of(iterator: Any) -> Progress:
+    progress: Progress | None = getattr(iterator, "_progress", None)
+    if progress is None:
+        raise StateError(f"the iterator of this loader, a {type(iterator).__name__}, does not keep its place")
+    return progress
+
+
+def _drain(iterator: Iterator[Any]) -> None:
+    if next(iterator, _END) is not _END:
+        raise StateError(
+            "cannot resume: the state was taken at the end of an epoch, but the data now goes on"
+            "\nhint: is it the same data set?"
+        )
+
+
+class Tracked(stock._BaseDataLoaderIter):
+    """An iterator of torch's kind whose order knows its place.
+
+    `__init__` does what torch's base class does and, if the loader is resuming, takes over order, seeds and counts from
+    the state. A subclass then sets ``_progress``, anew in every ``_reset``, and draws with ``_next_index``.
+    """
+
+    _progress: Progress
+    _sampler_iter: Order
+
+    def __init__(self, loader: Any) -> None:
+        checkpoints: Checkpoints = loader._checkpoints
+        self._rng = checkpoints.rng
+        resume = checkpoints.resuming
+        self._skip: frozenset[int] = frozenset()
+        with self._rng.scope() if resume is None else self._rng.untouched():
+            stock._BaseDataLoaderIter.__init__(self, loader)
+        if resume is None:
+            return
+        if resume.base_seed is not None:
+            self._base_seed = resume.base_seed
+        if resume.shared_seed is not None:
+            self._shared_seed = resume.shared_seed
+        self._IterableDataset_len_called = resume.len_called
+        self._num_yielded = resume.num_yielded
+        at_end = resume.finished and loader.num_workers == 0
+        self._sampler_iter.restore(*(resume.end if at_end else resume.order), finished=at_end)
+        self._skip = frozenset(self._sampler_iter.yielded + offset for offset in resume.ahead)
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self._ordered
+
+    @_index_sampler.setter
+    def _index_sampler(self, sampler: Any) -> None:
+        self._ordered = _Ordered(sampler, self._rng)
+
+    def _next_index(self) -> Any:
+        order = self._sampler_iter
+        index = next(order)
+        while order.yielded in self._skip and next(order, _END) is not _END:
+            pass  # handed over before the state was taken, ahead of its turn
+        return index
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._progress.finish()
+            raise
+
+
+class _Ordered:
+    """A sampler whose iterators are `Order`s; otherwise as it is."""
+
+    def __init__(self, sampler: Any, rng: Rng) -> None:
+        self._sampler = sampler
+        self._rng = rng
+
+    def __iter__(self) -> Order:
+        return order_of(self._sampler, self._rng)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sampler, name)

@@ -25,7 +25,7 @@ import wellfed as wf  # noqa: E402
 from wellfed.exceptions import StateError  # noqa: E402
 from wellfed.torch import DataLoader, Stateful, StateMismatchError  # noqa: E402
 
-WORKERS = [0]
+WORKERS = [0, 2]
 
 
 class Squares(Dataset):
@@ -444,6 +444,15 @@ def test_what_does_not_fit_is_said():
         other.load_state_dict(state)
         with pytest.raises(StateError, match=says):
             iter(other)
+
+    loader = LOADERS["map with state"]()
+    next(iter(loader))
+    other = LOADERS["map with state"](**workers(2))
+    other.load_state_dict(loader.state_dict())
+    with pytest.raises(StateMismatchError, match="num_workers=0, but the loader has num_workers=2"):
+        iter(other)
+    with pytest.raises(AssertionError):  # torchdata's
+        iter(other)
 
 
 def test_a_generator_state_that_is_damaged():

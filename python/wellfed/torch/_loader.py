@@ -140,6 +140,46 @@ class DataLoader(stock.DataLoader[T_co]):
             in_order=in_order,
         )
 
+    def __iter__(self) -> Any:
+        return self._checkpoints.iterate(self, super().__iter__)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader is: what `load_state_dict` needs to go on after the last batch that was handed over.
+
+        The protocol is that of torchdata's `StatefulDataLoader`. The state is small (the order of samples is stored as
+        the seed it came from) and can be written as JSON, unless a data set, iterator, sampler or collate function with
+        a state of its own (see `wellfed.torch.Stateful`) puts something else into it.
+
+        At the end of an epoch, it is a state from which the next epoch begins.
+
+        Example:
+            >>> import torch
+            >>> loader = DataLoader(range(8), batch_size=2, shuffle=True)
+            >>> batches = iter(loader)
+            >>> first = next(batches)
+            >>> state = loader.state_dict()
+            >>> again = DataLoader(range(8), batch_size=2, shuffle=True)
+            >>> again.load_state_dict(state)
+            >>> [b.tolist() for b in again] == [b.tolist() for b in batches]
+            True
+        """
+        return self._checkpoints.state_dict(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Has the next ``iter()`` go on from where `state_dict` was called, in this process or another.
+
+        The loader should be made as the other was. For map-style data sets without a state of their own,
+        `num_workers` may differ. States of torchdata's `StatefulDataLoader` are taken, too.
+
+        Args:
+            state_dict: What `state_dict` returned; an empty dict: forget a state loaded before.
+
+        Raises:
+            StateError: It is not the state of a loader, or of a newer version. That it does not fit this loader is
+                found when iteration starts (`StateMismatchError`).
+        """
+        self._checkpoints.load_state_dict(self, state_dict)
+
     def accumulate(self, n: int) -> MicroBatches[T_co]:
         """One epoch in groups of `n` batches, for gradients of several batches in one step of the optimizer.
 

@@ -80,6 +80,8 @@ class Progress:
             LEN_CALLED: iterator._IterableDataset_len_called,
         }
         self._last_mark: Any = None
+        if resume is not None:
+            resume.taken = True
 
     def finish(self) -> None:
         """The pass is over: the caller got StopIteration."""
@@ -173,8 +175,8 @@ class PoolProgress(Progress):
     """Of an iterator over worker processes.
 
     Tasks are numbered from 0 as they are sent. ``wanted()`` says of the next one whether the worker is to send what
-    changed in its state with the answer. Each answer is reported as it is handed over (`yielded`), found to be the end
-    of a worker's data (`ended`), or raised as an exception (`failed`).
+    changed in its state with the answer. Each task is reported when it is its turn: its batch is handed over
+    (`yielded`), its exception is raised (`failed`), or the worker's data had ended (`dropped`).
 
     What is exact at every batch without a word from the workers, because nothing carries state, is kept so; otherwise
     there is a snapshot every ``snapshot_every_n_steps`` batches, and batches since then are gone through again.
@@ -257,9 +259,14 @@ class PoolProgress(Progress):
         """An exception is handed to the caller instead of a batch."""
         self._answer(task, worker, None)
 
-    def ended(self, worker: int, delta: Delta | None) -> None:
-        """A worker's data set has no more; found when its answer would have been handed over."""
+    def dropped(self, worker: int | None = None, delta: Delta | None = None) -> None:
+        """It is the turn of a task that brings no batch; of the one that found the end, with its worker."""
         self._answered += 1
+        if worker is not None:
+            self.ended(worker, delta)
+
+    def ended(self, worker: int, delta: Delta | None) -> None:
+        """A worker's data set has no more."""
         self._over[worker] = True
         self._ledgers[worker] = self._ledgers[worker].after(delta)
 

@@ -48,8 +48,11 @@ class Checkpoints:
             return copy.deepcopy(self._pending)
         if self.progress is None:
             self._ready = iter(loader)
-        progress = _progress_of(self._ready) if self.progress is None else self.progress
-        return progress.state_dict()
+        progress = getattr(self._ready, "_progress", None) if self.progress is None else self.progress
+        state: dict[str, Any] | None = None if progress is None else progress.state_dict()
+        if state is None:
+            raise StateError(_PLACELESS.format(type(self._ready).__name__))
+        return state
 
     def load_state_dict(self, loader: Any, state: dict[str, Any]) -> None:
         """The next pass goes on from `state`; an empty dict: starts anew."""
@@ -100,7 +103,8 @@ class Checkpoints:
             iterator = loader._get_iterator()
         finally:
             self.resuming = None
-        _progress_of(iterator)
+        if not resume.taken:
+            raise StateError(_PLACELESS.format(type(iterator).__name__))
         self._set_generator(loader, resume)
         for _ in range(resume.steps):
             if next(iterator, _END) is _END:
@@ -121,11 +125,7 @@ class Checkpoints:
 _END = object()
 
 
-def _progress_of(iterator: Any) -> Progress:
-    progress: Progress | None = getattr(iterator, "_progress", None)
-    if progress is None:
-        raise StateError(f"the iterator of this loader, a {type(iterator).__name__}, does not keep its place")
-    return progress
+_PLACELESS = "the iterator of this loader, a {}, does not keep its place: it cannot be saved or restored"
 
 
 def _drain(iterator: Iterator[Any]) -> None:
@@ -164,6 +164,12 @@ class Tracked(stock._BaseDataLoaderIter):
         at_end = resume.finished and loader.num_workers == 0
         self._sampler_iter.restore(*(resume.end if at_end else resume.order), finished=at_end)
         self._skip = frozenset(self._sampler_iter.yielded + offset for offset in resume.ahead)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if first_iter and loader._checkpoints.resuming is not None:
+            return  # It would begin anew.
+        with self._rng.scope():
+            stock._BaseDataLoaderIter._reset(self, loader, first_iter)
 
     @property
     def _index_sampler(self) -> Any:

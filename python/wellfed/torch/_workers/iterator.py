@@ -20,6 +20,9 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from .._device import PageLock
 from .._inline import shorten
+from .._progress import PoolProgress, waits
+from .._state import Tracked
+from .._worker_state import StateHooks
 from .channel import Channel, Closed
 from .pack import unpack
 from .pool import ForkedPool, Pool
@@ -29,8 +32,10 @@ from .worker import BATCH, END, FAILED, STARTED
 __all__ = ["WorkersIterator"]
 
 
-class WorkersIterator(stock._BaseDataLoaderIter):
+class WorkersIterator(Tracked):
     """Batches of worker processes."""
+
+    _progress: PoolProgress
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
@@ -55,9 +60,10 @@ class WorkersIterator(stock._BaseDataLoaderIter):
             shared_seed=self._shared_seed,
             ahead=self._prefetch_factor,
             float_dtype=loader.float_dtype,
-            hooks=self._make_hooks(loader),
+            hooks=self._hooks(loader),
         )
         self._failure: str | None = None
+        self._greeting = False
         self._shutdown = False
         self._epoch = 0
         self._inbox: deque[tuple[int, Any]] = deque()
@@ -69,33 +75,28 @@ class WorkersIterator(stock._BaseDataLoaderIter):
         self._workers = [self._process(i) for i in range(self._num_workers)]
         self._reset(loader, first_iter=True)
 
-    # What others plug in.
+    # Epochs and tasks.
 
-    def _make_hooks(self, loader: Any) -> Hooks:
-        """What the workers are to report beside batches."""
-        return Hooks()
-
-    def _task_wish(self) -> Any:
-        """What goes with the next task to `Hooks.report`."""
-        return None
-
-    def _worker_started(self, worker_id: int, report: Any) -> None:
-        """A worker's report on the start of an epoch; comes before its batches."""
-
-    def _batch_taken(self, worker_id: int, report: Any) -> None:
-        """The report that came with the batch that the caller is about to get."""
+    def _hooks(self, loader: Any) -> Hooks:
+        resume = loader._checkpoints.resuming
+        states = [None] * self._num_workers if resume is None else resume.worker_states(self._num_workers)
+        return StateHooks(states, self._collate_fn, loader.batch_size)
 
     def _process(self, number: int) -> Any:
         return self._pool.members[number].process
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
+        self._progress = PoolProgress(self, loader, loader._checkpoints.resuming)
         self._send_idx = self._rcvd_idx = 0
         self._tasks: dict[int, int] = {}
         self._ready: dict[int, tuple[int, Any]] = {}
         self._active = [True] * self._num_workers
         self._workers_num_tasks = [0] * self._num_workers
+        self._ends: dict[int, tuple[int, Any]] = {}
         self._cycle = itertools.cycle(range(self._num_workers))
+        for _ in range(self._progress.last_worker + 1):
+            next(self._cycle)
         if not first_iter:
             self._check_usable()
             self._epoch += 1
@@ -105,8 +106,30 @@ class WorkersIterator(stock._BaseDataLoaderIter):
                 self._pool.post(
                     member.number, "resume", self._epoch, self._released(member.number), self._shared_seed
                 )
+        if waits(loader) or (first_iter and loader.worker_init_fn is not None):
+            self._greet()
+        self._progress.ready()
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
+
+    def _greet(self) -> None:
+        """Waits for what each worker says of its start: its state or the exception that it ended with."""
+        self._greeting = True
+        try:
+            missing = set(range(self._num_workers))
+            while missing:
+                worker, message = self._receive()
+                if message[0] == FAILED:
+                    raise_again(self._unpack(worker, message))
+                if message[3] is None:  # It answers any task with the exception.
+                    self._pool.post(worker, "task", self._epoch, self._released(worker), -1, None, False)
+                else:
+                    missing.discard(worker)
+        except BaseException:
+            self._shutdown_workers()
+            raise
+        finally:
+            self._greeting = False
 
     def _released(self, number: int) -> list[int]:
         return self._pool.members[number].mappings.take_released()
@@ -125,7 +148,8 @@ class WorkersIterator(stock._BaseDataLoaderIter):
                 break
         else:
             return
-        wish = self._task_wish()
+        wish = self._progress.wanted()
+        self._progress.sent(self._send_idx)
         self._pool.post(worker, "task", self._epoch, self._released(worker), self._send_idx, index, wish)
         self._tasks[self._send_idx] = worker
         self._indices_of[self._send_idx] = index
@@ -145,6 +169,7 @@ class WorkersIterator(stock._BaseDataLoaderIter):
                     if self._rcvd_idx in self._ready or self._active[worker]:
                         break
                     self._forget(self._rcvd_idx)
+                    self._progress.dropped(*self._ends.pop(self._rcvd_idx, ()))
                 self._rcvd_idx += 1
             else:
                 if not self._persistent_workers:
@@ -157,7 +182,7 @@ class WorkersIterator(stock._BaseDataLoaderIter):
             worker, message = self._receive()
             kind, _, number, report, *_ = message
             if kind == END:
-                self._end_of(worker, report)
+                self._end_of(number, worker, report)
                 continue
             if number == self._rcvd_idx:
                 self._rcvd_idx += 1
@@ -180,10 +205,13 @@ class WorkersIterator(stock._BaseDataLoaderIter):
                 return True
         return False
 
-    def _end_of(self, worker: int, report: Any) -> None:
+    def _end_of(self, number: int, worker: int, report: Any) -> None:
         """A worker's share of an iterable data set is exhausted."""
         self._active[worker] = False
-        self._batch_taken(worker, report)
+        if self._in_order:
+            self._ends[number] = worker, report  # Not so for the caller, before batches that came earlier.
+        else:
+            self._progress.ended(worker, report)
         if not self._persistent_workers:
             self._pool.dismiss(worker)
         self._try_put_index()
@@ -196,7 +224,17 @@ class WorkersIterator(stock._BaseDataLoaderIter):
         """A finished batch for the caller; the next task goes out first."""
         self._forget(number)
         self._workers_num_tasks[worker] -= 1
-        kind, _, _, report, skeleton, letter, places = message
+        data = self._unpack(worker, message)
+        self._try_put_index()
+        if message[0] == FAILED:
+            self._progress.failed(number, worker)
+            raise_again(data)
+        self._progress.yielded(number, worker, message[3])
+        return data
+
+    def _unpack(self, worker: int, message: Any) -> Any:
+        """What a message brings."""
+        _, _, _, _, skeleton, letter, places = message
         arrays: dict[int, Any] = {}
         buffers = []
         for slot, offset, size in places:
@@ -205,13 +243,7 @@ class WorkersIterator(stock._BaseDataLoaderIter):
             buffers.append(arrays[slot][offset : offset + size])
         if letter is not None:
             skeleton = self._pool.array(worker, letter[0])[: letter[1]]
-        data = unpack(skeleton, buffers)
-        del skeleton, buffers, arrays
-        self._try_put_index()
-        if kind == FAILED:
-            raise_again(data)
-        self._batch_taken(worker, report)
-        return data
+        return unpack(skeleton, buffers)
 
     def _receive(self) -> tuple[int, Any]:
         """The next message that belongs to this epoch, with its worker."""
@@ -245,7 +277,9 @@ class WorkersIterator(stock._BaseDataLoaderIter):
             self._pool.members[worker].mappings.released.extend(slots)
             return False
         if kind == STARTED:
-            self._worker_started(worker, report)
+            if report is not None:
+                self._progress.hello(worker, *report)
+            return self._greeting
         return bool(kind in (BATCH, FAILED, END))
 
     def _report_stall(self) -> None:

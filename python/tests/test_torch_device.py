@@ -460,6 +460,50 @@ def large_slots(loader: Any, lock: Any) -> Any:
     return batches
 
 
+@pytest.mark.parametrize("taken", range(4))
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_state_counts_what_was_handed_out(taken: int, persistent: bool) -> None:
+    class Ahead(DataLoader[Any]):
+        """Its batches are staged as for a device, whenever one is there."""
+
+        def _get_iterator(self) -> Any:
+            return Staged(super()._make_iterator(), Aside())
+
+    def make() -> Any:
+        return Ahead(
+            Numbers(),
+            batch_size=3,
+            shuffle=True,
+            num_workers=1,
+            generator=torch.Generator().manual_seed(4),
+            persistent_workers=persistent,
+            multiprocessing_context="fork",
+        )
+
+    def numbers(batches: Any) -> list[list[int]]:
+        return [batch["i"].tolist() for batch in batches]
+
+    first = make()
+    whole = [numbers(first), numbers(first)]
+    loader = make()
+    batches = iter(loader)
+    head = numbers(next(batches) for _ in range(taken))
+    wait_for(batches)
+    state = loader.state_dict()
+    other = make()
+    other.load_state_dict(state)
+    assert head + numbers(other) == whole[0]
+    assert numbers(other) == whole[1]
+
+
+def wait_for(batches: Any) -> None:
+    """Until the next batch has been staged or is there to be."""
+    deadline = time.monotonic() + 60
+    while batches._next is None and not batches._inner.ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_workers_say_whether_the_next_batch_is_here() -> None:
     batches = iter(DataLoader(Numbers(), batch_size=5, num_workers=1, multiprocessing_context="fork"))
     deadline = time.monotonic() + 60

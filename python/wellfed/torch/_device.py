@@ -257,7 +257,7 @@ class Place:
     """
 
     def __init__(self, progress: Any) -> None:
-        """Of an iterator with this `_progress`; None where it keeps none."""
+        """Of an iterator with this `_progress`."""
         self._progress = progress
         self.staged: Any = None
 
@@ -265,7 +265,13 @@ class Place:
         """The state after the last batch that was handed out."""
         if self.staged is not None:
             return copy.deepcopy(self.staged)
-        return None if self._progress is None else self._progress.state_dict()
+        return self._progress.state_dict()
+
+
+def _place(inner: Any) -> Place | None:
+    """None where the iterator below does not keep its place, which the loader then says."""
+    progress = getattr(inner, "_progress", None)
+    return None if progress is None else Place(progress)
 
 
 class Staged:
@@ -280,14 +286,15 @@ class Staged:
         self._inner = inner
         self._stage = stage
         self._ready: Callable[[], bool] | None = getattr(inner, "ready", None)
-        self._progress = Place(getattr(inner, "_progress", None))
+        self._progress = _place(inner)
         self._thread: ThreadPoolExecutor | None = None
         self._forget()
 
     def _forget(self) -> None:
         self._next: Future[Any] | None = None
         self._stop: BaseException | None = None
-        self._progress.staged = None
+        if self._progress is not None:
+            self._progress.staged = None
         self._ahead = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -316,7 +323,8 @@ class Staged:
         if not self._stage.ahead or self._ready is None or not self._ready():
             return
         # Before it is taken: a state is that of what was handed out.
-        self._progress.staged = self._progress.state_dict()
+        if self._progress is not None:
+            self._progress.staged = self._progress.state_dict()
         try:
             batch = next(self._inner)
         except Exception as error:
@@ -340,7 +348,7 @@ class Staged:
             self._next.cancel()
         self._forget()
         self._inner._reset(loader, first_iter)
-        self._progress = Place(getattr(self._inner, "_progress", None))
+        self._progress = _place(self._inner)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # not there yet

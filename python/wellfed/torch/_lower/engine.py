@@ -52,7 +52,7 @@ def source_of(leaves: list[Leaf]) -> wf.Dataset:
     if all(isinstance(content, Files) for content in contents):
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
         if not hasattr(wf, "image_files"):  # TODO
-            raise RefusalError("the engine does not read lists of files yet")
+            raise RefusalError("no lists of files yet")
         opened: wf.Dataset = wf.image_files(paths)
         return opened.with_options(mode=modes.pop())
     pixels = [content for content in contents if isinstance(content, Pixels)]

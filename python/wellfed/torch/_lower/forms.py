@@ -102,6 +102,12 @@ class Chain:
     form: Form = field(default_factory=Form)
     lines: list[Line] = field(default_factory=list)
 
+    @property
+    def random(self) -> bool:
+        """Whether the engine draws random numbers for it."""
+        drawing = (T.ColorJitter, T.GaussianBlur)
+        return any(isinstance(t, drawing) or type(t).__name__.startswith("Random") for t in self.native)
+
 
 _HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "builtins"})
 

@@ -101,7 +101,8 @@ class _Prepared:
             place += 1
         engine, chain, leaf = self._engines[place]
         row -= self._starts[place]
-        draw = int(torch.randint(0, 1 << 32, (), dtype=torch.int64)) if chain.native else 0
+        # Only where it is needed: what is drawn here, the order of the next epoch does not see.
+        draw = int(torch.randint(0, 1 << 32, (), dtype=torch.int64)) if chain.random else 0
         try:
             image = engine.sample(row, draw)
         except WellfedError:

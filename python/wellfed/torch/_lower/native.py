@@ -81,7 +81,8 @@ class _Iterator(stock._BaseDataLoaderIter):
         """The next epoch, for loaders that keep their iterator."""
         super()._reset(loader, first_iter)
         if not first_iter:
-            self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item()
+            # torch draws no new seed for workers that live on; ours is of one epoch.
+            self._base_seed += 1
             self._begin(loader, None)
 
     def __next__(self) -> Any:
@@ -192,8 +193,6 @@ class NativeIterator(_Iterator):
         self._source = source
         self._native: Any = None
         super().__init__(loader, state)
-        if loader.num_workers > 0:
-            self._fill()  # as torch's workers do, which begin before the first batch is asked for
 
     def _begin(self, loader: Any, state: dict[str, Any] | None) -> None:
         super()._begin(loader, state)
@@ -203,9 +202,11 @@ class NativeIterator(_Iterator):
         if self._native is None:
             self._native = self._source.acquire()
         self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._samples)
+        if self._num_workers > 0:
+            self._fill()  # as torch's workers do, which begin before the first batch is asked for
 
     def _fill(self) -> None:
-        while not self._finished and len(self._queue) <= self._native.depth():
+        while not self._finished and len(self._queue) <= self._native.depth:
             try:
                 given = next(self._order)
             except StopIteration:

@@ -1,0 +1,161 @@
+"""Data sets of Hugging Face's `datasets` whose images are encoded bytes in Arrow tables.
+
+Invariant: only rows of format ``"torch"`` or ``"numpy"`` without a transform are recognized, whose columns are one image and
+numbers or text; and only if no file is of a kind that Pillow would give in another form.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .forms import Form, RefusalError, is_stock
+
+__all__ = ["Encoded", "Table", "read"]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Encoded images, one after the other in one buffer."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    upright: bool = True
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a data set has beside its images.
+
+    Attributes:
+        content: The images.
+        form: What one of them is.
+        image: Name of their column.
+        columns: Names of all columns, in order.
+        values: The other columns.
+    """
+
+    content: Encoded
+    form: Form
+    image: str
+    columns: list[str]
+    values: dict[str, Any]
+
+
+def is_known(dataset: Any) -> bool:
+    """Whether it is a map-style data set of `datasets`, of exactly that type."""
+    module = sys.modules.get("datasets")
+    return module is not None and type(dataset) is module.Dataset
+
+
+def read(dataset: Any) -> Table:
+    """Recognizes `dataset`.
+
+    Raises:
+        RefusalError: The engine cannot make its rows.
+    """
+    import datasets
+
+    if not is_stock(dataset, "__getitem__", "__getitems__", "_getitem", "__len__", "with_format"):
+        raise RefusalError("its methods were replaced", "use the class as its library made it")
+    form = dataset.format
+    if form["type"] == "custom":
+        raise RefusalError(
+            "its transform (set_transform) is Python code", 'with_format("torch"), and transforms on batches'
+        )
+    if form["type"] not in ("torch", "numpy") or form["format_kwargs"]:
+        why = f"its format is {form['type']!r}" + (" with arguments" if form["format_kwargs"] else "")
+        raise RefusalError(why, 'with_format("torch")')
+    columns = list(form["columns"])
+    images = [name for name in columns if isinstance(dataset.features[name], datasets.Image)]
+    if len(images) != 1:
+        raise RefusalError(f"it has {len(images)} columns of images")
+    feature = dataset.features[images[0]]
+    if not feature.decode or feature.mode not in (None, "RGB"):
+        raise RefusalError(
+            "its images are not decoded" if not feature.decode else f"its mode is {feature.mode}"
+        )
+    values = {name: _column(dataset, name, form["type"]) for name in columns if name != images[0]}
+    content = _encoded(dataset, images[0])
+    grey = _looked_through(content, feature.mode)
+    if form["type"] == "numpy" and grey:
+        raise RefusalError("grey images are arrays without channels", 'with_format("torch")')
+    kind: Any = "tensor" if form["type"] == "torch" else "array"
+    return Table(content, Form(kind, mode="L" if grey else "RGB"), images[0], columns, values)
+
+
+def _column(dataset: Any, name: str, kind: str) -> Any:
+    """Values of one column as an int64 or float32 array, or a list of text."""
+    import datasets
+
+    feature = dataset.features[name]
+    dtype = getattr(feature, "dtype", None)
+    if not isinstance(feature, datasets.Value | datasets.ClassLabel):
+        raise RefusalError(f"column {name!r} is {feature}")
+    values = dataset.data.column(name)
+    if values.null_count:
+        raise RefusalError(f"column {name!r} has empty values")
+    if dtype == "string":
+        return values.to_pylist()
+    # What each format makes of single numbers, and torch of those.
+    wide = {"int64": np.int64, "int32": np.int64, "int8": np.int64, "int16": np.int64, "float32": np.float32}
+    if kind == "torch" and dtype in wide:
+        return values.to_numpy().astype(wide[dtype])
+    if dtype in ("int64", "float32"):
+        return values.to_numpy().astype(wide[dtype])
+    raise RefusalError(f"column {name!r} is {dtype}", "int64 or float32")
+
+
+def _encoded(dataset: Any, name: str) -> Encoded:
+    chunks = [chunk for chunk in dataset.data.column(name).chunks if len(chunk)]
+    parts, offsets, start = [], [np.zeros(1, np.int64)], 0
+    for chunk in chunks:
+        content = chunk.field("bytes")
+        if chunk.null_count or content.null_count:
+            raise RefusalError(
+                "its images are paths of files", "datasets that hold the bytes: Dataset.save_to_disk"
+            )
+        wide = str(content.type) == "large_binary"
+        _, places, data = content.buffers()
+        at = np.frombuffer(places, np.int64 if wide else np.int32)[
+            content.offset : content.offset + len(content) + 1
+        ]
+        bytes_of = np.frombuffer(data, np.uint8)[at[0] : at[-1]]
+        parts.append(bytes_of)
+        offsets.append(at[1:].astype(np.int64) - at[0] + start)
+        start += len(bytes_of)
+    if not parts:
+        raise RefusalError("it is empty")
+    return Encoded(parts[0] if len(parts) == 1 else np.concatenate(parts), np.concatenate(offsets))
+
+
+def _looked_through(content: Encoded, mode: str | None) -> bool:
+    """Whether images are grey; refuses those that Pillow would give in another form than the engine."""
+    starts = content.offsets[:-1]
+    if (np.diff(content.offsets) < 33).any():
+        raise RefusalError("some of its images are cut short")
+    first = content.data[starts]
+    png = first == 0x89
+    if not (png | (first == 0xFF)).all():
+        raise RefusalError("some of its images are neither JPEG nor PNG", "JPEG or PNG")
+    if mode == "RGB":
+        return False
+    depth, colour = content.data[starts[png] + 24], content.data[starts[png] + 25]
+    if (depth != 8).any() or not np.isin(colour, (0, 2)).all():
+        raise RefusalError(
+            "some of its images have palettes, alpha or other depths than 8", 'Image(mode="RGB")'
+        )
+    greys = colour == 0
+    if not png.all():
+        # The number of components stands somewhere in a JPEG's header, so one of them stands for all.
+        raise RefusalError("JPEGs may be grey or colour", 'cast_column("image", Image(mode="RGB"))')
+    if greys.any() and not greys.all():
+        raise RefusalError("grey and colour images are mixed", 'Image(mode="RGB")')
+    return bool(greys.all())

@@ -30,6 +30,8 @@ import wellfed.torch as wt
 from pictures import picture
 from torch_same import apart, same
 
+pytestmark = pytest.mark.skipif(not hasattr(wf, "image_files"), reason="needs the engine's lists of files")
+
 SMALL = v1.Compose([v1.Resize(36), v1.CenterCrop(32), v1.ToTensor()])
 USUAL = v1.Compose(
     [v1.Resize(36), v1.CenterCrop(32), v1.ToTensor(), v1.Normalize((0.485, 0.456, 0.406), (0.2, 0.3, 0.4))]

@@ -17,9 +17,11 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
+from . import hugging
 from .forms import Form, RefusalError, is_stock
+from .hugging import Encoded, Table
 
-__all__ = ["Files", "Flat", "Leaf", "Pixels", "flatten"]
+__all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "flatten"]
 
 _METHODS = ("__getitem__", "__getitems__", "__len__", "__getattribute__")
 
@@ -57,15 +59,17 @@ class Leaf:
         targets: What belongs to each image.
         target_transform: What it calls on that; None for nothing.
         joint: Whether both stand in its ``transforms``.
+        table: Its columns, if it is a table; then there are no `targets`.
     """
 
     dataset: Any
-    content: Files | Pixels
+    content: Files | Pixels | Encoded
     form: Form
     transform: Any
     targets: Sequence[Any]
     target_transform: Any
     joint: bool = False
+    table: Table | None = None
 
     def __len__(self) -> int:
         return len(self.content)
@@ -126,6 +130,8 @@ def _flatten(dataset: Any) -> Flat:
         if dataset.cumulative_sizes != ConcatDataset.cumsum(dataset.datasets):
             raise RefusalError("its parts changed their length", "make the ConcatDataset anew")
         leaves = [leaf for part in parts for leaf in part.leaves]
+        if any(leaf.table is not None for leaf in leaves):
+            raise RefusalError("its parts are tables", "datasets.concatenate_datasets")
         length = sum(part.length for part in parts)
         if all(part.rows is None for part in parts):
             return Flat(leaves, None, length)
@@ -134,6 +140,12 @@ def _flatten(dataset: Any) -> Flat:
             rows.append(start + (np.arange(part.length) if part.rows is None else part.rows))
             start += sum(len(leaf) for leaf in part.leaves)
         return Flat(leaves, np.concatenate(rows), length)
+    if hugging.is_known(dataset):
+        table = hugging.read(dataset)
+        leaf = Leaf(dataset, table.content, table.form, None, (), None, table=table)
+        picked = dataset._indices
+        given = None if picked is None else picked.column(0).to_numpy().astype(np.int64)
+        return Flat([leaf], given, len(dataset))
     handler = _handlers().get(kind)
     if handler is None:
         raise RefusalError(*_why_unknown(dataset))
@@ -187,6 +199,14 @@ def _stamp(dataset: Any) -> list[Any]:
         return [dataset, dataset.indices, *_stamp(dataset.dataset)]
     if kind is ConcatDataset:
         return [dataset, dataset.datasets, *(value for part in dataset.datasets for value in _stamp(part))]
+    if hugging.is_known(dataset):
+        form = dataset.format
+        return [
+            dataset,
+            dataset._data,
+            dataset._indices,
+            f"{form['type']} {form['format_kwargs']} {form['columns']}",
+        ]
     if kind not in _handlers() or not is_stock(dataset, *_METHODS):
         raise RefusalError("")
     own = vars(dataset)

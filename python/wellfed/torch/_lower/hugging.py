@@ -1,7 +1,7 @@
 """Data sets of Hugging Face's `datasets` whose images are encoded bytes in Arrow tables.
 
-Invariant: only rows of format ``"torch"`` or ``"numpy"`` without a transform are recognized, whose columns are one image and
-numbers or text; and only if no file is of a kind that Pillow would give in another form.
+Invariant: only rows of format ``"torch"`` or ``"numpy"`` without a transform are recognized, whose columns are one
+image and numbers or text; and only if no file is of a kind that Pillow would give in another form.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ __all__ = ["Encoded", "Table", "read"]
 
 @dataclass(frozen=True)
 class Encoded:
-    """Encoded images, one after the other in one buffer."""
+    """Encoded images where Arrow has them: chunks of bytes, and where in them each image begins."""
 
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
-    upright: bool = True
+    chunks: list[npt.NDArray[np.uint8]]
+    offsets: list[npt.NDArray[np.int64]]
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return sum(len(at) - 1 for at in self.offsets)
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,8 @@ def _column(dataset: Any, name: str, kind: str) -> Any:
     if values.null_count:
         raise RefusalError(f"column {name!r} has empty values")
     if dtype == "string":
-        return values.to_pylist()
+        texts = values.to_pylist()
+        return texts if kind == "torch" else list(map(np.str_, texts))
     # What each format makes of single numbers, and torch of those.
     wide = {"int64": np.int64, "int32": np.int64, "int8": np.int64, "int16": np.int64, "float32": np.float32}
     if kind == "torch" and dtype in wide:
@@ -115,39 +115,38 @@ def _column(dataset: Any, name: str, kind: str) -> Any:
 
 def _encoded(dataset: Any, name: str) -> Encoded:
     chunks = [chunk for chunk in dataset.data.column(name).chunks if len(chunk)]
-    parts, offsets, start = [], [np.zeros(1, np.int64)], 0
+    parts, offsets = [], []
     for chunk in chunks:
         content = chunk.field("bytes")
         if chunk.null_count or content.null_count:
-            raise RefusalError(
-                "its images are paths of files", "datasets that hold the bytes: Dataset.save_to_disk"
-            )
+            raise RefusalError("its images are paths of files, not bytes")
         wide = str(content.type) == "large_binary"
         _, places, data = content.buffers()
-        at = np.frombuffer(places, np.int64 if wide else np.int32)[
-            content.offset : content.offset + len(content) + 1
-        ]
-        bytes_of = np.frombuffer(data, np.uint8)[at[0] : at[-1]]
-        parts.append(bytes_of)
-        offsets.append(at[1:].astype(np.int64) - at[0] + start)
-        start += len(bytes_of)
+        first = chunk.offset + content.offset if len(content) != len(chunk) else content.offset
+        at = np.frombuffer(places, np.int64 if wide else np.int32)[first : first + len(chunk) + 1]
+        parts.append(np.frombuffer(data, np.uint8))
+        offsets.append(at.astype(np.int64))
     if not parts:
         raise RefusalError("it is empty")
-    return Encoded(parts[0] if len(parts) == 1 else np.concatenate(parts), np.concatenate(offsets))
+    return Encoded(parts, offsets)
 
 
 def _looked_through(content: Encoded, mode: str | None) -> bool:
     """Whether images are grey; refuses those that Pillow would give in another form than the engine."""
-    starts = content.offsets[:-1]
-    if (np.diff(content.offsets) < 33).any():
+    if any((np.diff(at) < 33).any() for at in content.offsets):
         raise RefusalError("some of its images are cut short")
-    first = content.data[starts]
+
+    def bytes_at(place: int) -> npt.NDArray[np.uint8]:
+        pairs = zip(content.chunks, content.offsets, strict=True)
+        return np.concatenate([data[at[:-1] + place] for data, at in pairs])
+
+    first = bytes_at(0)
     png = first == 0x89
     if not (png | (first == 0xFF)).all():
         raise RefusalError("some of its images are neither JPEG nor PNG", "JPEG or PNG")
     if mode == "RGB":
         return False
-    depth, colour = content.data[starts[png] + 24], content.data[starts[png] + 25]
+    depth, colour = bytes_at(24)[png], bytes_at(25)[png]
     if (depth != 8).any() or not np.isin(colour, (0, 2)).all():
         raise RefusalError(
             "some of its images have palettes, alpha or other depths than 8", 'Image(mode="RGB")'

@@ -119,6 +119,8 @@ class _Prepared:
 def transform_of(leaf: Leaf) -> Any:
     """What the data set of `leaf` calls on its images now."""
     dataset = leaf.dataset
+    if leaf.table is not None:
+        return None
     if leaf.joint:
         return getattr(dataset.transforms, "transform", dataset.transforms)
     return dataset.transform

@@ -22,6 +22,7 @@ import wellfed as wf
 from wellfed._loader import torch_converter
 
 from .datasets import Flat, Leaf
+from .hugging import Table
 from .order import Order
 from .tensors import Rows
 
@@ -132,7 +133,8 @@ class Pass:
         self._process: int | None = None
         self._batched: bool = loader._auto_collation
         self._fetcher = _MapDatasetFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
-        self._targets = _targets(flat.leaves, self._batched)
+        self._table = flat.leaves[0].table
+        self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
         self.convert = torch_converter(None)
         self.in_python = 0
 
@@ -166,6 +168,11 @@ class Pass:
 
     def finish(self, image: torch.Tensor, rows: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
+        if self._table is not None:
+            columns = self._targets(rows)
+            return {
+                name: image if name == self._table.image else columns[name] for name in self._table.columns
+            }
         if not self._batched:
             return [image[0], self._targets(rows)]
         return [image, self._targets(rows)]
@@ -273,6 +280,22 @@ def _targets(leaves: list[Leaf], batched: bool) -> Callable[[Any], Any]:
         else:
             return lambda rows: table.index_select(0, torch.from_numpy(rows))
     return lambda rows: default_collate([_target(leaves, row) for row in rows.tolist()])
+
+
+def _columns(table: Table) -> Callable[[Any], dict[str, Any]]:
+    """From rows to the columns of a table that are no images, collated."""
+    tables = {n: v if isinstance(v, list) else torch.from_numpy(v.copy()) for n, v in table.values.items()}
+
+    def gather(rows: Any) -> dict[str, Any]:
+        at = torch.from_numpy(rows)
+        return {
+            name: [values[row] for row in rows.tolist()]
+            if isinstance(values, list)
+            else values.index_select(0, at)
+            for name, values in tables.items()
+        }
+
+    return gather
 
 
 def _target(leaves: list[Leaf], row: int) -> Any:

@@ -15,7 +15,7 @@ from torch.utils.data._utils import collate
 
 from wellfed.exceptions import WellfedError
 
-from .datasets import Files, Flat, flatten
+from .datasets import Files, Flat, Pixels, flatten
 from .engine import accepts_for, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
@@ -204,13 +204,15 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
         except (RefusalError, WellfedError) as e:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
-            what = "decoded" if isinstance(flat.leaves[0].content, Files) else "read"
+            what = "read" if isinstance(flat.leaves[0].content, Pixels) else "decoded"
             return Plan(
                 "native",
                 dataset,
                 [("data", Line(_name(dataset), True, f"{what} by the engine")), *lines],
                 passes=passes,
             )
+    if flat.leaves[0].table is not None:
+        return _python(dataset, obstacle.why or obstacle.part, obstacle.change)
     if not any(
         chain.native or isinstance(leaf.content, Files)
         for leaf, chain in zip(flat.leaves, chains, strict=True)
@@ -240,6 +242,8 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
             return next(line for line in chain.lines if not line.native)
     if custom is not None:
         return custom
+    if flat.leaves[0].table is not None and not loader._auto_collation:
+        return Line("rows", False, "without a batch size there are no batches", "batch_size=...")
     first = chains[0]
     if any(chain.native != first.native or chain.form != first.form for chain in chains):
         return Line("ConcatDataset", False, "its parts have different transforms", "give all parts the same")

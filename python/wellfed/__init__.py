@@ -39,7 +39,16 @@ from .exceptions import (
     UnsupportedSampleError,
     WellfedError,
 )
-from .sources import cifar10, cifar100, from_tensor_slices, image_folder, mnist, webdataset
+from .sources import (
+    cifar10,
+    cifar100,
+    encoded_images,
+    from_tensor_slices,
+    image_files,
+    image_folder,
+    mnist,
+    webdataset,
+)
 
 if TYPE_CHECKING:
     from .torch import feed as feed
@@ -70,8 +79,10 @@ __all__ = [
     "__version__",
     "cifar10",
     "cifar100",
+    "encoded_images",
     "exceptions",
     "from_tensor_slices",
+    "image_files",
     "image_folder",
     "mnist",
     "transforms",

@@ -346,7 +346,8 @@ class Dataset:
 
         Args:
             text: As `to_json` gives it.
-            arrays: The arrays of a plan that begins with ``from_tensor_slices``, in the order of the fields.
+            arrays: What of its source is not in the text: the arrays of ``from_tensor_slices`` in the order of the
+                fields, or those that `image_files` and `encoded_images` made of their arguments. Pickling keeps them.
 
         Example:
             >>> import numpy as np
@@ -390,6 +391,10 @@ def _source_repr(spec: dict[str, Any]) -> str:
         return (
             f"from_tensor_slices({', '.join('{name}: {dtype} {shape}'.format(**f) for f in spec['fields'])})"
         )
+    if kind == "files":
+        return f"image_files({spec['count']} paths{', labels' if spec['labels'] else ''})"
+    if kind == "encoded":
+        return f"encoded_images({spec['count']} images{', labels' if spec['labels'] else ''})"
     first, *rest = spec.items()
     return f"{kind}({', '.join([repr(first[1]), *(f'{k}={v!r}' for k, v in rest)])})"
 

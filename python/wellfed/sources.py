@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,16 @@ import numpy.typing as npt
 from . import _native
 from .dataset import Dataset
 
-__all__ = ["cifar10", "cifar100", "from_tensor_slices", "image_folder", "mnist", "webdataset"]
+__all__ = [
+    "cifar10",
+    "cifar100",
+    "encoded_images",
+    "from_tensor_slices",
+    "image_files",
+    "image_folder",
+    "mnist",
+    "webdataset",
+]
 
 Path = str | os.PathLike[str]
 
@@ -62,6 +71,119 @@ def image_folder(
         extensions=None if extensions is None else list(extensions),
         allow_empty=bool(allow_empty),
     )
+
+
+def image_files(paths: Iterable[Path | bytes], labels: Any = None) -> Dataset:
+    """Image files by their paths, in the order given. Samples are (image, label), or images without ``labels``.
+
+    For lists that somebody else made: a file of names, a table, a data set of torchvision. Files are looked at when
+    they are read; one that is missing is an error of its sample. A million paths take little more than their text.
+
+    Args:
+        paths: Any number of them. A file may occur more than once.
+        labels: Whole numbers, one for each path.
+
+    Raises:
+        ValueError: Paths and labels differ in number, or a path is empty or not UTF-8.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import wellfed as wf
+        >>> from PIL import Image
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for name in ("b.png", "a.png"):
+        ...     Image.new("RGB", (4, 3)).save(folder / name)
+        >>> ds = wf.image_files([folder / "b.png", folder / "a.png"], labels=[7, 3])
+        >>> image, label = ds.sample(1)
+        >>> image.shape, int(label)
+        ((3, 3, 4), 3)
+    """
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise TypeError("image_files takes a list of paths\nhint: image_folder takes a folder or a pattern")
+    listed = list(paths)
+    # One text instead of a million strings: it is joined, checked and handed over at once.
+    try:
+        joined = "\0".join(listed)  # type: ignore[arg-type]
+    except TypeError:
+        joined = "\0".join(map(os.fsdecode, listed))
+    try:
+        text = joined.encode()
+    except UnicodeEncodeError as e:
+        index = joined.count(chr(0), 0, e.start)
+        raise ValueError(f"path {index} is not UTF-8\nhint: rename it, for example with convmv") from None
+    held = [(_bytes(text), "uint8"), *_whole_numbers(labels)]
+    return _open_arrays("files", held, count=len(listed), labels=labels is not None)
+
+
+def encoded_images(data: Any, offsets: Any, labels: Any = None) -> Dataset:
+    """Encoded images (JPEG, PNG) that lie in memory: image ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+
+    This is how Arrow stores a column of bytes, so that of a Parquet file or a Hugging Face data set can be used where
+    it lies, without a copy, also if the memory is a file that is mapped. It is kept alive. Do not change it meanwhile.
+
+    Args:
+        data: Anything with the buffer protocol (bytes, a NumPy array, a ``pyarrow.Buffer``) or a uint8 torch tensor;
+            or a list of them, one for each chunk.
+        offsets: Whole numbers, one more than there are images; a list of such arrays if ``data`` is a list. int64 is
+            used as it is, other types are copied.
+        labels: Whole numbers, one for each image. Samples are (image, label), or images without.
+
+    Raises:
+        ValueError: Offsets fall or point outside of the data, or numbers of images and labels differ.
+
+    Example:
+        >>> import io
+        >>> import wellfed as wf
+        >>> from PIL import Image
+        >>> file = io.BytesIO()
+        >>> Image.new("RGB", (4, 3)).save(file, "png")
+        >>> png = file.getvalue()
+        >>> ds = wf.encoded_images(png + png, [0, len(png), 2 * len(png)], labels=[7, 3])
+        >>> next(iter(ds.batch(2).numpy()))[0].shape
+        (2, 3, 3, 4)
+    """
+    chunked = isinstance(data, list | tuple)
+    chunks, starts = (list(data), list(offsets)) if chunked else ([data], [offsets])
+    if len(chunks) != len(starts):
+        raise ValueError(f"data has {len(chunks)} chunks, but there are offsets for {len(starts)}")
+    held, count = [], 0
+    for chunk, rows in zip(chunks, starts):
+        held += [(_bytes(chunk), "uint8"), *_whole_numbers(rows)]
+        count += max(len(held[-1][0]) - 1, 0)
+    held += _whole_numbers(labels)
+    return _open_arrays("encoded", held, count=count, chunks=len(chunks), labels=labels is not None)
+
+
+def _open_arrays(kind: str, held: list[tuple[npt.NDArray[Any], str]], **parameters: Any) -> Dataset:
+    native = _native.Dataset.open(json.dumps({"type": kind, **parameters}), held)
+    return Dataset(native, [array for array, _ in held])
+
+
+def _bytes(data: Any) -> npt.NDArray[np.uint8]:
+    """The bytes of a buffer where they lie."""
+    if isinstance(data, np.ndarray) or hasattr(data, "detach"):
+        array, dtype = as_array(data)
+        if dtype != "uint8" or array.ndim != 1:
+            raise TypeError(
+                f"data must be bytes, or uint8 in one dimension, not {dtype} of shape {array.shape}"
+            )
+        return array
+    view = memoryview(data)
+    return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+
+
+def _whole_numbers(values: Any) -> list[tuple[npt.NDArray[Any], str]]:
+    """An int64 array, or nothing for None."""
+    if values is None:
+        return []
+    array, dtype = as_array(values)
+    if not len(array):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise TypeError(
+            f"labels and offsets must be whole numbers in one dimension, not {dtype} {array.shape}"
+        )
+    return [(np.ascontiguousarray(array, np.int64), "int64")]
 
 
 def webdataset(

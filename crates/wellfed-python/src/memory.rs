@@ -82,7 +82,6 @@ pub(crate) fn indices(py: Python<'_>, given: &Bound<'_, PyAny>, len: u64) -> PyR
     // Without a copy where it is one already.
     let array = numpy.call_method1("ascontiguousarray", (array, "int64"))?;
     let array = borrow(py, &array, DType::Int64)?;
-    let whole =
-        |offset| array.row(offset).and_then(|bytes| bytes.try_into().ok()).map_or(-1, i64::from_ne_bytes);
-    (0..array.rows()).map(|offset| checked((offset, whole(offset)))).collect()
+    let whole = |offset| array.whole(offset).map_err(|e| to_python(py, &e));
+    (0..array.rows()).map(|offset| checked((offset, whole(offset)?))).collect()
 }

@@ -5,6 +5,8 @@
 
 pub mod cifar;
 pub mod conformance;
+pub mod encoded;
+pub mod files;
 pub mod image_folder;
 pub mod mnist;
 mod npy;
@@ -18,6 +20,8 @@ pub mod webdataset;
 use std::{fmt, ops::Range, sync::Arc};
 
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
+pub use encoded::{EncodedImages, EncodedImagesSpec};
+pub use files::{ImageFiles, ImageFilesSpec};
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use mnist::{Mnist, MnistSpec};
 pub use spec::SourceSpec;

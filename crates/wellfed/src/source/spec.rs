@@ -5,10 +5,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ArrayData, Cifar, Cifar10Spec, Cifar100Spec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec, Source,
-    TensorSlices, TensorSlicesSpec, WebDataset, WebDatasetSpec,
+    ArrayData, Cifar, Cifar10Spec, Cifar100Spec, EncodedImages, EncodedImagesSpec, ImageFiles,
+    ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec, Source, TensorSlices, TensorSlicesSpec,
+    WebDataset, WebDatasetSpec,
 };
-use crate::{Error, Result, store::Store};
+use crate::{
+    Error, Result,
+    store::{LocalStore, Store},
+};
 
 /// A source as data. Part of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,10 @@ pub enum SourceSpec {
     Mnist(MnistSpec),
     /// Arrays in memory: their names, dtypes and shapes. The elements themselves are no part of a plan.
     TensorSlices(TensorSlicesSpec),
+    /// Image files by their paths.
+    Files(ImageFilesSpec),
+    /// Encoded images in memory.
+    Encoded(EncodedImagesSpec),
     /// A source of another crate, known by its name only.
     Custom {
         /// [`Source::name`] of it.
@@ -48,19 +56,30 @@ impl SourceSpec {
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
             }
+            Self::Files(_) => {
+                return Err(Error::config("image_files cannot be opened without its paths"));
+            }
+            Self::Encoded(_) => {
+                return Err(Error::config("encoded_images cannot be opened without its data"));
+            }
             Self::Custom { name } => {
                 return Err(Error::config(format!("{name} cannot be opened from its description")));
             }
         })
     }
 
-    /// Opens a source of arrays in memory, given in the order of the fields.
+    /// Opens a source of which a part is arrays in memory, given in the order of the fields; for image files those are
+    /// their paths and labels.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] if this is no such source, or the arrays differ from the description.
     pub fn open_arrays(self, arrays: Vec<ArrayData>) -> Result<Arc<dyn Source>> {
         match self {
             Self::TensorSlices(spec) => Ok(Arc::new(TensorSlices::open(spec, arrays)?)),
+            Self::Files(spec) => {
+                Ok(Arc::new(ImageFiles::open(Arc::new(LocalStore::default()), spec, arrays)?))
+            }
+            Self::Encoded(spec) => Ok(Arc::new(EncodedImages::open(spec, arrays)?)),
             other => Err(Error::config(format!("{other:?} takes no arrays"))),
         }
     }
@@ -79,6 +98,8 @@ mod tests {
             r#"{"type":"cifar10","root":"d","train":true}"#,
             r#"{"type":"cifar100","root":"d","train":false,"label":"coarse"}"#,
             r#"{"type":"mnist","root":"d","train":true}"#,
+            r#"{"type":"files","count":3,"labels":true}"#,
+            r#"{"type":"encoded","count":3,"chunks":2,"labels":false}"#,
             r#"{"type":"custom","name":"mine"}"#,
         ] {
             let spec: SourceSpec = serde_json::from_str(json).unwrap();

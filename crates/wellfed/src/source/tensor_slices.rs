@@ -74,6 +74,22 @@ impl ArrayData {
         self.shape[0]
     }
 
+    /// All elements.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.memory).as_ref()
+    }
+
+    /// Row `index` of a one-dimensional array of int64.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] if there is no such row.
+    pub fn whole(&self, index: usize) -> Result<i64> {
+        let bytes = self.row(index).and_then(|row| row.try_into().ok());
+        bytes.map(i64::from_ne_bytes).ok_or_else(|| {
+            Error::new(ErrorKind::State, format!("an array of {self:?} has no whole number {index}"))
+        })
+    }
+
     /// The bytes of row `index`.
     pub fn row(&self, index: usize) -> Option<&[u8]> {
         if index >= self.rows() {

@@ -158,9 +158,12 @@ impl CoefficientCache {
         let limits = wellfed_jpeg::Limits { max_pixels: record.limits.max_pixels, ..Default::default() };
         let mut packed = Vec::new();
         for &field in &self.images {
-            if let Some(Value::Bytes(bytes)) = record.values.get(field)
-                && is_jpeg(bytes)
-            {
+            let bytes = match record.values.get(field) {
+                Some(Value::Bytes(bytes)) => Some(bytes.as_slice()),
+                Some(Value::Resident) => self.source.resident(index, field),
+                _ => None,
+            };
+            if let Some(bytes) = bytes.filter(|bytes| is_jpeg(bytes)) {
                 match decoder.pack(bytes, &limits) {
                     Ok(record) => packed.push((field, record)),
                     // Whatever is wrong with it, making the sample will say so, in every epoch.
@@ -178,9 +181,7 @@ impl CoefficientCache {
         if kept {
             for (field, bytes) in packed {
                 // What is held is shared with the record; what is on disk is in memory once more.
-                if let Value::Bytes(old) = &mut record.values[field] {
-                    *old = bytes;
-                }
+                record.values[field] = Value::Bytes(bytes);
             }
             record.cached = true;
         }

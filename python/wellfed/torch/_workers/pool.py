@@ -81,7 +81,8 @@ class Member:
         return bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Give the descriptors back, and the memory that no array looks at."""
+        self.mappings.forget(list(self.mappings.mappings))
         self.control.close()
         self.watch.close()
         if self.pidfd >= 0:

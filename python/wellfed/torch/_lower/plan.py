@@ -168,6 +168,10 @@ def _of_tensors(loader: Any, rows: Rows) -> Plan:
         )
     if not loader._auto_collation:
         return _python(dataset, "without a batch size there is nothing to gather", "batch_size=...")
+    if loader.num_workers > 0 and loader.worker_init_fn is not None:
+        return _python(
+            dataset, "worker_init_fn runs in workers, so there are some", "leave worker_init_fn out"
+        )
     return Plan("tensors", dataset, [("data", line)], rows=rows)
 
 

@@ -1,0 +1,186 @@
+"""wellfed.torch.DataLoader against torch's: what it takes, what it gives."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader as Stock
+from torch.utils.data import TensorDataset
+
+import torch_worker_sets as sets
+from wellfed.torch import DataLoader
+from wellfed.torch._cores import auto_workers, cpu_quota
+
+
+def same(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.layout == other.layout
+        assert one.requires_grad == other.requires_grad
+        if one.layout is torch.sparse_coo:
+            one, other = one.to_dense(), other.to_dense()
+        assert torch.equal(one.detach(), other.detach())
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+        assert one.flags.writeable
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            same(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other):
+            same(a, b)
+    elif isinstance(one, sets.Sample):
+        same(vars(one), vars(other))
+    else:
+        assert one == other
+
+
+def loaded(kind, dataset, **arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(kind(dataset, **arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_workers": -1},
+        {"timeout": -1},
+        {"prefetch_factor": 3},
+        {"num_workers": 1, "prefetch_factor": -1},
+        {"persistent_workers": True},
+        {"sampler": [0], "shuffle": True},
+        {"batch_sampler": [[0]], "batch_size": 2},
+        {"batch_sampler": [[0]], "drop_last": True},
+        {"batch_size": None, "drop_last": True},
+        {"batch_size": 0},
+        {"multiprocessing_context": "fork"},
+        {"num_workers": 1, "multiprocessing_context": "bad"},
+        {"num_workers": 1, "multiprocessing_context": object},
+        {"drop_last": 3},
+    ],
+)
+def test_wrong_arguments_are_refused_as_by_torch(arguments):
+    with pytest.raises(Exception) as stock:
+        Stock(sets.Squares(), **arguments)
+    with pytest.raises(type(stock.value)) as ours:
+        DataLoader(sets.Squares(), **arguments)
+    assert str(ours.value) == str(stock.value)
+
+
+def test_iterable_data_sets_refuse_what_torch_refuses():
+    for arguments in ({"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}):
+        with pytest.raises(ValueError) as stock:
+            Stock(sets.Shares(3), **arguments)
+        with pytest.raises(ValueError) as ours:
+            DataLoader(sets.Shares(3), **arguments)
+        assert str(ours.value) == str(stock.value)
+
+
+def test_is_torchs_loader_with_its_attributes_and_guards():
+    loader = DataLoader(sets.Squares(10), batch_size=4, shuffle=True, drop_last=True)
+    stock = Stock(sets.Squares(10), batch_size=4, shuffle=True, drop_last=True)
+    assert isinstance(loader, Stock)
+    assert len(loader) == len(stock) == 2
+    assert DataLoader[int] is not None
+    for name, value in vars(stock).items():
+        assert type(getattr(loader, name)) is type(value), name
+    for name in ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"):
+        with pytest.raises(ValueError, match=f"{name} attribute should not be set after DataLoader is init"):
+            setattr(loader, name, None)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("size", [None, 1, 4])
+def test_structures_are_those_of_torch(workers, size):
+    ours = loaded(DataLoader, sets.Structures(), batch_size=size, num_workers=workers)
+    theirs = loaded(Stock, sets.Structures(), batch_size=size, num_workers=0)
+    same(ours, theirs)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_all_that_can_be_pickled_passes(workers):
+    ours = loaded(DataLoader, sets.Oddities(), batch_size=None, num_workers=workers, collate_fn=sets.as_it_is)
+    for one, other in zip(ours, sets.Oddities().make(), strict=True):
+        if isinstance(other, np.ndarray) and not other.flags.writeable and workers == 0:
+            continue
+        same(one, other)
+    both = ours[12]
+    assert both[0] is both[1]
+    assert ours[0].stride() == sets.Oddities().make()[0].stride()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_order_follows_seed_and_generator_as_in_torch(workers):
+    for arguments in ({"shuffle": True}, {"shuffle": True, "generator": 7}, {"sampler": [3, 1, 2]}):
+        results = []
+        for kind in (Stock, DataLoader):
+            torch.manual_seed(5)
+            own = dict(arguments)
+            if "generator" in own:
+                own["generator"] = torch.Generator().manual_seed(7)
+            loader = kind(sets.Squares(), batch_size=5, num_workers=workers, **own)
+            results.append([loaded(lambda x: x, loader), loaded(lambda x: x, loader), torch.rand(3)])
+        same(results[1], results[0])
+
+
+def test_auto_workers_divides_cores_by_ranks(monkeypatch, tmp_path: Path):
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(12)), raising=False)
+    assert auto_workers(tmp_path) == 12
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert auto_workers(tmp_path) == 3
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert cpu_quota(tmp_path) == 2.5
+    assert auto_workers(tmp_path) == 1
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    assert auto_workers(tmp_path) == 2
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert cpu_quota(tmp_path) is None
+    assert DataLoader(sets.Squares(), num_workers="auto").num_workers >= 1
+    with pytest.raises(ValueError, match="num_workers is 'all'"):
+        DataLoader(sets.Squares(), num_workers="all")
+
+
+def test_older_control_groups_have_their_quota_in_two_files(tmp_path: Path):
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
+    assert cpu_quota(tmp_path) == 1.5
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1")
+    assert cpu_quota(tmp_path) is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_length_of_an_iterable_data_set_that_is_wrong_is_warned_of(workers):
+    class Lying(sets.Shares):
+        def __len__(self):
+            return 2
+
+    loader = DataLoader(Lying(3, 0), batch_size=None, num_workers=workers)
+    assert len(loader) == 2
+    with pytest.warns(UserWarning, match="was reported to be 2.*but 3 samples have been fetched"):
+        list(loader)
+
+
+def test_exceptions_without_workers_keep_their_type_and_name_the_batch():
+    loader = DataLoader(sets.Raises(sets.TwoArguments(1, 2)), batch_size=4)
+    with pytest.raises(sets.TwoArguments) as caught:
+        list(loader)
+    notes = getattr(caught.value, "__notes__", None)
+    assert notes is None or "[8, 9, 10, 11]" in notes[0]
+
+
+def test_worker_init_fn_is_called_also_where_no_worker_were_needed():
+    loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=1, worker_init_fn=sets.init_fails)
+    with pytest.raises(RuntimeError, match="init of 0 failed"):
+        list(loader)

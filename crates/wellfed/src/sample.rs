@@ -2,11 +2,10 @@
 //!
 //! A record is reused from sample to sample, so that fetching allocates nothing once buffers have grown.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use crate::Limits;
+pub use crate::engine::Kept;
 
 /// Element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -162,7 +161,7 @@ pub enum Value {
     /// C order, of the schema's dtype and shape.
     Bytes(Vec<u8>),
     /// As `Bytes`, but held by a cache as well.
-    Shared(Arc<[u8]>),
+    Shared(Kept),
     /// A whole number.
     Int(i64),
     /// The value lies in the source's own memory; [`crate::source::Source::resident`] gives it without a copy.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `schedule` decides who does what, `shared` runs the threads, `exec` makes one sample, `ring` owns the
-//! memory, `governor` tunes. The loader keeps making batches of the next epoch while the last ones of this
+//! batches' `memory`, `governor` tunes. The loader keeps making batches of the next epoch while the last ones of this
 //! epoch are consumed.
 
 mod batch;
@@ -18,6 +18,7 @@ pub(crate) mod image;
 mod job;
 mod kernel;
 mod loader;
+mod memory;
 mod ring;
 mod schedule;
 mod shared;
@@ -25,6 +26,6 @@ mod whole;
 
 pub use batch::{Batch, Column, ColumnData};
 pub(crate) use batch::{ColumnKind, ColumnSpec};
-pub use cache::{Indexed, index_rows};
+pub use cache::{Indexed, Kept, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use ring::Buffer;

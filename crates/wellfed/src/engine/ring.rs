@@ -4,59 +4,13 @@
 //! A [`Buffer`] has one owner at any time. Dropping it returns its memory to the [`Pool`] it came from, which
 //! keeps a bounded number and frees the rest. Memory that a consumer still holds is never handed out again.
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
-    ptr::NonNull,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
+use super::memory::Memory;
 use crate::lock;
-
-/// Alignment of small buffers: a cache line, and the widest vector there is.
-const ALIGN: usize = 64;
-
-/// Buffers from this size on are aligned to huge pages and ask for them.
-const HUGE: usize = 2 << 20;
-
-/// Memory from the allocator, freed on drop.
-#[derive(Debug)]
-struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: `Memory` owns its allocation like a `Box<[u8]>`; the pointer is not tied to a thread.
-unsafe impl Send for Memory {}
-// SAFETY: shared access only reads the pointer; writing through it is governed by `Buffer`.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    fn new(len: usize) -> Self {
-        let align = if len >= HUGE { HUGE } else { ALIGN };
-        let layout =
-            Layout::from_size_align(len.max(1), align).expect("batch sizes are checked against the budget");
-        // SAFETY: the layout has a size of at least 1.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        #[cfg(target_os = "linux")]
-        if len >= HUGE {
-            // Fewer page faults and TLB misses when a batch is first written. A refusal changes nothing.
-            // SAFETY: the range is ours, and the advice does not change its contents.
-            unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-        }
-        Self { start, layout }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
 
 /// Keeps memory for reuse.
 #[derive(Debug)]
@@ -97,11 +51,11 @@ impl Pool {
         let reused = {
             let mut free = lock(&self.free);
             // The last one returned is the most likely to be in cache.
-            free.iter().rposition(|m| m.layout.size() == len.max(1)).map(|i| free.remove(i))
+            free.iter().rposition(|m| m.size() == len.max(1)).map(|i| free.remove(i))
         };
         let memory = reused.unwrap_or_else(|| {
-            let memory = Memory::new(len);
-            self.bytes.fetch_add(memory.layout.size() as u64, Relaxed);
+            let memory = Memory::zeroed(len);
+            self.bytes.fetch_add(memory.size() as u64, Relaxed);
             drop(self.surplus(&mut lock(&self.free)));
             memory
         });
@@ -128,7 +82,7 @@ impl Pool {
         let mut surplus = Vec::new();
         while !free.is_empty() && (free.len() > keep || self.held() > limit) {
             let memory = free.remove(0);
-            self.bytes.fetch_sub(memory.layout.size() as u64, Relaxed);
+            self.bytes.fetch_sub(memory.size() as u64, Relaxed);
             surplus.push(memory);
         }
         surplus
@@ -146,7 +100,7 @@ pub struct Buffer {
 
 impl Buffer {
     fn start(&self) -> *mut u8 {
-        self.memory.as_ref().expect("only drop takes the memory").start.as_ptr()
+        self.memory.as_ref().expect("only drop takes the memory").start()
     }
 
     /// The consumer holds it from now on.
@@ -200,6 +154,7 @@ impl Drop for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::memory::HUGE;
 
     #[test]
     fn memory_returns_to_the_pool_only_when_its_owner_is_gone() {

@@ -19,6 +19,7 @@ use wellfed_jpeg::Decoder;
 use super::{
     disk::{Blob, Disk},
     share::Share,
+    slab::Slab,
 };
 use crate::{
     Error, Result,
@@ -42,6 +43,8 @@ pub(crate) struct CoefficientCache {
     /// Places of encoded images among the fields.
     images: Vec<usize>,
     shards: Vec<Mutex<HashMap<u64, Slot>>>,
+    /// Where samples in memory are.
+    slab: Slab,
     disk: Option<Disk>,
     share: Share,
     full: AtomicBool,
@@ -92,6 +95,7 @@ impl CoefficientCache {
             source,
             images,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            slab: Slab::default(),
             disk,
             share,
             full: AtomicBool::new(full),
@@ -188,23 +192,25 @@ impl CoefficientCache {
     }
 
     fn hold(&self, index: u64, record: &Record, packed: &[(usize, Vec<u8>)]) -> bool {
+        let replaced = |i: usize| packed.iter().find(|(field, _)| *field == i).map(|(_, bytes)| bytes);
+        let sizes =
+            (record.values.iter().enumerate()).map(|(i, v)| replaced(i).map_or(v.len(), Vec::len) + 64);
+        let size: usize = sizes.sum();
+        // Memory of a slab is not given back, so room is made sure of before anything is copied there.
+        if !self.share.take(size as u64 + OVERHEAD) {
+            self.full.store(true, Relaxed);
+            return false;
+        }
         let values: Arc<[(Value, u64)]> = (record.values.iter().enumerate())
             .map(|(i, value)| {
-                let replaced = packed.iter().find(|(field, _)| *field == i);
-                let value = match (replaced, value) {
-                    (Some((_, bytes)), _) => Value::Shared(bytes.as_slice().into()),
-                    (None, Value::Bytes(bytes)) => Value::Shared(bytes.as_slice().into()),
+                let value = match (replaced(i), value) {
+                    (Some(bytes), _) | (None, Value::Bytes(bytes)) => Value::Shared(self.slab.keep(bytes)),
                     (None, value) => value.clone(),
                 };
                 (value, record.offsets.get(i).copied().unwrap_or(0))
             })
             .collect();
-        let size: usize = values.iter().map(|(value, _)| value.len() + 64).sum();
-        if !self.share.take(size as u64 + OVERHEAD) {
-            self.full.store(true, Relaxed);
-            return false;
-        }
-        self.keep(index, Slot::Held(values), size as u64 + OVERHEAD)
+        self.keep(index, Slot::Held(values))
     }
 
     fn store(&self, disk: &Disk, index: u64, record: &Record, packed: &[(usize, Vec<u8>)]) -> bool {
@@ -229,16 +235,14 @@ impl CoefficientCache {
             self.full.store(true, Relaxed);
             return false;
         }
-        self.keep(index, Slot::Stored, size)
+        self.keep(index, Slot::Stored)
     }
 
-    /// Notes where the sample is, unless another worker was faster.
-    fn keep(&self, index: u64, slot: Slot, size: u64) -> bool {
-        let first = lock(self.shard(index)).insert(index, slot).is_none();
-        if first {
+    /// Notes where the sample is. Another worker may have been faster: what one of them wrote is used then, and the
+    /// bytes of both stay taken, as neither memory nor disk is given back.
+    fn keep(&self, index: u64, slot: Slot) -> bool {
+        if lock(self.shard(index)).insert(index, slot).is_none() {
             self.kept.fetch_add(1, Relaxed);
-        } else if self.disk.is_none() {
-            self.share.give(size);
         }
         true
     }

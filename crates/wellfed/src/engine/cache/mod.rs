@@ -1,7 +1,8 @@
 //! What a loader keeps from epoch to epoch, so that later ones are faster. Nothing here changes a pixel.
 //!
 //! `rows` keeps where the rows of JPEGs begin; `coefficients` keeps samples whose JPEGs are without Huffman coding,
-//! in memory or by way of `disk`.
+//! in memory
+//! (`slab`) or by way of `disk`.
 
 mod build;
 mod coefficients;
@@ -9,10 +10,12 @@ mod disk;
 mod row_file;
 mod rows;
 mod share;
+mod slab;
 
 pub use build::{Indexed, index_rows};
 pub(crate) use coefficients::CoefficientCache;
 pub(crate) use rows::RowCache;
+pub use slab::Kept;
 
 /// What is kept; nothing by default.
 #[derive(Debug, Default)]

@@ -1,0 +1,85 @@
+//! [`Memory`]: one aligned allocation, in huge pages where it is large.
+//!
+//! Batches and caches are tens of megabytes that are walked through once, so with small pages every few kilobytes
+//! cost a walk of the page tables. Invariant: huge pages are asked for before the first byte is touched; asked for
+//! later, the system has long given small ones.
+
+use std::{
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    ptr::NonNull,
+};
+
+/// Alignment of small allocations: a cache line, and the widest vector there is.
+pub(super) const ALIGN: usize = 64;
+
+/// Allocations from this size on are aligned to huge pages and ask for them.
+pub(super) const HUGE: usize = 2 << 20;
+
+/// Memory from the allocator, freed on drop.
+#[derive(Debug)]
+pub(super) struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Memory` owns its allocation like a `Box<[u8]>`; the pointer is not tied to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: shared access only reads the pointer; writing through it is governed by its owners.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// `len` bytes, not initialized, and without pages behind them until they are touched.
+    pub(super) fn new(len: usize) -> Self {
+        let align = if len >= HUGE { HUGE } else { ALIGN };
+        let layout =
+            Layout::from_size_align(len.max(1), align).expect("sizes are checked against the budget");
+        // SAFETY: the layout has a size of at least 1.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        #[cfg(target_os = "linux")]
+        if len >= HUGE {
+            // A refusal changes nothing.
+            // SAFETY: the range is ours, and the advice does not change its contents.
+            unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        Self { start, layout }
+    }
+
+    /// `len` bytes of zero.
+    pub(super) fn zeroed(len: usize) -> Self {
+        let memory = Self::new(len);
+        // SAFETY: the allocation has at least `len` bytes, and nobody else knows of it.
+        unsafe { memory.start.as_ptr().write_bytes(0, len) };
+        memory
+    }
+
+    /// The first byte.
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Bytes asked for, at least 1.
+    pub(super) fn size(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_memory_begins_at_a_huge_page_and_small_at_a_cache_line() {
+        for (len, align) in [(0, ALIGN), (1, ALIGN), (HUGE - 1, ALIGN), (HUGE, HUGE), (HUGE + 1, HUGE)] {
+            let memory = Memory::zeroed(len);
+            assert_eq!((memory.start() as usize % align, memory.size()), (0, len.max(1)));
+        }
+    }
+}

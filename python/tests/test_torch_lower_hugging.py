@@ -12,14 +12,11 @@ from PIL import Image
 from torch.utils.data import DataLoader as Stock
 from torch.utils.data import Subset
 
-import wellfed as wf
 import wellfed.torch as wt
 from pictures import picture
 from torch_same import same
 
 hf = pytest.importorskip("datasets")
-
-pytestmark = pytest.mark.skipif(not hasattr(wf, "image_files"), reason="needs the engine's lists of files")
 
 
 def encoded(seed: int, kind: str, mode: str = "RGB") -> bytes:

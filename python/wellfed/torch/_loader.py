@@ -230,7 +230,7 @@ class DataLoader(stock.DataLoader[T_co]):
             >>> print(DataLoader(TensorDataset(torch.arange(4)), batch_size=2).explain())
             DataLoader, native: whole batches of rows are gathered at once
               native  TensorDataset             whole batches are gathered at once, in the calling thread
-              native  order: SequentialSampler  torch's order, computed in one go; batch_size=2, drop_last=False
+              python  order: SequentialSampler  torch's sampler, the same order; batch_size=2, drop_last=False
               native  num_workers=0             no processes: gathering takes less than handing over
               native  memory: batches on the CPU  not pinned
         """

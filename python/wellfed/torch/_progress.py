@@ -56,6 +56,7 @@ AHEAD = "_yielded_ahead"
 END = "_sampler_end"
 RNG = "_rng"
 GENERATOR = "_generator"
+SAMPLES = "_samples_yielded"
 
 
 class Progress:

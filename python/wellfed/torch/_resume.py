@@ -85,6 +85,7 @@ class Resume:
             self.ahead = frozenset()
         self.base_seed: int | None = main.get(p.BASE_SEED)
         self.shared_seed: int | None = main.get(p.SHARED_SEED)
+        self.samples: int | None = state.get(p.SAMPLES)
         self.len_called: int | None = main.get(p.LEN_CALLED)
         self.order = (main[p.INDEX_SAMPLER_STATE], main[p.SAMPLER_ITER_STATE], main[p.SAMPLER_ITER_YIELDED])
         end = state.get(p.END, main)

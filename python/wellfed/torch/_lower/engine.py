@@ -46,17 +46,14 @@ def source_of(leaves: list[Leaf]) -> wf.Dataset:
         RefusalError: They cannot be one.
     """
     contents = [leaf.content for leaf in leaves]
-    if not hasattr(wf, "image_files") and not isinstance(contents[0], Pixels):  # TODO
-        raise RefusalError("no lists of files yet")
     modes: set[Any] = {"RGB" if leaf.form.mode == "any" else leaf.form.mode for leaf in leaves}
     if len(modes) > 1:
         raise RefusalError("its parts mix colour and grey images")
     if all(isinstance(content, Files) for content in contents):
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
-        opened: wf.Dataset = wf.image_files(paths)
-        return opened.with_options(mode=modes.pop())
+        return wf.image_files(paths).with_options(mode=modes.pop())
     if isinstance(contents[0], Encoded):
-        encoded: wf.Dataset = wf.encoded_images(contents[0].chunks, contents[0].offsets)
+        encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
         return encoded.with_options(mode=modes.pop(), exif_orientation=True)
     pixels = [content for content in contents if isinstance(content, Pixels)]
     if len(pixels) < len(contents):

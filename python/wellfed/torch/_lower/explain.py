@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, IterableDataset
 
 from .forms import Line, name_of
-from .order import known_sampler
 from .plan import Plan
 
 __all__ = ["explain"]
@@ -57,11 +56,15 @@ def _order(loader: Any) -> tuple[str, str, str]:
     if isinstance(loader.dataset, IterableDataset):
         return "python", "order", "that of the data set"
     sampler = loader._index_sampler
-    if known_sampler(sampler, loader._auto_collation) is None:
-        return "python", f"order: {name_of(sampler)}", "iterated as it is, index by index"
-    inner = sampler.sampler if loader._auto_collation else sampler
-    words = f"torch's order, computed in one go; batch_size={loader.batch_size}, drop_last={loader.drop_last}"
-    return "native", f"order: {type(inner).__name__}", words
+    words = f"torch's sampler, the same order; batch_size={loader.batch_size}"
+    if loader._auto_collation:
+        if type(sampler) is not BatchSampler:
+            return "python", f"order: {name_of(sampler)}", "a batch sampler of the user, asked batch by batch"
+        sampler = sampler.sampler
+        words += f", drop_last={loader.drop_last}"
+    if not type(sampler).__module__.startswith("torch."):
+        return "python", f"order: {name_of(sampler)}", "a sampler of the user, asked index by index"
+    return "python", f"order: {type(sampler).__name__}", words
 
 
 def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:

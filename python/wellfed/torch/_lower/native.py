@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import dataloader as stock
 from torch.utils.data._utils.collate import default_collate
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 import wellfed as wf
 from wellfed._loader import torch_converter
 
+from .._progress import SAMPLES, AheadProgress, InlineProgress
+from .._state import Tracked
 from .datasets import Flat, Leaf
 from .hugging import Table
-from .order import Order
 from .tensors import Rows
 
 if TYPE_CHECKING:
@@ -41,77 +41,25 @@ _PASSED_ON = (
 )
 
 
-class _Iterator(stock._BaseDataLoaderIter):
-    """What both iterators share: the order of an epoch, its seed, the place in it.
-
-    Args:
-        loader: Whose epoch it is.
-        state: As of `state`: the epoch to go on with.
-    """
-
-    def __init__(self, loader: DataLoader[Any], state: dict[str, Any] | None = None) -> None:
-        # Draws the epoch's seed, as torch does for every epoch: what follows in the generator depends on it.
-        super().__init__(loader)
-        self._begin(loader, state)
-
-    def _begin(self, loader: Any, state: dict[str, Any] | None) -> None:
-        self._num_yielded: int = 0 if state is None else int(state["batches"])
-        self._samples: int = 0 if state is None else int(state["samples"])
-        if state is not None:
-            self._base_seed = int(state["seed"])
-        order = None if state is None else state["order"]
-        self._order = Order(
-            self._index_sampler, self._sampler_iter, self._auto_collation, order, self._num_yielded
-        )
-
-    def state(self) -> dict[str, Any]:
-        """The place after the last batch that was handed out, whose size does not depend on the data."""
-        return {
-            "seed": self._base_seed,
-            "batches": self._num_yielded,
-            "samples": self._samples,
-            "order": self._order.state(),
-        }
-
-    def restore(self, loader: DataLoader[Any], state: dict[str, Any]) -> None:
-        """Goes on where `state` was taken: the same order, the same random parameters."""
-        self._sampler_iter = iter(self._index_sampler)
-        self._begin(loader, state)
-
-    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
-        """The next epoch, for loaders that keep their iterator."""
-        super()._reset(loader, first_iter)
-        if not first_iter:
-            # torch draws no new seed for workers that live on; ours is of one epoch.
-            self._base_seed += 1
-            self._begin(loader, None)
-
-    def __next__(self) -> Any:
-        if not torch.autograd.profiler._is_profiler_enabled:
-            return self._counted()
-        with torch.autograd.profiler.record_function(self._profile_name):
-            return self._counted()
-
-    def _counted(self) -> Any:
-        samples, batch = self._take()
-        self._num_yielded += 1
-        self._samples += samples
-        return batch
-
-    def _take(self) -> tuple[int, Any]:
-        raise NotImplementedError
-
-
-class TensorIterator(_Iterator):
+class TensorIterator(Tracked):
     """Batches of `rows`."""
 
-    def __init__(self, loader: DataLoader[Any], rows: Rows, state: dict[str, Any] | None = None) -> None:
-        self._rows = rows
-        super().__init__(loader, state)
+    _progress: InlineProgress
 
-    def _take(self) -> tuple[int, Any]:
-        indices = next(self._order)
-        return len(indices), self._rows.batch(indices)
+    def __init__(self, loader: Any, rows: Rows) -> None:
+        super().__init__(loader)
+        self._rows = rows
+        self._progress = InlineProgress(self, loader, loader._checkpoints.resuming)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        super()._reset(loader, first_iter)
+        if not first_iter:
+            self._progress = InlineProgress(self, loader, None)
+
+    def _next_data(self) -> Any:
+        batch = self._rows.batch(self._next_index())
+        self._progress.yielded()
+        return batch
 
 
 class Pass:
@@ -154,17 +102,16 @@ class Pass:
 
     def locate(self, given: Any) -> Any:
         """Rows of the indices of a batch; None if the data set itself has to see them."""
-        if type(given) is not np.ndarray:
-            try:
-                given = np.asarray(given if self._batched else [given])
-            except (TypeError, ValueError):
-                return None
-            if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
-                return None
-        if given.size == 0 or given.min() < 0 or given.max() >= self.length:
+        try:
+            indices = np.asarray(given if self._batched else [given])
+        except (TypeError, ValueError):
             return None
-        given = given.astype(np.int64, copy=False)
-        return given if self.rows is None else self.rows[given]
+        if indices.ndim != 1 or indices.size == 0 or indices.dtype.kind not in "iu":
+            return None
+        if indices.min() < 0 or indices.max() >= self.length:
+            return None
+        indices = indices.astype(np.int64, copy=False)
+        return indices if self.rows is None else self.rows[indices]
 
     def finish(self, image: torch.Tensor, rows: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
@@ -179,8 +126,6 @@ class Pass:
 
     def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
         """The batch as the data set makes it. Whatever it raises has the engine's words as its cause."""
-        if isinstance(given, np.ndarray):
-            given = given.tolist() if self._batched else int(given[0])
         try:
             batch = self._fetcher.fetch(given)
         except Exception as raised:
@@ -191,35 +136,56 @@ class Pass:
         return batch
 
 
-class NativeIterator(_Iterator):
+class _EngineProgress(AheadProgress):
+    """Also says how many samples came before: the engine draws by the place of a sample in its epoch."""
+
+    def __init__(self, iterator: Any, loader: Any, resume: Any) -> None:
+        super().__init__(iterator, loader, resume)
+        known = None if resume is None else resume.samples
+        self.samples: int = self.order.mark()[0] if known is None else known
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), SAMPLES: self.samples}
+
+
+class NativeIterator(Tracked):
     """Batches of the engine, several of them under way."""
 
-    def __init__(
-        self, loader: DataLoader[Any], source: Pass, state: dict[str, Any] | None = None, device: Any = None
-    ) -> None:
+    _progress: _EngineProgress
+
+    def __init__(self, loader: Any, source: Pass) -> None:
         self._source = source
         self._native: Any = None
-        super().__init__(loader, state)
+        super().__init__(loader)
+        self._begin(loader, loader._checkpoints.resuming)
 
-    def _begin(self, loader: Any, state: dict[str, Any] | None) -> None:
-        super()._begin(loader, state)
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        super()._reset(loader, first_iter)
+        if not first_iter:
+            # torch draws no new seed for workers that live on; ours is of one epoch.
+            self._base_seed += 1
+            self._begin(loader, None)
+
+    def _begin(self, loader: Any, resume: Any) -> None:
         # (indices as the sampler gave them, rows or None)
         self._queue: deque[tuple[Any, Any]] = deque()
         self._finished = False
+        self._progress = _EngineProgress(self, loader, resume)
         if self._native is None:
             self._native = self._source.acquire()
-        self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._samples)
+        self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._progress.samples)
         if self._num_workers > 0:
             self._fill()  # as torch's workers do, which begin before the first batch is asked for
 
     def _fill(self) -> None:
         while not self._finished and len(self._queue) <= self._native.depth:
             try:
-                given = next(self._order)
+                given = self._next_index()
             except StopIteration:
                 self._finished = True
                 self._native.finish()
                 return
+            self._progress.drawn()
             rows = self._source.locate(given)
             if rows is not None:
                 try:
@@ -228,7 +194,7 @@ class NativeIterator(_Iterator):
                     rows = None
             self._queue.append((given, rows))
 
-    def _take(self) -> tuple[int, Any]:
+    def _next_data(self) -> Any:
         if self._native is None:
             raise StopIteration
         self._fill()
@@ -236,16 +202,21 @@ class NativeIterator(_Iterator):
             self._release()
             raise StopIteration
         given, rows = self._queue.popleft()
+        try:
+            return self._made(given, rows)
+        finally:
+            # A batch whose exception was handed over has been answered, too.
+            self._progress.samples += _count(given) if rows is None else len(rows)
+            self._progress.yielded()
+
+    def _made(self, given: Any, rows: Any) -> Any:
         if rows is None:
-            return _count(given), self._source.in_its_own_way(given, None)
+            return self._source.in_its_own_way(given, None)
         try:
             columns = self._native.next()
         except _PASSED_ON as error:
-            return len(rows), self._source.in_its_own_way(given, error)
-        except BaseException:
-            self._queue.appendleft((given, rows))
-            raise
-        return len(rows), self._source.finish(self._source.convert(columns[0]), rows)
+            return self._source.in_its_own_way(given, error)
+        return self._source.finish(self._source.convert(columns[0]), rows)
 
     def _release(self) -> None:
         native, self._native = self._native, None

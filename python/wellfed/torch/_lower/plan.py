@@ -52,17 +52,15 @@ class Plan:
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
 
-    def iterator(self, loader: DataLoader[Any], state: dict[str, Any] | None = None) -> Iterator[Any] | None:
-        """An epoch of finished batches; None where Python has to collate samples of `dataset`.
+    def iterator(self, loader: DataLoader[Any]) -> Iterator[Any] | None:
+        """An epoch of finished batches for the loader it was made for, or what is left of one that it resumes.
 
-        Args:
-            loader: The loader it was made for.
-            state: As of the ``state()`` of an earlier iterator, to go on there.
+        None where Python has to collate samples of `dataset`.
         """
         if self.passes is not None:
-            return NativeIterator(loader, self.passes, state)
+            return NativeIterator(loader, self.passes)
         if self.rows is not None:
-            return TensorIterator(loader, self.rows, state)
+            return TensorIterator(loader, self.rows)
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -274,8 +272,6 @@ def _plain_batches(loader: Any) -> bool:
 
 def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
     source = source_of(flat.leaves)
-    if not hasattr(source._native, "loader_given"):  # TODO
-        raise RefusalError("the engine takes no order yet")
     if chain.native:
         source = source.map(*chain.native)
     passes = Pass(flat, source.with_options(layout=chain.form.layout), loader)

@@ -77,10 +77,12 @@ class Rows:
 
     def batch(self, indices: Any) -> list[torch.Tensor]:
         """What ``default_collate([dataset[i] for i in indices])`` gives."""
-        where = torch.as_tensor(indices)
-        if type(indices) is not np.ndarray:
-            # Somebody's sampler: from the end, as the data set itself counts.
-            where = torch.where(where < 0, where + self.length, where)
+        given = np.asarray(indices, np.int64)
+        if given.size and given.min() < 0:
+            given = np.where(
+                given < 0, given + self.length, given
+            )  # from the end, as the data set itself counts
+        where = torch.from_numpy(given)
         if self._rows is not None:
             where = self._rows[where]
         if len(self._parts) == 1:

@@ -20,14 +20,13 @@ import sys
 import threading
 import weakref
 from multiprocessing import spawn, util
-from pathlib import Path
 from typing import Any
 
 from .channel import MOST_DESCRIPTORS, Channel, Closed, pair
 
 __all__ = ["Template", "let_go", "main", "template_for"]
 
-CODE = "import sys, torch; sys.path.append({home!r}); from wellfed.torch._workers.template import main; main({fd})"
+CODE = "import sys; sys.path[:] = {path!r}; import torch; from wellfed.torch._workers.template import main; main({fd})"
 
 
 class Template:
@@ -37,8 +36,7 @@ class Template:
         preparation = preparation_for("wellfed-template")
         self.owner = os.getpid()
         self.channel, theirs = pair()
-        home = str(Path(__file__).resolve().parents[3])
-        code = CODE.format(home=home, fd=theirs.fileno())
+        code = CODE.format(path=preparation["sys_path"], fd=theirs.fileno())
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # Ctrl-C at the terminal is for the consumer; the template has its own handler only once it runs.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -5,14 +5,15 @@ use crate::entropy::{Entropy, ScanEnd, Stream};
 use crate::frame::{Frame, Plane, Window};
 use crate::header::{Colour, File, Header, Process};
 use crate::huffman::PairTables;
-use crate::index::RowIndex;
+use crate::index::{Point, RowIndex};
 use crate::level::Level;
 use crate::markers::truncated;
 use crate::multiscan::{Coefficients, check_mcu};
 use crate::output::{Format, Rows, Sink, Target};
 use crate::reconstruct::{Job, Reconstructor};
-use crate::sequential::{self, Block, GROUP};
-use crate::{Error, ErrorKind, Limits, Region, Result, Scale, trailer};
+use crate::sequential::{Block, GROUP};
+use crate::walk::Walk;
+use crate::{Limits, Region, Result, Scale, trailer};
 
 /// MCUs that are decoded before their blocks are transformed: few enough for coefficients to stay in the first
 /// cache, enough to set up the transform seldom.
@@ -239,68 +240,38 @@ impl Decoder {
         if mcu_blocks > 1 {
             check_mcu(mcu_blocks)?;
         }
-        let index = options.index.filter(|index| {
-            index.components() == header.components().len() && index.rows() > 0 && index.matches(bytes)
-        });
+        let (level, columns, components) = (self.level, frame.mcus.0, header.components().len());
+        let index = options.index.filter(|index| index.fits(components, columns) && index.matches(bytes));
 
         // With an index only what the window needs is looked at.
-        let known = index.map_or(0, |index| window.top.min(index.rows() - 1));
-        let from = index.and_then(|index| index.get(known)).map_or(file.markers.at(), |(bit, _)| bit / 8);
-        let to = index.and_then(|index| index.get(window.bottom)).map_or(bytes.len(), |(bit, _)| bit / 8 + 2);
+        let first = window.top * columns + window.left;
+        let end = (window.bottom - 1) * columns + window.right;
+        let from = index.and_then(|index| index.before(first)).map_or(file.markers.at(), Point::byte);
+        let to = index.and_then(|index| index.after(end)).map_or(bytes.len(), |to| to.byte() + 2);
         let interval = usize::from(file.tables.restart_interval);
-        self.entropy.load(self.level, bytes, from, to.min(bytes.len()), interval != 0);
+        self.entropy.load(level, bytes, from, to.min(bytes.len()), interval != 0);
         if index.is_none() {
             check_end(&self.entropy, bytes, &file, frame, options.tolerant)?;
         }
 
-        let (level, columns) = (self.level, frame.mcus.0);
         let mcu = &self.blocks[..mcu_blocks];
-        let mut stream = Stream::new(&self.entropy, interval);
-        let seek = |stream: &mut Stream<'_>, row: usize| match index.and_then(|index| index.get(row)) {
-            None => Ok(false),
-            Some((bit, predictors)) if stream.seek(bytes, bit, row * columns, predictors) => Ok(true),
-            Some(_) => Err(Error::new(ErrorKind::Argument, "row index does not fit its file")),
-        };
-        seek(&mut stream, known)?;
         let more = index.is_none_or(|index| index.rows() < window.bottom);
-        let mut record = (options.record && more).then(|| match index {
+        let record = (options.record && more).then(|| match index {
             Some(index) => index.clone(),
-            None => RowIndex::new(bytes, header.components().len()),
+            None => RowIndex::new(bytes, components, columns),
         });
+        let mut walk = Walk::new(Stream::new(&self.entropy, interval), bytes, index, record);
         let job = Job { level, frame, colour: header.colour, region, window, quant: &quant };
         self.reconstructor.start(&job, (window.right - window.left).next_multiple_of(4));
-        // The MCU at which the stream stands, and the row of pixels up to which the output is done.
-        let (mut here, mut done) = (known * columns, region.top);
+        // The row of pixels up to which the output is done.
+        let mut done = region.top;
         for row in window.top..window.bottom {
-            let target_mcu = row * columns + window.left;
-            if seek(&mut stream, row)? {
-                here = row * columns;
-            }
-            if record.is_some() {
-                for r in here.div_ceil(columns)..=row {
-                    sequential::skip_mcus(level, &mut stream, r * columns - here, mcu, &self.tables);
-                    here = r * columns;
-                    record = record.and_then(|index| note(index, r, &stream, bytes));
-                }
-            }
-            let skip = match (index, &record) {
-                (None, None) => stream.jump(here, target_mcu),
-                _ => target_mcu - here,
-            };
-            sequential::skip_mcus(level, &mut stream, skip, mcu, &self.tables);
-            here = row * columns + window.right;
+            walk.go_to(level, row * columns + window.left, mcu, &self.tables)?;
             let mut column = window.left;
             while column < window.right {
                 let n = CHUNK.min(window.right - column);
                 let blocks = &self.blocks[..n * mcu_blocks];
-                sequential::decode_mcus(
-                    level,
-                    &mut stream,
-                    blocks,
-                    mcu_blocks,
-                    &self.tables,
-                    &mut self.chunk,
-                );
+                walk.decode(level, blocks, mcu_blocks, &self.tables, &mut self.chunk);
                 let mut at = 0;
                 for (c, plane) in frame.all_planes().iter().enumerate() {
                     let stride = CHUNK * plane.h / 4 * GROUP;
@@ -322,7 +293,7 @@ impl Decoder {
             self.reconstructor.emit(&job, done, ready, target);
             done = done.max(ready);
         }
-        self.recorded = record.filter(|record| index.is_none_or(|index| record.rows() > index.rows()));
+        self.recorded = walk.record.filter(|record| index.is_none_or(|index| record.extends(index)));
         Ok(())
     }
 
@@ -438,15 +409,4 @@ pub(crate) fn check_end(
         }
         ScanEnd::Missing => Err(truncated(bytes)),
     }
-}
-
-/// Adds the row at which the stream stands; gives up recording where the file is damaged.
-fn note(mut index: RowIndex, row: usize, stream: &Stream<'_>, bytes: &[u8]) -> Option<RowIndex> {
-    if index.rows() == row {
-        let bit = stream.raw_position(bytes)?;
-        if !index.push(bit, &stream.predictors) {
-            return None;
-        }
-    }
-    Some(index)
 }

@@ -29,8 +29,9 @@
 //!
 //! Most of a decode's time goes into Huffman codes, which can only be read from the start. Two things spare that:
 //!
-//! - a [`RowIndex`], some six bytes for each row of MCUs, noted while a file is decoded ([`Options::record`]) and used
-//!   from then on ([`Options::index`]): decoding starts at the first row that is needed;
+//! - a [`RowIndex`], some eleven bytes for each row of MCUs, noted while a file is decoded ([`Options::record`]) and
+//!   used from then on ([`Options::index`]): decoding starts at the first row that is needed, and in each row at the
+//!   last of up to three points before the window;
 //! - packed coefficients ([`Decoder::pack`]): the image without Huffman coding, larger than the file, of which any
 //!   part is ready to be transformed.
 //!
@@ -66,7 +67,7 @@
 //! | `ending`, `trailer` | whether data are all there; what comes after them |
 //! | `huffman` | tables; two symbols a lookup |
 //! | `bits`, `entropy` | bits without byte stuffing; restarts, damage, positions in the file |
-//! | `sequential` | the loop over blocks |
+//! | `sequential`, `walk` | the loop over blocks; the way through a scan, with jumps and what is noted on it |
 //! | `progressive`, `multiscan` | progressive scans; coefficients of a whole image |
 //! | `smoothing` | what stands in for coefficients that no scan brought |
 //! | `frame` | geometry: MCUs, components, windows |
@@ -97,6 +98,7 @@ mod region;
 mod sequential;
 mod smoothing;
 mod trailer;
+mod walk;
 
 pub use decoder::{Decoder, Image, Info, Options};
 pub use error::{Error, ErrorKind, Result};

@@ -188,10 +188,10 @@ fn memory_is_bounded_and_what_found_no_room_is_counted() {
         |options| Dataset::new(folder.source()).map([crop.clone()]).with_options(options).loader().unwrap();
     let expected = epochs(&open(Options { row_index: RowIndexing::Off, ..Options::default() }), 3);
     // An eighth of it holds a few indexes.
-    let loader = open(Options { memory_budget: Some(8_000), ..Options::default() });
+    let loader = open(Options { memory_budget: Some(16_000), ..Options::default() });
     assert!(epochs(&loader, 3) == expected);
     let rows = rows(&loader);
-    assert!(rows.bytes <= rows.limit && rows.limit == 1000, "{rows:?}");
+    assert!(rows.bytes <= rows.limit && rows.limit == 2000, "{rows:?}");
     assert!(rows.images > 3 && rows.images < 16 && rows.refused > 10 && rows.used > 0, "{rows:?}");
     assert!(loader.stats().to_string().contains("raise memory_budget"));
 }

@@ -21,6 +21,9 @@ from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
 from wellfed.torch._precision import cast
 
+# Tests of the engine in the same process leave its threads.
+pytestmark = pytest.mark.filterwarnings("ignore:worker processes are forked while:RuntimeWarning")
+
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="NOT TESTED HERE: needs a CUDA device")
 META = torch.device("meta")
 

@@ -30,6 +30,8 @@ from pictures import picture, write_folder
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
 pytestmark = pytest.mark.filterwarnings(
+    # Tests of the engine in the same process leave its threads.
+    "ignore:worker processes are forked while:RuntimeWarning",
     "ignore:'pin_memory' argument is set as true but no accelerator:UserWarning",
     # CIFAR10 unpickles arrays of an older NumPy.
     r"ignore:dtype\(\)",

@@ -28,14 +28,14 @@ SCRIPTS = sorted((EXAMPLES / "torch").glob("*.py"))
 SAYS = {
     "bfloat16_batches.py": r"epoch 2: loss [\d.]+, images torch.bfloat16, labels torch.int64",
     "distributed.py": r"rank 1: weights equal on all ranks",
-    "feed.py": r"native.*\n(.*\n)*epoch 2: loss [\d.]+",
+    "feed.py": r"native: the engine makes whole batches\n(.*\n)*epoch 2: loss [\d.]+",
     "gradient_accumulation.py": r"epoch 2: a step after 4 batches\nepoch 2: a step after 2 batches",
     "mixed_precision.py": r"epoch 2: loss [\d.]+, scores in torch.bfloat16, weights in torch.float32",
     "photos.py": None,
     "resume.py": r"3 batches, then 5: the same as in one go",
-    "with_accelerate.py": r"epoch 2: loss [\d.]+, 8 batches for each process\n(.*\n)*.*ImageFolder",
+    "with_accelerate.py": r"epoch 2: loss [\d.]+, 8 batches for each process\n.*native: the engine makes whole",
     "with_lightning.py": r"8 steps, loader: wellfed.torch._loader",
-    "with_transformers.py": r"native(.*\n)*8 steps",
+    "with_transformers.py": r"native: the engine makes whole batches\n(.*\n)*8 steps",
 }
 NEEDS = {
     "with_accelerate.py": "accelerate",

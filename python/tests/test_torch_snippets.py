@@ -46,13 +46,14 @@ def needs(*packages: str) -> None:
             pytest.skip(f"NOT TESTED HERE: needs {package}")
 
 
-def compare(snippet: Snippet, place: Path, *, equal: bool) -> list[Any]:
+def compare(snippet: Snippet, place: Path, *, equal: bool, atol: float = 1e-5) -> list[Any]:
     """Runs a snippet with torch's class and with ours; returns our batches.
 
     Args:
         snippet: Gives batches.
         place: Its folder.
         equal: Whether values must be equal; otherwise their range is compared, as for random augmentation.
+        atol: By how much equal values may differ.
     """
     found = []
     for loader_class in (torch.utils.data.DataLoader, wellfed.torch.DataLoader):
@@ -65,7 +66,7 @@ def compare(snippet: Snippet, place: Path, *, equal: bool) -> list[Any]:
         for a, b in zip(leaves(one), leaves(other), strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             if equal or not a.is_floating_point():
-                torch.testing.assert_close(b, a)
+                torch.testing.assert_close(b, a, atol=atol, rtol=1e-5)
             else:
                 reach = float(a.max() - a.min())
                 assert abs(float(a.min() - b.min())) < 0.2 * reach
@@ -205,7 +206,8 @@ def raw_batches(DataLoader: Any, root: Path) -> Iterator[Any]:
 
 
 def test_gpu_side_transforms_on_raw_batches(tmp_path: Path) -> None:
-    compare(raw_batches, write_folder(tmp_path / "photos", count=12), equal=True)
+    # On tensors, torchvision's resizing rounds otherwise than Pillow's, which ours equals: by one level of 255.
+    compare(raw_batches, write_folder(tmp_path / "photos", count=12), equal=True, atol=1.01 / 255 / 0.224)
 
 
 # A data set that only waits

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import pprint
 import random
+import time
 
 import pytest
 
@@ -188,11 +190,6 @@ class Backwards(Sampler):
 
 def keep(samples):
     return samples
-
-
-def plain(batches):
-    """As nested lists, to be compared."""
-    return [torch.utils.data.default_convert(b) if not isinstance(b, (list, tuple)) else b for b in batches]
 
 
 LOADERS = {
@@ -470,3 +467,179 @@ def test_a_generator_state_that_is_damaged():
 def test_arguments_are_checked(value):
     with pytest.raises(ValueError, match="snapshot_every_n_steps"):
         DataLoader(Squares(), snapshot_every_n_steps=value)
+
+
+@pytest.mark.parametrize(
+    "kind", ["map with state", "iterable with state", "iterator with state", "collate with state"]
+)
+@pytest.mark.parametrize("every", [1, 3])
+def test_workers_that_live_on(kind, every):
+    make = lambda: LOADERS[kind](persistent_workers=True, snapshot_every_n_steps=every, **workers(2))  # noqa: E731
+    torch.manual_seed(9)
+    loader = make()
+    first, end = list(loader), loader.state_dict()
+    second = []
+    for batch in loader:
+        second.append(batch)
+        if len(second) == 4:
+            middle = loader.state_dict()
+    third = list(loader)
+    assert len(first) == len(second) == len(third)
+    for state, expected in ((end, [second, third]), (middle, [second[4:], third])):
+        torch.manual_seed(95)
+        resumed = make()
+        resumed.load_state_dict(through("pickle", state))
+        assert [list(resumed), list(resumed)] == expected
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3), (3, 1)])
+@pytest.mark.parametrize("kind", ["map shuffled", "user's sampler", "sampler with state", "map unbatched"])
+def test_another_number_of_workers_where_nothing_depends_on_it(kind, before, after):
+    torch.manual_seed(10)
+    loader = LOADERS[kind](**workers(before))
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = loader.state_dict()
+    rest = list(batches)
+    torch.manual_seed(94)
+    resumed = LOADERS[kind](**workers(after))
+    resumed.load_state_dict(through("json", state))
+    assert list(resumed) == rest
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (2, 0), (0, 2)])
+def test_another_number_of_workers_is_refused_where_each_has_its_share(before, after):
+    loader = LOADERS["iterable"](**workers(before))
+    batches = iter(loader)
+    next(batches)
+    resumed = LOADERS["iterable"](**workers(after))
+    resumed.load_state_dict(loader.state_dict())
+    with pytest.raises(
+        StateMismatchError, match=f"num_workers={before}, but the loader has num_workers={after}"
+    ):
+        iter(resumed)
+
+
+class Slow(Squares):
+    """The first sample takes long: the others overtake it."""
+
+    def __getitem__(self, i):
+        if i == 0:
+            time.sleep(0.5)
+        return i
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("at", [1, 3, 6, 12, 19])
+def test_out_of_order_every_sample_comes_once(at):
+    make = lambda number: DataLoader(Slow(20), in_order=False, **workers(number))  # noqa: E731
+    batches = iter(loader := make(2))
+    seen = [next(batches).item() for _ in range(at)]
+    state = through("json", loader.state_dict())
+    resumed = make(2)
+    resumed.load_state_dict(state)
+    batches = iter(resumed)
+    again = [next(batches).item() for _ in range(min(3, 20 - at))]
+    twice = make(3)
+    twice.load_state_dict(resumed.state_dict())
+    rest = [batch.item() for batch in twice]
+    assert sorted(seen + again + rest) == list(range(20))
+
+
+def test_out_of_order_streams():
+    make = lambda: DataLoader(Resumable(), 4, collate_fn=keep, in_order=False, **workers(2))  # noqa: E731
+    whole = sorted(row for batch in make() for row in batch)
+    batches = iter(loader := make())
+    seen = [next(batches) for _ in range(4)]
+    resumed = make()
+    resumed.load_state_dict(loader.state_dict())
+    assert sorted(row for batch in seen + list(resumed) for row in batch) == whole
+
+
+class Faulty(Squares):
+    def __getitem__(self, i):
+        if i == 9:
+            raise ValueError("sample 9 is bad")
+        return i
+
+
+@pytest.mark.parametrize("number", WORKERS)
+def test_a_batch_that_failed_is_not_asked_for_again(number):
+    make = lambda: DataLoader(Faulty(), 4, **workers(number))  # noqa: E731
+    batches = iter(loader := make())
+    next(batches), next(batches)
+    with pytest.raises(ValueError, match="sample 9 is bad"):
+        next(batches)
+    state = loader.state_dict()
+    rest = [b.tolist() for b in batches]
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert [b.tolist() for b in resumed] == rest == [[12, 13, 14, 15], [16, 17, 18, 19], [20, 21, 22]]
+
+
+def test_spawned_workers_restore_their_state():
+    make = lambda: DataLoader(  # noqa: E731
+        Resumable(), 4, collate_fn=keep, num_workers=2, multiprocessing_context="spawn"
+    )
+    batches = iter(loader := make())
+    for _ in range(2):
+        next(batches)
+    state = loader.state_dict()
+    rest = list(batches)
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert list(resumed) == rest
+
+
+def test_only_what_changed_travels():
+    from wellfed.torch._stateful import Changes, Ledger
+
+    changes, ledger = Changes(), Ledger()
+    state = {"at": 0, "seen": {"a": [1]}, "buffer": list(range(1000)), "none": {}}
+    deltas = []
+    for step in range(4):
+        state["at"] = step
+        state["seen"]["a"].append(step)  # in place
+        if step == 2:
+            del state["none"]
+            state["seen"]["b"] = {"c": torch.arange(3)}
+        if step == 3:
+            state["seen"] = {}
+        deltas.append(changes.since(state))
+        ledger = ledger.after(deltas[-1])
+        got = ledger.state()
+        assert pprint.pformat(got) == pprint.pformat(state)
+        assert got["buffer"] is not state["buffer"]
+        got["buffer"].clear()
+    assert set(deltas[1][0]) == {("at",), ("seen", "a")}
+    assert changes.since(state) is None
+
+
+def test_a_state_that_cannot_travel_is_named():
+    from wellfed.torch._stateful import Changes
+
+    with pytest.raises(StateError, match=r"\['a'\]\['b'\] is a function"):
+        Changes().since({"a": {"b": lambda: None}})
+
+
+@pytest.mark.filterwarnings("ignore:.*set_vital", "ignore:worker processes are forked")
+def test_states_of_torchdata_are_taken():
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    for number in WORKERS:
+        for make in (
+            lambda kind: kind(Squares(), 4, shuffle=True, collate_fn=keep, **workers(number)),  # noqa: B023
+            lambda kind: kind(Resumable(), 4, collate_fn=keep, **workers(number)),  # noqa: B023
+        ):
+            theirs = make(torchdata.StatefulDataLoader)
+            batches = iter(theirs)
+            for _ in range(3):
+                next(batches)
+            state = theirs.state_dict()
+            state = pickle.loads(pickle.dumps(state))
+            rest = list(batches)
+            ours = make(DataLoader)
+            ours.load_state_dict(state)
+            assert list(ours) == rest

@@ -82,9 +82,10 @@ class Checkpoints:
             self.rng.unpin()
         else:
             self.rng.resume(resume.rng)
-        if resume.finished and not (
-            resume.carries and (loader.num_workers == 0 or loader.persistent_workers)
-        ):
+        # Iterators that live on hand something over to the next epoch: workers their state, the engine's their seed.
+        lives_on = loader.num_workers > 0 and loader.persistent_workers
+        carries = resume.carries and (loader.num_workers == 0 or lives_on)
+        if resume.finished and not carries and not (lives_on and not resume.pool):
             # Nothing is left of that epoch but what the next one's order is drawn from.
             with self.rng.untouched():
                 order_of(loader._index_sampler, self.rng).restore(*resume.end, finished=True)

@@ -41,7 +41,22 @@ _PASSED_ON = (
 )
 
 
-class TensorIterator(Tracked):
+class _Quick(Tracked):
+    """Without what only a profiler needs: with small batches that takes longer than the batch."""
+
+    def __next__(self) -> Any:
+        if torch.autograd.profiler._is_profiler_enabled:
+            return super().__next__()
+        try:
+            data = self._next_data()
+        except StopIteration:
+            self._progress.finish()
+            raise
+        self._num_yielded += 1
+        return data
+
+
+class TensorIterator(_Quick):
     """Batches of `rows`."""
 
     _progress: InlineProgress
@@ -148,7 +163,7 @@ class _EngineProgress(AheadProgress):
         return {**super().state_dict(), SAMPLES: self.samples}
 
 
-class NativeIterator(Tracked):
+class NativeIterator(_Quick):
     """Batches of the engine, several of them under way."""
 
     _progress: _EngineProgress

@@ -87,7 +87,9 @@ class Rows:
             where = self._rows[where]
         if len(self._parts) == 1:
             tensors = self._parts[0]
-            return [tensor.index_select(0, where.to(tensor.device)) for tensor in tensors]
+            return [
+                t.index_select(0, where if t.device.type == "cpu" else where.to(t.device)) for t in tensors
+            ]
         part_of = torch.bucketize(where, self._starts[1:], right=True)
         batch = [t.new_empty((len(where), *t.shape[1:])) for t in self._parts[0]]
         for place, tensors in enumerate(self._parts):

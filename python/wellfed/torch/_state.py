@@ -10,6 +10,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import profiler
 from torch.utils.data import dataloader as stock
 
 from ..exceptions import StateError
@@ -189,7 +190,15 @@ class Tracked(stock._BaseDataLoaderIter):
 
     def __next__(self) -> Any:
         try:
-            return super().__next__()
+            # torch's own announces each batch to the profiler, on or off, which takes as long as a small batch, and
+            # counts what a data set of a length that was asked for gives.
+            if self._IterableDataset_len_called is not None or getattr(
+                profiler, "_is_profiler_enabled", True
+            ):
+                return super().__next__()
+            data = self._next_data()
+            self._num_yielded += 1
+            return data
         except StopIteration:
             self._progress.finish()
             raise

@@ -204,10 +204,15 @@ class Holds(Squares):
         self.tensor = torch.arange(100_000.0)
         self.view = self.tensor[10:20]
         self.names = [f"name {i}" for i in range(1000)]
+        self.long = [f"\nname {i} \ud800" for i in range(150_000)]
+        self.same = ["same"] * 150_000
 
     def __getitem__(self, i):
         self.array[0] += 1
         shared = self.view.data_ptr() == self.tensor.data_ptr() + 40
+        assert self.long[140_000] == "\nname 140000 \ud800"
+        assert len(self.long) == len(self.same) == 150_000
+        assert self.same[0] is self.same[-1]
         return int(self.array[i]), float(self.view[0]), self.names[i], shared, os.getpid()
 
 

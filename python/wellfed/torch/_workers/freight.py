@@ -10,6 +10,7 @@ import multiprocessing.context
 import multiprocessing.reduction
 import os
 import pickle
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ __all__ = ["Freight", "load"]
 
 LARGE = 1 << 16
 ALIGNED = 4096
+MANY = 100_000
+SEPARATORS = ("\n", "\0", "\x1f\x1e")
 
 inherited: list[int] = []
 """In a process that unpickles: descriptors that travelled with the freight."""
@@ -115,6 +118,34 @@ def load(stream: int, data: int, places: Sequence[tuple[int, int]], descriptors:
         inherited.clear()
 
 
+class Text:
+    """A list of strings as one text."""
+
+    def __init__(self, strings: list[str]) -> None:
+        self.strings = strings
+
+    def __reduce__(self) -> Any:
+        for separator in SEPARATORS:
+            text = separator.join(self.strings)
+            if text.count(separator) == len(self.strings) - 1:
+                return restore_strings, (
+                    pickle.PickleBuffer(text.encode("utf-8", "surrogatepass")),
+                    separator,
+                )
+        return list, (tuple(self.strings),)
+
+
+def restore_strings(text: Any, separator: str) -> list[str]:
+    """The list again."""
+    return str(text, "utf-8", "surrogatepass").split(separator)
+
+
+def all_strings(things: list[Any]) -> bool:
+    """Whether these are nothing but strings, and not many times the same: those a pickle stores once."""
+    sample = things[:: max(1, len(things) // 4096)]
+    return len(set(map(id, sample))) == len(sample) and set(map(type, things)) == {str}
+
+
 class Memory:
     """The memory of tensors, which several of them may share."""
 
@@ -147,6 +178,21 @@ class Pickler(multiprocessing.reduction.ForkingPickler):
         super().__init__(file, 5, True, buffer_callback)
         self.dispatch_table = {**self.dispatch_table, torch.Tensor: self.reduce_tensor}
         self.memories: dict[int, Memory] = {}
+
+    def reducer_override(self, thing: Any) -> Any:
+        """Objects that hold very long lists of strings: those travel as one text, several times as fast."""
+        held = getattr(thing, "__dict__", None)
+        if type(held) is not dict or isinstance(thing, type) or type(thing) in self.dispatch_table:
+            return NotImplemented
+        names = [name for name in held if type(held[name]) is list and len(held[name]) >= MANY]
+        names = [name for name in names if sys.getrefcount(held[name]) == 2 and all_strings(held[name])]
+        if not names:
+            return NotImplemented
+        make, arguments, state, *rest = (*thing.__reduce_ex__(5), None)[:5]
+        if type(state) is not dict:
+            return NotImplemented
+        changed = {name: Text(held[name]) for name in names if state.get(name) is held[name]}
+        return make, arguments, {**state, **changed}, *rest
 
     def reduce_tensor(self, tensor: torch.Tensor) -> Any:
         """Plain tensors as their memory; those that are shared on purpose stay shared."""

@@ -309,7 +309,10 @@ class WorkersIterator(Tracked):
             pool.close()
 
     def __del__(self) -> None:
-        self._shutdown_workers()
+        self._shutdown = True
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.close(dying=True)
 
 
 def raise_again(wrapped: Any) -> None:

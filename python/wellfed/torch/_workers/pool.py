@@ -32,7 +32,14 @@ TERMINATE_GRACE = 2.0
 
 
 class Undisturbed:
-    """Ctrl-C waits until the block is through, so that no process is started or ended by halves."""
+    """Ctrl-C waits until the block is through, so that no process is started or ended by halves.
+
+    Args:
+        later: Have it take effect a little after the block, for a destructor, of which Python ignores exceptions.
+    """
+
+    def __init__(self, later: bool = False) -> None:
+        self.later = later
 
     def __enter__(self) -> None:
         self.noted: tuple[int, FrameType | None] | None = None
@@ -52,7 +59,13 @@ class Undisturbed:
     ) -> None:
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
-            if self.noted is not None and callable(self.before):
+            if self.noted is None or not callable(self.before):
+                return
+            if self.later:
+                again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+                again.daemon = True
+                again.start()
+            else:
                 self.before(*self.noted)
 
 
@@ -239,14 +252,14 @@ class Pool:
         state = "not started" if member.pid is None else process_state(member.pid)
         return f"it does not answer: {state}; native code may hold the interpreter lock\n"
 
-    def close(self) -> None:
-        """End all workers; returns when they are gone."""
+    def close(self, dying: bool = False) -> None:
+        """End all workers; returns when they are gone. `dying`: called by a destructor."""
         if self.closed:
             return
         self.closed = True
         if self.owner != os.getpid():
             return
-        with Undisturbed():
+        with Undisturbed(later=dying):
             for member in self.members:
                 member.watch.hang_up()
                 member.control.hang_up()
@@ -270,7 +283,7 @@ class Pool:
 
     def __del__(self) -> None:
         if not getattr(self, "closed", True):
-            self.close()
+            self.close(dying=True)
 
 
 class ForkedPool(Pool):

@@ -53,7 +53,7 @@ class Life:
 
     def __init__(self, worker_id: int, watch: Channel, parent: int) -> None:
         self.worker_id, self.watch, self.parent = worker_id, watch, parent
-        self.stopped = self.interrupted = False
+        self.stopped = self.interrupted = self.busy = False
         self.epoch = 0
         self.main = threading.get_ident()
         self.job = "has no task yet"
@@ -67,7 +67,8 @@ class Life:
     def on_interrupt(self, *_: Any) -> None:
         """Ctrl-C: nothing as long as the consumer goes on, else the end of a sample that takes long."""
         self.interrupted = True
-        if self.stopped:
+        if self.stopped and self.busy:
+            self.busy = False
             raise KeyboardInterrupt
 
     def look(self) -> None:
@@ -223,6 +224,7 @@ class Worker:
     def open(self) -> None:
         """The first epoch."""
         report = None
+        self.life.busy = True
         try:
             if self.setup.init_fn is not None:
                 self.setup.init_fn(self.worker_id)
@@ -231,6 +233,8 @@ class Worker:
             )
         except Exception:
             self.broken = ExceptionWrapper(where=self.where)
+        finally:
+            self.life.busy = False
         self.send(STARTED, 0, 0, report)
 
     def reopen(self, epoch: int, shared_seed: int | None) -> None:
@@ -270,6 +274,7 @@ class Worker:
             return self.fail(epoch, number, broken, None)
         self.life.job = f"works on batch {number}"
         try:
+            self.life.busy = True
             try:
                 batch = cast(self.fetcher.fetch(index), self.setup.float_dtype)
             except StopIteration:
@@ -292,6 +297,7 @@ class Worker:
                 epoch, number, ExceptionWrapper(where=self.where), getattr(self.fetcher, "at", None)
             )
         finally:
+            self.life.busy = False
             self.life.job = "waits for a task"
 
     def fail(self, epoch: int, number: int, error: ExceptionWrapper, at: str | None) -> None:

@@ -74,6 +74,10 @@ bench: build ## Compare with DALI, tf.data, torch, FFCV and others, side by side
 	$(call say,Benchmark)
 	@$(PYTHON) benches/run.py
 
+.PHONY: bench-torch
+bench-torch: build ## Compare wellfed.feed() with torch's DataLoader, side by side
+	@$(PY) benches/torch_loader/run.py
+
 .PHONY: bench-jpeg
 bench-jpeg: ## Compare JPEG decoders on one core (needs cmake and nasm; downloads the others)
 	$(call say,JPEG decoders)

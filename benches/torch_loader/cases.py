@@ -98,7 +98,7 @@ class Fields(Dataset[Any]):
 
 def fields(root: Path) -> dict[str, Any]:
     """A dict of 40 small tensors."""
-    return {"dataset": Fields(20_000), "batch_size": 4, "shuffle": True}
+    return {"dataset": Fields(8_000), "batch_size": 16, "shuffle": True}
 
 
 class Blocks(Dataset[Any]):

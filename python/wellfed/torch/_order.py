@@ -16,6 +16,8 @@ import itertools
 import zlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
@@ -38,6 +40,10 @@ EPOCH = "epoch"
 END = "end_generator"
 
 _NOTHING = object()
+
+Indices = npt.NDArray[np.int64]
+
+_RANDOM_ITER = RandomSampler.__iter__
 
 
 def encode_generator(state: torch.Tensor) -> str:
@@ -112,6 +118,8 @@ class Order:
     def __init__(self) -> None:
         self.yielded = 0
         """Items given so far."""
+        self.arrays = False
+        """Whether the consumer takes batches of indices as int64 arrays, too. They are given where they are known."""
 
     def __iter__(self) -> Order:
         return self
@@ -157,6 +165,61 @@ def order_of(sampler: Any, rng: Rng) -> Order:
     return _Steps(sampler, rng)
 
 
+class _Permutation:
+    """What `RandomSampler` gives without replacement, drawn at the same times, and handed out in pieces.
+
+    Args:
+        length: How many indices.
+        generator: What they are drawn from.
+        private: Whether nobody else draws from it.
+    """
+
+    def __init__(self, length: int, generator: torch.Generator, private: bool) -> None:
+        self._length, self._generator, self._private = length, generator, private
+        self._drawn: Indices | None = None
+        self._ended = False
+        self._at = 0
+
+    def __iter__(self) -> _Permutation:
+        return self
+
+    def __next__(self) -> int:
+        piece = self.take(1)
+        if not len(piece):
+            raise StopIteration
+        return int(piece[0])
+
+    def draw(self) -> Indices:
+        """All of it; drawn when it is first asked for."""
+        if self._drawn is None:
+            self._drawn = torch.randperm(self._length, generator=self._generator).numpy()
+        return self._drawn
+
+    def take(self, number: int) -> Indices:
+        """The next `number` indices, fewer at the end."""
+        piece = self.draw()[self._at : self._at + number]
+        self._at += len(piece)
+        if len(piece) < number and not self._ended:
+            self._ended = True
+            if not self._private:
+                # The sampler draws once more and uses nothing of it, but the generator moves on.
+                torch.randperm(self._length, generator=self._generator)
+        return piece
+
+
+def _opened(sampler: Any, private: bool = False) -> Iterator[Any]:
+    """``iter(sampler)``, for shuffling without replacement as an iterator that knows all of its items."""
+    if (
+        type(sampler) is RandomSampler
+        and type(sampler).__iter__ is _RANDOM_ITER
+        and isinstance(sampler.generator, torch.Generator)
+        and not sampler.replacement
+        and sampler.num_samples == len(sampler.data_source)
+    ):
+        return _Permutation(sampler.num_samples, sampler.generator, private)
+    return iter(sampler)
+
+
 class _Steps(Order):
     """Any sampler, one item at a time."""
 
@@ -182,7 +245,7 @@ class _Steps(Order):
         elif self._private:
             self._iterator = iter(())
         else:
-            self._iterator = self._watch("_iter", lambda: iter(sampler))
+            self._iterator = self._watch("_iter", lambda: _opened(sampler))
             self._stateful = is_stateful(sampler) or is_stateful(self._iterator)
             if self._stateful:
                 self._begun, self._drawn = True, {}
@@ -200,11 +263,16 @@ class _Steps(Order):
         self.yielded += 1
         return item
 
-    def take(self, number: int) -> list[Any]:
-        """The next `number` items, fewer at the end."""
+    def take(self, number: int, arrays: bool = False) -> list[Any] | Indices:
+        """The next `number` items, fewer at the end; as an array if that is wanted and they are known as one."""
         if not self._begun:
             self.settle()
-        items = [*itertools.islice(self._iterator, number)]
+        items: list[Any] | Indices
+        if isinstance(self._iterator, _Permutation):
+            items = self._iterator.take(number)
+            items = items if arrays else items.tolist()
+        else:
+            items = [*itertools.islice(self._iterator, number)]
         self.yielded += len(items)
         if len(items) < number:
             self._end()
@@ -232,8 +300,7 @@ class _Steps(Order):
             self._iterator = self._seeded(seed)
             return
         inner = self._iterator
-        first = self._watch("", lambda: next(inner, _NOTHING))
-        self._iterator = iter(()) if first is _NOTHING else itertools.chain((first,), inner)
+        self._iterator = self._watch("", lambda: _started(inner))
 
     def mark(self) -> Any:
         if self._stateful:
@@ -271,8 +338,11 @@ class _Steps(Order):
             return
         if EPOCH in drawn and drawn[EPOCH] != self.sampler.epoch:
             self.sampler.set_epoch(drawn[EPOCH])
-        self._iterator = self._again() if self._begun else iter(self.sampler)
-        skipped = sum(1 for _ in itertools.islice(self._iterator, yielded))
+        self._iterator = self._again() if self._begun else _opened(self.sampler)
+        if isinstance(self._iterator, _Permutation):
+            skipped = len(self._iterator.take(yielded)) if yielded else 0
+        else:
+            skipped = sum(1 for _ in itertools.islice(self._iterator, yielded))
         if skipped < yielded:
             raise StateError(
                 f"cannot resume: {yielded} items of {type(self.sampler).__name__} were used up when the state was "
@@ -309,10 +379,9 @@ class _Steps(Order):
             return self._with(generator)
         with self._rng.untouched():
             self._rewind("_iter")
-            inner = iter(self.sampler)
+            inner = _opened(self.sampler)
             self._rewind("")
-            first = next(inner, _NOTHING)
-        return iter(()) if first is _NOTHING else itertools.chain((first,), inner)
+            return _started(inner)
 
     def _seeded(self, seed: int) -> Iterator[Any]:
         generator = torch.Generator()
@@ -323,7 +392,7 @@ class _Steps(Order):
         # The sampler's own algorithm, whatever it is in this version of torch, on the generator it would have made.
         sampler = copy.copy(self.sampler)
         sampler.generator = generator
-        return iter(sampler)
+        return _opened(sampler, private=True)
 
     def _watch(self, when: str, work: Callable[[], Any]) -> Any:
         """Does `work` and notes what the generators were at before, if it drew from them."""
@@ -351,6 +420,15 @@ class _Steps(Order):
                 self._drawn[END] = encode_generator(self._generator.get_state())
 
 
+def _started(items: Iterator[Any]) -> Iterator[Any]:
+    """`items`, with what the first one needs drawn already."""
+    if isinstance(items, _Permutation):
+        items.draw()
+        return items
+    first = next(items, _NOTHING)
+    return iter(()) if first is _NOTHING else itertools.chain((first,), items)
+
+
 class _Batches(Order):
     """torch's own `BatchSampler`, of which the sampler within may be `Stateful`."""
 
@@ -375,8 +453,8 @@ class _Batches(Order):
         if self._over:
             raise StopIteration
         self._over = True  # also after an exception, as where a generator raised it
-        batch = self._steps.take(self._size)
-        if not batch or (self._drop_last and len(batch) < self._size):
+        batch = self._steps.take(self._size, self.arrays)
+        if not len(batch) or (self._drop_last and len(batch) < self._size):
             raise StopIteration
         self._over = False
         self.yielded += 1

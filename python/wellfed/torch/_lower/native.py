@@ -72,6 +72,7 @@ class TensorIterator(_Quick):
             self._progress = InlineProgress(self, loader, None)
 
     def _next_data(self) -> Any:
+        self._sampler_iter.arrays = True
         batch = self._rows.batch(self._next_index())
         self._progress.yielded()
         return batch
@@ -141,6 +142,8 @@ class Pass:
 
     def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
         """The batch as the data set makes it. Whatever it raises has the engine's words as its cause."""
+        if isinstance(given, np.ndarray):
+            given = given.tolist()
         try:
             batch = self._fetcher.fetch(given)
         except Exception as raised:
@@ -195,6 +198,7 @@ class NativeIterator(_Quick):
     def _fill(self) -> None:
         while not self._finished and len(self._queue) <= self._native.depth:
             try:
+                self._sampler_iter.arrays = True
                 given = self._next_index()
             except StopIteration:
                 self._finished = True
@@ -216,13 +220,18 @@ class NativeIterator(_Quick):
         if not self._queue:
             self._release()
             raise StopIteration
-        given, rows = self._queue.popleft()
         try:
-            return self._made(given, rows)
-        finally:
-            # A batch whose exception was handed over has been answered, too.
-            self._progress.samples += _count(given) if rows is None else len(rows)
-            self._progress.yielded()
+            batch = self._made(*self._queue[0])
+        except Exception:
+            self._answered()  # A batch whose exception was handed over.
+            raise
+        self._answered()
+        return batch
+
+    def _answered(self) -> None:
+        given, _ = self._queue.popleft()
+        self._progress.samples += _count(given)
+        self._progress.yielded()
 
     def _made(self, given: Any, rows: Any) -> Any:
         if rows is None:
@@ -230,6 +239,8 @@ class NativeIterator(_Quick):
         try:
             columns = self._native.next()
         except _PASSED_ON as error:
+            # The engine is through with it: who is interrupted now comes back for the data set's answer.
+            self._queue[0] = given, None
             return self._source.in_its_own_way(given, error)
         return self._source.finish(self._source.convert(columns[0]), rows)
 

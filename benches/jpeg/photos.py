@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def main() -> None:
     wanted = {"photos": len(photos), "bytes": sum(p.stat().st_size for p in photos)}
     if ready.exists() and json.loads(ready.read_text()) == wanted:
         return
+    shutil.rmtree(args.home, ignore_errors=True)  # sets of other photographs, or a part of these
     originals(photos, args.home)
     save((Image.open(p).convert("RGB") for p in photos), args.home, "500")
     save(small(photos), args.home, "240")

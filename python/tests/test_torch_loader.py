@@ -184,3 +184,8 @@ def test_worker_init_fn_is_called_also_where_no_worker_were_needed():
     loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=1, worker_init_fn=sets.init_fails)
     with pytest.raises(RuntimeError, match="init of 0 failed"):
         list(loader)
+
+
+def test_repr_names_data_and_batches() -> None:
+    loader = DataLoader(range(4), batch_size=2)
+    assert repr(loader).startswith("<wellfed.torch.DataLoader of range, batch_size=2, num_workers=0;")

@@ -18,11 +18,17 @@ from torchvision.transforms import v2
 import torchvision_sets as sets
 import wellfed.torch as wt
 from torch_same import apart, same
-from wellfed.torch._lower import Hybrid, lower
+from wellfed.torch._lower import Hybrid, lower, plan
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLOAT = v2.ToDtype(torch.float32, scale=True)
 CUBIC = v2.InterpolationMode.BICUBIC
+
+
+@pytest.fixture(autouse=True)
+def _small_images_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single images of any size go through the engine, so that small ones can show what is exact."""
+    monkeypatch.setattr(plan, "SMALL", 0)
 
 
 def turned(image: Any) -> Any:
@@ -247,3 +253,11 @@ def test_an_albumentations_pipeline_in_a_function_is_found(cifar: Any) -> None:
     assert "wellfed.torch.Albumentations(compose)" in wt.DataLoader(cifar).explain()
     cifar.transform = pipeline(A.HorizontalFlip(), p=0.5)
     assert "Python" in wt.DataLoader(cifar).explain()
+
+
+def test_small_images_in_memory_stay_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    chain = v1.Compose([v1.RandomHorizontalFlip(), v1.Lambda(lambda image: image), v1.ToTensor()])
+    loader = wt.DataLoader(sets.cifar10(tmp_path, transform=chain), batch_size=2)
+    assert lower(loader).kind == "python"
+    assert "small images" in loader.explain()

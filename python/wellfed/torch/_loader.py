@@ -180,6 +180,13 @@ class DataLoader(stock.DataLoader[T_co]):
         """
         self._checkpoints.load_state_dict(self, state_dict)
 
+    def __repr__(self) -> str:
+        known = vars(self)
+        parts = [f"{name}={known[name]!r}" for name in ("batch_size", "num_workers") if name in known]
+        dataset = type(known["dataset"]).__name__ if "dataset" in known else "nothing yet"
+        name = f"{type(self).__module__.partition('._')[0]}.{type(self).__qualname__}"
+        return f"<{name} of {dataset}, {', '.join(parts)}; explain() says what runs natively>"
+
     def accumulate(self, n: int) -> MicroBatches[T_co]:
         """One epoch in groups of `n` batches, for gradients of several batches in one step of the optimizer.
 

@@ -15,7 +15,7 @@ from torch.utils.data._utils import collate
 
 from wellfed.exceptions import WellfedError
 
-from .datasets import Files, Flat, Pixels, flatten
+from .datasets import Flat, Pixels, flatten
 from .engine import accepts_for, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 __all__ = ["LoaderView", "Plan", "lower"]
+
+SMALL = 128 * 128
+"""Pixels of an image in memory below which a call into the engine for it alone takes longer than Pillow."""
 
 Kind = Literal["native", "tensors", "hybrid", "python"]
 Lines = list[tuple[str, Line]]
@@ -215,11 +218,9 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             )
     if flat.leaves[0].table is not None:
         return _python(dataset, obstacle.why or obstacle.part, obstacle.change)
-    if not any(
-        chain.native or isinstance(leaf.content, Files)
-        for leaf, chain in zip(flat.leaves, chains, strict=True)
-    ):
-        return _python(dataset, "nothing before the first Python transform is worth it", "", [*lines])
+    if all(isinstance(leaf.content, Pixels) and leaf.content.area < SMALL for leaf in flat.leaves):
+        why = "small images that lie in memory are made as fast in Python"
+        return _python(dataset, why, "", [_in_python(line) for line in lines])
     try:
         for leaf in flat.leaves:
             source_of([leaf])

@@ -288,7 +288,9 @@ def test_dropping_does_not_wait_for_the_garbage_collector():
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
+# Where the tests run in a shell's background, SIGINT comes ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path[:0] = {paths!r}
 import torch_worker_sets as sets
 from wellfed.torch import DataLoader

@@ -1,0 +1,14 @@
+//! Why a GPU idles: from what was measured in a training script to a verdict, a fix and its predicted gain.
+//!
+//! ```text
+//! probes in the script's processes ──> record (JSON lines in a run directory) ─┐
+//! /proc, cgroups, NVML ──────────────> system (a tick every 0.1 s) ────────────┴─> evidence
+//!                                                                                    │
+//!                     report <── advice <── verdict (what-if on a model of the pipeline) <──┘
+//! ```
+//!
+//! Everything after `evidence` is a pure function of it, so that a kept run can be judged again.
+
+pub mod record;
+pub mod report;
+pub mod system;

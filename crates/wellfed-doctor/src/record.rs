@@ -1,0 +1,452 @@
+//! What the probes inside of the script's processes write: one JSON object a line, in one file a process.
+//!
+//! All times are nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share; CPU times are those of the
+//! thread unless said otherwise. A record that ends in the middle of a line (its process was killed) is left out. Lists of one
+//! record belong together element by element.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this format. Probes write it into their first record.
+pub const VERSION: u32 = 1;
+
+/// One line of a process's file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "k", rename_all = "snake_case")]
+pub enum Record {
+    /// First record of each process.
+    Hello(Hello),
+    /// The process turned out to be a worker of a loader.
+    Role(Role),
+    /// A library that matters was imported.
+    Module(Module),
+    /// A loader was made.
+    Loader(Loader),
+    /// An iterator over a loader was made: the beginning of an epoch.
+    Iter(Iter),
+    /// Steps of the training loop, as seen from the loader's `__next__`.
+    Steps(Steps),
+    /// An epoch ended.
+    End(End),
+    /// Batches made, in a worker or inline.
+    Fetch(Fetch),
+    /// Single samples made.
+    Samples(Samples),
+    /// Batches serialized and sent by a worker.
+    Send(Send),
+    /// New entries of the process's table of frames.
+    Frames(Frames),
+    /// Stacks seen since the last such record.
+    Stacks(Stacks),
+    /// How long the sampling thread waited for the interpreter's lock.
+    Gil(Gil),
+    /// Files that were opened.
+    Files(Files),
+    /// What one training step consists of.
+    Model(Model),
+    /// Steps of the device, by its own events.
+    Device(Device),
+    /// Size and kind of the batches, from the first one.
+    Batch(Batch),
+    /// The main process is about to end.
+    Exit(Exit),
+    /// A kind this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// See [`Record::Hello`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub v: u32,
+    /// Process id.
+    pub pid: u32,
+    /// Its parent's.
+    pub ppid: u32,
+    /// Now.
+    pub t: u64,
+    /// `sys.argv`.
+    pub argv: Vec<String>,
+    /// `sys.orig_argv`'s interpreter.
+    pub executable: String,
+    /// Version of Python.
+    pub python: String,
+    /// Current directory.
+    pub cwd: String,
+    /// `RANK`, if set.
+    pub rank: Option<u32>,
+    /// `WORLD_SIZE`, if set.
+    pub world_size: Option<u32>,
+    /// `LOCAL_WORLD_SIZE`, if set.
+    pub local_world_size: Option<u32>,
+    /// Whether the interpreter has a lock.
+    pub gil: bool,
+}
+
+/// See [`Record::Role`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Role {
+    /// Now.
+    pub t: u64,
+    /// Worker's number within its loader.
+    pub worker: i64,
+    /// Number of workers.
+    pub num_workers: u32,
+    /// Thread that makes batches, as the kernel numbers it.
+    pub tid: u32,
+}
+
+/// See [`Record::Module`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Module {
+    /// `torch`, `tensorflow`, …
+    pub name: String,
+    /// Its `__version__`.
+    pub version: String,
+}
+
+/// A place in the user's code.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// File.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Source text of the statement, shortened to 400 characters.
+    pub code: String,
+}
+
+/// See [`Record::Loader`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Loader {
+    /// Now.
+    pub t: u64,
+    /// Number of the loader within the process, from 0.
+    pub loader: u32,
+    /// `torch`, `wellfed.torch`, `wellfed`, `tf.data`.
+    pub framework: String,
+    /// Qualified name of the loader's class.
+    pub class: String,
+    /// Qualified name of the data set's class.
+    pub dataset: String,
+    /// `repr` of the data set's transform, shortened to 400 characters.
+    pub transform: String,
+    /// Batches an epoch, if known.
+    pub length: Option<u64>,
+    /// Samples an epoch, if known.
+    pub samples: Option<u64>,
+    /// Samples a batch.
+    pub batch_size: Option<u32>,
+    /// Worker processes (torch), or parallel calls (tf.data; -1 is AUTOTUNE).
+    pub num_workers: i64,
+    /// Batches each worker makes ahead.
+    pub prefetch_factor: Option<u32>,
+    /// Whether workers outlive the epoch.
+    pub persistent_workers: bool,
+    /// Whether batches are copied to pinned memory.
+    pub pin_memory: bool,
+    /// Whether batches come in the order they were asked for.
+    pub in_order: bool,
+    /// Whether the data set is iterable-style.
+    pub iterable: bool,
+    /// Start method of workers, if one was chosen.
+    pub multiprocessing_context: Option<String>,
+    /// Qualified name of the collate function.
+    pub collate: String,
+    /// Where the loader was made.
+    pub place: Option<Place>,
+    /// Steps of a tf.data pipeline, from the source on, such as `ParallelMap(num_parallel_calls=-1)`.
+    pub pipeline: Vec<String>,
+}
+
+/// See [`Record::Iter`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Iter {
+    /// Loader.
+    pub loader: u32,
+    /// Number of the iterator within the loader, from 0.
+    pub iter: u32,
+    /// Before `iter(loader)`.
+    pub t0: u64,
+    /// After it.
+    pub t1: u64,
+}
+
+/// See [`Record::Steps`]. Step `i` waits from `t0[i]` to `t1[i]` and computes from `t1[i]` to `t0[i + 1]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Steps {
+    /// Loader.
+    pub loader: u32,
+    /// Iterator.
+    pub iter: u32,
+    /// Number of the first step of this record within the iterator, from 0.
+    pub first: u64,
+    /// `__next__` was entered.
+    pub t0: Vec<u64>,
+    /// `__next__` was left.
+    pub t1: Vec<u64>,
+    /// CPU time of the calling thread at `t0`.
+    pub c0: Vec<u64>,
+    /// CPU time of the calling thread at `t1`.
+    pub c1: Vec<u64>,
+    /// CPU time of the whole process at `t0`.
+    pub p0: Vec<u64>,
+    /// CPU time of the whole process at `t1`.
+    pub p1: Vec<u64>,
+    /// Part of the wait that went into rebuilding the batch from what a worker sent.
+    pub unpickle: Vec<u64>,
+}
+
+/// See [`Record::End`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// Loader.
+    pub loader: u32,
+    /// Iterator.
+    pub iter: u32,
+    /// `__next__` was entered for the last time.
+    pub t0: u64,
+    /// Now: it raised `StopIteration`.
+    pub t: u64,
+}
+
+/// See [`Record::Fetch`]. Between two fetches a worker waits for work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fetch {
+    /// Loader (of the parent, where this is a worker).
+    pub loader: u32,
+    /// Worker, -1 inline.
+    pub worker: i64,
+    /// Samples in the batch.
+    pub n: Vec<u32>,
+    /// Begin.
+    pub t0: Vec<u64>,
+    /// End.
+    pub t1: Vec<u64>,
+    /// CPU time of the thread.
+    pub cpu: Vec<u64>,
+    /// CPU time of the process, which includes threads of NumPy and others.
+    pub process_cpu: Vec<u64>,
+    /// Time it was runnable but not running (run-queue delay of the thread).
+    pub delay: Vec<u64>,
+    /// Part of the time that was collation.
+    pub collate: Vec<u64>,
+    /// Part of the CPU time that was collation.
+    pub collate_cpu: Vec<u64>,
+    /// Bytes that went through read calls of the process (`rchar`).
+    pub bytes: Vec<u64>,
+    /// Bytes that came from storage (`read_bytes`).
+    pub disk_bytes: Vec<u64>,
+    /// Files opened.
+    pub opens: Vec<u32>,
+}
+
+/// See [`Record::Samples`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Samples {
+    /// Loader.
+    pub loader: u32,
+    /// Worker, -1 inline.
+    pub worker: i64,
+    /// Index of the sample, -1 if it is no number.
+    pub index: Vec<i64>,
+    /// Time.
+    pub wall: Vec<u64>,
+    /// CPU time of the thread.
+    pub cpu: Vec<u64>,
+    /// Bytes read (`rchar`); empty where they were not asked for.
+    pub bytes: Vec<u64>,
+    /// Files opened.
+    pub opens: Vec<u32>,
+}
+
+/// See [`Record::Send`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Send {
+    /// Loader.
+    pub loader: u32,
+    /// Worker.
+    pub worker: i64,
+    /// Begin of serialization.
+    pub t0: Vec<u64>,
+    /// End of serialization.
+    pub t1: Vec<u64>,
+    /// CPU time.
+    pub cpu: Vec<u64>,
+    /// Bytes of the pickle (without what travels in shared memory).
+    pub bytes: Vec<u64>,
+}
+
+/// A function and the line and call it was at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// Number within the process.
+    pub id: u32,
+    /// File of the code.
+    pub file: String,
+    /// Qualified name of the function.
+    pub func: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Source text of the expression being evaluated (Python 3.11 and later) or of the line, shortened to 200 characters.
+    pub call: String,
+}
+
+/// See [`Record::Frames`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frames {
+    /// New frames.
+    pub rows: Vec<Frame>,
+}
+
+/// A stack, and how much time was seen in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stack {
+    /// Ids of frames, innermost first.
+    pub frames: Vec<u32>,
+    /// Times it was seen.
+    pub n: u32,
+    /// Time since the look before, added up.
+    pub wall: u64,
+    /// CPU time of the thread since the look before, added up.
+    pub cpu: u64,
+}
+
+/// See [`Record::Stacks`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stacks {
+    /// End of the interval.
+    pub t: u64,
+    /// Name of the thread.
+    pub thread: String,
+    /// Stacks.
+    pub rows: Vec<Stack>,
+}
+
+/// See [`Record::Gil`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gil {
+    /// End of the interval.
+    pub t: u64,
+    /// Looks in the interval.
+    pub n: u32,
+    /// How much later than asked for they came, added up.
+    pub late: u64,
+    /// Threads that were running Python code or waiting to, on average.
+    pub threads: f64,
+}
+
+/// See [`Record::Files`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Files {
+    /// End of the interval.
+    pub t: u64,
+    /// Files opened for reading in the interval while a batch was made.
+    pub opens: u64,
+    /// Some of them.
+    pub paths: Vec<String>,
+    /// Their sizes.
+    pub sizes: Vec<u64>,
+}
+
+/// See [`Record::Model`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Model {
+    /// Calls of modules in one step.
+    pub module_calls: u32,
+    /// Parameters of the optimizer.
+    pub parameters: u64,
+    /// Class of the optimizer.
+    pub optimizer: String,
+    /// Device of the parameters: `cpu`, `cuda:0`.
+    pub device: String,
+    /// Type of the parameters.
+    pub dtype: String,
+    /// Whether autocast was on in the step.
+    pub autocast: bool,
+}
+
+/// See [`Record::Device`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// Loader.
+    pub loader: u32,
+    /// Iterator.
+    pub iter: u32,
+    /// Number of the first step.
+    pub first: u64,
+    /// From the moment the device reached the step's first event until it reached the last.
+    pub busy: Vec<u64>,
+}
+
+/// See [`Record::Batch`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Batch {
+    /// Loader.
+    pub loader: u32,
+    /// Tensors in the batch.
+    pub tensors: u32,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Such as `float32[64, 3, 224, 224]`.
+    pub shapes: Vec<String>,
+    /// Whether they lie in pinned memory.
+    pub pinned: bool,
+}
+
+/// See [`Record::Exit`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exit {
+    /// Now.
+    pub t: u64,
+    /// `finished`, `steps`, `time`, `interrupt`, `exception`.
+    pub reason: String,
+    /// Type and text of the exception.
+    pub exception: Option<String>,
+}
+
+/// Reads the records of one process. Lines that are broken off or make no sense are counted, not an error: a killed
+/// process leaves one.
+pub fn read(path: &Path) -> io::Result<(Vec<Record>, usize)> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut records = Vec::new();
+    let mut broken = 0;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.read_until(b'\n', &mut line)? == 0 {
+            return Ok((records, broken));
+        }
+        match serde_json::from_slice(&line) {
+            Ok(record) => records.push(record),
+            Err(_) => broken += 1,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What the doctor says, as data. The terminal, the page and `--json` all show this; `docs/doctor-json.md` documents it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{record::Place, system::Machine};
+
+/// Name and version of the format, first field of the JSON.
+pub const SCHEMA: &str = "wellfed.doctor/1";
+
+/// A whole diagnosis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was run.
+    pub command: Vec<String>,
+    /// Seconds of wall-clock time that were observed.
+    pub duration: f64,
+    /// How the script ended.
+    pub exit: Exit,
+    /// The machine.
+    pub machine: Machine,
+    /// Versions of libraries that matter.
+    pub software: BTreeMap<String, String>,
+    /// Processes that trained (ranks), and workers they had.
+    pub ranks: u32,
+    /// All loaders that were seen.
+    pub loaders: Vec<Loader>,
+    /// Which of them this diagnosis is about: the one most of the time was spent on.
+    pub subject: Option<usize>,
+    /// Its steps.
+    pub steps: Steps,
+    /// Where the time goes, in the order of the data: the loader's stages, then the loop's.
+    pub stages: Vec<Stage>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// What would be next, if it costs anything.
+    pub runner_up: Option<Verdict>,
+    /// Other causes that were looked at and cost something, largest gain first.
+    pub others: Vec<Verdict>,
+    /// Curves over time.
+    pub timeline: Timeline,
+    /// What could not be measured, and other remarks.
+    pub notes: Vec<String>,
+}
+
+/// How the script ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exit {
+    /// Exit status, if it exited.
+    pub code: Option<i32>,
+    /// Signal, if one ended it.
+    pub signal: Option<i32>,
+    /// `finished`, `steps`, `time`, `interrupt`, `exception`, `running`.
+    pub reason: String,
+    /// Type and text of the exception that ended it.
+    pub exception: Option<String>,
+}
+
+/// A loader.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Loader {
+    /// Class, such as `torch DataLoader`.
+    pub name: String,
+    /// Data set, such as `ImageFolder`.
+    pub dataset: String,
+    /// Settings that matter: `batch_size=64`, `num_workers=0`, …
+    pub settings: Vec<String>,
+    /// Where it was made.
+    pub place: Option<Place>,
+    /// Steps taken.
+    pub steps: u64,
+    /// Epochs begun.
+    pub epochs: u32,
+    /// Share of the observed time spent in its loops, 0 to 1.
+    pub share: f64,
+}
+
+/// Steps in the steady state: without the first epoch's start and other beginnings, which have their own numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Steps {
+    /// How many were looked at.
+    pub count: u64,
+    /// Samples a step.
+    pub batch_size: f64,
+    /// Seconds a step, mean.
+    pub time: f64,
+    /// Of that, waiting for data, mean.
+    pub wait: f64,
+    /// Seconds a step would take if data were always there (the ceiling), mean.
+    pub ceiling: f64,
+    /// `ceiling / time`, 0 to 1: what `--fail-under` looks at.
+    pub efficiency: f64,
+    /// Samples a second.
+    pub rate: f64,
+    /// Samples a second at the ceiling.
+    pub ceiling_rate: f64,
+    /// Seconds from the begin of an epoch to its first batch, mean.
+    pub epoch_start: f64,
+    /// Share of the time the device was busy, 0 to 1, if there is one that says.
+    pub device_busy: Option<f64>,
+}
+
+/// Part of the way of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stage {
+    /// `read`, `decompress`, `decode`, `augment`, `collate`, `python`, `send`, `receive`, `copy`, `forward`, `backward`,
+    /// `optimizer`, `log`, `other`.
+    pub name: String,
+    /// `worker`, `main` or `device`.
+    pub runs_in: String,
+    /// Seconds a batch, mean.
+    pub time: f64,
+    /// CPU seconds a batch, mean.
+    pub cpu: f64,
+    /// Batches a second it could sustain alone, with the cores and workers there are.
+    pub rate: f64,
+    /// Functions that take most of it.
+    pub functions: Vec<Function>,
+}
+
+/// A function, or an expression of the script, that takes time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Function {
+    /// Such as `PIL.Image.Image.load`.
+    pub name: String,
+    /// Expression that called it, from the user's code.
+    pub call: String,
+    /// Where.
+    pub file: String,
+    /// Line.
+    pub line: u32,
+    /// Share of the stage's time, 0 to 1.
+    pub share: f64,
+}
+
+/// A cause, what shows it, what to do, and what that gives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verdict {
+    /// Such as `serial-loading`; docs/doctor.md lists all.
+    pub id: String,
+    /// `loading`, `cpu`, `storage`, `memory`, `contention`, `loop`, `compute`, `healthy`, `unknown`.
+    pub family: String,
+    /// One line that a tired person understands: `Loading runs in the training process; the GPU waits 62 % of the time`.
+    pub title: String,
+    /// Why it is believed: numbers with units, and where they come from.
+    pub evidence: Vec<Fact>,
+    /// What to change.
+    pub fix: Option<Fix>,
+    /// What that gains.
+    pub gain: Option<Gain>,
+    /// What limits the gain: the next bottleneck.
+    pub cap: String,
+}
+
+/// A measured number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fact {
+    /// A sentence with the number in it.
+    pub text: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Where it comes from: `loader`, `workers`, `stacks`, `/proc`, `cgroup`, `nvml`, `model`.
+    pub source: String,
+}
+
+/// A change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fix {
+    /// One line: `Load in 2 worker processes`.
+    pub title: String,
+    /// The change as code of this script, such as `DataLoader(..., num_workers=2)`.
+    pub change: String,
+    /// Where to make it.
+    pub place: Option<Place>,
+    /// Why it works.
+    pub why: String,
+    /// How `wellfed doctor try` does it from outside; `None` if only an edit does.
+    pub apply: Option<Apply>,
+}
+
+/// Changes that can be made without an edit of the script. Sent to the probes as JSON in `WELLFED_DOCTOR_APPLY`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Apply {
+    /// Arguments of the loader to replace: `num_workers`, `prefetch_factor`, `pin_memory`, `persistent_workers`, `in_order`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub loader: BTreeMap<String, serde_json::Value>,
+    /// Environment variables to set: `OMP_NUM_THREADS`, …
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Give the script `wellfed.torch.DataLoader` in place of torch's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub feed: bool,
+}
+
+/// How many times as fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gain {
+    /// Steps a second after, divided by steps a second before; 1 is no change.
+    pub factor: f64,
+    /// Four of five times it is at least this …
+    pub low: f64,
+    /// … and at most this (an 80 % interval).
+    pub high: f64,
+}
+
+/// Curves; all lists but `steps` have the same length. At most 600 points.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Timeline {
+    /// Seconds since the start.
+    pub t: Vec<f64>,
+    /// Share of the usable cores that the script used, 0 to 1.
+    pub cpu: Vec<f64>,
+    /// Share that others used.
+    pub foreign_cpu: Vec<f64>,
+    /// MB a second from disk.
+    pub disk: Vec<f64>,
+    /// MB a second from the network.
+    pub network: Vec<f64>,
+    /// Resident memory of the script's processes, GB.
+    pub memory: Vec<f64>,
+    /// Share of the time the main process waited for data.
+    pub wait: Vec<f64>,
+    /// Samples a second.
+    pub rate: Vec<f64>,
+    /// Share of the time the device was busy; empty without one.
+    pub gpu: Vec<f64>,
+    /// Single steps (at most 400): begin in seconds since the start, wait and compute in seconds.
+    pub steps: Vec<[f64; 3]>,
+}

@@ -11,4 +11,5 @@
 
 pub mod record;
 pub mod report;
+pub mod run_dir;
 pub mod system;

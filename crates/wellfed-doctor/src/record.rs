@@ -264,6 +264,8 @@ pub struct Samples {
     pub loader: u32,
     /// Worker, -1 inline.
     pub worker: i64,
+    /// Begin.
+    pub t0: Vec<u64>,
     /// Index of the sample, -1 if it is no number.
     pub index: Vec<i64>,
     /// Time.

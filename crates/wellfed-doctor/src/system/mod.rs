@@ -16,6 +16,9 @@ pub struct Machine {
     pub cores_quota: Option<f64>,
     /// The smallest of these.
     pub cores: f64,
+    /// Work that all usable cores together do, as a multiple of what one does alone; 0 if it was not measured. Less than
+    /// `cores` where hardware threads share a core.
+    pub scaling: f64,
     /// Model of the processor.
     pub processor: String,
     /// Bytes of memory.

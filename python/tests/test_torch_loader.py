@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 
@@ -172,12 +173,64 @@ def test_length_of_an_iterable_data_set_that_is_wrong_is_warned_of(workers):
         list(loader)
 
 
-def test_exceptions_without_workers_keep_their_type_and_name_the_batch():
-    loader = DataLoader(sets.Raises(sets.TwoArguments(1, 2)), batch_size=4)
-    with pytest.raises(sets.TwoArguments) as caught:
+def failed_at(loader) -> str:
+    """What is noted on the exception that iterating ends with."""
+    with pytest.raises(Exception) as caught:
         list(loader)
-    notes = getattr(caught.value, "__notes__", None)
-    assert notes is None or "[8, 9, 10, 11]" in notes[0]
+    assert "in DataLoader worker" not in str(caught.value)
+    return "; ".join(getattr(caught.value, "__notes__", []))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"batch_size": 4}, "sample 11, item 3 of its batch"),
+        ({"batch_sampler": [[1, 11, 2]]}, "sample 11, item 1 of its batch"),
+        ({"batch_sampler": [torch.tensor([11, 2])]}, "sample tensor(11), item 0 of its batch"),
+        ({"batch_sampler": [{11: 0, 2: 0}]}, "one of the samples {11: 0, 2: 0}"),
+        ({"batch_size": None}, "sample 11"),
+    ],
+)
+def test_exceptions_without_workers_keep_their_type_and_name_the_sample(arguments, said):
+    error = sets.TwoArguments(1, 2)
+    asked: list[int] = []
+
+    class Asked(sets.Raises):
+        def __getitem__(self, i):
+            asked.append(int(i))
+            return super().__getitem__(int(i))
+
+    assert failed_at(DataLoader(Asked(error), **arguments)) == f"wellfed: {said}"
+    assert asked.count(11) == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
+def test_exceptions_of_getitems_streams_and_collation_say_where_they_come_from():
+    class Bulk(sets.Squares):
+        def __getitems__(self, indices):
+            raise OSError("gone")
+
+    assert failed_at(DataLoader(Bulk(), 3)) == "wellfed: one of the samples [0, 1, 2], in __getitems__"
+    stream = DataLoader(sets.Shares(10, fail=7), batch_size=3)
+    assert failed_at(stream) == "wellfed: sample 7 of the data set"
+    batches = iter(stream)
+    next(batches)
+    state = stream.state_dict()
+    resumed = DataLoader(sets.Shares(10, fail=7), batch_size=3)
+    resumed.load_state_dict(state)
+    assert failed_at(resumed) == "wellfed: sample 7 of the data set"
+    assert failed_at(DataLoader(sets.Shares(10, fail=7), None)) == "wellfed: sample 7 of the data set"
+
+    def refuses(samples):
+        raise TypeError("no")
+
+    assert (
+        failed_at(DataLoader(sets.Squares(), 2, collate_fn=refuses))
+        == "wellfed: collating the samples [0, 1]"
+    )
+    stream = DataLoader(sets.Shares(10), batch_size=3, collate_fn=refuses)
+    assert failed_at(stream) == "wellfed: collating samples 0 to 2 of the data set"
 
 
 def test_worker_init_fn_is_called_also_where_no_worker_were_needed():

@@ -228,6 +228,26 @@ def damaged(root: Path, how: str) -> Any:
     return dataset
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
+@pytest.mark.parametrize("native", [True, False])
+def test_errors_name_the_sample_also_where_the_engine_makes_it_or_a_part_of_it(
+    own_photos: Path, native: bool
+) -> None:
+    def refuse(image: Any) -> Any:
+        seen.append(image)
+        if len(seen) == 6:
+            raise ValueError("not this one")
+        return image
+
+    seen: list[Any] = []
+    damaged_files = damaged(own_photos, "missing")
+    partly = datasets.ImageFolder(own_photos, v1.Compose([SMALL, v1.Lambda(refuse)]))
+    for dataset in (damaged_files, partly):
+        with pytest.raises((OSError, ValueError)) as caught:
+            list(wt.DataLoader(dataset, batch_size=4, native=native))
+        assert caught.value.__notes__ == ["wellfed: sample 5, item 1 of its batch"]
+
+
 @pytest.mark.parametrize("how", ["missing", "no image"])
 def test_bad_samples_raise_what_stock_raises_and_the_epoch_goes_on(own_photos: Path, how: str) -> None:
     dataset = damaged(own_photos, how)

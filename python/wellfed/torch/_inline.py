@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from torch.utils.data import dataloader as stock
 from torch.utils.data import graph_settings
 
+from ._fetch import IterableFetcher, MapFetcher, note
 from ._progress import InlineProgress
 from ._source import Source
 from ._state import Tracked
@@ -38,9 +38,8 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         self._progress = InlineProgress(self, loader, resume, self._source)
 
     def _make_fetcher(self) -> Any:
-        return stock._DatasetKind.create_fetcher(
-            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
-        )
+        kind = IterableFetcher if self._dataset_kind == stock._DatasetKind.Iterable else MapFetcher
+        return kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
 
     def _next_data(self) -> Any:
         index = self._next_index()
@@ -49,14 +48,7 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         except StopIteration:
             raise
         except Exception as e:
-            if sys.version_info >= (3, 11) and index is not None:
-                e.add_note(f"wellfed: in the batch of samples {shorten(index)}")
+            note(e, self._dataset_fetcher.at)
             raise
         self._progress.yielded()
         return data
-
-
-def shorten(index: Any, limit: int = 120) -> str:
-    """`index` as text of a bounded length."""
-    text = repr(index)
-    return text if len(text) <= limit else text[: limit - 4] + " ..."

@@ -54,7 +54,7 @@ class Source:
         dataset: The data set.
         collate: The loader's collate function.
         iterable: Whether the data set is of the iterable kind.
-        make_fetcher: Makes torch's fetcher for the data set; calls ``iter(dataset)`` once if that is iterable.
+        make_fetcher: Makes the fetcher of `_fetch` for the data set; calls ``iter(dataset)`` once if that is iterable.
         batch_size: Samples per batch; None without batching.
         state: What `Source.state` returned, with ``batches``, the number of batches given since the epoch began.
     """
@@ -81,6 +81,7 @@ class Source:
         self.iterator: Any = self.fetcher.dataset_iter if iterable else None
         self.stateful = is_stateful(dataset) or is_stateful(collate) or is_stateful(self.iterator)
         if state is not None and iterable:
+            self.fetcher.count = state.get(BATCHES, 0) * (batch_size or 1)
             self._continue(state, batch_size)
 
     def _continue(self, state: dict[str, Any], batch_size: int | None) -> None:

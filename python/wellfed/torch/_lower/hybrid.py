@@ -48,8 +48,12 @@ class Hybrid(Dataset[Any]):
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
         """Samples of one batch."""
-        ready = self._prepared()
-        return [ready.sample(self._wrapped, index) for index in indices]
+        samples = self.wellfed_samples()
+        return [samples[index] for index in indices]
+
+    def wellfed_samples(self) -> _Samples:
+        """The samples of one batch, one by one: who takes them knows which one failed."""
+        return _Samples(self._prepared(), self._wrapped)
 
     def __getattr__(self, name: str) -> Any:
         # Only asked for what is not here: whoever looks for attributes means those of the data set.
@@ -65,6 +69,18 @@ class Hybrid(Dataset[Any]):
 
     def __repr__(self) -> str:
         return repr(self._wrapped)
+
+
+class _Samples:
+    """The data set as it is prepared now; whether it has changed is not asked again for every sample."""
+
+    __slots__ = ("_ready", "_wrapped")
+
+    def __init__(self, ready: _Prepared, wrapped: Any) -> None:
+        self._ready, self._wrapped = ready, wrapped
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._ready.sample(self._wrapped, index)
 
 
 class _Prepared:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.utils.data._utils.collate import default_collate
-from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 import wellfed as wf
 from wellfed._loader import torch_converter
 
+from .._fetch import MapFetcher, note
 from .._progress import SAMPLES, AheadProgress, InlineProgress
 from .._state import Tracked
 from .datasets import Flat, Leaf
@@ -96,7 +96,7 @@ class Pass:
         self._idle: list[Any] = []
         self._process: int | None = None
         self._batched: bool = loader._auto_collation
-        self._fetcher = _MapDatasetFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
+        self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
         self._table = flat.leaves[0].table
         self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
         self.convert = torch_converter(None)
@@ -147,6 +147,7 @@ class Pass:
         try:
             batch = self._fetcher.fetch(given)
         except Exception as raised:
+            note(raised, self._fetcher.at)
             if error is None:
                 raise
             raise raised from error

@@ -19,7 +19,7 @@ from torch.utils.data import dataloader as stock
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from .._device import PageLock
-from .._inline import shorten
+from .._fetch import shorten
 from .._progress import PoolProgress, waits
 from .._state import Tracked
 from .._worker_state import StateHooks

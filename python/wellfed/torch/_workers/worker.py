@@ -22,11 +22,12 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import _DatasetKind, _utils
 from torch.utils.data._utils import collate as stock_collate
-from torch.utils.data._utils import fetch, signal_handling
+from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils import worker as stock_worker
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
+from .._fetch import IterableFetcher, MapFetcher, Stopped
 from .._precision import cast
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
@@ -42,10 +43,6 @@ STOP_GRACE = 5.0
 """Seconds that a worker has for the sample at hand when it is told to end."""
 
 PR_SET_PDEATHSIG = 1
-
-
-class Stopped(BaseException):
-    """The consumer has hung up: the batch in the making is not wanted."""
 
 
 class Life:
@@ -116,65 +113,6 @@ class Life:
         return "\n".join(parts)[: PACKET // 2]
 
 
-class MapFetcher(fetch._MapDatasetFetcher):
-    """The fetcher of torch, which can be stopped between samples and knows at which one it failed."""
-
-    def fetch(self, possibly_batched_index: Any) -> Any:
-        """The batch of these indices."""
-        self.at: str | None = None
-        index, dataset, life = possibly_batched_index, self.dataset, self.life
-        if not self.auto_collation:
-            self.at = f"sample {shorten(index)}"
-            data = dataset[index]
-        elif hasattr(dataset, "__getitems__") and dataset.__getitems__:
-            self.at = f"one of the samples {shorten(index)}, in __getitems__"
-            data = dataset.__getitems__(index)
-        else:
-            data = []
-            sample = None
-            try:
-                for sample in index:
-                    if life.stopped:
-                        raise Stopped
-                    data.append(dataset[sample])
-            except Exception:
-                self.at = f"sample {shorten(sample)}, item {len(data)} of its batch"
-                raise
-        self.at = f"collating the samples {shorten(index)}"
-        return self.collate_fn(data)
-
-
-class IterableFetcher(fetch._IterableDatasetFetcher):
-    """The fetcher of torch, which can be stopped between samples and knows at which one it failed."""
-
-    count = 0
-
-    def fetch(self, possibly_batched_index: Any) -> Any:
-        """The next batch."""
-        if self.ended:  # type: ignore[has-type]
-            raise StopIteration
-        self.at = f"sample {self.count} of this worker's share"
-        if self.auto_collation:
-            data = []
-            for _ in possibly_batched_index:
-                if self.life.stopped:
-                    raise Stopped
-                try:
-                    data.append(next(self.dataset_iter))
-                except StopIteration:
-                    self.ended = True
-                    break
-                self.count += 1
-                self.at = f"sample {self.count} of this worker's share"
-            if len(data) == 0 or (self.drop_last and len(data) < len(possibly_batched_index)):
-                raise StopIteration
-            self.at = f"collating samples {self.count - len(data)} to {self.count - 1} of this worker's share"
-        else:
-            data = next(self.dataset_iter)
-            self.count += 1
-        return self.collate_fn(data)
-
-
 class Worker:
     """The loop over tasks."""
 
@@ -216,10 +154,16 @@ class Worker:
         """The fetcher of one epoch."""
         setup = self.setup
         self.dataset = dataset
-        kind = MapFetcher if setup.kind == _DatasetKind.Map else IterableFetcher
+        kind: Any = MapFetcher if setup.kind == _DatasetKind.Map else IterableFetcher
         fetcher = kind(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
-        fetcher.life, fetcher.at = self.life, None
+        fetcher.stopped = self.stopped
+        if isinstance(fetcher, IterableFetcher):
+            fetcher.share = "this worker's share"
         return fetcher
+
+    def stopped(self) -> bool:
+        """Whether the batch in the making is for nobody."""
+        return self.life.stopped
 
     def open(self) -> None:
         """The first epoch."""
@@ -372,17 +316,6 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
         return out
 
     return collate_tensors
-
-
-def shorten(value: Any, limit: int = 200) -> str:
-    """`value` as text of a bounded length, in one line."""
-    try:
-        if isinstance(value, (list, tuple)) and len(value) > 20:
-            return f"{shorten(value[:20], limit - 20)[:-1]}, ... {len(value)} in all]"
-        text = " ".join(repr(value).split())
-    except Exception as e:
-        text = f"<repr failed: {type(e).__name__}>"
-    return text if len(text) <= limit else text[: limit - 4] + " ..."
 
 
 def die_with_parent() -> None:

@@ -549,6 +549,19 @@ def test_out_of_order_every_sample_comes_once(at):
     assert sorted(seen + again + rest) == list(range(20))
 
 
+def test_what_came_ahead_of_its_turn_is_left_out_of_the_resumed_epoch_only():
+    make = lambda: DataLoader(  # noqa: E731
+        Slow(20), in_order=False, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    )
+    loader = make()
+    batches = iter(loader)
+    head = [int(next(batches)) for _ in range(4)]
+    other = make()
+    other.load_state_dict(loader.state_dict())
+    assert sorted(head + [int(x) for x in other]) == list(range(20))
+    assert sorted(int(x) for x in other) == list(range(20))
+
+
 def test_out_of_order_streams():
     make = lambda: DataLoader(Resumable(), 4, collate_fn=keep, in_order=False, **workers(2))  # noqa: E731
     whole = sorted(row for batch in make() for row in batch)

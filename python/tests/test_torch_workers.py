@@ -85,6 +85,39 @@ def test_persistent_workers_are_the_same_processes_with_the_same_copies():
     assert two[:, 1].tolist() == [1, 2, 3, 4] * 2
 
 
+def test_batches_of_an_epoch_that_was_left_give_their_memory_back():
+    class First(sets.Large):
+        def __getitem__(self, i):
+            if i == 0:
+                time.sleep(0.2)
+            return super().__getitem__(i)
+
+    loader = DataLoader(First(), num_workers=2, persistent_workers=True, multiprocessing_context="fork")
+    for _ in range(8):
+        iterator = iter(loader)
+        next(iterator)  # Those of the second worker have come before it.
+    assert len(iterator._pool.members[1].mappings.mappings) <= 6
+
+
+def test_the_next_epoch_begins_when_it_is_asked_for():
+    """What a data set shares with its workers may be set between epochs, and holds from the first batch on."""
+
+    class Scheduled(sets.Squares):
+        epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+        def __getitem__(self, i):
+            return int(self.epoch)
+
+    dataset = Scheduled(12)
+    loader = DataLoader(
+        dataset, batch_size=2, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    )
+    for epoch in range(3):
+        dataset.epoch.fill_(epoch)
+        assert torch.cat(drained(loader)).tolist() == [epoch] * 12
+        time.sleep(0.05)  # for whoever works ahead
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [(KeyError("k"), KeyError), (ValueError("v"), ValueError), (sets.TwoArguments(1, 2), RuntimeError)],

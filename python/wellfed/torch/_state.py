@@ -170,6 +170,7 @@ class Tracked(stock._BaseDataLoaderIter):
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter and loader._checkpoints.resuming is not None:
             return  # It would begin anew.
+        self._skip = frozenset()  # It was of the epoch that was resumed.
         with self._rng.scope():
             stock._BaseDataLoaderIter._reset(self, loader, first_iter)
 

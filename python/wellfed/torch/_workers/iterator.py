@@ -87,6 +87,10 @@ class WorkersIterator(Tracked):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
+        if not first_iter:
+            for worker, message in [*self._ready.values(), *self._inbox]:
+                self._discard(worker, message)
+            self._inbox.clear()
         self._progress = PoolProgress(self, loader, loader._checkpoints.resuming)
         self._send_idx = self._rcvd_idx = 0
         self._tasks: dict[int, int] = {}
@@ -100,7 +104,6 @@ class WorkersIterator(Tracked):
         if not first_iter:
             self._check_usable()
             self._epoch += 1
-            self._inbox.clear()
             for member in self._pool.members:
                 note(member.watch, self._epoch)
                 self._pool.post(
@@ -271,16 +274,21 @@ class WorkersIterator(Tracked):
 
     def _is_current(self, worker: int, message: Any) -> bool:
         """Whether a message is about this epoch; slots of others go back at once."""
-        kind, epoch, _, report, _, letter, places = message
+        kind, epoch, _, report, *_ = message
         if epoch != self._epoch:
-            slots = {slot for slot, _, _ in places} | ({letter[0]} if letter is not None else set())
-            self._pool.members[worker].mappings.released.extend(slots)
+            self._discard(worker, message)
             return False
         if kind == STARTED:
             if report is not None:
                 self._progress.hello(worker, *report)
             return self._greeting
         return bool(kind in (BATCH, FAILED, END))
+
+    def _discard(self, worker: int, message: Any) -> None:
+        """Give the slots of a message back unseen."""
+        *_, letter, places = message
+        slots = {slot for slot, _, _ in places} | ({letter[0]} if letter is not None else set())
+        self._pool.members[worker].mappings.released.extend(slots)
 
     def _report_stall(self) -> None:
         """Print what the worker does that the caller waits for."""

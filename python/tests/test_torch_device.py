@@ -8,6 +8,7 @@ import threading
 import time
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import Dataset, TensorDataset
+from torchvision.datasets import ImageFolder
+from torchvision.transforms import transforms as v1
 
 from wellfed.torch import DataLoader
 from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
@@ -518,6 +521,58 @@ def test_workers_say_whether_the_next_batch_is_here() -> None:
     assert not batches.ready()
     with pytest.raises(StopIteration):
         next(batches)
+
+
+def photographs(root: Path, **more: Any) -> Any:
+    chain = v1.Compose([v1.RandomResizedCrop(16), v1.ToTensor()])
+    loader = DataLoader(ImageFolder(root, chain), batch_size=4, shuffle=True, **more)
+    assert "decoded by the engine" in loader.explain()
+    return loader
+
+
+def test_the_engine_says_whether_the_next_batch_is_here(photos: Path) -> None:
+    loader = photographs(photos)
+    batches = iter(loader)
+    assert not batches.ready()
+    for _ in range(len(loader) - 1):
+        next(batches)
+        deadline = time.monotonic() + 60
+        while not batches.ready():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    next(batches)
+    assert not batches.ready()
+    with pytest.raises(StopIteration):
+        next(batches)
+    assert not batches.ready()
+
+
+@pytest.mark.parametrize("taken", range(4))
+def test_batches_of_the_engine_are_staged_ahead(photos: Path, taken: int) -> None:
+    def make() -> Any:
+        return photographs(photos, generator=torch.Generator().manual_seed(4))
+
+    plain = [labels.tolist() for _, labels in make()]
+    loader = make()
+    stage = Aside()
+    batches: Any = Staged(loader._make_iterator(), stage)
+    head = []
+    for _ in range(taken):
+        head.append(next(batches)[1].tolist())
+        deadline = time.monotonic() + 60
+        while batches._next is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            batches._look_ahead()
+        batches._next.result()
+    if taken:
+        assert [begun_here for _, begun_here in stage.log] == [True, *[False] * taken]
+    state = batches._progress.state_dict()
+    rest = [labels.tolist() for _, labels in batches]
+    assert head + rest == plain
+    again = make()
+    again.load_state_dict(state)
+    assert [labels.tolist() for _, labels in again] == rest
 
 
 # With a GPU

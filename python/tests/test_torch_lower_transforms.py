@@ -18,17 +18,11 @@ from torchvision.transforms import v2
 import torchvision_sets as sets
 import wellfed.torch as wt
 from torch_same import apart, same
-from wellfed.torch._lower import Hybrid, lower, plan
+from wellfed.torch._lower import Hybrid, lower
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLOAT = v2.ToDtype(torch.float32, scale=True)
 CUBIC = v2.InterpolationMode.BICUBIC
-
-
-@pytest.fixture(autouse=True)
-def _small_images_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Single images of any size go through the engine, so that small ones can show what is exact."""
-    monkeypatch.setattr(plan, "SMALL", 0)
 
 
 def turned(image: Any) -> Any:
@@ -255,9 +249,17 @@ def test_an_albumentations_pipeline_in_a_function_is_found(cifar: Any) -> None:
     assert "Python" in wt.DataLoader(cifar).explain()
 
 
-def test_small_images_in_memory_stay_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    chain = v1.Compose([v1.RandomHorizontalFlip(), v1.Lambda(lambda image: image), v1.ToTensor()])
-    loader = wt.DataLoader(sets.cifar10(tmp_path, transform=chain), batch_size=2)
-    assert lower(loader).kind == "python"
-    assert "small images" in loader.explain()
+def test_pixels_in_memory_stay_in_python_where_nothing_is_done_to_them_before(tmp_path: Path) -> None:
+    keep = v1.Lambda(lambda image: image)
+    for chain, kind in [
+        ([keep, v1.ToTensor()], "python"),
+        ([v1.CenterCrop(9), keep, v1.ToTensor()], "hybrid"),
+    ]:
+        folder = tmp_path / kind
+        folder.mkdir()
+        cifar = sets.cifar10(folder, transform=v1.Compose(chain))
+        loader = wt.DataLoader(cifar, batch_size=2)
+        assert lower(loader).kind == kind
+        assert ("as they are" in loader.explain()) == (kind == "python")
+        for (x, _), (y, _) in zip(loader, Stock(cifar, batch_size=2), strict=True):
+            assert torch.equal(x, y)

@@ -1,9 +1,11 @@
 //! `_native.Dataset`: plans as JSON in, plans as JSON out.
 
+use std::sync::OnceLock;
+
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use wellfed::{
-    Error, Options, Plan, Result,
+    Error, Options, Plan, Result, Sampler,
     plan::Verb,
     sample::{DType, Structure},
     source::{ArrayData, SourceSpec},
@@ -20,6 +22,14 @@ type Given<'py> = Option<Vec<(Bound<'py, PyAny>, String)>>;
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct Dataset {
     inner: wellfed::Dataset,
+    /// Made with the first sample that is asked for by itself.
+    sampler: OnceLock<Sampler>,
+}
+
+impl Dataset {
+    fn new(inner: wellfed::Dataset) -> Self {
+        Self { inner, sampler: OnceLock::new() }
+    }
 }
 
 #[pymethods]
@@ -36,7 +46,7 @@ impl Dataset {
                 None => spec.open(std::sync::Arc::new(LocalStore::default()))?,
             }))
         })?;
-        Ok(Self { inner })
+        Ok(Self::new(inner))
     }
 
     /// Opens the source of a whole plan.
@@ -49,7 +59,7 @@ impl Dataset {
             Some(arrays) => wellfed::Dataset::with_plan(plan.source.clone().open_arrays(arrays)?, plan),
             None => wellfed::Dataset::from_plan(plan),
         })?;
-        Ok(Self { inner })
+        Ok(Self::new(inner))
     }
 
     /// Adds the verb that the JSON text describes, and checks that it makes sense here.
@@ -74,13 +84,13 @@ impl Dataset {
             };
             inner.len().map(|_| inner)
         })?;
-        Ok(Self { inner })
+        Ok(Self::new(inner))
     }
 
     /// Replaces all options by those of the JSON text.
     fn with_options(&self, py: Python<'_>, options: &str) -> PyResult<Self> {
         let options: Options = parse(py, "options", options)?;
-        Ok(Self { inner: self.inner.with_options(options) })
+        Ok(Self::new(self.inner.with_options(options)))
     }
 
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
@@ -101,9 +111,10 @@ impl Dataset {
         enter::slow(py, move || inner.analyze(batches))
     }
 
+    /// One sample, made in this thread: no other one is started, so it may be asked for after a fork.
     fn sample(&self, py: Python<'_>, index: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
-        let inner = self.inner.clone();
-        loader::columns(py, enter::slow(py, move || inner.sample(index, epoch))?)
+        let sampler = self.sampler.get_or_init(|| self.inner.sampler());
+        loader::columns(py, enter::quick(py, || sampler.sample(index, epoch))?)
     }
 
     fn loader(&self, py: Python<'_>) -> PyResult<loader::Loader> {

@@ -50,6 +50,12 @@ impl Loader {
         batch.map(|batch| columns(py, batch)).transpose()
     }
 
+    /// Whether `next` would return a batch at once.
+    fn ready(&self, py: Python<'_>) -> PyResult<bool> {
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.ready())
+    }
+
     fn start_epoch(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.get(py)?;
         enter::quick(py, || inner.start_epoch())

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use crate::{
     Error, Result,
     engine::{
-        Batch, Loader,
+        Batch, Loader, Sampler,
         exec::Executor,
         image::{ImageScratch, Maker},
     },
-    meter::{Meter, Probe},
     order::{Order, Pick},
     plan::{Decoded, Options, PLAN_VERSION, Plan, Program, Verb, explain},
     sample::{Record, Structure, Value},
@@ -244,10 +243,12 @@ impl Dataset {
     /// # Errors
     /// Whatever is wrong with this sample.
     pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
-        let executor = self.executor(index)?;
-        let meter = Meter::new(false);
-        let lane = meter.lane("sample");
-        executor.single(Pick { index, epoch }, &mut Probe::off(&lane))
+        self.sampler().sample(index, epoch)
+    }
+
+    /// Makes samples one by one, in the calling thread, and keeps what the next one needs too.
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new(self.clone())
     }
 
     /// A loader for this data set. Threads start with its first epoch.

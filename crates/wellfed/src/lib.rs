@@ -54,7 +54,7 @@ pub mod transform;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use dataset::{Dataset, apply};
-pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next};
+pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next, Sampler};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use plan::{Options, Plan};

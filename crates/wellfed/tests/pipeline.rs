@@ -111,6 +111,25 @@ fn the_same_bits_whatever_the_number_of_workers_and_readers() {
 }
 
 #[test]
+fn samples_made_one_by_one_have_the_same_bits() {
+    let dataset =
+        pipeline(Flaky::new(33, &[4], 0)).with_options(Options { on_error: OnError::Skip, ..options(2) });
+    let loader = dataset.loader().unwrap();
+    let sampler = dataset.sampler();
+    for number in 0..2 {
+        for (_, _, labels, bytes) in epoch(&loader) {
+            let size = bytes.len() / labels.len();
+            for (label, expected) in labels.iter().zip(bytes.chunks_exact(size)) {
+                let made = sampler.sample(*label as u64, number).unwrap();
+                assert_eq!(made.columns[0].data.as_bytes().unwrap(), expected);
+                assert_eq!(made.columns[1].data.as_i64().unwrap(), [*label]);
+            }
+            assert_eq!(sampler.sample(4, number).unwrap_err().key(), Some("sample-4"));
+        }
+    }
+}
+
+#[test]
 fn resuming_anywhere_gives_the_rest_bit_for_bit() {
     let make = || pipeline(Flaky::new(33, &[], 50)).with_options(options(3)).loader().unwrap();
     let loader = make();

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use super::{
-    Batch, ColumnSpec,
+    ColumnSpec,
     cache::Caches,
     image::{ImageScratch, Maker},
-    job::{Claim, Job, SampleSlot},
-    ring::Pool,
+    job::SampleSlot,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{Rows, is_jpeg},
     meter::{Probe, Stage},
-    order::{Order, Pick},
-    plan::{OnError, Program, program::FieldProgram},
+    order::Pick,
+    plan::{Program, program::FieldProgram},
     sample::{Record, Value},
     source::Source,
 };
@@ -29,6 +28,10 @@ impl Scratch {
     /// What is known of where a JPEG's rows begin.
     pub(crate) fn rows(&mut self) -> &mut Rows {
         self.image.rows()
+    }
+
+    pub(crate) fn image(&mut self) -> &mut ImageScratch {
+        &mut self.image
     }
 
     /// Bytes kept allocated.
@@ -63,6 +66,10 @@ impl Executor {
 
     pub(crate) fn program(&self) -> &Program {
         &self.program
+    }
+
+    pub(crate) fn program_mut(&mut self) -> &mut Program {
+        &mut self.program
     }
 
     pub(crate) fn shared_source(&self) -> &Arc<dyn Source> {
@@ -120,19 +127,6 @@ impl Executor {
                 .map_err(|e| self.located(e, pick, record.offsets.get(field).copied()))?;
         }
         Ok(())
-    }
-
-    /// Makes one sample outside of a loader.
-    pub(crate) fn single(&self, pick: Pick, probe: &mut Probe<'_>) -> Result<Batch> {
-        let span = Order::new(self.len(), &[])?.batch(pick.epoch, 0, pick.index);
-        let columns: Arc<[ColumnSpec]> = self.columns().into();
-        let job = Arc::new(Job::new(pick.epoch, pick.index, span, 1, &columns, &Pool::new(0)));
-        let mut record = Record::default();
-        self.fetch(pick, &mut record)?;
-        let mut claim = Claim { job, samples: 0..1 };
-        self.make(pick, &mut record, &mut self.scratch(), &mut claim.slot(0), probe)?;
-        let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
-        job.into_batch(OnError::Raise, false)
     }
 
     fn field(

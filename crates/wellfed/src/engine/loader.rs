@@ -432,6 +432,15 @@ impl Loader {
         self.shared.lock().settings.prefetch
     }
 
+    /// Whether [`Loader::next`] would find a batch without waiting for it. Never waits itself.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn ready(&self) -> Result<bool> {
+        self.check_process()?;
+        Ok(self.shared.lock().ready() > 0)
+    }
+
     /// Samples of the source.
     pub fn samples(&self) -> u64 {
         self.shared.executor.len()

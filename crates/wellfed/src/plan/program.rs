@@ -86,6 +86,8 @@ pub(crate) struct ImageProgram {
     pub(crate) decode_fast: bool,
     /// Size of the finished image. A side is `None` until a sample has settled it.
     pub(crate) shape: Shape,
+    /// Whether a sample did, since transforms do not.
+    pub(crate) probed: bool,
     pub(crate) dtype: Dtype,
     pub(crate) layout: Layout,
 }
@@ -134,6 +136,34 @@ impl Program {
             columns.push(ColumnSpec { name: field.name.clone(), kind });
         }
         Ok(Self { fields, columns, notes })
+    }
+
+    /// Whether the plan fixes the size of every image.
+    pub(crate) fn is_settled(&self) -> bool {
+        (0..self.fields.len()).all(|field| self.unsettled(field).is_none())
+    }
+
+    /// The program of an image whose size was that of a sample.
+    pub(crate) fn unsettled(&self, field: usize) -> Option<&ImageProgram> {
+        match &self.fields[field] {
+            FieldProgram::Image(image) if image.probed => Some(image),
+            _ => None,
+        }
+    }
+
+    /// Makes `size` that of the finished image of `field`. False for other channels: maps of values are made for so
+    /// many, while nothing else in a program looks at sizes.
+    pub(crate) fn settle(&mut self, field: usize, size: Size) -> Result<bool> {
+        let FieldProgram::Image(image) = &mut self.fields[field] else { return Ok(false) };
+        let Size { height, width, channels } = size;
+        if channels != image.shape.channels {
+            return Ok(false);
+        }
+        if image.chw() != [channels, height, width] {
+            image.shape = Shape { height: Some(height), width: Some(width), channels };
+            self.columns[field].kind = image.column()?;
+        }
+        Ok(true)
     }
 
     /// True if some image is decoded in part.
@@ -214,6 +244,7 @@ fn image(
         decode_region: false,
         decode_fast: options.decode == Decoding::Fast,
         shape,
+        probed: false,
         dtype: Dtype::U8,
         layout,
     };
@@ -221,6 +252,7 @@ fn image(
     if unknown || matches!(input, Input::Encoded { mode: Mode::Unchanged, .. }) {
         let Size { height, width, channels } = probe(index, &program)?;
         program.shape = Shape { height: Some(height), width: Some(width), channels };
+        program.probed = true;
         notes.push(optimizer::Note {
             field: name.to_owned(),
             pass: "probe",
@@ -232,22 +264,8 @@ fn image(
     if options.optimize {
         optimizer::optimize(&mut program, name, notes)?;
     }
-    let [channels, height, width] = program.chw();
-    let shape = match layout {
-        Layout::Chw => vec![channels, height, width],
-        Layout::Hwc => vec![height, width, channels],
-    };
-    let bytes = shape.iter().try_fold(program.dtype.size(), |n, &side| n.checked_mul(side));
-    if bytes.is_none_or(|n| n > isize::MAX as usize) {
-        return Err(Error::config(format!("an image of shape {shape:?} does not fit in memory")));
-    }
-    let dtype = match program.dtype {
-        Dtype::U8 => DType::UInt8,
-        Dtype::F16 => DType::Float16,
-        Dtype::Bf16 => DType::BFloat16,
-        Dtype::F32 => DType::Float32,
-    };
-    Ok((FieldProgram::Image(Box::new(program)), ColumnKind::Array { dtype, shape }))
+    let kind = program.column()?;
+    Ok((FieldProgram::Image(Box::new(program)), kind))
 }
 
 /// Follows the element type through the stages.
@@ -323,6 +341,26 @@ fn kernel_dtype(dtype: ImageDtype) -> Dtype {
 }
 
 impl ImageProgram {
+    /// What its column is.
+    fn column(&self) -> Result<ColumnKind> {
+        let [channels, height, width] = self.chw();
+        let shape = match self.layout {
+            Layout::Chw => vec![channels, height, width],
+            Layout::Hwc => vec![height, width, channels],
+        };
+        let bytes = shape.iter().try_fold(self.dtype.size(), |n, &side| n.checked_mul(side));
+        if bytes.is_none_or(|n| n > isize::MAX as usize) {
+            return Err(Error::config(format!("an image of shape {shape:?} does not fit in memory")));
+        }
+        let dtype = match self.dtype {
+            Dtype::U8 => DType::UInt8,
+            Dtype::F16 => DType::Float16,
+            Dtype::Bf16 => DType::BFloat16,
+            Dtype::F32 => DType::Float32,
+        };
+        Ok(ColumnKind::Array { dtype, shape })
+    }
+
     /// Channels, height and width of the finished image.
     pub(crate) fn chw(&self) -> [usize; 3] {
         [self.shape.channels, self.shape.height.unwrap_or(0), self.shape.width.unwrap_or(0)]

@@ -46,13 +46,6 @@ class Pixels:
     def __len__(self) -> int:
         return len(self.array)
 
-    @property
-    def area(self) -> int:
-        """Pixels of one image."""
-        shape = self.array.shape
-        height, width = shape[2:] if self.order == "chw" and len(shape) == 4 else shape[1:3]
-        return int(height * width)
-
 
 @dataclass
 class Leaf:

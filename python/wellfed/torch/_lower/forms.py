@@ -50,7 +50,9 @@ class Form:
             return array
         import PIL.Image
 
-        return PIL.Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+        height, width, channels = array.shape
+        # Half the time of fromarray(), which asks more questions.
+        return PIL.Image.frombytes("L" if channels == 1 else "RGB", (width, height), array)
 
     @property
     def layout(self) -> Literal["NCHW", "NHWC"]:

@@ -214,6 +214,13 @@ class NativeIterator(_Quick):
                     rows = None
             self._queue.append((given, rows))
 
+    def ready(self) -> bool:
+        """Whether the next batch is here: made by the engine, so that asking for it takes no time."""
+        if self._native is None:
+            return False
+        # Without rows it is made in Python, when it is asked for.
+        return bool(self._queue) and self._queue[0][1] is not None and self._native.ready()
+
     def _next_data(self) -> Any:
         if self._native is None:
             raise StopIteration

@@ -12,4 +12,5 @@
 pub mod record;
 pub mod report;
 pub mod run_dir;
+pub mod show;
 pub mod system;

@@ -185,6 +185,9 @@ pub struct Iter {
 }
 
 /// See [`Record::Steps`]. Step `i` waits from `t0[i]` to `t1[i]` and computes from `t1[i]` to `t0[i + 1]`.
+///
+/// Of steps of microseconds not all are recorded: the next record's `first` is then larger than this one's end. CPU times of
+/// short steps are not all read; those between are estimated, and sums over many steps are right.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Steps {
@@ -254,6 +257,11 @@ pub struct Fetch {
     pub disk_bytes: Vec<u64>,
     /// Files opened.
     pub opens: Vec<u32>,
+    /// One in so many batches is recorded, where they are too short to record all; 0 and 1: each.
+    pub every: u32,
+    /// Positions in this record of the batches for which `delay`, `bytes` and `disk_bytes` were asked for; those of others
+    /// are 0. `None`: all.
+    pub exact: Option<Vec<u32>>,
 }
 
 /// See [`Record::Samples`].

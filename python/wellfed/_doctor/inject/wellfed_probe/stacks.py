@@ -1,0 +1,297 @@
+"""`SAMPLER`: looks at the stacks of this process's threads every few milliseconds, and has records written.
+
+Invariants: its own CPU time stays below half a percent of the time that passes; it looks less often where a look costs
+more. It reads no local variable. It does not run across a fork: it ends before, and begins again when the next step
+is noted.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+from .recorder import RECORDER, Record, now
+
+__all__ = ["SAMPLER", "Sampler", "call_text"]
+
+INTERVAL = 0.01
+LONGEST_INTERVAL = 0.2
+FLUSH_NS = 250_000_000
+BUDGET = 0.005
+DEPTH = 48
+CALL = 200
+# Resolving a frame may mean reading a file: not too much of it at once.
+RESOLVE_NS = 2_000_000
+MOST_OTHERS = 4
+
+_OWN = os.path.dirname(os.path.abspath(__file__))
+_LINUX = sys.platform.startswith("linux")
+
+
+def thread_clock(native: int) -> int:
+    """The clock of a thread's CPU time. Reading that of a thread that ended is an error, not a crash."""
+    return (~native << 3) | 6
+
+
+class Sampler:
+    """The thread that looks."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._forget()
+        self._watched: set[int] = set()
+        self._hooked = False
+
+    def _forget(self) -> None:
+        # Frames by code and instruction; the code is kept alive, so that its id stays its own.
+        self._ids: dict[tuple[int, int], int] = {}
+        self._codes: dict[int, tuple[CodeType, bool]] = {}
+        self._unresolved: list[tuple[int, CodeType, int]] = []
+        self._seen: dict[str, dict[tuple[int, ...], list[int]]] = {}
+        self._last: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        self._late = 0
+        self._looks = 0
+        self._active = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread exists."""
+        return self._thread is not None
+
+    def watch(self, ident: int) -> None:
+        """Looks at this thread, too."""
+        self._watched.add(ident)
+
+    def start(self) -> None:
+        """Starts the thread, if there is none."""
+        if self._thread is not None or RECORDER.directory is None:
+            return
+        if not self._hooked:
+            self._hooked = True
+            os.register_at_fork(before=self.stop, after_in_child=self._forked)
+        self._stop.clear()
+        thread = threading.Thread(target=self._run, name="wellfed-doctor", daemon=True)
+        self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._thread = None  # The interpreter is ending, or may not have more threads.
+
+    def stop(self) -> None:
+        """Ends the thread, and waits for that."""
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            self._stop.set()
+            thread.join(2.0)
+
+    def _forked(self) -> None:
+        self._thread = None
+        self._stop = threading.Event()
+        self._watched.clear()
+        self._forget()
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception:
+            RECORDER.failed("looking at stacks")
+
+    def _loop(self) -> None:
+        interval = INTERVAL
+        own = threading.get_ident()
+        spent = time.thread_time_ns()
+        begin = flushed = before = now()
+        stop = self._stop
+        if self.drain not in RECORDER.drains:
+            RECORDER.drain_from(self.drain)
+        while not stop.wait(interval):
+            t = now()
+            self._late += max(0, t - before - int(interval * 1e9))
+            self._looks += 1
+            self._look(own, t, t - before)
+            if t - flushed >= FLUSH_NS:
+                RECORDER.flush(wait=False)
+                flushed = t
+                # Over the last second or so: less often if it costs too much, more often if it does not.
+                cost = time.thread_time_ns() - spent
+                share = cost / max(1, now() - begin)
+                if share > BUDGET:
+                    interval = min(LONGEST_INTERVAL, interval * min(2.0, share / BUDGET))
+                elif interval > INTERVAL:
+                    interval = max(INTERVAL, interval * 0.8)
+                if t - begin > 1_000_000_000:
+                    begin, spent = now(), time.thread_time_ns()
+            before = t
+
+    def _look(self, own: int, t: int, passed: int) -> None:
+        threads = threading._active  # type: ignore[attr-defined]
+        frames = sys._current_frames()
+        main = threading.main_thread().ident
+        others = 0
+        try:
+            for ident, frame in frames.items():
+                if ident == own:
+                    continue
+                thread = threads.get(ident)
+                if thread is None:
+                    continue
+                if ident == main:
+                    name = "MainThread"
+                elif ident in self._watched:
+                    name = thread.name
+                else:
+                    name = role_of(thread.name)
+                    if not name or others >= MOST_OTHERS:
+                        continue
+                    others += 1
+                self._note(name, ident, thread.native_id, frame, t, passed)
+        finally:
+            frames.clear()  # It holds the frame of this very call.
+
+    def _note(
+        self, name: str, ident: int, native: int | None, frame: FrameType | None, t: int, passed: int
+    ) -> None:
+        stack: list[int] = []
+        ids, codes = self._ids, self._codes
+        while frame is not None and len(stack) < DEPTH:
+            code = frame.f_code
+            number = id(code)
+            lasti = frame.f_lasti
+            key = ids.get((number, lasti))
+            if key is None:
+                known = codes.get(number)
+                if known is None:
+                    codes[number] = known = (code, code.co_filename.startswith(_OWN))
+                key = -1 if known[1] else len(ids)
+                ids[number, lasti] = key
+                if key >= 0:
+                    self._unresolved.append((key, code, lasti))
+            if key >= 0:
+                stack.append(key)
+            frame = frame.f_back
+        cpu = 0
+        if native is not None and _LINUX:
+            try:
+                cpu = time.clock_gettime_ns(thread_clock(native))
+            except OSError:
+                return  # It ended meanwhile.
+        found = tuple(stack)
+        last = self._last.get(ident)
+        if last is None or last[0] > cpu:
+            used = 0
+            changed = True
+        else:
+            used = cpu - last[0]
+            changed = last[2] != found
+        self._last[ident] = (cpu, t, found)
+        if changed or used * 5 > passed:
+            self._active += 1
+        rows = self._seen.setdefault(name, {})
+        row = rows.get(found)
+        if row is None:
+            rows[found] = [1, passed, used]
+        else:
+            row[0] += 1
+            row[1] += passed
+            row[2] += used
+
+    def drain(self) -> Iterable[Record]:
+        """What was seen since the last time."""
+        records: list[Record] = []
+        t = now()
+        if self._unresolved:
+            # At the end all of them, in between as many as are cheap.
+            limit = t + RESOLVE_NS if self._thread is not None else t + 500 * RESOLVE_NS
+            rows: list[dict[str, Any]] = []
+            while self._unresolved and (not rows or now() < limit):
+                rows.append(resolve(*self._unresolved.pop()))
+            records.append({"k": "frames", "rows": rows})
+        seen, self._seen = self._seen, {}
+        for thread, stacks in seen.items():
+            shown = [
+                {"frames": frames, "n": n, "wall": wall, "cpu": cpu}
+                for frames, (n, wall, cpu) in stacks.items()
+            ]
+            records.append({"k": "stacks", "t": t, "thread": thread, "rows": shown})
+        if self._looks:
+            records.append(
+                {
+                    "k": "gil",
+                    "t": t,
+                    "n": self._looks,
+                    "late": self._late,
+                    "threads": round(self._active / self._looks, 3),
+                }
+            )
+            self._late = self._looks = self._active = 0
+        return records
+
+
+def role_of(name: str) -> str:
+    """What a thread of torch's or ours is called in records; nothing for those that are not looked at."""
+    if name.startswith("QueueFeederThread"):
+        return "QueueFeederThread"
+    if "pin_memory" in name:
+        return "pin_memory"
+    if name.startswith("wellfed"):
+        return name
+    return ""
+
+
+def resolve(number: int, code: CodeType, lasti: int) -> dict[str, Any]:
+    """A frame as it is written."""
+    line, text = place(code, lasti)
+    return {
+        "id": number,
+        "file": code.co_filename,
+        "func": getattr(code, "co_qualname", code.co_name),
+        "line": line,
+        "call": text,
+    }
+
+
+def place(code: CodeType, lasti: int) -> tuple[int, str]:
+    """Line of an instruction, and the source of its expression."""
+    positions = getattr(code, "co_positions", None)
+    if positions is not None:
+        found = next(islice(positions(), max(0, lasti) // 2, None), None)
+        if found is not None and found[0] is not None:
+            return found[0], call_text(code.co_filename, *found)
+    line = code.co_firstlineno
+    for start, _, number in code.co_lines():
+        if start > lasti:
+            break
+        line = number or line
+    return line, call_text(code.co_filename, line, None, None, None)
+
+
+def call_text(
+    file: str, line: int, last: int | None, column: int | None, end: int | None, limit: int = CALL
+) -> str:
+    """Source from `line` and `column` (in bytes) on, in one line; the whole line where there are no columns."""
+    if last is None or column is None or end is None:
+        text = linecache.getline(file, line)
+    else:
+        lines = [linecache.getline(file, i).encode() for i in range(line, min(last, line + 20) + 1)]
+        if line == last:
+            part = lines[0][column:end]
+        else:
+            lines[0] = lines[0][column:]
+            if last - line < len(lines):
+                lines[-1] = lines[-1][:end]
+            part = b" ".join(lines)
+        text = part.decode(errors="replace")
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+SAMPLER = Sampler()
+"""This process's."""

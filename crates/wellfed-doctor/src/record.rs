@@ -116,6 +116,7 @@ pub struct Module {
 
 /// A place in the user's code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Place {
     /// File.

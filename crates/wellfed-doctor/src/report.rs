@@ -11,6 +11,7 @@ pub const SCHEMA: &str = "wellfed.doctor/1";
 
 /// A whole diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Report {
     /// [`SCHEMA`].
@@ -25,7 +26,7 @@ pub struct Report {
     pub machine: Machine,
     /// Versions of libraries that matter.
     pub software: BTreeMap<String, String>,
-    /// Processes that trained (ranks), and workers they had.
+    /// Processes that trained.
     pub ranks: u32,
     /// All loaders that were seen.
     pub loaders: Vec<Loader>,
@@ -49,6 +50,7 @@ pub struct Report {
 
 /// How the script ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Exit {
     /// Exit status, if it exited.
@@ -63,6 +65,7 @@ pub struct Exit {
 
 /// A loader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Loader {
     /// Class, such as `torch DataLoader`.
@@ -83,6 +86,7 @@ pub struct Loader {
 
 /// Steps in the steady state: without the first epoch's start and other beginnings, which have their own numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Steps {
     /// How many were looked at.
@@ -109,6 +113,7 @@ pub struct Steps {
 
 /// Part of the way of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stage {
     /// `read`, `decompress`, `decode`, `augment`, `collate`, `python`, `send`, `receive`, `copy`, `forward`, `backward`,
@@ -128,6 +133,7 @@ pub struct Stage {
 
 /// A function, or an expression of the script, that takes time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Function {
     /// Such as `PIL.Image.Image.load`.
@@ -144,6 +150,7 @@ pub struct Function {
 
 /// A cause, what shows it, what to do, and what that gives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Verdict {
     /// Such as `serial-loading`; docs/doctor.md lists all.
@@ -164,6 +171,7 @@ pub struct Verdict {
 
 /// A measured number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Fact {
     /// A sentence with the number in it.
@@ -178,6 +186,7 @@ pub struct Fact {
 
 /// A change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Fix {
     /// One line: `Load in 2 worker processes`.
@@ -188,12 +197,13 @@ pub struct Fix {
     pub place: Option<Place>,
     /// Why it works.
     pub why: String,
-    /// How `wellfed doctor try` does it from outside; `None` if only an edit does.
+    /// How `wellfed doctor try` does it from outside; nothing if only an edit does.
     pub apply: Option<Apply>,
 }
 
 /// Changes that can be made without an edit of the script. Sent to the probes as JSON in `WELLFED_DOCTOR_APPLY`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Apply {
     /// Arguments of the loader to replace: `num_workers`, `prefetch_factor`, `pin_memory`, `persistent_workers`, `in_order`.
@@ -209,18 +219,20 @@ pub struct Apply {
 
 /// How many times as fast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Gain {
     /// Steps a second after, divided by steps a second before; 1 is no change.
     pub factor: f64,
-    /// Four of five times it is at least this …
+    /// Lower end of the 80 % interval.
     pub low: f64,
-    /// … and at most this (an 80 % interval).
+    /// Its upper end.
     pub high: f64,
 }
 
 /// Curves; all lists but `steps` have the same length. At most 600 points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Timeline {
     /// Seconds since the start.

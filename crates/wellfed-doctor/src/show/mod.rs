@@ -5,6 +5,8 @@
 
 use crate::report::{Gain, Report, Stage};
 
+#[cfg(test)]
+mod schema;
 mod style;
 pub mod terminal;
 

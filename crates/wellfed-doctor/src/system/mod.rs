@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What there is to use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Machine {
     /// Cores of the machine that are online.
@@ -35,6 +36,7 @@ pub struct Machine {
 
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Gpu {
     /// Its name.

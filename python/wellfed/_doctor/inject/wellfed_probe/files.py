@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,12 +27,12 @@ class Files:
 
     Attributes:
         opens: Files opened for reading so far.
-        making: Whether a batch is being made.
+        making: Thread in which a batch is being made; 0: none.
     """
 
     def __init__(self) -> None:
         self.opens = 0
-        self.making = False
+        self.making = 0
         self._written = 0
         self._paths: list[str] = []
         self._told = 0
@@ -48,11 +49,11 @@ class Files:
 
     def _forked(self) -> None:
         self.opens = self._written = self._told = 0
-        self.making = False
+        self.making = 0
         self._paths = []
 
     def _event(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or not self.making:
+        if event != "open" or self.making == 0 or self.making != threading.get_ident():
             return
         try:
             path, _, flags = arguments

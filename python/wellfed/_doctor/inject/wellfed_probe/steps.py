@@ -16,6 +16,7 @@ from .clocks import every
 from .control import CONTROL, FAR, is_worker
 from .recorder import RECORDER, Record, now
 from .stacks import SAMPLER
+from .torch_device import Device, device_for
 
 __all__ = ["LoaderLog", "Steps"]
 
@@ -110,6 +111,7 @@ class Steps:
         self._compute_share = [0.0, 0.0]
         self._before: tuple[Any, ...] | None = None
         self._read: int | None = None
+        self.device: Device | None = None
         self.listeners: list[Callable[[int, Any], Any]] = []
         RECORDER.emit("iter", loader=log.number, iter=self.iter, t0=t0, t1=t1)
         RECORDER.drain_from(self.drain)
@@ -120,9 +122,15 @@ class Steps:
     def check(self) -> None:
         """Before a step, once in a while: looks after the thread that writes, and ends the diagnosis if it is time."""
         SAMPLER.start()
+        if self.generation != RECORDER.generation:
+            self._again()
         n = self.n
         self.limit = n + CHECK
         self._thin_out(n)
+        if self.device is None:
+            self.device = device_for(self.log.number, self.iter)
+        elif n:
+            self.device.pace((now() - self.begin) / n)
         if not CONTROL.limited or is_worker():
             return
         log = self.log
@@ -137,6 +145,16 @@ class Steps:
                 CONTROL.end("time" if late else "steps")
         self.limit = n + 1 if CONTROL.time < FAR or left <= 0 else min(self.limit, n + left)
         self.skip = min(self.skip, n + max(left, 0))
+
+    def _again(self) -> None:
+        """This process was forked from the one that made the iterator, and goes on with it."""
+        self.generation = RECORDER.generation
+        self.rows.clear()
+        self.log.announce()
+        RECORDER.emit("iter", loader=self.log.number, iter=self.iter, t0=self.begin, t1=self.begin)
+        RECORDER.drain_from(self.drain)
+        self.thread = threading.get_ident()
+        SAMPLER.watch(self.thread)
 
     def _thin_out(self, n: int) -> None:
         """Has the steps that follow only counted, if many short ones wait to be written."""
@@ -223,6 +241,8 @@ class Steps:
                 if i == len(rows) or rows[i][0] != rows[i - 1][0] + 1:
                     yield self._record(rows[begin:i])
                     begin = i
+        if self.device is not None:
+            yield from self.device.drain()
         if ended and self.drain in RECORDER.drains:
             RECORDER.drains.remove(self.drain)
 

@@ -62,13 +62,22 @@ def next_of(original: Any) -> Any:
         if n < steps.skip:
             if steps.inside:
                 return original(self)
-            value = original(self)
+            steps.inside = True
+            try:
+                value = original(self)
+            except StopIteration:
+                steps.end(now())
+                raise
+            finally:
+                steps.inside = False
             steps.n = n + 1
             return value
         if steps.inside or steps.ended:
             return original(self)
         if n >= steps.limit:
             steps.check()
+        if steps.device is not None:
+            steps.device.end(n)
         steps.inside = True
         steps.unpickle = 0
         _receiving[0] = steps
@@ -95,6 +104,8 @@ def next_of(original: Any) -> Any:
         steps.n = n + 1
         if steps.listeners:
             steps.hear(value)
+        if steps.device is not None:
+            steps.device.begin(n)
         return value
 
     return __next__

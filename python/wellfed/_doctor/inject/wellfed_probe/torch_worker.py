@@ -302,7 +302,7 @@ class FetchLog:
             io0, delay0 = self.proc.io(), self.proc.delay()
         self.collate = (0, 0)
         opens = FILES.opens
-        outer, FILES.making = FILES.making, True
+        outer, FILES.making = FILES.making, threading.get_ident()
         p0, c0, t0 = process_time(), thread_time(), now()
         try:
             return original(fetcher, index)

@@ -1,0 +1,121 @@
+"""The planted cases: what each is, which answers are right, and how the gain of its fix is measured.
+
+Invariant: what is right is written here and nowhere else; the scripts know nothing of the doctor, and the doctor
+nothing of the scripts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FAMILIES = {
+    "serial-loading": "loading",
+    "collate": "cpu",
+    "decode": "cpu",
+    "augment": "cpu",
+    "decompress": "cpu",
+    "python-overhead": "cpu",
+    "gil-contention": "cpu",
+    "ipc": "loading",
+    "worker-restart": "loading",
+    "long-tail": "loading",
+    "storage-latency": "storage",
+    "storage-bandwidth": "storage",
+    "small-files": "storage",
+    "network": "storage",
+    "page-cache-thrash": "memory",
+    "memory-limit": "memory",
+    "cpu-oversubscription": "contention",
+    "noisy-neighbour": "contention",
+    "h2d-copy": "loop",
+    "launch-bound": "loop",
+    "sync-logging": "loop",
+    "compute-bound": "compute",
+    "healthy": "healthy",
+}
+"""The verdicts, and the families of report.rs."""
+
+FINE = frozenset({"healthy", "compute-bound"})
+"""Nothing of the input is to be fixed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One script."""
+
+    number: str
+    """As in the list of planted causes; h1, … are healthy controls, t1, … those on TensorFlow."""
+    script: str
+    accepted: tuple[str, ...]
+    """Verdicts that are right; the first is the planted cause."""
+    families: tuple[str, ...] = ()
+    """Families that are right besides those of the accepted verdicts."""
+    fixes: dict[str, str] = field(default_factory=lambda: {"": "yes"})
+    """Value of `--fixed` for a verdict; "" is for any other. Empty: there is nothing to fix, so the true gain is 1."""
+    runner_up: bool = False
+    """Two causes are planted: one is the verdict, the other must be the runner-up."""
+    seconds: float = 4.0
+    slow_seconds: float = 0.0
+    """Time to train for every third seed (2, 5, …), if it differs."""
+    needs: str = "torch"
+    """Interpreter: `torch` or `tensorflow`."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a promise of a gain is a false alarm."""
+        return not self.fixes
+
+    def time(self, seed: int) -> float:
+        """How long to train."""
+        return self.slow_seconds if self.slow_seconds and seed % 3 == 2 else self.seconds
+
+    def right(self, verdict: str, actual: float | None) -> bool:
+        """Whether a verdict is right; where the fix gains less than 5 %, to see nothing is right, too."""
+        if verdict in self.accepted:
+            return True
+        return actual is not None and actual < 1.05 and verdict in FINE
+
+    def right_family(self, verdict: str, family: str, actual: float | None) -> bool:
+        """Whether at least the family is right."""
+        right = {FAMILIES[a] for a in self.accepted} | set(self.families)
+        return self.right(verdict, actual) or family in right or FAMILIES.get(verdict) in right
+
+
+NOTHING: dict[str, str] = {}
+
+CASES = [
+    Case("1", "serial_loading", ("serial-loading",)),
+    Case("2", "saturated_decode", ("decode",)),
+    Case("3", "heavy_augment", ("augment", "python-overhead")),
+    Case("4", "decompression", ("decompress",)),
+    Case("5", "storage_latency", ("storage-latency",)),
+    Case("6", "storage_bandwidth", ("storage-bandwidth",)),
+    Case("10", "blas_threads", ("cpu-oversubscription",)),
+    Case("11", "worker_restart", ("worker-restart",), seconds=5.0, slow_seconds=14.0),
+    Case("12", "many_tensors", ("collate", "ipc")),
+    Case("13", "slow_sample", ("long-tail",), seconds=6.0),
+    Case("16", "sync_logging", ("sync-logging",)),
+    Case("17", "compute_bound", ("compute-bound",), ("healthy",), NOTHING),
+    Case("h1", "healthy_wait", ("healthy", "compute-bound"), (), NOTHING),
+    Case("h2", "healthy_first_epoch", ("healthy", "compute-bound"), (), NOTHING, seconds=6.0),
+    Case("h3", "healthy_trivial", ("healthy", "compute-bound"), (), NOTHING),
+    Case("h4", "healthy_half_busy", ("healthy", "compute-bound"), (), NOTHING),
+]
+
+
+def chosen(names: str) -> list[Case]:
+    """Cases by number or script, separated by commas; `all`, `healthy`, `tensorflow`."""
+    wanted = {name.strip() for name in names.split(",") if name.strip()}
+    groups = {
+        "all": lambda case: True,
+        "healthy": lambda case: case.number.startswith("h"),
+        "tensorflow": lambda case: case.needs == "tensorflow",
+    }
+    known = {*groups, *(c.number for c in CASES), *(c.script for c in CASES)}
+    if unknown := wanted - known:
+        raise SystemExit(f"no such case: {', '.join(sorted(unknown))}\nhint: {', '.join(sorted(known))}")
+    return [
+        case
+        for case in CASES
+        if {case.number, case.script} & wanted or any(groups[g](case) for g in wanted if g in groups)
+    ]

@@ -47,6 +47,11 @@ def build(name: str, loader: str, workers: int, root: Path) -> tuple[Callable[[]
         return lambda: torch.utils.data.DataLoader(**arguments, num_workers=workers), held
     import wellfed as wf
 
+    if loader == "threads":
+        stock = torch.utils.data.DataLoader
+        return lambda: wf.feed(
+            stock(**arguments, num_workers=workers), multiprocessing_context="thread"
+        ), held
     return lambda: wf.feed(torch.utils.data.DataLoader(**arguments, num_workers=workers)), held
 
 
@@ -112,7 +117,7 @@ def first_batch(make: Callable[[], Iterable[Any]], held: float) -> dict[str, Any
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", choices=CASES, required=True)
-    parser.add_argument("--loader", choices=["stock", "feed", "native"], required=True)
+    parser.add_argument("--loader", choices=["stock", "feed", "native", "threads"], required=True)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--photos", type=Path, required=True)

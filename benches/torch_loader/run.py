@@ -35,6 +35,8 @@ HOME = ROOT / ".bench"
 def loaders(name: str, case: Case) -> list[tuple[str, int]]:
     """What is compared: a loader's name and its workers."""
     compared = [("stock", workers) for workers in case.workers] + [("feed", case.workers[-1])]
+    if case.threads:
+        compared.append(("threads", case.workers[-1]))
     return [*compared, ("native", 0)] if name == "photos" else compared
 
 

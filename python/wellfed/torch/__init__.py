@@ -19,6 +19,7 @@ from ._feed import feed
 from ._loader import DataLoader
 from ._lower import Albumentations
 from ._state import Stateful, StateMismatchError
+from ._threads import get_worker_info
 
 __all__ = [
     "Albumentations",
@@ -28,4 +29,5 @@ __all__ = [
     "StateMismatchError",
     "Stateful",
     "feed",
+    "get_worker_info",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.utils.data._utils import fetch
 
-__all__ = ["IterableFetcher", "MapFetcher", "Stopped", "note", "shorten"]
+__all__ = ["IterableFetcher", "MapFetcher", "Stopped", "located", "note", "shorten"]
 
 
 class Stopped(BaseException):
@@ -150,6 +150,13 @@ def note(error: BaseException, at: str | None) -> None:
     """Has the traceback of `error` say where it came from (Python 3.11 and later have room for that)."""
     if at is not None and sys.version_info >= (3, 11):
         error.add_note(f"wellfed: {at}")
+
+
+def located(wrapped: Any, at: str | None, batch: int) -> Any:
+    """The wrapper that torch puts around an exception of a worker; its text now says where that came from."""
+    if at is not None:
+        wrapped.exc_msg = f"{wrapped.exc_msg}\nwellfed: {at} (batch {batch})"
+    return wrapped
 
 
 def shorten(value: Any, limit: int = 200) -> str:

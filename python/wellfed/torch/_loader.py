@@ -5,7 +5,8 @@ Which iterator runs is decided in one place, `_get_iterator`:
 
 1. that of `_lower.lower(loader)`, if the whole loader can run in the engine (`native=False`: never),
 2. `_inline.InlineIterator` for `num_workers=0`,
-3. the worker processes of `_workers`.
+3. the worker threads of `_threads`, if they are asked for or Python has no interpreter lock,
+4. the worker processes of `_workers`.
 
 `_device.staged` does the last steps of a batch on its way to the caller: `float_dtype`, `pin_memory`, `device`.
 """
@@ -25,6 +26,7 @@ from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype
 from ._state import Checkpoints
+from ._threads import THREAD, ThreadsIterator, check, in_threads
 from ._workers import supported as workers_supported
 
 if workers_supported():
@@ -33,6 +35,9 @@ if workers_supported():
 __all__ = ["DataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+# Taken now: some put our class in the place of torch's.
+_CONTEXT: Any = vars(stock.DataLoader)["multiprocessing_context"]
 
 
 class DataLoader(stock.DataLoader[T_co]):
@@ -51,7 +56,9 @@ class DataLoader(stock.DataLoader[T_co]):
         drop_last: Whether an incomplete last batch is left out.
         timeout: Seconds to wait for a batch of the workers; 0: no limit.
         worker_init_fn: Called in each worker with its number before it starts.
-        multiprocessing_context: How workers are started: a context, or its name.
+        multiprocessing_context: How workers are started: a context, or its name. `"thread"`: they are threads of this
+            process, which share the data set (map-style) and the global random generators; good for code that
+            releases the interpreter lock, as Pillow, NumPy, zlib and reads of files do.
         generator: Source of random numbers for the order and for the workers' seeds.
         prefetch_factor: Batches that each worker prepares ahead.
         persistent_workers: Whether workers live on between epochs.
@@ -139,6 +146,23 @@ class DataLoader(stock.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        check(self)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers are started: a context; None: the default of the system; `"thread"`: as threads."""
+        return THREAD if self._threads else _CONTEXT.__get__(self)
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        threads = isinstance(context, str) and context == THREAD
+        if threads and self.num_workers == 0:
+            raise ValueError(
+                "multiprocessing_context='thread' can only be used with workers (num_workers > 0), but got "
+                "num_workers=0"
+            )
+        _CONTEXT.__set__(self, None if threads else context)
+        self._threads = threads
 
     def __iter__(self) -> Any:
         return self._checkpoints.iterate(self, super().__iter__)
@@ -206,6 +230,11 @@ class DataLoader(stock.DataLoader[T_co]):
         """
         return MicroBatches(self, n)
 
+    def check_worker_number_rationality(self) -> None:
+        """Warns of more worker processes than cores; threads that wait for a disk may well be more."""
+        if not in_threads(self):
+            super().check_worker_number_rationality()
+
     def _get_iterator(self) -> Any:
         return staged(self, self._make_iterator())
 
@@ -218,6 +247,8 @@ class DataLoader(stock.DataLoader[T_co]):
         source: Any = self if plan.dataset is self.dataset else _lower.LoaderView(self, plan.dataset)
         if self.num_workers == 0:
             return InlineIterator(source)
+        if in_threads(source):
+            return ThreadsIterator(source)
         self.check_worker_number_rationality()
         if workers_supported():
             return WorkersIterator(source)

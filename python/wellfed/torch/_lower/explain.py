@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
+from .._threads import THREAD, in_threads
 from .forms import Line, name_of
 from .plan import Plan
 
@@ -84,6 +85,19 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             "python",
             asked,
             "samples are made in the calling thread; more workers would make them meanwhile",
+        )
+    if in_threads(loader):
+        asked += " threads"
+        if loader.multiprocessing_context == THREAD:
+            return (
+                "python",
+                asked,
+                "as multiprocessing_context says: they share the data set and the global random generators",
+            )
+        return (
+            "python",
+            asked,
+            "no interpreter lock: they share the data set; multiprocessing_context='fork' gives processes",
         )
     return "python", asked, "worker processes"
 

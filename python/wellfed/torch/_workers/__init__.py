@@ -1,6 +1,7 @@
 """Worker processes: batches are assembled in anonymous shared memory and handed over by descriptor, once.
 
-- `iterator.py`: one epoch as the consumer sees it: order, prefetching, errors, timeouts;
+- `tasks.py`: one epoch as the consumer sees it: order, prefetching, errors, timeouts; also of worker threads;
+- `iterator.py`: the same with what is of processes;
 - `pool.py`: the processes: started, watched, ended;
 - `worker.py`: what runs in each of them;
 - `template.py`, `nursery.py`: for `spawn` and `forkserver`, the clean process that workers are forked from;

@@ -21,9 +21,9 @@ from torch._utils import ExceptionWrapper
 from .channel import Channel, Closed, pair
 from .freight import Freight, load
 from .pool import TERMINATE_GRACE, Member, Pool, Undisturbed
-from .setup import Setup
+from .setup import STOP_GRACE, Setup
 from .template import Template, let_go, preparation_for, template_for
-from .worker import STOP_GRACE, die_with_parent, run
+from .worker import die_with_parent, run
 
 __all__ = ["RemoteProcess", "SpawnedPool", "die_with_parent", "hatch", "prepare"]
 

@@ -7,6 +7,7 @@ A dead worker is noticed by its process descriptor, whatever it died of and whoe
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import select
 import signal
@@ -22,8 +23,8 @@ from typing import Any
 from . import channel
 from .arena import Bytes, Mappings
 from .channel import Channel, Closed
-from .setup import Setup
-from .worker import STOP_GRACE, run_forked
+from .setup import STOP_GRACE, Setup
+from .worker import run_forked
 
 __all__ = ["ForkedPool", "Member", "Pool", "Undisturbed"]
 
@@ -84,6 +85,11 @@ class Member:
     def pid(self) -> int | None:
         """Number of the process, once it has one."""
         return None if self.process is None else int(self.process.pid)
+
+    def moved_on(self, epoch: int) -> None:
+        """Tell the worker early that tasks of earlier epochs are not wanted any more."""
+        with contextlib.suppress(Closed):  # It is dead, as `Pool.wait` will find out.
+            self.watch.post(epoch)
 
     def gone(self, seconds: float = 0.0) -> bool:
         """Whether the process has ended, after waiting for it for some time."""
@@ -404,6 +410,7 @@ IDLE = {
     ("threading.py", "join"),
     ("queue.py", "get"),
     ("selectors.py", "select"),
+    ("_threads.py", "run"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a worker is told before it starts, and the plug for what it reports beside batches."""
+"""What a worker is told before it starts, what its messages are about, and the plug for reports beside batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Hooks", "Setup", "Stalls"]
+__all__ = ["BATCH", "END", "FAILED", "STARTED", "STOP_GRACE", "Hooks", "Setup", "Stalls"]
+
+STARTED, BATCH, FAILED, END = range(4)
+"""What a worker's message is about."""
+
+STOP_GRACE = 5.0
+"""Seconds that a worker has for the sample at hand when it is told to end."""
 
 
 class Hooks:

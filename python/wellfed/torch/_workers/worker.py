@@ -27,20 +27,14 @@ from torch.utils.data._utils import worker as stock_worker
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
-from .._fetch import IterableFetcher, MapFetcher, Stopped
+from .._fetch import IterableFetcher, MapFetcher, Stopped, located
 from .._precision import cast
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
 from .pack import LARGE, Packer
-from .setup import Setup
+from .setup import BATCH, END, FAILED, STARTED, STOP_GRACE, Setup
 
-__all__ = ["BATCH", "END", "FAILED", "STARTED", "STOP_GRACE", "run", "run_forked"]
-
-STARTED, BATCH, FAILED, END = range(4)
-"""What a worker's message is about."""
-
-STOP_GRACE = 5.0
-"""Seconds that a worker has for the sample at hand when it is told to end."""
+__all__ = ["run", "run_forked"]
 
 PR_SET_PDEATHSIG = 1
 
@@ -246,8 +240,7 @@ class Worker:
 
     def fail(self, epoch: int, number: int, error: ExceptionWrapper, at: str | None) -> None:
         """Report an exception; one that cannot travel does as a RuntimeError of the same text."""
-        if at is not None:
-            error.exc_msg = f"{error.exc_msg}\nwellfed: {at} (batch {number})"
+        located(error, at, number)
         try:
             packed = self.packer.pack(error)
         except Exception:

@@ -5,6 +5,8 @@
 
 use crate::report::{Gain, Report, Stage};
 
+mod charts;
+pub mod html;
 #[cfg(test)]
 mod schema;
 mod style;
@@ -213,6 +215,17 @@ pub(crate) fn gain(gain: &Gain) -> (String, String) {
     (factor, format!("{:.places$}-{:.places$}", gain.low, gain.high))
 }
 
+/// Bytes in decimal units: `13.6 GB`.
+pub(crate) fn bytes(value: u64) -> String {
+    let value = value as f64;
+    match value {
+        v if v >= 0.9995e12 => format!("{} TB", digits(v / 1e12)),
+        v if v >= 0.9995e9 => format!("{} GB", digits(v / 1e9)),
+        v if v >= 0.9995e6 => format!("{} MB", digits(v / 1e6)),
+        v => format!("{} kB", digits(v / 1e3)),
+    }
+}
+
 /// `1 step`, `2 steps`.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", rounded(n as f64), if n == 1 { "" } else { "s" })
@@ -259,6 +272,12 @@ pub(crate) mod tests {
             (percent(0.621), percent(0.0042), percent(0.0)),
             ("62 %".into(), "0.4 %".into(), "0 %".into())
         );
+    }
+
+    #[test]
+    fn sizes_are_decimal() {
+        assert_eq!((bytes(13_616_000_000), bytes(999_900_000)), ("13.6 GB".into(), "1 GB".into()));
+        assert_eq!((bytes(67_108_864), bytes(500)), ("67.1 MB".into(), "0.5 kB".into()));
     }
 
     #[test]

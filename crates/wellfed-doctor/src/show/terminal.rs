@@ -344,7 +344,7 @@ impl Page {
 }
 
 /// `182 ms, 352 samples/s; with data always there 69.4 ms, 922 samples/s`
-fn pace(report: &Report) -> String {
+pub(crate) fn pace(report: &Report) -> String {
     let steps = &report.steps;
     let (_, unit) = per_second(report);
     let rates = |time: f64, samples: f64| {
@@ -362,7 +362,7 @@ fn pace(report: &Report) -> String {
     }
 }
 
-/// The loader's stages. Where the loop itself loads, a last one is all of them in turn: that is what it can sustain.
+/// The loader's stages. Where the loop itself loads, a last one is all of them, one after the other: that is what it can sustain.
 pub(crate) fn loading(report: &Report) -> Vec<Stage> {
     let mut stages: Vec<_> = report.stages.iter().filter(|stage| !is_loop(stage)).cloned().collect();
     let inline: Vec<_> =
@@ -370,7 +370,7 @@ pub(crate) fn loading(report: &Report) -> Vec<Stage> {
     if inline.len() > 1 {
         let time: f64 = inline.iter().map(|stage| finite(stage.time)).sum();
         let cpu = inline.iter().map(|stage| finite(stage.cpu)).sum();
-        let (name, runs_in) = ("in turn".to_owned(), "main".to_owned());
+        let (name, runs_in) = ("in all".to_owned(), "main".to_owned());
         stages.push(Stage { name, runs_in, time, cpu, rate: 1.0 / time.max(1e-12), functions: Vec::new() });
     }
     stages

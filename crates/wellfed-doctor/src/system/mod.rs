@@ -1,8 +1,44 @@
 //! What the machine did meanwhile: cores, processes, memory, disks, network, devices.
 
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(unix)]
+mod clock;
+#[cfg(target_os = "linux")]
+mod cores;
+#[cfg(target_os = "linux")]
+mod disk;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod gpu;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
+mod monitor;
+#[cfg(target_os = "linux")]
+mod processes;
+mod trace;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+#[cfg(unix)]
+pub use self::clock::monotonic;
+#[cfg(not(target_os = "linux"))]
+pub use self::elsewhere::Monitor;
+#[cfg(target_os = "linux")]
+pub use self::{
+    gpu::driver,
+    memory::{Space, space},
+    monitor::Monitor,
+    processes::MARK,
+};
 
 /// What there is to use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +97,8 @@ pub struct Tick {
     pub steal: f32,
     /// CPU time of processes that are not the script's, nanoseconds.
     pub foreign_cpu: u64,
+    /// CPU time of processes of the script that began and ended since the look before, nanoseconds.
+    pub short_lived: u64,
     /// Processes of the script, by process id.
     pub processes: BTreeMap<u32, Process>,
     /// Bytes that can be had without swapping.
@@ -171,6 +209,10 @@ pub struct GpuTick {
 pub struct Trace {
     /// What there is.
     pub machine: Machine,
-    /// Looks, in order of time.
+    /// Looks, in order of time. The first one is the begin: its counts are 0.
     pub ticks: Vec<Tick>,
+    /// CPU time that looking took, nanoseconds.
+    pub monitor_cpu: u64,
+    /// What this system does not tell, a sentence each.
+    pub missing: Vec<String>,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import _native
 
@@ -15,6 +16,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from . import _demo
 
         return _demo.main(arguments[1:])
+    if arguments[:1] == ["doctor"]:
+        # Scripts run in this interpreter, with these probes.
+        inject = Path(__file__).with_name("_doctor") / "inject"
+        own = ["--interpreter", sys.executable, "--inject", str(inject)]
+        arguments[1:1] = own if sys.executable else own[2:]
     try:
         return _native.run_command(["wellfed", *arguments])
     except KeyboardInterrupt:

@@ -7,6 +7,8 @@ mod advice;
 mod bench;
 mod demo;
 mod detect;
+#[cfg(unix)]
+mod doctor;
 mod index;
 mod inspect;
 mod jpeg_kind;
@@ -31,6 +33,8 @@ struct Cli {
 enum Command {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    #[cfg(unix)]
+    Doctor(doctor::Doctor),
     Index(index::Index),
     Inspect(inspect::Inspect),
 }
@@ -51,6 +55,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),
         Command::Demo(demo) => demo.run(),
+        #[cfg(unix)]
+        Command::Doctor(doctor) => doctor.run(),
         Command::Index(index) => output::status(index.run()),
         Command::Inspect(inspect) => output::status(inspect.run()),
     }

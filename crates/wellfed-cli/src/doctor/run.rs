@@ -1,0 +1,84 @@
+//! `wellfed doctor run`: a script as it is, measured.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::Args;
+
+use super::{
+    Setting,
+    launch::{Directory, Launch, code},
+    report::{self, Output},
+};
+use crate::output;
+
+/// Run a script unchanged and report what slows it down
+///
+/// Words after the script are its own. Its output and exit status stay what they are (128 + N if signal N ended it); the
+/// report goes to standard error. Exit status 3 says that --fail-under was not met.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// End the script after N steps of its busiest loader
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+    /// End the script S seconds after its first step
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    time: Option<f64>,
+    /// Keep all that was measured in DIR, for `wellfed doctor report`
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+    /// Show nothing while the script runs
+    #[arg(long)]
+    no_live: bool,
+    /// Interpreter for scripts and modules [default: the one that runs this command]
+    #[arg(long, value_name = "EXE")]
+    python: Option<OsString>,
+    /// SCRIPT.py, -m MODULE, or any command, and its arguments
+    #[arg(value_name = "SCRIPT", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        Ok(_) => Err("must be more than 0".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Run {
+    /// Runs it; gives the exit status.
+    pub(crate) fn run(self, setting: &Setting) -> i32 {
+        let launch = match Launch::new(&self.command, self.python.as_deref(), setting) {
+            Ok(launch) => Launch { steps: self.steps, time: self.time, ..launch },
+            Err(error) => {
+                output::note(format_args!("error: {error}"));
+                return 2;
+            }
+        };
+        let directory = match &self.keep {
+            Some(path) => Directory::keep(path),
+            None => Directory::private(),
+        };
+        let ended = directory.and_then(|directory| Ok((launch.run(&directory)?, directory)));
+        let (status, directory) = match ended {
+            Ok(ended) => ended,
+            Err(error) => return output::status(Err(error.into())),
+        };
+        let code = code(status);
+        // What goes wrong from here on is no reason to change what the script says of itself.
+        match directory.read().and_then(|run| self.output.show(&run)) {
+            Ok(met) => {
+                if let Some(path) = &self.keep {
+                    output::note(format_args!("kept in {}", path.display()));
+                }
+                if code == 0 && !met { report::NOT_MET } else { code }
+            }
+            Err(error) => {
+                output::note(format_args!("error: {error}"));
+                if code == 0 { 1 } else { code }
+            }
+        }
+    }
+}

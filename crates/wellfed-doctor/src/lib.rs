@@ -9,8 +9,15 @@
 //!
 //! Everything after `evidence` is a pure function of it, so that a kept run can be judged again.
 
+mod diagnose;
+pub mod evidence;
+pub mod model;
 pub mod record;
 pub mod report;
 pub mod run_dir;
 pub mod show;
+pub mod stage;
 pub mod system;
+pub mod verdict;
+
+pub use diagnose::diagnose;

@@ -1,0 +1,348 @@
+//! Loops over loaders: which one matters, and its steady state.
+
+use std::collections::BTreeMap;
+
+use super::{LoaderUse, mean, seconds};
+use crate::{
+    record::{self, Record},
+    run_dir::ProcessRecords,
+};
+
+/// A turn of the loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Begin of the wait, nanoseconds.
+    pub t0: u64,
+    /// Seconds waited for the batch.
+    pub wait: f64,
+    /// Seconds until the next batch was asked for.
+    pub compute: f64,
+    /// CPU seconds of the thread in the wait.
+    pub wait_cpu: f64,
+    /// CPU seconds of the thread in the computation.
+    pub thread_cpu: f64,
+    /// CPU seconds of the process in the computation: all threads.
+    pub process_cpu: f64,
+    /// Part of the wait in which the batch was rebuilt from what a worker sent.
+    pub unpickle: f64,
+}
+
+/// The steady state of a loop.
+#[derive(Clone, Debug, Default)]
+pub struct Loop {
+    /// Steps, without the first one of each epoch.
+    pub steps: Vec<Step>,
+    /// From begin to end of what was looked at, nanoseconds.
+    pub window: (u64, u64),
+    /// Seconds from the begin of an epoch to its first batch, for each epoch in the window.
+    pub starts: Vec<f64>,
+    /// The same of the very first epoch.
+    pub first_start: f64,
+    /// Seconds the end of an epoch took (workers are shut down), for each.
+    pub ends: Vec<f64>,
+    /// Steps an epoch, mean.
+    pub steps_per_epoch: f64,
+    /// Seconds a step in the first epoch over seconds a step later, if both are known.
+    pub first_epoch: Option<f64>,
+}
+
+impl Loop {
+    /// Seconds a step, mean, without beginnings of epochs.
+    pub fn time(&self) -> f64 {
+        self.wait() + self.compute()
+    }
+
+    /// Seconds waited a step, mean.
+    pub fn wait(&self) -> f64 {
+        mean(self.steps.iter().map(|step| step.wait))
+    }
+
+    /// Seconds computed a step, mean.
+    pub fn compute(&self) -> f64 {
+        mean(self.steps.iter().map(|step| step.compute))
+    }
+
+    /// Seconds that beginnings and ends of epochs add to a step, beyond the wait a step has anyway.
+    pub fn restart(&self) -> f64 {
+        if self.steps_per_epoch < 1.0 || self.starts.is_empty() {
+            return 0.0;
+        }
+        ((mean(self.starts.iter().copied()) - self.wait()).max(0.0) + mean(self.ends.iter().copied()))
+            / self.steps_per_epoch
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Epoch {
+    t0: u64,
+    steps: record::Steps,
+    end: Option<(u64, u64)>,
+}
+
+impl Epoch {
+    fn first_batch(&self) -> Option<u64> {
+        self.steps.t1.first().copied()
+    }
+
+    fn last(&self) -> u64 {
+        self.end.map(|(_, t)| t).or_else(|| self.steps.t1.last().copied()).unwrap_or(self.t0)
+    }
+}
+
+/// All loops of a process.
+pub(super) struct Loops {
+    loaders: BTreeMap<u32, record::Loader>,
+    epochs: BTreeMap<u32, Vec<Epoch>>,
+}
+
+impl Loops {
+    pub(super) fn of(main: &ProcessRecords) -> Self {
+        let mut loaders = BTreeMap::new();
+        let mut epochs: BTreeMap<u32, BTreeMap<u32, Epoch>> = BTreeMap::new();
+        for record in &main.records {
+            match record {
+                Record::Loader(loader) => {
+                    loaders.insert(loader.loader, loader.clone());
+                }
+                Record::Iter(iter) => {
+                    epochs.entry(iter.loader).or_default().entry(iter.iter).or_default().t0 = iter.t0;
+                }
+                Record::Steps(steps) => {
+                    let epoch = epochs.entry(steps.loader).or_default().entry(steps.iter).or_default();
+                    extend(&mut epoch.steps, steps);
+                    if epoch.t0 == 0 {
+                        epoch.t0 = steps.t0.first().copied().unwrap_or(0);
+                    }
+                }
+                Record::End(end) => {
+                    epochs.entry(end.loader).or_default().entry(end.iter).or_default().end =
+                        Some((end.t0, end.t));
+                }
+                _ => {}
+            }
+        }
+        for &loader in epochs.keys() {
+            loaders.entry(loader).or_insert_with(|| record::Loader { loader, ..record::Loader::default() });
+        }
+        let epochs =
+            epochs.into_iter().map(|(loader, epochs)| (loader, epochs.into_values().collect())).collect();
+        Self { loaders, epochs }
+    }
+
+    pub(super) fn uses(&self) -> Vec<LoaderUse> {
+        self.loaders
+            .iter()
+            .map(|(id, loader)| {
+                let epochs = self.epochs.get(id).map_or(&[][..], Vec::as_slice);
+                LoaderUse {
+                    loader: loader.clone(),
+                    steps: epochs.iter().map(|epoch| epoch.steps.t1.len() as u64).sum(),
+                    epochs: epochs.len() as u32,
+                    own: epochs.iter().map(|epoch| self.own(*id, epoch)).sum(),
+                }
+            })
+            .collect()
+    }
+
+    /// Seconds of an epoch without loops of other loaders that began and ended within it.
+    fn own(&self, id: u32, epoch: &Epoch) -> f64 {
+        let inner: u64 = self
+            .epochs
+            .iter()
+            .filter(|&(&other, _)| other != id)
+            .flat_map(|(_, epochs)| epochs)
+            .filter(|other| other.t0 > epoch.t0 && other.last() < epoch.last())
+            .map(|other| other.last() - other.t0)
+            .sum();
+        seconds(epoch.last().saturating_sub(epoch.t0).saturating_sub(inner))
+    }
+
+    /// The loader most of the time is spent on.
+    pub(super) fn subject(&self) -> Option<usize> {
+        let uses = self.uses();
+        (0..uses.len()).filter(|&i| uses[i].steps > 1).max_by(|&a, &b| uses[a].own.total_cmp(&uses[b].own))
+    }
+
+    pub(super) fn steady(&self, subject: usize, loader: &record::Loader, notes: &mut Vec<String>) -> Loop {
+        let Some((id, _)) = self.loaders.iter().nth(subject) else { return Loop::default() };
+        let Some(epochs) = self.epochs.get(id) else { return Loop::default() };
+        let mut epochs: Vec<(usize, Vec<Step>)> = epochs
+            .iter()
+            .enumerate()
+            .map(|(i, epoch)| (i, steps(epoch)))
+            .filter(|(_, steps)| !steps.is_empty())
+            .collect();
+        let all = &self.epochs[id];
+        let time = |steps: &[Step]| mean(steps.iter().map(|step| step.wait + step.compute));
+        let mut first_epoch = None;
+        if epochs.len() > 1 {
+            let later: Vec<Step> = epochs[1..].iter().flat_map(|(_, steps)| steps.clone()).collect();
+            if later.len() >= 8 {
+                let ratio = time(&epochs[0].1) / time(&later);
+                first_epoch = Some(ratio);
+                // A first epoch that fills caches is not what the rest will be like.
+                if ratio > 1.15 || later.len() >= 40 {
+                    epochs.remove(0);
+                }
+                if ratio > 1.3 {
+                    notes.push(format!(
+                        "The first epoch took {ratio:.1}x the time a step of the later ones, which this is about."
+                    ));
+                }
+            }
+        }
+        if first_epoch.is_none() {
+            // What workers made ahead before the first step is gone after so many steps.
+            let ahead = loader.num_workers.max(0) as usize * loader.prefetch_factor.unwrap_or(2) as usize;
+            if let Some((_, steps)) = epochs.first_mut() {
+                let warm = (ahead + 2).max(steps.len() / 7).min(steps.len() / 2);
+                steps.drain(..warm);
+            }
+        }
+        let begin = epochs.iter().flat_map(|(_, steps)| steps).map(|step| step.t0).min().unwrap_or(0);
+        let end = epochs.iter().map(|&(i, _)| all[i].last()).max().unwrap_or(0);
+        let started: Vec<&Epoch> = epochs
+            .iter()
+            .map(|&(i, _)| &all[i])
+            .filter(|epoch| epoch.t0 >= begin || first_epoch.is_some())
+            .collect();
+        let complete: Vec<&Epoch> = all.iter().filter(|epoch| epoch.end.is_some()).collect();
+        Loop {
+            window: (begin, end),
+            starts: started
+                .iter()
+                .filter_map(|epoch| Some(seconds(epoch.first_batch()?.saturating_sub(epoch.t0))))
+                .collect(),
+            first_start: all
+                .first()
+                .and_then(|epoch| Some(seconds(epoch.first_batch()?.saturating_sub(epoch.t0))))
+                .unwrap_or(0.0),
+            ends: started
+                .iter()
+                .filter_map(|epoch| epoch.end)
+                .map(|(t0, t)| seconds(t.saturating_sub(t0)))
+                .collect(),
+            steps_per_epoch: if complete.is_empty() {
+                loader.length.map_or(0.0, |length| length as f64)
+            } else {
+                mean(complete.iter().map(|epoch| epoch.steps.t1.len() as f64))
+            },
+            steps: epochs.into_iter().flat_map(|(_, steps)| steps).collect(),
+            first_epoch,
+        }
+    }
+}
+
+/// Steps of an epoch but the first one, whose wait is the epoch's start. The last one counts if its end is known.
+fn steps(epoch: &Epoch) -> Vec<Step> {
+    let s = &epoch.steps;
+    let count = s.t0.len().min(s.t1.len());
+    let at = |list: &[u64], i: usize| list.get(i).copied();
+    let difference = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (Some(a), Some(b)) => seconds(b.saturating_sub(a)),
+        _ => 0.0,
+    };
+    (1..count)
+        .filter_map(|i| {
+            let next = at(&s.t0, i + 1).or(epoch.end.map(|(t0, _)| t0))?;
+            Some(Step {
+                t0: s.t0[i],
+                wait: seconds(s.t1[i].saturating_sub(s.t0[i])),
+                compute: seconds(next.saturating_sub(s.t1[i])),
+                wait_cpu: difference(at(&s.c0, i), at(&s.c1, i)),
+                thread_cpu: difference(at(&s.c1, i), at(&s.c0, i + 1)),
+                process_cpu: difference(at(&s.p1, i), at(&s.p0, i + 1)),
+                unpickle: at(&s.unpickle, i).map_or(0.0, seconds),
+            })
+        })
+        .collect()
+}
+
+fn extend(into: &mut record::Steps, from: &record::Steps) {
+    into.t0.extend(&from.t0);
+    into.t1.extend(&from.t1);
+    into.c0.extend(&from.c0);
+    into.c1.extend(&from.c1);
+    into.p0.extend(&from.p0);
+    into.p1.extend(&from.p1);
+    into.unpickle.extend(&from.unpickle);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Epochs of `n` steps that wait `wait` and compute `compute` milliseconds; the first batch of each takes `start`.
+    pub(crate) fn process(
+        loader: u32,
+        at: u64,
+        epochs: u32,
+        n: u64,
+        wait: u64,
+        compute: u64,
+        start: u64,
+    ) -> Vec<Record> {
+        const MS: u64 = 1_000_000;
+        let mut records = vec![Record::Loader(record::Loader { loader, ..record::Loader::default() })];
+        let mut t = at * MS;
+        for iter in 0..epochs {
+            records.push(Record::Iter(record::Iter { loader, iter, t0: t, t1: t }));
+            let mut steps = record::Steps { loader, iter, ..record::Steps::default() };
+            for i in 0..n {
+                steps.t0.push(t);
+                t += if i == 0 { start } else { wait } * MS;
+                steps.t1.push(t);
+                t += compute * MS;
+            }
+            records.push(Record::Steps(steps));
+            records.push(Record::End(record::End { loader, iter, t0: t, t: t + MS }));
+            t += MS;
+        }
+        records
+    }
+
+    fn loops(records: Vec<Record>) -> Loops {
+        Loops::of(&ProcessRecords { records, ..ProcessRecords::default() })
+    }
+
+    #[test]
+    fn the_steady_state_leaves_beginnings_out() {
+        let loops = loops(process(0, 5, 3, 30, 2, 8, 500));
+        let steady = loops.steady(0, &record::Loader::default(), &mut Vec::new());
+        assert!((steady.wait() - 0.002).abs() < 1e-9 && (steady.compute() - 0.008).abs() < 1e-9);
+        assert!((steady.starts[0] - 0.5).abs() < 1e-9);
+        assert!((steady.restart() - (0.498 + 0.001) / 30.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_slow_first_epoch_is_left_out_and_told() {
+        let mut records = process(0, 5, 1, 30, 50, 8, 50);
+        let mut later = process(0, 5_000, 2, 30, 2, 8, 2);
+        for record in &mut later {
+            match record {
+                Record::Iter(iter) => iter.iter += 1,
+                Record::Steps(steps) => steps.iter += 1,
+                Record::End(end) => end.iter += 1,
+                _ => {}
+            }
+        }
+        records.extend(later);
+        let mut notes = Vec::new();
+        let steady = loops(records).steady(0, &record::Loader::default(), &mut notes);
+        assert!((steady.wait() - 0.002).abs() < 1e-9);
+        assert!(steady.first_epoch.unwrap() > 5.0);
+        assert_eq!(notes.len(), 1);
+    }
+
+    #[test]
+    fn of_nested_loops_the_one_that_takes_the_time_counts() {
+        // An outer loop of one step, in which an inner one runs.
+        let mut records = process(0, 0, 1, 3, 1, 4_000, 1);
+        records.extend(process(1, 10, 1, 300, 5, 5, 5));
+        let loops = loops(records);
+        assert_eq!(loops.subject(), Some(0), "the outer loop has 12 s, the inner one 3 s of them");
+        let mut records = process(0, 0, 1, 3, 1, 4_000, 1);
+        records.extend(process(1, 10, 1, 1_100, 5, 5, 5));
+        assert_eq!(self::loops(records).subject(), Some(1));
+    }
+}

@@ -1,0 +1,215 @@
+//! What a run shows, in numbers: the steady state of the loop, how batches are made, where time goes, what the machine did.
+//!
+//! Extraction judges nothing. Seconds are `f64`, "a step" is one turn of the training loop over the subject loader.
+
+mod loading;
+mod loops;
+mod machine;
+mod stages;
+
+pub use loading::{Batch, Loading, Sample};
+pub use loops::{Loop, Step};
+pub use machine::Load;
+pub use stages::{Culprit, StageTime, Stages};
+
+use std::collections::BTreeMap;
+
+use crate::{
+    record::{self, Record},
+    report::Exit,
+    run_dir::{ProcessRecords, RunDir},
+    system::Machine,
+};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// What was run.
+    pub command: Vec<String>,
+    /// How it ended.
+    pub exit: Exit,
+    /// Seconds observed.
+    pub duration: f64,
+    /// The machine.
+    pub machine: Machine,
+    /// Libraries and their versions.
+    pub software: BTreeMap<String, String>,
+    /// Processes that iterate a loader of their own (ranks).
+    pub ranks: u32,
+    /// Ranks that share this machine, from the launcher's environment.
+    pub local_ranks: u32,
+    /// Loaders of the main process, and how they were used.
+    pub loaders: Vec<LoaderUse>,
+    /// The one this is about.
+    pub subject: Option<usize>,
+    /// Its loop.
+    pub steps: Loop,
+    /// How its batches are made.
+    pub loading: Loading,
+    /// Where time goes.
+    pub stages: Stages,
+    /// The machine while the loop was in its steady state.
+    pub load: Load,
+    /// The model, if the probes saw one.
+    pub model: Option<record::Model>,
+    /// The first batch.
+    pub batch: Option<record::Batch>,
+    /// Share of the time the device was busy, if anything says.
+    pub device_busy: Option<f64>,
+    /// Remarks on what is missing.
+    pub notes: Vec<String>,
+}
+
+/// A loader and its use.
+#[derive(Clone, Debug, Default)]
+pub struct LoaderUse {
+    /// As it was made.
+    pub loader: record::Loader,
+    /// Steps taken.
+    pub steps: u64,
+    /// Epochs begun.
+    pub epochs: u32,
+    /// Seconds in its loops, without loops of other loaders inside of them.
+    pub own: f64,
+}
+
+impl Evidence {
+    /// Extracts it.
+    pub fn of(run: &RunDir) -> Self {
+        let mut evidence = Self {
+            command: run.run.command.clone(),
+            exit: exit(run),
+            duration: seconds(run.run.t1.saturating_sub(run.run.t0)),
+            machine: run.trace.machine.clone(),
+            ..Self::default()
+        };
+        for process in &run.processes {
+            for record in &process.records {
+                if let Record::Module(module) = record {
+                    evidence.software.insert(module.name.clone(), module.version.clone());
+                }
+            }
+            if let Some(error) = &process.error {
+                let last = error.lines().last().unwrap_or_default();
+                evidence.notes.push(format!("The probe in process {} failed: {last}", process.pid));
+            }
+        }
+        let mut trainers: Vec<&ProcessRecords> =
+            run.processes.iter().filter(|process| trains(process)).collect();
+        trainers.sort_by_key(|process| (rank(process), process.pid));
+        evidence.ranks = trainers.len() as u32;
+        evidence.local_ranks = evidence.ranks;
+        let Some(main) = trainers.first() else {
+            return evidence;
+        };
+        if let Some(Record::Hello(hello)) =
+            main.records.iter().find(|record| matches!(record, Record::Hello(_)))
+        {
+            evidence.local_ranks = hello.local_world_size.unwrap_or(1).max(1);
+            evidence.software.insert("python".to_owned(), hello.python.clone());
+        }
+        let loops = loops::Loops::of(main);
+        evidence.loaders = loops.uses();
+        let Some(subject) = loops.subject() else {
+            return evidence;
+        };
+        let loader = evidence.loaders[subject].loader.clone();
+        evidence.subject = Some(subject);
+        evidence.steps = loops.steady(subject, &loader, &mut evidence.notes);
+        let window = evidence.steps.window;
+        evidence.loading = Loading::of(run, main, &loader, window);
+        evidence.stages = Stages::of(run, main, &evidence.loading, &evidence.steps);
+        evidence.load = Load::of(&run.trace, main.pid, &evidence.loading, window);
+        for record in &main.records {
+            match record {
+                Record::Model(model) => evidence.model = Some(model.clone()),
+                Record::Batch(batch) if batch.loader == loader.loader => evidence.batch = Some(batch.clone()),
+                _ => {}
+            }
+        }
+        evidence.device_busy = device_busy(main, loader.loader, &evidence).or(evidence.load.gpu_busy);
+        evidence
+    }
+
+    /// The loader this is about.
+    pub fn loader(&self) -> Option<&record::Loader> {
+        self.subject.map(|subject| &self.loaders[subject].loader)
+    }
+
+    /// Samples a step, mean.
+    pub fn batch_size(&self) -> f64 {
+        let seen = self.loading.samples_per_batch();
+        if seen > 0.0 {
+            seen
+        } else {
+            self.loader().and_then(|loader| loader.batch_size).map_or(1.0, f64::from)
+        }
+    }
+
+    /// Cores this process group may count on: those of the machine, shared with the other ranks.
+    pub fn cores(&self) -> f64 {
+        let cores = if self.machine.cores > 0.0 { self.machine.cores } else { 1.0 };
+        (cores / f64::from(self.local_ranks.max(1))).max(1.0)
+    }
+}
+
+/// Nanoseconds as seconds.
+pub(crate) fn seconds(nanos: u64) -> f64 {
+    nanos as f64 * 1e-9
+}
+
+/// Mean; 0 of nothing.
+pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0u32);
+    for value in values {
+        sum += value;
+        count += 1;
+    }
+    if count == 0 { 0.0 } else { sum / f64::from(count) }
+}
+
+fn trains(process: &ProcessRecords) -> bool {
+    process.records.iter().any(|record| matches!(record, Record::Steps(_)))
+        && !process.records.iter().any(|record| matches!(record, Record::Role(_)))
+}
+
+fn rank(process: &ProcessRecords) -> u32 {
+    process
+        .records
+        .iter()
+        .find_map(|record| if let Record::Hello(hello) = record { hello.rank } else { None })
+        .unwrap_or(0)
+}
+
+/// The starter knows status and signal, the probe knows the reason.
+fn exit(run: &RunDir) -> Exit {
+    let mut exit = run.run.exit.clone();
+    for record in run.processes.iter().flat_map(|process| &process.records) {
+        if let Record::Exit(seen) = record {
+            if exit.reason.is_empty() || exit.reason == "finished" {
+                exit.reason.clone_from(&seen.reason);
+            }
+            if exit.exception.is_none() {
+                exit.exception.clone_from(&seen.exception);
+            }
+        }
+    }
+    exit
+}
+
+/// Device time by events over the time of the same steps.
+fn device_busy(main: &ProcessRecords, loader: u32, evidence: &Evidence) -> Option<f64> {
+    let busy: Vec<f64> = main
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Device(device) if device.loader == loader => {
+                Some(device.busy.iter().map(|&busy| seconds(busy)))
+            }
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let time = evidence.steps.time();
+    (!busy.is_empty() && time > 0.0).then(|| (mean(busy) / time).min(1.0))
+}

@@ -1,0 +1,240 @@
+//! Where time goes: stacks seen in the steady state, sorted into stages and scaled to what a batch and a step took.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Loading, Loop};
+use crate::{
+    record::{Frame, Record},
+    run_dir::{ProcessRecords, RunDir},
+    stage,
+};
+
+/// A function that takes time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Culprit {
+    /// The function and where it was.
+    pub frame: Frame,
+    /// The expression of the user's code that led there.
+    pub call: Option<Frame>,
+    /// Seconds a batch or a step.
+    pub time: f64,
+}
+
+/// A stage.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StageTime {
+    /// One of [`stage::LOADING`] or [`stage::LOOP`].
+    pub name: &'static str,
+    /// CPU seconds a batch.
+    pub cpu: f64,
+    /// Seconds a batch in which it waited: for storage, the network, a lock, a device, or asleep.
+    pub blocked: f64,
+    /// What takes the time, most first.
+    pub culprits: Vec<Culprit>,
+}
+
+impl StageTime {
+    /// Seconds a batch.
+    pub fn time(&self) -> f64 {
+        self.cpu + self.blocked
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Stages {
+    /// Of making a batch, in the order of [`stage::LOADING`].
+    pub loading: Vec<StageTime>,
+    /// Of the loop, in the order of [`stage::LOOP`].
+    pub looping: Vec<StageTime>,
+    /// Looks at stacks behind `loading`.
+    pub loading_looks: u64,
+    /// Looks behind `looping`.
+    pub looping_looks: u64,
+    /// How much later than asked for the sampling thread of the training process woke up, seconds, mean: it waited for
+    /// the interpreter's lock.
+    pub gil_late: f64,
+    /// Python threads of the training process that were running or runnable, mean.
+    pub gil_threads: f64,
+}
+
+#[derive(Default)]
+struct Sum {
+    wall: u64,
+    cpu: u64,
+    culprits: HashMap<(String, String), (Culprit, u64)>,
+}
+
+impl Stages {
+    pub(super) fn of(run: &RunDir, main: &ProcessRecords, loading: &Loading, steps: &Loop) -> Self {
+        let mut made: BTreeMap<&'static str, Sum> = BTreeMap::new();
+        let mut looped: BTreeMap<&'static str, Sum> = BTreeMap::new();
+        let mut stages = Self::default();
+        let (mut late, mut looks, mut threads) = (0.0, 0.0, 0.0);
+        for process in &run.processes {
+            let is_main = process.pid == main.pid;
+            if !is_main && !loading.pids.contains(&process.pid) {
+                continue;
+            }
+            let mut frames: HashMap<u32, &Frame> = HashMap::new();
+            for record in &process.records {
+                match record {
+                    Record::Frames(new) => frames.extend(new.rows.iter().map(|frame| (frame.id, frame))),
+                    Record::Gil(gil) if is_main && gil.t >= steps.window.0 && gil.t <= steps.window.1 => {
+                        late += gil.late as f64 * 1e-9;
+                        looks += f64::from(gil.n);
+                        threads += gil.threads * f64::from(gil.n);
+                    }
+                    Record::Stacks(stacks) if stacks.t >= steps.window.0 && stacks.t <= steps.window.1 => {
+                        for stack in &stacks.rows {
+                            let list: Vec<&Frame> =
+                                stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
+                            // What makes a batch lies inside of torch's fetcher, wherever that runs.
+                            let fetch = list.iter().position(|frame| is_fetch(frame));
+                            let waits = list.iter().any(|frame| is_next(frame));
+                            if let Some(fetch) = fetch {
+                                let (name, culprit) = stage::loading(&list[..=fetch]);
+                                stages.loading_looks += u64::from(stack.n);
+                                made.entry(name).or_default().add(&list, culprit, stack.wall, stack.cpu);
+                            } else if is_main && !waits && stacks.thread == "MainThread" {
+                                let (name, culprit) = stage::looping(&list);
+                                stages.looping_looks += u64::from(stack.n);
+                                looped.entry(name).or_default().add(&list, culprit, stack.wall, stack.cpu);
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if looks > 0.0 {
+            stages.gil_late = late / looks;
+            stages.gil_threads = threads / looks;
+        }
+        let cpu = loading.mean(|batch| batch.cpu);
+        let blocked = loading.mean(super::Batch::blocked);
+        stages.loading = scaled(made, &stage::LOADING, cpu, blocked);
+        correct_collation(&mut stages.loading, loading);
+        let compute = steps.compute();
+        let cpu = super::mean(steps.steps.iter().map(|step| step.thread_cpu)).min(compute);
+        stages.looping = scaled(looped, &stage::LOOP, cpu, compute - cpu);
+        stages
+    }
+
+    /// A stage by its name.
+    pub fn get(&self, name: &str) -> Option<&StageTime> {
+        self.loading.iter().chain(&self.looping).find(|stage| stage.name == name)
+    }
+
+    /// Seconds a batch of a stage; 0 if it was not seen.
+    pub fn time(&self, name: &str) -> f64 {
+        self.get(name).map_or(0.0, StageTime::time)
+    }
+}
+
+impl Sum {
+    fn add(&mut self, list: &[&Frame], decided: usize, wall: u64, cpu: u64) {
+        self.wall += wall;
+        self.cpu += cpu;
+        // In users' code the function that does the work is named, not the one whose words told the stage.
+        let at = match list.get(decided) {
+            Some(frame) if stage::library(frame) => decided,
+            Some(_) => list.iter().position(|frame| !stage::library(frame)).unwrap_or(decided).min(decided),
+            None => return,
+        };
+        let call = list[at..].iter().skip(1).find(|frame| !stage::library(frame)).map(|&frame| frame.clone());
+        let key = (list[at].file.clone(), list[at].func.clone());
+        let entry = self
+            .culprits
+            .entry(key)
+            .or_insert_with(|| (Culprit { frame: list[at].clone(), call, time: 0.0 }, 0));
+        entry.1 += wall;
+    }
+}
+
+fn is_fetch(frame: &Frame) -> bool {
+    frame.file.ends_with("_utils/fetch.py") && frame.func.ends_with("fetch")
+}
+
+fn is_next(frame: &Frame) -> bool {
+    let loader = frame.file.ends_with("/dataloader.py")
+        || frame.file.contains("/torchdata/")
+        || frame.file.contains("/wellfed/")
+        || frame.file.contains("/tensorflow/python/data/");
+    loader && frame.func.ends_with("__next__")
+}
+
+/// Stages with the shares that stacks show of what clocks say: `cpu` and `blocked` seconds in all.
+fn scaled(
+    sums: BTreeMap<&'static str, Sum>,
+    order: &[&'static str],
+    cpu: f64,
+    blocked: f64,
+) -> Vec<StageTime> {
+    let all_cpu: u64 = sums.values().map(|sum| sum.cpu.min(sum.wall)).sum();
+    let all_wall: u64 = sums.values().map(|sum| sum.wall).sum();
+    if all_wall == 0 {
+        return Vec::new();
+    }
+    // Time in which a thread did not run is partly the run queue, which hits stages as they use the processor.
+    let idle_seen = (all_wall - all_cpu) as f64;
+    let scale_blocked = if idle_seen > 0.0 { blocked / idle_seen } else { 0.0 };
+    let scale_cpu = if all_cpu > 0 { cpu / all_cpu as f64 } else { 0.0 };
+    order
+        .iter()
+        .filter_map(|&name| {
+            let sum = sums.get(name)?;
+            let time = sum.cpu.min(sum.wall) as f64 * scale_cpu;
+            let blocked = (sum.wall - sum.cpu.min(sum.wall)) as f64 * scale_blocked;
+            let mut culprits: Vec<Culprit> = sum
+                .culprits
+                .values()
+                .map(|(culprit, wall)| Culprit {
+                    time: (time + blocked) * *wall as f64 / sum.wall.max(1) as f64,
+                    ..culprit.clone()
+                })
+                .collect();
+            culprits.sort_by(|a, b| b.time.total_cmp(&a.time));
+            culprits.truncate(5);
+            Some(StageTime { name, cpu: time, blocked, culprits })
+        })
+        .collect()
+}
+
+/// Collation is timed by itself, which is better than what stacks show.
+fn correct_collation(stages: &mut Vec<StageTime>, loading: &Loading) {
+    let cpu = loading.mean(|batch| batch.collate_cpu);
+    let collate = loading.mean(|batch| batch.collate);
+    let total = loading.mean(|batch| batch.cpu);
+    if total <= 0.0 || collate <= 0.0 {
+        return;
+    }
+    let others: f64 = stages.iter().filter(|stage| stage.name != "collate").map(|stage| stage.cpu).sum();
+    if others > 0.0 {
+        let scale = (total - cpu).max(0.0) / others;
+        for stage in stages.iter_mut().filter(|stage| stage.name != "collate") {
+            stage.cpu *= scale;
+        }
+    }
+    match stages.iter_mut().find(|stage| stage.name == "collate") {
+        Some(stage) => stage.cpu = cpu,
+        None => stages.push(StageTime { name: "collate", cpu, ..StageTime::default() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_stacks_become_seconds_of_clocks() {
+        let mut read = Sum::default();
+        (read.wall, read.cpu) = (900, 100);
+        let mut decode = Sum::default();
+        (decode.wall, decode.cpu) = (300, 300);
+        let stages = scaled(BTreeMap::from([("read", read), ("decode", decode)]), &stage::LOADING, 0.4, 1.6);
+        assert_eq!(stages.iter().map(|stage| stage.name).collect::<Vec<_>>(), ["read", "decode"]);
+        assert!((stages[0].cpu - 0.1).abs() < 1e-9 && (stages[0].blocked - 1.6).abs() < 1e-9);
+        assert!((stages[1].cpu - 0.3).abs() < 1e-9 && stages[1].blocked.abs() < 1e-9);
+    }
+}

@@ -1,0 +1,325 @@
+//! What a stack is doing: a rule for libraries by file, a rule for users' code by the words in it.
+//!
+//! The innermost frame that a rule knows decides, since callers do nothing meanwhile. Words of users' code are a guess, which is why
+//! reports name the function and the line beside the stage.
+
+use crate::record::Frame;
+
+/// Stages of making a batch, in the order of the data.
+pub const LOADING: [&str; 7] = ["network", "read", "decompress", "decode", "augment", "python", "collate"];
+
+/// Stages of the training loop.
+pub const LOOP: [&str; 8] = ["copy", "forward", "backward", "optimizer", "sync", "log", "compute", "other"];
+
+/// Libraries whose frames say what is done. The first rule that fits counts.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("/torch/utils/data/_utils/collate.py", "collate"),
+    ("/torchvision/transforms/", "augment"),
+    ("/albumentations/", "augment"),
+    ("/albucore/", "augment"),
+    ("/kornia/", "augment"),
+    ("/imgaug/", "augment"),
+    ("/monai/transforms/", "augment"),
+    ("/skimage/transform/", "augment"),
+    ("/scipy/ndimage/", "augment"),
+    ("/torchvision/io/", "decode"),
+    ("/torchaudio/", "decode"),
+    ("/torchcodec/", "decode"),
+    ("/soundfile.py", "decode"),
+    ("/librosa/", "decode"),
+    ("/imageio/", "decode"),
+    ("/simplejpeg/", "decode"),
+    ("/turbojpeg.py", "decode"),
+    ("/pydicom/", "decode"),
+    ("/decord/", "decode"),
+    ("/av/", "decode"),
+    ("/gzip.py", "decompress"),
+    ("/bz2.py", "decompress"),
+    ("/lzma.py", "decompress"),
+    ("/zlib.py", "decompress"),
+    ("/_compression.py", "decompress"),
+    ("/_compression/", "decompress"),
+    ("/compression/", "decompress"),
+    ("/zipfile", "decompress"),
+    ("/zstandard/", "decompress"),
+    ("/pyzstd/", "decompress"),
+    ("/lz4/", "decompress"),
+    ("/blosc", "decompress"),
+    ("/numcodecs/", "decompress"),
+    ("/socket.py", "network"),
+    ("/ssl.py", "network"),
+    ("/http/client.py", "network"),
+    ("/urllib/", "network"),
+    ("/urllib3/", "network"),
+    ("/requests/", "network"),
+    ("/httpx/", "network"),
+    ("/aiohttp/", "network"),
+    ("/botocore/", "network"),
+    ("/s3fs/", "network"),
+    ("/gcsfs/", "network"),
+    ("/fsspec/", "network"),
+    ("/huggingface_hub/", "network"),
+    ("/numpy/lib/_npyio_impl.py", "read"),
+    ("/numpy/lib/npyio.py", "read"),
+    ("/numpy/lib/format.py", "read"),
+    ("/numpy/lib/_format_impl.py", "read"),
+    ("/numpy/_core/memmap.py", "read"),
+    ("/h5py/", "read"),
+    ("/zarr/", "read"),
+    ("/lmdb/", "read"),
+    ("/pathlib.py", "read"),
+    ("/json/", "python"),
+    ("/csv.py", "python"),
+    ("/pandas/", "python"),
+    ("/tokenizers/", "python"),
+    ("/transformers/", "python"),
+];
+
+/// Words of an expression or the name of a function, in lower case, and what they mean. The first that occurs counts.
+const WORDS: &[(&str, &str)] = &[
+    ("decompress", "decompress"),
+    ("gzip.", "decompress"),
+    ("zlib.", "decompress"),
+    ("lzma.", "decompress"),
+    ("inflate", "decompress"),
+    ("gunzip", "decompress"),
+    ("unzip", "decompress"),
+    ("urlopen", "network"),
+    ("requests.", "network"),
+    ("download", "network"),
+    ("getresponse", "network"),
+    (".recv(", "network"),
+    ("http", "network"),
+    ("collate", "collate"),
+    ("torch.stack(", "collate"),
+    ("pad_sequence", "collate"),
+    ("imread", "decode"),
+    ("imdecode", "decode"),
+    ("image.open", "decode"),
+    ("decode_", "decode"),
+    ("_decode", "decode"),
+    ("read_image", "decode"),
+    ("load_image", "decode"),
+    ("pil_loader", "decode"),
+    (".convert(", "decode"),
+    ("open(", "read"),
+    (".read(", "read"),
+    ("read_bytes", "read"),
+    ("read_text", "read"),
+    ("readinto", "read"),
+    ("np.load", "read"),
+    ("numpy.load", "read"),
+    ("fromfile", "read"),
+    ("memmap", "read"),
+    ("torch.load", "read"),
+    ("pread", "read"),
+    ("os.stat", "read"),
+    ("os.path", "read"),
+    ("os.listdir", "read"),
+    ("os.scandir", "read"),
+    ("augment", "augment"),
+    ("transform", "augment"),
+    ("crop", "augment"),
+    ("flip", "augment"),
+    ("resize", "augment"),
+    ("blur", "augment"),
+    ("jitter", "augment"),
+    ("noise", "augment"),
+    ("rotat", "augment"),
+    ("mixup", "augment"),
+    ("cutout", "augment"),
+    ("normalize", "augment"),
+    ("decode", "decode"),
+];
+
+/// Pillow does both: these of its functions make images from images.
+const PILLOW_TRANSFORMS: [&str; 10] = [
+    "resize",
+    "crop",
+    "rotate",
+    "transpose",
+    "transform",
+    "filter",
+    "enhance",
+    "paste",
+    "blend",
+    "thumbnail",
+];
+
+/// Whether a frame is from a library rather than from the user's code.
+pub fn library(frame: &Frame) -> bool {
+    let file = &frame.file;
+    file.contains("/site-packages/")
+        || file.contains("/dist-packages/")
+        || file.contains("/lib/python3")
+        || file.contains("/torch/utils/data/")
+        || file.contains("/python/wellfed/")
+        || file.starts_with('<')
+}
+
+fn words(text: &str) -> Option<&'static str> {
+    let text = text.to_lowercase();
+    WORDS.iter().find(|(word, _)| text.contains(word)).map(|&(_, stage)| stage)
+}
+
+/// Stage of a stack that makes a batch, and which of its frames (innermost first) decided.
+pub fn loading(frames: &[&Frame]) -> (&'static str, usize) {
+    for (i, frame) in frames.iter().enumerate() {
+        let file = frame.file.replace('\\', "/");
+        if file.contains("/PIL/") {
+            let name = frame.func.rsplit('.').next().unwrap_or_default();
+            return (if PILLOW_TRANSFORMS.contains(&name) { "augment" } else { "decode" }, i);
+        }
+        if let Some(&(_, stage)) = LIBRARIES.iter().find(|(part, _)| file.contains(part)) {
+            return (stage, i);
+        }
+        if file.ends_with("/torch/utils/data/_utils/fetch.py") {
+            return (
+                if frame.call.contains("collate_fn") { "collate" } else { "python" },
+                i.saturating_sub(1),
+            );
+        }
+        if !library(frame) {
+            let name = frame.func.rsplit('.').next().unwrap_or_default();
+            // The frame that a fetcher called as its collate function collates, whatever it is named.
+            let collates = frames[i + 1..]
+                .iter()
+                .take(2)
+                .any(|f| f.file.ends_with("_utils/fetch.py") && f.call.contains("collate_fn"));
+            if collates {
+                return ("collate", i);
+            }
+            if let Some(stage) = words(&frame.call).or_else(|| words(name)) {
+                return (stage, i);
+            }
+        }
+    }
+    // Nothing is known of it: it is Python that makes samples. The innermost frame of the user's stands for it.
+    ("python", frames.iter().position(|frame| !library(frame)).unwrap_or(0))
+}
+
+/// Libraries whose frames say what the loop does.
+const LOOP_LIBRARIES: &[(&str, &str, &str)] = &[
+    ("/logging/__init__.py", "", "log"),
+    ("/tensorboard", "", "log"),
+    ("/wandb/", "", "log"),
+    ("/mlflow/", "", "log"),
+    ("/tqdm/", "", "log"),
+    ("/json/", "dump", "log"),
+    ("/csv.py", "write", "log"),
+    ("/matplotlib/", "", "log"),
+    ("/torch/serialization.py", "", "log"),
+    ("/torch/autograd/", "", "backward"),
+    ("/torch/_tensor.py", "backward", "backward"),
+    ("/torch/optim/", "", "optimizer"),
+    ("/torch/nn/modules/", "", "forward"),
+    ("/torch/nn/functional.py", "", "forward"),
+];
+
+/// Words of the loop's expressions.
+const LOOP_WORDS: &[(&str, &str)] = &[
+    ("print(", "log"),
+    ("logger.", "log"),
+    ("logging.", "log"),
+    (".write(", "log"),
+    (".flush(", "log"),
+    ("fsync(", "log"),
+    ("json.dump", "log"),
+    ("add_scalar", "log"),
+    ("wandb.", "log"),
+    ("savefig", "log"),
+    ("torch.save(", "log"),
+    (".item(", "sync"),
+    (".cpu(", "sync"),
+    (".tolist(", "sync"),
+    (".numpy(", "sync"),
+    ("synchronize(", "sync"),
+    (".nonzero(", "sync"),
+    (".to(", "copy"),
+    (".cuda(", "copy"),
+    ("copy_(", "copy"),
+    ("device_put", "copy"),
+    (".pin_memory(", "copy"),
+    (".backward(", "backward"),
+    ("opt.step(", "optimizer"),
+    ("optimizer.step(", "optimizer"),
+    ("optim.step(", "optimizer"),
+    ("zero_grad(", "optimizer"),
+    ("model(", "forward"),
+    ("net(", "forward"),
+    ("criterion(", "forward"),
+    ("loss_fn(", "forward"),
+];
+
+/// Stage of a stack of the training loop (not waiting for data), and which of its frames decided.
+pub fn looping(frames: &[&Frame]) -> (&'static str, usize) {
+    for (i, frame) in frames.iter().enumerate() {
+        let file = frame.file.replace('\\', "/");
+        let rule = LOOP_LIBRARIES
+            .iter()
+            .find(|(part, name, _)| file.contains(part) && (name.is_empty() || frame.func.contains(name)));
+        if let Some(&(_, _, stage)) = rule {
+            return (stage, i);
+        }
+        if !library(frame) {
+            let call = frame.call.to_lowercase();
+            if let Some(&(_, stage)) = LOOP_WORDS.iter().find(|(word, _)| call.contains(word)) {
+                return (stage, i);
+            }
+        }
+    }
+    let user = frames.iter().position(|frame| !library(frame));
+    (if user.is_some() { "compute" } else { "other" }, user.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(file: &str, func: &str, call: &str) -> Frame {
+        Frame { file: file.into(), func: func.into(), call: call.into(), ..Frame::default() }
+    }
+
+    fn stage(frames: &[Frame]) -> &'static str {
+        loading(&frames.iter().collect::<Vec<_>>()).0
+    }
+
+    #[test]
+    fn libraries_are_known_by_their_files() {
+        let pil = |func| frame("/x/site-packages/PIL/Image.py", func, "");
+        assert_eq!(stage(&[pil("Image.resize")]), "augment");
+        assert_eq!(
+            stage(&[pil("Image.load"), frame("/home/me/train.py", "Photos.augmented", "f()")]),
+            "decode"
+        );
+        assert_eq!(stage(&[frame("/usr/lib/python3.11/gzip.py", "read", "")]), "decompress");
+        assert_eq!(stage(&[frame("/usr/lib/python3.11/socket.py", "readinto", "")]), "network");
+    }
+
+    #[test]
+    fn users_code_is_known_by_its_words_and_by_who_called_it() {
+        let fetch =
+            frame("/x/site-packages/torch/utils/data/_utils/fetch.py", "fetch", "self.collate_fn(data)");
+        assert_eq!(stage(&[frame("/home/me/train.py", "together", "a + b"), fetch.clone()]), "collate");
+        assert_eq!(
+            stage(&[frame("/home/me/train.py", "Photos.__getitem__", "self.transform(image)")]),
+            "augment"
+        );
+        assert_eq!(stage(&[frame("/home/me/train.py", "elastic_noise", "x ** 2")]), "augment");
+        assert_eq!(stage(&[frame("/home/me/train.py", "Photos.__getitem__", "handle.read(n)")]), "read");
+        assert_eq!(stage(&[frame("/home/me/train.py", "Photos.__getitem__", "x + 1")]), "python");
+    }
+
+    #[test]
+    fn the_loop_is_known_by_its_lines() {
+        let stage = |frames: &[Frame]| looping(&frames.iter().collect::<Vec<_>>()).0;
+        assert_eq!(stage(&[frame("/home/me/train.py", "main", "loss.item()")]), "sync");
+        assert_eq!(stage(&[frame("/home/me/train.py", "main", "batch.to(device)")]), "copy");
+        assert_eq!(stage(&[frame("/home/me/train.py", "main", "print(loss)")]), "log");
+        assert_eq!(
+            stage(&[frame("/x/site-packages/torch/autograd/graph.py", "_engine_run_backward", "")]),
+            "backward"
+        );
+        assert_eq!(stage(&[frame("/home/me/train.py", "device_step", "time.sleep(x)")]), "compute");
+    }
+}

@@ -1,0 +1,158 @@
+//! Others that want the same cores: neighbours, too many threads, the interpreter's lock.
+
+use std::collections::BTreeMap;
+
+use super::{Case, Finding, Kind, fact, loading, ms, percent, verdict};
+use crate::{
+    model::{Cost, Pipeline},
+    report::{Apply, Fix},
+};
+
+pub(super) fn find(case: &Case) -> Vec<Finding> {
+    [neighbour(case), threads(case), lock(case)].into_iter().flatten().collect()
+}
+
+fn neighbour(case: &Case) -> Option<Finding> {
+    let load = &case.e.load;
+    // What the machine does besides, and what the doctor does, is no neighbour.
+    if load.foreign < 0.15 || load.foreign < 0.05 * case.p.cores {
+        return None;
+    }
+    let changed = Pipeline { neighbours: 0.0, ..case.p.clone() };
+    let facts = vec![
+        fact(
+            format!("Other processes use {:.1} of {:.0} cores.", load.foreign, case.p.cores),
+            load.foreign,
+            "cores",
+            "/proc",
+        ),
+        fact(
+            format!("Threads of this script were runnable without a core {:.1} s a second.", load.queued),
+            load.queued,
+            "s/s",
+            "/proc",
+        ),
+    ];
+    let fix = Fix {
+        title: "Free the cores that others use, or run elsewhere".to_owned(),
+        change: "# see `top`: what else runs on this machine?".to_owned(),
+        place: None,
+        why: "They share the cores that loading needs.".to_owned(),
+        apply: None,
+    };
+    let title = format!("Another process takes {:.1} of {:.0} cores", load.foreign, case.p.cores);
+    Some(Finding {
+        verdict: verdict(
+            "noisy-neighbour",
+            "contention",
+            title,
+            facts,
+            fix,
+            case.gain(&changed, 0.1),
+            case.cap(&changed),
+        ),
+        kind: Kind::Setting,
+    })
+}
+
+fn threads(case: &Case) -> Option<Finding> {
+    let loading = &case.e.loading;
+    let parallel = loading.mean(crate::evidence::Batch::parallel);
+    let threads = case.e.load.worker_threads.max(parallel);
+    let wanted = case.p.workers as f64 * threads;
+    if !loading.in_workers || parallel < 1.25 || wanted < 1.5 * case.p.cores {
+        return None;
+    }
+    // Threads that share out small work wait for each other, by spinning; that part of the CPU time goes away.
+    let spun = SPIN * (1.0 - 1.0 / parallel);
+    let changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * (1.0 - spun), parallel: 1.0, ..*cost });
+    let mut facts = loading::waiting(case);
+    facts.push(fact(format!("{} workers use {parallel:.1} threads each at a time ({threads:.0} were seen): {wanted:.0} threads for {:.0} cores.", case.p.workers, case.p.cores), wanted, "threads", "/proc"));
+    facts.push(fact(
+        format!("Threads were runnable without a core {:.1} s a second.", case.e.load.queued),
+        case.e.load.queued,
+        "s/s",
+        "/proc",
+    ));
+    let names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+    let fix = Fix {
+        title: "One thread a worker".to_owned(),
+        change: "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 python …".to_owned(),
+        place: None,
+        why: "Each worker's NumPy starts a thread for every core; together they fight for the cores and wait for each other.".to_owned(),
+        apply: Some(Apply { env: names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect::<BTreeMap<_, _>>(), ..Apply::default() }),
+    };
+    let title = format!(
+        "{} workers with {threads:.0} threads each fight for {:.0} cores",
+        case.p.workers, case.p.cores
+    );
+    Some(Finding {
+        verdict: verdict(
+            "cpu-oversubscription",
+            "contention",
+            title,
+            facts,
+            fix,
+            case.gain(&changed, 0.25),
+            case.cap(&changed),
+        ),
+        kind: Kind::Setting,
+    })
+}
+
+/// Of the CPU time of threads beyond the first, what is spinning rather than work, where they are more than the cores
+/// (measured with NumPy's OpenBLAS in `benches/doctor`).
+const SPIN: f64 = 0.6;
+
+fn lock(case: &Case) -> Option<Finding> {
+    let stages = &case.e.stages;
+    // A switch of the lock is asked for after 5 ms (sys.getswitchinterval): whoever waits that long waits for a thread that computes.
+    if stages.gil_late < 0.002 || stages.gil_threads < 1.8 {
+        return None;
+    }
+    let share = (1.0 - 1.0 / stages.gil_threads).min(0.5);
+    let time = case.now * (1.0 - share * 0.7);
+    let facts = vec![
+        fact(
+            format!(
+                "A thread that wants to run Python waits {} for the interpreter's lock.",
+                ms(stages.gil_late)
+            ),
+            stages.gil_late,
+            "s",
+            "stacks",
+        ),
+        fact(
+            format!(
+                "{:.1} threads of the training process want to run Python at a time.",
+                stages.gil_threads
+            ),
+            stages.gil_threads,
+            "threads",
+            "stacks",
+        ),
+    ];
+    let fix = Fix {
+        title: "Move Python work out of the training process".to_owned(),
+        change: "loader = wellfed.feed(loader)  # or worker processes instead of threads".to_owned(),
+        place: None,
+        why: "Only one thread of a process runs Python at a time; the others wait, the training loop among them.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Threads of the training process wait for the interpreter's lock, {} of the time",
+        percent(share)
+    );
+    Some(Finding {
+        verdict: verdict(
+            "gil-contention",
+            "contention",
+            title,
+            facts,
+            fix,
+            case.gain_of(time, 0.3),
+            String::new(),
+        ),
+        kind: Kind::Setting,
+    })
+}

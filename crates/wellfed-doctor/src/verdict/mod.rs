@@ -1,0 +1,217 @@
+//! From evidence to a verdict: every cause says what its fix would gain, by playing the pipeline without it.
+//!
+//! No cause has a threshold on a rate or a percentage of its own. A cause that gains less than [`WORTH`] is none; among the others the
+//! one whose fix gains most is the verdict, except that a setting which is plainly wrong comes before work that is plainly
+//! there: removing all decoding would help any loop that waits, but a loop that decodes in its own process lacks
+//! workers first.
+
+mod code;
+mod contention;
+mod costs;
+mod loading;
+mod pipeline;
+mod storage;
+mod training;
+
+use crate::{
+    evidence::Evidence,
+    model::Pipeline,
+    report::{Fact, Fix, Gain, Verdict},
+};
+
+/// The gain below which a change is not worth mentioning: what differs between two runs of the same thing.
+pub const WORTH: f64 = 1.05;
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Judgement {
+    /// The answer.
+    pub verdict: Verdict,
+    /// What would be next.
+    pub runner_up: Option<Verdict>,
+    /// The rest, most gain first.
+    pub others: Vec<Verdict>,
+    /// Seconds a step if data were always there.
+    pub ceiling: f64,
+    /// Pipeline as it was understood, if there was a loop.
+    pub pipeline: Option<Pipeline>,
+}
+
+/// How a cause competes with others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// A setting or a neighbour: made right without touching what the script computes. Its gain is what is left to gain then.
+    Setting,
+    /// Work that takes long. Its gain says what it would be without.
+    Work,
+}
+
+/// A cause that would gain something.
+#[derive(Clone, Debug)]
+struct Finding {
+    verdict: Verdict,
+    kind: Kind,
+}
+
+impl Finding {
+    fn factor(&self) -> f64 {
+        self.verdict.gain.map_or(1.0, |gain| gain.factor)
+    }
+
+    /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
+    fn weight(&self) -> f64 {
+        let gain = self.factor().max(1.0).ln();
+        if self.kind == Kind::Setting && self.factor() >= 1.1 { 3.0 * gain } else { gain }
+    }
+}
+
+/// A loop under examination.
+struct Case<'a> {
+    e: &'a Evidence,
+    /// The loop as it is.
+    p: Pipeline,
+    /// Seconds a step that the model makes of it.
+    now: f64,
+    /// Seconds a step with data always there.
+    ideal: f64,
+    /// Natural logarithm of how far the model is off from what was measured.
+    misfit: f64,
+}
+
+impl<'a> Case<'a> {
+    fn of(e: &'a Evidence) -> Option<Self> {
+        let p = pipeline::of(e)?;
+        let now = mean_time(&p);
+        let ideal = mean_time(&p.without_input()).min(now);
+        let measured = e.steps.time() + e.steps.restart();
+        let misfit = if now > 0.0 && measured > 0.0 { (measured / now).ln() } else { 0.0 };
+        Some(Self { e, p, now, ideal, misfit })
+    }
+
+    /// Gain of a changed pipeline; `unsure` is the standard deviation of the logarithm of what the change itself does.
+    fn gain(&self, changed: &Pipeline, unsure: f64) -> Gain {
+        self.gain_of(mean_time(changed), unsure)
+    }
+
+    fn gain_of(&self, time: f64, unsure: f64) -> Gain {
+        let factor = if time > 0.0 { self.now / time } else { 1.0 };
+        // Two runs of the same script differ by a few percent; a model that is off by some is trusted less for it; the
+        // farther a prediction goes, the less is known of what comes next.
+        let far = 0.12 * factor.ln().abs();
+        let deviation = (0.04f64.powi(2) + (0.4 * self.misfit).powi(2) + unsure.powi(2) + far.powi(2)).sqrt();
+        // 80 % of a normal distribution lie within 1.2816 standard deviations.
+        let (low, high) = ((-1.2816 * deviation).exp(), (1.2816 * deviation).exp());
+        Gain { factor, low: factor * low, high: factor * high }
+    }
+
+    /// What limits the loop after a change: the next bottleneck, in words.
+    fn cap(&self, changed: &Pipeline) -> String {
+        let time = mean_time(changed);
+        let alone = mean_time(&changed.without_input());
+        let rate = self.e.batch_size() / time.max(1e-12);
+        if alone >= 0.95 * time {
+            format!("Then the step itself is the limit: {} a step, {rate:.0} samples/s.", ms(alone))
+        } else if let Some(stage) = self.e.stages.loading.iter().max_by(|a, b| a.time().total_cmp(&b.time()))
+        {
+            format!(
+                "Then loading is still the limit, at {rate:.0} samples/s of {:.0} that the step could take; most of it is {}.",
+                self.e.batch_size() / alone.max(1e-12),
+                stage.name
+            )
+        } else {
+            format!("Then loading is still the limit, at {rate:.0} samples/s.")
+        }
+    }
+}
+
+/// Mean over a few orders of events.
+fn mean_time(p: &Pipeline) -> f64 {
+    (0..4).map(|seed| p.time_of(seed)).sum::<f64>() / 4.0
+}
+
+/// Judges.
+pub fn judge(e: &Evidence) -> Judgement {
+    let Some(case) = Case::of(e) else {
+        return Judgement { verdict: nothing_seen(e), ..Judgement::default() };
+    };
+    let mut findings: Vec<Finding> = [
+        loading::find(&case),
+        costs::find(&case),
+        storage::find(&case),
+        contention::find(&case),
+        training::find(&case),
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|finding| finding.factor() >= WORTH)
+    .collect();
+    findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+    let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
+    let verdict = verdicts.next().unwrap_or_else(|| training::well_fed(&case));
+    let runner_up = verdicts.next();
+    Judgement {
+        verdict,
+        runner_up,
+        others: verdicts.collect(),
+        ceiling: case.ideal * case.misfit.exp(),
+        pipeline: Some(case.p),
+    }
+}
+
+fn nothing_seen(e: &Evidence) -> Verdict {
+    let loaders = e.loaders.len();
+    let title = if loaders == 0 {
+        "No data loader was seen, so there is nothing to judge".to_owned()
+    } else if e.loaders.iter().all(|loader| loader.steps == 0) {
+        "A loader was made, but never asked for a batch".to_owned()
+    } else {
+        format!(
+            "Too few steps to judge: {}",
+            e.loaders
+                .iter()
+                .map(|loader| format!("{} of {}", loader.steps, loader.loader.class))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )
+    };
+    Verdict { id: "unknown".to_owned(), family: "unknown".to_owned(), title, ..Verdict::default() }
+}
+
+/// A verdict with what all have.
+fn verdict(
+    id: &str,
+    family: &str,
+    title: String,
+    evidence: Vec<Fact>,
+    fix: Fix,
+    gain: Gain,
+    cap: String,
+) -> Verdict {
+    Verdict {
+        id: id.to_owned(),
+        family: family.to_owned(),
+        title,
+        evidence,
+        fix: Some(fix),
+        gain: Some(gain),
+        cap,
+    }
+}
+
+fn fact(text: String, value: f64, unit: &str, source: &str) -> Fact {
+    Fact { text, value, unit: unit.to_owned(), source: source.to_owned() }
+}
+
+/// Milliseconds, with as many digits as matter.
+fn ms(seconds: f64) -> String {
+    let ms = seconds * 1e3;
+    match ms {
+        _ if ms >= 100.0 => format!("{ms:.0} ms"),
+        _ if ms >= 1.0 => format!("{ms:.1} ms"),
+        _ => format!("{:.0} us", ms * 1e3),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}

@@ -1,0 +1,105 @@
+//! From what was measured to the model's pipeline.
+
+use crate::{
+    evidence::{Evidence, mean},
+    model::{Cost, Pipeline},
+};
+
+/// The pipeline as it is, or nothing if there was no loop worth it.
+pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
+    let loader = e.loader()?;
+    if e.steps.steps.len() < 4 {
+        return None;
+    }
+    let cores = e.cores();
+    let scaling = if e.machine.scaling > 0.0 {
+        (e.machine.scaling * cores / e.machine.cores.max(1.0)).min(cores)
+    } else {
+        cores
+    };
+    let mut p = Pipeline {
+        cores,
+        scaling,
+        neighbours: neighbours(e),
+        workers: loader.num_workers.max(0) as usize,
+        prefetch: loader.prefetch_factor.unwrap_or(2) as usize,
+        in_order: loader.in_order,
+        restart: e.steps.restart() * e.steps.steps_per_epoch,
+        steps_per_epoch: e.steps.steps_per_epoch,
+        ..Pipeline::default()
+    };
+    // CPU times were taken while so many cores were busy; the model wants those of a core with idle neighbours.
+    let speed = p.speed(e.load.busy.max(1.0));
+    let delay = e.load.main_queued * e.steps.time();
+    let thread = mean(e.steps.steps.iter().map(|step| step.thread_cpu));
+    p.step = e
+        .steps
+        .steps
+        .iter()
+        .map(|step| {
+            let queued = if thread > 0.0 { delay * step.thread_cpu / thread } else { 0.0 };
+            let cpu = step.process_cpu.max(step.thread_cpu);
+            Cost {
+                blocked: (step.compute - step.thread_cpu - queued.min(step.compute)).max(0.0),
+                cpu: cpu * speed,
+                parallel: if step.thread_cpu > 0.0 { (cpu / step.thread_cpu).clamp(1.0, cores) } else { 1.0 },
+                bytes: 0.0,
+            }
+        })
+        .collect();
+    if e.loading.batches.is_empty() {
+        without_workers_records(e, &mut p, speed);
+        return Some(p);
+    }
+    let send = if e.loading.in_workers { e.loading.send_cpu } else { 0.0 };
+    p.make = e
+        .loading
+        .batches
+        .iter()
+        .map(|batch| Cost {
+            blocked: batch.blocked(),
+            cpu: (batch.process_cpu.max(batch.cpu) + send) * speed,
+            parallel: batch.parallel(),
+            bytes: 0.0,
+        })
+        .collect();
+    let in_next = mean(e.steps.steps.iter().map(|step| step.wait_cpu));
+    if e.loading.in_workers {
+        p.receive = in_next * speed;
+    } else {
+        // What the loader does around making the batch: sampling indices, and its own Python.
+        let around = (in_next - e.loading.mean(|batch| batch.cpu)).max(0.0) * speed;
+        p.make.iter_mut().for_each(|cost| cost.cpu += around);
+    }
+    Some(p)
+}
+
+/// Loaders whose inside is not seen (native ones, tf.data): what is known is how long the loop waits. Where it waits, a batch takes
+/// as long as a step; where it does not, less.
+fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
+    let time = e.steps.time();
+    let waits = e.steps.wait() > 0.02 * time;
+    let others =
+        (e.load.ours - mean(e.steps.steps.iter().map(|step| step.process_cpu)) / time.max(1e-9)).max(0.0);
+    let cpu = others * time;
+    let make = if waits { time } else { 0.5 * time };
+    // As if one worker made batches: with all the cores it used.
+    p.workers = 1;
+    p.prefetch = 2;
+    p.make = vec![Cost {
+        blocked: (make - cpu / others.max(1.0)).max(0.0),
+        cpu: cpu * speed,
+        parallel: others.max(1.0),
+        bytes: 0.0,
+    }];
+}
+
+/// Threads of others that want to run. Where cores are scarce they get less than they want.
+fn neighbours(e: &Evidence) -> f64 {
+    let load = &e.load;
+    if load.foreign < 0.05 {
+        return 0.0;
+    }
+    let wanted = load.ours + load.queued;
+    if load.ours > 0.0 { load.foreign * (wanted / load.ours).clamp(1.0, 8.0) } else { load.foreign }
+}

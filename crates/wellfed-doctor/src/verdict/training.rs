@@ -1,0 +1,280 @@
+//! The loop itself: copies to the device, synchronization and logging, steps too small for the device, and loops that are as fast as
+//! they can be.
+
+use super::{Case, Finding, Kind, code, costs, fact, ms, percent, verdict};
+use crate::{
+    evidence::StageTime,
+    model::Cost,
+    report::{Fact, Fix, Verdict},
+};
+
+pub(super) fn find(case: &Case) -> Vec<Finding> {
+    [copy(case), sync(case), launch(case)].into_iter().flatten().collect()
+}
+
+/// The pipeline with `time` less in every step.
+fn without(case: &Case, time: f64) -> crate::model::Pipeline {
+    let step = crate::evidence::mean(case.p.step.iter().map(Cost::alone));
+    let share = (time / step.max(1e-12)).min(1.0);
+    case.p.with_step(|cost| Cost {
+        blocked: cost.blocked * (1.0 - share),
+        cpu: cost.cpu * (1.0 - share),
+        ..*cost
+    })
+}
+
+fn lines(stage: &StageTime) -> Vec<Fact> {
+    costs::functions(stage)
+}
+
+fn copy(case: &Case) -> Option<Finding> {
+    let stage = case.e.stages.get("copy")?;
+    let time = stage.time();
+    let changed = without(case, time);
+    let line = stage.culprits.first()?;
+    let line = line.call.as_ref().unwrap_or(&line.frame);
+    let loader = case.e.loader()?;
+    let pageable = !loader.pin_memory;
+    let mut facts = vec![fact(
+        format!(
+            "{} of a step of {} go into copying the batch to the device, while nothing else happens.",
+            ms(time),
+            ms(case.e.steps.time())
+        ),
+        time,
+        "s",
+        "stacks",
+    )];
+    facts.extend(lines(stage));
+    if let Some(batch) = &case.e.batch {
+        facts.push(fact(
+            format!(
+                "A batch has {:.1} MB: {:.2} GB/s. {}",
+                batch.bytes as f64 / 1e6,
+                batch.bytes as f64 / time.max(1e-12) / 1e9,
+                if pageable {
+                    "Its memory is pageable, so the copy blocks."
+                } else {
+                    "Its memory is pinned, but the copy is waited for."
+                }
+            ),
+            batch.bytes as f64,
+            "bytes",
+            "loader",
+        ));
+    }
+    let fix = Fix {
+        title: "Copy the next batch while this one is computed".to_owned(),
+        change: format!(
+            "{}  # with pin_memory=True and non_blocking=True; or wellfed.torch.DataLoader(..., device=\"cuda\")",
+            line.call
+        ),
+        place: Some(code::place_of(line)),
+        why: "A copy from pinned memory that is not waited for runs beside the computation.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Copying batches to the device blocks the loop {} of the time",
+        percent(time / case.e.steps.time())
+    );
+    Some(Finding {
+        verdict: verdict(
+            "h2d-copy",
+            "loop",
+            title,
+            facts,
+            fix,
+            case.gain(&changed, 0.08),
+            case.cap(&changed),
+        ),
+        kind: Kind::Work,
+    })
+}
+
+fn sync(case: &Case) -> Option<Finding> {
+    let empty = StageTime::default();
+    let sync = case.e.stages.get("sync").unwrap_or(&empty);
+    let log = case.e.stages.get("log").unwrap_or(&empty);
+    let step = case.e.steps.compute();
+    // The device has to do its work: what is waited for in a synchronization is hidden behind the rest at most.
+    let rest = (step - sync.time() - log.time()).max(0.0);
+    let left = rest.max(sync.blocked);
+    let spared = (step - left).max(0.0);
+    let worst = if sync.time() > log.time() { sync } else { log };
+    let line = worst.culprits.first()?;
+    let line = line.call.as_ref().filter(|_| crate::stage::library(&line.frame)).unwrap_or(&line.frame);
+    let changed = without(case, spared);
+    let mut facts = vec![fact(
+        format!(
+            "Of {} a step, {} wait for the device ({}), {} print and log.",
+            ms(step),
+            ms(sync.time()),
+            percent(sync.time() / step.max(1e-12)),
+            ms(log.time())
+        ),
+        sync.time() + log.time(),
+        "s",
+        "stacks",
+    )];
+    facts.extend(lines(sync));
+    facts.extend(lines(log));
+    let fix = Fix {
+        title: "Look at the loss and log every 50 steps, not in each".to_owned(),
+        change: format!("if step % 50 == 0:\n    {}", line.call),
+        place: Some(code::place_of(line)),
+        why: "Reading a value from the device waits until all work before it is done; then the device waits for the loop to launch more.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Synchronization and logging in the loop take {} of a step",
+        percent((sync.time() + log.time()) / step.max(1e-12))
+    );
+    Some(Finding {
+        verdict: verdict(
+            "sync-logging",
+            "loop",
+            title,
+            facts,
+            fix,
+            case.gain(&changed, 0.1),
+            case.cap(&changed),
+        ),
+        kind: Kind::Work,
+    })
+}
+
+/// Host time to launch the work of a module's forward and backward pass and its optimizer step: some ten operations of 5 to 20
+/// microseconds each. A module that takes no longer is bound by launching, whatever its size.
+const LAUNCH: f64 = 150e-6;
+
+fn launch(case: &Case) -> Option<Finding> {
+    let model = case.e.model.as_ref()?;
+    let calls = f64::from(model.module_calls);
+    let step = case.e.steps.compute();
+    let batch = case.e.batch_size();
+    let thread = crate::evidence::mean(case.e.steps.steps.iter().map(|step| step.thread_cpu));
+    let device_idle = case.e.device_busy.is_none_or(|busy| busy < 0.6);
+    if calls < 4.0 || !device_idle || thread < 0.7 * step || batch > 64.0 {
+        return None;
+    }
+    let compute: f64 = ["forward", "backward", "optimizer"].iter().map(|name| case.e.stages.time(name)).sum();
+    let per_module = compute / calls;
+    let fixed = (LAUNCH / per_module).min(0.95);
+    if compute < 0.5 * step || fixed < 0.5 {
+        return None;
+    }
+    // Eight times the batch: the fixed part is paid once for all.
+    let factor = 8.0;
+    let time = step * (fixed + (1.0 - fixed) * factor) / factor;
+    let rest = (case.e.steps.wait()).max(0.0);
+    let gain = case.gain_of(case.now * (time + rest) / (step + rest), 0.2);
+    let facts = vec![
+        fact(
+            format!(
+                "A step takes {} for {batch:.0} samples, and the processor is busy with it {} of that.",
+                ms(step),
+                percent(thread / step)
+            ),
+            step,
+            "s",
+            "loader",
+        ),
+        fact(
+            format!(
+                "It calls {calls:.0} modules, {} each with backward pass and update: the time it takes to launch work, not to do it.",
+                ms(per_module)
+            ),
+            per_module,
+            "s",
+            "stacks",
+        ),
+    ];
+    let (change, place) = code::loader_with(case.e, &[("batch_size", format!("{:.0}", batch * factor))]);
+    let fix = Fix {
+        title: format!("A larger batch ({:.0} samples), torch.compile or CUDA graphs", batch * factor),
+        change,
+        place,
+        why: "Each operation costs its launch, whatever the batch; with more samples a step the launches are shared. The gain is in samples a second.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Steps are too small: {} for {batch:.0} samples is the cost of launching {calls:.0} modules",
+        ms(step)
+    );
+    Some(Finding {
+        verdict: verdict("launch-bound", "loop", title, facts, fix, gain, String::new()),
+        kind: Kind::Work,
+    })
+}
+
+/// There is nothing to fix about the input.
+pub(super) fn well_fed(case: &Case) -> Verdict {
+    let e = case.e;
+    let (time, wait) = (e.steps.time(), e.steps.wait());
+    let computing: f64 =
+        ["forward", "backward", "optimizer", "compute", "copy"].iter().map(|name| e.stages.time(name)).sum();
+    let bound = e.device_busy.unwrap_or_default() > 0.8 || computing > 0.8 * time;
+    let mut facts = vec![fact(
+        format!(
+            "Of {} a step, the loop waits {} for data ({}).",
+            ms(time),
+            ms(wait),
+            percent(wait / time.max(1e-12))
+        ),
+        wait / time.max(1e-12),
+        "share",
+        "loader",
+    )];
+    if let Some(busy) = e.device_busy {
+        facts.push(fact(format!("The device is busy {} of the time.", percent(busy)), busy, "share", "nvml"));
+    }
+    if let Some(memory) = e.load.gpu_memory {
+        facts.push(fact(
+            format!("The device's memory is {} full.", percent(memory)),
+            memory,
+            "share",
+            "nvml",
+        ));
+    }
+    let most = e.stages.looping.iter().max_by(|a, b| a.time().total_cmp(&b.time()));
+    if let Some(stage) = most {
+        facts.extend(costs::functions(stage));
+    }
+    let device = e.model.as_ref().is_some_and(|model| model.device.starts_with("cuda"));
+    let (id, family, title) = if bound {
+        (
+            "compute-bound",
+            "compute",
+            format!(
+                "Nothing to fix about the data: the loop waits {} of the time, the step itself is the limit",
+                percent(wait / time.max(1e-12))
+            ),
+        )
+    } else {
+        (
+            "healthy",
+            "healthy",
+            format!(
+                "Nothing to fix about the data: the loop waits {} of the time",
+                percent(wait / time.max(1e-12))
+            ),
+        )
+    };
+    let autocast = e.model.as_ref().is_some_and(|model| model.autocast || model.dtype.contains("16"));
+    let fix = (bound && device && !autocast).then(|| Fix {
+        title: "If it should be faster: mixed precision, and a larger batch if memory allows".to_owned(),
+        change: "with torch.autocast(\"cuda\", dtype=torch.bfloat16):".to_owned(),
+        place: None,
+        why: "Tensor cores do several times the work in 16 bits; the input has room for it.".to_owned(),
+        apply: None,
+    });
+    Verdict {
+        id: id.to_owned(),
+        family: family.to_owned(),
+        title,
+        evidence: facts,
+        fix,
+        gain: None,
+        cap: String::new(),
+    }
+}

@@ -123,9 +123,10 @@ def one(case: Case, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     }
     if not args.no_doctor:
         result["doctor"] = measure(case, seed, args, kept, "doctor")
-    result["fixed"] = {
-        verdict: measure(case, seed, args, kept, f"fixed-{fix}", fix) for verdict, fix in case.fixes.items()
+    runs = {
+        fix: measure(case, seed, args, kept, f"fixed-{fix}", fix) for fix in sorted(set(case.fixes.values()))
     }
+    result["fixed"] = {verdict: runs[fix] for verdict, fix in case.fixes.items()}
     result["took"] = round(time.monotonic() - begin, 2)
     if not args.no_doctor:
         result["report"] = read_report(kept / "report.json")

@@ -16,7 +16,7 @@ PROMISE = 1.05
 
 def actual(case: Case, result: dict[str, Any]) -> float | None:
     """The measured gain of the fix that the verdict asks for; of the planted cause's, if the verdict is another."""
-    if case.healthy:
+    if not case.fixes:
         return 1.0
     verdict = ((result.get("report") or {}).get("verdict") or {}).get("id", "")
     fixed = result.get("fixed") or {}
@@ -52,7 +52,7 @@ def judge(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "verdict": name,
                 "right": right,
                 "family": case.right_family(name, verdict.get("family", ""), true),
-                "alarm": case.number.startswith("h") and name not in FINE and promised >= PROMISE,
+                "alarm": case.control and name not in FINE and promised >= PROMISE,
                 "gain": gain,
                 "promised": promised,
                 "actual": true,
@@ -69,7 +69,7 @@ def summarize(results: list[dict[str, Any]]) -> None:
     if not rows:
         print(f"{len(results)} results, none of them with a report")
         return
-    healthy = [row for row in rows if row["case"].number.startswith("h")]
+    healthy = [row for row in rows if row["case"].control]
     print(f"\n{len(rows)} runs, {sum(row['near'] for row in rows)} of them near the threshold")
     for label, some in (
         ("all", rows),

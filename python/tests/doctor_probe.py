@@ -41,6 +41,26 @@ class Run:
         """All values of a list that records of this kind have."""
         return [value for record in self.of(kind) for value in record[name]]
 
+    def steps(self, loader: int, pid: int | None = None) -> int:
+        """Steps of a loader; in each of its iterators they must be numbered from 0 on, each once."""
+        seen: dict[tuple[int, int], list[int]] = {}
+        for process, records in self.processes.items():
+            for record in records if pid in (None, process) else ():
+                if record["k"] == "steps" and record["loader"] == loader:
+                    lists = [record[name] for name in ("t0", "t1", "c0", "c1", "p0", "p1")]
+                    assert len(set(map(len, lists))) == 1
+                    assert all(a <= b for a, b in zip(record["t0"], record["t1"]))
+                    numbers = range(record["first"], record["first"] + len(record["t0"]))
+                    seen.setdefault((process, record["iter"]), []).extend(numbers)
+        for numbers in seen.values():
+            assert sorted(numbers) == list(range(len(numbers)))
+        return sum(map(len, seen.values()))
+
+    def waits(self, loader: int) -> list[float]:
+        """Seconds that each step of a loader waited."""
+        rows = (record for record in self.of("steps") if record["loader"] == loader)
+        return [(b - a) / 1e9 for record in rows for a, b in zip(record["t0"], record["t1"])]
+
     def stacks(
         self, thread: str = "MainThread", pid: int | None = None
     ) -> list[tuple[list[str], dict[str, Any]]]:
@@ -63,6 +83,7 @@ def run(
     python: tuple[str, ...] = (),
     path: tuple[Path, ...] = (),
     timeout: float = 240,
+    interpreter: str = sys.executable,
     **environment: str,
 ) -> Run:
     """Runs `script` in a process of its own."""
@@ -79,7 +100,7 @@ def run(
     if probe:
         env["WELLFED_DOCTOR_DIR"] = str(records)
     process = subprocess.Popen(
-        [sys.executable, *python, str(file), *arguments],
+        [interpreter, *python, str(file), *arguments],
         env=env,
         cwd=folder,
         stdout=subprocess.PIPE,

@@ -53,6 +53,8 @@ pub enum Record {
     Device(Device),
     /// Size and kind of the batches, from the first one.
     Batch(Batch),
+    /// What each step of a tf.data pipeline did, about once a second and at an epoch's end.
+    Pipeline(Pipeline),
     /// The main process is about to end.
     Exit(Exit),
     /// A kind this version does not know.
@@ -429,6 +431,42 @@ pub struct Batch {
     pub shapes: Vec<String>,
     /// Whether they lie in pinned memory.
     pub pinned: bool,
+}
+
+/// See [`Record::Pipeline`]. Counts and times are those since the iterator was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pipeline {
+    /// Now.
+    pub t: u64,
+    /// Loader.
+    pub loader: u32,
+    /// Iterator.
+    pub iter: u32,
+    /// Steps after tf.data's rewrites, from the source on; the last is `Root`, which hands elements out.
+    pub nodes: Vec<Node>,
+}
+
+/// A step of a tf.data pipeline as it runs, which may differ from [`Loader::pipeline`], as it was written: `map` and `batch`
+/// become one node, and a `map` without `num_parallel_calls` may run in parallel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Such as `MapAndBatch`.
+    pub name: String,
+    /// Elements it handed on.
+    pub elements: u64,
+    /// Nanoseconds in it, without its inputs', all its threads together; a thread that sleeps or waits for its turn on a core
+    /// or for the interpreter's lock counts.
+    pub time: u64,
+    /// Calls it runs at once at present, 0 where that does not apply.
+    pub parallelism: u32,
+    /// Elements its buffer holds at most, 0 if it has none.
+    pub capacity: u64,
+    /// Elements in its buffer now.
+    pub buffered: u64,
+    /// Bytes it handed on.
+    pub bytes: u64,
 }
 
 /// See [`Record::Exit`].

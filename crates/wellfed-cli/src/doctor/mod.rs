@@ -1,5 +1,6 @@
 //! `wellfed doctor`: why training waits. The measuring and judging is done by crates/wellfed-doctor.
 
+mod env;
 mod launch;
 mod report;
 mod run;
@@ -8,6 +9,8 @@ mod signals;
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
+
+use crate::output;
 
 /// Measure an unmodified training script and say what slows it down, and what to change
 #[derive(Debug, Args)]
@@ -33,6 +36,7 @@ pub(crate) struct Setting {
 enum Command {
     Run(run::Run),
     Report(report::Again),
+    Env(env::Env),
 }
 
 impl Doctor {
@@ -41,6 +45,7 @@ impl Doctor {
         match self.command {
             Command::Run(run) => run.run(&self.setting),
             Command::Report(again) => again.run(),
+            Command::Env(env) => output::status(env.run(&self.setting)),
         }
     }
 }

@@ -1,10 +1,20 @@
 //! `wellfed doctor report`: what is said about a run, now or again.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use wellfed::Error;
-use wellfed_doctor::{record::Record, run_dir::RunDir};
+use wellfed_doctor::{
+    diagnose,
+    record::Record,
+    report::Report,
+    run_dir::RunDir,
+    show::{Style, html::html, terminal::terminal},
+};
 
 use super::launch;
 use crate::output;
@@ -61,40 +71,81 @@ impl Again {
 impl Output {
     /// Shows what there is to say of `run`; whether `--fail-under` is met.
     pub(crate) fn show(&self, run: &RunDir) -> Result<bool, Error> {
-        output::note(summary(run));
-        Ok(true)
+        let report = diagnose(run);
+        let mut err = io::stderr();
+        let text = terminal(&report, Style::of_stderr(&err));
+        // Without a standard error there is nobody to tell.
+        drop(writeln!(err, "{}", text.trim_end()));
+        if let Some(problem) = without_steps(run, &report) {
+            output::note(format_args!("note: {problem}"));
+        }
+        if let Some(path) = &self.html {
+            save(path, html(&report).as_bytes())?;
+        }
+        if let Some(path) = &self.json {
+            let mut text = serde_json::to_vec_pretty(&report)
+                .map_err(|error| Error::io("write", "the report", error.into()))?;
+            text.push(b'\n');
+            save(path, &text)?;
+        }
+        let Some(least) = self.fail_under else { return Ok(true) };
+        let efficiency = report.steps.efficiency;
+        let met = report.steps.count > 0 && efficiency >= least;
+        if !met {
+            let seen = if report.steps.count > 0 {
+                format!("steps run at {:.1} % of what they could", efficiency * 100.0)
+            } else {
+                "no steps were seen".to_owned()
+            };
+            output::note(format_args!("--fail-under {:.1} % is not met: {seen}", least * 100.0));
+        }
+        Ok(met)
     }
 }
 
-/// Steps and waits of each loader.
-fn summary(run: &RunDir) -> String {
-    let mut lines = vec![format!(
-        "{} processes with probes, {:.1} s",
-        run.processes.len(),
-        run.run.t1.saturating_sub(run.run.t0) as f64 * 1e-9
-    )];
-    for process in &run.processes {
-        for record in &process.records {
-            if let Record::Loader(loader) = record {
-                let all = process.records.iter().filter_map(|record| match record {
-                    Record::Steps(steps) if steps.loader == loader.loader => Some(steps),
-                    _ => None,
-                });
-                let (mut count, mut wait) = (0, 0);
-                for steps in all {
-                    count += steps.t0.len();
-                    wait +=
-                        steps.t0.iter().zip(&steps.t1).map(|(t0, t1)| t1.saturating_sub(*t0)).sum::<u64>();
-                }
-                lines.push(format!(
-                    "{}: {count} steps, {:.3} s of waiting",
-                    loader.class,
-                    wait as f64 * 1e-9
-                ));
-            }
+/// Writes a file; `-` is standard output.
+fn save(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let written = if path.as_os_str() == "-" {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush())
+    } else {
+        fs::write(path, bytes)
+    };
+    match written {
+        // Who closes the pipe has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::io("write", path.display().to_string(), error))
         }
+        _ => Ok(()),
     }
-    lines.join("\n")
+}
+
+/// Why there is nothing to judge, if there is not.
+fn without_steps(run: &RunDir, report: &Report) -> Option<String> {
+    if report.steps.count > 0 {
+        return None;
+    }
+    let records = || run.processes.iter().flat_map(|process| &process.records);
+    if let Some(problem) = run.processes.iter().find_map(|process| process.error.as_ref()) {
+        let last = problem.trim_end().lines().last().unwrap_or_default();
+        return Some(format!("the probes failed ({last}): please report this; the script ran without them"));
+    }
+    if run.processes.is_empty() {
+        return Some(
+            "no Python process was seen: the command runs none, or runs it with -I, -E or an environment of its own"
+                .to_owned(),
+        );
+    }
+    if !records().any(|record| matches!(record, Record::Loader(_))) {
+        return Some(
+            "no data loader was seen (torch DataLoader, wellfed, tf.data): the script made none before it ended"
+                .to_owned(),
+        );
+    }
+    if !records().any(|record| matches!(record, Record::Steps(steps) if !steps.t0.is_empty())) {
+        return Some("a data loader was made, but no step was taken before the script ended".to_owned());
+    }
+    Some("too few steps were taken to judge: let the script run longer".to_owned())
 }
 
 #[cfg(test)]

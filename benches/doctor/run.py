@@ -49,12 +49,14 @@ def script(case: Case, seed: int, args: argparse.Namespace, *more: str) -> list[
     return [*told, *(["--small"] if args.small else []), *more]
 
 
-def call(command: list[str], env: dict[str, str], log: Path, enter: Any = None) -> int:
+def call(
+    command: list[str], env: dict[str, str], log: Path, enter: Any = None, cwd: Path | None = None
+) -> int:
     """Runs a command in a session of its own, its output to a file; ends all of it when its time is over."""
     with log.open("w") as out:
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=enter,
+            start_new_session=True, preexec_fn=enter, cwd=cwd,
         )  # fmt: skip
         try:
             return process.wait(LIMIT)

@@ -92,7 +92,7 @@ CASES = [
     Case("6", "storage_bandwidth", ("storage-bandwidth",)),
     Case("7", "network", ("network",)),
     Case("8", "small_files", ("small-files",)),
-    Case("9", "memory_limit", ("page-cache-thrash", "memory-limit"), seconds=8.0),
+    Case("9", "memory_limit", ("page-cache-thrash", "memory-limit"), seconds=10.0),
     Case("10", "blas_threads", ("cpu-oversubscription",)),
     Case("11", "worker_restart", ("worker-restart",), seconds=5.0, slow_seconds=14.0),
     Case("12", "many_tensors", ("collate", "ipc")),

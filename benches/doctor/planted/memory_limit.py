@@ -22,15 +22,17 @@ class Spectra(Dataset):
         return len(self.files)
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        data = bytearray(1 << 20)
         with open(self.files[index], "rb", buffering=0) as file:
-            return torch.frombuffer(bytearray(file.readall()), dtype=torch.uint8)[::64].clone()
+            file.readinto(data)
+        return torch.frombuffer(data, dtype=torch.uint8)[::64].clone()
 
 
 def prepare(draw: Draw) -> dict:
     size, batch = 1 << 20, draw.choice([2, 4])
     count = 48 if draw.small else draw.choice([320, 400, 480])
     root = arrays(size, count)
-    disk, limit = draw.uniform(100e6, 250e6), OWN + draw.uniform(90e6, 160e6)
+    disk, limit = draw.uniform(80e6, 140e6), OWN + draw.uniform(90e6, 160e6)
     missing = 1 - (limit - OWN) / (size * count)
     return {
         "root": str(root),

@@ -32,7 +32,7 @@ pub const NAME: &str = "wellfed-stats";
 /// Bytes of the file.
 pub const SIZE: usize = 32 << 10;
 
-/// Shortest time between two snapshots. Each takes about 20 us.
+/// Shortest time between two snapshots. Each takes about 5 us.
 pub const INTERVAL: Duration = Duration::from_millis(250);
 
 /// The same for the last one of an epoch, which may be the last one for long.

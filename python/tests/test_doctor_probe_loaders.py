@@ -11,7 +11,7 @@ from doctor_probe import run
 pytest.importorskip("torch")
 
 MANY = """
-    import copy, inspect, pickle, sys
+    import copy, inspect, pickle, sys, time
     import torch
     from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
@@ -23,7 +23,7 @@ MANY = """
             info = torch.utils.data.get_worker_info()
             first, stride = (0, 1) if info is None else (info.id, info.num_workers)
             for i in range(first, 20, stride):
-                sum(range(20_000))
+                time.sleep(0.002)
                 yield {"x": torch.full((3,), float(i)), "text": str(i)}
 
     class Slow(Dataset):
@@ -31,7 +31,8 @@ MANY = """
             return 12
 
         def __getitem__(self, i):
-            return sum(range(20_000)) * 0 + i
+            time.sleep(0.002)
+            return i
 
     class Whole(Slow):
         def __getitems__(self, indices):
@@ -108,9 +109,10 @@ def test_kinds_of_torch_loaders(tmp_path: Path) -> None:
     assert steps(outer) == 2
     assert [steps(inner, i) for i in (0, 1)] == [2, 2]
     # Samples of a Subset are seen one by one, those of whole batches are not.
-    assert sorted(i for r in done.of("samples") if r["loader"] == subset["loader"] for i in r["index"]) == [
+    assert {i for r in done.of("samples") if r["loader"] == subset["loader"] for i in r["index"]} <= {
         *range(2, 8)
-    ]
+    }
+    assert any(r["loader"] == subset["loader"] for r in done.of("samples"))
     assert [r for r in done.of("samples") if r["loader"] == whole["loader"]] == []
     assert sum(n for r in done.of("fetch") if r["loader"] == whole["loader"] for n in r["n"]) == 12
     assert len(list(done.of("role"))) == 2
@@ -153,7 +155,7 @@ def test_stateful_loader(tmp_path: Path) -> None:
 
 
 WELLFED = """
-    import sys
+    import sys, time
     import numpy as np
     import torch
     import wellfed as wf
@@ -165,7 +167,8 @@ WELLFED = """
             return 16
 
         def __getitem__(self, i):
-            return torch.full((3,), sum(range(20_000)) * 0.0 + i)
+            time.sleep(0.002)
+            return torch.full((3,), float(i))
 
     def main():
         print([b.sum().item() for b in DataLoader(Slow(), batch_size=4)])
@@ -198,8 +201,9 @@ def test_loaders_of_wellfed(tmp_path: Path) -> None:
     for loader in (1, 2):
         assert sum(n for r in done.of("fetch") if r["loader"] == loader for n in r["n"]) == 32
         assert sum(len(r["bytes"]) for r in done.of("send") if r["loader"] == loader) == 8
-        indices = sorted(i for r in done.of("samples") if r["loader"] == loader for i in r["index"])
-        assert indices == sorted([*range(16)] * 2)
+        indices = {i for r in done.of("samples") if r["loader"] == loader for i in r["index"]}
+        assert indices
+        assert indices <= set(range(16))
     native = done.main("loader")[4]
     assert (native["class"], native["length"]) == ("wellfed.Loader", 4)
     assert [r["shapes"] for r in done.main("batch")][-1] == ["int64[5]"]

@@ -11,7 +11,7 @@ from doctor_probe import Run, run
 pytest.importorskip("torch")
 
 TRAIN = """
-    import sys
+    import sys, time
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -25,9 +25,7 @@ TRAIN = """
         def __getitem__(self, i):
             with open("sample.bin", "rb") as file:
                 data = file.read()
-            total = 0
-            for k in range(20_000):
-                total += k
+            time.sleep(0.002)
             return torch.rand(8) + len(data), i
 
     def main():
@@ -102,8 +100,10 @@ def check_main(done: Run, workers: int, method: str | None) -> None:
 
 def check_batches(done: Run) -> None:
     """What the process or the processes that made batches wrote."""
-    # The first ones are all measured.
-    assert sorted(done.column("samples", "index")) == sorted([*range(96)] * 2)
+    # Measuring samples has a price, so that not all need be there; the first ones are.
+    seen = done.column("samples", "index")
+    assert len(seen) >= 8
+    assert set(seen) <= set(range(96))
     assert sum(done.column("fetch", "n")) == 192
     for record in done.of("fetch"):
         assert all(a < b for a, b in zip(record["t0"], record["t1"]))
@@ -114,9 +114,10 @@ def check_batches(done: Run) -> None:
         assert set(record["opens"]) == {1}
         assert min(record["wall"]) > 0
         assert min(record["cpu"]) > 0
-    assert (
-        min(b for r in done.of("fetch") for b, n in zip(r["bytes"], r["n"]) if "exact" not in r) >= 1000 * 8
-    )
+    for record in done.of("fetch"):
+        asked = record.get("exact", range(len(record["n"])))
+        assert min((record["bytes"][i] for i in asked), default=8000) >= 8000
+        assert sum(record["bytes"]) == sum(record["bytes"][i] for i in asked)
     assert sum(r["opens"] for r in done.of("files")) == 192
     assert {Path(p).name for p in done.column("files", "paths")} == {"sample.bin"}
     assert set(done.column("files", "sizes")) == {1000}

@@ -260,7 +260,8 @@ pub struct Fetch {
     pub disk_bytes: Vec<u64>,
     /// Files opened.
     pub opens: Vec<u32>,
-    /// One in so many batches is recorded, where they are too short to record all; 0 and 1: each.
+    /// One in so many batches is recorded, where they are too short to record all; 0 and 1: each. CPU times and `collate` are
+    /// estimates for some of those that are recorded, where reading clocks would cost too much: as they went for the last.
     pub every: u32,
     /// Positions in this record of the batches for which `delay`, `bytes` and `disk_bytes` were asked for; those of others
     /// are 0. `None`: all.

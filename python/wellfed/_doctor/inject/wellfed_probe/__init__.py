@@ -16,7 +16,16 @@ from .recorder import RECORDER
 __all__ = ["start"]
 
 # Each has `install()`, which names the modules that it patches once they are imported.
-PARTS = ("lifecycle", "torch_loader", "torch_worker", "torch_model", "wellfed_loader", "feed", "tensorflow")
+PARTS = (
+    "lifecycle",
+    "torch_loader",
+    "torch_worker",
+    "torch_fetch",
+    "torch_model",
+    "wellfed_loader",
+    "feed",
+    "tensorflow",
+)
 
 
 def start(directory: str) -> None:

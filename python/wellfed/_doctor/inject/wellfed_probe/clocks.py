@@ -1,12 +1,15 @@
-"""What asking for the time costs here, and how often it may be asked for."""
+"""What measuring costs here, and how often something may be measured."""
 
 from __future__ import annotations
 
 import time
 
-__all__ = ["every"]
+__all__ = ["Price", "every"]
 
-BUDGET = 0.005
+# Right after other work, caches are cold: what was measured in a loop is this many times as dear.
+COLD = 3
+MOST = 1 << 16
+ENOUGH = 4
 
 _cost: list[int] = []
 
@@ -21,12 +24,34 @@ def cost() -> int:
                 time.thread_time_ns()
                 time.process_time_ns()
             best = min(best, (time.perf_counter_ns() - begin) // 4)
-        _cost.append(best + 200)
+        _cost.append(best * COLD)
     return _cost[0]
 
 
-def every(reads: float, period: float, budget: float = BUDGET) -> int:
-    """One in how many: for `reads` readings that recur every `period` nanoseconds."""
+def every(nanoseconds: float, period: float, budget: float) -> int:
+    """One in how many may be measured, if that takes so long and may take this share of `period`."""
     if period <= 0:
         return 1
-    return max(1, min(1 << 16, round(reads * cost() / (budget * period) + 0.3)))
+    return max(1, min(MOST, round(nanoseconds / (budget * period) + 0.3)))
+
+
+class Price:
+    """What something costs, from single measurements in which the thread may have been interrupted: the least of 16."""
+
+    def __init__(self) -> None:
+        self._least = 0
+        self._lately: list[int] = []
+
+    def paid(self, nanoseconds: int) -> None:
+        """It took so long this time."""
+        self._lately.append(nanoseconds)
+        if len(self._lately) == 16:
+            self._least = min(self._lately)
+            self._lately.clear()
+
+    def every(self, period: float, budget: float, times: float = 1) -> int:
+        """One in how many may be done; each, until there are enough measurements to say."""
+        if not self._least and len(self._lately) < ENOUGH:
+            return 1
+        least = self._least or min(self._lately, default=0)
+        return every(1.3 * times * least, period, budget)

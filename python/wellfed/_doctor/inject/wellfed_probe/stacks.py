@@ -1,6 +1,6 @@
 """`SAMPLER`: looks at the stacks of this process's threads every few milliseconds, and has records written.
 
-Invariants: its own CPU time stays below half a percent of the time that passes; it looks less often where a look costs
+Invariants: its own CPU time stays below 0.4 % of the time that passes; it looks less often where a look costs
 more. It reads no local variable. It does not run across a fork: it ends before, and begins again when the next step
 is noted.
 """
@@ -24,7 +24,7 @@ __all__ = ["SAMPLER", "Sampler", "call_text"]
 INTERVAL = 0.01
 LONGEST_INTERVAL = 0.2
 FLUSH_NS = 250_000_000
-BUDGET = 0.005
+BUDGET = 0.004
 DEPTH = 48
 CALL = 200
 # Resolving a frame may mean reading a file: not too much of it at once.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .clocks import every
+from .clocks import cost, every
 from .control import CONTROL, FAR, is_worker
 from .recorder import RECORDER, Record, now
 from .stacks import SAMPLER
@@ -77,7 +77,7 @@ class Steps:
     Attributes:
         n: Steps so far.
         limit: At this step `check` is to be called before it begins.
-        inside: Whether `__next__` is running.
+        owner: Class whose `__next__` is the one that counts.
         clocks: At this step CPU clocks are read.
         skip: Up to this step, steps are only counted.
         unpickle: Nanoseconds that went into rebuilding the batch of the step that runs.
@@ -93,7 +93,7 @@ class Steps:
         log.now = self
         self.n = 0
         self.limit = 0
-        self.inside = False
+        self.owner: type | None = None
         self.clocks = 0
         self.skip = 0
         self.unpickle = 0
@@ -253,7 +253,7 @@ class Steps:
         period = (rows[-1][1] - rows[0][1]) / steps
         self._period = period if self._period == 0 else 0.5 * (self._period + period)
         # Two readings of the pair of clocks a step, each at two steps in a row.
-        wanted = every(2, self._period)
+        wanted = every(2 * cost(), self._period, 0.002)
         self._every = 1 if wanted <= 1 else max(4, 2 * wanted)
 
     def _record(self, rows: list[tuple[int, ...]]) -> Record:

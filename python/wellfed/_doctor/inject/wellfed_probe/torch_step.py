@@ -33,6 +33,7 @@ def attach(iterator: Any, steps: Steps) -> None:
     owner = next((base for base in kind.__mro__ if "__next__" in vars(base)), None)
     if owner is None or not watch_type(owner):
         return
+    steps.owner = owner
     # In its dictionary: some classes have rules for their attributes.
     vars(iterator)[ATTRIBUTE] = steps
 
@@ -44,13 +45,13 @@ def watch_type(owner: type) -> bool:
     original = vars(owner)["__next__"]
     if not hasattr(original, "__code__"):
         return False
-    owner.__next__ = next_of(original)  # type: ignore[attr-defined]
+    owner.__next__ = next_of(owner, original)  # type: ignore[attr-defined]
     _watched.add(owner)
     return True
 
 
-def next_of(original: Any) -> Any:
-    """`original`, timed. Exceptions go through."""
+def next_of(owner: type, original: Any) -> Any:
+    """`original`, timed, for iterators whose outermost `__next__` is that of `owner`. Exceptions go through."""
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:  # noqa: N807
@@ -58,27 +59,23 @@ def next_of(original: Any) -> Any:
             steps = self._wellfed_probe
         except AttributeError:
             return original(self)
+        if steps.owner is not owner:
+            return original(self)
         n = steps.n
         if n < steps.skip:
-            if steps.inside:
-                return original(self)
-            steps.inside = True
             try:
                 value = original(self)
             except StopIteration:
                 steps.end(now())
                 raise
-            finally:
-                steps.inside = False
             steps.n = n + 1
             return value
-        if steps.inside or steps.ended:
+        if steps.ended:
             return original(self)
         if n >= steps.limit:
             steps.check()
         if steps.device is not None:
             steps.device.end(n)
-        steps.inside = True
         steps.unpickle = 0
         _receiving[0] = steps
         measured = n >= steps.clocks
@@ -92,7 +89,6 @@ def next_of(original: Any) -> Any:
             steps.end(t0)
             raise
         finally:
-            steps.inside = False
             _receiving[0] = None
         t1 = now()
         if measured:

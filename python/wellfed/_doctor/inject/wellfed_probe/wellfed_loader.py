@@ -100,21 +100,18 @@ def _next_of(original: Any) -> Any:
         # Iterators have slots; a loader has one iterator at a time.
         entry = _logs.get(id(self._loader))
         steps = None if entry is None else entry[1].now
-        if steps is None or steps.inside or self._loader._turn != self._turn:
+        if steps is None or self._loader._turn != self._turn:
             return original(self)
         if steps.n < steps.skip:
             value = original(self)
             steps.n += 1
             return value
         entered = steps.enter()
-        steps.inside = True
         try:
             value = original(self)
         except StopIteration:
             steps.end(entered[0])
             raise
-        finally:
-            steps.inside = False
         steps.leave(entered)
         if steps.listeners:
             steps.hear(value)

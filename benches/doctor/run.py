@@ -37,6 +37,11 @@ def interpreter(case: Case, args: argparse.Namespace) -> str:
     return args.tf_python if case.needs == "tensorflow" else args.python
 
 
+def wellfed(args: argparse.Namespace) -> list[str]:
+    """The command `wellfed`."""
+    return [args.wellfed] if args.wellfed else [args.python, "-m", "wellfed"]
+
+
 def script(case: Case, seed: int, args: argparse.Namespace, *more: str) -> list[str]:
     """Script and arguments."""
     told = [
@@ -83,17 +88,9 @@ def measure(
     command = [interpreter(case, args), *script(case, seed, args, *more)]
     if what == "doctor":
         shutil.rmtree(kept / "run", ignore_errors=True)
-        doctor = [
-            "-m",
-            "wellfed",
-            "doctor",
-            "run",
-            "--keep",
-            str(kept / "run"),
-            "--json",
-            str(kept / "report.json"),
-        ]
-        command = [command[0], *doctor, *command[1:]]
+        (kept / "report.json").unlink(missing_ok=True)
+        told = ["--python", command[0], "--keep", str(kept / "run"), "--json", str(kept / "report.json")]
+        command = [*wellfed(args), "doctor", "run", *told, *command[1:]]
     with surroundings(settings, fixed) as around:
         status = call(command, {**around.env, "PLANTED_RESULT": str(result)}, log, around.enter)
     if not result.exists():
@@ -150,7 +147,7 @@ def rejudge(results: list[dict[str, Any]], args: argparse.Namespace) -> None:
         if not (kept / "run").is_dir():
             continue
         report = kept / "report.json"
-        command = [args.python, "-m", "wellfed", "doctor", "report", str(kept / "run"), "--json", str(report)]
+        command = [*wellfed(args), "doctor", "report", str(kept / "run"), "--json", str(report)]
         told = subprocess.run(command, capture_output=True, text=True)
         if told.returncode:
             print(f"{kept.name}: {told.stderr.strip()[-500:]}", file=sys.stderr)
@@ -187,6 +184,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--tf-python", default=os.environ.get("PLANTED_TF_PYTHON", ""), help="one with tensorflow"
     )
+    parser.add_argument("--wellfed", default="", help="the command, if not `python -m wellfed`")
     parser.add_argument("--seconds", type=float, default=0, help="time to train, in place of the case's own")
     parser.add_argument("--small", action="store_true", help="little data, to test the runner")
     parser.add_argument("--no-doctor", action="store_true", help="only plain and fixed: the true gains")

@@ -93,7 +93,7 @@ CASES = [
     Case("7", "network", ("network",)),
     Case("8", "small_files", ("small-files",)),
     Case("9", "memory_limit", ("page-cache-thrash", "memory-limit"), seconds=10.0),
-    Case("10", "blas_threads", ("cpu-oversubscription",)),
+    Case("10", "blas_threads", ("cpu-oversubscription",), seconds=6.0),
     Case("11", "worker_restart", ("worker-restart",), ("loading",), seconds=5.0, slow_seconds=14.0),
     Case("12", "many_tensors", ("collate", "ipc")),
     Case("13", "slow_sample", ("long-tail",), ("loading",), seconds=6.0),

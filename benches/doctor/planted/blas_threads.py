@@ -26,7 +26,7 @@ class Projected(Dataset):
 
 
 def prepare(draw: Draw) -> dict:
-    size, rows, batch = draw.choice([256, 384, 512]), draw.choice([64, 128, 256]), draw.choice([8, 16])
+    size, rows, batch = draw.choice([256, 384]), draw.choice([32, 64]), draw.choice([2, 4])
     dataset = Projected(size, rows)
     cost = cpu_seconds(lambda: [dataset[i] for i in range(batch)])
     kept = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "8")

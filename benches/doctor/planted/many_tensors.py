@@ -25,7 +25,8 @@ class Records(Dataset):
 
 def prepare(draw: Draw) -> dict:
     fields, batch = draw.randint(10, 40), draw.choice([1024, 2048])
-    samples = [Records(fields, False)[i] for i in range(batch)]
+    records = Records(fields, False)
+    samples = [records[i] for i in range(batch)]
     cost = cpu_seconds(lambda: default_collate(samples))
     return {"fields": fields, "batch": batch, "step": cost / CORES / draw.gain()}
 

@@ -33,7 +33,7 @@ def prepare(draw: Draw) -> dict:
     count = 48 if draw.small else draw.choice([320, 400, 480])
     root = arrays(size, count)
     disk, limit = draw.uniform(80e6, 140e6), OWN + draw.uniform(90e6, 160e6)
-    missing = 1 - (limit - OWN) / (size * count)
+    missing = max(0.1, 1 - (limit - OWN) / (size * count))
     return {
         "root": str(root),
         "batch": batch,

@@ -195,7 +195,7 @@ pub fn loading(frames: &[&Frame]) -> (&'static str, usize) {
         }
     }
     // Nothing is known of it: it is Python that makes samples. The innermost frame of the user's stands for it.
-    ("python", frames.iter().position(|frame| !library(frame)).unwrap_or(0))
+    ("python", frames.iter().position(|frame| !library(frame)).unwrap_or(frames.len()))
 }
 
 /// Libraries whose frames say what the loop does.
@@ -265,6 +265,10 @@ pub fn looping(frames: &[&Frame]) -> (&'static str, usize) {
             let call = frame.call.to_lowercase();
             if let Some(&(_, stage)) = LOOP_WORDS.iter().find(|(word, _)| call.contains(word)) {
                 return (stage, i);
+            }
+            let name = frame.func.rsplit('.').next().unwrap_or_default().to_lowercase();
+            if name.split('_').any(|part| ["log", "logs", "logging", "checkpoint"].contains(&part)) {
+                return ("log", i);
             }
         }
     }

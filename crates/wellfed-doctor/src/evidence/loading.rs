@@ -73,7 +73,7 @@ pub struct Loading {
     pub pids: Vec<u32>,
     /// Whether they are workers, not the training process itself.
     pub in_workers: bool,
-    /// Batches made in the steady state.
+    /// Batches made in the steady state, in the order they were begun.
     pub batches: Vec<Batch>,
     /// Samples made in the steady state.
     pub samples: Vec<Sample>,
@@ -144,6 +144,7 @@ impl Loading {
                 / (length * concurrent))
                 .min(1.0);
         }
+        loading.batches.sort_by_key(|batch| batch.t0);
         fill_unknown(&mut loading.batches);
         loading
     }

@@ -38,6 +38,8 @@ pub struct Loop {
     pub starts: Vec<f64>,
     /// The same of the very first epoch.
     pub first_start: f64,
+    /// Seconds computed in the first step of each epoch, when the device has nothing left to do.
+    pub first_steps: Vec<f64>,
     /// Seconds the end of an epoch took (workers are shut down), for each.
     pub ends: Vec<f64>,
     /// Steps an epoch, mean.
@@ -212,6 +214,12 @@ impl Loops {
             starts: started
                 .iter()
                 .filter_map(|epoch| Some(seconds(epoch.first_batch()?.saturating_sub(epoch.t0))))
+                .collect(),
+            first_steps: all
+                .iter()
+                .filter_map(|epoch| {
+                    Some(seconds(epoch.steps.t0.get(1)?.saturating_sub(epoch.first_batch()?)))
+                })
                 .collect(),
             first_start: all
                 .first()

@@ -2,11 +2,13 @@
 //!
 //! Extraction judges nothing. Seconds are `f64`, "a step" is one turn of the training loop over the subject loader.
 
+mod flow;
 mod loading;
 mod loops;
 mod machine;
 mod stages;
 
+pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{Loop, Step};
 pub use machine::Load;
@@ -46,6 +48,8 @@ pub struct Evidence {
     pub steps: Loop,
     /// How its batches are made.
     pub loading: Loading,
+    /// What tf.data says of its pipeline.
+    pub flow: Option<Flow>,
     /// Where time goes.
     pub stages: Stages,
     /// The machine while the loop was in its steady state.
@@ -118,6 +122,7 @@ impl Evidence {
         evidence.steps = loops.steady(subject, &loader, &mut evidence.notes);
         let window = evidence.steps.window;
         evidence.loading = Loading::of(run, main, &loader, window);
+        evidence.flow = Flow::of(main, loader.loader);
         evidence.stages = Stages::of(run, main, &evidence.loading, &evidence.steps);
         evidence.load = Load::of(&run.trace, main.pid, &evidence.loading, window);
         for record in &main.records {

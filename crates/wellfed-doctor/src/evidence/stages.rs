@@ -76,10 +76,16 @@ impl Stages {
             if !is_main && !loading.pids.contains(&process.pid) {
                 continue;
             }
-            let mut frames: HashMap<u32, &Frame> = HashMap::new();
+            // Frames are described when there is time for it, maybe after the stacks they are in.
+            let frames: HashMap<u32, &Frame> = process
+                .records
+                .iter()
+                .filter_map(|record| if let Record::Frames(new) = record { Some(&new.rows) } else { None })
+                .flatten()
+                .map(|frame| (frame.id, frame))
+                .collect();
             for record in &process.records {
                 match record {
-                    Record::Frames(new) => frames.extend(new.rows.iter().map(|frame| (frame.id, frame))),
                     Record::Gil(gil) if is_main && gil.t >= steps.window.0 && gil.t <= steps.window.1 => {
                         late += gil.late as f64 * 1e-9;
                         looks += f64::from(gil.n);
@@ -93,9 +99,14 @@ impl Stages {
                             let fetch = list.iter().position(|frame| is_fetch(frame));
                             let waits = list.iter().any(|frame| is_next(frame));
                             if let Some(fetch) = fetch {
-                                let (name, culprit) = stage::loading(&list[..=fetch]);
                                 stages.loading_looks += u64::from(stack.n);
-                                made.entry(name).or_default().add(&list, culprit, stack.wall, stack.cpu);
+                                // The fetcher itself does nothing: a look that finds only it came between two calls.
+                                if fetch == 0 && !list[0].call.contains("collate_fn") {
+                                    continue;
+                                }
+                                let making = &list[..=fetch];
+                                let (name, culprit) = stage::loading(making);
+                                made.entry(name).or_default().add(making, culprit, stack.wall, stack.cpu);
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
                                 stages.looping_looks += u64::from(stack.n);
@@ -126,6 +137,11 @@ impl Stages {
         self.loading.iter().chain(&self.looping).find(|stage| stage.name == name)
     }
 
+    /// CPU seconds a batch of a stage; 0 if it was not seen.
+    pub fn cpu(&self, name: &str) -> f64 {
+        self.get(name).map_or(0.0, |stage| stage.cpu)
+    }
+
     /// Seconds a batch of a stage; 0 if it was not seen.
     pub fn time(&self, name: &str) -> f64 {
         self.get(name).map_or(0.0, StageTime::time)
@@ -142,7 +158,11 @@ impl Sum {
             Some(_) => list.iter().position(|frame| !stage::library(frame)).unwrap_or(decided).min(decided),
             None => return,
         };
-        let call = list[at..].iter().skip(1).find(|frame| !stage::library(frame)).map(|&frame| frame.clone());
+        let call = list[at..]
+            .iter()
+            .skip(1)
+            .find(|frame| !stage::library(frame))
+            .map(|&frame| Frame { call: headline(&frame.call), ..frame.clone() });
         let key = (list[at].file.clone(), list[at].func.clone());
         let entry = self
             .culprits
@@ -152,8 +172,18 @@ impl Sum {
     }
 }
 
+/// Of a statement with a body, what stands before the body: a loop is not told in full.
+fn headline(call: &str) -> String {
+    let compound = ["for ", "while ", "with ", "if "].iter().any(|word| call.starts_with(word));
+    match call.find(": ") {
+        Some(end) if compound => call[..=end].to_owned(),
+        _ => call.to_owned(),
+    }
+}
+
 fn is_fetch(frame: &Frame) -> bool {
-    frame.file.ends_with("_utils/fetch.py") && frame.func.ends_with("fetch")
+    frame.file.ends_with("_utils/fetch.py")
+        || (frame.file.contains("/wellfed/torch/") && frame.func.ends_with("fetch"))
 }
 
 fn is_next(frame: &Frame) -> bool {

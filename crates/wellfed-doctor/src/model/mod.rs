@@ -61,7 +61,7 @@ impl Pipeline {
         self.time_of(0)
     }
 
-    /// The same with another choice of which costs follow each other.
+    /// The same, beginning elsewhere among the measured costs.
     pub fn time_of(&self, seed: u64) -> f64 {
         let restart = if self.steps_per_epoch >= 1.0 { self.restart / self.steps_per_epoch } else { 0.0 };
         play::play(self, seed) + restart

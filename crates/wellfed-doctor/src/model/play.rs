@@ -57,25 +57,16 @@ impl Actor {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): picks which of the measured costs comes next.
-struct Picks(u64);
-
-impl Picks {
-    fn pick(&mut self, from: &[Cost]) -> Cost {
-        if from.is_empty() {
-            return Cost::default();
-        }
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        from[((z ^ (z >> 31)) % from.len() as u64) as usize]
-    }
+/// The measured cost that is next: in the order they were measured, since slow ones may come at regular distances, or in a row.
+fn at(costs: &[Cost], begin: u64, number: usize) -> Cost {
+    let Some(last) = costs.len().checked_sub(1) else { return Cost::default() };
+    // Another begin by the golden ratio, so that a few of them spread evenly.
+    let offset = (begin as f64 * 0.618_033_988_75).fract() * (last + 1) as f64;
+    costs[(offset as usize + number) % (last + 1)]
 }
 
 /// Seconds a step.
 pub(super) fn play(p: &Pipeline, seed: u64) -> f64 {
-    let mut picks = Picks(seed);
     let shared = p.bandwidth.is_some();
     if p.step.is_empty() {
         return 0.0;
@@ -109,8 +100,8 @@ pub(super) fn play(p: &Pipeline, seed: u64) -> f64 {
                 }
                 asked[worker] -= 1;
                 making[worker] = Some(next_of[worker]);
+                actors[worker].start(at(&p.make, seed, next_of[worker]), shared);
                 next_of[worker] += p.workers;
-                actors[worker].start(picks.pick(&p.make), shared);
             }
         }
         while actors[main].doing == Doing::Nothing {
@@ -125,8 +116,8 @@ pub(super) fn play(p: &Pipeline, seed: u64) -> f64 {
                 begun = now;
             }
             if p.workers == 0 {
+                actors[main].start(at(&p.make, seed, taken), shared);
                 taken += 1;
-                actors[main].start(picks.pick(&p.make), shared);
             } else {
                 let found = if p.in_order {
                     there[taken].then_some(taken)
@@ -140,7 +131,7 @@ pub(super) fn play(p: &Pipeline, seed: u64) -> f64 {
                 given += 1;
                 actors[main].start(Cost { cpu: p.receive, parallel: 1.0, ..Cost::default() }, false);
             }
-            step = Some(picks.pick(&p.step));
+            step = Some(at(&p.step, seed, taken));
         }
         let pace = Pace::of(p, &actors);
         let until = actors.iter().filter_map(|actor| pace.left(actor.doing)).fold(f64::INFINITY, f64::min);

@@ -96,10 +96,14 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
     let loader = case.e.loader()?;
     // What the engine can take over as a whole: torchvision's data sets of files with torchvision's transforms.
     let known = loader.dataset.starts_with("torchvision.") || loader.framework == "wellfed.torch";
+    // The engine takes over both; the larger part gives the name.
+    let (decoding, augmenting) = (case.e.stages.cpu("decode"), case.e.stages.cpu("augment"));
     let feed = || Apply { feed: true, ..Apply::default() };
+    let in_library = stage.culprits.first().is_some_and(|culprit| crate::stage::library(&culprit.frame));
     let wait = percent(case.e.steps.wait() / case.e.steps.time());
     let line = "loader = wellfed.feed(loader)".to_owned();
     Some(match stage.name {
+        "decode" if known && augmenting > decoding => return None,
         "decode" if known => Remedy {
             id: "decode",
             left: NATIVE,
@@ -125,22 +129,18 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             apply: None,
             all: false,
         },
-        "augment"
-            if known
-                && stage.culprits.first().is_some_and(|culprit| crate::stage::library(&culprit.frame)) =>
-        {
-            Remedy {
-                id: "augment",
-                left: NATIVE,
-                unsure: 0.12,
-                title: format!("Augmentation keeps the cores busy, and the loop waits {wait} of the time"),
-                fix: "Augment in wellfed's engine".to_owned(),
-                change: line,
-                why: "Crops, resizing, flips and colour run as one pass over the pixels that are needed.",
-                apply: Some(feed()),
-                all: true,
-            }
-        }
+        "augment" if known && in_library && decoding >= augmenting => return None,
+        "augment" if known && in_library => Remedy {
+            id: "augment",
+            left: NATIVE,
+            unsure: 0.12,
+            title: format!("Augmentation keeps the cores busy, and the loop waits {wait} of the time"),
+            fix: "Augment in wellfed's engine".to_owned(),
+            change: line,
+            why: "Crops, resizing, flips and colour run as one pass over the pixels that are needed.",
+            apply: Some(feed()),
+            all: true,
+        },
         "augment" => Remedy {
             id: "augment",
             left: 0.05,
@@ -201,7 +201,7 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
 fn native(case: &Case) -> Option<Finding> {
     let e = case.e;
     let loader = e.loader()?;
-    if loader.framework == "tf.data" || e.load.busy < 0.8 * case.p.cores {
+    if e.flow.is_some() || e.load.busy < 0.8 * case.p.cores {
         return None;
     }
     let changed = case.p.without_input();

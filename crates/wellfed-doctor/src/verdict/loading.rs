@@ -187,7 +187,7 @@ fn restart(case: &Case) -> Option<Finding> {
     let share = (start + end) / (start + end + steps.time() * steps.steps_per_epoch).max(1e-9);
     let title = format!("Workers are started anew each epoch: {} of the time goes into it", percent(share));
     Some(Finding {
-        verdict: verdict("worker-restart", "loop", title, facts, fix, gain, case.cap(&changed)),
+        verdict: verdict("worker-restart", "loading", title, facts, fix, gain, case.cap(&changed)),
         kind: Kind::Setting,
     })
 }
@@ -272,7 +272,7 @@ fn tail(case: &Case) -> Option<Finding> {
         percent(share)
     );
     Some(Finding {
-        verdict: verdict("long-tail", "loop", title, facts, fix, gain, case.cap(&changed)),
+        verdict: verdict("long-tail", "loading", title, facts, fix, gain, case.cap(&changed)),
         kind: Kind::Setting,
     })
 }
@@ -323,7 +323,7 @@ fn hand_over(case: &Case) -> Option<Finding> {
     };
     let title = format!("Handing batches over from the workers takes {} a step", ms(send + receive));
     Some(Finding {
-        verdict: verdict("ipc", "cpu", title, facts, fix, gain, case.cap(&changed)),
+        verdict: verdict("ipc", "loading", title, facts, fix, gain, case.cap(&changed)),
         kind: Kind::Work,
     })
 }

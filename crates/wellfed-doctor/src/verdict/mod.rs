@@ -8,6 +8,7 @@
 mod code;
 mod contention;
 mod costs;
+mod dataflow;
 mod loading;
 mod pipeline;
 mod storage;
@@ -139,6 +140,7 @@ pub fn judge(e: &Evidence) -> Judgement {
         costs::find(&case),
         storage::find(&case),
         contention::find(&case),
+        dataflow::find(&case),
         training::find(&case),
     ]
     .into_iter()
@@ -152,7 +154,7 @@ pub fn judge(e: &Evidence) -> Judgement {
     Judgement {
         verdict,
         runner_up,
-        others: verdicts.collect(),
+        others: verdicts.chain(training::device_memory(&case)).collect(),
         ceiling: case.ideal * case.misfit.exp(),
         pipeline: Some(case.p),
     }

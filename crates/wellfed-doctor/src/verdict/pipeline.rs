@@ -47,6 +47,10 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
             }
         })
         .collect();
+    if e.flow.is_some() {
+        dataflow(e, &mut p, speed);
+        return Some(p);
+    }
     if e.loading.batches.is_empty() {
         without_workers_records(e, &mut p, speed);
         return Some(p);
@@ -72,6 +76,27 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
         p.make.iter_mut().for_each(|cost| cost.cpu += around);
     }
     Some(p)
+}
+
+/// tf.data: its nodes' calls are the workers. They are threads of the training process, whose CPU time is theirs and the step's.
+fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
+    let Some((flow, heavy)) = e.flow.as_ref().and_then(|flow| Some((flow, flow.heaviest()?))) else { return };
+    let time = e.steps.time();
+    let thread = mean(e.steps.steps.iter().map(|step| step.thread_cpu));
+    let work = flow.work();
+    let cpu = (e.load.ours * time - thread).clamp(0.0, work);
+    p.workers =
+        if flow.prefetches() || heavy.parallelism > 1 { heavy.parallelism.max(1) as usize } else { 0 };
+    p.make = vec![Cost { blocked: work - cpu, cpu: cpu * speed, parallel: 1.0, bytes: 0.0 }];
+    // Threads of tf.data are not the step's.
+    for (cost, step) in p.step.iter_mut().zip(&e.steps.steps) {
+        *cost = Cost {
+            blocked: (step.compute - step.thread_cpu).max(0.0),
+            cpu: step.thread_cpu * speed,
+            parallel: 1.0,
+            bytes: 0.0,
+        };
+    }
 }
 
 /// Loaders whose inside is not seen (native ones, tf.data): what is known is how long the loop waits. Where it waits, a batch takes

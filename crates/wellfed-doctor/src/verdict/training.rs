@@ -29,7 +29,17 @@ fn lines(stage: &StageTime) -> Vec<Fact> {
 
 fn copy(case: &Case) -> Option<Finding> {
     let stage = case.e.stages.get("copy")?;
-    let time = stage.time();
+    // A copy that blocks waits for what the device was told before, too. In the first step of an epoch the device has nothing
+    // to do: what is longer later is its work, which stays.
+    let compute = case.e.steps.compute();
+    let firsts = &case.e.steps.first_steps;
+    let first = crate::evidence::mean(firsts.iter().copied());
+    let rest = compute - stage.time();
+    let time = if firsts.is_empty() || first >= compute {
+        stage.time()
+    } else {
+        stage.time().min((first - rest).max(0.0))
+    };
     let changed = without(case, time);
     let line = stage.culprits.first()?;
     let line = line.call.as_ref().unwrap_or(&line.frame);
@@ -277,4 +287,54 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
         gain: None,
         cap: String::new(),
     }
+}
+
+/// The device's memory leaves room for a larger batch, or none for what is to come. Neither is a bottleneck by itself, so no gain is named.
+pub(super) fn device_memory(case: &Case) -> Option<Verdict> {
+    let used = case.e.load.gpu_memory?;
+    let device = case.e.machine.gpus.first()?;
+    let batch = case.e.batch_size();
+    let told = fact(
+        format!(
+            "{:.1} of {:.1} GB of the device's memory are in use.",
+            used * device.memory as f64 / 1e9,
+            device.memory as f64 / 1e9
+        ),
+        used,
+        "share",
+        "nvml",
+    );
+    let (id, title, fix) = if used > 0.92 {
+        let (change, place) =
+            code::loader_with(case.e, &[("batch_size", format!("{:.0}", (batch / 2.0).max(1.0)))]);
+        let fix = Fix {
+            title: "Smaller batches, accumulated".to_owned(),
+            change: format!("{change}\nfor step in loader.accumulate(2): ...  # wellfed.torch.DataLoader"),
+            place,
+            why: "One longer sequence or larger image ends the run; two half batches give the same gradient with half the activations.".to_owned(),
+            apply: None,
+        };
+        ("gpu-memory-full", format!("The device's memory is {} full", percent(used)), fix)
+    } else if used < 0.4 {
+        let times = (0.8 / used.max(0.05)).min(8.0).floor().max(2.0);
+        let (change, place) = code::loader_with(case.e, &[("batch_size", format!("{:.0}", batch * times))]);
+        let fix = Fix {
+            title: format!("There is room for batches about {times:.0} times as large"),
+            change,
+            place,
+            why: "Larger batches use the device better; the learning rate may have to follow.".to_owned(),
+            apply: None,
+        };
+        ("gpu-memory-empty", format!("Only {} of the device's memory are used", percent(used)), fix)
+    } else {
+        return None;
+    };
+    Some(Verdict {
+        id: id.to_owned(),
+        family: "compute".to_owned(),
+        title,
+        evidence: vec![told],
+        fix: Some(fix),
+        ..Verdict::default()
+    })
 }

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-
-use super::Stage;
+use serde::Serialize;
 
 /// One stage, over all threads since the loader was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,26 +17,8 @@ pub struct StageStats {
     pub bytes: u64,
 }
 
-/// A stage as it is read, whose name is not known to be one.
-#[derive(Deserialize)]
-struct AnyStage {
-    name: String,
-    seconds: f64,
-    count: u64,
-    bytes: u64,
-}
-
-impl<'de> Deserialize<'de> for StageStats {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let AnyStage { name, seconds, count, bytes } = AnyStage::deserialize(from)?;
-        let known = Stage::ALL.into_iter().map(Stage::name).find(|known| *known == name);
-        let name = known.ok_or_else(|| D::Error::custom(format!("there is no stage {name:?}")))?;
-        Ok(Self { name, seconds, count, bytes })
-    }
-}
-
 /// What became of row indexes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RowIndexStats {
     /// Images whose index is kept.
     pub images: u64,
@@ -55,7 +35,7 @@ pub struct RowIndexStats {
 }
 
 /// What became of `cache`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CacheStats {
     /// The folder, or `None` for memory.
     pub path: Option<String>,
@@ -76,7 +56,7 @@ pub struct CacheStats {
 }
 
 /// A snapshot of a loader's counters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stats {
     /// Seconds since the loader was made.
     pub elapsed: f64,

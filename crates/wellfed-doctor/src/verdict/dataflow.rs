@@ -1,0 +1,164 @@
+//! tf.data: maps that run one at a time, cores that are all in use, reads that are waited for.
+
+use super::{Case, Finding, Kind, fact, loading, mean_time, ms, percent, verdict};
+use crate::{
+    evidence::Flow,
+    model::{Cost, Pipeline},
+    record::Node,
+    report::{Fact, Fix},
+};
+
+pub(super) fn find(case: &Case) -> Vec<Finding> {
+    let Some(flow) = &case.e.flow else { return Vec::new() };
+    let Some(heavy) = flow.heaviest() else { return Vec::new() };
+    [serial(case, flow, heavy), latency(case, flow, heavy), decode(case, flow, heavy)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn facts(case: &Case, flow: &Flow, heavy: &Node) -> Vec<Fact> {
+    let mut facts = loading::waiting(case);
+    let time = flow.time(heavy);
+    facts.push(fact(
+        format!("{} takes {} a batch; {} at a time.", heavy.name, ms(time), heavy.parallelism.max(1)),
+        time,
+        "s",
+        "loader",
+    ));
+    facts.push(fact(
+        format!("{:.1} of {:.0} cores are busy.", case.e.load.busy, case.p.cores),
+        case.e.load.busy,
+        "cores",
+        "/proc",
+    ));
+    facts
+}
+
+fn blocked_share(p: &Pipeline) -> f64 {
+    let (blocked, all) = p.make.iter().fold((0.0, 0.0), |(b, a), cost| (b + cost.blocked, a + cost.alone()));
+    if all > 0.0 { blocked / all } else { 0.0 }
+}
+
+/// The pipeline with so many calls at once, made ahead.
+fn parallel(p: &Pipeline, calls: usize) -> Pipeline {
+    Pipeline { workers: calls, prefetch: 2, ..p.clone() }
+}
+
+fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
+    let cores = case.p.cores.floor().max(1.0) as usize;
+    if (heavy.parallelism > 1 && flow.prefetches()) || blocked_share(&case.p) > 0.5 {
+        return None;
+    }
+    let changed = parallel(&case.p, cores);
+    let generator = case
+        .e
+        .loader()?
+        .pipeline
+        .iter()
+        .any(|step| step.contains("generator") || step.contains("py_function"));
+    let mut facts = facts(case, flow, heavy);
+    if generator {
+        facts.push(fact(
+            "It runs Python code, which only one thread at a time can do.".to_owned(),
+            1.0,
+            "threads",
+            "loader",
+        ));
+    }
+    let fix = Fix {
+        title: "Map in parallel and prefetch".to_owned(),
+        change: "dataset.map(f, num_parallel_calls=tf.data.AUTOTUNE).batch(...).prefetch(tf.data.AUTOTUNE)"
+            .to_owned(),
+        place: case.e.loader().and_then(|loader| loader.place.clone()),
+        why: if generator {
+            "A generator makes one sample after the other in Python; a map of TensorFlow's operations runs on all cores.".to_owned()
+        } else {
+            "Elements are made one after the other, or only when they are asked for.".to_owned()
+        },
+        apply: None,
+    };
+    let title = format!(
+        "tf.data makes one element at a time: the loop waits {} of the time",
+        percent(case.e.steps.wait() / case.e.steps.time())
+    );
+    Some(Finding {
+        verdict: verdict(
+            "serial-loading",
+            "loading",
+            title,
+            facts,
+            fix,
+            case.gain(&changed, 0.15),
+            case.cap(&changed),
+        ),
+        kind: Kind::Setting,
+    })
+}
+
+fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
+    let share = blocked_share(&case.p);
+    if share <= 0.5 {
+        return None;
+    }
+    let most = loading::most_workers(case).max(case.p.workers);
+    let (calls, _) = parallel(&case.p, 1).best_workers(most);
+    let changed = parallel(&case.p, calls.max(case.p.workers));
+    let mut facts = facts(case, flow, heavy);
+    facts.push(fact(
+        format!("{} of the time of making a batch needs no core: it waits for storage.", percent(share)),
+        share,
+        "share",
+        "/proc",
+    ));
+    let fix = Fix {
+        title: format!("{calls} reads at once"),
+        change: format!("dataset.map(load, num_parallel_calls={calls})"),
+        place: case.e.loader().and_then(|loader| loader.place.clone()),
+        why: "While one call waits for its file, others read theirs.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Reads are waited for, {} at a time: the loop waits {} of the time",
+        case.p.workers.max(1),
+        percent(case.e.steps.wait() / case.e.steps.time())
+    );
+    Some(Finding {
+        verdict: verdict(
+            "storage-latency",
+            "storage",
+            title,
+            facts,
+            fix,
+            case.gain(&changed, 0.12),
+            case.cap(&changed),
+        ),
+        kind: Kind::Work,
+    })
+}
+
+fn decode(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
+    if blocked_share(&case.p) > 0.5 {
+        return None;
+    }
+    let changed = case.p.with_make(|cost| Cost { cpu: 0.15 * cost.cpu, ..*cost });
+    let fix = Fix {
+        title: "Decode less: smaller images, only the part that is used, or a cache".to_owned(),
+        change:
+            "tf.io.decode_and_crop_jpeg(...), dataset.cache(), or images stored at the size they are used"
+                .to_owned(),
+        place: case.e.loader().and_then(|loader| loader.place.clone()),
+        why: "All cores make elements already; only less work makes more of them.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "{} keeps the cores busy, and the loop waits {} of the time",
+        heavy.name,
+        percent(case.e.steps.wait() / case.e.steps.time())
+    );
+    let gain = case.gain_of(mean_time(&changed), 0.15);
+    Some(Finding {
+        verdict: verdict("decode", "cpu", title, facts(case, flow, heavy), fix, gain, case.cap(&changed)),
+        kind: Kind::Work,
+    })
+}

@@ -57,7 +57,7 @@ class DataLoader(stock.DataLoader[T_co]):
         timeout: Seconds to wait for a batch of the workers; 0: no limit.
         worker_init_fn: Called in each worker with its number before it starts.
         multiprocessing_context: How workers are started: a context, or its name. `"thread"`: they are threads of this
-            process, which share the data set (map-style) and the global random generators; good for code that
+            process, which share the data set (map-style) and the global random generators; meant for code that
             releases the interpreter lock, as Pillow, NumPy, zlib and reads of files do.
         generator: Source of random numbers for the order and for the workers' seeds.
         prefetch_factor: Batches that each worker prepares ahead.

@@ -16,6 +16,7 @@ mod output;
 mod pipeline;
 mod process;
 mod progress;
+mod top;
 
 use std::ffi::OsString;
 
@@ -37,6 +38,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Index(index::Index),
     Inspect(inspect::Inspect),
+    Top(top::Top),
 }
 
 /// Runs the command that `args` asks for; the first one is the program's name.
@@ -59,6 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         Command::Doctor(doctor) => doctor.run(),
         Command::Index(index) => output::status(index.run()),
         Command::Inspect(inspect) => output::status(inspect.run()),
+        Command::Top(top) => output::status(top.run()),
     }
 }
 

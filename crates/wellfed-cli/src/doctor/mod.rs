@@ -2,6 +2,7 @@
 
 mod env;
 mod launch;
+mod probe;
 mod report;
 mod run;
 mod signals;
@@ -37,6 +38,7 @@ enum Command {
     Run(run::Run),
     Report(report::Again),
     Env(env::Env),
+    Probe(probe::Probe),
 }
 
 impl Doctor {
@@ -45,6 +47,7 @@ impl Doctor {
         match self.command {
             Command::Run(run) => run.run(&self.setting),
             Command::Report(again) => again.run(),
+            Command::Probe(probe) => output::status(probe.run()),
             Command::Env(env) => output::status(env.run(&self.setting)),
         }
     }

@@ -1,7 +1,7 @@
 //! The report as one page that needs nothing else: `templates/report.html` with its style, its script and the code that
 //! draws charts inside of it.
 //!
-//! All text goes through [`Style::clean`] and the template's escaping; what is marked safe there is our own, or JSON without
+//! All text goes through `Style::clean` and the template's escaping; what is marked safe there is our own, or JSON without
 //! any character that means something in markup.
 
 use askama::Template;

@@ -7,10 +7,13 @@ use crate::report::{Gain, Report, Stage};
 
 mod charts;
 pub mod html;
+pub mod live;
 #[cfg(test)]
 mod schema;
 mod style;
 pub mod terminal;
+
+pub mod watch;
 
 pub use style::Style;
 

@@ -418,7 +418,7 @@ fn finite(value: f64) -> f64 {
 }
 
 /// A bar of `width` columns, filled to `share`.
-fn meter(share: f64, width: usize, unicode: bool) -> String {
+pub(crate) fn meter(share: f64, width: usize, unicode: bool) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let filled = (share * width as f64).round() as usize;
     // What is there but too little to show is still shown.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, lock,
-    meter::{Meter, Stage, Stats},
+    meter::{Meter, Stage, Stats, publish},
     order::{self, Order, Pass, State},
     plan::{OnError, Options},
     sample::FieldKind,
@@ -71,11 +71,9 @@ pub struct BadSample {
 #[derive(Debug)]
 pub struct Loader {
     shared: Arc<Shared>,
-    pool: Arc<Pool>,
     options: Options,
     bounds: Bounds,
-    budget: u64,
-    /// What is left of it without caches.
+    /// What is left of the memory budget without caches.
     ring_budget: u64,
     plan: u64,
     process: u32,
@@ -142,8 +140,15 @@ impl Loader {
         let schedule =
             Schedule::new(order.clone(), columns.clone(), pool.clone(), pieces, settings, budgets, given);
         let scratch_budget = (budget / 8) as usize / bounds.workers.1;
-        let shared =
-            Arc::new(Shared::new(schedule, executor, order, meter, options.on_error, scratch_budget));
+        let shared = Arc::new(Shared::new(
+            schedule,
+            executor,
+            order,
+            meter,
+            options.on_error,
+            scratch_budget,
+            (pool, total),
+        ));
         let start = Position { epoch: 0, base: 0, number: 0 };
         let consumer = Consumer {
             at: start,
@@ -162,10 +167,8 @@ impl Loader {
         };
         let this = Self {
             shared,
-            pool,
             options,
             bounds,
-            budget: total,
             ring_budget: budget,
             plan,
             process: std::process::id(),
@@ -178,7 +181,7 @@ impl Loader {
 
     /// Ring memory is kept for all batches under way and one on its way back.
     fn keep_buffers(&self, columns: usize, prefetch: usize) {
-        self.pool.set_keep(columns * (prefetch + 1));
+        self.shared.pool.set_keep(columns * (prefetch + 1));
     }
 
     /// Batches of an epoch (samples, without `batch`); `None` is without end, or as many as the caller gives.
@@ -230,6 +233,7 @@ impl Loader {
         let mut consumer = self.consumer()?;
         if self.given {
             if self.given_is_over()? {
+                self.shared.publish(0, publish::LAST_INTERVAL);
                 self.save_caches(&mut consumer);
                 return Ok(Next::EpochEnd);
             }
@@ -238,6 +242,7 @@ impl Loader {
         } else if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
             consumer.in_epoch = false;
             consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
+            self.shared.publish(0, publish::LAST_INTERVAL);
             self.save_caches(&mut consumer);
             return Ok(Next::EpochEnd);
         }
@@ -257,7 +262,10 @@ impl Loader {
             self.shared.meter.waited(since);
         }
         drop(schedule);
-        let Some(job) = job else { return Ok(Next::Pending) };
+        let Some(job) = job else {
+            self.shared.publish(0, publish::INTERVAL);
+            return Ok(Next::Pending);
+        };
         self.shared.wake();
         self.shared.meter.ready_sum.fetch_add(ready as u64, Relaxed);
         consumer.at.number += 1;
@@ -294,6 +302,7 @@ impl Loader {
         self.shared.meter.samples.fetch_add(batch.len as u64, Relaxed);
         let bytes: usize = batch.columns.iter().filter_map(|c| c.data.as_bytes()).map(<[u8]>::len).sum();
         self.shared.meter.bytes_out.fetch_add(bytes as u64, Relaxed);
+        self.shared.publish(ready, publish::INTERVAL);
         Ok(Next::Batch(batch))
     }
 
@@ -336,30 +345,7 @@ impl Loader {
 
     /// A snapshot of all counters.
     pub fn stats(&self) -> Stats {
-        let meter = &self.shared.meter;
-        let (settings, read_bytes) = {
-            let schedule = self.shared.lock();
-            (schedule.settings, schedule.read_bytes)
-        };
-        let batches = meter.batches.load(Relaxed);
-        let caches = self.shared.executor.caches();
-        Stats {
-            elapsed: meter.elapsed_nanos() as f64 * 1e-9,
-            batches,
-            samples: meter.samples.load(Relaxed),
-            bytes: meter.bytes_out.load(Relaxed),
-            consumer_wait: meter.wait_nanos.load(Relaxed) as f64 * 1e-9,
-            mean_ready: meter.ready_sum.load(Relaxed) as f64 / batches.max(1) as f64,
-            num_workers: settings.workers,
-            prefetch: settings.prefetch,
-            read_ahead: settings.readers,
-            memory: self.pool.held() + read_bytes + self.shared.scratch_bytes.load(Relaxed) + caches.memory(),
-            memory_budget: self.budget,
-            errors: meter.errors.load(Relaxed),
-            row_index: caches.rows.as_ref().map(RowCache::stats),
-            cache: caches.coefficients.as_ref().map(CoefficientCache::stats),
-            stages: meter.stages(),
-        }
+        self.shared.stats()
     }
 
     /// Bad samples met so far, in the order of delivery. The first 10,000 are kept; [`Stats::errors`] counts all.
@@ -494,6 +480,7 @@ impl Loader {
 
     /// Starts threads up to the present settings. Those above a later, lower setting stay parked.
     fn start_threads(&self, consumer: &mut Consumer) -> Result<()> {
+        self.shared.begin_publishing();
         let settings = self.shared.lock().settings;
         let running = consumer.threads.len();
         // Workers come first, so that a thread's number tells what it is: all workers the bounds allow, at once

@@ -5,19 +5,25 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use super::{
+    cache::{CoefficientCache, RowCache},
     exec::{Executor, Scratch},
     job::Claim,
+    ring::Pool,
     schedule::{Schedule, Work},
 };
 use crate::{
     Error, ErrorKind, Result, lock,
-    meter::{Lane, Meter, Probe, Stage},
+    meter::{
+        Lane, Meter, Probe, Stage, Stats,
+        publish::{Publisher, Snapshot},
+    },
     order::{Order, Pick, Span},
     plan::OnError,
     rng::Rng,
@@ -47,6 +53,12 @@ pub(crate) struct Shared {
     pub(crate) scratch_bytes: AtomicU64,
     /// A worker's scratch memory above this is given back after the sample.
     pub(crate) scratch_budget: usize,
+    /// Buffers of batches.
+    pub(crate) pool: Arc<Pool>,
+    /// Bytes that the loader may hold.
+    pub(crate) budget: u64,
+    /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
+    publisher: OnceLock<Publisher>,
 }
 
 impl Shared {
@@ -57,6 +69,7 @@ impl Shared {
         meter: Meter,
         on_error: OnError,
         scratch_budget: usize,
+        (pool, budget): (Arc<Pool>, u64),
     ) -> Self {
         Self {
             schedule: Mutex::new(schedule),
@@ -69,6 +82,58 @@ impl Shared {
             on_error,
             scratch_bytes: AtomicU64::new(0),
             scratch_budget,
+            pool,
+            budget,
+            publisher: OnceLock::new(),
+        }
+    }
+
+    /// A snapshot of all counters.
+    pub(crate) fn stats(&self) -> Stats {
+        let meter = &self.meter;
+        let (settings, read_bytes) = {
+            let schedule = self.lock();
+            (schedule.settings, schedule.read_bytes)
+        };
+        let batches = meter.batches.load(Relaxed);
+        let caches = self.executor.caches();
+        Stats {
+            elapsed: meter.elapsed_nanos() as f64 * 1e-9,
+            batches,
+            samples: meter.samples.load(Relaxed),
+            bytes: meter.bytes_out.load(Relaxed),
+            consumer_wait: meter.wait_nanos.load(Relaxed) as f64 * 1e-9,
+            mean_ready: meter.ready_sum.load(Relaxed) as f64 / batches.max(1) as f64,
+            num_workers: settings.workers,
+            prefetch: settings.prefetch,
+            read_ahead: settings.readers,
+            memory: self.pool.held() + read_bytes + self.scratch_bytes.load(Relaxed) + caches.memory(),
+            memory_budget: self.budget,
+            errors: meter.errors.load(Relaxed),
+            row_index: caches.rows.as_ref().map(RowCache::stats),
+            cache: caches.coefficients.as_ref().map(CoefficientCache::stats),
+            stages: meter.stages(),
+        }
+    }
+
+    /// Begins to show the counters to other processes.
+    pub(crate) fn begin_publishing(&self) {
+        if self.publisher.get().is_none()
+            && let Ok(publisher) = Publisher::new()
+        {
+            // Another thread that was first is as good.
+            drop(self.publisher.set(publisher));
+        }
+    }
+
+    /// Shows the counters, and that so many batches are `ready`, if it was last done before `gap`. Only the consumer does, who
+    /// looks at the clock for its own sake: what workers do takes microseconds where samples lie in memory.
+    pub(crate) fn publish(&self, ready: usize, gap: Duration) {
+        let Some(publisher) = self.publisher.get() else { return };
+        if publisher.due(self.meter.elapsed_nanos(), gap) {
+            let snapshot = Snapshot::now(self.executor.source().name(), ready, self.stats());
+            // It is a view of the loader; if it cannot be written, whoever looks sees that it stands still.
+            drop(publisher.write(&snapshot));
         }
     }
 
@@ -86,7 +151,7 @@ impl Shared {
     pub(crate) fn wait_ready<'a>(
         &self,
         schedule: MutexGuard<'a, Schedule>,
-        timeout: std::time::Duration,
+        timeout: Duration,
     ) -> MutexGuard<'a, Schedule> {
         self.ready.wait_timeout(schedule, timeout).unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }

@@ -4,6 +4,7 @@
 //! costs one clock reading (about 25 ns). Where samples take a few microseconds, a worker times one sample of
 //! each chunk it claimed and counts it for the whole chunk, which keeps the cost under 1 %.
 
+pub mod publish;
 mod stats;
 mod trace;
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+
+use super::Stage;
 
 /// One stage, over all threads since the loader was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,8 +19,26 @@ pub struct StageStats {
     pub bytes: u64,
 }
 
+/// A stage as it is read, whose name is not known to be one.
+#[derive(Deserialize)]
+struct AnyStage {
+    name: String,
+    seconds: f64,
+    count: u64,
+    bytes: u64,
+}
+
+impl<'de> Deserialize<'de> for StageStats {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let AnyStage { name, seconds, count, bytes } = AnyStage::deserialize(from)?;
+        let known = Stage::ALL.into_iter().map(Stage::name).find(|known| *known == name);
+        let name = known.ok_or_else(|| D::Error::custom(format!("there is no stage {name:?}")))?;
+        Ok(Self { name, seconds, count, bytes })
+    }
+}
+
 /// What became of row indexes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RowIndexStats {
     /// Images whose index is kept.
     pub images: u64,
@@ -35,7 +55,7 @@ pub struct RowIndexStats {
 }
 
 /// What became of `cache`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheStats {
     /// The folder, or `None` for memory.
     pub path: Option<String>,
@@ -56,7 +76,7 @@ pub struct CacheStats {
 }
 
 /// A snapshot of a loader's counters.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Seconds since the loader was made.
     pub elapsed: f64,

@@ -75,6 +75,10 @@ fn mount(mountinfo: &str, path: &Path) -> Option<(String, String)> {
 }
 
 fn rotating(device: &str) -> Option<bool> {
+    // Disks of virtual machines say that they rotate, whatever they are made of.
+    if fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains(" hypervisor") {
+        return None;
+    }
     // Parts of disks have no queue of their own, but lie in the folder of the disk.
     let folder = Path::new("/sys/dev/block").join(device);
     let read = |path: &str| fs::read_to_string(folder.join(path)).ok();

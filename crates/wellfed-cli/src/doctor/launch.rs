@@ -18,10 +18,11 @@ use wellfed_doctor::{
     record::Record,
     report::Exit,
     run_dir::{Run, RunDir},
-    system::{Monitor, Trace, monotonic},
+    show::live::Capture,
+    system::{Monitor, monotonic},
 };
 
-use super::{Setting, signals::Signals};
+use super::{Setting, live::View, signals::Signals};
 
 /// Time between two looks at the machine.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -41,6 +42,8 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Whether the script's output is thrown away.
     pub(crate) quiet: bool,
+    /// The live view, and what it captures.
+    pub(crate) live: Option<Capture>,
 }
 
 /// The directory of one run. A private one vanishes with this value.
@@ -98,22 +101,34 @@ impl Launch {
         }
         if self.quiet {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        } else if let Some(capture) = self.live {
+            command.stderr(Stdio::piped());
+            if capture.stdout {
+                command.stdout(Stdio::piped());
+            }
         }
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
 
         let signals = Signals::handle();
         let t0 = monotonic();
         let mut child = command.spawn().map_err(|error| self.cannot_start(error))?;
         let monitor = Monitor::start(child.id(), INTERVAL);
+        let (mut monitor, problem) = match monitor {
+            Ok(monitor) => (Some(monitor), None),
+            Err(error) => (None, Some(format!("the machine: {error}"))),
+        };
+        let live = self.live.is_some() && !self.quiet;
+        let view =
+            live.then(|| View::open(&mut child, words.clone(), directory.path().to_owned(), monitor.take()));
         let status = signals.wait(&mut child).map_err(|error| Error::io("wait for", self.name(), error))?;
         let t1 = monotonic();
-        let trace = match monitor {
-            Ok(monitor) => monitor.stop(),
-            Err(error) => Trace { missing: vec![format!("the machine: {error}")], ..Trace::default() },
-        };
+        let monitor = view.map_or(monitor, View::close);
+        let mut trace = monitor.map(Monitor::stop).unwrap_or_default();
+        trace.missing.extend(problem);
         drop(signals);
-        let words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        trace.machine.measure_scaling();
         let exit = exit(status, child.id(), directory.path());
-        let run = Run { command: words.collect(), pid: child.id(), t0, t1, exit };
+        let run = Run { command: words, pid: child.id(), t0, t1, exit };
         write(&directory.path().join("run.json"), &run)?;
         write(&directory.path().join("system.json"), &trace)?;
         Ok(status)

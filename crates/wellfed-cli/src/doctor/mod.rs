@@ -2,6 +2,7 @@
 
 mod env;
 mod launch;
+mod live;
 mod probe;
 mod report;
 mod run;

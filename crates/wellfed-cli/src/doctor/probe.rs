@@ -237,7 +237,9 @@ fn repeat(loader: &Loader, deadline: Instant, progress: &mut Progress) -> Result
 
 impl Report {
     fn judge(&mut self) {
-        let best = self.disk.as_ref().and_then(DiskReport::best);
+        // Figures of memory say nothing about the disk.
+        let disk = self.disk.as_ref().filter(|disk| !disk.is_memory());
+        let best = disk.and_then(DiskReport::best);
         self.disk_images = best.filter(|_| self.sample_bytes > 0.0).map(|bytes| bytes / self.sample_bytes);
         let limits = [("disk", self.disk_images), ("decode", self.decode_all), ("hand-over", self.replay)];
         let known = limits.into_iter().filter_map(|(name, rate)| Some((name, rate?)));

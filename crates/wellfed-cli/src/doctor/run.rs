@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
+use wellfed_doctor::show::live::possible;
 
 use super::{
     Setting,
@@ -28,6 +29,9 @@ pub(crate) struct Run {
     keep: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
+    /// Show a live view, though the script writes to this terminal too: its output is shown in part, and whole at the end
+    #[arg(long, conflicts_with = "no_live")]
+    live: bool,
     /// Show nothing while the script runs
     #[arg(long)]
     no_live: bool,
@@ -51,7 +55,10 @@ impl Run {
     /// Runs it; gives the exit status.
     pub(crate) fn run(self, setting: &Setting) -> i32 {
         let launch = match Launch::new(&self.command, self.python.as_deref(), setting) {
-            Ok(launch) => Launch { steps: self.steps, time: self.time, ..launch },
+            Ok(launch) => {
+                let live = if self.no_live { None } else { possible(self.live) };
+                Launch { steps: self.steps, time: self.time, live, ..launch }
+            }
             Err(error) => {
                 output::note(format_args!("error: {error}"));
                 return 2;

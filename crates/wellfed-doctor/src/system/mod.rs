@@ -22,6 +22,8 @@ mod memory;
 mod monitor;
 #[cfg(target_os = "linux")]
 mod processes;
+#[cfg(target_os = "linux")]
+mod scaling;
 mod trace;
 
 use std::collections::BTreeMap;

@@ -175,6 +175,11 @@ impl DiskReport {
         this
     }
 
+    /// Whether these are no figures of a disk.
+    pub(super) fn is_memory(&self) -> bool {
+        self.bound == "memory"
+    }
+
     /// Most bytes a second that were seen in random order.
     pub(super) fn best(&self) -> Option<f64> {
         self.random.iter().map(|random| random.bytes_per_second).max_by(f64::total_cmp)

@@ -17,6 +17,7 @@ pub mod report;
 pub mod run_dir;
 pub mod show;
 pub mod stage;
+pub mod sweep;
 pub mod system;
 pub mod verdict;
 

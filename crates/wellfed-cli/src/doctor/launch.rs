@@ -27,6 +27,9 @@ use super::{Setting, live::View, signals::Signals};
 /// Time between two looks at the machine.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// What a captured script wrote to standard output and standard error.
+pub(crate) const OUTPUT: &str = "output.txt";
+
 /// What to start, and how.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launch {
@@ -40,8 +43,8 @@ pub(crate) struct Launch {
     pub(crate) time: Option<f64>,
     /// Further variables of the environment.
     pub(crate) env: BTreeMap<OsString, OsString>,
-    /// Whether the script's output is thrown away.
-    pub(crate) quiet: bool,
+    /// Whether the script's output goes to [`OUTPUT`] in the run's directory, and it gets no input.
+    pub(crate) captured: bool,
     /// The live view, and what it captures.
     pub(crate) live: Option<Capture>,
 }
@@ -99,8 +102,12 @@ impl Launch {
         if let Some(time) = self.time {
             command.env("WELLFED_DOCTOR_TIME", time.to_string());
         }
-        if self.quiet {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if self.captured {
+            let path = directory.path().join(OUTPUT);
+            let io = |error| Error::io("write", path.display().to_string(), error);
+            let file = fs::File::create(&path).map_err(io)?;
+            let both = file.try_clone().map_err(io)?;
+            command.stdin(Stdio::null()).stdout(file).stderr(both);
         } else if let Some(capture) = self.live {
             command.stderr(Stdio::piped());
             if capture.stdout {
@@ -117,7 +124,7 @@ impl Launch {
             Ok(monitor) => (Some(monitor), None),
             Err(error) => (None, Some(format!("the machine: {error}"))),
         };
-        let live = self.live.is_some() && !self.quiet;
+        let live = self.live.is_some() && !self.captured;
         let view =
             live.then(|| View::open(&mut child, words.clone(), directory.path().to_owned(), monitor.take()));
         let status = signals.wait(&mut child).map_err(|error| Error::io("wait for", self.name(), error))?;

@@ -7,6 +7,9 @@ mod probe;
 mod report;
 mod run;
 mod signals;
+mod sweep;
+mod trial;
+mod try_;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -40,6 +43,8 @@ enum Command {
     Report(report::Again),
     Env(env::Env),
     Probe(probe::Probe),
+    Try(try_::Try),
+    Sweep(sweep::Sweep),
 }
 
 impl Doctor {
@@ -50,6 +55,8 @@ impl Doctor {
             Command::Report(again) => again.run(),
             Command::Probe(probe) => output::status(probe.run()),
             Command::Env(env) => output::status(env.run(&self.setting)),
+            Command::Try(attempt) => attempt.run(&self.setting),
+            Command::Sweep(sweep) => sweep.run(&self.setting),
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         Ok(_) => Err("must be more than 0".to_owned()),

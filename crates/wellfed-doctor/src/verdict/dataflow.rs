@@ -101,7 +101,7 @@ fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     if share <= 0.5 {
         return None;
     }
-    let most = loading::most_workers(case).max(case.p.workers);
+    let most = loading::most_workers(&case.p).max(case.p.workers);
     let (calls, _) = parallel(&case.p, 1).best_workers(most);
     let changed = parallel(&case.p, calls.max(case.p.workers));
     let mut facts = facts(case, flow, heavy);

@@ -34,7 +34,7 @@ pub(super) fn waiting(case: &Case) -> Vec<Fact> {
 const HAND_OVER: f64 = 0.0003;
 
 /// The pipeline with `workers` workers.
-pub(super) fn with_workers(p: &Pipeline, workers: usize) -> Pipeline {
+pub(crate) fn with_workers(p: &Pipeline, workers: usize) -> Pipeline {
     let mut changed = Pipeline { workers, prefetch: p.prefetch.max(2), ..p.clone() };
     if p.workers == 0 && workers > 0 {
         changed.receive += HAND_OVER;
@@ -45,12 +45,12 @@ pub(super) fn with_workers(p: &Pipeline, workers: usize) -> Pipeline {
 
 /// The most workers that make sense: as many as cores run them while others of them wait for storage, and never more than
 /// eight a core.
-pub(super) fn most_workers(case: &Case) -> usize {
-    let cpu = mean(case.p.make.iter().map(|cost| cost.cpu)).max(1e-9);
-    let whole = mean(case.p.make.iter().map(crate::model::Cost::alone));
-    let fit = case.p.cores * (whole / cpu).max(1.0);
+pub(crate) fn most_workers(p: &Pipeline) -> usize {
+    let cpu = mean(p.make.iter().map(|cost| cost.cpu)).max(1e-9);
+    let whole = mean(p.make.iter().map(crate::model::Cost::alone));
+    let fit = p.cores * (whole / cpu).max(1.0);
     (fit.floor() as usize)
-        .clamp(case.p.cores.floor().max(1.0) as usize, 8 * case.p.cores.ceil() as usize)
+        .clamp(p.cores.floor().max(1.0) as usize, 8 * p.cores.ceil().max(1.0) as usize)
         .min(64)
 }
 
@@ -74,7 +74,7 @@ fn serial(case: &Case) -> Option<Finding> {
     if case.p.workers >= cores {
         return None;
     }
-    let limit = most_workers(case).min(cores.max(1));
+    let limit = most_workers(&case.p).min(cores.max(1));
     let (workers, _) = with_workers(&case.p, 1).best_workers(limit);
     if workers <= case.p.workers {
         return None;

@@ -14,6 +14,8 @@ mod pipeline;
 mod storage;
 mod training;
 
+pub(crate) use loading::{most_workers, with_workers};
+
 use crate::{
     evidence::Evidence,
     model::Pipeline,

@@ -341,7 +341,7 @@ fn bandwidth(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
 
 fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
     let opens = case.e.loading.mean(|batch| batch.opens).max(1.0);
-    let most = loading::most_workers(case).max(case.p.workers);
+    let most = loading::most_workers(&case.p).max(case.p.workers);
     let (workers, _) = loading::with_workers(&case.p, 1).best_workers(most);
     let more = loading::with_workers(&case.p, workers);
     let gain = case.gain(&more, 0.08);

@@ -1,6 +1,8 @@
 //! tf.data: maps that run one at a time, cores that are all in use, reads that are waited for.
 
-use super::{Case, Finding, Kind, fact, loading, mean_time, ms, percent, verdict};
+use serde_json::json;
+
+use super::{Case, Finding, Kind, code, fact, loading, mean_time, ms, percent, verdict};
 use crate::{
     evidence::Flow,
     model::{Cost, Pipeline},
@@ -76,7 +78,8 @@ fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         } else {
             "Elements are made one after the other, or only when they are asked for.".to_owned()
         },
-        apply: None,
+        apply: (!generator)
+            .then(|| code::apply_loader(&[("num_parallel_calls", json!(-1)), ("prefetch", json!(-1))])),
     };
     let title = format!(
         "tf.data makes one element at a time: the loop waits {} of the time",

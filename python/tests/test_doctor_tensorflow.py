@@ -190,14 +190,17 @@ def test_ends_after_steps(tmp_path: Path) -> None:
 
 def test_runs_in_parallel_when_asked_to(tmp_path: Path) -> None:
     apply = json.dumps({"loader": {"num_parallel_calls": 4, "prefetch": 2}})
-    source = "print([float(tf.reduce_sum(x)) for x, y in data(32)])"
+    source = "print([float(tf.reduce_sum(x)) for x, y in data(32).map(lambda x, y: (x, y), 2)])"
     plain = tensorflow(tmp_path, source, probe=False)
     seen = tensorflow(tmp_path, source, WELLFED_DOCTOR_APPLY=apply)
     assert seen.out == plain.out
     loader = seen.of("loader")[0]
     assert loader["num_workers"] == 4
     assert "ParallelMap(read, py_function, num_parallel_calls=4)" in loader["pipeline"]
-    assert loader["pipeline"][-1] == "Prefetch(buffer_size=2)"
+    assert loader["pipeline"][-2:] == [
+        "ParallelMap(<lambda>, num_parallel_calls=4)",
+        "Prefetch(buffer_size=2)",
+    ]
 
 
 def test_failures_in_the_pipeline_are_the_scripts(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ pub struct Fix {
 #[serde(default, deny_unknown_fields)]
 pub struct Apply {
     /// Arguments of the loader to replace: `num_workers`, `prefetch_factor`, `pin_memory`, `persistent_workers`, `in_order`.
-    /// For tf.data: `num_parallel_calls` where the script's `map` or `interleave` has none (-1 is AUTOTUNE), and `prefetch`,
+    /// For tf.data: `num_parallel_calls` where the script's `map` or `interleave` has none or fewer (-1 is AUTOTUNE), and `prefetch`,
     /// the elements that are made ahead, where the pipeline does not end in one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub loader: BTreeMap<String, serde_json::Value>,

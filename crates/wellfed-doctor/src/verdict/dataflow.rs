@@ -119,7 +119,7 @@ fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         change: format!("dataset.map(load, num_parallel_calls={calls})"),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         why: "While one call waits for its file, others read theirs.".to_owned(),
-        apply: None,
+        apply: Some(code::apply_loader(&[("num_parallel_calls", json!(calls))])),
     };
     let title = format!(
         "Reads are waited for, {} at a time: the loop waits {} of the time",

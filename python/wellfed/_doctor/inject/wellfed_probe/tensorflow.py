@@ -187,14 +187,19 @@ def module(name: str) -> Any:
 
 
 def make_parallel(datasets: Any, name: str, calls: int) -> None:
-    """Has the method run in parallel where the script does not say how it runs. The order stays."""
+    """Has the method run in parallel where the script asks for no or fewer calls at once. The order stays."""
     original = getattr(datasets, name)
     # `num_parallel_calls` is the second argument of `map`, and the fourth of `interleave`.
     most = {"map": 1, "interleave": 3}[name]
 
     def parallel(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) <= most and kwargs.get("num_parallel_calls") is None and not kwargs.get("synchronous"):
-            kwargs["num_parallel_calls"] = calls
+        given = args[most] if len(args) > most else kwargs.get("num_parallel_calls")
+        fewer = given is None or (isinstance(given, int) and 0 <= given < calls)
+        if fewer and not kwargs.get("synchronous"):
+            if len(args) > most:
+                args = (*args[:most], calls, *args[most + 1 :])
+            else:
+                kwargs["num_parallel_calls"] = calls
         return original(self, *args, **kwargs)
 
     parallel.__name__ = name

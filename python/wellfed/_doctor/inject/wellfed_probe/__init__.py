@@ -10,10 +10,10 @@ from __future__ import annotations
 import importlib
 import os
 
-from . import control, hooks
+from . import control, hooks, lifecycle, steps
 from .recorder import RECORDER
 
-__all__ = ["start"]
+__all__ = ["start", "stop"]
 
 # Each has `install()`, which names the modules that it patches once they are imported.
 PARTS = (
@@ -28,15 +28,30 @@ PARTS = (
 )
 
 
-def start(directory: str) -> None:
-    """Begins to record into `directory`; a second call changes nothing."""
+_installed: list[str] = []
+
+
+def start(directory: str) -> bool:
+    """Begins to record into `directory`; false if this process is recorded already."""
     if RECORDER.directory is not None:
-        return
+        return False
     RECORDER.open(directory)
-    control.read(os.environ)
+    if not _installed:
+        control.read(os.environ)
     for part in PARTS:
+        if part in _installed:
+            continue
+        _installed.append(part)
         try:
             importlib.import_module(f"{__name__}.{part}").install()
         except Exception:
             RECORDER.failed(f"starting {part}")
+    lifecycle.begin()
     hooks.install()
+    return True
+
+
+def stop(reason: str, exception: str | None = None) -> None:
+    """Ends what `start` began; the process goes on."""
+    steps.close_all()
+    lifecycle.end(reason, exception)

@@ -43,11 +43,11 @@ class Files:
         if not self._hooked:
             self._hooked = True
             sys.addaudithook(self._event)
-            os.register_at_fork(after_in_child=self._forked)
+            RECORDER.resets.append(self._begin_anew)
         if self.drain not in RECORDER.drains:
             RECORDER.drain_from(self.drain)
 
-    def _forked(self) -> None:
+    def _begin_anew(self) -> None:
         self.opens = self._written = self._told = 0
         self.making = 0
         self._paths = []

@@ -1,4 +1,4 @@
-"""How a process ends, and what it had imported: the records `exit` and `module`.
+"""How a process, or what is watched of it, ends, and what it had imported: the records `exit` and `module`.
 
 Whatever way a process ends on its own, what it recorded is written before.
 """
@@ -46,7 +46,6 @@ _announced: set[str] = set()
 def install() -> None:
     """From now on the end of this process is noted."""
     atexit.register(at_exit)
-    RECORDER.drain_from(modules)
     original = os._exit
 
     @functools.wraps(original)
@@ -60,6 +59,19 @@ def install() -> None:
         return original(*args, **kwargs)
 
     os._exit = _exit
+
+
+def begin() -> None:
+    """Libraries that are imported are told to the file that was opened."""
+    _announced.clear()
+    RECORDER.drain_from(modules)
+
+
+def end(reason: str, exception: str | None) -> None:
+    """Writes all there is, and why no more will follow."""
+    SAMPLER.stop()
+    RECORDER.emit("exit", t=now(), reason=reason, exception=exception)
+    RECORDER.close()
 
 
 def modules() -> Iterator[Record]:
@@ -79,6 +91,8 @@ def modules() -> Iterator[Record]:
 def at_exit() -> None:
     """Runs last of all exit handlers, since it was registered first."""
     try:
+        if RECORDER.directory is None:
+            return
         SAMPLER.stop()
         if CONTROL.ended is None:
             reason, text = ending()

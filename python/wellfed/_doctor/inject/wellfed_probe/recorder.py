@@ -34,6 +34,7 @@ class Recorder:
     Attributes:
         directory: Of the files; None: nothing is recorded.
         generation: Grows with every fork; what was announced in an older one is not known to this process's file.
+        resets: Called when a generation begins, and what was gathered before belongs to another file.
         drains: Called before each writing for the records they have gathered, by the thread that writes.
     """
 
@@ -41,6 +42,8 @@ class Recorder:
         self.directory: str | None = None
         self.generation = 0
         self.drains: list[Drain] = []
+        self.resets: list[Callable[[], Any]] = []
+        self._hooked = False
         self._forget()
 
     def _forget(self) -> None:
@@ -53,19 +56,31 @@ class Recorder:
 
     def open(self, directory: str) -> None:
         """Records from now on; the file itself is made with the first record."""
+        self._since = now()
         self.directory = directory
-        os.register_at_fork(after_in_child=self._forked)
+        if not self._hooked:
+            self._hooked = True
+            os.register_at_fork(after_in_child=self._begin_anew)
 
-    def _forked(self) -> None:
+    def close(self) -> None:
+        """Writes what there is, and records nothing from now on."""
+        self.flush()
+        self.directory = None
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         if self._file is not None:
             os.close(self._file)
         self.generation += 1
         del self.drains[:]
         self._forget()
+        for reset in self.resets:
+            reset()
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Adds a record; it is written soon."""
-        self._waiting.append({"k": kind, **fields})
+        if self.directory is not None:
+            self._waiting.append({"k": kind, **fields})
 
     def drain_from(self, drain: Drain) -> None:
         """Asks `drain` for records from now on, in this process only."""

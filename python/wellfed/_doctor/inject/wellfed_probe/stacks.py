@@ -76,7 +76,8 @@ class Sampler:
             return
         if not self._hooked:
             self._hooked = True
-            os.register_at_fork(before=self.stop, after_in_child=self._forked)
+            os.register_at_fork(before=self.stop)
+            RECORDER.resets.append(self._begin_anew)
         self._stop.clear()
         thread = threading.Thread(target=self._run, name="wellfed-doctor", daemon=True)
         self._thread = thread
@@ -92,7 +93,7 @@ class Sampler:
             self._stop.set()
             thread.join(2.0)
 
-    def _forked(self) -> None:
+    def _begin_anew(self) -> None:
         self._thread = None
         self._stop = threading.Event()
         self._watched.clear()

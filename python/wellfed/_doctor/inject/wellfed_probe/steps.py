@@ -32,6 +32,13 @@ PAUSE = 250_000_000
 _all: list[LoaderLog] = []
 
 
+def close_all() -> None:
+    """Ends what is being noted; iterators go on without."""
+    for log in _all:
+        if log.now is not None:
+            log.now.close()
+
+
 class LoaderLog:
     """A loader: its number, and the steps over all of its iterators.
 
@@ -57,7 +64,7 @@ class LoaderLog:
 
     def announce(self) -> None:
         """Writes what it is, once a process."""
-        if self.told == RECORDER.generation:
+        if self.told == RECORDER.generation or RECORDER.directory is None:
             return
         self.told = RECORDER.generation
         try:
@@ -98,7 +105,7 @@ class Steps:
         self.skip = 0
         self.unpickle = 0
         self.begin = self.last = t1
-        self.ended = False
+        self.ended = RECORDER.directory is None
         self.generation = RECORDER.generation
         self.rows: list[tuple[int, ...]] = []
         self.add = self.rows.append
@@ -181,6 +188,8 @@ class Steps:
 
     def leave(self, entered: tuple[int, ...]) -> None:
         """A step was handed out."""
+        if self.ended:
+            return
         t1 = now()
         if len(entered) > 1:
             t0, c0, p0 = entered

@@ -60,7 +60,7 @@ def install() -> None:
     """Patches fetchers once they are imported."""
     hooks.when_imported("torch.utils.data._utils.fetch", _stock)
     hooks.when_imported("wellfed.torch._workers.worker", _ours)
-    os.register_at_fork(after_in_child=LOGS.clear)
+    RECORDER.resets.append(LOGS.clear)
 
 
 def _stock(module: ModuleType) -> None:
@@ -94,6 +94,8 @@ def patch(kind: type) -> None:
 
 def log_for(fetcher: Any) -> FetchLog | None:
     """The log that this fetcher's batches belong to; None for a loader within a worker."""
+    if RECORDER.directory is None:
+        return None
     try:
         steps = receiving()
         if WORKER.number >= 0:

@@ -75,7 +75,8 @@ def init_of(original: Any) -> Any:
         finally:
             _local.making = outer
         try:
-            register(self)
+            if RECORDER.directory is not None:
+                register(self)
         except Exception:
             RECORDER.failed("noting a loader")
 
@@ -192,7 +193,7 @@ def iter_of(original: Any) -> Any:
 
     @functools.wraps(original)
     def __iter__(self: Any) -> Any:  # noqa: N807
-        if getattr(_local, "iterating", None) is self:
+        if getattr(_local, "iterating", None) is self or RECORDER.directory is None:
             return original(self)
         outer = getattr(_local, "iterating", None)
         _local.iterating = self

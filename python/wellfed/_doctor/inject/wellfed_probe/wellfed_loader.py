@@ -36,7 +36,8 @@ def _init_of(original: Any) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, *args, **kwargs)
         try:
-            _register(self)
+            if RECORDER.directory is not None:
+                _register(self)
         except Exception:
             RECORDER.failed("noting a loader")
 
@@ -80,6 +81,8 @@ def _iter_of(original: Any) -> Any:
     def __iter__(self: Any) -> Any:  # noqa: N807
         t0 = now()
         iterator = original(self)
+        if RECORDER.directory is None:
+            return iterator
         t1 = now()
         try:
             entry = _logs.get(id(self))
@@ -100,7 +103,7 @@ def _next_of(original: Any) -> Any:
         # Iterators have slots; a loader has one iterator at a time.
         entry = _logs.get(id(self._loader))
         steps = None if entry is None else entry[1].now
-        if steps is None or self._loader._turn != self._turn:
+        if steps is None or steps.ended or self._loader._turn != self._turn:
             return original(self)
         if steps.n < steps.skip:
             value = original(self)

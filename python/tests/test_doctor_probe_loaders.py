@@ -60,7 +60,8 @@ MANY = """
         print(list(other), vars(other).keys(), copy.copy(plain).batch_size)
         print(list(DataLoader(Whole(), batch_size=6)))                           # 4
         print(list(Own(Slow())))                                                 # 5
-        print(list(DataLoader(Slow(), batch_size=None)))                         # 6
+        single = DataLoader(Slow(), batch_size=None)                             # 6
+        print(list(single))
         try:
             plain.batch_size = 5
         except ValueError as e:
@@ -69,6 +70,9 @@ MANY = """
             DataLoader(Slow(), prefetch_factor=2)
         except ValueError as e:
             print(e)
+        print([a + b for a, b in zip(single, single)])
+        for batch in single:
+            break
         inner = DataLoader(Slow(), batch_size=6)                                 # 7
         for a in DataLoader(Slow(), batch_size=6):                               # 8
             for b in inner:
@@ -106,6 +110,8 @@ def test_kinds_of_torch_loaders(tmp_path: Path) -> None:
 
     assert [steps(r) for r in (stream, shared, subset, pickled, whole, own, single)] == [5, 6, 2, 2, 2, 3, 12]
     assert steps(shared, 1) == 6
+    # Two at a time, and one that was left.
+    assert [steps(single, i) for i in (1, 2, 3)] == [12, 12, 1]
     assert steps(outer) == 2
     assert [steps(inner, i) for i in (0, 1)] == [2, 2]
     # Samples of a Subset are seen one by one, those of whole batches are not.

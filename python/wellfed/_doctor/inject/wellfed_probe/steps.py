@@ -35,8 +35,8 @@ _all: list[LoaderLog] = []
 def close_all() -> None:
     """Ends what is being noted; iterators go on without."""
     for log in _all:
-        if log.now is not None:
-            log.now.close()
+        for steps in list(log.active):
+            steps.close()
 
 
 class LoaderLog:
@@ -48,6 +48,8 @@ class LoaderLog:
         first: When its first step began.
         steps: Taken in iterators that ended.
         spent: Nanoseconds in the loops of iterators that ended.
+        now: Steps of the iterator that was made last, until that ends.
+        active: Steps of all iterators that have not ended.
         tell: Gives the record that announces it; again in each process that uses it.
     """
 
@@ -58,6 +60,7 @@ class LoaderLog:
         self.steps = 0
         self.spent = 0
         self.now: Steps | None = None
+        self.active: list[Steps] = []
         self.told: int | None = None
         self.tell = tell
         _all.append(self)
@@ -74,8 +77,7 @@ class LoaderLog:
 
     def total(self) -> int:
         """Nanoseconds in its loops."""
-        current = self.now
-        return self.spent + (current.last - current.begin if current is not None else 0)
+        return self.spent + sum(steps.last - steps.begin for steps in list(self.active))
 
 
 class Steps:
@@ -84,15 +86,17 @@ class Steps:
     Attributes:
         n: Steps so far.
         limit: At this step `check` is to be called before it begins.
+        gone: Tells that the iterator does not exist any more.
         owner: Class whose `__next__` is the one that counts.
         clocks: At this step CPU clocks are read.
         skip: Up to this step, steps are only counted.
         unpickle: Nanoseconds that went into rebuilding the batch of the step that runs.
     """
 
-    def __init__(self, log: LoaderLog, t0: int, t1: int) -> None:
+    def __init__(self, log: LoaderLog, t0: int, t1: int, alone: bool = True) -> None:
+        """Begins at `t1`; `alone`: the loader has no other iterator from now on."""
         log.announce()
-        if log.now is not None:
+        if alone and log.now is not None:
             log.now.close()
         self.log = log
         self.iter = log.iterators
@@ -101,11 +105,14 @@ class Steps:
         self.n = 0
         self.limit = 0
         self.owner: type | None = None
+        self.gone: Any = None
         self.clocks = 0
         self.skip = 0
         self.unpickle = 0
         self.begin = self.last = t1
         self.ended = RECORDER.directory is None
+        if not self.ended:
+            log.active.append(self)
         self.generation = RECORDER.generation
         self.rows: list[tuple[int, ...]] = []
         self.add = self.rows.append
@@ -129,6 +136,7 @@ class Steps:
     def check(self) -> None:
         """Before a step, once in a while: looks after the thread that writes, and ends the diagnosis if it is time."""
         SAMPLER.start()
+        self.thread = threading.get_ident()
         if self.generation != RECORDER.generation:
             self._again()
         n = self.n
@@ -233,6 +241,7 @@ class Steps:
         self.ended = True
         self.log.spent += self.last - self.begin
         self.log.steps += self.n
+        self.log.active.remove(self)
         if self.log.now is self:
             self.log.now = None
 

@@ -222,7 +222,7 @@ def iter_of(original: Any) -> Any:
 def began(loader: Any, log: LoaderLog, iterator: Any, t0: int, t1: int) -> None:
     """An iterator was made, or begins anew."""
     tell_workers(loader, log, iterator)
-    steps = Steps(log, t0, t1)
+    steps = Steps(log, t0, t1, alone=False)
     if log.iterators == 1:
         steps.listeners.append(functools.partial(first_batch, log.number))
     for make in _step_listeners:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import weakref
 from typing import Any
 
 from .recorder import now
@@ -32,8 +33,13 @@ def attach(iterator: Any, steps: Steps) -> None:
     kind = type(iterator)
     owner = next((base for base in kind.__mro__ if "__next__" in vars(base)), None)
     if owner is None or not watch_type(owner):
+        steps.close()
         return
+    before = vars(iterator).get(ATTRIBUTE)
+    if before is not None:
+        before.close()  # It begins anew.
     steps.owner = owner
+    steps.gone = weakref.ref(iterator, lambda _: steps.close())
     # In its dictionary: some classes have rules for their attributes.
     vars(iterator)[ATTRIBUTE] = steps
 

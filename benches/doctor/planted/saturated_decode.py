@@ -20,7 +20,7 @@ def photos(root: str) -> ImageFolder:
 def prepare(draw: Draw) -> dict:
     torch.set_num_threads(1)
     batch = draw.choice([16, 32])
-    root = jpegs(draw.choice([480, 640, 800]), 32 if draw.small else 768)
+    root = jpegs(draw.choice([960, 1280, 1600]), 32 if draw.small else 384)
     dataset = photos(str(root))
     decode = cpu_seconds(lambda: [dataset[i] for i in range(batch)])
     workers = CORES * draw.choice([1, 1, 2])

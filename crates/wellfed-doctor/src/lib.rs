@@ -12,6 +12,7 @@
 mod diagnose;
 pub mod evidence;
 pub mod model;
+pub mod proof;
 pub mod record;
 pub mod report;
 pub mod run_dir;

@@ -253,6 +253,14 @@ const LOOP_WORDS: &[(&str, &str)] = &[
 
 /// Stage of a stack of the training loop (not waiting for data), and which of its frames decided.
 pub fn looping(frames: &[&Frame]) -> (&'static str, usize) {
+    // What a tensor's own copying does inside, such as waiting, is still copying.
+    let copies = frames.iter().rposition(|frame| {
+        let name = frame.func.rsplit('.').next().unwrap_or_default();
+        ["to", "cuda", "copy_", "device_put"].contains(&name)
+    });
+    if let Some(at) = copies {
+        return ("copy", (at + 1).min(frames.len() - 1));
+    }
     for (i, frame) in frames.iter().enumerate() {
         let file = frame.file.replace('\\', "/");
         let rule = LOOP_LIBRARIES

@@ -83,6 +83,8 @@ pub struct Loading {
     pub send_cpu: f64,
     /// Bytes of a pickled batch, mean.
     pub send_bytes: f64,
+    /// Seconds between two batches of a worker that has the next one to make already: to send one and be told of the other.
+    pub gap: f64,
     /// Share of the time workers are busy with a batch, 0 to 1, mean over workers.
     pub busy: f64,
     /// Some files that were opened: path and size.
@@ -145,6 +147,7 @@ impl Loading {
                 .min(1.0);
         }
         loading.batches.sort_by_key(|batch| batch.t0);
+        loading.gap = gap(&loading.batches);
         fill_unknown(&mut loading.batches);
         loading
     }
@@ -223,6 +226,20 @@ fn samples(samples: &record::Samples, window: (u64, u64)) -> impl Iterator<Item 
             opens: samples.opens.get(i).map_or(0.0, |&opens| f64::from(opens)),
         })
     })
+}
+
+/// A low quantile, since a worker that is ahead waits until it is asked. Where batches are so short that not all are recorded, nothing
+/// can be said.
+fn gap(batches: &[Batch]) -> f64 {
+    let mut ends: BTreeMap<i64, u64> = BTreeMap::new();
+    let mut gaps: Vec<f64> = batches
+        .iter()
+        .filter(|batch| batch.worker >= 0)
+        .filter_map(|batch| Some(seconds(batch.t0.saturating_sub(ends.insert(batch.worker, batch.t1)?))))
+        .collect();
+    gaps.sort_by(f64::total_cmp);
+    let gap = gaps.get(gaps.len() / 5).copied().unwrap_or(0.0);
+    if gap < mean(batches.iter().map(|batch| batch.wall)) { gap } else { 0.0 }
 }
 
 /// Where batches are short, the kernel's counters are read for some of them only: the others have 0. Gives those the mean of

@@ -54,6 +54,8 @@ pub struct Evidence {
     pub stages: Stages,
     /// The machine while the loop was in its steady state.
     pub load: Load,
+    /// Reads that were tried after the script ended.
+    pub storage: Vec<crate::proof::Reads>,
     /// The model, if the probes saw one.
     pub model: Option<record::Model>,
     /// The first batch.
@@ -85,6 +87,7 @@ impl Evidence {
             exit: exit(run),
             duration: seconds(run.run.t1.saturating_sub(run.run.t0)),
             machine: run.trace.machine.clone(),
+            storage: run.trace.storage.clone(),
             ..Self::default()
         };
         for process in &run.processes {

@@ -213,6 +213,8 @@ pub struct Trace {
     pub machine: Machine,
     /// Looks, in order of time. The first one is the begin: its counts are 0.
     pub ticks: Vec<Tick>,
+    /// Reads that were tried after the script ended.
+    pub storage: Vec<crate::proof::Reads>,
     /// CPU time that looking took, nanoseconds.
     pub monitor_cpu: u64,
     /// What this system does not tell, a sentence each.

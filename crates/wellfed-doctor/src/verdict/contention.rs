@@ -102,7 +102,7 @@ fn threads(case: &Case) -> Option<Finding> {
 
 /// Of the CPU time of threads beyond the first, what is spinning rather than work, where they are more than the cores
 /// (measured with NumPy's OpenBLAS in `benches/doctor`).
-const SPIN: f64 = 0.6;
+const SPIN: f64 = 0.85;
 
 fn lock(case: &Case) -> Option<Finding> {
     let stages = &case.e.stages;

@@ -55,7 +55,10 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
         without_workers_records(e, &mut p, speed);
         return Some(p);
     }
-    let send = if e.loading.in_workers { e.loading.send_cpu } else { 0.0 };
+    // Workers lose time between batches, too. As in making one, a part of it is waiting for a core.
+    let (cpu, delay) = (e.loading.mean(|batch| batch.cpu), e.loading.mean(|batch| batch.delay));
+    let between = e.loading.gap * cpu / (cpu + delay).max(1e-12);
+    let send = if e.loading.in_workers { e.loading.send_cpu.max(between) } else { 0.0 };
     p.make = e
         .loading
         .batches

@@ -6,6 +6,7 @@ use super::{Case, Finding, Kind, code, fact, loading, ms, percent, verdict};
 use crate::{
     evidence::{StageTime, mean},
     model::{Cost, Pipeline},
+    proof,
     report::{Fact, Fix},
 };
 
@@ -254,6 +255,10 @@ fn waiting(case: &Case) -> Option<Finding> {
 
 /// Whether the wait of a read grows with its bytes, or with how many read at once, rather than being the same for each.
 fn by_bytes(case: &Case) -> bool {
+    let opens = case.e.loading.mean(|batch| batch.opens).max(1.0);
+    if let Some(narrow) = proof::narrow(&case.e.storage, blocked(case) / opens) {
+        return narrow;
+    }
     let samples: Vec<(f64, f64)> = case
         .e
         .loading
@@ -347,6 +352,7 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
     let gain = case.gain(&more, 0.08);
     let mut facts = loading::waiting(case);
     facts.extend(volume(case));
+    facts.extend(tried(case));
     facts.push(fact(
         format!(
             "Of the {} that a batch takes to make, {} are waiting for storage: {} a file, whatever its size.",
@@ -407,6 +413,25 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
         ),
         kind: Kind::Work,
     })
+}
+
+/// What reading the script's files again showed.
+fn tried(case: &Case) -> Option<Fact> {
+    let [alone, together] = case.e.storage.as_slice() else { return None };
+    let rate = |reads: &proof::Reads| reads.bytes as f64 / reads.seconds.max(1e-9) / 1e6;
+    Some(fact(
+        format!(
+            "Tried after the run: one reader gets {:.1} MB/s ({} a file), {} together {:.1} MB/s ({} a file).",
+            rate(alone),
+            ms(alone.time),
+            together.readers,
+            rate(together),
+            ms(together.time)
+        ),
+        rate(together) * 1e6,
+        "bytes/s",
+        "reads",
+    ))
 }
 
 fn culprit<'a>(case: &Case<'a>) -> Option<&'a crate::evidence::Culprit> {

@@ -169,7 +169,7 @@ fn launch(case: &Case) -> Option<Finding> {
     }
     let compute: f64 = ["forward", "backward", "optimizer"].iter().map(|name| case.e.stages.time(name)).sum();
     let per_module = compute / calls;
-    let fixed = (LAUNCH / per_module).min(0.95);
+    let fixed = (LAUNCH / per_module).min(0.985);
     if compute < 0.5 * step || fixed < 0.5 {
         return None;
     }

@@ -43,6 +43,8 @@ pub enum Record {
     Frames(Frames),
     /// Stacks seen since the last such record.
     Stacks(Stacks),
+    /// Some samples, call by call.
+    Profile(Profile),
     /// How long the sampling thread waited for the interpreter's lock.
     Gil(Gil),
     /// Files that were opened.
@@ -355,6 +357,22 @@ pub struct Stacks {
     /// Name of the thread.
     pub thread: String,
     /// Stacks.
+    pub rows: Vec<Stack>,
+}
+
+/// See [`Record::Profile`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    /// End of the interval.
+    pub t: u64,
+    /// Loader.
+    pub loader: u32,
+    /// Worker, -1 inline.
+    pub worker: i64,
+    /// Samples that were traced.
+    pub samples: u32,
+    /// What they consisted of: calls, with the time in each without the calls it made.
     pub rows: Vec<Stack>,
 }
 

@@ -37,6 +37,10 @@ pub struct Batch {
     pub disk_bytes: f64,
     /// Files opened.
     pub opens: f64,
+    /// Whether the kernel was asked about it, so that delay and bytes are its own.
+    pub exact: bool,
+    /// Batches it stands for: where they are short, not all are recorded.
+    pub every: f64,
 }
 
 impl Batch {
@@ -142,7 +146,7 @@ impl Loading {
         let length = seconds(window.1.saturating_sub(window.0));
         if length > 0.0 {
             let concurrent = if loading.in_workers { loader.num_workers as f64 } else { 1.0 };
-            loading.busy = (loading.batches.iter().map(|batch| batch.wall).sum::<f64>()
+            loading.busy = (loading.batches.iter().map(|batch| batch.wall * batch.every).sum::<f64>()
                 / (length * concurrent))
                 .min(1.0);
         }
@@ -210,6 +214,8 @@ fn batches(fetch: &record::Fetch) -> impl Iterator<Item = Batch> {
         bytes: count(&fetch.bytes, i),
         disk_bytes: count(&fetch.disk_bytes, i),
         opens: fetch.opens.get(i).map_or(0.0, |&opens| f64::from(opens)),
+        exact: fetch.exact.as_ref().is_none_or(|exact| exact.contains(&(i as u32))),
+        every: f64::from(fetch.every.max(1)),
     })
 }
 
@@ -237,26 +243,26 @@ fn gap(batches: &[Batch]) -> f64 {
         .filter(|batch| batch.worker >= 0)
         .filter_map(|batch| Some(seconds(batch.t0.saturating_sub(ends.insert(batch.worker, batch.t1)?))))
         .collect();
+    if batches.iter().any(|batch| batch.every > 1.0) {
+        return 0.0;
+    }
     gaps.sort_by(f64::total_cmp);
     let gap = gaps.get(gaps.len() / 5).copied().unwrap_or(0.0);
     if gap < mean(batches.iter().map(|batch| batch.wall)) { gap } else { 0.0 }
 }
 
-/// Where batches are short, the kernel's counters are read for some of them only: the others have 0. Gives those the mean of
-/// the known ones, so that sums stay true.
+/// The kernel is asked about some batches only where they are short. Gives the others the mean of those, so that sums stay true.
 fn fill_unknown(batches: &mut [Batch]) {
-    // A batch whose counters were read has read something, or waited a microsecond for its core, nearly always.
-    let known = |batch: &Batch| batch.delay > 0.0 || batch.bytes > 0.0;
-    let seen: Vec<Batch> = batches.iter().copied().filter(known).collect();
-    if seen.is_empty() || seen.len() * 2 > batches.len() {
+    let seen: Vec<Batch> = batches.iter().copied().filter(|batch| batch.exact).collect();
+    if seen.is_empty() {
         return;
     }
     let (delay, bytes, disk_bytes) = (
-        mean(seen.iter().map(|b| b.delay)),
-        mean(seen.iter().map(|b| b.bytes)),
-        mean(seen.iter().map(|b| b.disk_bytes)),
+        mean(seen.iter().map(|batch| batch.delay)),
+        mean(seen.iter().map(|batch| batch.bytes)),
+        mean(seen.iter().map(|batch| batch.disk_bytes)),
     );
-    for batch in batches.iter_mut().filter(|batch| !known(batch)) {
+    for batch in batches.iter_mut().filter(|batch| !batch.exact) {
         (batch.delay, batch.bytes, batch.disk_bytes) = (delay.min(batch.wall), bytes, disk_bytes);
     }
 }

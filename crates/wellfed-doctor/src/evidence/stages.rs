@@ -49,6 +49,8 @@ pub struct Stages {
     pub looping: Vec<StageTime>,
     /// Looks at stacks behind `loading`.
     pub loading_looks: u64,
+    /// Samples that were traced call by call.
+    pub traced: u64,
     /// Looks behind `looping`.
     pub looping_looks: u64,
     /// How much later than asked for the sampling thread of the training process woke up, seconds, mean: it waited for
@@ -69,6 +71,8 @@ impl Stages {
     pub(super) fn of(run: &RunDir, main: &ProcessRecords, loading: &Loading, steps: &Loop) -> Self {
         let mut made: BTreeMap<&'static str, Sum> = BTreeMap::new();
         let mut looped: BTreeMap<&'static str, Sum> = BTreeMap::new();
+        // Samples that were traced call by call say more than looks, which find what gives the interpreter's lock up.
+        let mut traced: BTreeMap<&'static str, Sum> = BTreeMap::new();
         let mut stages = Self::default();
         let (mut late, mut looks, mut threads) = (0.0, 0.0, 0.0);
         for process in &run.processes {
@@ -90,6 +94,17 @@ impl Stages {
                         late += gil.late as f64 * 1e-9;
                         looks += f64::from(gil.n);
                         threads += gil.threads * f64::from(gil.n);
+                    }
+                    Record::Profile(profile) => {
+                        stages.traced += u64::from(profile.samples);
+                        for stack in &profile.rows {
+                            let list: Vec<&Frame> =
+                                stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
+                            if !list.is_empty() {
+                                let (name, culprit) = stage::loading(&list);
+                                traced.entry(name).or_default().add(&list, culprit, stack.wall, stack.cpu);
+                            }
+                        }
                     }
                     Record::Stacks(stacks) if stacks.t >= steps.window.0 && stacks.t <= steps.window.1 => {
                         for stack in &stacks.rows {
@@ -124,6 +139,11 @@ impl Stages {
         }
         let cpu = loading.mean(|batch| batch.cpu);
         let blocked = loading.mean(super::Batch::blocked);
+        if stages.traced >= TRACED {
+            // Collation is no sample's.
+            made = made.into_iter().filter(|&(name, _)| name == "collate").collect();
+            fit(&mut traced, &mut made, loading);
+        }
         stages.loading = scaled(made, &stage::LOADING, cpu, blocked);
         correct_collation(&mut stages.loading, loading);
         let compute = steps.compute();
@@ -149,6 +169,20 @@ impl Stages {
 }
 
 impl Sum {
+    fn scale(&mut self, by: f64) {
+        let scaled = |value: u64| (value as f64 * by) as u64;
+        (self.wall, self.cpu) = (scaled(self.wall), scaled(self.cpu));
+        self.culprits.values_mut().for_each(|(_, wall)| *wall = scaled(*wall));
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.cpu += other.cpu;
+        for (key, (culprit, wall)) in other.culprits {
+            self.culprits.entry(key).or_insert((culprit, 0)).1 += wall;
+        }
+    }
+
     fn add(&mut self, list: &[&Frame], decided: usize, wall: u64, cpu: u64) {
         self.wall += wall;
         self.cpu += cpu;
@@ -192,6 +226,23 @@ fn is_next(frame: &Frame) -> bool {
         || frame.file.contains("/wellfed/")
         || frame.file.contains("/tensorflow/python/data/");
     loader && frame.func.ends_with("__next__")
+}
+
+/// Traced samples from which on they are believed rather than looks.
+const TRACED: u64 = 6;
+
+/// Moves what was traced to `made`, in proportion to collation: as the clocks of batches say.
+fn fit(traced: &mut BTreeMap<&'static str, Sum>, made: &mut BTreeMap<&'static str, Sum>, loading: &Loading) {
+    let wall = loading.mean(|batch| batch.wall);
+    let collate = loading.mean(|batch| batch.collate);
+    let all: u64 = traced.values().map(|sum| sum.wall).sum();
+    if let Some(sum) = made.get_mut("collate") {
+        let scale = all as f64 * collate / (wall - collate).max(1e-9) / sum.wall.max(1) as f64;
+        sum.scale(scale);
+    }
+    for (name, sum) in std::mem::take(traced) {
+        made.entry(name).or_default().merge(sum);
+    }
 }
 
 /// Stages with the shares that stacks show of what clocks say: `cpu` and `blocked` seconds in all.

@@ -161,20 +161,12 @@ class Sampler:
         self, name: str, ident: int, native: int | None, frame: FrameType | None, t: int, passed: int
     ) -> None:
         stack: list[int] = []
-        ids, codes = self._ids, self._codes
+        ids = self._ids
         while frame is not None and len(stack) < DEPTH:
             code = frame.f_code
-            number = id(code)
-            lasti = frame.f_lasti
-            key = ids.get((number, lasti))
+            key = ids.get((id(code), frame.f_lasti))
             if key is None:
-                known = codes.get(number)
-                if known is None:
-                    codes[number] = known = (code, code.co_filename.startswith(_OWN))
-                key = -1 if known[1] else len(ids)
-                ids[number, lasti] = key
-                if key >= 0:
-                    self._unresolved.append((key, code, lasti))
+                key = self.frame(code, frame.f_lasti)
             if key >= 0:
                 stack.append(key)
             frame = frame.f_back
@@ -203,6 +195,20 @@ class Sampler:
             row[0] += 1
             row[1] += passed
             row[2] += used
+
+    def frame(self, code: CodeType, lasti: int) -> int:
+        """Number of a frame in this process's file; -1 for one of ours. Only for the thread that writes."""
+        number = id(code)
+        key = self._ids.get((number, lasti))
+        if key is None:
+            known = self._codes.get(number)
+            if known is None:
+                self._codes[number] = known = (code, code.co_filename.startswith(_OWN))
+            key = -1 if known[1] else len(self._ids)
+            self._ids[number, lasti] = key
+            if key >= 0:
+                self._unresolved.append((key, code, lasti))
+        return key
 
     def drain(self) -> Iterable[Record]:
         """What was seen since the last time."""

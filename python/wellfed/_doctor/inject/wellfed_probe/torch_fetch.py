@@ -13,12 +13,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from operator import getitem
 from types import ModuleType
 from typing import Any
 
 from . import hooks
 from .clocks import Price, every
 from .files import FILES
+from .profile import EVENT_NS, Tracer
 from .recorder import RECORDER, Record, now
 from .torch_step import ATTRIBUTE, receiving
 from .torch_worker import WORKER
@@ -28,14 +30,19 @@ __all__ = ["install"]
 thread_time = time.thread_time_ns
 process_time = time.process_time_ns
 
-# Shares of the time that these may take: clocks of batches, the kernel's numbers about them, samples.
+# Shares of the time that these may take: clocks of batches, the kernel's numbers about them, samples, and tracing
+# samples.
 CLOCKS = 0.004
 KERNEL = 0.002
 SAMPLES = 0.004
+TRACES = 0.005
 # Recording the begin and end of a batch.
 PLAIN_NS = 3000
 # How long samples take, on average, where the kernel is asked about each.
 SAMPLE_BYTES = 2_000_000
+
+# Samples before the first that is traced: what is loaded or compiled at the first call is no sample's.
+TRACE_AFTER = 3
 
 FIELDS = (
     "n",
@@ -160,6 +167,8 @@ class FetchLog:
         self.proc: Proc | None = None
         self.sample_bytes = False
         self.sample_price = Price()
+        self.tracer = Tracer()
+        self._until_trace = TRACE_AFTER
         self._clock_price = Price()
         self._kernel_price = Price()
         self._period = 0.0
@@ -254,6 +263,15 @@ class FetchLog:
         self._samples_every = self.sample_price.every(recorded, SAMPLES, size)
         self.sample_bytes = (self._period - self.collate[0]) / max(1, size) >= SAMPLE_BYTES
 
+    def trace(self) -> bool:
+        """Whether the next sample is to be traced."""
+        self._until_trace -= 1
+        return self._until_trace <= 0 and self.tracer.possible
+
+    def traced(self, sample: float) -> None:
+        """One was, where a batch's samples take so long: the next one after a while."""
+        self._until_trace = every(EVENT_NS * self.tracer.events, sample * self._samples_every, TRACES)
+
     def drain(self) -> Iterator[Record]:
         """Batches since the last time."""
         if self.loader is None:
@@ -275,6 +293,9 @@ class FetchLog:
             record: Record = {"index": index, "wall": wall, "cpu": cpu, "opens": opens}
             record["bytes"] = read if min(read) >= 0 else []
             yield {"k": "samples", **common, **record}
+        profile = self.tracer.record()
+        if profile is not None:
+            yield {**profile, **common}
 
     def _record(self, rows: list[tuple[Any, ...]]) -> Record:
         """Rows as lists, with estimates where clocks were not read."""
@@ -389,6 +410,13 @@ class TimedIterator:
 
 def sample_timed(log: FetchLog, source: Any, index: Any) -> Any:
     """``source[index]``, or the next of `source` for None, timed."""
+    if log.trace():
+        t0 = now()
+        try:
+            return log.tracer.run(next, source) if index is None else log.tracer.run(getitem, source, index)
+        finally:
+            # Its time is not that of a sample.
+            log.traced(max(1, now() - t0 - EVENT_NS * log.tracer.events))
     begin = now()
     opens = FILES.opens
     read = log.proc.io()[0] if log.sample_bytes and log.proc is not None else -1

@@ -75,6 +75,7 @@ class Tracer:
             return function(*args)
         finally:
             sys.setprofile(None)
+            self._current = self._root
 
     def _event(self, frame: FrameType, event: str, arg: object) -> None:
         t, c = now(), thread_time()

@@ -210,17 +210,19 @@ class Sampler:
                 self._unresolved.append((key, code, lasti))
         return key
 
-    def drain(self) -> Iterable[Record]:
-        """What was seen since the last time."""
-        records: list[Record] = []
-        t = now()
+    def described(self) -> Iterable[Record]:
+        """New frames: at the end all of them, in between as many as are cheap."""
         if self._unresolved:
-            # At the end all of them, in between as many as are cheap.
-            limit = t + RESOLVE_NS if self._thread is not None else t + 500 * RESOLVE_NS
+            limit = now() + (RESOLVE_NS if self._thread is not None else 500 * RESOLVE_NS)
             rows: list[dict[str, Any]] = []
             while self._unresolved and (not rows or now() < limit):
                 rows.append(resolve(*self._unresolved.pop()))
-            records.append({"k": "frames", "rows": rows})
+            yield {"k": "frames", "rows": rows}
+
+    def drain(self) -> Iterable[Record]:
+        """What was seen since the last time."""
+        records: list[Record] = list(self.described())
+        t = now()
         seen, self._seen = self._seen, {}
         for thread, stacks in seen.items():
             shown = [

@@ -22,6 +22,7 @@ from .clocks import Price, every
 from .files import FILES
 from .profile import EVENT_NS, Tracer
 from .recorder import RECORDER, Record, now
+from .stacks import SAMPLER
 from .torch_step import ATTRIBUTE, receiving
 from .torch_worker import WORKER
 
@@ -295,6 +296,7 @@ class FetchLog:
             yield {"k": "samples", **common, **record}
         profile = self.tracer.record()
         if profile is not None:
+            yield from SAMPLER.described()
             yield {**profile, **common}
 
     def _record(self, rows: list[tuple[Any, ...]]) -> Record:

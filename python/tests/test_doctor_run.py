@@ -224,3 +224,39 @@ def test_env_is_text_and_json(tmp_path: Path) -> None:
     assert found["machine"]["cores"] > 0
     assert found["wellfed"]["threads"] >= 1
     assert all({"text", "hint"} == set(warning) for warning in found["warnings"])
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_terminal_may_get_a_live_view_and_the_output_stays_whole(tmp_path: Path, live: bool) -> None:
+    text = """
+import sys, time
+for i in range(8):
+    print("out", i, flush=True)
+    print("err", i, file=sys.stderr)
+    time.sleep(0.1)
+"""
+    path = script(tmp_path, text)
+    ours, theirs = os.openpty()
+    env = {**environment(tmp_path), "TERM": "xterm"}
+    words = [*DOCTOR, "run", *([] if live else ["--no-live"]), path]
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, env=env, cwd=tmp_path
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            # The other end of a terminal was closed.
+            break
+        said += part
+    os.close(ours)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert out == b"".join(b"out %d\n" % i for i in range(8))
+    opened, closed = b"\x1b[?1049h", b"\x1b[?1049l"
+    assert (opened in said) == live
+    rest = said.rsplit(closed, 1)[-1].replace(b"\r\n", b"\n")
+    assert b"".join(b"err %d\n" % i for i in range(8)) in rest
+    assert b"No data loader was seen" in rest

@@ -320,6 +320,6 @@ mod tests {
         assert_eq!((report.limit, report.disk_images), ("disk", Some(500.0)));
         report.disk = Some(DiskReport::of(1e9, &[(1, 5e8)]));
         report.judge();
-        assert_eq!((report.limit, report.disk_images), ("decode", Some(10_000.0)));
+        assert_eq!((report.limit, report.disk_images), ("decode", Some(5000.0)));
     }
 }

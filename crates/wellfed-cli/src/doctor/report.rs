@@ -25,14 +25,22 @@ pub(crate) const NOT_MET: i32 = 3;
 #[derive(Debug, Default, Args)]
 pub(crate) struct Output {
     /// Write the report as a page for browsers
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = target)]
     pub(crate) html: Option<PathBuf>,
     /// Write the report as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = target)]
     pub(crate) json: Option<PathBuf>,
     /// Exit with status 3 unless steps run at X of the speed they would have if data were always there (0.9 or 90%)
     #[arg(long, value_name = "X", value_parser = share)]
     pub(crate) fail_under: Option<f64>,
+}
+
+/// A file to write. One whose name was left out must not cost the script that comes next.
+pub(super) fn target(text: &str) -> Result<PathBuf, String> {
+    if text.ends_with(".py") {
+        return Err("a script is not overwritten: name the file to write first, or -".to_owned());
+    }
+    Ok(text.into())
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -137,6 +145,11 @@ fn without_steps(run: &RunDir, report: &Report) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scripts_are_not_overwritten() {
+        assert!(target("train.py").is_err() && target("-").is_ok() && target("report.json").is_ok());
+    }
 
     #[test]
     fn shares_and_percentages() {

@@ -48,7 +48,7 @@ pub(crate) struct Sweep {
     #[arg(long)]
     grid: bool,
     /// Write the result as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = super::report::target)]
     json: Option<PathBuf>,
     /// Interpreter for scripts and modules [default: the one that runs this command]
     #[arg(long, value_name = "EXE")]

@@ -37,7 +37,7 @@ pub(crate) struct Try {
     #[arg(long, value_name = "JSON", value_parser = change)]
     apply: Option<Apply>,
     /// Write the result as JSON; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = super::report::target)]
     json: Option<PathBuf>,
     /// Interpreter for scripts and modules [default: the one that runs this command]
     #[arg(long, value_name = "EXE")]

@@ -17,7 +17,7 @@ is its JSON Schema (draft 2020-12). Both are generated from the types in `crates
 keeps them so (`UPDATE_DOCS=1 cargo test -p wellfed-doctor schema` writes them anew).
 
 ```console
-$ wellfed doctor run --json train.py > report.json
+$ wellfed doctor run --json report.json train.py
 $ jq -r '.verdict | .id, .fix.change, .gain.factor' report.json
 serial-loading
 loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=2)

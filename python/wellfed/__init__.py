@@ -51,6 +51,7 @@ from .sources import (
 )
 
 if TYPE_CHECKING:
+    from ._doctor import doctor as doctor
     from .torch import feed as feed
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -96,4 +97,15 @@ def __getattr__(name: str) -> Any:
         from .torch import feed
 
         return feed
+    if name == "doctor":
+        from ._doctor import doctor
+
+        return doctor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext wellfed`` gives notebooks the magic ``%%doctor``, which runs a cell under the doctor."""
+    from ._doctor._magic import register
+
+    register(shell)

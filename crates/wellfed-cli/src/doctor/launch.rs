@@ -26,7 +26,7 @@ use wellfed_doctor::{
 use super::{Setting, live::View, signals::Signals};
 
 /// Time between two looks at the machine.
-const INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a captured script wrote to standard output and standard error.
 pub(crate) const OUTPUT: &str = "output.txt";

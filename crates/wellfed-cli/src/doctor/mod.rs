@@ -1,5 +1,6 @@
 //! `wellfed doctor`: why training waits. The measuring and judging is done by crates/wellfed-doctor.
 
+mod attach;
 mod env;
 mod launch;
 mod live;
@@ -42,6 +43,7 @@ enum Command {
     Run(run::Run),
     Report(report::Again),
     Env(env::Env),
+    Attach(attach::Attach),
     Probe(probe::Probe),
     Try(try_::Try),
     Sweep(sweep::Sweep),
@@ -54,6 +56,7 @@ impl Doctor {
             Command::Run(run) => run.run(&self.setting),
             Command::Report(again) => again.run(),
             Command::Probe(probe) => output::status(probe.run()),
+            Command::Attach(attach) => output::status(attach.run()),
             Command::Env(env) => output::status(env.run(&self.setting)),
             Command::Try(attempt) => attempt.run(&self.setting),
             Command::Sweep(sweep) => sweep.run(&self.setting),

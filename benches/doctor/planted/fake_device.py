@@ -47,8 +47,10 @@ class DeviceTensor(torch.Tensor):
 
     def to(self, device: FakeDevice, non_blocking: bool = False) -> DeviceTensor:
         seconds = self.numel() * self.element_size() / device.bandwidth
-        device.copying_until = max(time.perf_counter(), device.copying_until) + seconds
+        # From pageable memory a copy comes in its turn, after what was launched; from pinned memory it runs beside it.
+        before = device.copying_until if non_blocking else max(device.copying_until, device.busy_until)
+        device.copying_until = max(time.perf_counter(), before) + seconds
         if not non_blocking:
-            device.synchronize(max(device.copying_until, device.busy_until))
+            device.synchronize(device.copying_until)
         self.ready = device.copying_until
         return self

@@ -63,8 +63,9 @@ fn threads(case: &Case) -> Option<Finding> {
     if !loading.in_workers || parallel < 1.25 || wanted < 1.5 * case.p.cores {
         return None;
     }
-    // Threads that share out small work wait for each other, by spinning; that part of the CPU time goes away.
-    let spun = SPIN * (1.0 - 1.0 / parallel);
+    // Threads that share out a piece of work wait for each other, by spinning. Where k times as many want to run as there are
+    // cores, the last of them comes to its turn k times as late, and the others burn their cores until then.
+    let spun = 1.0 - (case.p.cores / wanted).clamp(0.02, 1.0);
     let changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * (1.0 - spun), parallel: 1.0, ..*cost });
     let mut facts = loading::waiting(case);
     facts.push(fact(format!("{} workers use {parallel:.1} threads each at a time ({threads:.0} were seen): {wanted:.0} threads for {:.0} cores.", case.p.workers, case.p.cores), wanted, "threads", "/proc"));
@@ -93,16 +94,12 @@ fn threads(case: &Case) -> Option<Finding> {
             title,
             facts,
             fix,
-            case.gain(&changed, 0.25),
+            case.gain(&changed, 0.45),
             case.cap(&changed),
         ),
         kind: Kind::Setting,
     })
 }
-
-/// Of the CPU time of threads beyond the first, what is spinning rather than work, where they are more than the cores
-/// (measured with NumPy's OpenBLAS in `benches/doctor`).
-const SPIN: f64 = 0.85;
 
 fn lock(case: &Case) -> Option<Finding> {
     let stages = &case.e.stages;

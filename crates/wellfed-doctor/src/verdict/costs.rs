@@ -44,7 +44,12 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let remedy = remedy(case, stage, &name)?;
     let share = (stage.cpu / total).min(1.0);
     let factor = if remedy.all { NATIVE } else { 1.0 - share * (1.0 - remedy.left) };
-    let changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * factor, ..*cost });
+    let mut changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * factor, ..*cost });
+    if stage.name == "collate" {
+        // Fewer tensors are also fewer to hand over: each is a descriptor of its own.
+        let tensors = case.e.batch.as_ref().map_or(1.0, |batch| f64::from(batch.tensors.max(1)));
+        changed.receive = changed.receive.min(loading::HAND_OVER + changed.receive / tensors);
+    }
     let gain = case.gain(&changed, remedy.unsure);
     let mut facts = loading::waiting(case);
     facts.push(fact(

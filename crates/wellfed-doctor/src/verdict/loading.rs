@@ -31,7 +31,7 @@ pub(super) fn waiting(case: &Case) -> Vec<Fact> {
 
 /// What a batch that came from a worker costs the training process: to rebuild it, by its size. A pickle of descriptors takes a
 /// fifth of a millisecond; memory is mapped, not copied.
-const HAND_OVER: f64 = 0.0003;
+pub(super) const HAND_OVER: f64 = 0.0003;
 
 /// The pipeline with `workers` workers.
 pub(crate) fn with_workers(p: &Pipeline, workers: usize) -> Pipeline {

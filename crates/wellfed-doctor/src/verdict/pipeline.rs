@@ -30,8 +30,10 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     };
     // CPU times were taken while so many cores were busy; the model wants those of a core with idle neighbours.
     let speed = p.speed(e.load.busy.max(1.0));
-    let delay = e.load.main_queued * e.steps.time();
+    // The main thread waits for a core whenever it wants one, in the step and in taking up a batch.
     let thread = mean(e.steps.steps.iter().map(|step| step.thread_cpu));
+    let taking_up = mean(e.steps.steps.iter().map(|step| step.wait_cpu));
+    let delay = e.load.main_queued * e.steps.time() * thread / (thread + taking_up).max(1e-12);
     p.step = e
         .steps
         .steps
@@ -72,7 +74,7 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
         .collect();
     let in_next = mean(e.steps.steps.iter().map(|step| step.wait_cpu));
     if e.loading.in_workers {
-        p.receive = in_next * speed;
+        p.receive = in_next * speed + WAKE;
     } else {
         // What the loader does around making the batch: sampling indices, and its own Python.
         let around = (in_next - e.loading.mean(|batch| batch.cpu)).max(0.0) * speed;
@@ -101,6 +103,9 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
         };
     }
 }
+
+/// Seconds between a batch being sent and the loop running again: two threads and a process are woken for it.
+const WAKE: f64 = 0.0003;
 
 /// Loaders whose inside is not seen (native ones, tf.data): what is known is how long the loop waits. Where it waits, a batch takes
 /// as long as a step; where it does not, less.

@@ -29,11 +29,11 @@ fn lines(stage: &StageTime) -> Vec<Fact> {
 
 fn copy(case: &Case) -> Option<Finding> {
     let stage = case.e.stages.get("copy")?;
-    // A copy that blocks waits for what the device was told before, too. In the first step of an epoch the device has nothing
-    // to do: what is longer later is its work, which stays.
+    // A copy that blocks waits for what the device was told before, too. In the first step of all, or after a pause, the device has
+    // nothing to do: what takes longer later is its work, which stays.
     let compute = case.e.steps.compute();
     let firsts = &case.e.steps.first_steps;
-    let first = crate::evidence::mean(firsts.iter().copied());
+    let first = firsts.iter().copied().fold(f64::INFINITY, f64::min);
     let rest = compute - stage.time();
     let time = if firsts.is_empty() || first >= compute {
         stage.time()

@@ -208,7 +208,7 @@ pub struct Fix {
 pub struct Apply {
     /// Arguments of the loader to replace: `num_workers`, `prefetch_factor`, `pin_memory`, `persistent_workers`, `in_order`.
     /// For tf.data: `num_parallel_calls` where the script's `map` or `interleave` has none or fewer (-1 is AUTOTUNE), and `prefetch`,
-    /// the elements that are made ahead, where the pipeline does not end in one.
+    /// the elements that are made ahead, where the pipeline does not end in one; `private_threadpool_size`, threads of its own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub loader: BTreeMap<String, serde_json::Value>,
     /// Environment variables to set: `OMP_NUM_THREADS`, …

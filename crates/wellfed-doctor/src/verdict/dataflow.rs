@@ -116,10 +116,16 @@ fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     ));
     let fix = Fix {
         title: format!("{calls} reads at once"),
-        change: format!("dataset.map(load, num_parallel_calls={calls})"),
+        change: format!(
+            "options = tf.data.Options()\noptions.threading.private_threadpool_size = {calls}\ndataset = dataset.map(load, num_parallel_calls={calls}).with_options(options)"
+        ),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
-        why: "While one call waits for its file, others read theirs.".to_owned(),
-        apply: Some(code::apply_loader(&[("num_parallel_calls", json!(calls))])),
+        // Measured with calls that sleep, on two cores: 7 calls at once are as slow as 2 without a pool of their own.
+        why: "While one call waits for its file, others read theirs. Calls run on a pool with one thread a core, unless the data set has its own.".to_owned(),
+        apply: Some(code::apply_loader(&[
+            ("num_parallel_calls", json!(calls)),
+            ("private_threadpool_size", json!(calls)),
+        ])),
     };
     let title = format!(
         "Reads are waited for, {} at a time: the loop waits {} of the time",

@@ -121,8 +121,8 @@ def install() -> None:
 def leave() -> None:
     """Ends a process whose diagnosis ended in the middle of an epoch, after all exit handlers but the probe's own.
 
-    When the interpreter takes its objects apart, an iterator waits for calls of Python that it has begun, which wait for
-    the interpreter for ever. It happens about once in ten times.
+    One process in a dozen that had calls of Python under way did not end. Most likely, the iterator waits for them when
+    the interpreter takes it apart, and they wait for the interpreter.
     """
     if (
         CONTROL.ended not in ("steps", "time")

@@ -36,22 +36,26 @@ def every(nanoseconds: float, period: float, budget: float) -> int:
 
 
 class Price:
-    """What something costs, from single measurements in which the thread may have been interrupted: the least of 16."""
+    """What something costs, from single measurements in which the thread may have been interrupted: their median."""
 
     def __init__(self) -> None:
-        self._least = 0
+        self._usual = 0
         self._lately: list[int] = []
 
     def paid(self, nanoseconds: int) -> None:
         """It took so long this time."""
         self._lately.append(nanoseconds)
         if len(self._lately) == 16:
-            self._least = min(self._lately)
+            self._usual = median(self._lately)
             self._lately.clear()
 
     def every(self, period: float, budget: float, times: float = 1) -> int:
         """One in how many may be done; each, until there are enough measurements to say."""
-        if not self._least and len(self._lately) < ENOUGH:
+        if not self._usual and len(self._lately) < ENOUGH:
             return 1
-        least = self._least or min(self._lately, default=0)
-        return every(1.3 * times * least, period, budget)
+        return every(times * (self._usual or median(self._lately)), period, budget)
+
+
+def median(values: list[int]) -> int:
+    """The one in the middle, or the lower of two."""
+    return sorted(values)[(len(values) - 1) // 2]

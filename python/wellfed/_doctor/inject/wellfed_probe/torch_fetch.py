@@ -33,9 +33,9 @@ process_time = time.process_time_ns
 
 # Shares of the time that these may take: clocks of batches, the kernel's numbers about them, samples, and tracing
 # samples.
-CLOCKS = 0.004
+CLOCKS = 0.003
 KERNEL = 0.002
-SAMPLES = 0.004
+SAMPLES = 0.003
 TRACES = 0.005
 # Recording the begin and end of a batch.
 PLAIN_NS = 3000

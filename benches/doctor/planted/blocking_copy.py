@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import torch
-from common import Clock, Draw, arguments, settings
+from common import Clock, Draw, arguments, device_step, settings
 from fake_device import DeviceTensor, FakeDevice
 from torch.utils.data import DataLoader, Dataset, default_collate
 
@@ -25,6 +26,18 @@ def on_device(samples: list[torch.Tensor]) -> torch.Tensor:
     return default_collate(samples).as_subclass(DeviceTensor)
 
 
+def ahead(loader: DataLoader, device: FakeDevice) -> Iterator[torch.Tensor]:
+    """Batches whose copy began before the step before them."""
+    before = None
+    for batch in loader:
+        copying = batch.to(device, non_blocking=True)
+        if before is not None:
+            yield before
+        before = copying
+    if before is not None:
+        yield before
+
+
 def prepare(draw: Draw) -> dict:
     size, batch = draw.choice([64, 96]), draw.choice([16, 32])
     step = draw.uniform(8e-3, 25e-3)
@@ -41,11 +54,13 @@ def main() -> None:
     loader = DataLoader(Frames(s.size), batch_size=s.batch, shuffle=True, collate_fn=on_device)
     clock = Clock(args)
     for _ in itertools.count():
-        for batch in loader:
-            batch = batch.to(device, non_blocking=bool(args.fixed))
-            loss = device.launch(batch, s.step)
-            device.synchronize(device.busy_until - 2 * s.step)  # the queue of a device is not endless
-            if clock.step(len(batch), loss.value):
+        for batch in ahead(loader, device) if args.fixed else loader:
+            if args.fixed:
+                device.synchronize(batch.ready)
+            else:
+                batch = batch.to(device)
+            loss = device_step(batch.as_subclass(torch.Tensor), s.step)
+            if clock.step(len(batch), loss):
                 clock.report()
                 return
         clock.epoch()

@@ -60,7 +60,10 @@ class Draw(random.Random):
 def settings(args: argparse.Namespace, prepare: Callable[[Draw], dict[str, Any]]) -> SimpleNamespace:
     """Settings of this script for this seed: made by `prepare` the first time, the same ever after."""
     name = Path(sys.argv[0]).stem
-    kept = cache() / "settings" / f"{name}-{args.seed}{'-small' if args.small else ''}-{CORES}.json"
+    # Settings of another version of the script are not its own.
+    version = hashlib.sha256(Path(sys.argv[0]).read_bytes()).hexdigest()[:8]
+    size = "-small" if args.small else ""
+    kept = cache() / "settings" / f"{name}-{args.seed}{size}-{CORES}-{version}.json"
     if not kept.exists():
         draw = Draw(name, args.seed, args.small)
         made = {"near": draw.near, **prepare(draw)}
@@ -95,17 +98,46 @@ def folder(name: str, make: Callable[[Path], None]) -> Path:
     return made
 
 
-def cpu_seconds(
-    work: Callable[[], Any], repeat: int = 5, clock: Callable[[], float] = time.process_time
-) -> float:
-    """Seconds that `work` takes, of CPU in all threads if the clock is not another: the least of some tries."""
+def cpu_seconds(work: Callable[[], Any], repeat: int = 5) -> float:
+    """CPU seconds that `work` takes in all threads: the least of some tries, after one that does not count."""
     work()
     tries = []
     for _ in range(repeat):
-        start = clock()
+        start = time.process_time()
         work()
-        tries.append(clock() - start)
+        tries.append(time.process_time() - start)
     return min(tries)
+
+
+def rested_seconds(work: Callable[[], Any], repeat: int = 15, between: float = 5e-3) -> float:
+    """Seconds that `work` takes after a sleep, as in a step after the device's: the median."""
+    work()
+    tries = []
+    for _ in range(repeat):
+        time.sleep(between)
+        start = time.perf_counter()
+        work()
+        tries.append(time.perf_counter() - start)
+    return sorted(tries)[repeat // 2]
+
+
+def loading_seconds(loader: Any, batches: int = 30, between: float = 0.0) -> float:
+    """Seconds between the batches of a loader: the median, or without `between`, which is slept after each, the mean.
+
+    What a process does after a sleep costs more than what it does again and again, as caches are cold.
+    """
+    took = []
+    start = begin = time.perf_counter()
+    while len(took) < batches:
+        for _ in loader:
+            took.append(time.perf_counter() - start)
+            if len(took) == 5:
+                begin = time.perf_counter()
+            time.sleep(between)
+            start = time.perf_counter()
+            if len(took) == batches:
+                break
+    return sorted(took)[len(took) // 2] if between else (time.perf_counter() - begin) / (batches - 5)
 
 
 def slow_reads(under: Path, open_us: float = 0, read_us: float = 0, rate: float = 0) -> dict[str, str]:

@@ -41,7 +41,7 @@ class Volumes(Dataset):
 
 
 def prepare(draw: Draw) -> dict:
-    kind, size, batch = draw.choice(["gz", "gz", "bz2", "xz"]), draw.choice([8, 16]), draw.choice([4, 8])
+    kind, size, batch = draw.choice(["gz", "gz", "bz2", "xz"]), draw.choice([16, 32]), draw.choice([4, 8])
     count = 8 if draw.small else 64
     root, plain = volumes(kind, size, count), volumes("npy", size, count)
     dataset = Volumes(str(root))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 import torch
-from common import Clock, Draw, arguments, device_step, settings
-from torch.utils.data import DataLoader, Dataset, default_collate
+from common import Clock, Draw, arguments, device_step, loading_seconds, settings
+from torch.utils.data import DataLoader, Dataset
 
 
 class Patches(Dataset):
@@ -26,14 +25,8 @@ class Patches(Dataset):
 
 def prepare(draw: Draw) -> dict:
     size, batch = draw.choice([64, 128]), draw.choice([16, 32])
-    patches = Patches(size)
-    costs = []
-    for i in range(30):  # as in the loop: after a step, whose pause lets caches and clocks cool down
-        time.sleep(0.005)
-        start = time.perf_counter()
-        default_collate([patches[i * batch + j] for j in range(batch)])
-        costs.append(time.perf_counter() - start)
-    cost = sorted(costs)[15]
+    loader = DataLoader(Patches(size), batch_size=batch, shuffle=True)
+    cost = loading_seconds(loader, between=0.02)
     return {"size": size, "batch": batch, "step": cost / draw.uniform(0.015, 0.03)}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import torch
-from common import CORES, Clock, Draw, arguments, cpu_seconds, device_step, settings
-from torch.utils.data import DataLoader, Dataset, default_collate
+from common import CORES, Clock, Draw, arguments, device_step, loading_seconds, settings
+from torch.utils.data import DataLoader, Dataset
 
 
 class Records(Dataset):
@@ -25,10 +25,8 @@ class Records(Dataset):
 
 def prepare(draw: Draw) -> dict:
     fields, batch = draw.randint(10, 40), draw.choice([1024, 2048])
-    records = Records(fields, False)
-    samples = [records[i] for i in range(batch)]
-    cost = cpu_seconds(lambda: default_collate(samples))
-    return {"fields": fields, "batch": batch, "step": cost / CORES / draw.gain()}
+    loader = DataLoader(Records(fields, False), batch_size=batch, num_workers=CORES)
+    return {"fields": fields, "batch": batch, "step": loading_seconds(loader) / draw.gain(2.5)}
 
 
 def main() -> None:

@@ -6,10 +6,9 @@ import itertools
 import json
 import os
 import tempfile
-import time
 
 import torch
-from common import Clock, Draw, arguments, cpu_seconds, settings
+from common import Clock, Draw, arguments, rested_seconds, settings
 from fake_device import FakeDevice, Loss
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -35,7 +34,7 @@ def prepare(draw: Draw) -> dict:
     device = FakeDevice()
     with tempfile.TemporaryFile("w") as file:
         model, loss = make_model(layers), device.launch(torch.zeros(64), 0)
-        cost = cpu_seconds(lambda: log(file, 0, loss, model), clock=time.perf_counter)
+        cost = rested_seconds(lambda: log(file, 0, loss, model))
     return {"layers": layers, "step": cost / (draw.gain(2.2) - 1)}
 
 

@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
+VENV_TENSORFLOW := .venv-tensorflow
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 # Warnings are errors everywhere, in one set of flags, so that nothing is built twice.
 CARGO_FLAGS := --locked --workspace
@@ -57,10 +58,19 @@ test-rust: ## Rust tests and documentation examples
 	$(call say,Rust tests)
 	@cargo test $(CARGO_FLAGS) --quiet
 
+# Its tests run without it, too, and say so: TensorFlow has no wheels for some Pythons and platforms.
+$(STAMPS)/tensorflow: requirements-tensorflow.lock
+	$(call say,TensorFlow in $(VENV_TENSORFLOW))
+	@test -x $(VENV_TENSORFLOW)/bin/python || $(PYTHON) -m venv $(VENV_TENSORFLOW)
+	@$(VENV_TENSORFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements-tensorflow.lock || echo "note: TensorFlow cannot be installed; its tests are left out" >&2
+	@mkdir -p $(STAMPS) && touch $@
+
 .PHONY: test-python
-test-python: build ## Python tests against real PyTorch, and docstring examples
+test-python: build $(STAMPS)/tensorflow ## Python tests against real PyTorch and TensorFlow, and docstring examples
 	$(call say,Python tests)
-	@$(PY) -m pytest
+	@if $(VENV_TENSORFLOW)/bin/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("tensorflow"))'; then \
+		export WELLFED_TENSORFLOW_PYTHON=$(abspath $(VENV_TENSORFLOW))/bin/python; fi; $(PY) -m pytest
 
 .PHONY: docs
 docs: ## API documentation, warnings denied
@@ -108,11 +118,13 @@ fmt: $(STAMPS)/requirements ## Format Rust and Python
 	@$(VENV)/bin/ruff check --fix --quiet python benches
 
 .PHONY: lock
-lock: ## Renew requirements-dev.lock from requirements-dev.in, for all Pythons and platforms
+lock: ## Renew the lock files from requirements-*.in, for all Pythons and platforms
 	@$(PYTHON) -m venv $(VENV)-lock
 	@$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check uv
 	@$(VENV)-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-emit-index-url --output-file requirements-dev.lock requirements-dev.in
+	@$(VENV)-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
+		--no-header --no-emit-index-url --output-file requirements-tensorflow.lock requirements-tensorflow.in
 	@rm -rf $(VENV)-lock
 
 .PHONY: wheel
@@ -121,4 +133,4 @@ wheel: $(STAMPS)/requirements ## Build the wheel into dist/
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed
-	@rm -rf target $(VENV) dist .demo .bench
+	@rm -rf target $(VENV) $(VENV_TENSORFLOW) dist .demo .bench

@@ -1,7 +1,7 @@
 """tf.data and Keras under the doctor's probes, with a real TensorFlow.
 
-TensorFlow is not among what development needs: it is large, and nothing of wellfed uses it. It is looked for in this
-environment, or in the one whose interpreter `WELLFED_TENSORFLOW_PYTHON` names.
+TensorFlow has an environment of its own, which `make test` makes: it is large, and nothing of wellfed uses it. It is
+looked for here, or in the one whose interpreter `WELLFED_TENSORFLOW_PYTHON` names.
 """
 
 from __future__ import annotations

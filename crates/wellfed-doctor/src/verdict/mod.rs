@@ -61,6 +61,11 @@ impl Finding {
         self.verdict.gain.map_or(1.0, |gain| gain.factor)
     }
 
+    /// Whether it gains something, and more surely than not: a promise that may be a loss is none.
+    fn worth(&self) -> bool {
+        self.factor() >= WORTH && self.verdict.gain.is_none_or(|gain| gain.low > 1.0)
+    }
+
     /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
     fn weight(&self) -> f64 {
         let gain = self.factor().max(1.0).ln();
@@ -100,8 +105,8 @@ impl<'a> Case<'a> {
         let factor = if time > 0.0 { self.now / time } else { 1.0 };
         // Two runs of the same script differ by a few percent; a model that is off by some is trusted less for it; the
         // farther a prediction goes, the less is known of what comes next.
-        let far = 0.12 * factor.ln().abs();
-        let deviation = (0.04f64.powi(2) + (0.4 * self.misfit).powi(2) + unsure.powi(2) + far.powi(2)).sqrt();
+        let far = 0.17 * factor.ln().abs();
+        let deviation = (0.06f64.powi(2) + (0.4 * self.misfit).powi(2) + unsure.powi(2) + far.powi(2)).sqrt();
         // 80 % of a normal distribution lie within 1.2816 standard deviations.
         let (low, high) = ((-1.2816 * deviation).exp(), (1.2816 * deviation).exp());
         Gain { factor, low: factor * low, high: factor * high }
@@ -147,7 +152,7 @@ pub fn judge(e: &Evidence) -> Judgement {
     ]
     .into_iter()
     .flatten()
-    .filter(|finding| finding.factor() >= WORTH)
+    .filter(Finding::worth)
     .collect();
     findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);

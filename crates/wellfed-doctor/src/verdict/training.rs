@@ -112,7 +112,8 @@ fn sync(case: &Case) -> Option<Finding> {
     let spared = (step - left).max(0.0);
     let worst = if sync.time() > log.time() { sync } else { log };
     let line = worst.culprits.first()?;
-    let line = line.call.as_ref().filter(|_| crate::stage::library(&line.frame)).unwrap_or(&line.frame);
+    // The line of the loop, rather than what happens within the function that it calls.
+    let line = line.call.as_ref().filter(|call| call.func != "<module>").unwrap_or(&line.frame);
     let changed = without(case, spared);
     let mut facts = vec![fact(
         format!(

@@ -116,8 +116,8 @@ pub struct Steps {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stage {
-    /// `read`, `decompress`, `decode`, `augment`, `collate`, `python`, `send`, `receive`, `copy`, `forward`, `backward`,
-    /// `optimizer`, `log`, `other`.
+    /// Of loading: `network`, `read`, `decompress`, `decode`, `augment`, `python`, `collate`, `send`, `receive`; of the loop: `copy`,
+    /// `forward`, `backward`, `optimizer`, `sync`, `log`, `compute` (what the script does besides), `other`.
     pub name: String,
     /// `worker`, `main` or `device`.
     pub runs_in: String,
@@ -180,7 +180,8 @@ pub struct Fact {
     pub value: f64,
     /// Its unit.
     pub unit: String,
-    /// Where it comes from: `loader`, `workers`, `stacks`, `/proc`, `cgroup`, `nvml`, `model`.
+    /// Where it comes from: `loader`, `workers`, `stacks`, `/proc`, `cgroup`, `nvml`, `reads`,
+    /// `model`.
     pub source: String,
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 
 /// Whether `stage` belongs to the loop's own work rather than to the way of the data.
 pub(crate) fn is_loop(stage: &Stage) -> bool {
-    matches!(stage.name.as_str(), "copy" | "forward" | "backward" | "optimizer" | "log" | "other")
+    crate::stage::LOOP.contains(&stage.name.as_str())
 }
 
 /// One step, taken apart. Empty if no steps were seen.

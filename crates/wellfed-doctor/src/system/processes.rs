@@ -92,7 +92,7 @@ impl Processes {
 
     pub(super) fn look(&mut self) -> ProcessesLook {
         let first = self.looks == 0;
-        let vanished = self.find(first);
+        let vanished = self.find();
         let mut look = ProcessesLook::default();
         let mut gone = Vec::new();
         let mut ended = -i64::try_from(vanished).unwrap_or(i64::MAX);
@@ -127,7 +127,7 @@ impl Processes {
     }
 
     /// Looks for new processes and forgets ended ones; gives the CPU time the latter were seen to use.
-    fn find(&mut self, first: bool) -> u64 {
+    fn find(&mut self) -> u64 {
         let Ok(folder) = fs::read_dir("/proc") else { return 0 };
         let mut present = HashSet::with_capacity(self.known.len() + 16);
         let mut new = Vec::new();
@@ -152,14 +152,14 @@ impl Processes {
             }
         }
         for pid in new {
-            let own = self.belongs(pid, &parents, first);
+            let own = self.belongs(pid, &parents);
             let watched = own.then(|| Watched::open(pid, &mut self.kept)).flatten();
             self.known.insert(pid, watched);
         }
         vanished
     }
 
-    fn belongs(&self, pid: u32, new: &HashMap<u32, u32>, first: bool) -> bool {
+    fn belongs(&self, pid: u32, new: &HashMap<u32, u32>) -> bool {
         let mut at = pid;
         // No tree of processes is deeper than there are new ones and one known.
         for _ in 0..=new.len() {
@@ -171,8 +171,8 @@ impl Processes {
                 None => break,
             }
         }
-        // Its parent may have ended before anyone saw it; what it inherited tells. At first there are none such.
-        let Some(mark) = self.mark.as_ref().filter(|_| !first) else { return false };
+        // Its parent may have ended before anyone saw it; what it inherited tells.
+        let Some(mark) = self.mark.as_ref() else { return false };
         fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
     }

@@ -43,6 +43,10 @@ impl Trial {
 
 impl Trials {
     /// Runs of what `words` stand for, each until `steps` or `time` is reached, or to its end.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing to run, or no probe that could end it.
     pub(crate) fn new(
         words: &[OsString],
         python: Option<&OsString>,
@@ -51,6 +55,11 @@ impl Trials {
         time: Option<f64>,
     ) -> Result<Self, Error> {
         let launch = Launch::new(words, python.map(OsString::as_os_str), setting)?;
+        if launch.inject.is_none() {
+            // No limit and no change would reach the script.
+            return Err(Error::config("the folder of the probes is not known")
+                .with_hint("run it as python -m wellfed doctor, or set WELLFED_DOCTOR_INJECT"));
+        }
         Ok(Self(Launch { steps, time, captured: true, ..launch }))
     }
 
@@ -121,6 +130,13 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_probes_nothing_is_run() {
+        let words = [OsString::from("train.py")];
+        let error = Trials::new(&words, None, &Setting::default(), None, Some(1.0)).unwrap_err();
+        assert!(error.to_string().contains("probes"), "{error}");
+    }
 
     #[test]
     fn medians() {

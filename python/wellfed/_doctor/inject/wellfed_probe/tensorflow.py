@@ -24,10 +24,8 @@ Keras 2.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib
-import os
 import sys
 import threading
 import time
@@ -113,27 +111,8 @@ _keras: list[GraphSteps | None] = [None]
 
 def install() -> None:
     """Names what is patched."""
-    atexit.register(leave)
     hooks.when_imported("tensorflow", patch_tensorflow)
     hooks.when_imported("keras.src.backend.tensorflow.trainer", patch_keras)
-
-
-def leave() -> None:
-    """Ends a process whose diagnosis ended in the middle of an epoch, after all exit handlers but the probe's own.
-
-    One process in a dozen that had calls of Python under way did not end. Most likely, the iterator waits for them when
-    the interpreter takes it apart, and they wait for the interpreter.
-    """
-    if (
-        CONTROL.ended not in ("steps", "time")
-        or "tensorflow" not in sys.modules
-        or hasattr(sys, "last_value")
-    ):
-        return
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(0)
 
 
 def patch_tensorflow(tf: Any) -> None:

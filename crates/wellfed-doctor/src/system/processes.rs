@@ -78,7 +78,7 @@ struct Thread {
 impl Processes {
     /// The tree below `root`, this process or one that it started.
     pub(super) fn new(root: u32) -> Self {
-        let mark = fs::read(format!("/proc/{root}/environ")).ok().and_then(|environ| marked(&environ));
+        let mark = environment(root).and_then(|environ| marked(&environ));
         let mut this =
             Self { root, mark, known: HashMap::new(), looks: 0, kept: 0, ended: 0, buffer: Vec::new() };
         this.look();
@@ -184,6 +184,19 @@ impl Processes {
         self.kept = self.kept.saturating_sub(2 + threads);
         watched.sum.cpu + watched.children
     }
+}
+
+/// The environment of a process that may have been started this moment: whoever started it goes on before the kernel has put the
+/// environment in place, and until then it is empty.
+fn environment(pid: u32) -> Option<Vec<u8>> {
+    for _ in 0..50 {
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environ) if !environ.is_empty() => return Some(environ),
+            Ok(_) => std::thread::sleep(std::time::Duration::from_millis(2)),
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// The variable of an environment that marks it.

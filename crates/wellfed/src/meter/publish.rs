@@ -1,6 +1,6 @@
 //! What a loader shows of itself to other processes of its user: its counters, in memory without a name.
 //!
-//! A [`Publisher`] writes a [`Snapshot`] into an anonymous file (`memfd`), which lives as long as somebody has it open:
+//! A `Publisher` writes a [`Snapshot`] into an anonymous file (`memfd`), which lives as long as somebody has it open:
 //! nothing stays behind when the process is killed. Others find it among the open files of the process. It has a fixed
 //! size, and is rewritten in place while others read. Invariant: what [`read`] gives was written at one time, since a
 //! checksum covers all of it.

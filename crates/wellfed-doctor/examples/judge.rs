@@ -1,78 +1,92 @@
-//! Judges kept runs again and prints the reports: `cargo run -p wellfed-doctor --example judge -- DIR…`.
-use wellfed_doctor::{diagnose, run_dir::RunDir};
-#[allow(clippy::print_stdout)]
-fn main() -> std::io::Result<()> {
+//! Judges kept runs again, and prints what the judgement rests on: `cargo run -p wellfed-doctor --example judge -- DIR…`.
+//!
+//! For whoever changes the rules; `wellfed doctor report DIR` prints what users see.
+
+use std::io::{self, Write};
+
+use wellfed_doctor::{
+    evidence::{Batch, Evidence, StageTime},
+    report::Verdict,
+    run_dir::RunDir,
+    verdict,
+};
+
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
     for dir in std::env::args().skip(1) {
-        let run = RunDir::read(dir.as_ref())?;
-        let e = wellfed_doctor::evidence::Evidence::of(&run);
-        println!("== {dir}");
-        println!(
-            "time {:.5} wait {:.5} compute {:.5} restart {:.5} n {}",
-            e.steps.time(),
-            e.steps.wait(),
-            e.steps.compute(),
-            e.steps.restart(),
-            e.steps.steps.len()
-        );
-        let l = &e.loading;
-        println!(
-            "batch wall {:.5} cpu {:.5} pcpu {:.5} delay {:.5} blocked {:.5} collate {:.5} bytes {:.0} disk {:.0} opens {:.1} n {} samples {} send {:.5} {:.5} busy {:.2}",
-            l.mean(|b| b.wall),
-            l.mean(|b| b.cpu),
-            l.mean(|b| b.process_cpu),
-            l.mean(|b| b.delay),
-            l.mean(|b| b.blocked()),
-            l.mean(|b| b.collate),
-            l.mean(|b| b.bytes),
-            l.mean(|b| b.disk_bytes),
-            l.mean(|b| b.opens),
-            l.batches.len(),
-            l.samples.len(),
-            l.send,
-            l.send_cpu,
-            l.busy
-        );
-        for s in e.stages.loading.iter().chain(&e.stages.looping) {
-            println!(
-                "  {} cpu {:.5} blocked {:.5} {}",
-                s.name,
-                s.cpu,
-                s.blocked,
-                s.culprits.first().map_or(String::new(), |c| format!(
-                    "{} {} <- {}",
-                    c.frame.func,
-                    c.frame.call,
-                    c.call.as_ref().map_or("", |f| f.call.as_str())
-                ))
-            );
+        let evidence = Evidence::of(&RunDir::read(dir.as_ref())?);
+        writeln!(out, "== {dir}")?;
+        measured(&mut out, &evidence)?;
+        let judgement = verdict::judge(&evidence);
+        if let Some(pipeline) = &judgement.pipeline {
+            writeln!(
+                out,
+                "model: {:.5} s a step; {} workers, receive {:.5}, {:.2} neighbours, {:.1} cores that do the work of {:.2}",
+                pipeline.time(),
+                pipeline.workers,
+                pipeline.receive,
+                pipeline.neighbours,
+                pipeline.cores,
+                pipeline.scaling
+            )?;
         }
-        println!(
-            "  looks {} {} gil {:.4} {:.2}",
-            e.stages.loading_looks, e.stages.looping_looks, e.stages.gil_late, e.stages.gil_threads
-        );
-        println!("{:?}", e.load);
-        let j = wellfed_doctor::verdict::judge(&e);
-        if let Some(p) = &j.pipeline {
-            println!(
-                "model now {:.5} receive {:.6} scaling {} neighbours {:.2} cores {}",
-                p.time(),
-                p.receive,
-                p.scaling,
-                p.neighbours,
-                p.cores
-            );
+        for cause in std::iter::once(&judgement.verdict).chain(&judgement.runner_up).chain(&judgement.others)
+        {
+            tell(&mut out, cause)?;
         }
-        for v in std::iter::once(&j.verdict).chain(&j.runner_up).chain(&j.others) {
-            println!("* {} {:?} {}", v.id, v.gain.map(|g| (g.factor, g.low, g.high)), v.title);
-            for f in &v.evidence {
-                println!("     - {}", f.text);
-            }
-            if let Some(f) = &v.fix {
-                println!("     > {} | {}", f.title, f.change);
-            }
-            println!("     ^ {}", v.cap);
-        }
-        println!("{}", diagnose(&run).notes.join("\n"));
     }
     Ok(())
+}
+
+/// Seconds of a step, of a batch, and of each stage, and the machine meanwhile.
+fn measured(out: &mut impl Write, evidence: &Evidence) -> io::Result<()> {
+    let (steps, loading) = (&evidence.steps, &evidence.loading);
+    writeln!(
+        out,
+        "step: {:.5} s, waits {:.5}, computes {:.5}, epochs add {:.5}; {} steps",
+        steps.time(),
+        steps.wait(),
+        steps.compute(),
+        steps.restart(),
+        steps.steps.len()
+    )?;
+    writeln!(
+        out,
+        "batch: {:.5} s, cpu {:.5} (process {:.5}), queued {:.5}, blocked {:.5}; {:.0} bytes ({:.0} from disk), {:.1} files; \
+         sent in {:.5}, gap {:.5}, workers busy {:.2}; {} batches, {} samples, {} traced",
+        loading.mean(|batch| batch.wall),
+        loading.mean(|batch| batch.cpu),
+        loading.mean(|batch| batch.process_cpu),
+        loading.mean(|batch| batch.delay),
+        loading.mean(Batch::blocked),
+        loading.mean(|batch| batch.bytes),
+        loading.mean(|batch| batch.disk_bytes),
+        loading.mean(|batch| batch.opens),
+        loading.send,
+        loading.gap,
+        loading.busy,
+        loading.batches.len(),
+        loading.samples.len(),
+        evidence.stages.traced
+    )?;
+    for StageTime { name, cpu, blocked, culprits } in
+        evidence.stages.loading.iter().chain(&evidence.stages.looping)
+    {
+        let culprit =
+            culprits.first().map(|culprit| format!("{} `{}`", culprit.frame.func, culprit.frame.call));
+        writeln!(out, "  {name}: cpu {cpu:.5}, blocked {blocked:.5}  {}", culprit.unwrap_or_default())?;
+    }
+    writeln!(out, "{:?}", evidence.load)
+}
+
+fn tell(out: &mut impl Write, cause: &Verdict) -> io::Result<()> {
+    let gain = cause.gain.map(|gain| format!("{:.2} ({:.2}-{:.2})", gain.factor, gain.low, gain.high));
+    writeln!(out, "* {} {} {}", cause.id, gain.unwrap_or_default(), cause.title)?;
+    for fact in &cause.evidence {
+        writeln!(out, "    - {}", fact.text)?;
+    }
+    if let Some(fix) = &cause.fix {
+        writeln!(out, "    > {} | {}", fix.title, fix.change)?;
+    }
+    writeln!(out, "    ^ {}", cause.cap)
 }

@@ -66,11 +66,11 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     facts.extend(functions(stage));
     facts.push(fact(
         format!(
-            "{} make batches, {:.1} of {:.0} cores are busy.",
+            "{} batches, {:.1} of {:.0} cores are busy.",
             if case.p.workers == 0 {
-                "The training process itself".to_owned()
+                "The training process itself makes".to_owned()
             } else {
-                format!("{} workers", case.p.workers)
+                format!("{} workers make", case.p.workers)
             },
             case.e.load.busy,
             case.p.cores

@@ -119,15 +119,11 @@ impl<'a> Case<'a> {
         let rate = self.e.batch_size() / time.max(1e-12);
         if alone >= 0.95 * time {
             format!("The step itself is the limit: {} a step, {rate:.0} samples/s.", ms(alone))
-        } else if let Some(stage) = self.e.stages.loading.iter().max_by(|a, b| a.time().total_cmp(&b.time()))
-        {
-            format!(
-                "Loading is still the limit, at {rate:.0} samples/s of {:.0} that the step could take; most of it is {}.",
-                self.e.batch_size() / alone.max(1e-12),
-                stage.name
-            )
         } else {
-            format!("Loading is still the limit, at {rate:.0} samples/s.")
+            format!(
+                "Loading is still the limit, at {rate:.0} samples/s of the {:.0} that the step could take.",
+                self.e.batch_size() / alone.max(1e-12)
+            )
         }
     }
 }

@@ -1,37 +1,46 @@
-"""What the doctor's probe costs: the same loops with and without it, in turns (A-B-B-A), in processes of their own.
+"""What the doctor costs: the same loop watched and not, in turns (A-B-B-A) within one process.
 
-    python benches/doctor/overhead.py [--rounds 4] [--case NAME ...]
+    python benches/doctor/overhead.py [--groups 8] [--case NAME ...] [--out FILE.json]
 
-Per case, the ratio (with / without) of the loop's wall-clock time and of the CPU time of all its processes: of the
-sums over all rounds, and of the best rounds, since a busy machine only ever adds. Work per step is a fixed amount, not
-a fixed time, so that whatever the probe takes from the loop shows.
+One process, since two runs of the same program differ by more than what is looked for: where its memory lies, what the
+machine does meanwhile. A is the loop alone, B with the probe started and the machine watched from another process, as
+`wellfed.doctor()` has it. Work per step is a fixed amount, not a fixed time, so that whatever is taken from the loop
+shows; the first steps of each block, in which workers start, are not counted. A block is timed in parts, of which the
+medians are compared, as a shared machine is slower now and then. Told is the median over the groups of B / A, of the
+wall-clock time of a step and of the CPU time of all processes, with the quartiles.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import json
 import os
 import resource
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-HOME = Path(__file__).resolve().parents[2] / "python"
-INJECT = HOME / "wellfed" / "_doctor" / "inject"
+from wellfed._doctor._here import Diagnosis, probe
 
-# Steps, microseconds of work a step, data, worker processes.
+# Steps a block, microseconds of work a step (negative: in Python), data, worker processes.
 CASES: dict[str, tuple[int, float, str, int]] = {
-    "tensors, 20 us steps": (30_000, 0, "rows", 0),
-    "tensors, 1 ms steps": (3_000, 1_000, "tensors", 0),
-    "tensors, 1 ms steps of Python": (3_000, -1_000, "tensors", 0),
+    "tensors, 20 us steps": (200_000, 0, "rows", 0),
+    "tensors, 1 ms steps": (4_000, 1_000, "tensors", 0),
+    "tensors, 1 ms steps of Python": (4_000, -1_000, "tensors", 0),
     "2 workers, 5 ms steps": (600, 5_000, "images", 2),
-    "images inline": (150, 1_000, "images", 0),
+    "images inline": (600, 1_000, "images", 0),
 }
+WARM = 20
+PARTS = 8
 
 
 def make_data(kind: str, steps: int) -> tuple[Any, int | None]:
@@ -45,7 +54,7 @@ def make_data(kind: str, steps: int) -> tuple[Any, int | None]:
         return TensorDataset(torch.zeros(steps * 16, 32), torch.zeros(steps * 16)), 16
 
     class Images(Dataset):  # type: ignore[type-arg]
-        """Photographs in memory, decoded and resized."""
+        """Photographs in the page cache, decoded and resized."""
 
         def __init__(self) -> None:
             import numpy as np
@@ -71,14 +80,20 @@ def make_data(kind: str, steps: int) -> tuple[Any, int | None]:
     return Images(), 4
 
 
+def look_up(table: dict[str, int]) -> int:
+    """What a step in Python is made of here."""
+    return table["key"]
+
+
 def work(amount: int, python: bool) -> None:
     """A fixed amount of work."""
     import torch
 
     if python:
-        total = 0
-        for i in range(amount):
-            total += i & 3
+        # Calls and look-ups. No arithmetic: how long an integer takes to make depends on which of them exist.
+        table = {"key": 1}
+        for _ in itertools.repeat(None, amount):
+            look_up(table)
         return
     a = torch.ones(64, 64)
     for _ in range(amount):
@@ -99,72 +114,123 @@ def calibrate(microseconds: float) -> int:
     return max(1, round(200 * abs(microseconds) * 1e-6 / best))
 
 
-def child(case: str, amount: int) -> None:
-    """The loop."""
-    import torch
-    from torch.utils.data import DataLoader
-
-    torch.set_num_threads(1)
-    steps, microseconds, kind, workers = CASES[case]
-    data, size = make_data(kind, steps)
-    loader = DataLoader(data, batch_size=size, num_workers=workers)
-    python = microseconds < 0
-    batches = iter(loader)
-    for _ in range(20):
-        next(batches)
-    begin, cpu = time.perf_counter(), time.process_time()
-    for _ in batches:
-        if amount:
-            work(amount, python)
-    wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    del batches
-    # Workers have been waited for.
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if kind == "images":
-        data.path.unlink()
-    done = {"wall": wall, "cpu": cpu + used.ru_utime + used.ru_stime, "steps": steps - 20}
-    print(json.dumps(done))
+def cpu_seconds() -> float:
+    """CPU time of this process and of all that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def once(case: str, amount: int, probe: bool) -> dict[str, float]:
-    """Runs the loop in a process of its own."""
-    with tempfile.TemporaryDirectory() as directory:
-        env = dict(os.environ)
-        env.pop("WELLFED_DOCTOR_DIR", None)
-        env["PYTHONPATH"] = f"{INJECT}{os.pathsep}{HOME}" if probe else str(HOME)
-        if probe:
-            env["WELLFED_DOCTOR_DIR"] = directory
-        command = [sys.executable, __file__, "--child", case, "--amount", str(amount)]
-        out = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+@contextmanager
+def watched() -> Iterator[None]:
+    """The loop inside is under the doctor, but for its report at the end."""
+    directory = tempfile.mkdtemp(prefix="overhead-")
+    watcher = subprocess.Popen(
+        Diagnosis._command("doctor", "attach", str(os.getpid()), os.path.join(directory, "system.json")),
+        stdin=subprocess.PIPE,
+    )
+    time.sleep(0.7)  # It is a program that starts, which is not what is asked here.
+    if not probe().start(directory):
+        raise RuntimeError("this process is under a doctor already")
+    try:
+        yield
+    finally:
+        probe().stop("finished")
+        watcher.communicate()
         errors = list(Path(directory).glob("*.error"))
         if errors:
             raise RuntimeError(errors[0].read_text())
-        return dict(json.loads(out.splitlines()[-1]))
+        shutil.rmtree(directory)
+
+
+def block(case: str, amount: int, data: Any, size: int | None) -> dict[str, Any]:
+    """One epoch: seconds a step of each part, and CPU seconds a step of it all."""
+    from torch.utils.data import DataLoader
+
+    steps, microseconds, _, workers = CASES[case]
+    python = microseconds < 0
+    cpu = cpu_seconds()
+    batches = iter(DataLoader(data, batch_size=size, num_workers=workers))
+    for _ in range(WARM):
+        next(batches)
+    part = (steps - WARM) // PARTS
+    parts, before = [], time.perf_counter()
+    for n, _ in enumerate(batches, 1):
+        if amount:
+            work(amount, python)
+        if n % part == 0:
+            t = time.perf_counter()
+            parts.append((t - before) / part)
+            before = t
+    del batches  # Workers are waited for.
+    return {"wall": parts, "cpu": [(cpu_seconds() - cpu) / steps]}
+
+
+def child(case: str, groups: int) -> None:
+    """All blocks of a case; a line for each."""
+    import torch
+
+    torch.set_num_threads(1)
+    steps, microseconds, kind, _ = CASES[case]
+    amount = calibrate(microseconds)
+    data, size = make_data(kind, steps)
+    block(case, amount, data, size)
+    for group in range(groups):
+        for probed in (False, True, True, False):
+            if probed:
+                with watched():
+                    done = block(case, amount, data, size)
+            else:
+                time.sleep(0.7)
+                done = block(case, amount, data, size)
+            print(json.dumps({"case": case, "group": group, "watched": probed, **done}), flush=True)
+    if kind == "images":
+        data.path.unlink()
+
+
+def ratios(blocks: list[dict[str, Any]], what: str) -> list[float]:
+    """Medians with over medians without, of each group."""
+    found = []
+    for group in sorted({b["group"] for b in blocks}):
+        of = {True: list[float](), False: list[float]()}
+        for b in blocks:
+            if b["group"] == group:
+                of[b["watched"]] += b[what]
+        found.append(statistics.median(of[True]) / statistics.median(of[False]))
+    return found
+
+
+def tell(case: str, blocks: list[dict[str, Any]]) -> None:
+    """One line."""
+    alone = statistics.median(t for b in blocks if not b["watched"] for t in b["wall"])
+    text = f"{case:32}{alone * 1e6:10.1f}"
+    for what in ("wall", "cpu"):
+        low, middle, high = (100 * (q - 1) for q in statistics.quantiles(ratios(blocks, what), n=4))
+        text += f"  {middle:+6.2f} % ({low:+6.2f} to {high:+6.2f})"
+    print(text, flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=4)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--groups", type=int, default=8)
     parser.add_argument("--case", nargs="*", default=list(CASES))
-    parser.add_argument("--child")
-    parser.add_argument("--amount", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="file for what each block took")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child, options.amount)
+        child(options.child, options.groups)
         return
-    print(f"{'':32}{'us/step':>10}{'wall':>9}{'best':>9}{'CPU':>9}{'best':>9}")
+    print(f"{'':32}{'us/step':>10}  {'wall':26}  CPU of all processes")
+    kept: list[dict[str, Any]] = []
     for case in options.case:
-        amount = calibrate(CASES[case][1])
-        runs: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-        for _ in range(options.rounds):
-            for probe in (False, True, True, False):
-                runs[probe].append(once(case, amount, probe))
-        row = []
-        for name in ("wall", "cpu"):
-            plain, with_probe = ([r[name] for r in runs[probe]] for probe in (False, True))
-            row += [sum(with_probe) / sum(plain), min(with_probe) / min(plain)]
-        step = min(r["wall"] / r["steps"] for r in runs[False]) * 1e6
-        print(f"{case:32}{step:10.1f}" + "".join(f"{100 * (r - 1):+8.2f}%" for r in row), flush=True)
+        command = [sys.executable, __file__, "--child", case, "--groups", str(options.groups)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        blocks = [json.loads(line) for line in done.splitlines()]
+        tell(case, blocks)
+        kept += blocks
+    if options.out:
+        options.out.write_text("".join(json.dumps(b) + "\n" for b in kept))
 
 
 if __name__ == "__main__":

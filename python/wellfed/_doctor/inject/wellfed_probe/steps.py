@@ -271,7 +271,7 @@ class Steps:
         period = (rows[-1][1] - rows[0][1]) / steps
         self._period = period if self._period == 0 else 0.5 * (self._period + period)
         # Two readings of the pair of clocks a step, each at two steps in a row.
-        wanted = every(2 * cost(), self._period, 0.002)
+        wanted = every(2 * cost(), self._period, 0.001)
         self._every = 1 if wanted <= 1 else max(4, 2 * wanted)
 
     def _record(self, rows: list[tuple[int, ...]]) -> Record:

@@ -33,10 +33,10 @@ process_time = time.process_time_ns
 
 # Shares of the time that these may take: clocks of batches, the kernel's numbers about them, samples, and tracing
 # samples.
-CLOCKS = 0.003
-KERNEL = 0.002
-SAMPLES = 0.003
-TRACES = 0.005
+CLOCKS = 0.002
+KERNEL = 0.001
+SAMPLES = 0.002
+TRACES = 0.003
 # Recording the begin and end of a batch.
 PLAIN_NS = 3000
 # How long samples take, on average, where the kernel is asked about each.

@@ -57,6 +57,8 @@ pub enum Record {
     Batch(Batch),
     /// What each step of a tf.data pipeline did, about once a second and at an epoch's end.
     Pipeline(Pipeline),
+    /// What the engine of a wellfed loader counted, as often as records are written.
+    Engine(Engine),
     /// The main process is about to end.
     Exit(Exit),
     /// A kind this version does not know.
@@ -450,6 +452,32 @@ pub struct Batch {
     pub shapes: Vec<String>,
     /// Whether they lie in pinned memory.
     pub pinned: bool,
+}
+
+/// See [`Record::Engine`]. Counts and times are those since the engine's loader was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Engine {
+    /// Now.
+    pub t: u64,
+    /// Loader.
+    pub loader: u32,
+    /// Batches handed out.
+    pub batches: u64,
+    /// Worker threads now.
+    pub num_workers: u32,
+    /// Stages of its threads: `read`, `decode`, `transform`, `write`, `idle`.
+    pub stages: Vec<EngineStage>,
+}
+
+/// One of [`Engine::stages`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EngineStage {
+    /// Its name.
+    pub name: String,
+    /// Seconds of all threads.
+    pub seconds: f64,
 }
 
 /// See [`Record::Pipeline`]. Counts and times are those since the iterator was made.

@@ -2,12 +2,14 @@
 //!
 //! Extraction judges nothing. Seconds are `f64`, "a step" is one turn of the training loop over the subject loader.
 
+mod engine;
 mod flow;
 mod loading;
 mod loops;
 mod machine;
 mod stages;
 
+pub use engine::Engine;
 pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{Loop, Step};
@@ -50,6 +52,8 @@ pub struct Evidence {
     pub loading: Loading,
     /// What tf.data says of its pipeline.
     pub flow: Option<Flow>,
+    /// What the engine says, if a wellfed loader has its batches made by it.
+    pub engine: Option<Engine>,
     /// Where time goes.
     pub stages: Stages,
     /// The machine while the loop was in its steady state.
@@ -128,6 +132,12 @@ impl Evidence {
         evidence.flow = Flow::of(main, loader.loader);
         evidence.stages = Stages::of(run, main, &evidence.loading, &evidence.steps);
         evidence.load = Load::of(&run.trace, main.pid, &evidence.loading, window);
+        evidence.engine = Engine::of(main, loader.loader, window);
+        if let Some(engine) = &evidence.engine
+            && evidence.loading.batches.is_empty()
+        {
+            evidence.stages.loading = engine.stage_times(evidence.beside_the_step());
+        }
         for record in &main.records {
             match record {
                 Record::Model(model) => evidence.model = Some(model.clone()),
@@ -152,6 +162,12 @@ impl Evidence {
         } else {
             self.loader().and_then(|loader| loader.batch_size).map_or(1.0, f64::from)
         }
+    }
+
+    /// CPU seconds a step that the script spends on other threads than the one of the loop.
+    pub fn beside_the_step(&self) -> f64 {
+        let thread = mean(self.steps.steps.iter().map(|step| step.thread_cpu + step.wait_cpu));
+        (self.load.ours * self.steps.time() - thread).max(0.0)
     }
 
     /// Cores this process group may count on: those of the machine, shared with the other ranks.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, Finding, Kind, fact, loading, ms, percent, verdict};
+use super::{Case, Finding, Kind, Said, fact, loading, ms, percent};
 use crate::{
     model::{Cost, Pipeline},
     report::{Apply, Fix},
@@ -41,18 +41,14 @@ fn neighbour(case: &Case) -> Option<Finding> {
         apply: None,
     };
     let title = format!("Another process takes {:.1} of {:.0} cores", load.foreign, case.p.cores);
-    Some(Finding {
-        verdict: verdict(
-            "noisy-neighbour",
-            "contention",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.1),
-            case.cap(&changed),
-        ),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(
+        Kind::Setting,
+        "noisy-neighbour",
+        "contention",
+        Said { title, facts, fix },
+        &changed,
+        0.1,
+    ))
 }
 
 fn threads(case: &Case) -> Option<Finding> {
@@ -87,18 +83,14 @@ fn threads(case: &Case) -> Option<Finding> {
         "{} workers with {threads:.0} threads each fight for {:.0} cores",
         case.p.workers, case.p.cores
     );
-    Some(Finding {
-        verdict: verdict(
-            "cpu-oversubscription",
-            "contention",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.45),
-            case.cap(&changed),
-        ),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(
+        Kind::Setting,
+        "cpu-oversubscription",
+        "contention",
+        Said { title, facts, fix },
+        &changed,
+        0.45,
+    ))
 }
 
 fn lock(case: &Case) -> Option<Finding> {
@@ -140,16 +132,12 @@ fn lock(case: &Case) -> Option<Finding> {
         "Threads of the training process wait for the interpreter's lock, {} of the time",
         percent(share)
     );
-    Some(Finding {
-        verdict: verdict(
-            "gil-contention",
-            "contention",
-            title,
-            facts,
-            fix,
-            case.gain_of(time, 0.3),
-            String::new(),
-        ),
-        kind: Kind::Setting,
-    })
+    let said = Said { title, facts, fix };
+    Some(said.into_finding(
+        Kind::Setting,
+        "gil-contention",
+        "contention",
+        case.gain_of(time, 0.3),
+        String::new(),
+    ))
 }

@@ -1,6 +1,6 @@
 //! Work that takes long: decoding, augmenting, decompressing, collating, Python for each sample. Each is named with the function that costs it.
 
-use super::{Case, Finding, Kind, code, fact, loading, ms, percent, verdict};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent};
 use crate::{
     evidence::StageTime,
     model::Cost,
@@ -13,7 +13,7 @@ const NATIVE: f64 = 0.12;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
-        return native(case).into_iter().collect();
+        return Vec::new();
     }
     case.e.stages.loading.iter().filter_map(|stage| of_stage(case, stage)).collect()
 }
@@ -50,7 +50,6 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
         let tensors = case.e.batch.as_ref().map_or(1.0, |batch| f64::from(batch.tensors.max(1)));
         changed.receive = changed.receive.min(loading::HAND_OVER + changed.receive / tensors);
     }
-    let gain = case.gain(&changed, remedy.unsure);
     let mut facts = loading::waiting(case);
     facts.push(fact(
         format!(
@@ -91,10 +90,7 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
         apply: remedy.apply,
     };
     let title = if at.is_empty() { remedy.title } else { format!("{} ({name}, {at})", remedy.title) };
-    Some(Finding {
-        verdict: verdict(remedy.id, "cpu", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, remedy.id, "cpu", Said { title, facts, fix }, &changed, remedy.unsure))
 }
 
 fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
@@ -199,37 +195,6 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             all: false,
         },
         _ => return None,
-    })
-}
-
-/// wellfed's own loaders and others whose inside is not seen: they wait, and cores are all in use.
-fn native(case: &Case) -> Option<Finding> {
-    let e = case.e;
-    let loader = e.loader()?;
-    if e.flow.is_some() || e.load.busy < 0.8 * case.p.cores {
-        return None;
-    }
-    let changed = case.p.without_input();
-    let mut facts = loading::waiting(case);
-    facts.push(fact(
-        format!("{:.1} of {:.0} cores are busy.", e.load.busy, case.p.cores),
-        e.load.busy,
-        "cores",
-        "/proc",
-    ));
-    let fix = Fix {
-        title: "Keep decoded samples from epoch to epoch".to_owned(),
-        change: "ds.cache(\"coefficients\")".to_owned(),
-        place: loader.place.clone(),
-        why: "From the second epoch on, images are not decoded from their files any more.".to_owned(),
-        apply: None,
-    };
-    let title = "The engine keeps all cores busy, and the loop still waits".to_owned();
-    let mut gain = case.gain(&changed, 0.3);
-    gain.low = gain.low.min(1.0);
-    Some(Finding {
-        verdict: verdict("decode", "cpu", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Work,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, code, fact, loading, mean_time, ms, percent, verdict};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent};
 use crate::{
     evidence::Flow,
     model::{Cost, Pipeline},
@@ -85,18 +85,7 @@ fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         "tf.data makes one element at a time: the loop waits {} of the time",
         percent(case.e.steps.wait() / case.e.steps.time())
     );
-    Some(Finding {
-        verdict: verdict(
-            "serial-loading",
-            "loading",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.15),
-            case.cap(&changed),
-        ),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(Kind::Setting, "serial-loading", "loading", Said { title, facts, fix }, &changed, 0.15))
 }
 
 fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
@@ -132,18 +121,7 @@ fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         case.p.workers.max(1),
         percent(case.e.steps.wait() / case.e.steps.time())
     );
-    Some(Finding {
-        verdict: verdict(
-            "storage-latency",
-            "storage",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.12),
-            case.cap(&changed),
-        ),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "storage-latency", "storage", Said { title, facts, fix }, &changed, 0.12))
 }
 
 fn decode(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
@@ -165,9 +143,6 @@ fn decode(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         heavy.name,
         percent(case.e.steps.wait() / case.e.steps.time())
     );
-    let gain = case.gain_of(mean_time(&changed), 0.15);
-    Some(Finding {
-        verdict: verdict("decode", "cpu", title, facts(case, flow, heavy), fix, gain, case.cap(&changed)),
-        kind: Kind::Work,
-    })
+    let facts = facts(case, flow, heavy);
+    Some(case.finding(Kind::Work, "decode", "cpu", Said { title, facts, fix }, &changed, 0.15))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, code, fact, mean_time, ms, percent, verdict};
+use super::{Case, Finding, Kind, Said, code, fact, ms, percent};
 use crate::{
     evidence::mean,
     model::Pipeline,
@@ -80,7 +80,6 @@ fn serial(case: &Case) -> Option<Finding> {
         return None;
     }
     let changed = with_workers(&case.p, workers);
-    let gain = case.gain(&changed, 0.06);
     let mut facts = waiting(case);
     let make = case.e.loading.mean(|batch| batch.wall);
     facts.push(fact(
@@ -130,10 +129,7 @@ fn serial(case: &Case) -> Option<Finding> {
         why: "Workers make the next batches while the step computes; more of them than there are cores to run them would not help.".to_owned(),
         apply: Some(code::apply_loader(&apply)),
     };
-    Some(Finding {
-        verdict: verdict("serial-loading", "loading", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(Kind::Setting, "serial-loading", "loading", Said { title, facts, fix }, &changed, 0.06))
 }
 
 fn restart(case: &Case) -> Option<Finding> {
@@ -148,7 +144,6 @@ fn restart(case: &Case) -> Option<Finding> {
     let first = case.e.loading.mean(|batch| batch.wall).min(start);
     let kept = (first - steps.wait()).max(0.0);
     let changed = Pipeline { restart: kept.min(case.p.restart), ..case.p.clone() };
-    let gain = case.gain(&changed, 0.05);
     let facts = vec![
         fact(
             format!(
@@ -186,10 +181,7 @@ fn restart(case: &Case) -> Option<Finding> {
     };
     let share = (start + end) / (start + end + steps.time() * steps.steps_per_epoch).max(1e-9);
     let title = format!("Workers are started anew each epoch: {} of the time goes into it", percent(share));
-    Some(Finding {
-        verdict: verdict("worker-restart", "loading", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(Kind::Setting, "worker-restart", "loading", Said { title, facts, fix }, &changed, 0.05))
 }
 
 /// A sample is slow if it takes eight times the median.
@@ -228,7 +220,6 @@ fn tail(case: &Case) -> Option<Finding> {
     if share < 0.1 {
         return None;
     }
-    let gain = case.gain(&changed, 0.1);
     let worst = slow.iter().max_by(|a, b| a.wall.total_cmp(&b.wall))?;
     let mut indices: Vec<i64> = slow.iter().map(|sample| sample.index).filter(|&index| index >= 0).collect();
     indices.sort_unstable();
@@ -271,10 +262,7 @@ fn tail(case: &Case) -> Option<Finding> {
         one_in(slow.len(), samples.len()),
         percent(share)
     );
-    Some(Finding {
-        verdict: verdict("long-tail", "loading", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(Kind::Setting, "long-tail", "loading", Said { title, facts, fix }, &changed, 0.1))
 }
 
 fn one_in(some: usize, all: usize) -> String {
@@ -293,7 +281,6 @@ fn hand_over(case: &Case) -> Option<Finding> {
     let changed = Pipeline { receive: case.p.receive * 0.1, ..case.p.clone() }.with_make(|cost| {
         crate::model::Cost { cpu: (cost.cpu - 0.9 * loading.send_cpu * speed).max(0.0), ..*cost }
     });
-    let gain = case.gain_of(mean_time(&changed), 0.1);
     let tensors = case.e.batch.as_ref().map_or(0, |batch| batch.tensors);
     let bytes = case.e.batch.as_ref().map_or(0, |batch| batch.bytes);
     let facts = vec![
@@ -322,8 +309,5 @@ fn hand_over(case: &Case) -> Option<Finding> {
         apply: Some(crate::report::Apply { feed: true, ..crate::report::Apply::default() }),
     };
     let title = format!("Handing batches over from the workers takes {} a step", ms(send + receive));
-    Some(Finding {
-        verdict: verdict("ipc", "loading", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "ipc", "loading", Said { title, facts, fix }, &changed, 0.1))
 }

@@ -9,6 +9,7 @@ mod code;
 mod contention;
 mod costs;
 mod dataflow;
+mod engine;
 mod loading;
 mod pipeline;
 mod storage;
@@ -73,6 +74,28 @@ impl Finding {
     }
 }
 
+/// What is said of a cause.
+struct Said {
+    title: String,
+    facts: Vec<Fact>,
+    fix: Fix,
+}
+
+impl Said {
+    fn into_finding(self, kind: Kind, id: &str, family: &str, gain: Gain, cap: String) -> Finding {
+        let verdict = Verdict {
+            id: id.to_owned(),
+            family: family.to_owned(),
+            title: self.title,
+            evidence: self.facts,
+            fix: Some(self.fix),
+            gain: Some(gain),
+            cap,
+        };
+        Finding { verdict, kind }
+    }
+}
+
 /// A loop under examination.
 struct Case<'a> {
     e: &'a Evidence,
@@ -112,6 +135,19 @@ impl<'a> Case<'a> {
         Gain { factor, low: factor * low, high: factor * high }
     }
 
+    /// A cause, and what the loop would be without it; `unsure` as for [`Case::gain`].
+    fn finding(
+        &self,
+        kind: Kind,
+        id: &str,
+        family: &str,
+        said: Said,
+        changed: &Pipeline,
+        unsure: f64,
+    ) -> Finding {
+        said.into_finding(kind, id, family, self.gain(changed, unsure), self.cap(changed))
+    }
+
     /// What limits the loop after a change: the next bottleneck, in words.
     fn cap(&self, changed: &Pipeline) -> String {
         let time = mean_time(changed);
@@ -144,6 +180,7 @@ pub fn judge(e: &Evidence) -> Judgement {
         storage::find(&case),
         contention::find(&case),
         dataflow::find(&case),
+        engine::find(&case),
         training::find(&case),
     ]
     .into_iter()
@@ -180,27 +217,6 @@ fn nothing_seen(e: &Evidence) -> Verdict {
         )
     };
     Verdict { id: "unknown".to_owned(), family: "unknown".to_owned(), title, ..Verdict::default() }
-}
-
-/// A verdict with what all have.
-fn verdict(
-    id: &str,
-    family: &str,
-    title: String,
-    evidence: Vec<Fact>,
-    fix: Fix,
-    gain: Gain,
-    cap: String,
-) -> Verdict {
-    Verdict {
-        id: id.to_owned(),
-        family: family.to_owned(),
-        title,
-        evidence,
-        fix: Some(fix),
-        gain: Some(gain),
-        cap,
-    }
 }
 
 fn fact(text: String, value: f64, unit: &str, source: &str) -> Fact {

@@ -107,14 +107,21 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
 /// Seconds between a batch being sent and the loop running again: two threads and a process are woken for it.
 const WAKE: f64 = 0.0003;
 
-/// Loaders whose inside is not seen (native ones, tf.data): what is known is how long the loop waits. Where it waits, a batch takes
-/// as long as a step; where it does not, less.
+/// Loaders whose batches no worker of theirs recorded.
 fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
+    let cpu = e.beside_the_step();
+    if let Some(engine) = &e.engine {
+        // Its threads share the samples of a batch; that each makes whole ones comes to the same.
+        p.workers = engine.workers.max(1) as usize;
+        p.prefetch = 2;
+        let blocked = e.stages.loading.iter().map(|stage| stage.blocked).sum();
+        p.make = vec![Cost { blocked, cpu: (engine.work() - blocked) * speed, parallel: 1.0, bytes: 0.0 }];
+        return;
+    }
+    // What is known is how long the loop waits. Where it waits, a batch takes as long as a step; where it does not, less.
     let time = e.steps.time();
     let waits = e.steps.wait() > 0.02 * time;
-    let others =
-        (e.load.ours - mean(e.steps.steps.iter().map(|step| step.process_cpu)) / time.max(1e-9)).max(0.0);
-    let cpu = others * time;
+    let others = cpu / time.max(1e-9);
     let make = if waits { time } else { 0.5 * time };
     // As if one worker made batches: with all the cores it used.
     p.workers = 1;

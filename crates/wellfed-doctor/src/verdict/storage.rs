@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, code, fact, loading, ms, percent, verdict};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent};
 use crate::{
     evidence::{StageTime, mean},
     model::{Cost, Pipeline},
@@ -118,10 +118,7 @@ fn memory(case: &Case) -> Option<Finding> {
         "The data does not fit into memory: {} of it is read from the disk again",
         percent(from_disk / read.max(1.0))
     );
-    Some(Finding {
-        verdict: verdict(id, "memory", title, facts, fix, case.gain(&changed, 0.15), case.cap(&changed)),
-        kind: Kind::Setting,
-    })
+    Some(case.finding(Kind::Setting, id, "memory", Said { title, facts, fix }, &changed, 0.15))
 }
 
 fn network(case: &Case) -> Option<Finding> {
@@ -165,18 +162,7 @@ fn network(case: &Case) -> Option<Finding> {
         "Samples come over the network, and the loop waits {} of the time",
         percent(case.e.steps.wait() / case.e.steps.time())
     );
-    Some(Finding {
-        verdict: verdict(
-            "network",
-            "storage",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.12),
-            case.cap(&changed),
-        ),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "network", "storage", Said { title, facts, fix }, &changed, 0.12))
 }
 
 fn small_files(case: &Case) -> Option<Finding> {
@@ -229,18 +215,7 @@ fn small_files(case: &Case) -> Option<Finding> {
         opens / case.e.steps.time().max(1e-12),
         bytes / opens.max(1.0) / 1e3
     );
-    Some(Finding {
-        verdict: verdict(
-            "small-files",
-            "storage",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.15),
-            case.cap(&changed),
-        ),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "small-files", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
 fn waiting(case: &Case) -> Option<Finding> {
@@ -314,7 +289,6 @@ fn explained(points: &[(f64, f64)]) -> Option<f64> {
 fn bandwidth(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
     let bytes = case.e.loading.mean(|batch| batch.bytes);
     let changed = without_blocking(case, (blocked / all).min(1.0));
-    let gain = case.gain(&changed, 0.1);
     let mut facts = loading::waiting(case);
     facts.extend(volume(case));
     facts.push(fact(
@@ -338,10 +312,7 @@ fn bandwidth(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
         "Storage gives {:.1} MB/s, and that is less than the step could use",
         case.e.load.rchar / 1e6
     );
-    Some(Finding {
-        verdict: verdict("storage-bandwidth", "storage", title, facts, fix, gain, case.cap(&changed)),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "storage-bandwidth", "storage", Said { title, facts, fix }, &changed, 0.1))
 }
 
 fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
@@ -388,10 +359,14 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
                 .to_owned(),
             apply: Some(code::apply_loader(&[("num_workers", json!(workers))])),
         };
-        return Some(Finding {
-            verdict: verdict("storage-latency", "storage", title, facts, fix, gain, case.cap(&more)),
-            kind: Kind::Work,
-        });
+        return Some(case.finding(
+            Kind::Work,
+            "storage-latency",
+            "storage",
+            Said { title, facts, fix },
+            &more,
+            0.08,
+        ));
     }
     let changed = without_blocking(case, (blocked / all).min(1.0));
     let fix = Fix {
@@ -401,18 +376,7 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
         why: "Each file is waited for.".to_owned(),
         apply: None,
     };
-    Some(Finding {
-        verdict: verdict(
-            "storage-latency",
-            "storage",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.12),
-            case.cap(&changed),
-        ),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "storage-latency", "storage", Said { title, facts, fix }, &changed, 0.12))
 }
 
 /// What reading the script's files again showed.

@@ -1,7 +1,7 @@
 //! The loop itself: copies to the device, synchronization and logging, steps too small for the device, and loops that are as fast as
 //! they can be.
 
-use super::{Case, Finding, Kind, code, costs, fact, ms, percent, verdict};
+use super::{Case, Finding, Kind, Said, code, costs, fact, ms, percent};
 use crate::{
     evidence::StageTime,
     model::Cost,
@@ -87,18 +87,7 @@ fn copy(case: &Case) -> Option<Finding> {
         "Copying batches to the device blocks the loop {} of the time",
         percent(time / case.e.steps.time())
     );
-    Some(Finding {
-        verdict: verdict(
-            "h2d-copy",
-            "loop",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.08),
-            case.cap(&changed),
-        ),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "h2d-copy", "loop", Said { title, facts, fix }, &changed, 0.08))
 }
 
 fn sync(case: &Case) -> Option<Finding> {
@@ -140,18 +129,7 @@ fn sync(case: &Case) -> Option<Finding> {
         "Synchronization and logging in the loop take {} of a step",
         percent((sync.time() + log.time()) / step.max(1e-12))
     );
-    Some(Finding {
-        verdict: verdict(
-            "sync-logging",
-            "loop",
-            title,
-            facts,
-            fix,
-            case.gain(&changed, 0.1),
-            case.cap(&changed),
-        ),
-        kind: Kind::Work,
-    })
+    Some(case.finding(Kind::Work, "sync-logging", "loop", Said { title, facts, fix }, &changed, 0.1))
 }
 
 /// Host time to launch the work of a module's forward and backward pass and its optimizer step: some ten operations of 5 to 20
@@ -212,10 +190,8 @@ fn launch(case: &Case) -> Option<Finding> {
         "Steps are too small: {} for {batch:.0} samples is the cost of launching {calls:.0} modules",
         ms(step)
     );
-    Some(Finding {
-        verdict: verdict("launch-bound", "loop", title, facts, fix, gain, String::new()),
-        kind: Kind::Work,
-    })
+    let said = Said { title, facts, fix };
+    Some(said.into_finding(Kind::Work, "launch-bound", "loop", gain, String::new()))
 }
 
 /// There is nothing to fix about the input.

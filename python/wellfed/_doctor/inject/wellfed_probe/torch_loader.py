@@ -14,7 +14,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from . import hooks
+from . import engine, hooks
 from .control import CONTROL, is_worker
 from .files import FILES
 from .places import of_caller, qualified, shorten
@@ -230,6 +230,13 @@ def began(loader: Any, log: LoaderLog, iterator: Any, t0: int, t1: int) -> None:
         if listener is not None:
             steps.listeners.append(listener)
     attach(iterator, steps)
+    if hasattr(iterator, "__dict__") and "_native" in vars(iterator):
+        engine.watch(steps, functools.partial(native_of, weakref.ref(iterator)))
+
+
+def native_of(iterator: weakref.ref[Any]) -> Any:
+    """The engine that makes an iterator's batches; None once it is through."""
+    return getattr(iterator(), "_native", None)
 
 
 def tell_workers(loader: Any, log: LoaderLog, iterator: Any) -> None:

@@ -1,4 +1,4 @@
-"""Patches wellfed's own loader, `wellfed.Loader`: it makes batches in threads, so that only its steps are seen here."""
+"""Patches wellfed's own loader, `wellfed.Loader`: its steps, and what its engine counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from . import hooks
+from . import engine, hooks
 from .places import of_caller, shorten
 from .recorder import RECORDER, Record, now
 from .steps import LoaderLog, Steps
@@ -90,11 +90,17 @@ def _iter_of(original: Any) -> Any:
             steps = Steps(log, t0, t1)
             if log.iterators == 1:
                 steps.listeners.append(functools.partial(first_batch, log.number))
+            engine.watch(steps, functools.partial(_native_of, weakref.ref(self)))
         except Exception:
             RECORDER.failed("noting an iterator")
         return iterator
 
     return __iter__
+
+
+def _native_of(loader: weakref.ref[Any]) -> Any:
+    """The engine of a loader; None once that is closed or gone."""
+    return getattr(loader(), "_native", None)
 
 
 def _next_of(original: Any) -> Any:

@@ -106,3 +106,15 @@ def summarize(results: list[dict[str, Any]]) -> None:
         print(
             f"{case.number:>3} {case.script:19} {sum(r['right'] for r in mine)}/{len(mine)}  {said:40} {pairs}"
         )
+    confusion(rows)
+
+
+def confusion(rows: list[dict[str, Any]]) -> None:
+    """Which verdict was given where another was right; a case with several right ones counts under the first."""
+    pairs = Counter((r["case"].accepted[0], r["verdict"]) for r in rows if not r["right"])
+    if not pairs:
+        print("\nno verdict was mistaken for another")
+        return
+    print("\nplanted              said                 runs")
+    for (planted, said), count in pairs.most_common():
+        print(f"{planted:20} {said:20} {count:4}")

@@ -24,13 +24,13 @@ const SECONDS: f64 = 10.0;
 
 /// Share of that which a run of the sweep takes: the search tells apart what differs by several percent, and looks again
 /// where it does not.
-const SHORT: f64 = 0.4;
+const SHORT: f64 = 1.0 / 3.0;
 
 /// Share of the whole grid's time that a sweep takes at most.
 const BUDGET: f64 = 0.2;
 
-/// Runs it may take in any case: of the script as it is, of what the model says is best, and of one more.
-const LEAST: usize = 3;
+/// Runs it may take in any case: of the script as it is, and of what the model says is best.
+const LEAST: usize = 2;
 
 /// Find good num_workers, prefetch_factor, persistent_workers and pin_memory in few short runs
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Sweep {
     /// End each run after N steps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// Seconds of steps that a run of the whole grid would look at; runs of the sweep take 0.4 of it [default: 10]
+    /// Seconds of steps that a run of the whole grid would look at; runs of the sweep take a third of it [default: 10]
     #[arg(long, value_name = "S", value_parser = super::run::seconds)]
     time: Option<f64>,
     /// Measure the whole grid, to see what the sweep leaves out

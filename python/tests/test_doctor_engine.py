@@ -66,15 +66,12 @@ def test_the_engines_counters_are_its_stages(tmp_path: Path, framework: str, scr
     report = json.loads((tmp_path / "report.json").read_text())
     assert not any("probe" in note for note in report["notes"]), report["notes"]
     assert report["loaders"][0]["name"].split()[0] == framework
-    made = {
-        stage["name"]: stage
-        for stage in report["stages"]
-        if stage["runs_in"] != "main" or stage["name"] == "decode"
-    }
+    made = {stage["name"]: stage for stage in report["stages"] if stage["runs_in"] == "engine"}
+    assert set(made) <= {"read", "decode", "augment"}
+    assert report["steps"]["batch_size"] == 16
     assert made["decode"]["time"] > 0
-    # Photographs of 1,600 x 1,200 pixels for steps of a millisecond: most of the engine's work.
-    assert made["decode"]["time"] > 0.5 * sum(s["time"] for s in made.values())
     verdict = report["verdict"]
+    # Photographs of 1,600 x 1,200 pixels for steps of a millisecond.
     assert verdict["id"] in ("decode", "noisy-neighbour"), verdict  # Tests may have neighbours.
     if verdict["id"] == "decode":
         assert any("The engine's" in fact["text"] for fact in verdict["evidence"])

@@ -98,10 +98,13 @@ fn steps(e: &Evidence, judgement: &Judgement) -> Steps {
 }
 
 fn stages(e: &Evidence) -> Vec<Stage> {
-    let workers = if e.loading.in_workers {
-        e.loader().map_or(1.0, |loader| loader.num_workers.max(1) as f64)
-    } else {
-        1.0
+    let engine = e.engine.as_ref().filter(|_| e.loading.batches.is_empty());
+    let (workers, place) = match engine {
+        Some(engine) => (f64::from(engine.workers.max(1)), "engine"),
+        None if e.loading.in_workers => {
+            (e.loader().map_or(1.0, |loader| loader.num_workers.max(1) as f64), "worker")
+        }
+        None => (1.0, "main"),
     };
     let cores = e.cores();
     // Alone, a stage is made by all workers at once, as far as there are cores for what it computes.
@@ -111,7 +114,7 @@ fn stages(e: &Evidence) -> Vec<Stage> {
         } else {
             f64::INFINITY
         }),
-        ..show(stage, if e.loading.in_workers { "worker" } else { "main" })
+        ..show(stage, place)
     };
     let looped = |stage: &StageTime| Stage { rate: 1.0 / stage.time().max(1e-12), ..show(stage, "main") };
     let mut stages: Vec<Stage> =

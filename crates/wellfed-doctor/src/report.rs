@@ -119,7 +119,7 @@ pub struct Stage {
     /// Of loading: `network`, `read`, `decompress`, `decode`, `augment`, `python`, `collate`, `send`, `receive`; of the loop: `copy`,
     /// `forward`, `backward`, `optimizer`, `sync`, `log`, `compute` (what the script does besides), `other`.
     pub name: String,
-    /// `worker`, `main` or `device`.
+    /// `worker`, `main`, `engine` (of wellfed) or `device`.
     pub runs_in: String,
     /// Seconds a batch, mean.
     pub time: f64,

@@ -1,6 +1,7 @@
 //! A run as it lies in its directory: `run.json`, `system.json`, and one file of records a process.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Error, ErrorKind},
     path::Path,
@@ -61,7 +62,7 @@ impl RunDir {
     ///
     /// If `run.json` or `system.json` is missing or makes no sense, or the directory cannot be read; the error names the file.
     pub fn read(dir: &Path) -> io::Result<Self> {
-        let mut processes = Vec::new();
+        let mut processes: BTreeMap<u32, ProcessRecords> = BTreeMap::new();
         for entry in fs::read_dir(dir).map_err(|error| at(dir, error))? {
             let path = entry?.path();
             let Some(pid) =
@@ -69,13 +70,24 @@ impl RunDir {
             else {
                 continue;
             };
-            if path.extension().is_some_and(|extension| extension == "jsonl") {
-                let (records, broken) = record::read(&path).map_err(|error| at(&path, error))?;
-                let error = fs::read_to_string(path.with_extension("error")).ok();
-                processes.push(ProcessRecords { pid, records, broken, error });
-            }
+            // A probe that failed before its first record leaves only the error.
+            let process = match path.extension().and_then(|extension| extension.to_str()) {
+                Some("jsonl") => {
+                    let (records, broken) = record::read(&path).map_err(|error| at(&path, error))?;
+                    let process = processes.entry(pid).or_default();
+                    (process.records, process.broken) = (records, broken);
+                    process
+                }
+                Some("error") => {
+                    let process = processes.entry(pid).or_default();
+                    process.error = fs::read_to_string(&path).ok();
+                    process
+                }
+                _ => continue,
+            };
+            process.pid = pid;
         }
-        processes.sort_by_key(|process| process.pid);
+        let processes = processes.into_values().collect();
         Ok(Self { run: json(&dir.join("run.json"))?, trace: json(&dir.join("system.json"))?, processes })
     }
 }
@@ -87,4 +99,29 @@ fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
 
 fn at(path: &Path, error: Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_errors_are_those_of_their_process() {
+        let dir = std::env::temp_dir().join(format!("wellfed-run-dir-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.join(name), text).unwrap();
+        write("run.json", "{}");
+        write("system.json", "{}");
+        write("7.jsonl", "{\"k\":\"hello\",\"pid\":7}\n{\"k\":\"loa");
+        write("7.error", "a defect");
+        write("9.error", "no record was written");
+        write("7.loader", "0");
+        write("notes.txt", "");
+        let run = RunDir::read(&dir);
+        fs::remove_dir_all(&dir).unwrap();
+        let run = run.unwrap();
+        let seen: Vec<_> =
+            run.processes.iter().map(|p| (p.pid, p.records.len(), p.broken, p.error.as_deref())).collect();
+        assert_eq!(seen, [(7, 1, 1, Some("a defect")), (9, 0, 0, Some("no record was written"))]);
+    }
 }

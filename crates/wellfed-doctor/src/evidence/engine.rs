@@ -16,9 +16,9 @@ pub struct Engine {
     pub stages: Vec<(&'static str, f64)>,
 }
 
-/// Names of the engine's stages, and those of [`stage::LOADING`] that they are.
-const NAMES: [(&str, &str); 4] =
-    [("read", "read"), ("decode", "decode"), ("transform", "augment"), ("write", "collate")];
+/// Stages of [`stage::LOADING`], and those of the engine that they are. What resizes and normalizes writes into the batch at once.
+const NAMES: [(&str, &[&str]); 3] =
+    [("read", &["read"]), ("decode", &["decode"]), ("augment", &["transform", "write"])];
 
 impl Engine {
     /// From the counters at the begin and at the end of the window.
@@ -37,12 +37,13 @@ impl Engine {
         let same = &seen[begin..];
         let first = same.iter().rfind(|engine| engine.t <= window.0).or(same.first())?;
         let batches = last.batches.checked_sub(first.batches).filter(|&batches| batches > 0)? as f64;
-        let seconds = |engine: &record::Engine, name: &str| {
-            engine.stages.iter().find(|stage| stage.name == name).map_or(0.0, |stage| stage.seconds)
+        let seconds = |engine: &record::Engine, names: &[&str]| {
+            let stages = engine.stages.iter().filter(|stage| names.contains(&stage.name.as_str()));
+            stages.map(|stage| stage.seconds).sum::<f64>()
         };
         let stages = NAMES
             .iter()
-            .map(|&(engine, stage)| (stage, (seconds(last, engine) - seconds(first, engine)) / batches))
+            .map(|&(stage, names)| (stage, (seconds(last, names) - seconds(first, names)) / batches))
             .filter(|&(_, time)| time > 0.0)
             .collect();
         Some(Self { workers: last.num_workers, stages })

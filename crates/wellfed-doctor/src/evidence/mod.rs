@@ -158,10 +158,10 @@ impl Evidence {
     pub fn batch_size(&self) -> f64 {
         let seen = self.loading.samples_per_batch();
         if seen > 0.0 {
-            seen
-        } else {
-            self.loader().and_then(|loader| loader.batch_size).map_or(1.0, f64::from)
+            return seen;
         }
+        let told = self.loader().and_then(|loader| loader.batch_size).map(f64::from);
+        told.or_else(|| self.batch.as_ref()?.shapes.iter().find_map(|shape| first_size(shape))).unwrap_or(1.0)
     }
 
     /// CPU seconds a step that the script spends on other threads than the one of the loop.
@@ -190,6 +190,12 @@ pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
         count += 1;
     }
     if count == 0 { 0.0 } else { sum / f64::from(count) }
+}
+
+/// 32 of `uint8[32, 3, 224, 224]`.
+fn first_size(shape: &str) -> Option<f64> {
+    let (_, sizes) = shape.split_once('[')?;
+    sizes.split([',', ']']).next()?.trim().parse().ok()
 }
 
 fn trains(process: &ProcessRecords) -> bool {
@@ -236,4 +242,16 @@ fn device_busy(main: &ProcessRecords, loader: u32, evidence: &Evidence) -> Optio
         .collect();
     let time = evidence.steps.time();
     (!busy.is_empty() && time > 0.0).then(|| (mean(busy) / time).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_size_of_a_shape() {
+        assert_eq!(first_size("uint8[32, 3, 224, 224]"), Some(32.0));
+        assert_eq!(first_size("int64[5]"), Some(5.0));
+        assert!(first_size("float32[]").is_none() && first_size("float32[?, 3]").is_none());
+    }
 }

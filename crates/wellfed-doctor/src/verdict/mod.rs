@@ -189,7 +189,8 @@ pub fn judge(e: &Evidence) -> Judgement {
     .collect();
     findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
-    let verdict = verdicts.next().unwrap_or_else(|| training::well_fed(&case));
+    let verdict =
+        verdicts.next().or_else(|| training::unexplained(&case)).unwrap_or_else(|| training::well_fed(&case));
     let runner_up = verdicts.next();
     Judgement {
         verdict,

@@ -34,13 +34,15 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     let thread = mean(e.steps.steps.iter().map(|step| step.thread_cpu));
     let taking_up = mean(e.steps.steps.iter().map(|step| step.wait_cpu));
     let delay = e.load.main_queued * e.steps.time() * thread / (thread + taking_up).max(1e-12);
+    // Threads of the engine are of the same process, and work while the step computes; what they do is not the step's.
+    let of_engine = e.engine.as_ref().map_or(0.0, |_| e.beside_the_step() / e.steps.time().max(1e-12));
     p.step = e
         .steps
         .steps
         .iter()
         .map(|step| {
             let queued = if thread > 0.0 { delay * step.thread_cpu / thread } else { 0.0 };
-            let cpu = step.process_cpu.max(step.thread_cpu);
+            let cpu = (step.process_cpu - of_engine * step.compute).max(step.thread_cpu);
             Cost {
                 blocked: (step.compute - step.thread_cpu - queued.min(step.compute)).max(0.0),
                 cpu: cpu * speed,

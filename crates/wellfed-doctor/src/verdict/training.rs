@@ -1,12 +1,15 @@
 //! The loop itself: copies to the device, synchronization and logging, steps too small for the device, and loops that are as fast as
 //! they can be.
 
-use super::{Case, Finding, Kind, Said, code, costs, fact, ms, percent};
+use super::{Case, Finding, Kind, Said, code, costs, fact, loading, ms, percent};
 use crate::{
     evidence::StageTime,
     model::Cost,
     report::{Fact, Fix, Verdict},
 };
+
+/// Share of the time that a loop waits from which on it is not called healthy.
+const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
     [copy(case), sync(case), launch(case)].into_iter().flatten().collect()
@@ -192,6 +195,37 @@ fn launch(case: &Case) -> Option<Finding> {
     );
     let said = Said { title, facts, fix };
     Some(said.into_finding(Kind::Work, "launch-bound", "loop", gain, String::new()))
+}
+
+/// The loop waits, and nothing that is known here would gain something surely.
+pub(super) fn unexplained(case: &Case) -> Option<Verdict> {
+    let (time, wait) = (case.e.steps.time(), case.e.steps.wait());
+    if wait < UNEXPLAINED * time || case.ideal > (1.0 - UNEXPLAINED) * case.now {
+        return None;
+    }
+    let mut facts = loading::waiting(case);
+    let mut stages: Vec<_> = case.e.stages.loading.iter().collect();
+    stages.sort_by(|a, b| b.time().total_cmp(&a.time()));
+    facts.extend(stages.into_iter().take(3).map(|stage| {
+        let text =
+            format!("{} takes {} a batch, {} of it CPU time.", stage.name, ms(stage.time()), ms(stage.cpu));
+        fact(text, stage.time(), "s", "loader")
+    }));
+    let fix = Fix {
+        title: "Look longer: more steps may tell causes apart that look alike so far".to_owned(),
+        change: "wellfed doctor run --time 60 ...".to_owned(),
+        place: None,
+        why: "Each cause that was considered may gain nothing, as far as these steps tell.".to_owned(),
+        apply: None,
+    };
+    Some(Verdict {
+        id: "unknown".to_owned(),
+        family: "unknown".to_owned(),
+        title: format!("The loop waits {} of the time, and no single cause is certain", percent(wait / time)),
+        evidence: facts,
+        fix: Some(fix),
+        ..Verdict::default()
+    })
 }
 
 /// There is nothing to fix about the input.

@@ -85,7 +85,7 @@ fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         "tf.data makes one element at a time: the loop waits {} of the time",
         percent(case.e.steps.wait() / case.e.steps.time())
     );
-    Some(case.finding(Kind::Setting, "serial-loading", "loading", Said { title, facts, fix }, &changed, 0.15))
+    Some(case.finding(Kind::Setting, "serial-loading", "loading", Said { title, facts, fix }, &changed, 0.1))
 }
 
 fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {

@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 from common import Clock
 
-
 # What `fit` itself takes a step: of the time that a step is to take, the device does not wait for this.
 FIT = 3.5e-3
 

@@ -62,9 +62,9 @@ impl Finding {
         self.verdict.gain.map_or(1.0, |gain| gain.factor)
     }
 
-    /// Whether it gains something, and more surely than not: a promise that may be a loss is none.
-    fn worth(&self) -> bool {
-        self.factor() >= WORTH && self.verdict.gain.is_none_or(|gain| gain.low > 1.0)
+    /// Whether it gains something more surely than not.
+    fn sure(&self) -> bool {
+        self.verdict.gain.is_none_or(|gain| gain.low > 1.0)
     }
 
     /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
@@ -174,6 +174,8 @@ pub fn judge(e: &Evidence) -> Judgement {
     let Some(case) = Case::of(e) else {
         return Judgement { verdict: nothing_seen(e), ..Judgement::default() };
     };
+    // A loop that waits so much is held up by something: then it is the size of a gain that is unsure, not whether there is one.
+    let held_up = e.steps.wait() >= training::UNEXPLAINED * e.steps.time();
     let mut findings: Vec<Finding> = [
         loading::find(&case),
         costs::find(&case),
@@ -185,8 +187,12 @@ pub fn judge(e: &Evidence) -> Judgement {
     ]
     .into_iter()
     .flatten()
-    .filter(Finding::worth)
+    .filter(|finding| finding.factor() >= WORTH)
     .collect();
+    // Where any gain is sure, those that are not stay out of the way.
+    if !held_up || findings.iter().any(Finding::sure) {
+        findings.retain(Finding::sure);
+    }
     findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
     let verdict =

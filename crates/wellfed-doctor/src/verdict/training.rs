@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Share of the time that a loop waits from which on it is not called healthy.
-const UNEXPLAINED: f64 = 0.2;
+pub(super) const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
     [copy(case), sync(case), launch(case)].into_iter().flatten().collect()

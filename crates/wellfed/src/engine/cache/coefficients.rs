@@ -138,13 +138,12 @@ impl CoefficientCache {
         record.reset(self.source.schema().fields.len());
         let found = current && disk.read(key, record);
         let mut shard = lock(self.shard(index));
-        if found && !known {
-            shard.insert(index, Slot::Stored);
+        // Another worker may have found the same meanwhile: each sample counts once.
+        if found && !known && shard.insert(index, Slot::Stored).is_none() {
             self.kept.fetch_add(1, Relaxed);
         }
-        if !found && known {
-            // Damaged: the sample is cached anew.
-            shard.remove(&index);
+        // Damaged: the sample is cached anew.
+        if !found && known && shard.remove(&index).is_some() {
             self.kept.fetch_sub(1, Relaxed);
         }
         drop(shard);

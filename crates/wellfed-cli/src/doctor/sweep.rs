@@ -97,11 +97,7 @@ impl Sweep {
         output::note("measuring the script as it is");
         let first = trials.run("as it is", None)?;
         let Some(mut search) = Search::begin(&first.evidence) else {
-            return Err(Error::config(
-                "the script's busiest loop is not over a torch DataLoader, whose settings a sweep tries",
-            )
-            .with_hint("wellfed doctor run says what is known of it")
-            .into());
+            return Err(cannot_begin(&first).into());
         };
         let current = search.measured[0].settings;
         let grid = search.grid();
@@ -162,6 +158,18 @@ impl Sweep {
             }
         }
     }
+}
+
+/// Why a run is no beginning of a search.
+fn cannot_begin(first: &Trial) -> Error {
+    let torch = first.evidence.loader().is_some_and(|loader| loader.framework == "torch");
+    if torch {
+        let steps = first.evidence.steps.steps.len();
+        return Error::config(format!("a run shows {steps} steps in its steady state, too few to build on"))
+            .with_hint("--time or --steps make runs longer");
+    }
+    Error::config("the script's busiest loop is not over a torch DataLoader, whose settings a sweep tries")
+        .with_hint("wellfed doctor run says what is known of it")
 }
 
 /// Seconds of a run that were steps.

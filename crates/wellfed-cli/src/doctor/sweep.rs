@@ -26,7 +26,7 @@ const SECONDS: f64 = 10.0;
 /// where it does not.
 const SHORT: f64 = 1.0 / 3.0;
 
-/// Share of the whole grid's time that a sweep takes at most.
+/// Share of the whole grid's time that a sweep takes at most, but for [`LEAST`] runs.
 const BUDGET: f64 = 0.2;
 
 /// Runs it may take in any case: of the script as it is, and of what the model says is best.

@@ -28,12 +28,7 @@ fn facts(case: &Case, flow: &Flow, heavy: &Node) -> Vec<Fact> {
         "s",
         "loader",
     ));
-    facts.push(fact(
-        format!("{:.1} of {:.0} cores are busy.", case.e.load.busy, case.p.cores),
-        case.e.load.busy,
-        "cores",
-        "/proc",
-    ));
+    facts.push(loading::busy(case));
     facts
 }
 

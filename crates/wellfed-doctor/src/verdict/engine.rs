@@ -7,8 +7,8 @@ use crate::{
     report::{Fact, Fix},
 };
 
-/// What decoding costs from kept coefficients, against from files: whole samples take 0.38 of the time with 0.8 of it decoding
-/// (benches/runs/2026-11-21-wellfed-jpeg).
+/// What decoding costs from kept coefficients, against from files: an estimate. Whole samples took 0.38 of the time
+/// (benches/runs/2026-11-21-wellfed-jpeg), and decoding is some four fifths of them.
 const KEPT: f64 = 0.25;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
@@ -34,12 +34,7 @@ fn facts(case: &Case, engine: &Engine) -> Vec<Fact> {
         "s",
         "loader",
     ));
-    facts.push(fact(
-        format!("{:.1} of {:.0} cores are busy.", case.e.load.busy, case.p.cores),
-        case.e.load.busy,
-        "cores",
-        "/proc",
-    ));
+    facts.push(loading::busy(case));
     facts
 }
 

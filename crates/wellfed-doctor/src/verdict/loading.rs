@@ -29,6 +29,12 @@ pub(super) fn waiting(case: &Case) -> Vec<Fact> {
     )]
 }
 
+/// How many cores are in use.
+pub(super) fn busy(case: &Case) -> Fact {
+    let busy = case.e.load.busy;
+    fact(format!("{busy:.1} of {:.0} cores are busy.", case.p.cores), busy, "cores", "/proc")
+}
+
 /// What a batch that came from a worker costs the training process: to rebuild it, by its size. A pickle of descriptors takes a
 /// fifth of a millisecond; memory is mapped, not copied.
 pub(super) const HAND_OVER: f64 = 0.0003;
@@ -96,12 +102,7 @@ fn serial(case: &Case) -> Option<Finding> {
         "s",
         "loader",
     ));
-    facts.push(fact(
-        format!("{:.1} of {:.0} cores are busy.", case.e.load.busy, case.p.cores),
-        case.e.load.busy,
-        "cores",
-        "/proc",
-    ));
+    facts.push(busy(case));
     let persistent = case.e.steps.steps_per_epoch > 0.0;
     let mut arguments = vec![("num_workers", workers.to_string())];
     let mut apply = vec![("num_workers", json!(workers))];

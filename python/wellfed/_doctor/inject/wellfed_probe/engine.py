@@ -6,7 +6,8 @@ Its threads make batches without Python, so that neither stacks nor clocks of ou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from .recorder import RECORDER, Record, now
@@ -15,23 +16,24 @@ from .steps import Steps
 __all__ = ["watch"]
 
 
-def watch(steps: Steps, native: Callable[[], Any]) -> None:
-    """Has the counters of the engine that `native` gives (None while there is none) written until the steps end."""
-    RECORDER.drain_from(Counters(steps, native).drain)
+def watch(steps: Steps, owner: Any) -> None:
+    """Has the counters of the engine in `owner._native` written until the steps end. None there: it is closed."""
+    RECORDER.drain_from(Counters(steps, owner).drain)
 
 
 class Counters:
     """Of one engine, since its loader was made."""
 
-    def __init__(self, steps: Steps, native: Callable[[], Any]) -> None:
+    def __init__(self, steps: Steps, owner: Any) -> None:
         self._steps = steps
-        self._native = native
+        # It lives no longer for being watched.
+        self._owner = weakref.ref(owner)
 
     def drain(self) -> Iterator[Record]:
         """What they are now."""
         if self._steps.ended and self.drain in RECORDER.drains:
             RECORDER.drains.remove(self.drain)
-        native = self._native()
+        native = getattr(self._owner(), "_native", None)
         if native is None:
             return
         try:

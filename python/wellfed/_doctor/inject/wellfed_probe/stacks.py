@@ -26,9 +26,9 @@ FIRST_INTERVAL = 0.02
 LONGEST_INTERVAL = 0.2
 FLUSH_NS = 250_000_000
 BUDGET = 0.004
-# A thread that runs Python gives up the interpreter's lock only when it is made to, some milliseconds later; it is
-# woken again after the look. What it loses by that, by benches/doctor/overhead.py: looks every 10 ms took 4-5 % of such
-# a loop, which is ten times what they take of this thread.
+# A thread that runs Python gives up the interpreter's lock only when it is made to, some milliseconds later, and is
+# woken again after the look. What it loses by that is an estimate: looks every 10 ms took some 1.5 % of such a loop on
+# two virtual cores.
 MADE_TO_NS = 3_000_000
 HANDOVER_NS = 150_000
 DEPTH = 48

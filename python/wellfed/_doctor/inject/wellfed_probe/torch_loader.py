@@ -231,12 +231,7 @@ def began(loader: Any, log: LoaderLog, iterator: Any, t0: int, t1: int) -> None:
             steps.listeners.append(listener)
     attach(iterator, steps)
     if hasattr(iterator, "__dict__") and "_native" in vars(iterator):
-        engine.watch(steps, functools.partial(native_of, weakref.ref(iterator)))
-
-
-def native_of(iterator: weakref.ref[Any]) -> Any:
-    """The engine that makes an iterator's batches; None once it is through."""
-    return getattr(iterator(), "_native", None)
+        engine.watch(steps, iterator)
 
 
 def tell_workers(loader: Any, log: LoaderLog, iterator: Any) -> None:

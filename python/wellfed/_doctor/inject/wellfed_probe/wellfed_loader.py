@@ -90,17 +90,12 @@ def _iter_of(original: Any) -> Any:
             steps = Steps(log, t0, t1)
             if log.iterators == 1:
                 steps.listeners.append(functools.partial(first_batch, log.number))
-            engine.watch(steps, functools.partial(_native_of, weakref.ref(self)))
+            engine.watch(steps, self)
         except Exception:
             RECORDER.failed("noting an iterator")
         return iterator
 
     return __iter__
-
-
-def _native_of(loader: weakref.ref[Any]) -> Any:
-    """The engine of a loader; None once that is closed or gone."""
-    return getattr(loader(), "_native", None)
 
 
 def _next_of(original: Any) -> Any:

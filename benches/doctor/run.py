@@ -91,6 +91,10 @@ def measure(
         (kept / "report.json").unlink(missing_ok=True)
         told = ["--python", command[0], "--keep", str(kept / "run"), "--json", str(kept / "report.json")]
         command = [*wellfed(args), "doctor", "run", *told, *command[1:]]
+    if case.warm:
+        for path in Path(settings["root"]).rglob("*"):
+            if path.is_file():
+                path.read_bytes()
     with surroundings(settings, fixed) as around:
         status = call(command, {**around.env, "PLANTED_RESULT": str(result)}, log, around.enter)
     if not result.exists():

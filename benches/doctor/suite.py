@@ -57,6 +57,8 @@ class Case:
     seconds: float = 4.0
     slow_seconds: float = 0.0
     """Time to train for every third seed (2, 5, …), if it differs."""
+    warm: bool = False
+    """Whether the data is read once before each run, so that all runs find the same in the page cache."""
     needs: str = "torch"
     """Interpreter: `torch` or `tensorflow`."""
 
@@ -91,7 +93,7 @@ CASES = [
     Case("5", "storage_latency", ("storage-latency",)),
     Case("6", "storage_bandwidth", ("storage-bandwidth",)),
     Case("7", "network", ("network",)),
-    Case("8", "small_files", ("small-files",)),
+    Case("8", "small_files", ("small-files",), warm=True),
     Case("9", "memory_limit", ("page-cache-thrash", "memory-limit"), seconds=10.0),
     Case("10", "blas_threads", ("cpu-oversubscription",), seconds=6.0),
     Case("11", "worker_restart", ("worker-restart",), ("loading",), seconds=5.0, slow_seconds=14.0),
@@ -101,7 +103,7 @@ CASES = [
     Case("15", "launch_bound", ("launch-bound",)),
     Case("16", "sync_logging", ("sync-logging",)),
     Case("17", "compute_bound", ("compute-bound",), ("healthy",), NOTHING),
-    Case("18", "busy_neighbour", ("noisy-neighbour",)),
+    Case("18", "busy_neighbour", ("noisy-neighbour",), seconds=8.0),
     Case(
         "19",
         "two_stalls",

@@ -346,7 +346,7 @@ pub struct Stack {
     pub n: u32,
     /// Time since the look before, added up.
     pub wall: u64,
-    /// CPU time of the thread since the look before, added up.
+    /// The part of it in which the thread ran, as far as looks tell.
     pub cpu: u64,
 }
 

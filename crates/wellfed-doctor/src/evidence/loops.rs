@@ -77,6 +77,8 @@ impl Loop {
 #[derive(Clone, Debug, Default)]
 struct Epoch {
     t0: u64,
+    /// When the iterator was there: its workers are started, say.
+    t1: u64,
     steps: record::Steps,
     end: Option<(u64, u64)>,
 }
@@ -84,6 +86,11 @@ struct Epoch {
 impl Epoch {
     fn first_batch(&self) -> Option<u64> {
         self.steps.t1.first().copied()
+    }
+
+    /// Nanoseconds until its first batch; if that did not come any more, until its iterator was there.
+    fn start(&self) -> u64 {
+        self.first_batch().unwrap_or(self.t1).saturating_sub(self.t0)
     }
 
     fn last(&self) -> u64 {
@@ -107,7 +114,8 @@ impl Loops {
                     loaders.insert(loader.loader, loader.clone());
                 }
                 Record::Iter(iter) => {
-                    epochs.entry(iter.loader).or_default().entry(iter.iter).or_default().t0 = iter.t0;
+                    let epoch = epochs.entry(iter.loader).or_default().entry(iter.iter).or_default();
+                    (epoch.t0, epoch.t1) = (iter.t0, iter.t1);
                 }
                 Record::Steps(steps) => {
                     let epoch = epochs.entry(steps.loader).or_default().entry(steps.iter).or_default();
@@ -203,30 +211,23 @@ impl Loops {
         }
         let begin = epochs.iter().flat_map(|(_, steps)| steps).map(|step| step.t0).min().unwrap_or(0);
         let end = epochs.iter().map(|&(i, _)| all[i].last()).max().unwrap_or(0);
-        let started: Vec<&Epoch> = epochs
-            .iter()
-            .map(|&(i, _)| &all[i])
-            .filter(|epoch| epoch.t0 >= begin || first_epoch.is_some())
-            .collect();
+        // The begin of the first of all is not like that of others: modules are imported, files read for the first time.
+        let first = epochs.first().map_or(0, |&(i, _)| i);
+        let started = all.iter().skip(if first_epoch.is_some() { first } else { first + 1 });
         let complete: Vec<&Epoch> = all.iter().filter(|epoch| epoch.end.is_some()).collect();
         Loop {
             window: (begin, end),
-            starts: started
-                .iter()
-                .filter_map(|epoch| Some(seconds(epoch.first_batch()?.saturating_sub(epoch.t0))))
-                .collect(),
+            starts: started.map(|epoch| seconds(epoch.start())).filter(|&start| start > 0.0).collect(),
             first_steps: all
                 .iter()
                 .filter_map(|epoch| {
                     Some(seconds(epoch.steps.t0.get(1)?.saturating_sub(epoch.first_batch()?)))
                 })
                 .collect(),
-            first_start: all
-                .first()
-                .and_then(|epoch| Some(seconds(epoch.first_batch()?.saturating_sub(epoch.t0))))
-                .unwrap_or(0.0),
-            ends: started
+            first_start: all.first().map_or(0.0, |epoch| seconds(epoch.start())),
+            ends: all
                 .iter()
+                .skip(first)
                 .filter_map(|epoch| epoch.end)
                 .map(|(t0, t)| seconds(t.saturating_sub(t0)))
                 .collect(),

@@ -182,6 +182,14 @@ pub(crate) fn seconds(nanos: u64) -> f64 {
     nanos as f64 * 1e-9
 }
 
+/// The value below which such a share of the values lies; 0 for none.
+pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = (share * sorted.len().saturating_sub(1) as f64) as usize;
+    sorted.get(at).copied().unwrap_or(0.0)
+}
+
 /// Mean; 0 of nothing.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (mut sum, mut count) = (0.0, 0u32);

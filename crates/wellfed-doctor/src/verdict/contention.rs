@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, Finding, Kind, Said, fact, loading, ms, percent};
+use super::{Case, Finding, Kind, Said, fact, loading, ms, percent, pipeline};
 use crate::{
+    evidence::quantile,
     model::{Cost, Pipeline},
     report::{Apply, Fix},
 };
@@ -63,6 +64,12 @@ fn threads(case: &Case) -> Option<Finding> {
     // cores, the last of them comes to its turn k times as late, and the others burn their cores until then.
     let spun = 1.0 - (case.p.cores / wanted).clamp(0.02, 1.0);
     let changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * (1.0 - spun), parallel: 1.0, ..*cost });
+    // The training process fights for the cores, too, whenever it wakes up: a step that did not have to is what it takes alone.
+    let alone = quantile(case.e.steps.steps.iter().map(|step| step.compute), 0.1);
+    let changed = Pipeline {
+        receive: pipeline::receive_on_idle_cores(case.e, &case.p),
+        ..changed.with_step(|cost| Cost { blocked: cost.blocked.min((alone - cost.cpu).max(0.0)), ..*cost })
+    };
     let mut facts = loading::waiting(case);
     facts.push(fact(format!("{} workers use {parallel:.1} threads each at a time ({threads:.0} were seen): {wanted:.0} threads for {:.0} cores.", case.p.workers, case.p.cores), wanted, "threads", "/proc"));
     facts.push(fact(

@@ -1,6 +1,6 @@
 //! Work that takes long: decoding, augmenting, decompressing, collating, Python for each sample. Each is named with the function that costs it.
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
 use crate::{
     evidence::StageTime,
     model::Cost,
@@ -45,6 +45,7 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let share = (stage.cpu / total).min(1.0);
     let factor = if remedy.all { NATIVE } else { 1.0 - share * (1.0 - remedy.left) };
     let mut changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * factor, ..*cost });
+    changed.receive = pipeline::receive_on_idle_cores(case.e, &case.p);
     if stage.name == "collate" {
         // Fewer tensors are also fewer to hand over: each is a descriptor of its own.
         let tensors = case.e.batch.as_ref().map_or(1.0, |batch| f64::from(batch.tensors.max(1)));
@@ -90,7 +91,8 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
         apply: remedy.apply,
     };
     let title = if at.is_empty() { remedy.title } else { format!("{} ({name}, {at})", remedy.title) };
-    Some(case.finding(Kind::Work, remedy.id, "cpu", Said { title, facts, fix }, &changed, remedy.unsure))
+    let gain = case.gain_of_idle_cores(&changed, remedy.unsure);
+    Some(Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed)))
 }
 
 fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {

@@ -26,6 +26,9 @@ use crate::{
 /// The gain below which a change is not worth mentioning: what differs between two runs of the same thing.
 pub const WORTH: f64 = 1.05;
 
+/// Share of the time that a loop waits from which on the wait itself is no chance. Healthy loops wait some 3 %.
+const HELD_UP: f64 = 0.08;
+
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
@@ -135,6 +138,14 @@ impl<'a> Case<'a> {
         Gain { factor, low: factor * low, high: factor * high }
     }
 
+    /// The same for a change that leaves cores idle which were busy: what the model misses of the loop as it is, is mostly what
+    /// busy cores cost besides (caches that others fill, threads that are woken late), and ends with them.
+    fn gain_of_idle_cores(&self, changed: &Pipeline, unsure: f64) -> Gain {
+        let by = self.misfit.exp().max(1.0);
+        let gain = self.gain(changed, unsure);
+        Gain { factor: gain.factor * by, low: gain.low * by, high: gain.high * by }
+    }
+
     /// A cause, and what the loop would be without it; `unsure` as for [`Case::gain`].
     fn finding(
         &self,
@@ -175,7 +186,7 @@ pub fn judge(e: &Evidence) -> Judgement {
         return Judgement { verdict: nothing_seen(e), ..Judgement::default() };
     };
     // A loop that waits so much is held up by something: then it is the size of a gain that is unsure, not whether there is one.
-    let held_up = e.steps.wait() >= training::UNEXPLAINED * e.steps.time();
+    let held_up = e.steps.wait() >= HELD_UP * e.steps.time();
     let mut findings: Vec<Finding> = [
         loading::find(&case),
         costs::find(&case),

@@ -1,7 +1,7 @@
 //! From what was measured to the model's pipeline.
 
 use crate::{
-    evidence::{Evidence, mean},
+    evidence::{Evidence, mean, quantile},
     model::{Cost, Pipeline},
 };
 
@@ -118,6 +118,15 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
 
 /// Seconds between a batch being sent and the loop running again: two threads and a process are woken for it.
 const WAKE: f64 = 0.0003;
+
+/// What taking up a batch costs where cores are idle: while they are busy, some batches cost many times what most do.
+pub(super) fn receive_on_idle_cores(e: &Evidence, p: &Pipeline) -> f64 {
+    if !e.loading.in_workers {
+        return p.receive;
+    }
+    let usual = quantile(e.steps.steps.iter().map(|step| step.wait_cpu), 0.5);
+    p.receive.min(usual * p.speed(e.load.busy.max(1.0)) + WAKE)
+}
 
 /// Loaders whose batches no worker of theirs recorded.
 fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {

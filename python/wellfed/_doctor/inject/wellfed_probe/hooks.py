@@ -34,15 +34,23 @@ def install() -> None:
     catch_up()
 
 
-def catch_up() -> None:
-    """Patches modules that came in by another way than our finder."""
+def catch_up() -> bool:
+    """Patches modules that came in by another way than our finder; false if some are still being imported."""
+    all_done = True
     for name in _patches:
         module = sys.modules.get(name)
         if module is None or (name, id(module)) in _done:
             continue
-        spec = getattr(module, "__spec__", None)
-        if not getattr(spec, "_initializing", False):
+        if being_imported(module):
+            all_done = False
+        else:
             run(module, name)
+    return all_done
+
+
+def being_imported(module: ModuleType) -> bool:
+    """Whether its code runs still."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def run(module: ModuleType, name: str) -> None:

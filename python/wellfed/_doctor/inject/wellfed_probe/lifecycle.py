@@ -41,6 +41,8 @@ LIBRARIES = (
 )
 
 _announced: set[str] = set()
+# How many modules there were when they were looked through.
+_looked = 0
 
 
 def install() -> None:
@@ -63,6 +65,8 @@ def install() -> None:
 
 def begin() -> None:
     """Libraries that are imported are told to the file that was opened."""
+    global _looked
+    _looked = 0
     _announced.clear()
     RECORDER.drain_from(modules)
 
@@ -76,16 +80,21 @@ def end(reason: str, exception: str | None) -> None:
 
 def modules() -> Iterator[Record]:
     """Libraries that were imported meanwhile."""
-    hooks.catch_up()
+    global _looked
+    if _looked == len(sys.modules):
+        return
+    all_done = hooks.catch_up()
     for name in LIBRARIES:
         module = sys.modules.get(name)
         if module is None or name in _announced:
             continue
-        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+        if hooks.being_imported(module):
+            all_done = False
             continue
         _announced.add(name)
         # From the dictionary: some modules import half of themselves when asked for an attribute.
         yield {"k": "module", "name": name, "version": str(vars(module).get("__version__", ""))}
+    _looked = len(sys.modules) if all_done else 0
 
 
 def at_exit() -> None:

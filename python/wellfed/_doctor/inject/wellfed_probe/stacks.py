@@ -1,6 +1,7 @@
 """`SAMPLER`: looks at the stacks of this process's threads every few milliseconds, and has records written.
 
-Invariants: it takes about 0.4 % of the time that passes, and looks less often where a look costs more. It reads no
+Invariants: looks take about 0.4 % of the time that passes, half of that once much was seen, and come less often where
+a look costs more. It reads no
 local variable. It does not run across a fork: it ends before, and begins again when the next step
 is noted.
 """
@@ -24,13 +25,17 @@ __all__ = ["SAMPLER", "Sampler", "call_text"]
 INTERVAL = 0.01
 FIRST_INTERVAL = 0.02
 LONGEST_INTERVAL = 0.2
-FLUSH_NS = 250_000_000
+FLUSH_NS = 500_000_000
+PRICE_NS = 250_000_000
 BUDGET = 0.004
-# A thread that runs Python gives up the interpreter's lock only when it is made to, some milliseconds later, and is
-# woken again after the look. What it loses by that is an estimate: looks every 10 ms took some 1.5 % of such a loop on
-# two virtual cores.
-MADE_TO_NS = 3_000_000
-HANDOVER_NS = 150_000
+# Enough time to have seen what there is to see.
+SETTLED_NS = 15_000_000_000
+# A thread that runs gives up the interpreter's lock for a look and is woken again after it. What it loses by that is an
+# estimate: with looks of 70 us every 12 ms, loops that compute all the time lost 0.7 to 1.4 %, on two virtual cores. A
+# thread that waits for something loses nothing.
+HANDOVER_NS = 100_000
+# A look that comes later than this had to wait for the interpreter's lock, or for a core.
+LATE_NS = 200_000
 DEPTH = 48
 CALL = 200
 # Resolving a frame may mean reading a file: not too much of it at once.
@@ -62,7 +67,7 @@ class Sampler:
         self._codes: dict[int, tuple[CodeType, bool]] = {}
         self._unresolved: list[tuple[int, CodeType, int]] = []
         self._seen: dict[str, dict[tuple[int, ...], list[int]]] = {}
-        self._last: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        self._last: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._late = 0
         self._looks = 0
         self._active = 0
@@ -114,38 +119,38 @@ class Sampler:
     def _loop(self) -> None:
         interval = FIRST_INTERVAL
         own = threading.get_ident()
-        spent = time.thread_time_ns()
-        begin = flushed = before = now()
+        started = begin = flushed = before = asleep = now()
+        spent = 0.0
         stop = self._stop
         if self.drain not in RECORDER.drains:
             RECORDER.drain_from(self.drain)
         while not stop.wait(interval):
-            t = now()
-            late = max(0, t - before - int(interval * 1e9))
-            if late > MADE_TO_NS:
-                spent -= HANDOVER_NS
+            clock, t = time.thread_time_ns(), now()
+            late = max(0, t - asleep - int(interval * 1e9))
             self._late += late
             self._looks += 1
-            self._look(own, t, t - before)
+            running = self._look(own, t, t - before, late)
+            spent += time.thread_time_ns() - clock + HANDOVER_NS * running
+            if t - begin >= PRICE_NS:
+                # Less often if it costs too much, more often if it does not.
+                budget = BUDGET if t - started < SETTLED_NS else BUDGET / 2
+                part = spent / (t - begin) / budget
+                if part > 1:
+                    interval = min(LONGEST_INTERVAL, interval * min(2.0, part))
+                elif interval > INTERVAL:
+                    interval = max(INTERVAL, interval * max(0.8, part))
+                begin, spent = t, 0.0
             if t - flushed >= FLUSH_NS:
                 RECORDER.flush(wait=False)
                 flushed = t
-                # Over the last second or so: less often if it costs too much, more often if it does not.
-                cost = time.thread_time_ns() - spent
-                share = cost / max(1, now() - begin)
-                if share > BUDGET:
-                    interval = min(LONGEST_INTERVAL, interval * min(2.0, share / BUDGET))
-                elif interval > INTERVAL:
-                    interval = max(INTERVAL, interval * 0.8)
-                if t - begin > 1_000_000_000:
-                    begin, spent = now(), time.thread_time_ns()
-            before = t
+            before, asleep = t, now()
 
-    def _look(self, own: int, t: int, passed: int) -> None:
+    def _look(self, own: int, t: int, passed: int, late: int) -> float:
+        """Returns the share of the time since the last look in which the threads that were seen ran, at most 1."""
         threads = threading._active  # type: ignore[attr-defined]
         frames = sys._current_frames()
         main = threading.main_thread().ident
-        others = 0
+        others = ran = 0
         try:
             for ident, frame in frames.items():
                 if ident == own:
@@ -162,29 +167,32 @@ class Sampler:
                     if not name or others >= MOST_OTHERS:
                         continue
                     others += 1
-                self._note(name, ident, thread.native_id, frame, t, passed)
+                ran += self._note(name, ident, thread.native_id, frame, passed, late)
         finally:
             frames.clear()  # It holds the frame of this very call.
+        return min(1.0, ran / max(1, passed))
 
     def _note(
-        self, name: str, ident: int, native: int | None, frame: FrameType | None, t: int, passed: int
-    ) -> None:
-        stack: list[int] = []
-        ids = self._ids
-        while frame is not None and len(stack) < DEPTH:
-            code = frame.f_code
-            key = ids.get((id(code), frame.f_lasti))
-            if key is None:
-                key = self.frame(code, frame.f_lasti)
-            if key >= 0:
-                stack.append(key)
-            frame = frame.f_back
-        cpu = 0
-        if native is not None and _LINUX:
-            try:
-                cpu = time.clock_gettime_ns(thread_clock(native))
-            except OSError:
-                return  # It ended meanwhile.
+        self, name: str, ident: int, native: int | None, frame: FrameType | None, passed: int, late: int
+    ) -> int:
+        """Returns the CPU time that the thread used since the last look, nanoseconds."""
+        clock = thread_clock(native) if native is not None and _LINUX else None
+        try:
+            begin, first = now(), 0 if clock is None else time.clock_gettime_ns(clock)
+            stack: list[int] = []
+            ids = self._ids
+            while frame is not None and len(stack) < DEPTH:
+                code = frame.f_code
+                key = ids.get((id(code), frame.f_lasti))
+                if key is None:
+                    key = self.frame(code, frame.f_lasti)
+                if key >= 0:
+                    stack.append(key)
+                frame = frame.f_back
+            cpu = 0 if clock is None else time.clock_gettime_ns(clock)
+            looked = now() - begin
+        except OSError:
+            return 0  # It ended meanwhile.
         found = tuple(stack)
         last = self._last.get(ident)
         if last is None or last[0] > cpu:
@@ -192,18 +200,21 @@ class Sampler:
             changed = True
         else:
             used = cpu - last[0]
-            changed = last[2] != found
-        self._last[ident] = (cpu, t, found)
+            changed = last[1] != found
+        self._last[ident] = (cpu, found)
         if changed or used * 5 > passed:
             self._active += 1
+        # It runs now, in code that does not hold the interpreter's lock; or it ran while this thread waited for that lock
+        # and is found where it gave it up.
+        runs = 2 * (cpu - first) > looked or (late > LATE_NS and 4 * used > 3 * late)
         rows = self._seen.setdefault(name, {})
         row = rows.get(found)
         if row is None:
-            rows[found] = [1, passed, used]
-        else:
-            row[0] += 1
-            row[1] += passed
-            row[2] += used
+            row = rows[found] = [0, 0, 0]
+        row[0] += 1
+        row[1] += passed
+        row[2] += passed if runs else 0
+        return used
 
     def frame(self, code: CodeType, lasti: int) -> int:
         """Number of a frame in this process's file; -1 for one of ours. Only for the thread that writes."""

@@ -24,7 +24,7 @@ thread_time = time.thread_time_ns
 process_time = time.process_time_ns
 
 # Steps shorter than this are recorded in bursts.
-SHORT = 150_000
+SHORT = 500_000
 BURST = 512
 CHECK = 64
 PAUSE = 250_000_000

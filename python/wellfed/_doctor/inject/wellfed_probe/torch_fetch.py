@@ -34,9 +34,9 @@ process_time = time.process_time_ns
 # Shares of the time that these may take: clocks of batches, the kernel's numbers about them, samples, and tracing
 # samples.
 CLOCKS = 0.002
-KERNEL = 0.001
+KERNEL = 0.0005
 SAMPLES = 0.002
-TRACES = 0.003
+TRACES = 0.002
 # Recording the begin and end of a batch.
 PLAIN_NS = 3000
 # How long samples take, on average, where the kernel is asked about each.

@@ -60,6 +60,10 @@ fn threads(case: &Case) -> Option<Finding> {
     if !loading.in_workers || parallel < 1.25 || wanted < 1.5 * case.p.cores {
         return None;
     }
+    // Threads that there are need not all run: who fights for cores keeps them busy, or waits for them.
+    if pipeline::busy_share(case.e) < 0.7 && case.e.load.queued < 0.5 * case.p.cores {
+        return None;
+    }
     // Threads that share out a piece of work wait for each other, by spinning. Where k times as many want to run as there are
     // cores, the last of them comes to its turn k times as late, and the others burn their cores until then.
     let spun = 1.0 - (case.p.cores / wanted).clamp(0.02, 1.0);

@@ -13,6 +13,8 @@ mod engine;
 mod loading;
 mod pipeline;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod training;
 
 pub(crate) use loading::{most_workers, with_workers};
@@ -68,6 +70,12 @@ impl Finding {
     /// Whether it gains something more surely than not.
     fn sure(&self) -> bool {
         self.verdict.gain.is_none_or(|gain| gain.low > 1.0)
+    }
+
+    /// The gain in units of how unsure it is.
+    fn certainty(&self) -> f64 {
+        let Some(gain) = self.verdict.gain else { return 0.0 };
+        gain.factor.ln() / (gain.high / gain.factor).ln().max(1e-9)
     }
 
     /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
@@ -141,7 +149,7 @@ impl<'a> Case<'a> {
     /// The same for a change that leaves cores idle which were busy: what the model misses of the loop as it is, is mostly what
     /// busy cores cost besides (caches that others fill, threads that are woken late), and ends with them.
     fn gain_of_idle_cores(&self, changed: &Pipeline, unsure: f64) -> Gain {
-        let by = self.misfit.exp().max(1.0);
+        let by = (self.misfit.max(0.0) * pipeline::busy_share(self.e)).exp();
         let gain = self.gain(changed, unsure);
         Gain { factor: gain.factor * by, low: gain.low * by, high: gain.high * by }
     }
@@ -200,11 +208,15 @@ pub fn judge(e: &Evidence) -> Judgement {
     .flatten()
     .filter(|finding| finding.factor() >= WORTH)
     .collect();
-    // Where any gain is sure, those that are not stay out of the way.
-    if !held_up || findings.iter().any(Finding::sure) {
+    // Where any gain is sure, those that are not stay out of the way; else the surest is named, if it is sure that the loop waits.
+    if findings.iter().any(Finding::sure) {
         findings.retain(Finding::sure);
+        findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+    } else if held_up {
+        findings.sort_by(|a, b| b.certainty().total_cmp(&a.certainty()));
+    } else {
+        findings.clear();
     }
-    findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
     let verdict =
         verdicts.next().or_else(|| training::unexplained(&case)).unwrap_or_else(|| training::well_fed(&case));

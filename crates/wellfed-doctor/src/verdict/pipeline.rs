@@ -8,7 +8,7 @@ use crate::{
 /// The pipeline as it is, or nothing if there was no loop worth it.
 pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     let loader = e.loader()?;
-    if e.steps.steps.len() < 4 {
+    if e.steps.steps.len() < 3 {
         return None;
     }
     let cores = e.cores();
@@ -119,13 +119,19 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
 /// Seconds between a batch being sent and the loop running again: two threads and a process are woken for it.
 const WAKE: f64 = 0.0003;
 
-/// What taking up a batch costs where cores are idle: while they are busy, some batches cost many times what most do.
+/// Share of the cores that were in use.
+pub(super) fn busy_share(e: &Evidence) -> f64 {
+    (e.load.busy / e.machine.cores.max(1.0)).clamp(0.0, 1.0)
+}
+
+/// What taking up a batch costs once cores are idle: while they are busy, some batches cost many times what most do.
 pub(super) fn receive_on_idle_cores(e: &Evidence, p: &Pipeline) -> f64 {
     if !e.loading.in_workers {
         return p.receive;
     }
     let usual = quantile(e.steps.steps.iter().map(|step| step.wait_cpu), 0.5);
-    p.receive.min(usual * p.speed(e.load.busy.max(1.0)) + WAKE)
+    let idle = p.receive.min(usual * p.speed(e.load.busy.max(1.0)) + WAKE);
+    p.receive + (idle - p.receive) * busy_share(e)
 }
 
 /// Loaders whose batches no worker of theirs recorded.

@@ -1,0 +1,213 @@
+//! Each rule on evidence made for it, and what no verdict may say.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    evidence::{Batch, Engine, Loading, Loop, StageTime, Step},
+    record,
+};
+
+const CORES: f64 = 4.0;
+
+/// A loop that waits `wait` and computes `compute` seconds a step, the latter without a core.
+fn looping(workers: i64, wait: f64, compute: f64) -> Evidence {
+    let step = Step { wait, compute, wait_cpu: 1e-4, thread_cpu: 2e-4, process_cpu: 2e-4, ..Step::default() };
+    let loader = record::Loader {
+        framework: "torch".to_owned(),
+        num_workers: workers,
+        prefetch_factor: Some(2),
+        batch_size: Some(16),
+        in_order: true,
+        persistent_workers: true,
+        ..record::Loader::default()
+    };
+    let mut e = Evidence {
+        loaders: vec![crate::evidence::LoaderUse { loader, steps: 100, epochs: 1, own: 9.0 }],
+        subject: Some(0),
+        steps: Loop { steps: vec![step; 100], ..Loop::default() },
+        ..Evidence::default()
+    };
+    (e.machine.cores, e.machine.scaling) = (CORES, CORES);
+    e
+}
+
+/// The same with batches that take `cpu` and `blocked` seconds to make, in a stage of that name.
+fn loading(workers: i64, stage: &'static str, cpu: f64, blocked: f64, compute: f64) -> Evidence {
+    let made = cpu + blocked;
+    let wait = if workers == 0 { made } else { (made / workers as f64 - compute).max(1e-4) };
+    let mut e = looping(workers, wait, compute);
+    let batch =
+        Batch { wall: made, cpu, process_cpu: cpu, samples: 16, exact: true, every: 1.0, ..Batch::default() };
+    e.loading = Loading {
+        in_workers: workers > 0,
+        batches: vec![batch; 100],
+        send_cpu: 1e-4,
+        send: 1e-4,
+        ..Loading::default()
+    };
+    if workers == 0 {
+        e.steps.steps.iter_mut().for_each(|step| step.wait_cpu = cpu);
+    }
+    e.stages.loading = vec![StageTime { name: stage, cpu, blocked, ..StageTime::default() }];
+    e.load.busy = (cpu * workers.max(1) as f64 / made).min(CORES);
+    e
+}
+
+/// A loader of wellfed's whose engine takes so long for a batch.
+fn engine(workers: u32, stages: &[StageTime], wait: f64, compute: f64) -> Evidence {
+    let mut e = looping(0, wait, compute);
+    e.loaders[0].loader.framework = "wellfed".to_owned();
+    e.engine =
+        Some(Engine { workers, stages: stages.iter().map(|stage| (stage.name, stage.time())).collect() });
+    e.stages.loading = stages.to_vec();
+    e.load.ours = stages.iter().map(|stage| stage.cpu).sum::<f64>() / (wait + compute);
+    e
+}
+
+fn stage(name: &'static str, cpu: f64, blocked: f64) -> StageTime {
+    StageTime { name, cpu, blocked, ..StageTime::default() }
+}
+
+fn said(e: &Evidence) -> Vec<String> {
+    let judged = judge(e);
+    std::iter::once(judged.verdict)
+        .chain(judged.runner_up)
+        .chain(judged.others)
+        .map(|verdict| verdict.id)
+        .collect()
+}
+
+#[test]
+fn a_loop_that_hardly_waits_is_told_so() {
+    let judged = judge(&loading(2, "decode", 0.002, 0.0, 0.02));
+    assert_eq!(judged.verdict.family, "healthy");
+    assert!(judged.verdict.gain.is_none() && judged.runner_up.is_none());
+}
+
+#[test]
+fn too_few_workers_come_before_the_work_they_would_do() {
+    let judged = judge(&loading(0, "decode", 0.02, 0.0, 0.02));
+    assert_eq!(judged.verdict.id, "serial-loading");
+    let gain = judged.verdict.gain.unwrap();
+    assert!(
+        (1.7..2.1).contains(&gain.factor) && gain.low < gain.factor && gain.factor < gain.high,
+        "{gain:?}"
+    );
+}
+
+#[test]
+fn work_is_named_where_all_cores_do_it() {
+    assert_eq!(said(&loading(4, "decode", 0.2, 0.0, 0.01))[0], "decode");
+    assert_eq!(said(&loading(4, "decompress", 0.2, 0.0, 0.01))[0], "decompress");
+    assert_eq!(said(&loading(4, "python", 0.2, 0.0, 0.01))[0], "python-overhead");
+}
+
+#[test]
+fn a_wait_that_is_small_but_there_has_its_cause_named() {
+    // A tenth of the time: no gain is certain from that, but that something is waited for is.
+    let judged = judge(&loading(0, "decode", 0.01, 0.0, 0.09));
+    assert_eq!(judged.verdict.id, "serial-loading");
+    assert!(judged.verdict.gain.unwrap().factor < 1.12);
+}
+
+#[test]
+fn an_engine_with_few_threads_gets_more() {
+    let e = engine(1, &[stage("decode", 0.04, 0.0)], 0.03, 0.01);
+    assert_eq!(said(&e)[0], "serial-loading");
+    let e = engine(4, &[stage("decode", 0.16, 0.0)], 0.03, 0.01);
+    assert_eq!(said(&e)[0], "decode");
+    let e = engine(4, &[stage("read", 0.004, 0.12), stage("decode", 0.02, 0.0)], 0.03, 0.01);
+    assert_eq!(said(&e)[0], "storage-latency");
+}
+
+#[test]
+fn a_loop_that_waits_for_what_nobody_saw_is_not_called_healthy() {
+    let judged = judge(&looping(4, 0.03, 0.03));
+    assert_eq!(judged.verdict.id, "unknown");
+    assert!(judged.verdict.gain.is_none());
+}
+
+#[test]
+fn threads_that_want_the_same_lock_are_told() {
+    let mut e = looping(0, 0.01, 0.03);
+    (e.stages.gil_late, e.stages.gil_threads) = (0.004, 2.6);
+    assert!(said(&e).contains(&"gil-contention".to_owned()), "{:?}", said(&e));
+    e.stages.gil_threads = 1.0;
+    assert!(!said(&e).contains(&"gil-contention".to_owned()));
+}
+
+#[test]
+fn memory_that_does_not_hold_the_data_is_told() {
+    let mut e = loading(4, "read", 0.01, 0.19, 0.01);
+    for batch in &mut e.loading.batches {
+        (batch.bytes, batch.disk_bytes) = (1e6, 8e5);
+    }
+    e.steps.first_epoch = Some(1.0);
+    e.load.memory = 0.6;
+    assert_eq!(said(&e)[0], "page-cache-thrash");
+    e.load.memory = 0.97;
+    assert_eq!(said(&e)[0], "memory-limit");
+}
+
+#[test]
+fn the_memory_of_a_device_is_told_beside_the_verdict() {
+    let mut e = loading(2, "decode", 0.002, 0.0, 0.02);
+    e.machine.gpus = vec![crate::system::Gpu { memory: 16_000_000_000, ..crate::system::Gpu::default() }];
+    for (used, id) in [(0.96, "gpu-memory-full"), (0.2, "gpu-memory-empty")] {
+        e.load.gpu_memory = Some(used);
+        assert_eq!(said(&e).last().unwrap(), id);
+    }
+    e.load.gpu_memory = Some(0.7);
+    assert_eq!(said(&e).len(), 1);
+}
+
+#[test]
+fn threads_of_workers_are_capped_where_they_fight() {
+    let mut e = loading(8, "python", 0.05, 0.0, 0.01);
+    for batch in &mut e.loading.batches {
+        batch.process_cpu = 4.0 * batch.cpu;
+    }
+    (e.load.worker_threads, e.load.busy) = (8.0, CORES);
+    let judged = judge(&e);
+    assert_eq!(judged.verdict.id, "cpu-oversubscription");
+    assert!(judged.verdict.fix.unwrap().apply.unwrap().env.contains_key("OMP_NUM_THREADS"));
+}
+
+#[test]
+fn three_steps_are_enough_and_two_are_not() {
+    let mut e = loading(0, "decode", 0.5, 0.0, 0.5);
+    e.steps.steps.truncate(3);
+    assert_eq!(said(&e)[0], "serial-loading");
+    e.steps.steps.truncate(2);
+    assert_eq!(said(&e)[0], "unknown");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Nothing is promised that the ceiling forbids, no more workers than cores can run, and no interval without its factor.
+    #[test]
+    fn promises_are_bounded(
+        workers in 0i64..9, cpu in 0.0005f64..0.1, blocked in 0.0f64..0.1, compute in 0.002f64..0.1,
+        name in prop::sample::select(vec!["decode", "read", "augment", "collate", "network", "python", "decompress"]),
+        opens in 0.0f64..32.0, bytes in 0.0f64..1e7
+    ) {
+        let mut e = loading(workers, name, cpu, blocked, compute);
+        e.loading.batches.iter_mut().for_each(|batch| (batch.opens, batch.bytes) = (opens, bytes));
+        let judged = judge(&e);
+        let measured = e.steps.time();
+        let ceiling = measured.max(judged.pipeline.as_ref().unwrap().time()) / compute;
+        for verdict in std::iter::once(&judged.verdict).chain(&judged.runner_up).chain(&judged.others) {
+            let Some(gain) = verdict.gain else { continue };
+            prop_assert!(gain.low <= gain.factor && gain.factor <= gain.high, "{verdict:?}");
+            prop_assert!(gain.factor >= WORTH && gain.factor <= 1.05 * ceiling, "{} {} of {ceiling}", verdict.id, gain.factor);
+            let apply = verdict.fix.as_ref().and_then(|fix| fix.apply.as_ref());
+            if let Some(asked) = apply.and_then(|apply| apply.loader.get("num_workers")?.as_f64()) {
+                // Those that wait for storage need no core meanwhile.
+                let fit = CORES * (1.0 + blocked / cpu);
+                prop_assert!(asked <= fit.max(CORES), "{asked} workers, {fit} fit");
+            }
+        }
+    }
+}

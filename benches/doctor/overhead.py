@@ -24,20 +24,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from wellfed._doctor._here import Diagnosis, probe
 
-# Steps a block, microseconds of work a step (negative: in Python), data, worker processes.
-CASES: dict[str, tuple[int, float, str, int]] = {
-    "tensors, 20 us steps": (200_000, 0, "rows", 0),
-    "tensors, 1 ms steps": (4_000, 1_000, "tensors", 0),
-    "tensors, 1 ms steps of Python": (4_000, -1_000, "tensors", 0),
-    "2 workers, 5 ms steps": (600, 5_000, "images", 2),
-    "images inline": (600, 1_000, "images", 0),
+# Steps a block, microseconds of work a step, what that is, data, worker processes.
+CASES: dict[str, tuple[int, float, str, str, int]] = {
+    "tensors, 10 us steps": (200_000, 0, "tensors", "rows", 0),
+    "tensors, 1 ms steps": (4_000, 1_000, "tensors", "tensors", 0),
+    "calls in Python, 1 ms steps": (4_000, 1_000, "calls", "tensors", 0),
+    "integers in Python, 1 ms steps": (4_000, 1_000, "integers", "tensors", 0),
+    "2 workers, 5 ms steps": (600, 5_000, "tensors", "images", 2),
+    "4 workers that keep all cores busy": (1_000, 0, "tensors", "images", 4),
+    "images inline": (600, 1_000, "tensors", "images", 0),
 }
 WARM = 20
 PARTS = 8
@@ -81,37 +83,48 @@ def make_data(kind: str, steps: int) -> tuple[Any, int | None]:
 
 
 def look_up(table: dict[str, int]) -> int:
-    """What a step in Python is made of here."""
+    """What `calls` calls."""
     return table["key"]
 
 
-def work(amount: int, python: bool) -> None:
-    """A fixed amount of work."""
+def calls(amount: int) -> None:
+    """Calls and look-ups in Python."""
+    table = {"key": 1}
+    for _ in itertools.repeat(None, amount):
+        look_up(table)
+
+
+def integers(amount: int) -> int:
+    """Arithmetic in Python."""
+    total = 0
+    for i in range(amount):
+        total += i * i % 7
+    return total
+
+
+def tensors(amount: int) -> None:
+    """Small operations of torch's."""
     import torch
 
-    if python:
-        # Calls and look-ups. Integer arithmetic loses more, and not to the probe's thread: see the run that is kept.
-        table = {"key": 1}
-        for _ in itertools.repeat(None, amount):
-            look_up(table)
-        return
     a = torch.ones(64, 64)
     for _ in range(amount):
         a = torch.mm(a, a).clamp_(0, 1)
 
 
-def calibrate(microseconds: float) -> int:
+WORK: dict[str, Callable[[int], Any]] = {"calls": calls, "integers": integers, "tensors": tensors}
+
+
+def calibrate(microseconds: float, work: Callable[[int], Any]) -> int:
     """How much work takes so long."""
     if microseconds == 0:
         return 0
-    python = microseconds < 0
-    work(100, python)
+    work(100)
     best = 1e9
     for _ in range(20):
         begin = time.perf_counter()
-        work(200, python)
+        work(200)
         best = min(best, time.perf_counter() - begin)
-    return max(1, round(200 * abs(microseconds) * 1e-6 / best))
+    return max(1, round(200 * microseconds * 1e-6 / best))
 
 
 def cpu_seconds() -> float:
@@ -146,8 +159,8 @@ def block(case: str, amount: int, data: Any, size: int | None) -> dict[str, Any]
     """One epoch: seconds a step of each part, and CPU seconds a step of it all."""
     from torch.utils.data import DataLoader
 
-    steps, microseconds, _, workers = CASES[case]
-    python = microseconds < 0
+    steps, _, kind, _, workers = CASES[case]
+    work = WORK[kind]
     cpu = cpu_seconds()
     batches = iter(DataLoader(data, batch_size=size, num_workers=workers))
     for _ in range(WARM):
@@ -156,7 +169,7 @@ def block(case: str, amount: int, data: Any, size: int | None) -> dict[str, Any]
     parts, before = [], time.perf_counter()
     for n, _ in enumerate(batches, 1):
         if amount:
-            work(amount, python)
+            work(amount)
         if n % part == 0:
             t = time.perf_counter()
             parts.append((t - before) / part)
@@ -170,8 +183,8 @@ def child(case: str, groups: int) -> None:
     import torch
 
     torch.set_num_threads(1)
-    steps, microseconds, kind, _ = CASES[case]
-    amount = calibrate(microseconds)
+    steps, microseconds, work, kind, _ = CASES[case]
+    amount = calibrate(microseconds, WORK[work])
     data, size = make_data(kind, steps)
     block(case, amount, data, size)
     for group in range(groups):

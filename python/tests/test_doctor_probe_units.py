@@ -6,6 +6,9 @@ import importlib
 import importlib.util
 import json
 import sys
+import threading
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -208,6 +211,48 @@ def test_limits_that_make_no_sense_are_noted(probe: Any, written: Any, tmp_path:
         vars(control.CONTROL).update(before)
     (errors,) = tmp_path.glob("*.error")
     assert "many" in errors.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="clocks of other threads are Linux's")
+def test_looks_tell_whether_a_thread_runs(probe: Any) -> None:
+    sampler = probe.stacks.Sampler()
+    leave = threading.Event()
+    data = bytes(1_000_000)
+
+    def compress() -> None:
+        while not leave.is_set():
+            zlib.compress(data, 9)  # Without the interpreter's lock.
+
+    threads = {"waits": threading.Thread(target=leave.wait), "works": threading.Thread(target=compress)}
+    for thread in threads.values():
+        thread.start()
+
+    def look(name: str, late: int) -> bool:
+        thread = threads[name]
+        frame = sys._current_frames()[thread.ident or 0]
+        sampler._seen.clear()
+        sampler._note(name, thread.ident, thread.native_id, frame, 10_000_000, late)
+        ((_, wall, ran),) = sampler._seen[name].values()
+        assert wall == 10_000_000
+        assert ran in (0, wall)
+        return bool(ran)
+
+    try:
+        assert not any(look("waits", late) for late in (0, 5_000_000))
+        # Others may have the cores for a while.
+        deadline = time.monotonic() + 60
+        while not look("works", 0):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        # A look that came 4 ms late, in which time the thread ran: it has only just begun to wait.
+        clock, found = sampler._last[threads["waits"].ident or 0]
+        for late, runs in ((4_000_000, True), (100_000, False), (9_000_000, False)):
+            sampler._last[threads["waits"].ident or 0] = clock - 5_000_000, found
+            assert look("waits", late) is runs, late
+    finally:
+        leave.set()
+        for thread in threads.values():
+            thread.join()
 
 
 def test_prices_say_how_often(probe: Any) -> None:

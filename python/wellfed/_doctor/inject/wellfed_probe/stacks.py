@@ -1,9 +1,8 @@
 """`SAMPLER`: looks at the stacks of this process's threads every few milliseconds, and has records written.
 
 Invariants: looks take about 0.4 % of the time that passes, half of that once much was seen, and come less often where
-a look costs more. It reads no
-local variable. It does not run across a fork: it ends before, and begins again when the next step
-is noted.
+a look costs more. No local variable is read. The thread does not run across a fork: it ends before, and begins again
+when the next step is noted.
 """
 
 from __future__ import annotations
@@ -204,8 +203,8 @@ class Sampler:
         self._last[ident] = (cpu, found)
         if changed or used * 5 > passed:
             self._active += 1
-        # It runs now, in code that does not hold the interpreter's lock; or it ran while this thread waited for that lock
-        # and is found where it gave it up.
+        # It runs now, in code that does not hold the interpreter's lock; or it ran while this thread waited for the
+        # lock, and is found where it gave that up.
         runs = 2 * (cpu - first) > looked or (late > LATE_NS and 4 * used > 3 * late)
         rows = self._seen.setdefault(name, {})
         row = rows.get(found)

@@ -127,7 +127,7 @@ impl Search {
         };
         let most = most_workers(&pipeline);
         let epochs = !e.steps.starts.is_empty();
-        let time = e.steps.time() + e.steps.restart();
+        let time = e.steps.whole();
         let wait = e.steps.wait() + e.steps.restart();
         Some(Self::new(pipeline, most, epochs, !e.machine.gpus.is_empty(), current, time, wait))
     }

@@ -64,6 +64,11 @@ impl Loop {
         mean(self.steps.iter().map(|step| step.compute))
     }
 
+    /// Seconds a step with its share of beginnings and ends of epochs.
+    pub fn whole(&self) -> f64 {
+        self.time() + self.restart()
+    }
+
     /// Seconds that beginnings and ends of epochs add to a step, beyond the wait a step has anyway.
     pub fn restart(&self) -> f64 {
         if self.steps_per_epoch < 1.0 || self.starts.is_empty() {

@@ -167,7 +167,7 @@ impl Evidence {
     /// CPU seconds a step that the script spends on other threads than the one of the loop.
     pub fn beside_the_step(&self) -> f64 {
         let thread = mean(self.steps.steps.iter().map(|step| step.thread_cpu + step.wait_cpu));
-        (self.load.ours * self.steps.time() - thread).max(0.0)
+        (self.load.ours * self.steps.whole() - thread).max(0.0)
     }
 
     /// Cores this process group may count on: those of the machine, shared with the other ranks.

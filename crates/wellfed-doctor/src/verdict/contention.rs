@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Case, Finding, Kind, Said, fact, loading, ms, percent, pipeline};
 use crate::{
-    evidence::quantile,
+    evidence::{mean, quantile},
     model::{Cost, Pipeline},
     report::{Apply, Fix},
 };
@@ -19,7 +19,14 @@ fn neighbour(case: &Case) -> Option<Finding> {
     if load.foreign < 0.15 || load.foreign < 0.05 * case.p.cores {
         return None;
     }
-    let changed = Pipeline { neighbours: 0.0, ..case.p.clone() };
+    let mut changed = Pipeline { neighbours: 0.0, ..case.p.clone() };
+    let mut unsure = 0.1;
+    let parallel = mean(case.p.step.iter().map(|cost| cost.parallel));
+    if parallel >= SHARED_OUT {
+        let left = 1.0 - spun(case, parallel + case.p.neighbours);
+        changed = changed.with_step(|cost| Cost { cpu: left * cost.cpu, ..*cost });
+        unsure = SPINNING;
+    }
     let facts = vec![
         fact(
             format!("Other processes use {:.1} of {:.0} cores.", load.foreign, case.p.cores),
@@ -48,8 +55,21 @@ fn neighbour(case: &Case) -> Option<Finding> {
         "contention",
         Said { title, facts, fix },
         &changed,
-        0.1,
+        unsure,
     ))
+}
+
+/// Cores that work keeps busy at once from which on it is shared out among threads.
+const SHARED_OUT: f64 = 1.25;
+
+/// How unsure it is what spinning costs, as a standard deviation of a logarithm.
+const SPINNING: f64 = 0.45;
+
+/// Share of the processor time that is spun away where so many threads want to run. Threads that share out a piece of work wait for
+/// each other, by spinning. Where k times as many want to run as there are cores, the last of them comes to its turn k times as late,
+/// and the others burn their cores until then.
+fn spun(case: &Case, wanted: f64) -> f64 {
+    1.0 - (case.p.cores / wanted.max(1e-9)).clamp(0.02, 1.0)
 }
 
 fn threads(case: &Case) -> Option<Finding> {
@@ -57,17 +77,15 @@ fn threads(case: &Case) -> Option<Finding> {
     let parallel = loading.mean(crate::evidence::Batch::parallel);
     let threads = case.e.load.worker_threads.max(parallel);
     let wanted = case.p.workers as f64 * threads;
-    if !loading.in_workers || parallel < 1.25 || wanted < 1.5 * case.p.cores {
+    if !loading.in_workers || parallel < SHARED_OUT || wanted < 1.5 * case.p.cores {
         return None;
     }
     // Threads that there are need not all run: who fights for cores keeps them busy, or waits for them.
     if pipeline::busy_share(case.e) < 0.7 && case.e.load.queued < 0.5 * case.p.cores {
         return None;
     }
-    // Threads that share out a piece of work wait for each other, by spinning. Where k times as many want to run as there are
-    // cores, the last of them comes to its turn k times as late, and the others burn their cores until then.
-    let spun = 1.0 - (case.p.cores / wanted).clamp(0.02, 1.0);
-    let changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * (1.0 - spun), parallel: 1.0, ..*cost });
+    let left = 1.0 - spun(case, wanted);
+    let changed = case.p.with_make(|cost| Cost { cpu: left * cost.cpu, parallel: 1.0, ..*cost });
     // The training process fights for the cores, too, whenever it wakes up: a step that did not have to is what it takes alone.
     let alone = quantile(case.e.steps.steps.iter().map(|step| step.compute), 0.1);
     let changed = Pipeline {
@@ -100,7 +118,7 @@ fn threads(case: &Case) -> Option<Finding> {
         "contention",
         Said { title, facts, fix },
         &changed,
-        0.45,
+        SPINNING,
     ))
 }
 

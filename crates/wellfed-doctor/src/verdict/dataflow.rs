@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent};
+use super::{Case, Finding, HELD_UP, Kind, Said, code, fact, loading, ms, percent};
 use crate::{
     evidence::Flow,
     model::{Cost, Pipeline},
@@ -42,14 +42,20 @@ fn parallel(p: &Pipeline, calls: usize) -> Pipeline {
     Pipeline { workers: calls, prefetch: 2, ..p.clone() }
 }
 
+/// What an epoch's begin and end take if making elements takes such a share of what it takes. No process is started: where making them
+/// is what the loop waits for, an epoch begins with that, too. Where not, it is TensorFlow's own preparations.
+fn restart_with(case: &Case, share: f64) -> f64 {
+    let waits = case.e.steps.wait() >= HELD_UP * case.e.steps.time();
+    if waits { share * case.p.restart } else { case.p.restart }
+}
+
 fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     let cores = case.p.cores.floor().max(1.0) as usize;
     if (heavy.parallelism > 1 && flow.prefetches()) || blocked_share(&case.p) > 0.5 {
         return None;
     }
     let mut changed = parallel(&case.p, cores);
-    // An epoch begins with making its first elements: no process is started for it.
-    changed.restart *= case.p.workers.max(1) as f64 / cores as f64;
+    changed.restart = restart_with(case, case.p.workers.max(1) as f64 / cores as f64);
     let generator = case
         .e
         .loader()?
@@ -132,7 +138,7 @@ fn decode(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
         return None;
     }
     let changed = Pipeline {
-        restart: LEFT * case.p.restart,
+        restart: restart_with(case, LEFT),
         ..case.p.with_make(|cost| Cost { cpu: LEFT * cost.cpu, ..*cost })
     };
     let fix = Fix {

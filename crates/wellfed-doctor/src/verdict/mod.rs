@@ -125,7 +125,7 @@ impl<'a> Case<'a> {
         let p = pipeline::of(e)?;
         let now = mean_time(&p);
         let ideal = mean_time(&p.without_input()).min(now);
-        let measured = e.steps.time() + e.steps.restart();
+        let measured = e.steps.whole();
         let misfit = if now > 0.0 && measured > 0.0 { (measured / now).ln() } else { 0.0 };
         Some(Self { e, p, now, ideal, misfit })
     }
@@ -194,7 +194,7 @@ pub fn judge(e: &Evidence) -> Judgement {
         return Judgement { verdict: nothing_seen(e), ..Judgement::default() };
     };
     // A loop that waits so much is held up by something: then it is the size of a gain that is unsure, not whether there is one.
-    let held_up = e.steps.wait() >= HELD_UP * e.steps.time();
+    let held_up = e.steps.wait() + e.steps.restart() >= HELD_UP * e.steps.whole();
     let mut findings: Vec<Finding> = [
         loading::find(&case),
         costs::find(&case),

@@ -88,10 +88,9 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
 /// tf.data: its nodes' calls are the workers. They are threads of the training process, whose CPU time is theirs and the step's.
 fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
     let Some((flow, heavy)) = e.flow.as_ref().and_then(|flow| Some((flow, flow.heaviest()?))) else { return };
-    let time = e.steps.time();
     let thread = mean(e.steps.steps.iter().map(|step| step.thread_cpu));
     let work = flow.work();
-    let cpu = (e.load.ours * time - thread).clamp(0.0, work);
+    let cpu = (e.load.ours * e.steps.whole() - thread).clamp(0.0, work);
     p.workers =
         if flow.prefetches() || heavy.parallelism > 1 { heavy.parallelism.max(1) as usize } else { 0 };
     p.make = vec![Cost { blocked: work - cpu, cpu: cpu * speed, parallel: 1.0, bytes: 0.0 }];
@@ -108,7 +107,7 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
     // less than making a batch and computing together.
     if p.workers == 0 {
         let ahead = Pipeline { workers: 1, prefetch: 2, ..p.clone() };
-        let measured = time + e.steps.restart();
+        let measured = e.steps.whole();
         let off = |p: &Pipeline| (p.time() / measured.max(1e-12)).ln().abs();
         if off(&ahead) < off(p) {
             *p = ahead;

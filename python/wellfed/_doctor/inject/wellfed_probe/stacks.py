@@ -24,6 +24,7 @@ __all__ = ["SAMPLER", "Sampler", "call_text"]
 INTERVAL = 0.01
 FIRST_INTERVAL = 0.02
 LONGEST_INTERVAL = 0.2
+GOLDEN = 0.618034
 FLUSH_NS = 500_000_000
 PRICE_NS = 250_000_000
 BUDGET = 0.004
@@ -120,12 +121,14 @@ class Sampler:
         own = threading.get_ident()
         started = begin = flushed = before = asleep = now()
         spent = 0.0
+        phase = 0.5
+        pause = interval
         stop = self._stop
         if self.drain not in RECORDER.drains:
             RECORDER.drain_from(self.drain)
-        while not stop.wait(interval):
+        while not stop.wait(pause):
             clock, t = time.thread_time_ns(), now()
-            late = max(0, t - asleep - int(interval * 1e9))
+            late = max(0, t - asleep - int(pause * 1e9))
             self._late += late
             self._looks += 1
             running = self._look(own, t, t - before, late)
@@ -142,6 +145,9 @@ class Sampler:
             if t - flushed >= FLUSH_NS:
                 RECORDER.flush(wait=False)
                 flushed = t
+            # Looks at equal distances would find a loop of twice that period at the same two places each time.
+            phase = (phase + GOLDEN) % 1
+            pause = interval * (0.5 + phase)
             before, asleep = t, now()
 
     def _look(self, own: int, t: int, passed: int, late: int) -> float:

@@ -349,6 +349,23 @@ mod tests {
     }
 
     #[test]
+    fn an_epoch_that_only_begins_tells_what_a_begin_takes() {
+        let mut records = process(0, 5, 1, 100, 2, 8, 4_000);
+        let t0 = 10_000_000_000;
+        records.push(Record::Iter(record::Iter {
+            iter: 1,
+            t0,
+            t1: t0 + 3_000_000_000,
+            ..record::Iter::default()
+        }));
+        let steady = loops(records).steady(0, &record::Loader::default(), &mut Vec::new());
+        assert_eq!((steady.starts.len(), steady.ends.len()), (1, 1));
+        assert!((steady.starts[0] - 3.0).abs() < 1e-9, "the first of all is not like the others");
+        assert!((steady.restart() - (2.998 + 0.001) / 100.0).abs() < 1e-9);
+        assert!((steady.whole() - steady.time() - steady.restart()).abs() < 1e-12);
+    }
+
+    #[test]
     fn of_nested_loops_the_one_that_takes_the_time_counts() {
         // An outer loop of one step, in which an inner one runs.
         let mut records = process(0, 0, 1, 3, 1, 4_000, 1);

@@ -175,6 +175,25 @@ fn threads_of_workers_are_capped_where_they_fight() {
 }
 
 #[test]
+fn a_neighbour_costs_more_where_threads_spin() {
+    let mut e = loading(4, "decode", 0.01, 0.0, 0.1);
+    (e.load.foreign, e.load.ours, e.load.busy) = (2.0, 2.0, CORES);
+    let gain = |e: &Evidence| {
+        let judged = judge(e);
+        assert_eq!(judged.verdict.id, "noisy-neighbour");
+        judged.verdict.gain.unwrap()
+    };
+    for step in &mut e.steps.steps {
+        (step.thread_cpu, step.process_cpu) = (0.1, 0.1);
+    }
+    e.load.queued = 4.0;
+    let alone = gain(&e);
+    e.steps.steps.iter_mut().for_each(|step| step.process_cpu = 0.3);
+    let together = gain(&e);
+    assert!(together.factor > alone.factor && together.high > alone.high, "{alone:?} {together:?}");
+}
+
+#[test]
 fn three_steps_are_enough_and_two_are_not() {
     let mut e = loading(0, "decode", 0.5, 0.0, 0.5);
     e.steps.steps.truncate(3);

@@ -28,7 +28,7 @@ use crate::{
 /// The gain below which a change is not worth mentioning: what differs between two runs of the same thing.
 pub const WORTH: f64 = 1.05;
 
-/// Share of the time that a loop waits from which on the wait itself is no chance. Healthy loops wait some 3 %.
+/// Share of the time that a loop waits for data, copies it or logs, from which on that is no chance. Healthy loops wait some 3 %.
 const HELD_UP: f64 = 0.08;
 
 /// What was found.
@@ -194,7 +194,8 @@ pub fn judge(e: &Evidence) -> Judgement {
         return Judgement { verdict: nothing_seen(e), ..Judgement::default() };
     };
     // A loop that waits so much is held up by something: then it is the size of a gain that is unsure, not whether there is one.
-    let held_up = e.steps.wait() + e.steps.restart() >= HELD_UP * e.steps.whole();
+    let waits = e.steps.wait() + e.steps.restart() + e.stages.time("copy") + e.stages.time("log");
+    let held_up = waits >= HELD_UP * e.steps.whole();
     let mut findings: Vec<Finding> = [
         loading::find(&case),
         costs::find(&case),

@@ -159,8 +159,8 @@ def block(case: str, amount: int, data: Any, size: int | None) -> dict[str, Any]
     """One epoch: seconds a step of each part, and CPU seconds a step of it all."""
     from torch.utils.data import DataLoader
 
-    steps, _, kind, _, workers = CASES[case]
-    work = WORK[kind]
+    steps, _, kind_of_work, _, workers = CASES[case]
+    work = WORK[kind_of_work]
     cpu = cpu_seconds()
     batches = iter(DataLoader(data, batch_size=size, num_workers=workers))
     for _ in range(WARM):
@@ -183,8 +183,8 @@ def child(case: str, groups: int) -> None:
     import torch
 
     torch.set_num_threads(1)
-    steps, microseconds, work, kind, _ = CASES[case]
-    amount = calibrate(microseconds, WORK[work])
+    steps, microseconds, kind_of_work, kind, _ = CASES[case]
+    amount = calibrate(microseconds, WORK[kind_of_work])
     data, size = make_data(kind, steps)
     block(case, amount, data, size)
     for group in range(groups):

@@ -35,7 +35,7 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     let taking_up = mean(e.steps.steps.iter().map(|step| step.wait_cpu));
     let delay = e.load.main_queued * e.steps.time() * thread / (thread + taking_up).max(1e-12);
     // Threads of the engine are of the same process, and work while the step computes; what they do is not the step's.
-    let of_engine = e.engine.as_ref().map_or(0.0, |_| e.beside_the_step() / e.steps.time().max(1e-12));
+    let of_engine = e.engine.as_ref().map_or(0.0, |_| e.beside_the_step() / e.steps.whole().max(1e-12));
     p.step = e
         .steps
         .steps
@@ -135,7 +135,6 @@ pub(super) fn receive_on_idle_cores(e: &Evidence, p: &Pipeline) -> f64 {
 
 /// Loaders whose batches no worker of theirs recorded.
 fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
-    let cpu = e.beside_the_step();
     if let Some(engine) = &e.engine {
         // Its threads share the samples of a batch; that each makes whole ones comes to the same.
         p.workers = engine.workers.max(1) as usize;
@@ -147,7 +146,8 @@ fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
     // What is known is how long the loop waits. Where it waits, a batch takes as long as a step; where it does not, less.
     let time = e.steps.time();
     let waits = e.steps.wait() > 0.02 * time;
-    let others = cpu / time.max(1e-9);
+    let others = e.beside_the_step() / e.steps.whole().max(1e-9);
+    let cpu = others * time;
     let make = if waits { time } else { 0.5 * time };
     // As if one worker made batches: with all the cores it used.
     p.workers = 1;

@@ -231,6 +231,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file for what each block took")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.groups < 2:
+        parser.error("--groups: quartiles need 2 at least")
     if options.child:
         child(options.child, options.groups)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import linecache
 import sys
 import threading
 import time
@@ -265,6 +266,11 @@ def test_prices_say_how_often(probe: Any) -> None:
     assert price.every(10_000, 0.01) == 9
     assert price.every(10_000_000, 0.01) == 1
     assert price.every(10_000, 0.01, 4) == 36
+    try:
+        probe.clocks.share_among(3)
+        assert price.every(10_000, 0.01) == 27
+    finally:
+        probe.clocks.share_among(1)
 
 
 def test_names_of_callables(probe: Any) -> None:
@@ -284,3 +290,31 @@ def test_source_of_calls(probe: Any, tmp_path: Path) -> None:
     assert text == "sum( [1, 2])"
     assert probe.stacks.call_text(str(file), 3, None, None, None) == "2]) + len('ä')"
     assert probe.stacks.call_text(str(file), 3, 3, 11, 20) == "len('ä')"
+
+
+def test_frames_have_positions_and_no_file_is_read_for_them(probe: Any, tmp_path: Path) -> None:
+    code = compile("x = (1 +\n     abs(-2))\n", str(tmp_path / "none.py"), "exec")
+    before = dict(linecache.cache)
+    for lasti in range(0, len(code.co_code), 2):
+        row = probe.stacks.resolve(7, code, lasti)
+        assert row["id"] == 7
+        assert row["file"] == code.co_filename
+        assert row["func"] == "<module>"
+        assert "call" not in row
+        if sys.version_info >= (3, 11) and row.get("span") == [2, 5, 12]:
+            assert row["line"] == 2
+            break
+    else:
+        assert sys.version_info < (3, 11)
+    assert linecache.cache == before
+
+
+def test_cells_of_notebooks_are_quoted_by_the_process_that_has_them(probe: Any) -> None:
+    name, text = "<cell 1>", "train(\n    loader)\n"
+    code = compile(text, name, "exec")
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    try:
+        calls = {probe.stacks.resolve(0, code, lasti)["call"] for lasti in range(0, len(code.co_code), 2)}
+    finally:
+        del linecache.cache[name]
+    assert ("train( loader)" if sys.version_info >= (3, 11) else "train(") in calls

@@ -17,6 +17,7 @@ pub mod record;
 pub mod report;
 pub mod run_dir;
 pub mod show;
+mod source;
 pub mod stage;
 pub mod sweep;
 pub mod system;

@@ -324,7 +324,12 @@ pub struct Frame {
     pub func: String,
     /// Line, from 1.
     pub line: u32,
-    /// Source text of the expression being evaluated (Python 3.11 and later) or of the line, shortened to 200 characters.
+    /// Last line of the expression being evaluated, from 1, and the columns of its begin and end, bytes from 0 (Python 3.11 and
+    /// later).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span: Option<(u32, u32, u32)>,
+    /// Source text of that expression, or of the line, shortened to 200 characters. Probes give it only where there is no file to
+    /// read it from, as for a notebook's cell; [`RunDir::read`](crate::run_dir::RunDir::read) adds the others.
     pub call: String,
 }
 

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{self, Error, ErrorKind},
     path::Path,
+    time::{Duration, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     record::{self, Record},
     report::Exit,
+    source::Sources,
     system::Trace,
 };
 
@@ -56,7 +58,8 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Reads a directory. Missing files of probes are no error: a script may have had no loader, or no Python.
+    /// Reads a directory, and the sources that its records mention. Missing files of probes are no error: a script may have had no
+    /// loader, or no Python.
     ///
     /// # Errors
     ///
@@ -87,9 +90,20 @@ impl RunDir {
             };
             process.pid = pid;
         }
-        let processes = processes.into_values().collect();
-        Ok(Self { run: json(&dir.join("run.json"))?, trace: json(&dir.join("system.json"))?, processes })
+        let mut processes: Vec<_> = processes.into_values().collect();
+        let (run, trace) = (json(&dir.join("run.json"))?, json(&dir.join("system.json"))?);
+        let mut sources = Sources::new(began(dir, &run));
+        for process in &mut processes {
+            sources.quote(&mut process.records);
+        }
+        Ok(Self { run, trace, processes })
     }
+}
+
+/// When the script began; `run.json` is written at its end.
+fn began(dir: &Path, run: &Run) -> Option<SystemTime> {
+    let end = fs::metadata(dir.join("run.json")).and_then(|about| about.modified()).ok()?;
+    end.checked_sub(Duration::from_nanos(run.t1.saturating_sub(run.t0)))
 }
 
 fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {

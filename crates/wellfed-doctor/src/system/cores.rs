@@ -20,6 +20,8 @@ pub(super) struct CoresLook {
     pub(super) steal: f32,
     /// CPU time spent on all of them, nanoseconds.
     pub(super) cpu: u64,
+    /// Processes and threads that were begun on this machine so far.
+    pub(super) forks: Option<u64>,
 }
 
 /// The cores this process may run on.
@@ -44,11 +46,13 @@ impl Cores {
     }
 
     pub(super) fn look(&mut self) -> CoresLook {
-        let text = self.file.as_ref().and_then(|file| file.read(&mut self.buffer).ok());
-        let now = text.map(|text| parse(text, &self.usable)).unwrap_or_default();
-        let before = std::mem::replace(&mut self.before, now);
+        let text = self.file.as_ref().and_then(|file| file.read(&mut self.buffer).ok()).unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let before = std::mem::replace(&mut self.before, parse(&text, &self.usable));
         // A core that was switched off or on in between has no difference.
-        if before.len() != self.before.len() { CoresLook::default() } else { since(&before, &self.before) }
+        let same = before.len() == self.before.len();
+        let look = if same { since(&before, &self.before) } else { CoresLook::default() };
+        CoresLook { forks: forks(&text), ..look }
     }
 }
 
@@ -70,8 +74,11 @@ fn allowed(status: &str) -> Vec<usize> {
     line.map(ranges).unwrap_or_default()
 }
 
-fn parse(text: &[u8], usable: &[usize]) -> Vec<Core> {
-    let text = String::from_utf8_lossy(text);
+fn forks(text: &str) -> Option<u64> {
+    text.lines().rev().find_map(|line| line.strip_prefix("processes "))?.trim().parse().ok()
+}
+
+fn parse(text: &str, usable: &[usize]) -> Vec<Core> {
     let mut cores = Vec::new();
     for line in text.lines() {
         let Some(line) = line.strip_prefix("cpu") else { break };
@@ -115,6 +122,7 @@ fn since(before: &[Core], now: &[Core]) -> CoresLook {
         iowait: share(all.iowait, all.total()),
         steal: share(all.steal, all.total()),
         cpu: all.busy * tick(),
+        forks: None,
     }
 }
 
@@ -132,12 +140,12 @@ fn share(part: u64, whole: u64) -> f32 {
 mod tests {
     use super::*;
 
-    const BEFORE: &[u8] = b"cpu  30 0 3 60 0 0 0 0 0 0\n\
+    const BEFORE: &str = "cpu  30 0 3 60 0 0 0 0 0 0\n\
         cpu0 10 0 1 20 0 0 0 0 0 0\n\
         cpu1 10 0 1 20 0 0 0 0 0 0\n\
         cpu2 10 0 1 20 0 0 0 0 0 0\n\
-        intr 1 2 3\nctxt 5\n";
-    const AFTER: &[u8] = b"cpu  60 0 3 90 0 0 0 0 0 0\n\
+        intr 1 2 3\nctxt 5\nprocesses 77\nprocs_running 2\n";
+    const AFTER: &str = "cpu  60 0 3 90 0 0 0 0 0 0\n\
         cpu0 18 1 2 20 0 0 0 0 7 0\n\
         cpu1 99 0 1 20 0 0 0 0 0 0\n\
         cpu2 10 0 1 22 4 0 0 4 0 0\n";
@@ -149,13 +157,14 @@ mod tests {
         assert_eq!(look.busy, [1.0, 0.0]);
         assert_eq!((look.iowait, look.steal), (0.2, 0.2));
         assert_eq!(look.cpu, 10 * tick());
+        assert_eq!((forks(BEFORE), forks(AFTER)), (Some(77), None));
     }
 
     #[test]
     fn nonsense_is_no_core() {
-        assert!(parse(b"", &[0]).is_empty());
-        assert!(parse(b"cpu\ncpux 1\ncpu0", &[1]).is_empty());
-        assert_eq!(parse(b"cpu0", &[0]), [Core::default()]);
+        assert!(parse("", &[0]).is_empty());
+        assert!(parse("cpu\ncpux 1\ncpu0", &[1]).is_empty());
+        assert_eq!(parse("cpu0", &[0]), [Core::default()]);
         assert_eq!(allowed("Name:\tx\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1\n"), [0, 1]);
         assert!(allowed("").is_empty());
     }

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Share of one core that the looks may take.
-const MAX_SHARE: f64 = 0.007;
+const MAX_SHARE: f64 = 0.004;
 
 /// Longest time between two looks.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -191,7 +191,7 @@ impl Eyes {
         let passed = now.saturating_sub(self.t);
         self.t = now;
         let cores = self.cores.look();
-        let processes = self.processes.look();
+        let processes = self.processes.look(cores.forks);
         let own = process_cpu();
         let ours = if self.within { 0 } else { own.saturating_sub(self.own) };
         self.own = own;

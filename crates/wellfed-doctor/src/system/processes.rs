@@ -48,6 +48,8 @@ pub(super) struct Processes {
     /// All processes there are; `None` for foreign ones.
     known: HashMap<u32, Option<Watched>>,
     looks: u64,
+    /// Processes of the machine that had been begun when they were listed last, if the kernel tells.
+    forks: Option<u64>,
     kept: usize,
     /// CPU time that parents report of ended children, less what was seen of these.
     ended: i64,
@@ -79,9 +81,17 @@ impl Processes {
     /// The tree below `root`, this process or one that it started.
     pub(super) fn new(root: u32) -> Self {
         let mark = environment(root).and_then(|environ| marked(&environ));
-        let mut this =
-            Self { root, mark, known: HashMap::new(), looks: 0, kept: 0, ended: 0, buffer: Vec::new() };
-        this.look();
+        let mut this = Self {
+            root,
+            mark,
+            known: HashMap::new(),
+            looks: 0,
+            forks: None,
+            kept: 0,
+            ended: 0,
+            buffer: Vec::new(),
+        };
+        this.look(None);
         this
     }
 
@@ -90,9 +100,11 @@ impl Processes {
         fs::exists("/proc/self/schedstat").unwrap_or(false)
     }
 
-    pub(super) fn look(&mut self) -> ProcessesLook {
+    /// `forks`: how many processes were begun on this machine. As long as that is the same, there is no new one to find.
+    pub(super) fn look(&mut self, forks: Option<u64>) -> ProcessesLook {
         let first = self.looks == 0;
-        let vanished = self.find();
+        let vanished = if forks.is_some() && forks == self.forks { 0 } else { self.find() };
+        self.forks = forks;
         let mut look = ProcessesLook::default();
         let mut gone = Vec::new();
         let mut ended = -i64::try_from(vanished).unwrap_or(i64::MAX);
@@ -368,9 +380,10 @@ mod tests {
         }
     }
 
+    /// Marked by its script, so that tests that run at the same time do not take it for theirs.
     fn shell(script: &str) -> Running {
         let mut command = Command::new("sh");
-        command.args(["-c", script]).env(MARK, "/a/mark").stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["-c", script]).env(MARK, script).stdin(Stdio::null()).stdout(Stdio::null());
         Running(command.spawn().unwrap())
     }
 
@@ -379,7 +392,7 @@ mod tests {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(20));
-            if enough(processes.look()) {
+            if enough(processes.look(None)) {
                 return true;
             }
         }
@@ -437,6 +450,20 @@ mod tests {
     }
 
     #[test]
+    fn processes_are_listed_anew_once_one_was_begun() {
+        let child = shell("sleep 60 & wait");
+        let mut processes = Processes::new(child.0.id());
+        assert!(until(&mut processes, |look| look.processes.len() == 2));
+        processes.look(Some(1));
+        // As if nobody had been seen yet.
+        processes.known.clear();
+        assert!(processes.look(Some(1)).processes.is_empty());
+        assert_eq!(processes.look(Some(2)).processes.len(), 2);
+        processes.known.clear();
+        assert_eq!(processes.look(None).processes.len(), 2);
+    }
+
+    #[test]
     fn what_ends_between_two_looks_is_counted() {
         let child = shell(
             "i=0; while [ $i -lt 300 ]; do sh -c 'j=0; while [ $j -lt 3000 ]; do j=$((j+1)); done'; done",
@@ -454,6 +481,6 @@ mod tests {
         let mut child = shell("exit 0");
         drop(child.0.wait());
         let mut processes = Processes::new(child.0.id());
-        assert!(processes.look().processes.is_empty());
+        assert!(processes.look(None).processes.is_empty());
     }
 }

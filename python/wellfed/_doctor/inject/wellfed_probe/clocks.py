@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Price", "every"]
+__all__ = ["Price", "every", "part", "share_among"]
 
 # Right after other work, caches are cold: what was measured in a loop is this many times as dear.
 COLD = 3
@@ -12,6 +12,18 @@ MOST = 1 << 16
 ENOUGH = 4
 
 _cost: list[int] = []
+_part = 1.0
+
+
+def share_among(processes: int) -> None:
+    """This process is one of so many that do the same: all of them together may measure as much as one alone."""
+    global _part
+    _part = 1 / max(1, processes)
+
+
+def part() -> float:
+    """This process's part of what may be measured."""
+    return _part
 
 
 def cost() -> int:
@@ -29,10 +41,11 @@ def cost() -> int:
 
 
 def every(nanoseconds: float, period: float, budget: float) -> int:
-    """One in how many may be measured, if that takes so long and may take this share of `period`."""
+    """One in how many may be measured, if that takes so long and may take this share of `period`, here and in all
+    processes that do the same."""
     if period <= 0:
         return 1
-    return max(1, min(MOST, round(nanoseconds / (budget * period) + 0.3)))
+    return max(1, min(MOST, round(nanoseconds / (_part * budget * period) + 0.3)))
 
 
 class Price:

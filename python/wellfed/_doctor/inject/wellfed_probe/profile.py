@@ -29,13 +29,16 @@ MOST_NODES = 4000
 
 
 class Node:
-    """A call: of a Python function, or of a C function (without code) from its caller's code."""
+    """A call: of a Python function, or of a C function (without code) from its caller's code.
 
-    __slots__ = ("children", "code", "count", "cpu", "parent", "site", "wall")
+    Attributes:
+        children: By the instruction that calls, and the code's id.
+    """
 
-    def __init__(self, parent: Node | None, site: int, code: CodeType | None) -> None:
+    __slots__ = ("children", "code", "count", "cpu", "parent", "wall")
+
+    def __init__(self, parent: Node | None, code: CodeType | None) -> None:
         self.parent = parent
-        self.site = site
         self.code = code
         self.children: dict[tuple[int, int], Node] = {}
         self.count = self.wall = self.cpu = 0
@@ -55,7 +58,7 @@ class Tracer:
         self._forget()
 
     def _forget(self) -> None:
-        self._root = self._current = Node(None, 0, None)
+        self._root = self._current = Node(None, None)
         self._nodes = 0
         self._t = self._c = 0
 
@@ -97,7 +100,7 @@ class Tracer:
         key = (site, id(code))
         node = current.children.get(key)
         if node is None:
-            node = current.children[key] = Node(current, site, code)
+            node = current.children[key] = Node(current, code)
             self._nodes += 1
         node.count += 1
         self._current = node
@@ -110,24 +113,23 @@ class Tracer:
         self._forget()
         self.samples = 0
         rows: list[Record] = []
-        waiting = list(root.children.values())
+        # Each with the frames of its callers, innermost first. What a C function does is done by the expression that
+        # called it.
+        waiting: list[tuple[Node, tuple[int, ...]]] = [(node, ()) for node in root.children.values()]
         while waiting:
-            node = waiting.pop()
-            waiting.extend(node.children.values())
-            frames = stack(node)
+            node, callers = waiting.pop()
+            frames = callers if node.code is None else framed(node.code, -1, callers)
             if node.wall and frames:
                 rows.append({"frames": frames, "n": node.count, "wall": node.wall, "cpu": node.cpu})
+            site, outer = None, callers
+            for (at, _), child in node.children.items():
+                if node.code is not None and at != site:
+                    site, outer = at, framed(node.code, at, callers)
+                waiting.append((child, outer))
         return {"k": "profile", "t": now(), "samples": samples, "rows": rows}
 
 
-def stack(node: Node) -> list[int]:
-    """Frames, innermost first. What a C function does is done by the expression that called it."""
-    frames: list[int] = []
-    site = -1
-    while node.parent is not None and len(frames) < DEPTH:
-        if node.code is not None:
-            number = SAMPLER.frame(node.code, site)
-            if number >= 0:
-                frames.append(number)
-        site, node = node.site, node.parent
-    return frames
+def framed(code: CodeType, site: int, callers: tuple[int, ...]) -> tuple[int, ...]:
+    """A frame and those of its callers."""
+    number = SAMPLER.frame(code, site)
+    return callers if number < 0 else (number, *callers[: DEPTH - 1])

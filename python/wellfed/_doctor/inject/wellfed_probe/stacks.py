@@ -1,8 +1,9 @@
 """`SAMPLER`: looks at the stacks of this process's threads every few milliseconds, and has records written.
 
-Invariants: looks take about 0.4 % of the time that passes, half of that once much was seen, and come less often where
-a look costs more. No local variable is read. The thread does not run across a fork: it ends before, and begins again
-when the next step is noted.
+Invariants: all that its thread does takes about 0.4 % of the time that passes, half of that once much was seen (workers
+of one loader together as much as one process), and comes less often where it costs more. No local variable is read, and
+no source file: the report quotes them. The thread does not run across a fork: it ends before, and begins again when the
+next step is noted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+from .clocks import part
 from .recorder import RECORDER, Record, now
 
 __all__ = ["SAMPLER", "Sampler", "call_text"]
@@ -26,21 +28,21 @@ FIRST_INTERVAL = 0.02
 LONGEST_INTERVAL = 0.2
 GOLDEN = 0.618034
 FLUSH_NS = 500_000_000
-PRICE_NS = 250_000_000
+LONGEST_FLUSH_NS = 1_000_000_000
 BUDGET = 0.004
 # Enough time to have seen what there is to see.
-SETTLED_NS = 15_000_000_000
+SETTLED_NS = 10_000_000_000
 # A thread that runs gives up the interpreter's lock for a look and is woken again after it. What it loses by that is an
-# estimate: with looks of 70 us every 12 ms, loops that compute all the time lost 0.7 to 1.4 %, on two virtual cores. A
-# thread that waits for something loses nothing.
-HANDOVER_NS = 100_000
+# estimate: to a thread that wakes up 70 to 100 times a second and does nothing, loops that compute all the time lost
+# 1.4 to 2 %, on two virtual cores. A thread that waits for something loses nothing.
+HANDOVER_NS = 150_000
 # A look that comes later than this had to wait for the interpreter's lock, or for a core: timers alone are late by a
 # few tenths of a millisecond.
 LATE_NS = 700_000
 DEPTH = 48
 CALL = 200
-# Resolving a frame may mean reading a file: not too much of it at once.
-RESOLVE_NS = 2_000_000
+# Finding the position of an instruction takes a while: not too many of them at once.
+RESOLVE_NS = 1_000_000
 MOST_OTHERS = 4
 
 _OWN = os.path.dirname(os.path.abspath(__file__))
@@ -57,7 +59,8 @@ class Sampler:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        # Held while the thread is to run; cheaper to wait for than an event.
+        self._gate = threading.Lock()
         self._forget()
         self._watched: set[int] = set()
         self._hooked = False
@@ -90,7 +93,8 @@ class Sampler:
             self._hooked = True
             os.register_at_fork(before=self.stop)
             RECORDER.resets.append(self._begin_anew)
-        self._stop.clear()
+        self._gate = threading.Lock()
+        self._gate.acquire()
         thread = threading.Thread(target=self._run, name="wellfed-doctor", daemon=True)
         self._thread = thread
         try:
@@ -102,12 +106,11 @@ class Sampler:
         """Ends the thread, and waits for that."""
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
-            self._stop.set()
+            self._gate.release()
             thread.join(2.0)
 
     def _begin_anew(self) -> None:
         self._thread = None
-        self._stop = threading.Event()
         self._watched.clear()
         self._forget()
 
@@ -118,34 +121,32 @@ class Sampler:
             RECORDER.failed("looking at stacks")
 
     def _loop(self) -> None:
-        interval = FIRST_INTERVAL
+        gate = self._gate
         own = threading.get_ident()
-        started = begin = flushed = before = asleep = now()
-        spent = 0.0
+        share = part()
+        interval = min(LONGEST_INTERVAL, FIRST_INTERVAL / share)
+        period = min(LONGEST_FLUSH_NS, int(FLUSH_NS / share))
+        started = begin = before = asleep = now()
+        clock = time.thread_time_ns()
+        handed = 0.0
         phase = 0.5
         pause = interval
-        stop = self._stop
         if self.drain not in RECORDER.drains:
             RECORDER.drain_from(self.drain)
-        while not stop.wait(pause):
-            clock, t = time.thread_time_ns(), now()
+        while not gate.acquire(timeout=pause):
+            t = now()
             late = max(0, t - asleep - int(pause * 1e9))
             self._late += late
             self._looks += 1
-            running = self._look(own, t, t - before, late)
-            spent += time.thread_time_ns() - clock + HANDOVER_NS * running
-            if t - begin >= PRICE_NS:
-                # Less often if it costs too much, more often if it does not.
-                budget = BUDGET if t - started < SETTLED_NS else BUDGET / 2
-                part = spent / (t - begin) / budget
-                if part > 1:
-                    interval = min(LONGEST_INTERVAL, interval * min(2.0, part))
-                elif interval > INTERVAL:
-                    interval = max(INTERVAL, interval * max(0.8, part))
-                begin, spent = t, 0.0
-            if t - flushed >= FLUSH_NS:
+            handed += HANDOVER_NS * self._look(own, t, t - before, late)
+            if t - begin >= period:
                 RECORDER.flush(wait=False)
-                flushed = t
+                # Less often if all this costs too much, more often if it does not.
+                used, clock = time.thread_time_ns() - clock, time.thread_time_ns()
+                budget = share * (BUDGET if t - started < SETTLED_NS else BUDGET / 2)
+                excess = (used + handed) / (t - begin) / budget
+                interval = min(LONGEST_INTERVAL, max(INTERVAL, interval * min(2.0, max(0.8, excess))))
+                begin, handed = t, 0.0
             # Looks at equal distances would find a loop of twice that period at the same two places each time.
             phase = (phase + GOLDEN) % 1
             pause = interval * (0.5 + phase)
@@ -237,7 +238,7 @@ class Sampler:
         return key
 
     def described(self) -> Iterable[Record]:
-        """New frames: at the end all of them, in between as many as are cheap."""
+        """New frames: at the end all of them, in between as many as are found quickly."""
         if self._unresolved:
             limit = now() + (RESOLVE_NS if self._thread is not None else 500 * RESOLVE_NS)
             rows: list[dict[str, Any]] = []
@@ -283,29 +284,40 @@ def role_of(name: str) -> str:
 
 def resolve(number: int, code: CodeType, lasti: int) -> dict[str, Any]:
     """A frame as it is written."""
-    line, text = place(code, lasti)
-    return {
+    line, *span = place(code, lasti)
+    row = {
         "id": number,
         "file": code.co_filename,
         "func": getattr(code, "co_qualname", code.co_name),
         "line": line,
-        "call": text,
     }
+    if None not in span:
+        row["span"] = span
+    if in_memory(code.co_filename):
+        row["call"] = call_text(code.co_filename, line, *span)
+    return row
 
 
-def place(code: CodeType, lasti: int) -> tuple[int, str]:
-    """Line of an instruction, and the source of its expression."""
+def place(code: CodeType, lasti: int) -> tuple[int, int | None, int | None, int | None]:
+    """First and last line of an instruction's expression, and the columns of its begin and end."""
     positions = getattr(code, "co_positions", None)
     if positions is not None:
         found = next(islice(positions(), max(0, lasti) // 2, None), None)
         if found is not None and found[0] is not None:
-            return found[0], call_text(code.co_filename, *found)
+            line, last, column, end = found
+            return line, last, column, end
     line = code.co_firstlineno
     for start, _, number in code.co_lines():
         if start > lasti:
             break
         line = number or line
-    return line, call_text(code.co_filename, line, None, None, None)
+    return line, None, None, None
+
+
+def in_memory(file: str) -> bool:
+    """Whether source exists in this process only, as that of notebooks' cells does."""
+    entry: tuple[Any, ...] = linecache.cache.get(file, ())
+    return len(entry) > 1 and entry[1] is None
 
 
 def call_text(

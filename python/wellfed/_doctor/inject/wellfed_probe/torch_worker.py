@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from . import hooks, torch_loader
+from .clocks import share_among
 from .files import FILES
 from .recorder import RECORDER, Record, now
 from .stacks import SAMPLER
@@ -59,6 +60,7 @@ class Worker:
         self.number = number
         self.since = now()
         RECORDER.emit("role", t=self.since, worker=number, num_workers=count, tid=threading.get_native_id())
+        share_among(count)
         FILES.install()
         RECORDER.drain_from(SENT.drain)
         SAMPLER.watch(threading.get_ident())

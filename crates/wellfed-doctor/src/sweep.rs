@@ -23,6 +23,13 @@ const FED: f64 = 0.03;
 /// How much worse than the best prediction a setting may look and still be worth a run: as far as predictions are off.
 const UNSURE: f64 = 1.15;
 
+/// Share of a step that goes into taking batches over from workers from which on none are tried, too.
+const HANDED: f64 = 0.1;
+
+/// How much worse that may look and still be worth a run: collating into memory to be shared, and what the model misses besides,
+/// end with the workers.
+const NOT_HANDED: f64 = 1.5;
+
 const PREFETCH: [usize; 4] = [1, 2, 4, 8];
 
 /// Arguments of a loader.
@@ -183,7 +190,13 @@ impl Search {
         if settings.persistent_workers || settings.num_workers == 0 {
             p.restart = 0.0;
         }
-        self.misfit * (0..4).map(|seed| p.time_of(seed)).sum::<f64>() / 4.0
+        // What a loop with workers takes beyond the model is mostly the hand-over, which ends without them.
+        let misfit = if settings.num_workers == 0 && self.current.num_workers > 0 {
+            self.misfit.min(1.0)
+        } else {
+            self.misfit
+        };
+        misfit * (0..4).map(|seed| p.time_of(seed)).sum::<f64>() / 4.0
     }
 
     /// Adds a measurement.
@@ -228,6 +241,14 @@ impl Search {
             // What was measured says more than what is predicted: both are seen relative to the best.
             let here = self.predicted(best.settings);
             let mut steps: Vec<(Settings, f64)> = Vec::new();
+            let none = expected.iter().find(|(at, time)| at.num_workers == 0 && *time <= here * NOT_HANDED);
+            if let Some((none, _)) = none
+                && new(none)
+                && best.waits()
+                && self.pipeline.receive > HANDED * here
+            {
+                return Some(*none);
+            }
             steps.extend(more.filter(|(_, time)| best.waits() && *time <= here * UNSURE));
             steps.extend(fewer.filter(|(_, time)| *time <= here * if best.waits() { UNSURE } else { 1.05 }));
             steps.retain(|(settings, _)| {
@@ -415,6 +436,34 @@ mod tests {
         let search = Search::new(fed, 2, false, false, current, 0.05, 0.0);
         assert_eq!(search.next().map(|settings| settings.num_workers), Some(0));
         assert_eq!(search.best().settings, current);
+    }
+
+    /// Two workers whose batches take longer to hand over than the model knows.
+    #[test]
+    fn a_loop_that_waits_for_the_hand_over_is_tried_without() {
+        let cost = |cpu| Cost { cpu, blocked: 0.0, parallel: 1.0, bytes: 0.0 };
+        let known = Pipeline {
+            cores: 2.0,
+            scaling: 2.0,
+            workers: 2,
+            prefetch: 2,
+            in_order: true,
+            make: vec![cost(0.009)],
+            step: vec![cost(0.006)],
+            receive: 0.003,
+            ..Pipeline::default()
+        };
+        let current =
+            Settings { num_workers: 2, prefetch_factor: 2, persistent_workers: true, ..Settings::default() };
+        let mut search = Search::new(known, 2, true, false, current, 0.0146, 0.008);
+        let mut tried = Vec::new();
+        while let Some(settings) = search.next() {
+            tried.push(settings.num_workers);
+            let time = if settings.num_workers == 0 { 0.0116 } else { 0.0146 };
+            search.observe(settings, time, time - 0.0066);
+        }
+        assert!(tried.contains(&0) && tried.len() <= 3, "{tried:?}");
+        assert_eq!(search.best().settings.num_workers, 0);
     }
 
     #[test]

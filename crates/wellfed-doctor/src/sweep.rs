@@ -21,7 +21,7 @@ const SAME: f64 = 1.02;
 const FED: f64 = 0.03;
 
 /// How much worse than the best prediction a setting may look and still be worth a run: as far as predictions are off.
-const UNSURE: f64 = 1.15;
+const UNSURE: f64 = 1.4;
 
 /// Share of a step that goes into taking batches over from workers from which on none are tried, too.
 const HANDED: f64 = 0.1;

@@ -41,7 +41,7 @@ def cost() -> int:
 
 
 def every(nanoseconds: float, period: float, budget: float) -> int:
-    """One in how many may be measured, if that takes so long and may take this share of `period` (see `share_among`)."""
+    """One in how many may be measured, if it takes so long and may take this share of `period`; see `share_among`."""
     if period <= 0:
         return 1
     return max(1, min(MOST, round(nanoseconds / (_part * budget * period) + 0.3)))

@@ -284,17 +284,17 @@ def role_of(name: str) -> str:
 
 def resolve(number: int, code: CodeType, lasti: int) -> dict[str, Any]:
     """A frame as it is written."""
-    line, *span = place(code, lasti)
-    row = {
+    line, last, column, end = place(code, lasti)
+    row: dict[str, Any] = {
         "id": number,
         "file": code.co_filename,
         "func": getattr(code, "co_qualname", code.co_name),
         "line": line,
     }
-    if None not in span:
-        row["span"] = span
+    if None not in (last, column, end):
+        row["span"] = [last, column, end]
     if in_memory(code.co_filename):
-        row["call"] = call_text(code.co_filename, line, *span)
+        row["call"] = call_text(code.co_filename, line, last, column, end)
     return row
 
 

@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -55,14 +55,14 @@ impl Sources {
 
 /// The file; `None` if it is not the one that ran.
 fn read(path: &Path, until: Option<SystemTime>) -> io::Result<Option<Vec<u8>>> {
-    let file = File::open(path)?;
-    let about = file.metadata()?;
+    // Before it is opened: opening a named pipe would wait for somebody who writes.
+    let about = fs::metadata(path)?;
     let changed = until.is_some_and(|until| about.modified().is_ok_and(|modified| modified > until));
     if changed || !about.is_file() || about.len() > MOST_BYTES {
         return Ok(None);
     }
     let mut text = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut text)?;
+    File::open(path)?.take(MOST_BYTES).read_to_end(&mut text)?;
     Ok(Some(text))
 }
 
@@ -95,7 +95,7 @@ fn expression(text: &[u8], frame: &Frame) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::time::Duration;
 
     use super::*;
     use crate::record::{Frames, Hello};

@@ -74,8 +74,10 @@ fn allowed(status: &str) -> Vec<usize> {
     line.map(ranges).unwrap_or_default()
 }
 
+/// Kernels that do not count, such as those of some sandboxes, say 0.
 fn forks(text: &str) -> Option<u64> {
-    text.lines().rev().find_map(|line| line.strip_prefix("processes "))?.trim().parse().ok()
+    let count = text.lines().rev().find_map(|line| line.strip_prefix("processes "))?;
+    count.trim().parse().ok().filter(|count| *count > 0)
 }
 
 fn parse(text: &str, usable: &[usize]) -> Vec<Core> {
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(look.busy, [1.0, 0.0]);
         assert_eq!((look.iowait, look.steal), (0.2, 0.2));
         assert_eq!(look.cpu, 10 * tick());
-        assert_eq!((forks(BEFORE), forks(AFTER)), (Some(77), None));
+        assert_eq!((forks(BEFORE), forks(AFTER), forks("processes 0\n")), (Some(77), None, None));
     }
 
     #[test]

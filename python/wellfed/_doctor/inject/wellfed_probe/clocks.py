@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 __all__ = ["Price", "every", "part", "share_among"]
 
-# Right after other work, caches are cold: what was measured in a loop is this many times as dear.
-COLD = 3
 MOST = 1 << 16
 ENOUGH = 4
 
-_cost: list[int] = []
 _part = 1.0
 
 
@@ -24,20 +19,6 @@ def share_among(processes: int) -> None:
 def part() -> float:
     """This process's part of what may be measured."""
     return _part
-
-
-def cost() -> int:
-    """Nanoseconds to read the CPU clocks of thread and process once; measured once."""
-    if not _cost:
-        best = 1 << 62
-        for _ in range(5):
-            begin = time.perf_counter_ns()
-            for _ in range(4):
-                time.thread_time_ns()
-                time.process_time_ns()
-            best = min(best, (time.perf_counter_ns() - begin) // 4)
-        _cost.append(best * COLD)
-    return _cost[0]
 
 
 def every(nanoseconds: float, period: float, budget: float) -> int:

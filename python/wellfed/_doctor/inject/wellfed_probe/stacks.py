@@ -33,9 +33,9 @@ BUDGET = 0.004
 # Enough time to have seen what there is to see.
 SETTLED_NS = 10_000_000_000
 # A thread that runs gives up the interpreter's lock for a look and is woken again after it. What it loses by that is an
-# estimate: to a thread that wakes up 70 to 100 times a second and does nothing, loops that compute all the time lost
-# 1.4 to 2 %, on two virtual cores. A thread that waits for something loses nothing.
-HANDOVER_NS = 150_000
+# estimate: of a loop that computes all the time, steps with a look took 290 to 360 us longer than others (medians, on
+# two virtual cores), of which the look itself is about 100. A thread that waits for something loses nothing.
+HANDOVER_NS = 250_000
 # A look that comes later than this had to wait for the interpreter's lock, or for a core: timers alone are late by a
 # few tenths of a millisecond.
 LATE_NS = 700_000

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .clocks import cost, every
+from .clocks import Price
 from .control import CONTROL, FAR, is_worker
 from .recorder import RECORDER, Record, now
 from .stacks import SAMPLER
@@ -28,6 +28,8 @@ SHORT = 500_000
 BURST = 512
 CHECK = 64
 PAUSE = 250_000_000
+# Share of the time that reading CPU clocks may take.
+CLOCKS = 0.001
 
 _all: list[LoaderLog] = []
 
@@ -50,6 +52,8 @@ class LoaderLog:
         spent: Nanoseconds in the loops of iterators that ended.
         now: Steps of the iterator that was made last, until that ends.
         active: Steps of all iterators that have not ended.
+        clocks_price: What it costs to read CPU clocks around a step.
+        clocks_every: Of so many steps, two are measured with CPU clocks; 1: all are.
         tell: Gives the record that announces it; again in each process that uses it.
     """
 
@@ -61,6 +65,8 @@ class LoaderLog:
         self.spent = 0
         self.now: Steps | None = None
         self.active: list[Steps] = []
+        self.clocks_price = Price()
+        self.clocks_every = 1
         self.told: int | None = None
         self.tell = tell
         _all.append(self)
@@ -116,11 +122,7 @@ class Steps:
         self.generation = RECORDER.generation
         self.rows: list[tuple[int, ...]] = []
         self.add = self.rows.append
-        self._written = 0
         self._period = 0.0
-        self._every = 1
-        self._waiting = 0.0
-        self._computing = 0.0
         self._wait_share = [0.0, 0.0]
         self._compute_share = [0.0, 0.0]
         self._before: tuple[Any, ...] | None = None
@@ -189,9 +191,11 @@ class Steps:
             self.check()
         self.unpickle = 0
         if self.n >= self.clocks:
+            begin = now()
             p0 = process_time()
             c0 = thread_time()
-            return now(), c0, p0
+            t0 = now()
+            return t0, c0, p0, t0 - begin
         return (now(),)
 
     def leave(self, entered: tuple[int, ...]) -> None:
@@ -200,19 +204,24 @@ class Steps:
             return
         t1 = now()
         if len(entered) > 1:
-            t0, c0, p0 = entered
+            t0, c0, p0, spent = entered
             c1 = thread_time()
             self.add((self.n, t0, t1, self.unpickle, c0, c1, p0, process_time()))
-            self.measured()
+            self.measured(spent + now() - t1)
         else:
             self.add((self.n, entered[0], t1, self.unpickle))
         self.n += 1
 
-    def measured(self) -> None:
-        """CPU clocks were read: says when next. Two steps in a row, so that the way between them is known, too."""
+    def measured(self, spent: int) -> None:
+        """CPU clocks were read, in so many nanoseconds: says when next.
+
+        Two steps in a row, so that the way between them is known, too.
+        """
         n = self.n
-        if self._every > 2 and n % 2:
-            self.clocks = n + self._every + (self._every + n) % 2
+        log = self.log
+        log.clocks_price.paid(spent)
+        if log.clocks_every > 2 and n % 2:
+            self.clocks = n + log.clocks_every + (log.clocks_every + n) % 2
         else:
             self.clocks = n + 1
 
@@ -270,9 +279,8 @@ class Steps:
             return
         period = (rows[-1][1] - rows[0][1]) / steps
         self._period = period if self._period == 0 else 0.5 * (self._period + period)
-        # Two readings of the pair of clocks a step, each at two steps in a row.
-        wanted = every(2 * cost(), self._period, 0.001)
-        self._every = 1 if wanted <= 1 else max(4, 2 * wanted)
+        wanted = self.log.clocks_price.every(self._period, CLOCKS)
+        self.log.clocks_every = 1 if wanted <= 1 else max(4, 2 * wanted)
 
     def _record(self, rows: list[tuple[int, ...]]) -> Record:
         c0, c1 = self._cpu(rows, 4, 0)

@@ -86,6 +86,7 @@ def next_of(owner: type, original: Any) -> Any:
         _receiving[0] = steps
         measured = n >= steps.clocks
         if measured:
+            begin = now()
             p0 = process_time()
             c0 = thread_time()
         t0 = now()
@@ -100,7 +101,7 @@ def next_of(owner: type, original: Any) -> Any:
         if measured:
             c1 = thread_time()
             steps.add((n, t0, t1, steps.unpickle, c0, c1, p0, process_time()))
-            steps.measured()
+            steps.measured(t0 - begin + now() - t1)
         else:
             steps.add((n, t0, t1, steps.unpickle))
         steps.n = n + 1

@@ -6,8 +6,10 @@ One process, since two runs of the same program differ by more than what is look
 machine does meanwhile. A is the loop alone, B with the probe started and the machine watched from another process, as
 `wellfed.doctor()` has it. Work per step is a fixed amount, not a fixed time, so that whatever is taken from the loop
 shows; the first steps of each block, in which workers start, are not counted. A block is timed in parts, of which the
-medians are compared, as a shared machine is slower now and then. Told is the median over the groups of B / A, of the
-wall-clock time of a step and of the CPU time of all processes, with the quartiles.
+medians are compared, as a shared machine is slower now and then. Where the two blocks of A differ by more than 3 %,
+the machine changed meanwhile: that group is told apart from the others, and another one is measured, up to three times
+as many. Told is the median over the steady groups of B / A, of the wall-clock time of a step and of the CPU time of all
+processes, with the quartiles, and how many groups there were of how many.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ CASES: dict[str, tuple[int, float, str, str, int]] = {
 }
 WARM = 20
 PARTS = 8
+STEADY = 0.03
+TRIES = 3
 
 
 def make_data(kind: str, steps: int) -> tuple[Any, int | None]:
@@ -187,7 +191,9 @@ def child(case: str, groups: int) -> None:
     amount = calibrate(microseconds, WORK[kind_of_work])
     data, size = make_data(kind, steps)
     block(case, amount, data, size)
-    for group in range(groups):
+    steady = 0
+    for group in range(TRIES * groups):
+        blocks = []
         for probed in (False, True, True, False):
             if probed:
                 with watched():
@@ -195,31 +201,41 @@ def child(case: str, groups: int) -> None:
             else:
                 time.sleep(0.7)
                 done = block(case, amount, data, size)
-            print(json.dumps({"case": case, "group": group, "watched": probed, **done}), flush=True)
+            blocks.append({"case": case, "group": group, "watched": probed, **done})
+            print(json.dumps(blocks[-1]), flush=True)
+        steady += is_steady(blocks)
+        if steady == groups:
+            break
     if kind == "images":
         data.path.unlink()
 
 
-def ratios(blocks: list[dict[str, Any]], what: str) -> list[float]:
-    """Medians with over medians without, of each group."""
-    found = []
-    for group in sorted({b["group"] for b in blocks}):
-        of = {True: list[float](), False: list[float]()}
-        for b in blocks:
-            if b["group"] == group:
-                of[b["watched"]] += b[what]
-        found.append(statistics.median(of[True]) / statistics.median(of[False]))
-    return found
+def is_steady(blocks: list[dict[str, Any]]) -> bool:
+    """Whether the blocks of a group that were not watched took equally long."""
+    first, last = (statistics.median(b["wall"]) for b in blocks if not b["watched"])
+    return abs(last / first - 1) <= STEADY
+
+
+def ratio(blocks: list[dict[str, Any]], what: str) -> float:
+    """Median with over median without, of a group."""
+    watched, alone = ([t for b in blocks if b["watched"] == side for t in b[what]] for side in (True, False))
+    return statistics.median(watched) / statistics.median(alone)
 
 
 def tell(case: str, blocks: list[dict[str, Any]]) -> None:
     """One line."""
+    groups = [list(group) for _, group in itertools.groupby(blocks, lambda b: b["group"])]
+    steady = [group for group in groups if is_steady(group)]
     alone = statistics.median(t for b in blocks if not b["watched"] for t in b["wall"])
-    text = f"{case:32}{alone * 1e6:10.1f}"
+    text = f"{case:34}{alone * 1e6:10.1f}"
+    if len(steady) < 2:
+        print(f"{text}  {len(steady)} of {len(groups)} groups steady: nothing to tell", flush=True)
+        return
     for what in ("wall", "cpu"):
-        low, middle, high = (100 * (q - 1) for q in statistics.quantiles(ratios(blocks, what), n=4))
+        quartiles = statistics.quantiles([ratio(group, what) for group in steady], n=4)
+        low, middle, high = (100 * (q - 1) for q in quartiles)
         text += f"  {middle:+6.2f} % ({low:+6.2f} to {high:+6.2f})"
-    print(text, flush=True)
+    print(f"{text}  {len(steady)} of {len(groups)}", flush=True)
 
 
 def main() -> None:
@@ -236,7 +252,7 @@ def main() -> None:
     if options.child:
         child(options.child, options.groups)
         return
-    print(f"{'':32}{'us/step':>10}  {'wall':26}  CPU of all processes")
+    print(f"{'':34}{'us/step':>10}  {'wall':27}  {'CPU of all processes':27}  steady groups")
     kept: list[dict[str, Any]] = []
     for case in options.case:
         command = [sys.executable, __file__, "--child", case, "--groups", str(options.groups)]

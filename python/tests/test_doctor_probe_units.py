@@ -93,16 +93,20 @@ def test_gaps_between_steps_end_records(probe: Any, written: Any) -> None:
     ]
 
 
-def test_short_steps_are_counted_only(probe: Any, written: Any) -> None:
+@pytest.mark.parametrize(
+    ("period", "least", "most"),
+    # A quarter of a second; as long as they were recorded; not at all.
+    [(10_000, 24_900, 25_100), (1_500_000, 256, 256), (2_500_000, -256, -256)],
+)
+def test_short_steps_are_counted_only(probe: Any, written: Any, period: int, least: int, most: int) -> None:
     log = probe.steps.LoaderLog(lambda n: {"k": "loader", "loader": n})
     steps = probe.steps.Steps(log, 0, 0)
     probe.stacks.SAMPLER.stop()
     for n in range(probe.steps.BURST):
-        steps.add((n, n * 10_000, n * 10_000 + 5_000, 0))
+        steps.add((n, n * period, n * period + period // 2, 0))
     steps.n = probe.steps.BURST
     steps.check()
-    # For a quarter of a second.
-    assert 24_900 < steps.skip - steps.n < 25_100
+    assert least <= steps.skip - steps.n <= most
 
 
 def test_a_closed_recorder_keeps_nothing(probe: Any, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What the doctor does to single steps: those of one watched loop, compared with each other.
 
-    python benches/doctor/direct.py [--steps 16000] [--case NAME ...] [--out FILE.json]
+    python benches/doctor/direct.py [--steps 16000] [--case NAME ...]
 
 Every 40 steps the probe's functions are taken out of torch's classes, and put back after the next 40: by how much steps
 take longer with them is what hooks cost. Steps in which a sampler looked at the stacks (and, now and then, wrote what
@@ -129,7 +129,6 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=16_000)
     parser.add_argument("--case", nargs="*", default=CASES, choices=CASES)
-    parser.add_argument("--out", type=Path, help="file for what each step took")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.steps < 40 * PHASE:
@@ -138,13 +137,9 @@ def main() -> None:
         child(options.child, options.steps)
         return
     print(f"{'':34}{'us/step':>8}  {'hooks: wait':>14}  {'work':>14}  {'looks: first':>22}  {'later':>22}")
-    runs = []
     for case in options.case:
         command = [sys.executable, __file__, "--child", case, "--steps", str(options.steps)]
-        runs.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
-        tell(runs[-1])
-    if options.out:
-        options.out.write_text("".join(json.dumps(run, separators=(",", ":")) + "\n" for run in runs))
+        tell(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import wellfed
 
 INJECT = Path(wellfed.__file__).parent / "_doctor" / "inject"
@@ -97,6 +99,7 @@ def run(
     env = {k: v for k, v in os.environ.items() if not k.startswith("WELLFED_DOCTOR")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, [*([INJECT] if probe else []), *path, HOME]))
     env["OMP_NUM_THREADS"] = "1"
+    env["PYTHONFAULTHANDLER"] = "1"
     env.update(environment)
     if probe:
         env["WELLFED_DOCTOR_DIR"] = str(records)
@@ -113,9 +116,10 @@ def run(
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise
+        # Where its threads are is printed, or nobody would ever know.
+        process.send_signal(signal.SIGABRT)
+        out, err = process.communicate()
+        pytest.fail(f"it did not end within {timeout:.0f} s\n{out}\n{err}")
     done = Run(process.returncode, out, err, process.pid)
     for written in sorted(records.glob("*.jsonl")):
         lines = written.read_text().splitlines(keepends=True)

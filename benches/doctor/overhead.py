@@ -7,9 +7,9 @@ machine does meanwhile. A is the loop alone, B with the probe started and the ma
 `wellfed.doctor()` has it. Work per step is a fixed amount, not a fixed time, so that whatever is taken from the loop
 shows; the first steps of each block, in which workers start, are not counted. A block is timed in parts, of which the
 medians are compared, as a shared machine is slower now and then. Where the two blocks of A differ by more than 3 %,
-the machine changed meanwhile: that group is told apart from the others, and another one is measured, up to three times
-as many. Told is the median over the steady groups of B / A, of the wall-clock time of a step and of the CPU time of all
-processes, with the quartiles, and how many groups there were of how many.
+the machine changed meanwhile: that group is left out, and another one is measured, up to three times as many. Told is
+the median over the steady groups of B / A, of the wall-clock time of a step and of the CPU time of all processes, with
+the quartiles, and how many groups were steady.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ pub(super) struct Processes {
     mark: Option<Vec<u8>>,
     /// All processes there are; `None` for foreign ones.
     known: HashMap<u32, Option<Watched>>,
+    /// Processes whose environment was empty when they were found, as it is while they become another program.
+    undecided: HashSet<u32>,
     looks: u64,
     /// Processes of the machine that had been begun when they were listed last, if the kernel tells.
     forks: Option<u64>,
@@ -64,6 +66,8 @@ struct Watched {
     start: u64,
     /// Everything so far.
     sum: Process,
+    /// CPU time in the sum that no thread was seen to use. Threads that are listed later may tell of it again.
+    untold: u64,
     /// CPU time of children that ended and were waited for.
     children: u64,
     threads: HashMap<u32, Thread>,
@@ -85,6 +89,7 @@ impl Processes {
             root,
             mark,
             known: HashMap::new(),
+            undecided: HashSet::new(),
             looks: 0,
             forks: None,
             kept: 0,
@@ -103,7 +108,8 @@ impl Processes {
     /// `forks`: how many processes were begun on this machine. As long as that is the same, there is no new one to find.
     pub(super) fn look(&mut self, forks: Option<u64>) -> ProcessesLook {
         let first = self.looks == 0;
-        let vanished = if forks.is_some() && forks == self.forks { 0 } else { self.find() };
+        let listed = forks.is_some() && forks == self.forks && self.undecided.is_empty();
+        let vanished = if listed { 0 } else { self.find() };
         self.forks = forks;
         let mut look = ProcessesLook::default();
         let mut gone = Vec::new();
@@ -163,20 +169,26 @@ impl Processes {
                 parents.insert(*pid, u32::try_from(stat.ppid).unwrap_or(0));
             }
         }
+        let undecided = std::mem::take(&mut self.undecided);
         for pid in new {
-            let own = self.belongs(pid, &parents);
+            let Some(own) = self.belongs(pid, &parents).or_else(|| undecided.contains(&pid).then_some(false))
+            else {
+                self.undecided.insert(pid);
+                continue;
+            };
             let watched = own.then(|| Watched::open(pid, &mut self.kept)).flatten();
             self.known.insert(pid, watched);
         }
         vanished
     }
 
-    fn belongs(&self, pid: u32, new: &HashMap<u32, u32>) -> bool {
+    /// Whether a new process is the script's; nothing if it cannot be told yet.
+    fn belongs(&self, pid: u32, new: &HashMap<u32, u32>) -> Option<bool> {
         let mut at = pid;
         // No tree of processes is deeper than there are new ones and one known.
         for _ in 0..=new.len() {
             if at == self.root || self.known.get(&at).is_some_and(Option::is_some) {
-                return true;
+                return Some(true);
             }
             match new.get(&at) {
                 Some(parent) => at = *parent,
@@ -184,9 +196,10 @@ impl Processes {
             }
         }
         // Its parent may have ended before anyone saw it; what it inherited tells.
-        let Some(mark) = self.mark.as_ref() else { return false };
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
+        let Some(mark) = self.mark.as_ref() else { return Some(false) };
+        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return Some(false) };
+        let is_ours = environ.split(|byte| *byte == 0).any(|variable| variable == mark);
+        (is_ours || !environ.is_empty()).then_some(is_ours)
     }
 
     /// Gives the CPU time that was seen of the process and of children it waited for.
@@ -246,7 +259,7 @@ impl Watched {
         let stat = keep(kept, format!("/proc/{pid}/stat"))?;
         let io = keep(kept, format!("/proc/{pid}/io"));
         let zero = Process::default();
-        Some(Self { stat, io, start: 0, sum: zero, children: 0, threads: HashMap::new() })
+        Some(Self { stat, io, start: 0, sum: zero, untold: 0, children: 0, threads: HashMap::new() })
     }
 
     /// Whether it is still there.
@@ -275,13 +288,8 @@ impl Watched {
         if listed {
             self.list(pid, kept);
         }
-        self.read_threads(pid, seldom, buffer);
-        // Threads that began and ended in between, and those the kernel does not tell about, are in the process's own
-        // sum, which is less exact.
-        let seen = self.sum.cpu;
-        if whole > seen + 2 * unit {
-            self.sum.cpu = whole;
-        }
+        let passed = self.read_threads(pid, seldom, buffer);
+        self.sum.cpu += account(&mut self.untold, whole, self.sum.cpu, passed, unit);
         true
     }
 
@@ -307,9 +315,11 @@ impl Watched {
         *kept = kept.saturating_sub(before - after);
     }
 
-    fn read_threads(&mut self, pid: u32, seldom: bool, buffer: &mut Vec<u8>) {
+    /// Gives the CPU time that threads used since they were read last, new ones since they began.
+    fn read_threads(&mut self, pid: u32, seldom: bool, buffer: &mut Vec<u8>) -> u64 {
         let sum = &mut self.sum;
         sum.active = 0;
+        let mut cpu_passed = 0;
         for (tid, thread) in &mut self.threads {
             let read = match &thread.file {
                 Some(file) => file.read(buffer).ok().and_then(parse_schedstat),
@@ -321,7 +331,7 @@ impl Watched {
             let passed = cpu.saturating_sub(thread.cpu);
             let waited = delay.saturating_sub(thread.delay);
             (thread.cpu, thread.delay) = (cpu, delay);
-            sum.cpu += passed;
+            cpu_passed += passed;
             sum.delay += waited;
             sum.active += u32::from(passed > 0);
             if *tid == pid {
@@ -338,7 +348,24 @@ impl Watched {
                 thread.preempted = preempted;
             }
         }
+        cpu_passed
     }
+}
+
+/// What a process used since it was last read, when its threads tell `passed` and it had used `sum` by then. Threads that
+/// began and ended in between, those not listed yet and those the kernel does not tell about are in `whole` only, what
+/// the process says itself, in steps of `unit`; `untold` is how much of the sum came from there.
+fn account(untold: &mut u64, whole: u64, sum: u64, passed: u64, unit: u64) -> u64 {
+    // A thread that is listed late tells all it did since it began.
+    let told_twice = passed.min(*untold).min((sum + passed).saturating_sub(whole));
+    *untold -= told_twice;
+    let passed = passed - told_twice;
+    let missing = whole.saturating_sub(sum + passed);
+    if missing <= 2 * unit {
+        return passed;
+    }
+    *untold += missing;
+    passed + missing
 }
 
 /// Counts since `before`; gauges as of now.
@@ -417,6 +444,29 @@ mod tests {
         assert_eq!(parse_schedstat(b"12"), None);
         assert_eq!(marked(b"A=1\0WELLFED_DOCTOR_DIR=/x\0"), Some(b"WELLFED_DOCTOR_DIR=/x".to_vec()));
         assert_eq!(marked(b"WELLFED_DOCTOR_DIRS=/x\0WELLFED_DOCTOR_DIR=\0"), None);
+    }
+
+    #[test]
+    fn late_threads_are_not_counted_twice() {
+        let unit = 10;
+        let (mut untold, mut sum) = (0, 0);
+        let mut look = |whole, passed| {
+            let more = account(&mut untold, whole, sum, passed, unit);
+            sum += more;
+            more
+        };
+        // 200 each time, as far as the process tells.
+        assert_eq!(look(200, 203), 203);
+        // Other threads have come, and are not listed yet.
+        assert_eq!(look(400, 7), 197);
+        assert_eq!(look(600, 5), 200);
+        // Now they are, and tell of the last three looks.
+        assert_eq!(look(800, 591), 206);
+        assert_eq!(look(1000, 205), 205);
+        // They end, and nobody tells of what they did since the look before.
+        assert_eq!(look(1200, 20), 189);
+        assert_eq!(look(1400, 210), 200);
+        assert_eq!(look(1600, 190), 190);
     }
 
     #[test]

@@ -25,7 +25,10 @@ fn neighbour(case: &Case) -> Option<Finding> {
     if parallel >= SHARED_OUT {
         let left = 1.0 - spun(case, parallel + case.p.neighbours);
         changed = changed.with_step(|cost| Cost { cpu: left * cost.cpu, ..*cost });
-        unsure = SPINNING;
+        // What a step waits for otherwise is not guessed: in one that sleeps, any thread besides looks like shared work.
+        let computing = mean(case.p.step.iter().map(|cost| cost.cpu / cost.parallel));
+        let blocked = mean(case.p.step.iter().map(|cost| cost.blocked));
+        unsure += SPINNING * computing / (computing + blocked).max(1e-12);
     }
     let facts = vec![
         fact(

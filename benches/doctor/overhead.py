@@ -63,7 +63,7 @@ def make_data(kind: str, steps: int) -> tuple[Any, int | None]:
     class Images(Dataset):  # type: ignore[type-arg]
         """Photographs in the page cache, decoded and resized.
 
-        Where its buffers lie in memory decides on up to 15 % of what decoding the same file takes, and a few
+        Where its buffers lie in memory decides on a tenth of what decoding the same file takes, and a few
         allocations before a block draw another lot for all of it (`layout.py`). So it is drawn for each sample, watched
         or not, by other buffers of random sizes that come and go between those of the images (as C. Curtsinger and
         E. D. Berger do, STABILIZER: Statistically Sound Performance Evaluation, ASPLOS 2013).

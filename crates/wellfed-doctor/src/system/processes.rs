@@ -507,6 +507,7 @@ mod tests {
         processes.look(Some(1));
         // As if nobody had been seen yet.
         processes.known.clear();
+        processes.undecided.clear();
         assert!(processes.look(Some(1)).processes.is_empty());
         assert_eq!(processes.look(Some(2)).processes.len(), 2);
         processes.known.clear();

@@ -78,25 +78,39 @@ def tail(path: Path, lines: int = 12) -> str:
 
 
 def measure(
-    case: Case, seed: int, args: argparse.Namespace, kept: Path, what: str, fixed: str = ""
+    case: Case,
+    seed: int,
+    args: argparse.Namespace,
+    kept: Path,
+    what: str,
+    fixed: str = "",
+    apply: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One run: what the script measured itself. `what` is `plain`, `doctor` or a name for a fix."""
+    """One run: what the script measured itself. `what` is `plain`, `doctor`, `named` or a name for a fix.
+
+    `named` is under the doctor, too, which makes the change `apply` from outside.
+    """
     settings = json.loads((kept / "settings.json").read_text())
     more = ["--fixed", fixed] if fixed else []
     log, result = kept / f"{what}.txt", kept / f"{what}.json"
     result.unlink(missing_ok=True)
     command = [interpreter(case, args), *script(case, seed, args, *more)]
-    if what == "doctor":
-        shutil.rmtree(kept / "run", ignore_errors=True)
-        (kept / "report.json").unlink(missing_ok=True)
-        told = ["--python", command[0], "--keep", str(kept / "run"), "--json", str(kept / "report.json")]
+    if what in ("doctor", "named"):
+        of = "" if what == "doctor" else f"{what}-"
+        run, report = kept / f"{of}run", kept / f"{of}report.json"
+        shutil.rmtree(run, ignore_errors=True)
+        report.unlink(missing_ok=True)
+        told = ["--python", command[0], "--keep", str(run), "--json", str(report)]
         command = [*wellfed(args), "doctor", "run", *told, *command[1:]]
     if case.warm:
         for path in Path(settings["root"]).rglob("*"):
             if path.is_file():
                 path.read_bytes()
     with surroundings(settings, fixed) as around:
-        status = call(command, {**around.env, "PLANTED_RESULT": str(result)}, log, around.enter)
+        env = {**around.env, "PLANTED_RESULT": str(result)}
+        if apply:
+            env |= {"WELLFED_DOCTOR_APPLY": json.dumps(apply), **apply.get("env", {})}
+        status = call(command, env, log, around.enter)
     if not result.exists():
         raise RuntimeError(
             f"{what} of {case.script} seed {seed} ended with {status} and no result:\n{tail(log)}"
@@ -133,6 +147,10 @@ def one(case: Case, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     result["took"] = round(time.monotonic() - begin, 2)
     if not args.no_doctor:
         result["report"] = read_report(kept / "report.json")
+        verdict = (result["report"] or {}).get("verdict") or {}
+        apply = (verdict.get("fix") or {}).get("apply")
+        if apply and verdict["id"] not in case.accepted:
+            result["named"] = measure(case, seed, args, kept, "named", apply=apply)
     return result
 
 
@@ -186,7 +204,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=lambda text: Path(text).resolve(), default=RESULTS)
     parser.add_argument("--python", default=sys.executable, help="interpreter with torch and wellfed")
     parser.add_argument(
-        "--tf-python", default=os.environ.get("PLANTED_TF_PYTHON", ""), help="one with tensorflow"
+        "--tf-python", default=os.environ.get("PLANTED_TF_PYTHON", ""), help="one with tensorflow and Pillow"
     )
     parser.add_argument("--wellfed", default="", help="the command, if not `python -m wellfed`")
     parser.add_argument("--seconds", type=float, default=0, help="time to train, in place of the case's own")
@@ -209,6 +227,8 @@ def tell(result: dict[str, Any]) -> str:
         gain = verdict.get("gain") or {}
         text += f"  doctor x{doctor['samples_per_s'] / plain:.3f}  {verdict.get('id', 'no report')}"
         text += f" {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})" if gain else ""
+        if named := result.get("named"):
+            text += f", which gains {named['samples_per_s'] / doctor['samples_per_s']:.2f}"
     return text + f"  {result.get('took', 0):.0f} s"
 
 

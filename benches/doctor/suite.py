@@ -38,6 +38,9 @@ FAMILIES = {
 FINE = frozenset({"healthy", "compute-bound"})
 """Nothing of the input is to be fixed."""
 
+WORTH = 1.05
+"""A gain below this is none: neither a fix that is asked for, nor a promise."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -55,6 +58,7 @@ class Case:
     runner_up: bool = False
     """Two causes are planted: one is the verdict, the other must be the runner-up."""
     seconds: float = 4.0
+    """Time to train."""
     slow_seconds: float = 0.0
     """Time to train for every third seed (2, 5, …), if it differs."""
     warm: bool = False
@@ -68,19 +72,28 @@ class Case:
         return "h" in self.number
 
     def time(self, seed: int) -> float:
-        """How long to train."""
-        return self.slow_seconds if self.slow_seconds and seed % 3 == 2 else self.seconds
+        """How long to train: twice as long near the threshold, where two runs must tell a few percent apart."""
+        seconds = self.slow_seconds if self.slow_seconds and seed % 3 == 2 else self.seconds
+        return 2 * seconds if seed % 5 == 4 else seconds
 
-    def right(self, verdict: str, actual: float | None) -> bool:
-        """Whether a verdict is right; where the fix gains less than 5 %, to see nothing is right, too."""
+    def right(self, verdict: str, actual: float | None, named: float | None = None) -> bool:
+        """Whether a verdict is right; where the fix gains less than 5 %, to see nothing is right, too.
+
+        `actual` is the measured gain of the planted cause's fix, `named` of the fix that was named instead: if that
+        gains 5 %, and as much as the planted one, another cause outweighs the planted one on this machine.
+        """
         if verdict in self.accepted:
             return True
-        return actual is not None and actual < 1.05 and verdict in FINE
+        if named is not None and not self.control and named >= max(WORTH, actual or 1.0):
+            return True
+        return actual is not None and actual < WORTH and verdict in FINE
 
-    def right_family(self, verdict: str, family: str, actual: float | None) -> bool:
+    def right_family(
+        self, verdict: str, family: str, actual: float | None, named: float | None = None
+    ) -> bool:
         """Whether at least the family is right."""
         right = {FAMILIES[a] for a in self.accepted} | set(self.families)
-        return self.right(verdict, actual) or family in right or FAMILIES.get(verdict) in right
+        return self.right(verdict, actual, named) or family in right or FAMILIES.get(verdict) in right
 
 
 NOTHING: dict[str, str] = {}

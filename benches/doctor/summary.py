@@ -7,11 +7,9 @@ from collections import Counter
 from statistics import median
 from typing import Any
 
-from suite import CASES, FINE, Case
+from suite import CASES, FINE, WORTH, Case
 
 BY_SCRIPT = {case.script: case for case in CASES}
-PROMISE = 1.05
-"""A gain below this is no promise."""
 
 
 def actual(case: Case, result: dict[str, Any]) -> float | None:
@@ -22,6 +20,12 @@ def actual(case: Case, result: dict[str, Any]) -> float | None:
     fixed = result.get("fixed") or {}
     run = fixed.get(verdict) or fixed.get("") or fixed.get(case.accepted[0])
     return run["samples_per_s"] / result["plain"]["samples_per_s"] if run else None
+
+
+def named(result: dict[str, Any]) -> float | None:
+    """The measured gain of the fix that was named, if that is not the planted cause's; both runs under the doctor."""
+    run = result.get("named")
+    return run["samples_per_s"] / result["doctor"]["samples_per_s"] if run else None
 
 
 def share(part: int, whole: int) -> str:
@@ -40,7 +44,9 @@ def judge(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         verdict = verdict or {}
         name, gain, true = verdict.get("id", "none"), verdict.get("gain"), actual(case, result)
         runner_up = ((result["report"] or {}).get("runner_up") or {}).get("id")
-        right = case.right(name, true)
+        other = named(result)
+        right = case.right(name, true, other)
+        outweighed = right and not case.right(name, true)
         if right and case.runner_up:
             right = runner_up in case.accepted and runner_up != name
         promised = gain["factor"] if gain and name not in FINE else 1.0
@@ -51,11 +57,12 @@ def judge(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "near": result["near"],
                 "verdict": name,
                 "right": right,
-                "family": case.right_family(name, verdict.get("family", ""), true),
-                "alarm": case.control and name not in FINE and promised >= PROMISE,
+                "family": case.right_family(name, verdict.get("family", ""), true, other),
+                "outweighed": outweighed,
+                "alarm": case.control and name not in FINE and promised >= WORTH,
                 "gain": gain,
                 "promised": promised,
-                "actual": true,
+                "actual": other if outweighed else true,
                 "overhead": result["plain"]["samples_per_s"] / result["doctor"]["samples_per_s"] - 1,
                 "same": result["plain"]["losses"] == result["doctor"]["losses"],
             }
@@ -78,6 +85,8 @@ def summarize(results: list[dict[str, Any]]) -> None:
     ):
         right, family = sum(r["right"] for r in some), sum(r["family"] for r in some)
         print(f"  {label:6} verdict right {share(right, len(some))}, family right {share(family, len(some))}")
+    outweighed = [f"{row['case'].script}-{row['seed']}" for row in rows if row["outweighed"]]
+    print(f"    of them right since the fix that was named gains more: {', '.join(outweighed) or 'none'}")
     print(f"  false alarms on healthy controls {share(sum(r['alarm'] for r in healthy), len(healthy))}")
     # A promise is compared where the verdict is right: another verdict's fix was not measured.
     told = [r for r in rows if r["right"] and r["gain"] and r["actual"] and r["case"].fixes]
@@ -86,9 +95,7 @@ def summarize(results: list[dict[str, Any]]) -> None:
         inside = sum(r["gain"]["low"] <= r["actual"] <= r["gain"]["high"] for r in told)
         print(f"  predicted against actual gain: median error {median(errors):.1%} of {len(told)}")
         print(f"  actual gain inside of the 80 % interval {share(inside, len(told))}")
-    losses = [
-        r for r in rows if r["promised"] >= PROMISE and r["right"] and r["actual"] and r["actual"] < 0.98
-    ]
+    losses = [r for r in rows if r["promised"] >= WORTH and r["right"] and r["actual"] and r["actual"] < 0.98]
     print(f"  promised gains that were losses {len(losses)}: {', '.join(r['case'].script for r in losses)}")
     overheads = [r["overhead"] for r in rows if math.isfinite(r["overhead"])]
     print(f"  the doctor's own cost: median {median(overheads):+.1%}, worst {max(overheads):+.1%}")

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import torch
-from common import CORES, Clock, Draw, arguments, device_step, settings, slow_reads
+from common import CORES, Clock, Draw, arguments, device_step, loading_seconds, settings, slow_reads
 from data import arrays
 from torch.utils.data import DataLoader, Dataset
 
@@ -29,13 +29,16 @@ def prepare(draw: Draw) -> dict:
     far = root.with_name(f"{root.name}-far")
     if not far.exists():
         far.symlink_to(root)
-    rate = draw.uniform(20e6, 80e6)
+    rate, workers = draw.uniform(20e6, 80e6), CORES * draw.choice([1, 2])
+    # What taking batches up costs, the step takes besides.
+    near = DataLoader(Clips(str(root)), batch, num_workers=workers, persistent_workers=True)
+    step = batch * size / rate / draw.gain() - loading_seconds(near, between=0.02)
     return {
         "root": str(far),
         "local": str(root),
         "batch": batch,
-        "workers": CORES * draw.choice([1, 2]),
-        "step": batch * size / rate / draw.gain(),
+        "workers": workers,
+        "step": max(step, 1e-3),
         "env": slow_reads(far, rate=rate),
     }
 

@@ -8,6 +8,12 @@ use crate::{
     run_dir::ProcessRecords,
 };
 
+/// Steps that are enough to judge.
+pub const FEWEST: usize = 3;
+
+/// A first epoch that takes no more than this times as long a step as later ones is like them.
+const ALIKE: f64 = 1.05;
+
 /// A turn of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
@@ -195,8 +201,9 @@ impl Loops {
             if later.len() >= 8 {
                 let ratio = time(&epochs[0].1) / time(&later);
                 first_epoch = Some(ratio);
-                // A first epoch that fills caches is not what the rest will be like.
-                if ratio > 1.15 || later.len() >= 40 {
+                // A first epoch that fills caches is not what the rest will be like. One that is may be most of what there is.
+                let enough = later.len() >= 40 && (ratio > ALIKE || later.len() >= epochs[0].1.len());
+                if ratio > 1.15 || enough {
                     epochs.remove(0);
                 }
                 if ratio > 1.3 {
@@ -206,11 +213,12 @@ impl Loops {
                 }
             }
         }
-        if first_epoch.is_none() {
+        if epochs.first().is_some_and(|&(i, _)| i == 0) {
             // What workers made ahead before the first step is gone after so many steps.
             let ahead = loader.num_workers.max(0) as usize * loader.prefetch_factor.unwrap_or(2) as usize;
             if let Some((_, steps)) = epochs.first_mut() {
-                let warm = (ahead + 2).max(steps.len() / 7).min(steps.len() / 2);
+                let most = (steps.len() / 2).min(steps.len().saturating_sub(FEWEST));
+                let warm = (ahead + 2).max(steps.len() / 7).min(most);
                 steps.drain(..warm);
             }
         }
@@ -218,7 +226,7 @@ impl Loops {
         let end = epochs.iter().map(|&(i, _)| all[i].last()).max().unwrap_or(0);
         // The begin of the first of all is not like that of others: modules are imported, files read for the first time.
         let first = epochs.first().map_or(0, |&(i, _)| i);
-        let started = all.iter().skip(if first_epoch.is_some() { first } else { first + 1 });
+        let started = all.iter().skip(first.max(1));
         let complete: Vec<&Epoch> = all.iter().filter(|epoch| epoch.end.is_some()).collect();
         Loop {
             window: (begin, end),
@@ -329,6 +337,16 @@ mod tests {
     }
 
     #[test]
+    fn of_few_steps_enough_are_left() {
+        // The first step's wait is the epoch's start.
+        for (taken, left) in [(3, 2), (4, 3), (5, 3), (6, 3), (8, 5), (21, 18)] {
+            let loops = loops(process(0, 5, 1, taken, 150, 900, 160));
+            let steady = loops.steady(0, &record::Loader::default(), &mut Vec::new());
+            assert_eq!(steady.steps.len(), left, "of {taken}");
+        }
+    }
+
+    #[test]
     fn a_slow_first_epoch_is_left_out_and_told() {
         let mut records = process(0, 5, 1, 30, 50, 8, 50);
         let mut later = process(0, 5_000, 2, 30, 2, 8, 2);
@@ -346,6 +364,29 @@ mod tests {
         assert!((steady.wait() - 0.002).abs() < 1e-9);
         assert!(steady.first_epoch.unwrap() > 5.0);
         assert_eq!(notes.len(), 1);
+    }
+
+    #[test]
+    fn a_long_first_epoch_like_the_rest_counts() {
+        let two = |first: u64, wait: u64| {
+            let mut records = process(0, 5, 1, first, wait, 8, 50);
+            let mut later = process(0, 50_000, 1, 51, 2, 8, 2);
+            for record in &mut later {
+                match record {
+                    Record::Iter(iter) => iter.iter = 1,
+                    Record::Steps(steps) => steps.iter = 1,
+                    Record::End(end) => end.iter = 1,
+                    _ => {}
+                }
+            }
+            records.extend(later);
+            loops(records).steady(0, &record::Loader::default(), &mut Vec::new())
+        };
+        // Without its first steps, and the first of each epoch.
+        let both = two(351, 2);
+        assert_eq!((both.steps.len(), both.starts.len()), (350 - 50 + 50, 1));
+        assert_eq!(two(351, 3).steps.len(), 50, "a tenth slower");
+        assert_eq!(two(51, 2).steps.len(), 50, "the later one is as long");
     }
 
     #[test]

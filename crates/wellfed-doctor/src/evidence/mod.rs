@@ -12,7 +12,7 @@ mod stages;
 pub use engine::Engine;
 pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
-pub use loops::{Loop, Step};
+pub use loops::{FEWEST, Loop, Step};
 pub use machine::Load;
 pub use stages::{Culprit, StageTime, Stages};
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, ms, percent};
+use super::{Case, Finding, Kind, Said, code, fact, ms, percent, pipeline};
 use crate::{
     evidence::mean,
     model::Pipeline,
@@ -279,9 +279,10 @@ fn hand_over(case: &Case) -> Option<Finding> {
     let receive = mean(case.e.steps.steps.iter().map(|step| step.wait_cpu));
     let send = loading.send_cpu.max(loading.send);
     let speed = case.p.speed(case.e.load.busy.max(1.0));
-    let changed = Pipeline { receive: case.p.receive * 0.1, ..case.p.clone() }.with_make(|cost| {
-        crate::model::Cost { cpu: (cost.cpu - 0.9 * loading.send_cpu * speed).max(0.0), ..*cost }
-    });
+    let changed =
+        Pipeline { receive: case.p.receive.min(pipeline::WAKE), ..case.p.clone() }.with_make(|cost| {
+            crate::model::Cost { cpu: (cost.cpu - 0.9 * loading.send_cpu * speed).max(0.0), ..*cost }
+        });
     let tensors = case.e.batch.as_ref().map_or(0, |batch| batch.tensors);
     let bytes = case.e.batch.as_ref().map_or(0, |batch| batch.bytes);
     let facts = vec![

@@ -20,7 +20,7 @@ mod training;
 pub(crate) use loading::{most_workers, with_workers};
 
 use crate::{
-    evidence::Evidence,
+    evidence::{Evidence, FEWEST},
     model::Pipeline,
     report::{Fact, Fix, Gain, Verdict},
 };
@@ -28,8 +28,12 @@ use crate::{
 /// The gain below which a change is not worth mentioning: what differs between two runs of the same thing.
 pub const WORTH: f64 = 1.05;
 
-/// Share of the time that a loop waits for data, copies it or logs, from which on that is no chance. Healthy loops wait some 3 %.
-const HELD_UP: f64 = 0.08;
+/// Share of the time that a loop waits for data, copies it or logs, from which on that is no chance, and [`WORTH`] can be gained.
+/// The planted healthy loops wait 1 to 4.5 %.
+const HELD_UP: f64 = 0.06;
+
+/// Gains that differ by less are the same, as a difference of logarithms.
+const ALIKE: f64 = 0.02;
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -72,10 +76,11 @@ impl Finding {
         self.verdict.gain.is_none_or(|gain| gain.low > 1.0)
     }
 
-    /// The gain in units of how unsure it is.
+    /// The gain in units of how unsure it is. Of gains that are alike, a setting's comes first.
     fn certainty(&self) -> f64 {
         let Some(gain) = self.verdict.gain else { return 0.0 };
-        gain.factor.ln() / (gain.high / gain.factor).ln().max(1e-9)
+        let ahead = if self.kind == Kind::Setting { ALIKE } else { 0.0 };
+        (gain.factor.ln() + ahead) / (gain.high / gain.factor).ln().max(1e-9)
     }
 
     /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
@@ -232,22 +237,29 @@ pub fn judge(e: &Evidence) -> Judgement {
 }
 
 fn nothing_seen(e: &Evidence) -> Verdict {
-    let loaders = e.loaders.len();
-    let title = if loaders == 0 {
+    let mut fix = None;
+    let title = if e.loaders.is_empty() {
         "No data loader was seen, so there is nothing to judge".to_owned()
     } else if e.loaders.iter().all(|loader| loader.steps == 0) {
         "A loader was made, but never asked for a batch".to_owned()
     } else {
-        format!(
-            "Too few steps to judge: {}",
-            e.loaders
-                .iter()
-                .map(|loader| format!("{} of {}", loader.steps, loader.loader.class))
-                .collect::<Vec<_>>()
-                .join(", ")
-        )
+        let seen: Vec<String> =
+            e.loaders.iter().map(|loader| format!("{} of {}", loader.steps, loader.loader.class)).collect();
+        fix = Some(longer(format!("The first ones are not like the rest, and {FEWEST} others are needed.")));
+        format!("Too few steps to judge: {}", seen.join(", "))
     };
-    Verdict { id: "unknown".to_owned(), family: "unknown".to_owned(), title, ..Verdict::default() }
+    Verdict { id: "unknown".to_owned(), family: "unknown".to_owned(), title, fix, ..Verdict::default() }
+}
+
+/// The advice where a run was too short to tell.
+fn longer(why: String) -> Fix {
+    Fix {
+        title: "Look longer".to_owned(),
+        change: "wellfed doctor run --time 60 ...".to_owned(),
+        place: None,
+        why,
+        apply: None,
+    }
 }
 
 fn fact(text: String, value: f64, unit: &str, source: &str) -> Fact {

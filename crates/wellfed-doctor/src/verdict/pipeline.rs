@@ -1,14 +1,14 @@
 //! From what was measured to the model's pipeline.
 
 use crate::{
-    evidence::{Evidence, mean, quantile},
+    evidence::{Evidence, FEWEST, mean, quantile},
     model::{Cost, Pipeline},
 };
 
 /// The pipeline as it is, or nothing if there was no loop worth it.
 pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     let loader = e.loader()?;
-    if e.steps.steps.len() < 3 {
+    if e.steps.steps.len() < FEWEST {
         return None;
     }
     let cores = e.cores();
@@ -113,10 +113,20 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
             *p = ahead;
         }
     }
+    // One call after the other, and the loop waits: then a batch takes as long to make as a step, and what its nodes do not tell of
+    // that (handing elements on) is work of the same thread.
+    if p.workers == 1 && e.steps.wait() > WAITS * e.steps.time() {
+        let missing = (e.steps.whole() - p.time()).max(0.0);
+        *p = p.with_make(|cost| Cost { cpu: cost.cpu + missing, ..*cost });
+    }
 }
 
-/// Seconds between a batch being sent and the loop running again: two threads and a process are woken for it.
-const WAKE: f64 = 0.0003;
+/// Share of the time from which on a loop waits because batches take as long as steps.
+const WAITS: f64 = 0.02;
+
+/// Seconds between a batch being sent and the loop running again: two threads and a process are woken for it. Memory that is shared
+/// already does not spare that.
+pub(super) const WAKE: f64 = 0.0003;
 
 /// Share of the cores that were in use.
 pub(super) fn busy_share(e: &Evidence) -> f64 {
@@ -145,7 +155,7 @@ fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
     }
     // What is known is how long the loop waits. Where it waits, a batch takes as long as a step; where it does not, less.
     let time = e.steps.time();
-    let waits = e.steps.wait() > 0.02 * time;
+    let waits = e.steps.wait() > WAITS * time;
     let others = e.beside_the_step() / e.steps.whole().max(1e-9);
     let cpu = others * time;
     let make = if waits { time } else { 0.5 * time };

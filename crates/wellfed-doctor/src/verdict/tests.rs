@@ -194,6 +194,76 @@ fn a_neighbour_costs_more_where_threads_spin() {
 }
 
 #[test]
+fn how_a_step_that_sleeps_would_spin_is_not_guessed() {
+    let unsure = |computing: f64| {
+        let mut e = loading(4, "decode", 0.01, 0.0, 0.1);
+        (e.load.foreign, e.load.ours, e.load.busy, e.load.queued) = (2.0, 2.0, CORES, 4.0);
+        for step in &mut e.steps.steps {
+            (step.thread_cpu, step.process_cpu) = (computing, 3.0 * computing);
+        }
+        let case = Case::of(&e).unwrap();
+        let gain = contention::find(&case).remove(0).verdict.gain.unwrap();
+        (gain.high / gain.factor).ln()
+    };
+    assert!(unsure(0.005) < 0.5 * unsure(0.09), "{} {}", unsure(0.005), unsure(0.09));
+}
+
+#[test]
+fn launching_is_named_by_what_it_takes() {
+    // A step of so many seconds that calls 200 modules and computes all the time.
+    let of = |step: f64| {
+        let mut e = looping(0, 1e-4, step);
+        e.steps.steps.iter_mut().for_each(|each| (each.thread_cpu, each.process_cpu) = (step, step));
+        e.model = Some(record::Model { module_calls: 200, ..record::Model::default() });
+        e.stages.looping = vec![stage("forward", step / 3.0, 0.0), stage("backward", step / 1.5, 0.0)];
+        judge(&e).verdict
+    };
+    let (all, some) = (of(0.006), of(0.05));
+    assert_eq!((all.id.as_str(), some.id.as_str()), ("launch-bound", "launch-bound"));
+    assert!(all.gain.unwrap().factor > 5.0);
+    assert!((1.1..1.3).contains(&some.gain.unwrap().factor), "{some:?}");
+    assert_eq!(of(0.5).id, "compute-bound", "two percent");
+}
+
+#[test]
+fn of_gains_that_are_alike_a_setting_comes_first() {
+    let finding = |kind, factor: f64| {
+        let gain = Gain { factor, low: 0.9 * factor, high: factor / 0.9 };
+        Finding { verdict: Verdict { gain: Some(gain), ..Verdict::default() }, kind }
+    };
+    let setting = finding(Kind::Setting, 1.06).certainty();
+    assert!(setting > finding(Kind::Work, 1.07).certainty());
+    assert!(setting < finding(Kind::Work, 1.1).certainty());
+}
+
+/// tf.data that makes batches of 10 ms one after the other, ahead of steps of 9.5 ms.
+fn dataflow(told: f64) -> Evidence {
+    let mut e = looping(0, 0.0008, 0.0095);
+    e.loaders[0].loader.framework = "tf.data".to_owned();
+    e.load.ours = 1.1;
+    let node = record::Node {
+        name: "MapAndBatch".to_owned(),
+        parallelism: 1,
+        elements: 100,
+        time: (told * 100.0 * 1e9) as u64,
+        ..record::Node::default()
+    };
+    e.flow = Some(crate::evidence::Flow { batches: 100.0, nodes: vec![node] });
+    e
+}
+
+#[test]
+fn what_nodes_do_not_tell_is_made_one_after_the_other_too() {
+    let measured = dataflow(0.01).steps.whole();
+    for told in [0.0103, 0.0098, 0.0095] {
+        let e = dataflow(told);
+        let case = Case::of(&e).unwrap();
+        assert!((case.now / measured - 1.0).abs() < 0.01, "{told}: {} of {measured}", case.now);
+        assert_eq!(said(&e)[0], "serial-loading", "{told}");
+    }
+}
+
+#[test]
 fn three_steps_are_enough_and_two_are_not() {
     let mut e = loading(0, "decode", 0.5, 0.0, 0.5);
     e.steps.steps.truncate(3);

@@ -135,9 +135,16 @@ fn sync(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Work, "sync-logging", "loop", Said { title, facts, fix }, &changed, 0.1))
 }
 
-/// Host time to launch the work of a module's forward and backward pass and its optimizer step: some ten operations of 5 to 20
-/// microseconds each. A module that takes no longer is bound by launching, whatever its size.
-const LAUNCH: f64 = 150e-6;
+/// Host time to launch the work of a module: its forward and backward pass and its optimizer step. Measured with modules too small to
+/// compute anything (`benches/doctor/launch.py`): 16 us each of linear layers, norms and activations with SGD, to 88 us of transformer
+/// layers with `AdamW`; this is the middle.
+const LAUNCH: f64 = 45e-6;
+
+/// One standard deviation of it, as a factor: 80 % of a normal distribution of logarithms lie between half and twice of it.
+const LAUNCH_VARIES: f64 = 1.7;
+
+/// How many times as large a batch is advised: what is launched is then paid once for so many.
+const LARGER: f64 = 8.0;
 
 fn launch(case: &Case) -> Option<Finding> {
     let model = case.e.model.as_ref()?;
@@ -146,20 +153,23 @@ fn launch(case: &Case) -> Option<Finding> {
     let batch = case.e.batch_size();
     let thread = crate::evidence::mean(case.e.steps.steps.iter().map(|step| step.thread_cpu));
     let device_idle = case.e.device_busy.is_none_or(|busy| busy < 0.6);
-    if calls < 4.0 || !device_idle || thread < 0.7 * step || batch > 64.0 {
+    if calls < 4.0 || !device_idle || thread < 0.7 * step {
         return None;
     }
     let compute: f64 = ["forward", "backward", "optimizer"].iter().map(|name| case.e.stages.time(name)).sum();
     let per_module = compute / calls;
-    let fixed = (LAUNCH / per_module).min(0.985);
-    if compute < 0.5 * step || fixed < 0.5 {
+    if compute < 0.5 * step {
         return None;
     }
-    // Eight times the batch: the fixed part is paid once for all.
-    let factor = 8.0;
-    let time = step * (fixed + (1.0 - fixed) * factor) / factor;
     let rest = (case.e.steps.wait()).max(0.0);
-    let gain = case.gain_of(case.now * (time + rest) / (step + rest), 0.2);
+    let launching = |launch: f64| (launch / per_module).min(0.985);
+    let time = |launch: f64| {
+        let fixed = launching(launch);
+        let time = step * (fixed / LARGER + 1.0 - fixed);
+        case.now * (time + rest) / (step + rest)
+    };
+    let unsure = (time(LAUNCH / LAUNCH_VARIES) / time(LAUNCH)).ln().min(0.2);
+    let gain = case.gain_of(time(LAUNCH), unsure);
     let facts = vec![
         fact(
             format!(
@@ -173,24 +183,26 @@ fn launch(case: &Case) -> Option<Finding> {
         ),
         fact(
             format!(
-                "It calls {calls:.0} modules, {} each with backward pass and update: the time it takes to launch work, not to do it.",
-                ms(per_module)
+                "It calls {calls:.0} modules, {} each with backward pass and update; launching one takes some {}, however little it computes.",
+                ms(per_module),
+                ms(LAUNCH)
             ),
             per_module,
             "s",
             "stacks",
         ),
     ];
-    let (change, place) = code::loader_with(case.e, &[("batch_size", format!("{:.0}", batch * factor))]);
+    let (change, place) = code::loader_with(case.e, &[("batch_size", format!("{:.0}", batch * LARGER))]);
     let fix = Fix {
-        title: format!("A larger batch ({:.0} samples), torch.compile or CUDA graphs", batch * factor),
+        title: format!("A larger batch ({:.0} samples), torch.compile or CUDA graphs", batch * LARGER),
         change,
         place,
         why: "Each operation costs its launch, whatever the batch; with more samples a step the launches are shared. The gain is in samples a second.".to_owned(),
         apply: None,
     };
     let title = format!(
-        "Steps are too small: {} for {batch:.0} samples is the cost of launching {calls:.0} modules",
+        "Steps are too small: launching {calls:.0} modules takes {} of the {} for {batch:.0} samples",
+        percent(launching(LAUNCH)),
         ms(step)
     );
     let said = Said { title, facts, fix };
@@ -211,13 +223,8 @@ pub(super) fn unexplained(case: &Case) -> Option<Verdict> {
             format!("{} takes {} a batch, {} of it CPU time.", stage.name, ms(stage.time()), ms(stage.cpu));
         fact(text, stage.time(), "s", "loader")
     }));
-    let fix = Fix {
-        title: "Look longer: more steps may tell causes apart that look alike so far".to_owned(),
-        change: "wellfed doctor run --time 60 ...".to_owned(),
-        place: None,
-        why: "Each cause that was considered may gain nothing, as far as these steps tell.".to_owned(),
-        apply: None,
-    };
+    let fix =
+        super::longer("As far as these steps tell, each cause that was considered may gain nothing; more steps may tell causes apart that look alike so far.".to_owned());
     Some(Verdict {
         id: "unknown".to_owned(),
         family: "unknown".to_owned(),

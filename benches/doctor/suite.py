@@ -109,7 +109,7 @@ CASES = [
     Case("8", "small_files", ("small-files",), warm=True),
     Case("9", "memory_limit", ("page-cache-thrash", "memory-limit"), seconds=10.0),
     Case("10", "blas_threads", ("cpu-oversubscription",), seconds=6.0),
-    Case("11", "worker_restart", ("worker-restart",), ("loading",), seconds=5.0, slow_seconds=14.0),
+    Case("11", "worker_restart", ("worker-restart",), ("loading",), seconds=5.0, slow_seconds=45.0),
     Case("12", "many_tensors", ("collate", "ipc")),
     Case("13", "slow_sample", ("long-tail",), ("loading",), seconds=6.0),
     Case("14", "blocking_copy", ("h2d-copy",)),

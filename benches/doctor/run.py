@@ -140,10 +140,15 @@ def one(case: Case, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     }
     if not args.no_doctor:
         result["doctor"] = measure(case, seed, args, kept, "doctor")
-    runs = {
-        fix: measure(case, seed, args, kept, f"fixed-{fix}", fix) for fix in sorted(set(case.fixes.values()))
-    }
-    result["fixed"] = {verdict: runs[fix] for verdict, fix in case.fixes.items()}
+    plain, fixes = [result["plain"]], sorted(set(case.fixes.values()))
+    runs: dict[str, list[dict[str, Any]]] = {fix: [] for fix in fixes}
+    for number in range(case.rounds):
+        if number and fixes:
+            plain.append(measure(case, seed, args, kept, "plain"))
+        for fix in fixes:
+            runs[fix].append(measure(case, seed, args, kept, f"fixed-{fix}", fix))
+    result["plain"] = middle(plain)
+    result["fixed"] = {verdict: middle(runs[fix]) for verdict, fix in case.fixes.items()}
     result["took"] = round(time.monotonic() - begin, 2)
     if not args.no_doctor:
         result["report"] = read_report(kept / "report.json")
@@ -152,6 +157,13 @@ def one(case: Case, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         if apply and verdict["id"] not in case.accepted:
             result["named"] = measure(case, seed, args, kept, "named", apply=apply)
     return result
+
+
+def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of runs of the same, the one with the median speed; with the speeds of all, if there are several."""
+    by_speed = sorted(runs, key=lambda run: run["samples_per_s"])
+    chosen = by_speed[len(runs) // 2]
+    return {**chosen, "all": [run["samples_per_s"] for run in runs]} if len(runs) > 1 else chosen
 
 
 def read_report(path: Path) -> dict[str, Any] | None:

@@ -98,29 +98,63 @@ def check_main(done: Run, workers: int, method: str | None) -> None:
     assert (end["reason"], end["exception"]) == ("finished", None)
 
 
-def check_batches(done: Run) -> None:
-    """What the process or the processes that made batches wrote."""
+def check_batches(done: Run, unseen: int) -> None:
+    """What the process or the processes that made batches wrote; of so many batches the files were not counted yet."""
     # Measuring samples has a price, so that not all need be there; the first ones are.
     seen = done.column("samples", "index")
     assert len(seen) >= 8
     assert set(seen) <= set(range(96))
     assert sum(done.column("fetch", "n")) == 192
+    opened = done.column("fetch", "opens")
+    assert opened[:unseen] == [0] * unseen
+    assert opened[unseen:] == done.column("fetch", "n")[unseen:]
     for record in done.of("fetch"):
         assert all(a < b for a, b in zip(record["t0"], record["t1"]))
         assert all(0 < c <= t1 - t0 for c, t0, t1 in zip(record["collate"], record["t0"], record["t1"]))
-        assert record["opens"] == record["n"]
         assert record["every"] == 1
+    assert set(done.column("samples", "opens")[8 * unseen :]) <= {1}
     for record in done.of("samples"):
-        assert set(record["opens"]) == {1}
         assert min(record["wall"]) > 0
         assert min(record["cpu"]) > 0
     for record in done.of("fetch"):
         asked = record.get("exact", range(len(record["n"])))
         assert min((record["bytes"][i] for i in asked), default=8000) >= 8000
         assert sum(record["bytes"]) == sum(record["bytes"][i] for i in asked)
-    assert sum(r["opens"] for r in done.of("files")) == 192
+    assert sum(r["opens"] for r in done.of("files")) == 192 - 8 * unseen
     assert {Path(p).name for p in done.column("files", "paths")} == {"sample.bin"}
     assert set(done.column("files", "sizes")) == {1000}
+
+
+LISTENING = """
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+add, hooks = sys.addaudithook, []
+sys.addaudithook = lambda hook: (hooks.append(hook), add(hook))
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        if sys.argv[1] == "files":
+            open("sample.bin", "rb").read()
+        return torch.tensor(i)
+
+for batch in DataLoader(Numbers(), 8, num_workers=int(sys.argv[2])):
+    pass
+print(len(hooks))
+"""
+
+
+@pytest.mark.parametrize(("reads", "workers", "hooks"), [("memory", 0, 0), ("files", 0, 1), ("files", 1, 0)])
+def test_events_are_listened_to_where_files_are_read(
+    tmp_path: Path, reads: str, workers: int, hooks: int
+) -> None:
+    # The hook of every process costs whatever else it does, and cannot be taken away.
+    (tmp_path / "sample.bin").write_bytes(bytes(1000))
+    done = run(tmp_path, LISTENING, reads, str(workers))
+    assert done.out.split() == [str(hooks)]
 
 
 @pytest.mark.parametrize("method", ["inline", "fork", "spawn", "forkserver"])
@@ -129,7 +163,7 @@ def test_training(tmp_path: Path, method: str) -> None:
     arguments = ("0",) if method == "inline" else ("2", method)
     done = run(tmp_path, TRAIN, *arguments)
     check_main(done, len(arguments) and int(arguments[0]), None if method == "inline" else method)
-    check_batches(done)
+    check_batches(done, 2 if method == "inline" else 0)
     if method == "inline":
         assert {r["worker"] for r in done.of("fetch")} == {-1}
         assert done.of("role") == []

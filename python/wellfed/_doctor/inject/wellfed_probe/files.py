@@ -1,7 +1,8 @@
 """Which files the script opens while a batch is made.
 
-The interpreter tells every audit hook about every event, and hooks cannot be taken away: this one is a comparison in
-nearly all cases.
+The interpreter tells every audit hook about every event, and hooks cannot be taken away. This one is a comparison in
+nearly all cases, but that is half a microsecond, and some code has hundreds of events a step (`id`, say). So it is only
+there in workers, and in a process of which batches were seen to read files.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import Any
 
 from . import engine, hooks
 from .control import CONTROL, is_worker
-from .files import FILES
 from .places import of_caller, qualified, shorten
 from .recorder import RECORDER, Record, now
 from .steps import LoaderLog, Steps
@@ -97,7 +96,6 @@ def register(loader: Any) -> LoaderLog:
 
     log = LoaderLog(tell)
     _logs[key] = reference, log
-    FILES.install()
     if not is_worker():
         log.announce()
     return log

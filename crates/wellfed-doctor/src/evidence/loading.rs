@@ -111,16 +111,14 @@ impl Loading {
                 match record {
                     Record::Fetch(fetch) if fetch.loader == loader.loader => {
                         made = true;
-                        loading
-                            .batches
-                            .extend(batches(fetch).filter(|batch| within(batch.t0, batch.t1, window)));
+                        loading.batches.extend(batches(fetch).filter(|batch| ends_in(batch.t1, window)));
                     }
                     Record::Samples(samples) if samples.loader == loader.loader => {
                         loading.samples.extend(self::samples(samples, window));
                     }
                     Record::Send(send) if send.loader == loader.loader => {
                         for (i, (&t0, &t1)) in send.t0.iter().zip(&send.t1).enumerate() {
-                            if within(t0, t1, window) {
+                            if ends_in(t1, window) {
                                 sends.0 += seconds(t1.saturating_sub(t0));
                                 sends.1 += send.cpu.get(i).map_or(0.0, |&cpu| seconds(cpu));
                                 sends.2 += send.bytes.get(i).map_or(0.0, |&bytes| bytes as f64);
@@ -193,8 +191,10 @@ fn family<'a>(run: &'a RunDir, main: &'a ProcessRecords) -> impl Iterator<Item =
     })
 }
 
-fn within(t0: u64, t1: u64, window: (u64, u64)) -> bool {
-    t0 >= window.0 && t1 <= window.1
+/// Whether something belongs to a window by its end: of what takes as long as the window, hardly any lies wholly in it, and that would be
+/// the short ones.
+fn ends_in(end: u64, window: (u64, u64)) -> bool {
+    end >= window.0 && end <= window.1
 }
 
 fn batches(fetch: &record::Fetch) -> impl Iterator<Item = Batch> {
@@ -221,7 +221,7 @@ fn batches(fetch: &record::Fetch) -> impl Iterator<Item = Batch> {
 
 fn samples(samples: &record::Samples, window: (u64, u64)) -> impl Iterator<Item = Sample> {
     samples.wall.iter().enumerate().filter_map(move |(i, &wall)| {
-        if samples.t0.get(i).is_some_and(|&t0| !within(t0, t0 + wall, window)) {
+        if samples.t0.get(i).is_some_and(|&t0| !ends_in(t0 + wall, window)) {
             return None;
         }
         Some(Sample {
@@ -276,6 +276,28 @@ mod tests {
         let batch = Batch { wall: 1.0, cpu: 0.25, process_cpu: 0.5, delay: 0.25, ..Batch::default() };
         assert!((batch.blocked() - 0.5).abs() < 1e-12);
         assert!((batch.parallel() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn batches_that_take_longer_than_the_window_count() {
+        const S: u64 = 1_000_000_000;
+        let hello = Record::Hello(record::Hello { pid: 10, ppid: 1, ..record::Hello::default() });
+        let fetch = Record::Fetch(record::Fetch {
+            worker: 0,
+            n: vec![8; 4],
+            t0: vec![0, 3 * S, 6 * S, 9 * S],
+            t1: vec![3 * S, 6 * S, 9 * S, 12 * S],
+            cpu: vec![S; 4],
+            every: 1,
+            ..record::Fetch::default()
+        });
+        let process = ProcessRecords { pid: 10, records: vec![hello, fetch], ..ProcessRecords::default() };
+        let run = RunDir { processes: vec![process], ..RunDir::default() };
+        let loader = record::Loader { num_workers: 1, ..record::Loader::default() };
+        let made = |window| Loading::of(&run, &run.processes[0], &loader, window).batches.len();
+        assert_eq!(made((4 * S, 7 * S)), 1);
+        assert_eq!(made((4 * S, 9 * S)), 2);
+        assert_eq!(made((13 * S, 14 * S)), 0);
     }
 
     #[test]

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 from statistics import mean, median
 
 from suite import Case, chosen
 
-from run import ROOT, interpreter, measure, numbers, script
+from run import ROOT, keep, measure, numbers
 
 
 def costs(case: Case, seed: int, args: argparse.Namespace) -> list[float]:
     """Of each round: seconds a sample under the doctor over those without, less 1."""
     kept = args.out / f"{case.script}-{seed}"
-    kept.mkdir(parents=True, exist_ok=True)
-    command = [interpreter(case, args), *script(case, seed, args, "--prepare")]
-    ready = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    (kept / "settings.json").write_text(ready.splitlines()[-1])
+    keep(case, seed, args, kept)
     found = []
     for _ in range(args.rounds):
         took: dict[str, list[float]] = {"plain": [], "doctor": []}

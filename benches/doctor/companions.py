@@ -6,6 +6,7 @@ Invariant: all that was started is ended and all that was made is removed when t
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -30,6 +31,12 @@ class Surroundings:
     env: dict[str, str] = field(default_factory=dict)
     enter: Callable[[], None] | None = None
     """Called in the new process before the script."""
+
+
+def prepare(command: list[str]) -> dict[str, Any]:
+    """Lets a planted script make its data; gives its settings."""
+    said = subprocess.run([*command, "--prepare"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return dict(json.loads(said.splitlines()[-1]))
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ the quartiles, and how many groups were steady.
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import itertools
 import json
@@ -43,6 +44,7 @@ CASES: dict[str, tuple[int, float, str, str, int]] = {
     "2 workers, 5 ms steps": (600, 5_000, "tensors", "images", 2),
     "4 workers that keep all cores busy": (1_000, 0, "tensors", "images", 4),
     "images inline": (600, 1_000, "tensors", "images", 0),
+    "a network on all cores, 20 ms steps": (300, 20_000, "network", "tensors", 0),
 }
 WARM = 20
 PARTS = 8
@@ -128,7 +130,37 @@ def tensors(amount: int) -> None:
         a = torch.mm(a, a).clamp_(0, 1)
 
 
-WORK: dict[str, Callable[[int], Any]] = {"calls": calls, "integers": integers, "tensors": tensors}
+@functools.cache
+def small_network() -> tuple[Any, Any]:
+    """A network whose steps all cores take part in, and its input."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    layers = (
+        nn.Conv2d(3, 32, 3),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.LazyLinear(10),
+    )
+    return nn.Sequential(*layers), torch.randn(4, 3, 32, 32)
+
+
+def network(amount: int) -> None:
+    """Forward and backward passes."""
+    model, images = small_network()
+    for _ in range(amount):
+        model(images).sum().backward()
+
+
+WORK: dict[str, Callable[[int], Any]] = {
+    "calls": calls,
+    "integers": integers,
+    "tensors": tensors,
+    "network": network,
+}
 
 
 def calibrate(microseconds: float, work: Callable[[int], Any]) -> int:

@@ -7,12 +7,12 @@ loader from outside. What it says goes to standard output.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import runpy
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -108,45 +108,57 @@ def traceml(script: str) -> None:
     run(script)
 
 
-class Caught(BaseException):
-    """The script made its loader: that is all we wanted."""
+class Over(BaseException):
+    """The rival has seen enough of the script's loop."""
 
 
 def loadtune(script: str) -> None:
-    """Its own loop over the script's data set; the step takes as long as the script's."""
+    """`loadtune.tune()`: its own loaders over the script's data set, begun with no workers, whatever the script has.
+
+    Its training step is a turn of the script's loop, which runs in the main thread and waits there for its batches.
+    """
     import loadtune as rival
 
-    caught: dict[str, Any] = {}
-    made = DataLoader.__init__
-
-    def catch(self: DataLoader, dataset: Any, *args: Any, **options: Any) -> None:
-        caught.update(dataset=dataset, **options)
-        raise Caught
-
-    DataLoader.__init__ = catch
-    with contextlib.suppress(Caught):
-        run(script)
-    DataLoader.__init__ = made
-    step = json.loads(Path(os.environ["PLANTED_SETTINGS"]).read_text()).get("step", 0.0)
-    common = sys.modules["common"]
+    batches: SimpleQueue[Any] = SimpleQueue()
+    turns: SimpleQueue[None] = SimpleQueue()
 
     def train(model: Any, optimizer: Any, batch: Any, device: Any) -> torch.Tensor:
-        common.device_step(torch.zeros(1), step)
+        batches.put(batch)
+        turns.get()
         return torch.zeros(())
 
-    workload = rival.Workload(
-        name="planted",
-        make_dataset=lambda: caught["dataset"],
-        make_model=lambda: torch.nn.Linear(1, 1),
-        train_step=train,
-        make_optimizer=lambda model: torch.optim.SGD(model.parameters(), 0.1),
-        default_batch_size=caught.get("batch_size") or 1,
-        collate_fn=caught.get("collate_fn"),
-    )
-    # It begins with no workers, whatever the script has.
-    result = rival.tune(workload, steps=20, warmup=3, max_trials=4, fast=True, verbose=True)
-    print(result.diagnosis)
-    print(f"best: {result.best.knobs.label() if result.best else 'baseline'}, {result.speedup:.2f}x")
+    def tune(loader: Plain) -> None:
+        try:
+            workload = rival.Workload(
+                name="planted",
+                make_dataset=lambda: loader.dataset,
+                make_model=lambda: torch.nn.Linear(1, 1),
+                train_step=train,
+                make_optimizer=lambda model: torch.optim.SGD(model.parameters(), 0.1),
+                default_batch_size=loader.batch_size,
+                collate_fn=loader.collate_fn,
+            )
+            result = rival.tune(workload, steps=20, warmup=3, max_trials=4, fast=True, verbose=True)
+            print(result.diagnosis)
+            print(f"best: {result.best.knobs.label() if result.best else 'baseline'}, {result.speedup:.2f}x")
+        finally:
+            batches.put(Over)
+
+    def handed() -> Iterator[Any]:
+        while (batch := batches.get()) is not Over:
+            yield batch
+            turns.put(None)
+        raise Over
+
+    def steps(loader: Plain) -> Iterator[Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return iter(loader)
+        threading.Thread(target=tune, args=(loader,)).start()
+        return handed()
+
+    around_batches(steps)
+    with contextlib.suppress(Over):
+        run(script)
 
 
 RIVALS = {"torch.profiler": torch_profiler, "gpuprof": gpuprof, "traceml": traceml, "loadtune": loadtune}

@@ -3,7 +3,8 @@
     python benches/doctor/rivals.py --cases all --seeds 0 --setup
 
 Their whole text is kept in `.bench/doctor/rivals/<case>-<seed>/<rival>.txt`. Whether it names the planted cause is
-judged by the words below: generous to the rival, for a word anywhere in its text counts.
+judged by the words below: generous to the rival, for a word anywhere in its text counts. Only the scripts on PyTorch
+are run: none of the four looks at TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from companions import PLANTED, NotPermitted, surroundings
+from companions import PLANTED, NotPermitted, prepare, surroundings
 from suite import CASES, Case, chosen
 
-from run import ROOT, call, numbers
+from run import LIMIT, ROOT, call, numbers
 
 BENCH = ROOT / ".bench" / "doctor"
 VENV = BENCH / "venv-rivals"
@@ -27,7 +29,8 @@ DRIVER = Path(__file__).resolve().parent / "rival_driver.py"
 NAMES = ("torch.profiler", "gpuprof", "traceml", "loadtune")
 
 WORDS = {
-    "serial-loading": r"(increase|raise|more|add|set|try|use)\W+(\w+\W+){0,4}(num_)?workers|SingleProcess",
+    "serial-loading": r"(increase|raise|more|add|set|try|use)\W+(\w+\W+){0,4}(num_)?workers|SingleProcess"
+    r"|best: workers=[1-9]",
     "decode": r"decod|jpe?g|Image",
     "augment": r"augment|transform|solarize|blur",
     "python-overhead": r"per-sample|python overhead",
@@ -39,7 +42,7 @@ WORDS = {
     "page-cache-thrash": r"page cache|cache thrash|cold[- ]cache",
     "memory-limit": r"memory (limit|pressure)|swap|cgroup",
     "cpu-oversubscription": r"oversubscri|OMP_NUM_THREADS|thread contention|too many threads",
-    "worker-restart": r"persistent_workers",
+    "worker-restart": r"persistent_workers|\bpersistent\b",
     "collate": r"collate",
     "ipc": r"hand-?over|shared memory|\bIPC\b",
     "long-tail": r"long tail|tail latency|straggler|slow sample|imbalance",
@@ -50,6 +53,7 @@ WORDS = {
     "compute-bound": r"compute[- ]bound|no major bottleneck|baseline looks fine|balanced|healthy",
     "healthy": r"no major bottleneck|baseline looks fine|balanced|healthy|compute[- ]bound",
 }
+KILLED = "ended by signal"
 INPUT = (
     r"waiting on the loader|input[- ]bound|data[- ]?(loader)?[- ]?(stall|wait)|Input Wait took|DataLoaderIter"
 )
@@ -72,12 +76,15 @@ def setup(python: str) -> None:
     (VENV / "ready").touch()
 
 
-def ask(name: str, case: Case, seed: int, args: argparse.Namespace, kept: Path) -> str:
+def ask(
+    name: str, case: Case, seed: int, args: argparse.Namespace, kept: Path, settings: dict[str, Any]
+) -> str:
     """Runs the script under one rival; gives its text."""
     python = str(VENV / "bin" / "python")
-    told = ["--seed", str(seed), "--seconds", str(args.seconds or case.time(seed))]
+    # The last decides itself how long it looks at a loop.
+    seconds = 2 * LIMIT if name == "loadtune" else args.seconds or case.time(seed)
+    told = ["--seed", str(seed), "--seconds", str(seconds)]
     script = [str(PLANTED / f"{case.script}.py"), *told]
-    settings = json.loads((kept / "settings.json").read_text())
     command = [python, str(DRIVER), name, *script]
     if name == "traceml":
         logs = kept / "traceml-logs"
@@ -96,16 +103,18 @@ def ask(name: str, case: Case, seed: int, args: argparse.Namespace, kept: Path) 
     with surroundings(settings, "") as around:
         env = {
             **around.env,
-            "PLANTED_SETTINGS": str(kept / "settings.json"),
             "PLANTED_RESULT": str(kept / f"{name}.json"),
         }
-        call(command, env, text, around.enter, kept)
+        status = call(command, env, text, around.enter, kept)
+    if status < 0:
+        with text.open("a") as file:
+            file.write(f"\n{KILLED} {-status}\n")
     return text.read_text(errors="replace")
 
 
 def judged(case: Case, text: str) -> str:
     """`cause`, `input` (the input is blamed, not the cause), `nothing`, or `failed`."""
-    if "Traceback (most recent call last)" in text:
+    if not text.strip() or "Traceback (most recent call last)" in text or KILLED in text:
         return "failed"
     if any(re.search(WORDS[verdict], text, re.IGNORECASE) for verdict in case.accepted):
         return "cause"
@@ -135,10 +144,8 @@ def main() -> int:
         for seed in args.seeds:
             kept = BENCH / "rivals" / f"{case.script}-{seed}"
             kept.mkdir(parents=True, exist_ok=True)
-            if not args.rejudge:
-                command = [args.python, str(PLANTED / f"{case.script}.py"), "--seed", str(seed), "--prepare"]
-                ready = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-                (kept / "settings.json").write_text(ready.splitlines()[-1])
+            script = [args.python, str(PLANTED / f"{case.script}.py"), "--seed", str(seed)]
+            settings = {} if args.rejudge else prepare(script)
             row = rows.setdefault(f"{case.number} {case.script}-{seed}", {})
             for name in args.only.split(","):
                 place = kept / f"{name}.txt"
@@ -146,7 +153,7 @@ def main() -> int:
                     text = (
                         place.read_text(errors="replace")
                         if args.rejudge
-                        else ask(name, case, seed, args, kept)
+                        else ask(name, case, seed, args, kept, settings)
                     )
                     row[name] = judged(case, text)
                 except (NotPermitted, OSError, RuntimeError, subprocess.TimeoutExpired) as error:

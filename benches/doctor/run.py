@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from companions import PLANTED, NotPermitted, surroundings
+from companions import PLANTED, NotPermitted, prepare, surroundings
 from suite import Case, chosen
 from summary import summarize
 
@@ -77,6 +77,14 @@ def tail(path: Path, lines: int = 12) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
 
+def keep(case: Case, seed: int, args: argparse.Namespace, kept: Path) -> dict[str, Any]:
+    """Settings of a case and seed, which are also kept in a folder for its runs."""
+    kept.mkdir(parents=True, exist_ok=True)
+    settings = prepare([interpreter(case, args), *script(case, seed, args)])
+    (kept / "settings.json").write_text(json.dumps(settings, indent=1))
+    return settings
+
+
 def measure(
     case: Case,
     seed: int,
@@ -121,15 +129,7 @@ def measure(
 def one(case: Case, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """All runs of a case and seed."""
     kept = args.out / "kept" / f"{case.script}-{seed}"
-    kept.mkdir(parents=True, exist_ok=True)
-    ready = subprocess.run(
-        [interpreter(case, args), *script(case, seed, args, "--prepare")],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    settings = json.loads(ready.stdout.splitlines()[-1])
-    (kept / "settings.json").write_text(json.dumps(settings, indent=1))
+    settings = keep(case, seed, args, kept)
     begin = time.monotonic()
     result: dict[str, Any] = {
         "case": case.script,

@@ -75,6 +75,7 @@ class Case:
 
     def time(self, seed: int) -> float:
         """How long to train: twice as long near the threshold, where two runs must tell a few percent apart."""
+        # Which seeds those are, and which start workers by spawn, is drawn in planted/common.py and worker_restart.py.
         seconds = self.slow_seconds if self.slow_seconds and seed % 3 == 2 else self.seconds
         return 2 * seconds if seed % 5 == 4 else seconds
 

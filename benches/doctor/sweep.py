@@ -18,18 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from companions import PLANTED, surroundings
+from companions import PLANTED, prepare, surroundings
 from suite import Case, chosen
 
 LONG = "600"
 """Seconds that the script would train: the doctor ends it."""
-
-
-def prepare(case: Case, args: argparse.Namespace) -> dict[str, Any]:
-    """Makes the script's data; gives its settings."""
-    command = [args.python, str(PLANTED / f"{case.script}.py"), "--seed", str(args.seed), "--prepare"]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return dict(json.loads(said.splitlines()[-1]))
 
 
 def search(case: Case, settings: dict[str, Any], args: argparse.Namespace, *more: str) -> dict[str, Any]:
@@ -70,7 +63,7 @@ def time_of(settings: dict[str, Any], times: dict[str, float]) -> float:
 
 def compare(case: Case, args: argparse.Namespace) -> dict[str, Any]:
     """A sweep and a grid of one script."""
-    settings = prepare(case, args)
+    settings = prepare([args.python, str(PLANTED / f"{case.script}.py"), "--seed", str(args.seed)])
     swept = search(case, settings, args)
     grid = search(case, settings, args, "--grid")
     times = {json.dumps(m["settings"], sort_keys=True): m["time"] for m in grid["measured"]}

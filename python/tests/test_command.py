@@ -37,3 +37,22 @@ def test_errors_are_a_status_not_a_traceback(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "nothing" in done.stderr
+
+
+def test_names_are_imported_when_they_are_asked_for() -> None:
+    # The doctor's command stays beside the script: what it does not import, it does not take from the script's memory.
+    code = """if True:
+        import sys
+        import wellfed.__main__
+        assert "numpy" not in sys.modules
+        assert set(wellfed.__all__) | {"doctor", "feed"} <= set(dir(wellfed))
+        from wellfed import *
+        assert Dataset is wellfed.dataset.Dataset and transforms.Resize and "numpy" in sys.modules
+        try:
+            wellfed.nothing
+        except AttributeError as error:
+            assert str(error) == "module 'wellfed' has no attribute 'nothing'", error
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)

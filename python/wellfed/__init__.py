@@ -20,12 +20,11 @@ Example:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import exceptions, transforms
-from ._loader import BadSample, Loader
+from . import exceptions
 from ._native import __version__
-from .dataset import Dataset
 from .exceptions import (
     ConfigError,
     CorruptSampleError,
@@ -39,20 +38,44 @@ from .exceptions import (
     UnsupportedSampleError,
     WellfedError,
 )
-from .sources import (
-    cifar10,
-    cifar100,
-    encoded_images,
-    from_tensor_slices,
-    image_files,
-    image_folder,
-    mnist,
-    webdataset,
-)
 
 if TYPE_CHECKING:
+    from . import transforms as transforms
     from ._doctor import doctor as doctor
+    from ._loader import BadSample as BadSample
+    from ._loader import Loader as Loader
+    from .dataset import Dataset as Dataset
+    from .sources import cifar10 as cifar10
+    from .sources import cifar100 as cifar100
+    from .sources import encoded_images as encoded_images
+    from .sources import from_tensor_slices as from_tensor_slices
+    from .sources import image_files as image_files
+    from .sources import image_folder as image_folder
+    from .sources import mnist as mnist
+    from .sources import webdataset as webdataset
     from .torch import feed as feed
+
+_HOMES = {
+    "BadSample": "_loader",
+    "Dataset": "dataset",
+    "Loader": "_loader",
+    "cifar10": "sources",
+    "cifar100": "sources",
+    "doctor": "_doctor",
+    "encoded_images": "sources",
+    "feed": "torch",
+    "from_tensor_slices": "sources",
+    "image_files": "sources",
+    "image_folder": "sources",
+    "mnist": "sources",
+    "transforms": "",
+    "webdataset": "sources",
+}
+"""Where the names are that are imported when they are first asked for.
+
+torch takes seconds, and not everyone has it; and the command `wellfed` needs none of these: without NumPy it takes half
+the memory of the container that a diagnosed script runs in.
+"""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean of ImageNet's red, green and blue, for values from 0 to 1."""
@@ -92,16 +115,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # torch takes seconds to import, and not everyone has it.
-    if name == "feed":
-        from .torch import feed
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = (
+        getattr(import_module(f".{home}", __name__), name) if home else import_module(f".{name}", __name__)
+    )
+    globals()[name] = found
+    return found
 
-        return feed
-    if name == "doctor":
-        from ._doctor import doctor
 
-        return doctor
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -140,7 +140,9 @@ def loadtune(script: str) -> None:
             )
             result = rival.tune(workload, steps=20, warmup=3, max_trials=4, fast=True, verbose=True)
             print(result.diagnosis)
-            print(f"best: {result.best.knobs.label() if result.best else 'baseline'}, {result.speedup:.2f}x")
+            # Its best trial may be slower than what it began with.
+            better = result.best if result.speedup > 1 else None
+            print(f"best: {better.knobs.label()}, {result.speedup:.2f}x" if better else "best: baseline")
         finally:
             batches.put(Over)
 

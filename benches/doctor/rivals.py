@@ -42,7 +42,7 @@ WORDS = {
     "page-cache-thrash": r"page cache|cache thrash|cold[- ]cache",
     "memory-limit": r"memory (limit|pressure)|swap|cgroup",
     "cpu-oversubscription": r"oversubscri|OMP_NUM_THREADS|thread contention|too many threads",
-    "worker-restart": r"persistent_workers|\bpersistent\b",
+    "worker-restart": r"persistent_workers|best: .*\bpersistent\b",
     "collate": r"collate",
     "ipc": r"hand-?over|shared memory|\bIPC\b",
     "long-tail": r"long tail|tail latency|straggler|slow sample|imbalance",
@@ -55,7 +55,8 @@ WORDS = {
 }
 KILLED = "ended by signal"
 INPUT = (
-    r"waiting on the loader|input[- ]bound|data[- ]?(loader)?[- ]?(stall|wait)|Input Wait took|DataLoaderIter"
+    r"waiting on the loader|input[- ]bound|mildly contended|Input Wait took|DataLoaderIter"
+    r"|data[- ]?(loader)?[- ]?(stall|wait)(?! \(?\d)"  # a share of the time blames nothing yet
 )
 """Says at least that the input is to blame."""
 
@@ -114,6 +115,7 @@ def ask(
 
 def judged(case: Case, text: str) -> str:
     """`cause`, `input` (the input is blamed, not the cause), `nothing`, or `failed`."""
+    text = text.replace(case.script, "")  # paths tell what is planted
     if not text.strip() or "Traceback (most recent call last)" in text or KILLED in text:
         return "failed"
     if any(re.search(WORDS[verdict], text, re.IGNORECASE) for verdict in case.accepted):

@@ -45,7 +45,7 @@ def test_names_are_imported_when_they_are_asked_for() -> None:
         import sys
         import wellfed.__main__
         assert "numpy" not in sys.modules
-        assert set(wellfed.__all__) | {"doctor", "feed"} <= set(dir(wellfed))
+        assert set(wellfed.__all__) <= set(dir(wellfed)) and "feed" not in dir(wellfed)
         from wellfed import *
         assert Dataset is wellfed.dataset.Dataset and transforms.Resize and "numpy" in sys.modules
         try:

@@ -102,7 +102,7 @@ impl Sweep {
         let current = search.measured[0].settings;
         let grid = search.grid();
         // A run of the whole grid looks longer at its steps; imports and the rest take as long.
-        let looked = observed(&first);
+        let looked = time.map_or_else(|| observed(&first), |time| time.min(first.seconds));
         let grid_seconds = grid.len() as f64 * (first.seconds - looked + looked / share);
         let mut longest = first.seconds;
         let mut rest = grid.iter().copied();

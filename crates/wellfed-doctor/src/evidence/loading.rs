@@ -221,7 +221,7 @@ fn batches(fetch: &record::Fetch) -> impl Iterator<Item = Batch> {
 
 fn samples(samples: &record::Samples, window: (u64, u64)) -> impl Iterator<Item = Sample> {
     samples.wall.iter().enumerate().filter_map(move |(i, &wall)| {
-        if samples.t0.get(i).is_some_and(|&t0| !ends_in(t0 + wall, window)) {
+        if samples.t0.get(i).is_some_and(|&t0| !ends_in(t0.saturating_add(wall), window)) {
             return None;
         }
         Some(Sample {

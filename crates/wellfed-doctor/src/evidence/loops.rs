@@ -12,7 +12,7 @@ use crate::{
 pub const FEWEST: usize = 3;
 
 /// A first epoch that takes no more than this times as long a step as later ones is like them.
-const ALIKE: f64 = 1.05;
+const LIKE_THE_REST: f64 = 1.05;
 
 /// A turn of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -202,7 +202,7 @@ impl Loops {
                 let ratio = time(&epochs[0].1) / time(&later);
                 first_epoch = Some(ratio);
                 // A first epoch that fills caches is not what the rest will be like. One that is may be most of what there is.
-                let enough = later.len() >= 40 && (ratio > ALIKE || later.len() >= epochs[0].1.len());
+                let enough = later.len() >= 40 && (ratio > LIKE_THE_REST || later.len() >= epochs[0].1.len());
                 if ratio > 1.15 || enough {
                     epochs.remove(0);
                 }
@@ -323,6 +323,19 @@ mod tests {
         records
     }
 
+    /// The same epochs with numbers that are one higher.
+    fn after_another(mut records: Vec<Record>) -> Vec<Record> {
+        for record in &mut records {
+            match record {
+                Record::Iter(iter) => iter.iter += 1,
+                Record::Steps(steps) => steps.iter += 1,
+                Record::End(end) => end.iter += 1,
+                _ => {}
+            }
+        }
+        records
+    }
+
     fn loops(records: Vec<Record>) -> Loops {
         Loops::of(&ProcessRecords { records, ..ProcessRecords::default() })
     }
@@ -349,16 +362,7 @@ mod tests {
     #[test]
     fn a_slow_first_epoch_is_left_out_and_told() {
         let mut records = process(0, 5, 1, 30, 50, 8, 50);
-        let mut later = process(0, 5_000, 2, 30, 2, 8, 2);
-        for record in &mut later {
-            match record {
-                Record::Iter(iter) => iter.iter += 1,
-                Record::Steps(steps) => steps.iter += 1,
-                Record::End(end) => end.iter += 1,
-                _ => {}
-            }
-        }
-        records.extend(later);
+        records.extend(after_another(process(0, 5_000, 2, 30, 2, 8, 2)));
         let mut notes = Vec::new();
         let steady = loops(records).steady(0, &record::Loader::default(), &mut notes);
         assert!((steady.wait() - 0.002).abs() < 1e-9);
@@ -370,16 +374,7 @@ mod tests {
     fn a_long_first_epoch_like_the_rest_counts() {
         let two = |first: u64, wait: u64| {
             let mut records = process(0, 5, 1, first, wait, 8, 50);
-            let mut later = process(0, 50_000, 1, 51, 2, 8, 2);
-            for record in &mut later {
-                match record {
-                    Record::Iter(iter) => iter.iter = 1,
-                    Record::Steps(steps) => steps.iter = 1,
-                    Record::End(end) => end.iter = 1,
-                    _ => {}
-                }
-            }
-            records.extend(later);
+            records.extend(after_another(process(0, 50_000, 1, 51, 2, 8, 2)));
             loops(records).steady(0, &record::Loader::default(), &mut Vec::new())
         };
         // Without its first steps, and the first of each epoch.

@@ -281,7 +281,10 @@ impl Search {
             around.push(Settings { persistent_workers: true, ..settings });
         }
         if let Some(at) = self.workers.iter().position(|&n| n == settings.num_workers) {
-            let counts = [self.workers.get(at + 1), at.checked_sub(1).map(|i| &self.workers[i])];
+            // Beyond a number that was tried, too: where all cores are busy, one worker may be worse than none, and two better.
+            let untried = |n: &&usize| !self.measured.iter().any(|m| m.settings.num_workers == **n);
+            let (fewer, more) = (&self.workers[..at], &self.workers[at + 1..]);
+            let counts = [more.iter().find(untried), fewer.iter().rev().find(untried)];
             for &num_workers in counts.into_iter().flatten() {
                 // With as many batches ahead; what is new begins as `with` has it.
                 let prefetch_factor = match settings.num_workers {
@@ -573,6 +576,27 @@ mod tests {
         assert_eq!((of(current).runs, of(deep).runs), (2, 2));
         assert!((of(current).time - 0.0105).abs() < 1e-9);
         assert_eq!(search.best().settings, deep);
+    }
+
+    /// As a script had it whose training process decodes, and whose operations use all cores.
+    #[test]
+    fn two_workers_are_tried_where_one_is_worse_than_none() {
+        let cost = |cpu| Cost { cpu, blocked: 0.0, parallel: 1.0, bytes: 0.0 };
+        let inline = Pipeline {
+            cores: 2.0,
+            scaling: 1.0,
+            workers: 0,
+            make: vec![cost(0.058)],
+            step: vec![cost(0.005)],
+            ..Pipeline::default()
+        };
+        let current = Settings { num_workers: 0, ..Settings::default() }.canonical();
+        let mut search = Search::new(inline, 2, false, false, current, 0.063, 0.058);
+        while let Some(settings) = search.next() {
+            let seconds = [0.063, 0.075, 0.048][settings.num_workers];
+            search.observe(settings, seconds, seconds / 2.0);
+        }
+        assert_eq!(search.best().settings.num_workers, 2, "{:?}", search.measured);
     }
 
     #[test]

@@ -17,6 +17,7 @@ __all__ = [
     "SampleIndexError",
     "ShapeError",
     "StateError",
+    "StepError",
     "StorageError",
     "UnsupportedSampleError",
     "WellfedError",
@@ -115,6 +116,10 @@ class SampleIndexError(WellfedError, IndexError):
 
 class StateError(WellfedError, RuntimeError):
     """Something was used at the wrong time or place, as a loader after ``fork()``."""
+
+
+class StepError(WellfedError, RuntimeError):
+    """A Python step of a pipeline raised an exception, which is the cause of this one."""
 
 
 class InternalError(WellfedError, RuntimeError):

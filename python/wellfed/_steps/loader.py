@@ -1,0 +1,315 @@
+"""`StepsLoader`: the loader of a data set with Python steps.
+
+Position and state are kept here, in the native loader's schema; batches are made by the workers of `wellfed.torch`,
+which are told numbers of batches and nothing else. Invariant: the position is that of what the caller was given,
+whatever was made ahead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .. import _arguments as check
+from .._loader import BadSample, Stats
+from ..exceptions import CorruptSampleError, StateError
+from .maker import Made, Maker, Task
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["StepsLoader"]
+
+MAX_LISTED = 10_000
+"""Bad samples kept in the list, as in the engine."""
+
+THREAD = "thread"
+
+
+class Tasks:
+    """The sampler: tasks of the epoch at hand, from where it stands."""
+
+    def __init__(self) -> None:
+        self.start: Task = (0, 0, 0)
+        self.end: int | None = 0
+
+    def __iter__(self) -> Iterator[Task]:
+        epoch, base, number = self.start
+        numbers = itertools.count(number) if self.end is None else range(number, self.end)
+        return ((epoch, base, n) for n in numbers)
+
+
+class StepsLoader:
+    """Batches of a data set with Python steps. Every iteration is the next epoch; see `wellfed.Dataset.torch`.
+
+    Example:
+        >>> import numpy as np
+        >>> import wellfed as wf
+        >>> ds = wf.from_tensor_slices(np.arange(6)).map(lambda x: {"x": x, "name": f"nr {x}"}).batch(3)
+        >>> for batch in ds.numpy(num_workers=0):
+        ...     print(batch["x"], batch["name"])
+        [0 1 2] ['nr 0', 'nr 1', 'nr 2']
+        [3 4 5] ['nr 3', 'nr 4', 'nr 5']
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        convert: Callable[[Any], Any] | None,
+        framework: str,
+        device: Any,
+        context: Any,
+    ) -> None:
+        from ..torch import DataLoader
+
+        options = dataset._plan()["options"]
+        self._dataset, self._framework, self._device = dataset, framework, device
+        self._convert = convert
+        self._order = dataset._native.order()
+        self._on_error: str = options["on_error"]
+        workers = worker_count(options["num_workers"])
+        self._threads = workers > 0 and context == THREAD
+        self._tasks = Tasks()
+        maker = Maker(dataset, self._on_error, isolate=workers == 0, seeded=not self._threads)
+        self._loader: DataLoader[Made] | None = DataLoader(
+            maker,
+            batch_size=None,
+            sampler=self._tasks,  # type: ignore[arg-type]
+            num_workers=workers,
+            collate_fn=as_it_is,
+            multiprocessing_context=context if workers > 0 else None,
+            persistent_workers=workers > 0,
+            prefetch_factor=prefetch(options["prefetch"], workers),
+            # Its own: the caller's random numbers are left alone.
+            generator=generator(),
+            device=device,
+            native=False,
+            snapshot_every_n_steps=0,
+        )
+        self._workers = workers
+        self._at: Task = (0, 0, 0)
+        self._jump: Task | None = (0, 0, 0)
+        self._in_epoch = False
+        self._turn = 0
+        self._good = 0
+        self._errors: list[BadSample] = []
+        self._stats: dict[str, float] = dict.fromkeys(("batches", "samples", "errors"), 0)
+        self._nanos: dict[str, int] = {}
+        self._waited = 0.0
+
+    @property
+    def dataset(self) -> Any:
+        """What is loaded."""
+        return self._dataset
+
+    def _open(self) -> Any:
+        if self._loader is None:
+            raise StateError("the loader is closed")
+        return self._loader
+
+    def __iter__(self) -> Iterator[Any]:
+        loader = self._open()
+        if self._jump is not None:
+            self._at, self._jump = self._jump, None
+        elif self._in_epoch and self._at[2] > 0:
+            self._at = (self._at[0] + 1, 0, 0)
+        self._in_epoch = True
+        self._turn += 1
+        self._good = 0
+        self._tasks.start = self._at
+        self._tasks.end = self._order.length_from(self._at[1])
+        return _Epoch(self, iter(loader), self._turn)
+
+    def _taken(self, made: Made) -> bool:
+        """Notes that a batch came; whether there is one to hand out."""
+        epoch, base, number = made.task
+        self._at = (epoch, base, number + 1)
+        self._count(made)
+        if made.batch is not None:
+            self._good += 1
+        elif self._order.sharded:
+            raise CorruptSampleError(
+                f"all {len(made.failures)} samples of a batch are bad\nhint: ranks must get as many batches: use "
+                'on_error="replace" with shard()'
+            )
+        return made.batch is not None
+
+    def _ended(self) -> None:
+        """The epoch is over."""
+        epoch, _, number = self._at
+        self._at, self._in_epoch = (epoch + 1, 0, 0), False
+        if self._good == 0 and self._errors and number > 0:
+            last = self._errors[-1].error
+            raise CorruptSampleError(
+                f"no sample of epoch {epoch} could be made; the last error: {last}"
+            ) from last
+
+    def _count(self, made: Made) -> None:
+        self._stats["batches"] += made.batch is not None
+        self._stats["samples"] += made.samples
+        for name, nanos in made.nanos.items():
+            self._nanos[name] = self._nanos.get(name, 0) + nanos
+        for failure in made.failures:
+            error = failure.exception()
+            self._stats["errors"] += 1
+            if len(self._errors) < MAX_LISTED:
+                # What stays in the list must not keep frames alive.
+                self._errors.append(
+                    BadSample(failure.epoch, made.task[2], failure.replaced, error.with_traceback(None))
+                )
+            unanswered = self._on_error == "replace" and not failure.replaced
+            if failure.passing or self._on_error == "raise" or unanswered:
+                raise error
+
+    def made(self) -> Iterator[Made]:
+        """One epoch as the workers give it, from its beginning; bad samples are raised as `on_error` says."""
+        self._tasks.start, self._tasks.end = (0, 0, 0), self._order.length_from()
+        for made in self._open():
+            self._count(made)
+            yield made
+
+    def __len__(self) -> int:
+        self._open()
+        length: int | None = self._order.length_from()
+        if length is None:
+            raise TypeError("a loader that repeats without end has no length")
+        return length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
+        self._open()
+        self._jump = (check.whole(epoch, "epoch"), 0, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch that was handed out, as of `wellfed.Loader.state_dict`."""
+        self._open()
+        at = self._at if self._jump is None else self._jump
+        state: dict[str, Any] = json.loads(self._order.state(*at))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes the next iteration go on where `state_dict` was called, to the bit.
+
+        Raises:
+            ValueError: The state is of another pipeline, or of a version that is not known.
+        """
+        self._open()
+        self._jump = self._order.restore(json.dumps(state))
+        self._in_epoch = False
+        self._turn += 1
+
+    def stats(self) -> Stats:
+        """Samples, batches, errors, the seconds that the caller waited, and milliseconds a sample by step."""
+        samples = max(1, self._stats["samples"])
+        each = {name: nanos / 1e6 / samples for name, nanos in self._nanos.items()}
+        data = {
+            **self._stats,
+            "workers": self._workers,
+            "wait_seconds": self._waited,
+            "ms_per_sample": each,
+        }
+        table = [f"{name:24} {value:g}" for name, value in data.items() if not isinstance(value, dict)]
+        table += [f"{'ms a sample, ' + name:24} {value:.4f}" for name, value in each.items()]
+        return Stats(json.dumps(data), "\n".join(table))
+
+    def errors(self) -> list[BadSample]:
+        """Samples that could not be made, in the order they were met."""
+        return list(self._errors)
+
+    def write_trace(self, path: str | os.PathLike[str]) -> None:
+        """Not for data sets with Python steps: what runs in other processes is not traced."""
+        raise StateError(
+            "a loader with Python steps keeps no trace\nhint: stats() and explain(analyze=True) have times by step"
+        )
+
+    def close(self) -> None:
+        """Ends the workers. Can be called twice."""
+        loader, self._loader = self._loader, None
+        self._turn += 1
+        iterator = getattr(loader, "_iterator", None)
+        if iterator is not None:
+            shut = getattr(iterator, "_shutdown_workers", None)
+            if shut is not None:
+                shut()
+
+    def __enter__(self) -> StepsLoader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._loader is None else ""
+        device = "" if self._device is None else f", device={str(self._device)!r}"
+        who = "threads" if self._threads else "worker processes"
+        where = f"{self._workers} {who}" if self._workers else "this process"
+        return (
+            f"<wellfed.StepsLoader of {self._framework} batches, made in {where}{device}{state}>\n"
+            f"{self._dataset!r}"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a loader cannot be pickled, since it has workers\nhint: pickle its dataset instead")
+
+
+class _Epoch(Iterator[Any]):
+    """One pass over a loader. Keeps the loader alive; ends when another pass begins."""
+
+    __slots__ = ("_batches", "_loader", "_turn")
+
+    def __init__(self, loader: StepsLoader, batches: Iterator[Made], turn: int) -> None:
+        self._loader, self._turn = loader, turn
+        self._batches: Iterator[Made] | None = batches
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            raise StopIteration
+        loader = self._loader
+        while True:
+            if loader._turn != self._turn:
+                raise StateError(
+                    "this iterator is no longer valid: its loader was iterated anew, restored or closed"
+                )
+            since = time.perf_counter()
+            made = next(self._batches, None)
+            loader._waited += time.perf_counter() - since
+            if made is None:
+                self._batches = None
+                loader._ended()
+                raise StopIteration
+            if loader._taken(made):
+                return made.batch if loader._convert is None else loader._convert(made.batch)
+
+
+def worker_count(given: int | str) -> int:
+    """Workers for the option `num_workers`, of which 0 is this process."""
+    if given == "auto":
+        from ..torch._cores import auto_workers
+
+        return auto_workers()
+    return int(given)
+
+
+def prefetch(given: int | str, workers: int) -> int | None:
+    """Batches that each worker makes ahead."""
+    if workers == 0:
+        return None
+    return 2 if given == "auto" else max(1, -(-int(given) // workers))
+
+
+def generator() -> Any:
+    """A generator of torch's of one's own."""
+    import torch
+
+    return torch.Generator()
+
+
+def as_it_is(made: Any) -> Any:
+    """In place of a collate function: batches come collated."""
+    return made

@@ -13,7 +13,7 @@ use wellfed::{
     transform::Transform,
 };
 
-use crate::{enter, error::to_python, loader, memory};
+use crate::{enter, error::to_python, loader, memory, sequence};
 
 /// Arrays as Python gives them: each with the name of its dtype, since NumPy cannot name all of them.
 type Given<'py> = Option<Vec<(Bound<'py, PyAny>, String)>>;
@@ -24,11 +24,14 @@ pub(crate) struct Dataset {
     inner: wellfed::Dataset,
     /// Made with the first sample that is asked for by itself.
     sampler: OnceLock<Sampler>,
+    /// One for each source: each keeps what the next sample of this source needs.
+    alone: Vec<OnceLock<Sampler>>,
 }
 
 impl Dataset {
     fn new(inner: wellfed::Dataset) -> Self {
-        Self { inner, sampler: OnceLock::new() }
+        let alone = inner.sources().iter().map(|_| OnceLock::new()).collect();
+        Self { inner, sampler: OnceLock::new(), alone }
     }
 }
 
@@ -112,6 +115,19 @@ impl Dataset {
     fn element(&self, py: Python<'_>, position: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
         let sampler = self.sampler.get_or_init(|| self.inner.sampler());
         loader::columns(py, enter::quick(py, || sampler.element(position, epoch))?)
+    }
+
+    /// As `sample`, for callers that go from source to source.
+    fn leaf(&self, py: Python<'_>, source: usize, index: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
+        let Some(sampler) = self.alone.get(source) else { return self.sample(py, index, epoch, source) };
+        let sampler = sampler.get_or_init(|| self.inner.sampler());
+        loader::columns(py, enter::quick(py, || sampler.sample(source, index, epoch))?)
+    }
+
+    /// The order by itself, for those who make samples in Python.
+    fn order(&self, py: Python<'_>) -> PyResult<sequence::Order> {
+        let inner = self.inner.clone();
+        Ok(sequence::Order::new(enter::slow(py, move || inner.sequence())?))
     }
 
     fn loader(&self, py: Python<'_>) -> PyResult<loader::Loader> {

@@ -11,6 +11,7 @@ mod enter;
 mod error;
 mod loader;
 mod memory;
+mod sequence;
 
 /// The module `wellfed._native`.
 #[pyo3::pymodule]
@@ -25,6 +26,8 @@ mod _native {
     use crate::dataset::{Dataset, apply, default_options};
     #[pymodule_export]
     use crate::loader::Loader;
+    #[pymodule_export]
+    use crate::sequence::Order;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,10 @@
 //! `_native.Order`: which samples come when, for loaders whose samples Python makes.
 
 use pyo3::prelude::*;
-use wellfed::{order::{Pick, State}, Sequence};
+use wellfed::{
+    Sequence,
+    order::{Pick, State},
+};
 
 use crate::{enter, error::to_python};
 
@@ -56,14 +59,18 @@ impl Order {
     fn state(&self, py: Python<'_>, epoch: u64, base: u64, number: u64) -> PyResult<String> {
         let state = self.inner.state(epoch, base, number);
         serde_json::to_string(&state).map_err(|e| {
-            to_python(py, &wellfed::Error::new(wellfed::ErrorKind::Internal, format!("cannot be written as JSON: {e}")))
+            to_python(
+                py,
+                &wellfed::Error::new(wellfed::ErrorKind::Internal, format!("cannot be written as JSON: {e}")),
+            )
         })
     }
 
     /// (epoch, base, number) of a position.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<(u64, u64, u64)> {
-        let state: State = serde_json::from_str(state)
-            .map_err(|e| to_python(py, &wellfed::Error::config(format!("this is no state of a loader: {e}"))))?;
+        let state: State = serde_json::from_str(state).map_err(|e| {
+            to_python(py, &wellfed::Error::config(format!("this is no state of a loader: {e}")))
+        })?;
         enter::quick(py, || self.inner.restore(&state))
     }
 

@@ -346,7 +346,7 @@ impl Dataset {
     }
 
     /// Of sources that are in the plan, and not made for `enumerate`.
-    fn fingerprint(&self, lowered: &Lowered) -> u64 {
+    pub(crate) fn fingerprint(&self, lowered: &Lowered) -> u64 {
         let counts = |source: &Arc<dyn Source>| self.sources.iter().any(|known| Arc::ptr_eq(known, source));
         let identities = lowered.sources.iter().zip(&lowered.identities);
         let identities: Vec<u64> =
@@ -480,6 +480,10 @@ impl Dataset {
     }
 
     fn make_loader(&self, given: bool) -> Result<Loader> {
+        if self.plan.root.has_python() {
+            return Err(Error::config("the pipeline has Python steps, which the engine cannot run")
+                .with_hint("iterate it in Python, by torch() or numpy()"));
+        }
         let lowered = self.identified()?;
         let order = self.order(&lowered)?;
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();

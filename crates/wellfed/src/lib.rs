@@ -45,6 +45,7 @@ pub mod order;
 pub mod plan;
 pub mod rng;
 pub mod sample;
+mod sequence;
 pub mod source;
 pub mod store;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next, Sampler};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use plan::{Options, Plan};
+pub use sequence::Sequence;
 
 /// Locks a mutex. A panic while it was held is no reason to stop: every critical section here leaves its data
 /// whole, and panics of samples are caught before.

@@ -3,6 +3,8 @@
 //! Invariant: the same picks, substitutes and states as a [`crate::Loader`] of the data set would have. Nothing here has
 //! a lock or a thread, so it works after a fork.
 
+use std::fmt;
+
 use crate::{
     Dataset, Error, ErrorKind, Result,
     dataset::Lowered,
@@ -14,12 +16,17 @@ use crate::{
 const SUBSTITUTES: u32 = 0xFFFE;
 
 /// Which samples come when, and where a pass over them stands. Made by [`Dataset::sequence`].
-#[derive(Debug)]
 pub struct Sequence {
     lowered: Lowered,
     order: Order,
     seeds: Vec<u64>,
     plan: u64,
+}
+
+impl fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sequence").field("plan", &self.plan).finish_non_exhaustive()
+    }
 }
 
 impl Sequence {
@@ -71,9 +78,10 @@ impl Sequence {
         attempt: u64,
     ) -> Result<Vec<Pick>> {
         let bad = self.batch(epoch, base, number)?;
-        let first = bad.get(offset).and_then(|picks| picks.first()).copied().ok_or_else(|| {
-            Error::new(ErrorKind::Index, format!("batch {number} has no sample {offset}"))
-        })?;
+        let first =
+            bad.get(offset).and_then(|picks| picks.first()).copied().ok_or_else(|| {
+                Error::new(ErrorKind::Index, format!("batch {number} has no sample {offset}"))
+            })?;
         let mut rng = Rng::for_stage(self.seeds[first.leaf], first.epoch, first.index, SUBSTITUTES);
         for _ in 0..2 * attempt {
             rng.next_u64();

@@ -1,7 +1,10 @@
 //! Makes an [`Order`] from the plan's tree: lengths from the leaves upward, and what makes no sense is refused.
 
 use super::{BlockShuffle, Concatenate, Entry, Interleave, Order, SampleFrom, Shard, Shuffle, Step, Top};
-use crate::{Error, Result, plan::Node};
+use crate::{
+    Error, Result,
+    plan::{Kept, Node},
+};
 
 impl Order {
     /// Follows the ordering verbs of a plan over sources of `lens` samples: those of the leaves, depth first.
@@ -58,7 +61,13 @@ impl Building<'_> {
                 let input = self.node(input)?;
                 Ok(self.push(Step::Zip, &[number, input], input.len, false))
             }
-            Node::Map { input, .. } | Node::Cache { input, .. } => self.node(input),
+            Node::Map { input, .. } | Node::Cache { input, .. } | Node::Python { input, .. } => {
+                self.node(input)
+            }
+            Node::Filter { name, kept, input } => {
+                let input = self.node(input)?;
+                self.filter(name, kept, input)
+            }
             Node::Zip { inputs } => {
                 let inputs = self.all(inputs)?;
                 let len = inputs.iter().filter_map(|input| input.len).min();
@@ -182,6 +191,19 @@ impl Building<'_> {
         }
         let step = Step::Shard(Shard { len: input.len, rank, world_size });
         Ok(self.push(step, &[input], share, input.batched))
+    }
+
+    fn filter(&mut self, name: &str, kept: &Kept, input: Made) -> Result<Made> {
+        if input.len != Some(kept.of()) {
+            let len = input.len.map_or("no end".to_owned(), |len| format!("{len} elements"));
+            return Err(Error::config(format!(
+                "filter({name}) was asked about {} elements, and the data set has {len}",
+                kept.of()
+            )));
+        }
+        let positions = kept.positions().clone();
+        let len = positions.len() as u64;
+        Ok(self.push(Step::Filter(positions), &[input], Some(len), false))
     }
 
     /// All batches but the last must be full, so that a sample's number tells its batch.

@@ -90,6 +90,8 @@ enum Step {
     Unbatch {
         batch_size: u64,
     },
+    /// The positions that were kept.
+    Filter(Arc<[u64]>),
     Zip,
     Concatenate(Concatenate),
     Interleave(Interleave),
@@ -108,6 +110,7 @@ impl Step {
             Step::Shard(_) => "shard",
             Step::Batch { .. } => "batch",
             Step::Unbatch { .. } => "unbatch",
+            Step::Filter(_) => "filter",
             Step::Zip => "zip",
             Step::Concatenate(_) => "concatenate",
             Step::Interleave(_) => "interleave",
@@ -399,6 +402,10 @@ impl Order {
                 let place = Place { epoch, position: position / batch_size };
                 let span = self.span(entry.inputs[0], place);
                 (span.at, Place { epoch: span.epoch, position: span.start + position % batch_size })
+            }
+            Step::Filter(kept) => {
+                // Beyond the end nothing is asked for but by an order of fewer elements than its state says.
+                first(usize::try_from(position).ok().and_then(|at| kept.get(at)).copied().unwrap_or(0))
             }
             Step::Concatenate(concatenate) => one_of(concatenate.at(position)),
             Step::Interleave(interleave) => one_of(interleave.at(position)),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Node, Plan, Program, RowIndexing};
+use super::{Node, Plan, Program, PythonKind, RowIndexing};
 use crate::{dataset::Lowered, order::Order, transform::Transform};
 
 /// What `explain()` shows: nothing hidden.
@@ -128,6 +128,18 @@ pub(crate) fn describe(node: &Node) -> String {
         Node::Shard { rank, world_size, .. } => format!("shard(rank={rank}, world_size={world_size})"),
         Node::Unbatch { .. } => "unbatch()".to_owned(),
         Node::Enumerate { start, .. } => format!("enumerate({start})"),
+        Node::Filter { name, kept, .. } => {
+            format!(
+                "filter({name}): keeps {} of {}, as one pass over them found",
+                kept.positions().len(),
+                kept.of()
+            )
+        }
+        Node::Python { kind: PythonKind::Map, name, field, .. } => {
+            let field = field.as_ref().map_or(String::new(), |name| format!(", field={name:?}"));
+            format!("map({name}{field})  # Python")
+        }
+        Node::Python { kind: PythonKind::Collate, name, .. } => format!("collate_fn={name}  # Python"),
         Node::Zip { inputs } => format!("zip of {}", inputs.len()),
         Node::Concatenate { inputs } => format!("concatenate of {}", inputs.len()),
         Node::Interleave { block_length, inputs } => {

@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn it_survives_json() {
-        for (of, positions) in [(0, vec![]), (1, vec![0]), (9, vec![0, 3, 8]), (40, vec![]), (64, (0..64).collect())] {
+        for (of, positions) in
+            [(0, vec![]), (1, vec![0]), (9, vec![0, 3, 8]), (40, vec![]), (64, (0..64).collect())]
+        {
             let kept = Kept::new(of, positions).unwrap();
             let json = serde_json::to_string(&kept).unwrap();
             assert_eq!(serde_json::from_str::<Kept>(&json).unwrap(), kept, "{json}");

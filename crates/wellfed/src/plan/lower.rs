@@ -3,11 +3,11 @@
 //!
 //! Invariant: what a leaf gets depends on its way to the root alone, so a sibling changes none of its draws.
 
-use super::{Decoded, Node};
+use super::{Decoded, Node, PythonKind};
 use crate::{
     Error, Result,
     sample::{FieldKind, Structure},
-    source::Source,
+    source::{Source, SourceSpec},
     transform::Transform,
 };
 
@@ -31,6 +31,8 @@ pub struct Output {
     pub kinds: Vec<FieldKind>,
     /// Whether elements are batches.
     pub batched: bool,
+    /// Whether Python makes them, wholly or in part: then columns say nothing of them.
+    pub python: bool,
 }
 
 /// Transforms of one `map`.
@@ -111,21 +113,36 @@ impl Lowering<'_> {
                 }
                 let mut outputs = outputs.into_iter();
                 let one = outputs.next().ok_or_else(|| Error::config("there is no data set"))?;
+                let mut python = one.python;
                 for (other, number) in outputs.zip(1..) {
-                    same(node.name(), &one, &other, number)?;
+                    python |= other.python;
+                    if python {
+                        same_kind(node.name(), &one, &other, number)?;
+                    } else {
+                        same(node.name(), &one, &other, number)?;
+                    }
                 }
-                Ok(one)
+                Ok(Output { python, ..one })
             }
             Node::Map { field, transforms, input } => {
                 let output = self.node(input)?;
                 if output.batched {
                     return Err(after_batch("map"));
                 }
+                if output.python {
+                    // Python calls the engine for these.
+                    return Ok(output);
+                }
                 self.map(first, field.as_deref(), transforms, &output)?;
                 Ok(output)
             }
             Node::Cache { decoded: Decoded::Coefficients, path, max_bytes, input } => {
                 let output = self.node(input)?;
+                if output.python {
+                    return Err(
+                        Error::config("cache() comes after a Python step").with_hint("put it before map()")
+                    );
+                }
                 self.cache(first, path.as_deref(), *max_bytes, output.batched)?;
                 Ok(output)
             }
@@ -147,6 +164,20 @@ impl Lowering<'_> {
                     return Err(Error::config("unbatch() of samples").with_hint("it undoes batch()"));
                 }
                 Ok(Output { batched: false, ..output })
+            }
+            Node::Filter { input, .. } => {
+                let output = self.node(input)?;
+                if output.batched {
+                    return Err(after_batch("filter"));
+                }
+                Ok(output)
+            }
+            Node::Python { kind, input, .. } => {
+                let output = self.node(input)?;
+                if *kind == PythonKind::Collate && !matches!(**input, Node::Batch { .. }) {
+                    return Err(Error::config("a collate function stands directly above batch()"));
+                }
+                Ok(Output { python: true, ..output })
             }
             Node::Repeat { input, .. }
             | Node::Take { input, .. }
@@ -172,7 +203,8 @@ impl Lowering<'_> {
             kinds: kinds.clone(),
         });
         let shape = Shape::Sample(schema.structure, names.clone());
-        Ok(Output { names, kinds, shape, batched: false })
+        let python = matches!(source.spec(), SourceSpec::Python(_));
+        Ok(Output { names, kinds, shape, batched: false, python })
     }
 
     /// Puts the columns of several inputs, each with its first leaf, side by side. Names that occur in more than one
@@ -196,8 +228,13 @@ impl Lowering<'_> {
                 output.names.iter().map(name).collect()
             })
             .collect();
-        let mut all =
-            Output { names: Vec::new(), kinds: Vec::new(), shape: Shape::Tuple(Vec::new()), batched: false };
+        let mut all = Output {
+            names: Vec::new(),
+            kinds: Vec::new(),
+            shape: Shape::Tuple(Vec::new()),
+            batched: false,
+            python: false,
+        };
         let mut shapes = Vec::new();
         for (((first, output), end), names) in parts.into_iter().zip(ends).zip(renamed) {
             for leaf in &mut self.leaves[first..end] {
@@ -209,6 +246,7 @@ impl Lowering<'_> {
                 leaf.first_column += all.names.len();
             }
             shapes.push((output.shape, names.len()));
+            all.python |= output.python;
             all.names.extend(names);
             all.kinds.extend(output.kinds);
         }
@@ -282,10 +320,7 @@ fn same(verb: &str, one: &Output, other: &Output, number: usize) -> Result<()> {
         Err(Error::config(format!("{verb}(): {what}"))
             .with_hint("all data sets must have the same fields in the same structure"))
     };
-    if one.batched != other.batched {
-        let what = |output: &Output| if output.batched { "batches" } else { "samples" };
-        return differ(format!("data set 0 gives {}, data set {number} gives {}", what(one), what(other)));
-    }
+    same_kind(verb, one, other, number)?;
     if one.names.len() != other.names.len() {
         return differ(format!(
             "data set 0 has the fields {:?}, data set {number} has {:?}",
@@ -315,6 +350,20 @@ fn same(verb: &str, one: &Output, other: &Output, number: usize) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Fails if one input gives batches and the other one samples.
+fn same_kind(verb: &str, one: &Output, other: &Output, number: usize) -> Result<()> {
+    if one.batched == other.batched {
+        return Ok(());
+    }
+    let what = |output: &Output| if output.batched { "batches" } else { "samples" };
+    Err(Error::config(format!(
+        "{verb}(): data set 0 gives {}, data set {number} gives {}",
+        what(one),
+        what(other)
+    ))
+    .with_hint("all data sets must have the same fields in the same structure"))
 }
 
 pub(crate) fn is_image(kind: &FieldKind) -> bool {

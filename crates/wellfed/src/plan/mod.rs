@@ -5,13 +5,15 @@
 //! the tree is the [`crate::order`]. [`explain`] shows all of it.
 
 pub mod explain;
+mod kept;
 pub mod lower;
 mod node;
 pub mod optimizer;
 pub mod options;
 pub mod program;
 
-pub use node::{Decoded, Node};
+pub use kept::Kept;
+pub use node::{Decoded, Node, PythonKind};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
@@ -66,6 +68,8 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
         Node::Shuffle { seed, block_size, window, .. } => {
             serde_json::json!([seed, block_size.map(|size| (size, window))])
         }
+        Node::Filter { name, kept, .. } => serde_json::json!([name, kept]),
+        Node::Python { kind, name, field, .. } => serde_json::json!([kind, name, field]),
         Node::Enumerate { start, .. } => Value::from(*start),
         Node::Repeat { count, .. } => serde_json::json!(count),
         Node::Take { count, .. } | Node::Skip { count, .. } => Value::from(*count),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Kept;
 use crate::{Error, Result, source::SourceSpec, transform::Transform};
 
 /// Nodes on the way from the root to a leaf at most: what JSON readers take.
@@ -104,6 +105,27 @@ pub enum Node {
         /// What is shared.
         input: Box<Node>,
     },
+    /// What a function of Python kept. Which elements those are is part of the plan.
+    Filter {
+        /// What the function is called.
+        name: String,
+        /// The elements.
+        kept: Kept,
+        /// What it was asked about.
+        input: Box<Node>,
+    },
+    /// A function of Python's, which travels beside the plan. It changes elements, and never their order.
+    Python {
+        /// What it works on.
+        kind: PythonKind,
+        /// What it is called.
+        name: String,
+        /// The field it works on; `None` is the whole element.
+        #[serde(default)]
+        field: Option<String>,
+        /// What it is called with.
+        input: Box<Node>,
+    },
     /// Tuples of what the inputs give, as long as the shortest of them.
     Zip {
         /// At least one.
@@ -138,6 +160,16 @@ fn default_window() -> u64 {
     16
 }
 
+/// What a function of Python's works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PythonKind {
+    /// An element: a sample, or a batch after `batch`.
+    Map,
+    /// The samples of a batch: stands directly above it.
+    Collate,
+}
+
 /// How far the images of a cache are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -160,7 +192,9 @@ impl Node {
             | Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }
-            | Node::Shard { input, .. } => std::slice::from_ref(&**input),
+            | Node::Shard { input, .. }
+            | Node::Filter { input, .. }
+            | Node::Python { input, .. } => std::slice::from_ref(&**input),
             Node::Zip { inputs }
             | Node::Concatenate { inputs }
             | Node::Interleave { inputs, .. }
@@ -181,7 +215,9 @@ impl Node {
             | Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }
-            | Node::Shard { input, .. } => std::slice::from_mut(&mut **input),
+            | Node::Shard { input, .. }
+            | Node::Filter { input, .. }
+            | Node::Python { input, .. } => std::slice::from_mut(&mut **input),
             Node::Zip { inputs }
             | Node::Concatenate { inputs }
             | Node::Interleave { inputs, .. }
@@ -225,6 +261,9 @@ impl Node {
             Node::Take { .. } => "take",
             Node::Skip { .. } => "skip",
             Node::Shard { .. } => "shard",
+            Node::Filter { .. } => "filter",
+            Node::Python { kind: PythonKind::Map, .. } => "map",
+            Node::Python { kind: PythonKind::Collate, .. } => "batch",
             Node::Zip { .. } => "zip",
             Node::Concatenate { .. } => "concatenate",
             Node::Interleave { .. } => "interleave",
@@ -249,6 +288,12 @@ impl Node {
             Node::Source { spec } => vec![spec],
             _ => self.inputs().iter().flat_map(Node::sources).collect(),
         }
+    }
+
+    /// Whether samples are made by Python, wholly or in part.
+    pub fn has_python(&self) -> bool {
+        matches!(self, Node::Python { .. } | Node::Source { spec: SourceSpec::Python(_) })
+            || self.inputs().iter().any(Node::has_python)
     }
 
     /// Nodes on the longest way to a leaf.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ArrayData, Cifar, Cifar10Spec, Cifar100Spec, EncodedImages, EncodedImagesSpec, ImageFiles,
-    ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec, Source, TensorSlices, TensorSlicesSpec,
-    WebDataset, WebDatasetSpec,
+    ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec, PythonSamples, PythonSpec, Source,
+    TensorSlices, TensorSlicesSpec, WebDataset, WebDatasetSpec,
 };
 use crate::{
     Error, Result,
@@ -34,6 +34,8 @@ pub enum SourceSpec {
     Files(ImageFilesSpec),
     /// Encoded images in memory.
     Encoded(EncodedImagesSpec),
+    /// A data set of Python's.
+    Python(PythonSpec),
     /// A source of another crate, known by its name only.
     Custom {
         /// [`Source::name`] of it.
@@ -53,6 +55,7 @@ impl SourceSpec {
             Self::Cifar10(spec) => Arc::new(Cifar::open_10(&*store, spec)?),
             Self::Cifar100(spec) => Arc::new(Cifar::open_100(&*store, spec)?),
             Self::Mnist(spec) => Arc::new(Mnist::open(&*store, spec)?),
+            Self::Python(spec) => Arc::new(PythonSamples::new(spec)),
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
             }
@@ -101,6 +104,7 @@ mod tests {
             r#"{"type":"files","count":3,"labels":true}"#,
             r#"{"type":"encoded","count":3,"chunks":2,"labels":false}"#,
             r#"{"type":"custom","name":"mine"}"#,
+            r#"{"type":"python","name":"Squares","count":3}"#,
         ] {
             let spec: SourceSpec = serde_json::from_str(json).unwrap();
             let again = serde_json::to_string(&spec).unwrap();

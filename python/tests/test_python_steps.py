@@ -13,6 +13,9 @@ import torch
 import wellfed as wf
 from wellfed import transforms as T
 
+# More workers than cores are what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
 ROWS = np.arange(40)
 
 
@@ -181,9 +184,10 @@ def test_a_state_goes_to_another_number_of_ranks(old: int, new: int) -> None:
 
 def test_native_steps_give_what_they_give_without_python_ones() -> None:
     crops = images().shuffle(seed=2).map(T.RandomCrop(8), T.RandomHorizontalFlip())
-    with crops.batch(4).numpy() as native, crops.map(lambda s: s).batch(4).numpy(num_workers=1) as steps:
-        for _ in range(2):
-            assert same([list(b) for b in native], [list(b) for b in steps])
+    with crops.batch(4).numpy() as native:
+        expected = [[list(b) for b in native] for _ in range(2)]
+    with crops.map(lambda s: s).batch(4).numpy(num_workers=1) as steps:
+        assert same(expected, [[list(b) for b in steps] for _ in range(2)])
 
 
 def test_a_map_may_return_whatever_can_be_collated() -> None:
@@ -191,7 +195,7 @@ def test_a_map_may_return_whatever_can_be_collated() -> None:
         return {"a": (torch.ones(2) * int(x), [np.float32(x), "text"]), "b": {"c": float(x), "d": int(x)}}
 
     batch = next(iter(rows().map(nest).batch(2).torch(num_workers=1)))
-    assert batch["a"][1][1] == ["text", "text"]
+    assert batch["a"][1][1] == ("text", "text")
     assert batch["b"]["c"].dtype == torch.float64
     assert batch["b"]["d"].tolist() == [0, 1]
     single = next(iter(rows().map(nest).numpy(num_workers=0)))
@@ -275,7 +279,7 @@ def all_bad(x: Any) -> Any:
 def test_an_epoch_without_a_good_sample_is_an_error() -> None:
     with pytest.raises(wf.CorruptSampleError, match="no sample"):
         list(rows().map(all_bad).batch(4).torch(num_workers=0, on_error="skip"))
-    with pytest.raises(wf.CorruptSampleError, match="no sample"):
+    with pytest.raises(wf.CorruptSampleError, match="no end"):
         list(rows().map(all_bad).batch(4).repeat().torch(num_workers=0, on_error="skip"))
 
 
@@ -307,9 +311,9 @@ def test_filter_keeps_the_order_and_is_computed_once() -> None:
     assert "not computed yet" in repr(ds)
     assert len(ds) == 14
     assert sorted(calls) == list(range(40))
-    assert [int(x) for x in ds.numpy()] == list(range(0, 40, 3))
+    assert [int(x) for x in ds.numpy(num_workers=1)] == list(range(0, 40, 3))
     shuffled = ds.shuffle(seed=1).batch(4)
-    assert sorted(x for b in shuffled.numpy() for x in b.tolist()) == list(range(0, 40, 3))
+    assert sorted(x for b in shuffled.numpy(num_workers=1) for x in b.tolist()) == list(range(0, 40, 3))
     assert "14 of 40" in ds.explain()
 
 
@@ -322,7 +326,7 @@ def test_filter_is_the_same_with_workers(workers: int) -> None:
 def test_filter_of_filter_and_of_bad_samples() -> None:
     ds = rows(60).with_options(num_workers=0)
     both = ds.filter(every_third).filter(lambda x: x % 2 == 0)
-    assert [int(x) for x in both.numpy()] == list(range(0, 60, 6))
+    assert [int(x) for x in both.numpy(num_workers=1)] == list(range(0, 60, 6))
     with pytest.raises(wf.StepError):
         len(ds.map(odd_only).filter(every_third))
     kept = ds.with_options(on_error="skip").map(odd_only).filter(every_third)
@@ -339,7 +343,7 @@ def test_filter_is_refused_where_it_would_not_hold() -> None:
 
 
 def test_steps_that_cannot_stand_where_they_are() -> None:
-    with pytest.raises(TypeError, match="callable"):
+    with pytest.raises(TypeError, match="not a transform"):
         rows().map(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="cannot be called"):
         rows().batch(2, collate_fn=3)  # type: ignore[arg-type]

@@ -34,6 +34,7 @@ from .exceptions import (
     SampleIndexError,
     ShapeError,
     StateError,
+    StepError,
     StorageError,
     UnsupportedSampleError,
     WellfedError,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from .sources import cifar10 as cifar10
     from .sources import cifar100 as cifar100
     from .sources import encoded_images as encoded_images
+    from .sources import from_dataset as from_dataset
+    from .sources import from_generator as from_generator
     from .sources import from_tensor_slices as from_tensor_slices
     from .sources import image_files as image_files
     from .sources import image_folder as image_folder
@@ -69,6 +72,8 @@ _HOMES = {
     "doctor": "_doctor",
     "encoded_images": "sources",
     "feed": "torch",
+    "from_dataset": "sources",
+    "from_generator": "sources",
     "from_tensor_slices": "sources",
     "image_files": "sources",
     "image_folder": "sources",
@@ -105,6 +110,7 @@ __all__ = [
     "SampleIndexError",
     "ShapeError",
     "StateError",
+    "StepError",
     "StorageError",
     "UnsupportedSampleError",
     "WellfedError",
@@ -116,6 +122,8 @@ __all__ = [
     "encoded_images",
     "exceptions",
     "feed",
+    "from_dataset",
+    "from_generator",
     "from_tensor_slices",
     "image_files",
     "image_folder",

@@ -52,10 +52,10 @@ class Elements:
         picks = [{leaf: (at, epoch) for leaf, at, _ in one} for one in self._order.batch(0, 0, number)]
         return self._made(picks, seeded=False)
 
-    def sample(self, parts: Parts) -> Any:
-        """The sample of these picks, as a loader makes it."""
+    def sample(self, source: int, index: int, epoch: int) -> Any:
+        """A sample of a source, as a loader makes it."""
         with Undisturbed():
-            return self.of(parts)
+            return self.of(self._program.parts_of(source, index, epoch))
 
     def of(self, parts: Parts) -> Any:
         """As `sample`; generators are left as the sample's steps leave them."""
@@ -110,11 +110,11 @@ def html_of(dataset: Dataset) -> str:
 
     def make() -> None:
         try:
-            for parts in dataset._elements().first(SHOWN):
+            for parts in dataset._indexed().first(SHOWN):
                 if over.is_set():
                     return
                 try:
-                    shown.append(dataset._elements().of(parts))
+                    shown.append(dataset._indexed().of(parts))
                 except Exception as e:
                     shown.append(e)
         except Exception as e:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from . import _arguments as check
 from . import _native
+from ._indexing import Elements, epoch_of, html_of, sliced
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._options import Options, flatten, merge
+from ._steps.later import Later
+from ._steps.program import name_of, steps_in
+from .exceptions import StateError
 from .transforms import Transform, _known
+from .transforms import __all__ as transforms_known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from typing_extensions import Never, Unpack
+
+    from ._steps.loader import StepsLoader
 
 __all__ = ["Dataset"]
 
@@ -40,19 +48,50 @@ class Dataset:
         [4, 4, 2]
     """
 
-    __slots__ = ("_arrays", "_native")
+    __slots__ = ("_arrays", "_elements", "_later", "_made", "_steps", "_turns")
 
-    def __init__(self, native: _native.Dataset, arrays: Sequence[Sequence[Any] | None] = (None,)) -> None:
-        if not isinstance(native, _native.Dataset):
+    def __init__(
+        self,
+        native: _native.Dataset | Later,
+        arrays: Sequence[Sequence[Any] | None] = (None,),
+        steps: Sequence[Any] = (),
+    ) -> None:
+        if not isinstance(native, _native.Dataset | Later):
             raise TypeError(
                 "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
             )
-        self._native = native
+        self._made: _native.Dataset | None = None if isinstance(native, Later) else native
+        self._later: Later | None = native if isinstance(native, Later) else None
+        # Callables and Python data sets, in the order of the nodes that they belong to, inputs first.
+        self._steps = tuple(steps)
+        self._elements: Elements | None = None
+        self._turns = 0
         # Of each source, in the order of the plan: what of it is in memory, and so not in the plan.
         self._arrays = tuple(arrays)
 
-    def _verb(self, verb: str, **parameters: Any) -> Dataset:
-        return Dataset(self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays)
+    @property
+    def _native(self) -> _native.Dataset:
+        """What the engine knows. Behind a filter it is there when the filter has been computed."""
+        return self._open({})
+
+    def _open(self, options: Mapping[str, Any]) -> _native.Dataset:
+        """What the engine knows; `options` are for what is to be computed for that."""
+        if self._made is None:
+            if self._later is None:
+                raise StateError("the data set was not made by its constructor")
+            self._made = self._later.make(options)
+        return self._made
+
+    def _verb(self, verb: str, *, steps: Sequence[Any] = (), **parameters: Any) -> Dataset:
+        text = json.dumps({"node": verb, **parameters})
+        if self._made is None:
+            later = Later(lambda options: self._open(options).verb(text), self, json.loads(text))
+            return Dataset(later, self._arrays, (*self._steps, *steps))
+        return Dataset(self._made.verb(text), self._arrays, (*self._steps, *steps))
+
+    def _python(self, kind: str, step: Any, field: str | None = None) -> Dataset:
+        """A Python step above this data set."""
+        return self._verb("python", kind=kind, name=name_of(step), field=field, steps=[step])
 
     def shuffle(
         self, *args: Never, seed: int = 0, block_size: int | None = None, window: int = 16
@@ -90,12 +129,16 @@ class Dataset:
         blocks = check.whole(window, "window", 1)
         return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks)
 
-    def map(self, *transforms: Transform, field: str | None = None) -> Dataset:
-        """Transforms images.
+    def map(self, *transforms: Transform | Callable[[Any], Any], field: str | None = None) -> Dataset:
+        """Transforms images, or calls Python functions.
 
         Args:
-            transforms: From `wellfed.transforms`, in order.
-            field: The field they work on; None is every image field.
+            transforms: From `wellfed.transforms`, which the engine runs; or callables, each of which takes an element
+                and returns anything that torch's ``default_collate`` takes. After `batch`, callables take batches.
+                Before they run, the default generators of `random`, NumPy and torch are seeded by the sample, so
+                what they draw depends neither on the number of workers nor on where a run was resumed. Callables
+                run in worker processes; see `torch`.
+            field: The field they work on; None is every image field, and for callables the whole element.
 
         Example:
             >>> import numpy as np
@@ -104,12 +147,56 @@ class Dataset:
             >>> ds = wf.from_tensor_slices(np.zeros((3, 40, 40, 3), np.uint8))
             >>> ds.map(T.CenterCrop(32), T.ToTensor()).sample(0).shape
             (3, 32, 32)
+            >>> wf.from_tensor_slices(np.arange(3)).map(lambda x: {"x": x, "twice": 2 * x})[2]
+            {'x': array(2), 'twice': np.int64(4)}
         """
         if not transforms:
             raise ValueError("map needs at least one transform")
         if len(transforms) == 1 and isinstance(transforms[0], list | tuple):
             raise TypeError("map takes transforms one by one: map(*transforms)")
-        return self._verb("map", field=field, transforms=[_known(t).to_plan() for t in transforms])
+        this = self
+        for native, group in groupby(transforms, is_native):
+            if native:
+                this = this._verb("map", field=field, transforms=[_known(t).to_plan() for t in group])
+            else:
+                for step in group:
+                    this = this._python("map", step, field)
+        return this
+
+    def filter(self, predicate: Callable[[Any], Any]) -> Dataset:
+        """The elements for which ``predicate`` is true, in their order.
+
+        Which those are is found by one pass over all elements, when the length or a batch is first asked for, by the
+        workers that a loader would have; from then on it is known to this data set and all made from it. It is kept
+        as a bit for each element.
+
+        Args:
+            predicate: Takes an element, before `batch`. Its answers must hold in every epoch: filter before `shuffle`
+                and before random transforms.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(10)).filter(lambda x: x % 3 == 0).with_options(num_workers=1)
+            >>> len(ds), [int(x) for x in ds]
+            (4, [0, 3, 6, 9])
+        """
+        if not callable(predicate):
+            raise TypeError(f"filter takes a callable, not {predicate!r}")
+        from ._steps import filtering
+
+        if self._made is not None:
+            filtering.check(self._plan())
+        name = name_of(predicate)
+
+        def make(options: Mapping[str, Any]) -> _native.Dataset:
+            native = self._open(options)
+            filtering.check(self._plan())
+            kept = filtering.kept(self.with_options(**options), predicate)
+            return native.verb(json.dumps({"node": "filter", "name": name, "kept": kept}))
+
+        later = Later(make, self, {"node": "filter", "name": name, "kept": None})
+        return Dataset(later, self._arrays, (*self._steps, predicate))
 
     def cache(
         self,
@@ -157,12 +244,18 @@ class Dataset:
         folder = None if path is None else os.fspath(path)
         return self._verb("cache", decoded=decoded, path=folder, max_bytes=limit)
 
-    def batch(self, batch_size: int, drop_last: bool = False) -> Dataset:
+    def batch(
+        self,
+        batch_size: int,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> Dataset:
         """Stacks samples.
 
         Args:
             batch_size: Samples in a batch, at least 1.
             drop_last: Leave out a last batch that is smaller.
+            collate_fn: Makes a batch of a list of samples, in Python; None stacks them.
 
         Example:
             >>> import numpy as np
@@ -171,7 +264,12 @@ class Dataset:
             2
         """
         size = check.whole(batch_size, "batch_size", 1)
-        return self._verb("batch", batch_size=size, drop_last=bool(drop_last))
+        batches = self._verb("batch", batch_size=size, drop_last=bool(drop_last))
+        if collate_fn is None:
+            return batches
+        if not callable(collate_fn):
+            raise TypeError(f"collate_fn is {collate_fn!r}, which cannot be called")
+        return batches._python("collate", collate_fn)
 
     def unbatch(self) -> Dataset:
         """Undoes `batch`: elements are samples again.
@@ -374,16 +472,29 @@ class Dataset:
             from_tensor_slices(0: int64 [3])
                 .with_options(num_workers=2)
         """
-        merged = merge(self._plan()["options"], options)
-        return Dataset(self._native.with_options(json.dumps(merged)), self._arrays)
+        if self._made is None:
 
-    def torch(self, device: Any = None, **options: Unpack[Options]) -> Loader:
+            def make(more: Mapping[str, Any]) -> _native.Dataset:
+                native = self._open({**options, **more})
+                merged = merge(json.loads(native.to_json())["options"], options)
+                return native.with_options(json.dumps(merged))
+
+            return Dataset(Later(make, self, {"node": "with_options", **options}), self._arrays, self._steps)
+        merged = merge(self._plan()["options"], options)
+        return Dataset(self._made.with_options(json.dumps(merged)), self._arrays, self._steps)
+
+    def torch(
+        self, device: Any = None, *, multiprocessing_context: Any = None, **options: Unpack[Options]
+    ) -> Loader | StepsLoader:
         """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
 
         Args:
             device: Where tensors should be. Other than the CPU, they are copied there with
                 ``tensor.to(device, non_blocking=True)``.
-            options: As of `with_options`.
+            multiprocessing_context: For pipelines with Python steps: how their workers are started, a context or its
+                name; or ``"thread"``, and they are threads of this process, which find no seeded generators.
+            options: As of `with_options`. With Python steps, ``num_workers`` are processes: ``"auto"`` is one for each
+                core, 0 is this process.
 
         Example:
             >>> import numpy as np
@@ -395,9 +506,17 @@ class Dataset:
             torch.int64 (3, 2)
         """
         this = self.with_options(**options) if options else self
+        if this._has_python():
+            from ._steps.loader import StepsLoader
+
+            return StepsLoader(this, None, "torch", device, multiprocessing_context)
+        if multiprocessing_context is not None:
+            raise ValueError("multiprocessing_context is for pipelines with Python steps; this one has none")
         return Loader(this, torch_converter(device), "torch", device)
 
-    def numpy(self, **options: Unpack[Options]) -> Loader:
+    def numpy(
+        self, *, multiprocessing_context: Any = None, **options: Unpack[Options]
+    ) -> Loader | StepsLoader:
         """A loader of NumPy arrays. The arrays use the memory that the batch was made in, without a copy.
 
         Args:
@@ -413,7 +532,18 @@ class Dataset:
             [2 3] (2, 4)
         """
         this = self.with_options(**options) if options else self
+        if this._has_python():
+            from ._steps.collate import as_numpy
+            from ._steps.loader import StepsLoader
+
+            return StepsLoader(this, as_numpy, "numpy", None, multiprocessing_context)
+        if multiprocessing_context is not None:
+            raise ValueError("multiprocessing_context is for pipelines with Python steps; this one has none")
         return Loader(this, to_numpy, "numpy", None)
+
+    def _has_python(self) -> bool:
+        """Whether a part of it runs in Python. What a filter kept is known, and asks Python no more."""
+        return bool(self._steps) and any(node["node"] != "filter" for node in steps_in(self._plan()["root"]))
 
     def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
         """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
@@ -433,6 +563,9 @@ class Dataset:
             (array(2), array([0., 0., 1., 0.]))
         """
         which = check.whole(source, "source")
+        if self._has_python():
+            at = check.whole(index, "index"), check.whole(epoch, "epoch")
+            return self._indexed().sample(which, *at)
         columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"), which)
         fields, structure = self._native.sources[which]
         return structured(structure, fields, to_numpy)(columns)
@@ -451,7 +584,12 @@ class Dataset:
             >>> "batch" in text
             True
         """
-        return self._native.analyze(check.whole(batches, "batches", 1)) if analyze else self._native.explain()
+        count = check.whole(batches, "batches", 1)
+        if self._has_python():
+            from ._steps.explain import explain
+
+            return explain(self, count if analyze else 0)
+        return self._native.analyze(count) if analyze else self._native.explain()
 
     @property
     def classes(self) -> list[str] | None:
@@ -494,6 +632,10 @@ class Dataset:
             >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
             2
         """
+        if steps_in(json.loads(text).get("root", {"node": ""})):
+            raise TypeError(
+                "the plan has Python steps, whose callables are not in its text\nhint: pickle the data set instead"
+            )
         several = arrays is not None and all(
             part is None or isinstance(part, list | tuple) for part in arrays
         )
@@ -509,10 +651,55 @@ class Dataset:
             raise TypeError("a data set that repeats without end has no length")
         return length
 
+    def _indexed(self) -> Elements:
+        if self._elements is None:
+            self._elements = Elements(self)
+        return self._elements
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Dataset: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        """Element ``index`` of the order of epoch 0, as NumPy arrays; of a slice a data set, by `skip` and `take`.
+
+        What is random in it is drawn anew at each call: from torch's default generator if torch is imported, so that
+        ``torch.manual_seed`` and the seeds of workers count; Python steps draw from the generators as they are. `sample`
+        is the reproducible one. So a data set can stand where torch expects one: in its ``DataLoader``, ``Subset``,
+        ``random_split``.
+
+        Raises:
+            IndexError: There is no such element.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(10))
+            >>> int(ds[3]), int(ds[-1]), len(ds[2:6])
+            (3, 9, 4)
+        """
+        return sliced(self, index) if isinstance(index, slice) else self._indexed()[index]
+
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[Any]:
+        """Several elements, as torch's fetcher asks for them."""
+        elements = self._indexed()
+        return [elements[index] for index in indices]
+
+    def __iter__(self) -> Iterator[Any]:
+        """The elements of an epoch as NumPy arrays; each time those of the next epoch."""
+        epoch = self._turns
+        self._turns += 1
+        return epoch_of(self, epoch)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.to_json(), self._arrays)
+        return _restore, (self.to_json(), self._arrays, self._steps)
 
     def __repr__(self) -> str:
+        if self._made is None and self._later is not None:
+            return f"{self._later.base!r}\n    {_verb_repr(self._later.node)}"
         plan = self._plan()
         lines = _node_repr(plan["root"])
         options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
@@ -531,15 +718,23 @@ def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Datas
             )
     given = json.dumps({"node": verb, **parameters})
     native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
-    return Dataset(native, [arrays for dataset in datasets for arrays in dataset._arrays])
+    arrays = [part for dataset in datasets for part in dataset._arrays]
+    return Dataset(native, arrays, [step for dataset in datasets for step in dataset._steps])
 
 
-def _restore(text: str, arrays: Sequence[Sequence[Any] | None]) -> Dataset:
+def _restore(text: str, arrays: Sequence[Sequence[Any] | None], steps: Sequence[Any] = ()) -> Dataset:
     from .sources import as_array
 
     held = [None if part is None else [as_array(a) for a in part] for part in arrays]
     native = _native.Dataset.from_json(text, held)
-    return Dataset(native, arrays or [None] * len(native.sources))
+    return Dataset(native, arrays or [None] * len(native.sources), steps)
+
+
+def is_native(step: Any) -> bool:
+    """Whether the engine runs it. Classes are taken for transforms whose brackets were forgotten."""
+    kind = type(step)
+    twin = kind.__module__.startswith("torchvision.") and kind.__name__ in transforms_known
+    return isinstance(step, Transform | type) or twin or not callable(step)
 
 
 def _node_repr(node: dict[str, Any]) -> list[str]:
@@ -560,6 +755,11 @@ def _node_repr(node: dict[str, Any]) -> list[str]:
     return [*lines, ")"]
 
 
+def bits(digits: str) -> int:
+    """Ones in hexadecimal digits."""
+    return int(digits or "0", 16).bit_count()
+
+
 def _source_repr(spec: dict[str, Any]) -> str:
     spec = dict(spec)
     kind = spec.pop("type")
@@ -569,6 +769,8 @@ def _source_repr(spec: dict[str, Any]) -> str:
         )
     if kind == "files":
         return f"image_files({spec['count']} paths{', labels' if spec['labels'] else ''})"
+    if kind == "python":
+        return f"from_dataset({spec['name']}, {spec['count']} samples)"
     if kind == "encoded":
         return f"encoded_images({spec['count']} images{', labels' if spec['labels'] else ''})"
     first, *rest = spec.items()
@@ -583,6 +785,16 @@ def _verb_repr(verb: dict[str, Any]) -> str:
             if parameters["field"] is not None:
                 inner.append(f"field={parameters['field']!r}")
             return f".map({', '.join(inner)})"
+        case "filter":
+            kept = parameters["kept"]
+            # Digits are of four answers each.
+            count = "not computed yet" if kept is None else f"keeps {bits(kept[1])} of {kept[0]}"
+            return f".filter({parameters['name']})  # {count}"
+        case "python" if parameters["kind"] == "collate":
+            return f"    collate_fn={parameters['name']}"
+        case "python":
+            field = "" if parameters["field"] is None else f", field={parameters['field']!r}"
+            return f".map({parameters['name']}{field})"
         case "batch":
             dropping = ", drop_last=True" if parameters["drop_last"] else ""
             return f".batch({parameters['batch_size']}{dropping})"

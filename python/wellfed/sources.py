@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._steps.program import name_of
 from .dataset import Dataset
+
+if TYPE_CHECKING:
+    from ._steps.stream import StreamDataset
 
 __all__ = [
     "cifar10",
     "cifar100",
     "encoded_images",
+    "from_dataset",
+    "from_generator",
     "from_tensor_slices",
     "image_files",
     "image_folder",
@@ -403,3 +410,65 @@ class _BFloat16:
 
 def _keep(array: npt.NDArray[Any], dtype: str) -> Any:
     return _BFloat16(array) if dtype == "bfloat16" else array
+
+
+def from_dataset(dataset: Any) -> Dataset | StreamDataset:
+    """Samples of a data set of torch's, or of anything else that has ``len()`` and takes whole numbers in brackets.
+
+    They are made in worker processes; the order, states and errors are as of every source. An ``IterableDataset`` is a
+    stream, as of `from_generator`.
+
+    Args:
+        dataset: Map-style or iterable. It is sent to the workers as torch's ``DataLoader`` does it.
+
+    Example:
+        >>> import wellfed as wf
+        >>> ds = wf.from_dataset(["a", "b", "c"]).shuffle(seed=1).map(str.upper).batch(3)
+        >>> sorted(next(iter(ds.numpy(num_workers=0))))
+        ['A', 'B', 'C']
+    """
+    name = type(dataset).__name__
+    if not hasattr(dataset, "__getitem__") or _is_iterable_kind(dataset):
+        if not hasattr(dataset, "__iter__"):
+            raise TypeError(
+                f"from_dataset takes a data set, not {name}: it has neither __getitem__ nor __iter__"
+            )
+        return _stream(dataset.__iter__, name)
+    if not hasattr(dataset, "__len__"):
+        raise TypeError(f"{name} has no len()\nhint: from_generator takes what has no index or no length")
+    spec = {"type": "python", "name": name, "count": len(dataset)}
+    return Dataset(_native.Dataset.open(json.dumps(spec)), (None,), [dataset])
+
+
+def from_generator(generator: Callable[[], Iterable[Any]]) -> StreamDataset:
+    """Elements of a generator, as they come: a stream, which has no index.
+
+    Args:
+        generator: A function that gives an iterable; called at the beginning of each pass, in a worker process. What it
+            draws from `random`, NumPy and torch is seeded by the number of the element and the epoch.
+
+    Example:
+        >>> import wellfed as wf
+        >>> def squares():
+        ...     for n in range(5):
+        ...         yield n * n
+        >>> [batch.tolist() for batch in wf.from_generator(squares).batch(3).numpy(num_workers=0)]
+        [[0, 1, 4], [9, 16]]
+    """
+    if not callable(generator):
+        raise TypeError(
+            f"from_generator takes a function that gives an iterable, not {generator!r}\nhint: a generator that runs "
+            "already could be gone through only once; give the function that makes it"
+        )
+    return _stream(generator, name_of(generator))
+
+
+def _stream(make: Callable[[], Iterable[Any]], name: str) -> StreamDataset:
+    from ._steps.stream import StreamDataset
+
+    return StreamDataset(make, name)
+
+
+def _is_iterable_kind(dataset: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(dataset, torch.utils.data.IterableDataset)

@@ -5,7 +5,6 @@ Invariant: the list is that of epoch 0, and the same however many workers found 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +42,22 @@ def check(plan: dict[str, Any]) -> None:
             "filter() comes after random transforms, so what it keeps would change from epoch to epoch\n"
             "hint: call filter() before them"
         )
+    if _batched(plan["root"]):
+        raise ConfigError(
+            "filter() comes after batch(), where it would work on whole batches\nhint: call filter() before batch()"
+        )
     verb = _found(plan["root"], SHUFFLING)
     if verb is not None:
         raise ConfigError(
             f"filter() comes after {verb}(), so what it keeps would move from epoch to epoch\n"
             f"hint: call filter() before {verb}()"
         )
+
+
+def _batched(node: dict[str, Any]) -> bool:
+    while node["node"] not in ("batch", "unbatch", "source"):
+        node = node["input"] if "input" in node else node["inputs"][0]
+    return bool(node["node"] == "batch")
 
 
 def _found(node: dict[str, Any], names: tuple[str, ...]) -> str | None:
@@ -58,13 +67,13 @@ def _found(node: dict[str, Any], names: tuple[str, ...]) -> str | None:
     return next((name for name in (_found(one, names) for one in inputs) if name is not None), None)
 
 
-def kept(dataset: Dataset, predicate: Callable[[Any], Any]) -> str:
+def kept(dataset: Dataset, predicate: Callable[[Any], Any]) -> tuple[int, str]:
     """What `predicate` keeps of `dataset`, as the plan has it in JSON. Bad samples are not kept under `on_error="skip"`."""
     from .loader import StepsLoader
 
     count = len(dataset)
     if count == 0:
-        return json.dumps([0, ""])
+        return 0, ""
     options = dataset._plan()["options"]
     tested = dataset._python("map", Test(predicate), field=None).batch(BATCH)
     # With a substitute for a bad sample nobody would know whose answer it is.
@@ -83,4 +92,4 @@ def kept(dataset: Dataset, predicate: Callable[[Any], Any]) -> str:
     # Each digit has four answers, the first one in its lowest bit.
     packed = np.packbits(answers, bitorder="little")
     digits = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)
-    return json.dumps([count, "".join(f"{digit:x}" for digit in digits)])
+    return count, "".join(f"{digit:x}" for digit in digits)

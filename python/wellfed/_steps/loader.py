@@ -29,6 +29,9 @@ MAX_LISTED = 10_000
 
 THREAD = "thread"
 
+MOST_BAD = 1_000
+"""Bad samples one after the other that end a pass without end."""
+
 
 class Tasks:
     """The sampler: tasks of the epoch at hand, from where it stands."""
@@ -95,7 +98,7 @@ class StepsLoader:
         self._jump: Task | None = (0, 0, 0)
         self._in_epoch = False
         self._turn = 0
-        self._good = 0
+        self._good = self._bad_run = 0
         self._errors: list[BadSample] = []
         self._stats: dict[str, float] = dict.fromkeys(("batches", "samples", "errors"), 0)
         self._nanos: dict[str, int] = {}
@@ -129,6 +132,12 @@ class StepsLoader:
         epoch, base, number = made.task
         self._at = (epoch, base, number + 1)
         self._count(made)
+        self._bad_run = 0 if made.batch is not None else self._bad_run + len(made.failures)
+        if self._tasks.end is None and self._bad_run >= MOST_BAD:
+            raise CorruptSampleError(
+                f"no sample could be made of {self._bad_run} one after the other, and the data set has no end; the last "
+                f"error: {self._errors[-1].error}"
+            ) from self._errors[-1].error
         if made.batch is not None:
             self._good += 1
         elif self._order.sharded:

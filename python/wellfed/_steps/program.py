@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import _native
 from .._loader import structured, to_numpy
-from ..exceptions import ConfigError, ShapeError
+from ..exceptions import ConfigError, SampleIndexError, ShapeError
 from .seeds import mix, seed_all
 
 __all__ = ["Context", "Parts", "Program", "is_random", "name_of", "steps_in"]
@@ -115,7 +115,9 @@ class Program:
         self.order = native.order()
         self._steps = iter(steps)
         self._leaves = self._sources = 0
+        self._leaf_of: list[int] = []
         self._salt = 0
+        self._together = False
         root = json.loads(native.to_json())["root"]
         compiled = self._compile(root)
         self.elements = compiled.element
@@ -127,6 +129,7 @@ class Program:
         kind = node["node"]
         if kind == "source":
             return self._leaf(node)
+        self._together = self._together or kind in ("zip", "enumerate")
         if kind == "enumerate":
             number = self._count(node["start"])
             below = self._compile(node["input"])
@@ -153,12 +156,23 @@ class Program:
             return self._python(node, below)
         return below
 
+    def parts_of(self, source: int, index: int, epoch: int) -> Parts:
+        """The picks of an element that is made of one sample of a source."""
+        if self._leaves > 1 and self._together:
+            raise ConfigError(
+                "sample() of a pipeline with Python steps that has zip() or enumerate()\nhint: ds[i] is an element of it"
+            )
+        if source >= len(self._leaf_of):
+            raise SampleIndexError(f"there is no source {source}: the plan has {len(self._leaf_of)}")
+        return {self._leaf_of[source]: (index, epoch)}
+
     def _leaf(self, node: dict[str, Any]) -> _Compiled:
         if node["spec"]["type"] != "python":
             return self._native_leaf()
         number, dataset, name = self._leaves, next(self._steps), node["spec"]["name"]
         self._leaves += 1
         self._sources += 1
+        self._leaf_of.append(number)
         key = self.order.leaf_seed(number)
 
         def element(context: Context) -> Any:
@@ -182,9 +196,9 @@ class Program:
         number, source = self._leaves, self._sources
         self._leaves += 1
         self._sources += 1
+        self._leaf_of.append(number)
         make = self.native.leaf
-        structure, fields = self.native.leaf_fields(source)
-        build = structured(structure, fields, to_numpy)
+        build = structured(json.loads(self.native.sources[source]), to_numpy)
 
         def element(context: Context) -> Any:
             index, epoch = context.parts[number]

@@ -20,7 +20,7 @@ from .exceptions import SampleIndexError
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-__all__ = ["Elements", "epoch_of", "html_of", "sliced"]
+__all__ = ["Elements", "html_of", "sliced"]
 
 SHOWN = 8
 """Samples that a notebook shows."""
@@ -93,13 +93,6 @@ def sliced(dataset: Dataset, wanted: slice) -> Dataset:
     start = 0 if start is None else operator.index(start)
     after = dataset.skip(start) if start else dataset
     return after if stop is None else after.take(max(0, operator.index(stop) - start))
-
-
-def epoch_of(dataset: Dataset, epoch: int) -> Iterator[Any]:
-    """The elements of an epoch as NumPy arrays."""
-    loader = dataset.numpy()
-    loader.set_epoch(epoch)
-    return iter(loader)
 
 
 def html_of(dataset: Dataset) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from . import _arguments as check
 from . import _native
-from ._indexing import Elements, epoch_of, html_of, sliced
+from ._indexing import Elements, html_of, sliced
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._options import Options, flatten, merge
+from ._passes import Passes
 from ._steps.later import Later
 from ._steps.program import name_of, steps_in
 from .exceptions import StateError
@@ -48,12 +49,13 @@ class Dataset:
         [4, 4, 2]
     """
 
-    __slots__ = ("_arrays", "_elements", "_later", "_made", "_steps", "_turns")
+    __slots__ = ("_arrays", "_elements", "_later", "_made", "_passes", "_steps")
 
     def __init__(
         self,
         native: _native.Dataset | Later,
         arrays: Sequence[Sequence[Any] | None] = (None,),
+        passes: Passes | None = None,
         steps: Sequence[Any] = (),
     ) -> None:
         if not isinstance(native, _native.Dataset | Later):
@@ -65,9 +67,9 @@ class Dataset:
         # Callables and Python data sets, in the order of the nodes that they belong to, inputs first.
         self._steps = tuple(steps)
         self._elements: Elements | None = None
-        self._turns = 0
         # Of each source, in the order of the plan: what of it is in memory, and so not in the plan.
         self._arrays = tuple(arrays)
+        self._passes = passes or Passes()
 
     @property
     def _native(self) -> _native.Dataset:
@@ -86,8 +88,12 @@ class Dataset:
         text = json.dumps({"node": verb, **parameters})
         if self._made is None:
             later = Later(lambda options: self._open(options).verb(text), self, json.loads(text))
-            return Dataset(later, self._arrays, (*self._steps, *steps))
-        return Dataset(self._made.verb(text), self._arrays, (*self._steps, *steps))
+            return self._with(later, steps)
+        return self._with(self._made.verb(text), steps)
+
+    def _with(self, native: _native.Dataset | Later, steps: Sequence[Any] = ()) -> Dataset:
+        """A data set of the same opened sources, with further steps."""
+        return Dataset(native, self._arrays, self._passes, (*self._steps, *steps))
 
     def _python(self, kind: str, step: Any, field: str | None = None) -> Dataset:
         """A Python step above this data set."""
@@ -196,7 +202,7 @@ class Dataset:
             return native.verb(json.dumps({"node": "filter", "name": name, "kept": kept}))
 
         later = Later(make, self, {"node": "filter", "name": name, "kept": None})
-        return Dataset(later, self._arrays, (*self._steps, predicate))
+        return self._with(later, [predicate])
 
     def cache(
         self,
@@ -479,9 +485,9 @@ class Dataset:
                 merged = merge(json.loads(native.to_json())["options"], options)
                 return native.with_options(json.dumps(merged))
 
-            return Dataset(Later(make, self, {"node": "with_options", **options}), self._arrays, self._steps)
+            return self._with(Later(make, self, {"node": "with_options", **options}))
         merged = merge(self._plan()["options"], options)
-        return Dataset(self._made.with_options(json.dumps(merged)), self._arrays, self._steps)
+        return self._with(self._made.with_options(json.dumps(merged)))
 
     def torch(
         self, device: Any = None, *, multiprocessing_context: Any = None, **options: Unpack[Options]
@@ -567,8 +573,7 @@ class Dataset:
             at = check.whole(index, "index"), check.whole(epoch, "epoch")
             return self._indexed().sample(which, *at)
         columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"), which)
-        fields, structure = self._native.sources[which]
-        return structured(structure, fields, to_numpy)(columns)
+        return structured(json.loads(self._native.sources[which]), to_numpy)(columns)
 
     def explain(self, analyze: bool = False, batches: int = 20) -> str:
         """What was asked for, what the optimizer made of it, and what runs.
@@ -636,10 +641,9 @@ class Dataset:
             raise TypeError(
                 "the plan has Python steps, whose callables are not in its text\nhint: pickle the data set instead"
             )
-        several = arrays is not None and all(
-            part is None or isinstance(part, list | tuple) for part in arrays
-        )
-        return _restore(text, tuple(arrays) if arrays is not None and several else (arrays,))
+        if arrays is None:
+            return _restore(text, ())
+        return _restore(text, tuple(arrays) if text.count('"node":"source"') > 1 else (arrays,))
 
     def _plan(self) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(self._native.to_json())
@@ -687,9 +691,7 @@ class Dataset:
 
     def __iter__(self) -> Iterator[Any]:
         """The elements of an epoch as NumPy arrays; each time those of the next epoch."""
-        epoch = self._turns
-        self._turns += 1
-        return epoch_of(self, epoch)
+        return iter(self.numpy())
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -719,7 +721,9 @@ def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Datas
     given = json.dumps({"node": verb, **parameters})
     native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
     arrays = [part for dataset in datasets for part in dataset._arrays]
-    return Dataset(native, arrays, [step for dataset in datasets for step in dataset._steps])
+    steps = [step for dataset in datasets for step in dataset._steps]
+    # Of one that is put together anew in every epoch, the first one's sources tell that they are the same.
+    return Dataset(native, arrays, datasets[0]._passes, steps)
 
 
 def _restore(text: str, arrays: Sequence[Sequence[Any] | None], steps: Sequence[Any] = ()) -> Dataset:

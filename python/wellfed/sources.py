@@ -437,7 +437,7 @@ def from_dataset(dataset: Any) -> Dataset | StreamDataset:
     if not hasattr(dataset, "__len__"):
         raise TypeError(f"{name} has no len()\nhint: from_generator takes what has no index or no length")
     spec = {"type": "python", "name": name, "count": len(dataset)}
-    return Dataset(_native.Dataset.open(json.dumps(spec)), (None,), [dataset])
+    return Dataset(_native.Dataset.open(json.dumps(spec)), steps=[dataset])
 
 
 def from_generator(generator: Callable[[], Iterable[Any]]) -> StreamDataset:

@@ -31,6 +31,12 @@ impl Order {
         self.inner.len_from(base)
     }
 
+    /// The fingerprint of the pipeline.
+    #[getter]
+    fn fingerprint(&self) -> u64 {
+        self.inner.fingerprint()
+    }
+
     #[getter]
     fn sharded(&self) -> bool {
         self.inner.sharded()

@@ -44,6 +44,11 @@ impl Sequence {
         self.order.len_from(base)
     }
 
+    /// The fingerprint of the pipeline, as in states.
+    pub fn fingerprint(&self) -> u64 {
+        self.plan
+    }
+
     /// Whether ranks share the data set, and so wait for each other.
     pub fn sharded(&self) -> bool {
         self.order.sharded()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _arguments as check
 from .._loader import BadSample, Stats
+from .._passes import Pipeline
 from ..exceptions import CorruptSampleError, StateError
 from .maker import Made, Maker, Task
 
@@ -96,6 +97,8 @@ class StepsLoader:
         self._workers = workers
         self._at: Task = (0, 0, 0)
         self._jump: Task | None = (0, 0, 0)
+        self._began = self._placed = False
+        self._pipeline = Pipeline(self._order.fingerprint, json.dumps(dataset._plan()["root"]))
         self._in_epoch = False
         self._turn = 0
         self._good = self._bad_run = 0
@@ -116,12 +119,18 @@ class StepsLoader:
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
+        passes = self._dataset._passes
+        if not self._began and not self._placed:
+            # A loader that is made anew for each epoch goes on where the one before it began.
+            self._jump = (passes.next(self._pipeline), 0, 0)
+        self._began = True
         if self._jump is not None:
             self._at, self._jump = self._jump, None
         elif self._in_epoch and self._at[2] > 0:
             self._at = (self._at[0] + 1, 0, 0)
         self._in_epoch = True
         self._turn += 1
+        passes.begun(self._pipeline, self._at[0])
         self._good = 0
         self._tasks.start = self._at
         self._tasks.end = self._order.length_from(self._at[1])
@@ -191,6 +200,7 @@ class StepsLoader:
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
         self._open()
+        self._placed = True
         self._jump = (check.whole(epoch, "epoch"), 0, 0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -207,6 +217,7 @@ class StepsLoader:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
         self._open()
+        self._placed = True
         self._jump = self._order.restore(json.dumps(state))
         self._in_epoch = False
         self._turn += 1

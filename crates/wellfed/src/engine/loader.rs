@@ -75,6 +75,8 @@ pub struct Loader {
     process: u32,
     /// The caller gives the order.
     given: bool,
+    /// Bad samples in a row after which an epoch without an end is given up: as many as there are, or as many as are listed.
+    patience: u64,
     consumer: Mutex<Consumer>,
 }
 
@@ -85,6 +87,10 @@ struct Consumer {
     /// Where the next epoch starts, if it was set by the user or restored.
     jump: Option<Position>,
     in_epoch: bool,
+    /// Samples since the last batch that was delivered, all of them bad and skipped.
+    fruitless: u64,
+    /// Whether some batch of this pass through the epoch was delivered.
+    delivered: bool,
     threads: Vec<JoinHandle<()>>,
     errors: VecDeque<BadSample>,
     tick: Tick,
@@ -111,6 +117,8 @@ impl Loader {
         caches: &[Option<LeafCache>],
         given: bool,
     ) -> Result<Self> {
+        let samples: u64 =
+            executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
         let (executor, budget, total) = with_caches(executor, &options, caches)?;
         let columns = executor.columns().clone();
         let batch_bytes = bytes_of(&columns, order.batch_size());
@@ -149,6 +157,8 @@ impl Loader {
             at: start,
             jump: Some(start),
             in_epoch: false,
+            fruitless: 0,
+            delivered: false,
             threads: Vec::new(),
             errors: VecDeque::new(),
             tick: Tick {
@@ -168,6 +178,7 @@ impl Loader {
             plan,
             process: std::process::id(),
             given,
+            patience: samples.min(MAX_LISTED as u64).max(1),
             consumer: Mutex::new(consumer),
         };
         this.keep_buffers(columns.len(), settings.prefetch);
@@ -205,6 +216,7 @@ impl Loader {
         };
         consumer.at = position;
         consumer.in_epoch = true;
+        (consumer.fruitless, consumer.delivered) = (0, false);
         self.shared.lock().go_to(position);
         self.start_threads(&mut consumer)?;
         self.shared.wake();
@@ -236,10 +248,12 @@ impl Loader {
             return Ok(Next::EpochEnd);
         } else if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
             consumer.in_epoch = false;
+            let fruitless = consumer.fruitless;
+            let none = !consumer.delivered && fruitless > 0;
             consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
             self.shared.publish(0, publish::LAST_INTERVAL);
             self.save_caches(&mut consumer);
-            return Ok(Next::EpochEnd);
+            return if none { Err(no_good_sample(fruitless, &consumer)) } else { Ok(Next::EpochEnd) };
         }
         self.govern(&mut consumer);
         let mut schedule = self.shared.lock();
@@ -287,8 +301,16 @@ impl Loader {
                 )
                 .with_hint("ranks must get as many batches: use on_error=\"replace\" with shard()"));
             }
+            consumer.fruitless += job.span.len as u64;
+            // Without an end nobody else would ever say so.
+            if self.shared.order.len().is_none() && consumer.fruitless >= self.patience {
+                let error = no_good_sample(consumer.fruitless, &consumer);
+                consumer.fruitless = 0;
+                return Err(error);
+            }
             return Ok(Next::Pending);
         }
+        (consumer.fruitless, consumer.delivered) = (0, true);
         let job = Arc::into_inner(job)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a finished batch still has a writer"))?;
         let batch = job.into_batch(self.options.on_error, self.given || self.shared.order.batched())?;
@@ -308,6 +330,11 @@ impl Loader {
         self.expect_given(false)?;
         self.consumer()?.jump = Some(Position { epoch, base: 0, number: 0 });
         Ok(())
+    }
+
+    /// A number that tells this pipeline from others: sources by names and sizes, order and transforms.
+    pub fn fingerprint(&self) -> u64 {
+        self.plan
     }
 
     /// Where the loader stands: between the last batch delivered and the next one. As in torchdata, a state taken after
@@ -550,6 +577,16 @@ impl Loader {
         drop(self.start_threads(consumer));
         self.shared.wake();
     }
+}
+
+/// The error of an epoch in which everything was skipped.
+fn no_good_sample(count: u64, consumer: &Consumer) -> Error {
+    let last = consumer
+        .errors
+        .back()
+        .map_or(String::new(), |bad| format!("; the last one: {}", bad.error.message()));
+    Error::new(ErrorKind::Corrupt, format!("all {count} samples in a row were bad and skipped{last}"))
+        .with_hint("errors() lists them")
 }
 
 fn not_begun() -> Error {

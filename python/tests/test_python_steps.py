@@ -121,6 +121,7 @@ def test_the_same_bits_for_every_number_of_workers(name: str) -> None:
 
 def two_epochs(ds: wf.Dataset, workers: int) -> list[list[Any]]:
     with ds.torch(num_workers=workers) as loader:
+        loader.set_epoch(0)
         return [list(loader), list(loader)]
 
 
@@ -131,6 +132,7 @@ def test_resuming_gives_the_same_bits_at_every_position(name: str) -> None:
     whole = list(loader)
     for position in range(len(whole) + 1):
         before = ds.torch(num_workers=0)
+        before.set_epoch(0)
         batches = iter(before)
         for _ in range(position):
             next(batches)
@@ -370,6 +372,15 @@ def test_pickling_keeps_callables() -> None:
     assert repr(again) == repr(ds)
     with pytest.raises(TypeError, match="callables"):
         wf.Dataset.from_json(ds.to_json(), [ROWS])
+
+
+@pytest.mark.counts_epochs
+def test_a_loader_for_each_epoch_goes_through_epochs() -> None:
+    ds = rows().map(noisy).batch(4)
+    with ds.torch(num_workers=0) as loader:
+        expected = [list(loader) for _ in range(3)]
+    again = rows().map(noisy).batch(4)
+    assert same(expected, [list(again.torch(num_workers=workers)) for workers in (0, 1, 0)])
 
 
 def is_even(e: Any) -> bool:

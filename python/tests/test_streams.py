@@ -55,6 +55,7 @@ def test_the_same_with_a_worker_and_after_every_resume(make: int) -> None:
     assert len(whole) == 14
     for position in range(0, 15, 1 if make == 0 else 6):
         loader = ds.torch(num_workers=make)
+        loader.set_epoch(0)
         batches = iter(loader)
         for _ in range(position):
             next(batches)

@@ -98,6 +98,8 @@ def sliced(dataset: Dataset, wanted: slice) -> Dataset:
 def html_of(dataset: Dataset) -> str:
     """The first samples as a page; what is wrong with one stands in its place. Never raises, and soon returns."""
     title = repr(dataset)
+    if dataset._made is None:
+        return grid(iter(()), f"{title}\n(samples are shown when the filter has been computed, as by len())")
     shown: list[Any] = []
     over = threading.Event()
 

@@ -526,6 +526,7 @@ class Dataset:
         """A loader of NumPy arrays. The arrays use the memory that the batch was made in, without a copy.
 
         Args:
+            multiprocessing_context: As of `torch`.
             options: As of `with_options`.
 
         Example:
@@ -668,8 +669,8 @@ class Dataset:
         """Element ``index`` of the order of epoch 0, as NumPy arrays; of a slice a data set, by `skip` and `take`.
 
         What is random in it is drawn anew at each call: from torch's default generator if torch is imported, so that
-        ``torch.manual_seed`` and the seeds of workers count; Python steps draw from the generators as they are. `sample`
-        is the reproducible one. So a data set can stand where torch expects one: in its ``DataLoader``, ``Subset``,
+        ``torch.manual_seed`` and the seeds of workers count; Python steps draw from the generators as they are.
+        `sample` is the reproducible one. So a data set can stand where torch expects one: in its ``DataLoader``, ``Subset``,
         ``random_split``.
 
         Raises:
@@ -731,7 +732,7 @@ def _restore(text: str, arrays: Sequence[Sequence[Any] | None], steps: Sequence[
 
     held = [None if part is None else [as_array(a) for a in part] for part in arrays]
     native = _native.Dataset.from_json(text, held)
-    return Dataset(native, arrays or [None] * len(native.sources), steps)
+    return Dataset(native, arrays or [None] * len(native.sources), steps=steps)
 
 
 def is_native(step: Any) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +110,7 @@ class Program:
         steps: Its callables and Python sources, in the order of `steps_in`.
     """
 
-    def __init__(self, native: _native.Dataset, steps: list[Any]) -> None:
+    def __init__(self, native: _native.Dataset, steps: Sequence[Any]) -> None:
         self.native = native
         self.order = native.order()
         self._steps = iter(steps)

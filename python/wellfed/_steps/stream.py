@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import _arguments as check
 from .._loader import BadSample, Stats
+from .._passes import Passes, Pipeline
 from ..exceptions import ConfigError, CorruptSampleError, StateError
 from .collate import as_numpy, collated, converted
 from .failures import Failure, failure_of
@@ -26,7 +27,7 @@ from .seeds import Undisturbed, mix, seed_all
 
 __all__ = ["StreamDataset", "StreamLoader"]
 
-OPTIONS = {"num_workers": "auto", "prefetch": "auto", "on_error": "raise", "seed": 0}
+OPTIONS: dict[str, Any] = {"num_workers": "auto", "prefetch": "auto", "on_error": "raise", "seed": 0}
 
 VERSION = 1
 
@@ -46,7 +47,7 @@ class StreamDataset:
         [[3, 3], [5]]
     """
 
-    __slots__ = ("_make", "_name", "_options", "_stages", "_turns")
+    __slots__ = ("_make", "_name", "_options", "_passes", "_stages")
 
     def __init__(
         self,
@@ -54,10 +55,11 @@ class StreamDataset:
         name: str,
         stages: tuple[dict[str, Any], ...] = (),
         options: dict[str, Any] | None = None,
+        passes: Passes | None = None,
     ) -> None:
         self._make, self._name, self._stages = make, name, stages
         self._options = OPTIONS if options is None else options
-        self._turns = 0
+        self._passes = passes or Passes()
 
     def _with(self, verb: str, **parameters: Any) -> StreamDataset:
         if any(stage["verb"] == "batch" for stage in self._stages) and verb in ("batch", "filter", "shard"):
@@ -66,7 +68,7 @@ class StreamDataset:
                 "batch()"
             )
         stage = {"verb": verb, **parameters}
-        return StreamDataset(self._make, self._name, (*self._stages, stage), self._options)
+        return StreamDataset(self._make, self._name, (*self._stages, stage), self._options, self._passes)
 
     def map(self, *steps: Callable[[Any], Any]) -> StreamDataset:
         """What each of `steps` makes of each element; after `batch`, of each batch."""
@@ -150,7 +152,8 @@ class StreamDataset:
             )
         if options.get("on_error", "raise") not in ("raise", "skip"):
             raise ValueError(f"on_error is {options['on_error']!r}; of a stream it must be 'raise' or 'skip'")
-        return StreamDataset(self._make, self._name, self._stages, {**self._options, **options})
+        merged = {**self._options, **options}
+        return StreamDataset(self._make, self._name, self._stages, merged, self._passes)
 
     def torch(self, device: Any = None, **options: Any) -> StreamLoader:
         """A loader of torch tensors; see `wellfed.Dataset.torch`."""
@@ -161,10 +164,7 @@ class StreamDataset:
         return StreamLoader(self.with_options(**options), as_numpy, None)
 
     def __iter__(self) -> Iterator[Any]:
-        loader = self.numpy(num_workers=0)
-        loader.set_epoch(self._turns)
-        self._turns += 1
-        return iter(loader)
+        return iter(self.numpy(num_workers=0))
 
     def explain(self) -> str:
         """What runs, and where."""
@@ -186,7 +186,8 @@ class StreamDataset:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<pre>{escape(repr(self))}</pre><p>A stream: its elements are not shown, since that would use them up.</p>"
+        text = f"{self!r}\n(a stream: its elements are not shown, since that would use them up)"
+        return f"<pre>{escape(text)}</pre>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StreamDataset, (self._make, self._name, self._stages, self._options)
@@ -422,7 +423,8 @@ class StreamLoader:
         )
         self._epoch = self._number = 0
         self._jump: tuple[int, int] | None = (0, 0)
-        self._in_epoch = False
+        self._in_epoch = self._began = self._placed = False
+        self._pipeline = Pipeline(int(dataset._fingerprint(), 16), repr(dataset))
         self._turn = self._good = 0
         self._errors: list[BadSample] = []
         self._counts = dict.fromkeys(("batches", "samples", "errors"), 0)
@@ -440,11 +442,17 @@ class StreamLoader:
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
+        passes = self._dataset._passes
+        if not self._began and not self._placed:
+            # A loader that is made anew for each epoch goes on where the one before it began.
+            self._jump = passes.next(self._pipeline), 0
+        self._began = True
         if self._jump is not None:
             (self._epoch, self._number), self._jump = self._jump, None
         elif self._in_epoch and self._number > 0:
             self._epoch, self._number = self._epoch + 1, 0
         self._in_epoch, self._good = True, 0
+        passes.begun(self._pipeline, self._epoch)
         self._turn += 1
         self._pass.epoch, self._pass.start = self._epoch, self._number
         return self._batches(iter(loader), self._turn)
@@ -488,6 +496,7 @@ class StreamLoader:
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0."""
         self._open()
+        self._placed = True
         self._jump = (check.whole(epoch, "epoch"), 0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -516,6 +525,7 @@ class StreamLoader:
                 "state belongs to another stream or pipeline\nhint: verbs, batch size and ranks of a stream must be "
                 "those of the state, since it is resumed by going through it again"
             )
+        self._placed = True
         self._jump = check.whole(state["epoch"], "epoch"), check.whole(state["batch"], "batch")
         self._in_epoch = False
         self._turn += 1

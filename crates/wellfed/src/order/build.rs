@@ -1,6 +1,8 @@
 //! Makes an [`Order`] from the plan's tree: lengths from the leaves upward, and what makes no sense is refused.
 
 use super::{BlockShuffle, Concatenate, Entry, Interleave, Order, SampleFrom, Shard, Shuffle, Step, Top};
+use std::sync::Arc;
+
 use crate::{Error, Result, plan::Node};
 
 impl Order {
@@ -9,7 +11,14 @@ impl Order {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a verb that makes no sense where it stands.
     pub fn new(root: &Node, lens: &[u64]) -> Result<Self> {
-        let mut building = Building { lens, next: 0, entries: Vec::new(), padded: 0, batch_size: 1 };
+        Self::filtered(root, lens, &[])
+    }
+
+    /// As [`Order::new`], with the positions that each `filter` keeps, in the order in which they are met below the root:
+    /// those further down first.
+    pub(crate) fn filtered(root: &Node, lens: &[u64], kept: &[Arc<[u64]>]) -> Result<Self> {
+        let mut building =
+            Building { lens, next: 0, kept: kept.iter(), entries: Vec::new(), padded: 0, batch_size: 1 };
         let root = building.node(root)?;
         let Building { entries, padded, batch_size, .. } = building;
         let top = top(&entries, root.at);
@@ -20,6 +29,7 @@ impl Order {
 struct Building<'a> {
     lens: &'a [u64],
     next: usize,
+    kept: std::slice::Iter<'a, Arc<[u64]>>,
     entries: Vec<Entry>,
     padded: u64,
     batch_size: u64,
@@ -102,6 +112,19 @@ impl Building<'_> {
                 let input = self.node(input)?;
                 let len = input.len.map(|n| n.saturating_sub(*count));
                 Ok(self.push(Step::Skip { count: *count }, &[input], len, input.batched))
+            }
+            Node::Filter { input, .. } => {
+                let input = self.node(input)?;
+                if input.shuffles > 0 {
+                    return Err(Error::config("filter() comes after shuffle() or sample_from_datasets(): which positions it keeps would change with every epoch")
+                        .with_hint("call filter() before them"));
+                }
+                if input.len.is_none() {
+                    return Err(endless("filter", "filter before repeat()"));
+                }
+                let kept = self.kept.next().cloned().unwrap_or_default();
+                let len = kept.len() as u64;
+                Ok(self.push(Step::Filter(kept), &[input], Some(len), false))
             }
             Node::Repeat { count, input } => {
                 let input = self.node(input)?;

@@ -1,6 +1,6 @@
 # The compiled module: what crates/wellfed-python exports. Private; wellfed's own modules are its face.
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,12 @@ class Array:
         copy: bool | None = None,
     ) -> Any: ...
 
+class RaggedColumn:
+    @property
+    def values(self) -> Array: ...
+    @property
+    def offsets(self) -> Array: ...
+
 class Dataset:
     @staticmethod
     def open(spec: str, arrays: _Arrays | None = None) -> Dataset: ...
@@ -48,7 +54,7 @@ class Dataset:
     @property
     def fields(self) -> list[str]: ...
     @property
-    def structure(self) -> Literal["single", "tuple", "dict"]: ...
+    def structure(self) -> str: ...
 
 class Loader:
     def next(self) -> _Columns | None: ...

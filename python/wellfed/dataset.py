@@ -299,7 +299,7 @@ class Dataset:
             (array(2), array([0., 0., 1., 0.]))
         """
         columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"))
-        return structured(self._native.structure, self._native.fields, to_numpy)(columns)
+        return structured(self._native.structure, to_numpy)(columns)
 
     def explain(self, analyze: bool = False, batches: int = 20) -> str:
         """What was asked for, what the optimizer made of it, and what runs.

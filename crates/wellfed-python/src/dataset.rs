@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use wellfed::{
     Error, Options, Plan, Result, Sampler,
     plan::Verb,
-    sample::{DType, Structure},
+    sample::DType,
     source::{ArrayData, SourceSpec},
     store::LocalStore,
     transform::Transform,
@@ -140,14 +140,10 @@ impl Dataset {
         self.inner.source().schema().fields.iter().map(|field| field.name.clone()).collect()
     }
 
-    /// How columns are handed out: `single`, `tuple` or `dict`.
+    /// How columns are handed out, as JSON: a tree whose leaves are numbers of fields.
     #[getter]
-    fn structure(&self) -> &'static str {
-        match self.inner.source().schema().structure {
-            Structure::Single => "single",
-            Structure::Tuple => "tuple",
-            Structure::Dict => "dict",
-        }
+    fn structure(&self, py: Python<'_>) -> PyResult<String> {
+        to_json(&self.inner.source().schema().structure).map_err(|e| to_python(py, &e))
     }
 }
 

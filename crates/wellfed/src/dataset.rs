@@ -10,7 +10,7 @@ use crate::{
         image::{ImageScratch, Maker},
     },
     order::{Order, Pick},
-    plan::{Decoded, Options, PLAN_VERSION, Plan, Program, Verb, explain},
+    plan::{Assembly, Decoded, Options, PLAN_VERSION, Plan, Program, Verb, explain},
     sample::{Record, Structure, Value},
     source::Source,
     store::LocalStore,
@@ -178,8 +178,8 @@ impl Dataset {
 
     /// The program. If transforms do not fix the size of an image, that of sample `first` does, or of the first
     /// readable one.
-    fn program(&self, first: u64) -> Result<Program> {
-        Program::new(&self.plan, self.source.schema(), &mut |field, program| {
+    fn program(&self, first: u64, assembly: Assembly<'_>) -> Result<Program> {
+        Program::new(&self.plan, self.source.schema(), assembly, &mut |field, program| {
             let mut record = Record { limits: self.plan.options.limits, ..Record::default() };
             let mut scratch = ImageScratch::default();
             let mut last = None;
@@ -209,10 +209,10 @@ impl Dataset {
         })
     }
 
-    fn executor(&self, first: u64) -> Result<Executor> {
+    fn executor(&self, first: u64, given: bool) -> Result<Executor> {
         Ok(Executor::new(
             self.source.clone(),
-            self.program(first)?,
+            self.program(first, self.plan.assembly(given))?,
             self.plan.seed(),
             self.plan.options.limits,
         ))
@@ -223,7 +223,7 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense.
     pub fn explain(&self) -> Result<String> {
-        Ok(explain::explain(&self.plan, &self.program(0)?, &self.order()?, &*self.source))
+        Ok(explain::explain(&self.plan, &self.program(0, self.plan.assembly(false))?, &self.order()?, &*self.source))
     }
 
     /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per stage.
@@ -281,7 +281,7 @@ impl Dataset {
         let order = self.order()?;
         let fingerprint = self.plan.fingerprint(self.source.len());
         let cache = self.plan.cache()?;
-        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone(), cache, given)
+        Loader::new(self.executor(0, given)?, order, fingerprint, self.plan.options.clone(), cache, given)
     }
 }
 
@@ -299,6 +299,6 @@ pub fn apply(
     use crate::source::{ArrayData, Pixels, TensorSlices};
     let array =
         ArrayData::from_vec(pixels.to_vec(), crate::sample::DType::UInt8, vec![1, height, width, channels])?;
-    let source = TensorSlices::new(vec![("image".to_owned(), array, Pixels::Hwc)], Structure::Single)?;
+    let source = TensorSlices::new(vec![("image".to_owned(), array, Pixels::Hwc)], Structure::Field(0))?;
     Dataset::new(Arc::new(source)).map(transforms).with_options(options).sample(0, 0)
 }

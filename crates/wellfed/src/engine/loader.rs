@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, ColumnData, ColumnSpec},
+    batch::{Batch, ColumnData, ColumnSpec, Columns},
     cache::{Caches, CoefficientCache, RowCache},
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
@@ -116,7 +116,7 @@ impl Loader {
         given: bool,
     ) -> Result<Self> {
         let (executor, budget, total) = with_caches(executor, &options, cache)?;
-        let columns: Arc<[ColumnSpec]> = executor.columns().into();
+        let columns = Columns::new(executor.columns());
         let batch_bytes = bytes_of(&columns, order.batch_size());
         check_budget(batch_bytes, order.batch_size(), budget)?;
         let bounds = bounds(&options, &executor, batch_bytes, budget)?;
@@ -148,6 +148,7 @@ impl Loader {
             options.on_error,
             scratch_budget,
             (pool, total),
+            columns.clone(),
         ));
         let start = Position { epoch: 0, base: 0, number: 0 };
         let consumer = Consumer {
@@ -300,7 +301,7 @@ impl Loader {
         let batch = job.into_batch(self.options.on_error, self.given || self.shared.order.batched())?;
         self.shared.meter.batches.fetch_add(1, Relaxed);
         self.shared.meter.samples.fetch_add(batch.len as u64, Relaxed);
-        let bytes: usize = batch.columns.iter().filter_map(|c| c.data.as_bytes()).map(<[u8]>::len).sum();
+        let bytes: usize = batch.columns.iter().map(|column| column.data.bytes()).sum();
         self.shared.meter.bytes_out.fetch_add(bytes as u64, Relaxed);
         self.shared.publish(ready, publish::INTERVAL);
         Ok(Next::Batch(batch))

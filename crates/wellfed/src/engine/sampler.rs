@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, TryLockError};
 
 use super::{
-    batch::{Batch, ColumnSpec},
+    batch::{Batch, Columns},
     exec::{Executor, Scratch},
     image::Maker,
     job::{Claim, Job},
@@ -16,7 +16,7 @@ use crate::{
     Dataset, Error, Result,
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
-    plan::{OnError, Program, program::ImageProgram},
+    plan::{Assembly, OnError, Program, program::ImageProgram},
     sample::{Record, Value},
     transform::Size,
 };
@@ -56,7 +56,7 @@ struct Desk {
 #[derive(Debug)]
 struct Ready {
     executor: Executor,
-    columns: Arc<[ColumnSpec]>,
+    columns: Columns,
     order: Order,
     pool: Arc<Pool>,
     /// Counters that nobody looks at.
@@ -125,20 +125,21 @@ impl Sampler {
         let job = Arc::new(Job::new(pick.epoch, pick.index, span, 1, columns, pool));
         let mut claim = Claim { job, samples: 0..1 };
         let made = executor.make(pick, record, scratch, &mut claim.slot(0), &mut Probe::off(lane));
-        let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         made?;
+        claim.job.finish(1, OnError::Raise, &|column, index| executor.resident(index, column));
+        let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         job.into_batch(OnError::Raise, false)
     }
 
     fn prepare(&self, pick: Pick, record: &Record, scratch: &mut Scratch) -> Result<Ready> {
         let (dataset, source) = (&self.dataset, self.dataset.source());
-        let program = Program::new(dataset.plan(), source.schema(), &mut |field, image| {
+        let program = Program::new(dataset.plan(), source.schema(), Assembly::Alone, &mut |field, image| {
             self.final_size(image, field, pick, record, scratch)
         })?;
         // Samples of different sizes would fill a pool with memory that fits none of the others.
         let pool = Pool::new(if program.is_settled() { KEPT } else { 0 });
         pool.set_limit(KEPT_BYTES);
-        let columns = program.columns.as_slice().into();
+        let columns = Columns::new(&program.columns);
         let seed = dataset.plan().seed();
         let executor = Executor::new(source.clone(), program, seed, dataset.options().limits);
         Ok(Ready {
@@ -163,7 +164,7 @@ impl Sampler {
                 return Ok(false);
             }
         }
-        ready.columns = program.columns.as_slice().into();
+        ready.columns = Columns::new(&program.columns);
         Ok(true)
     }
 

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    batch::ColumnSpec,
+    batch::{ColumnSpec, Columns},
     governor::Settings,
     job::{Claim, Job},
     ring::Pool,
@@ -107,7 +107,7 @@ pub(crate) struct Done {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     order: Arc<Order>,
-    columns: Arc<[ColumnSpec]>,
+    columns: Columns,
     pool: Arc<Pool>,
     /// A batch is claimed in about so many pieces; without, sample by sample.
     pieces: Option<usize>,
@@ -135,7 +135,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(
         order: Arc<Order>,
-        columns: Arc<[ColumnSpec]>,
+        columns: Columns,
         pool: Arc<Pool>,
         pieces: Option<usize>,
         settings: Settings,
@@ -381,7 +381,7 @@ mod tests {
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
         let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
-        Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
+        Schedule::new(Arc::new(order), Columns::default(), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
     }
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
         let order = Order::new(9, &[]).unwrap();
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
         let mut s =
-            Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);
+            Schedule::new(Arc::new(order), Columns::default(), Pool::new(4), None, settings, (0, 1 << 20), true);
         assert!(!s.submit([1].into()) && !s.finish(), "no pass has begun");
         assert_eq!(s.left(), Left::NotBegun);
         s.begin(Pass::new(1, 0));

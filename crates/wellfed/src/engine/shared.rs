@@ -12,9 +12,10 @@ use std::{
 };
 
 use super::{
+    batch::Columns,
     cache::{CoefficientCache, RowCache},
     exec::{Executor, Scratch},
-    job::Claim,
+    job::{Claim, Job},
     ring::Pool,
     schedule::{Schedule, Work},
 };
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Bytes that the loader may hold.
     pub(crate) budget: u64,
+    /// What batches are made of, and the bytes of values that are not in buffers.
+    columns: Columns,
     /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
     publisher: OnceLock<Publisher>,
 }
@@ -70,6 +73,7 @@ impl Shared {
         on_error: OnError,
         scratch_budget: usize,
         (pool, budget): (Arc<Pool>, u64),
+        columns: Columns,
     ) -> Self {
         Self {
             schedule: Mutex::new(schedule),
@@ -84,6 +88,7 @@ impl Shared {
             scratch_budget,
             pool,
             budget,
+            columns,
             publisher: OnceLock::new(),
         }
     }
@@ -107,7 +112,9 @@ impl Shared {
             num_workers: settings.workers,
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
-            memory: self.pool.held() + read_bytes + self.scratch_bytes.load(Relaxed) + caches.memory(),
+            memory: self.pool.held()
+                + self.columns.bytes()
+                + read_bytes + self.scratch_bytes.load(Relaxed) + caches.memory(),
             memory_budget: self.budget,
             errors: meter.errors.load(Relaxed),
             row_index: caches.rows.as_ref().map(RowCache::stats),
@@ -236,7 +243,19 @@ impl Shared {
                 job.fail(offset, error, replaced);
             }
         }
+        self.finish(&job, samples.len());
         used
+    }
+
+    /// Counts finished samples; after the last one of a batch, puts its columns together.
+    fn finish(&self, job: &Job, samples: usize) {
+        let finished = guard("batch", || {
+            job.finish(samples, self.on_error, &|column, index| self.executor.resident(index, column));
+            Ok(())
+        });
+        if let Err(error) = finished {
+            job.fail(0, error, false);
+        }
     }
 
     /// The sample that is tried in place of `pick`: a pure function of seed, epoch, sample and attempt. Where the caller

@@ -34,6 +34,8 @@ pub(crate) struct Span {
     start: u64,
     /// Samples in the batch.
     pub(crate) len: usize,
+    /// What arrays are padded to that vary, if the plan leaves it to the batch.
+    pub(crate) pad_to: Option<usize>,
     /// The samples, if the caller gave them.
     given: Option<Arc<[u64]>>,
 }
@@ -251,7 +253,7 @@ impl Order {
         };
         let start = number * self.batch_size;
         let end = samples.map_or(start + self.batch_size, |n| n.min(start + self.batch_size));
-        Span { epoch, base, start, len: end.saturating_sub(start) as usize, given: None }
+        Span { epoch, base, start, len: end.saturating_sub(start) as usize, pad_to: None, given: None }
     }
 
     /// Sample `offset` of a batch.

@@ -3,11 +3,14 @@
 //! [`Plan`] is serializable, versioned and printable. [`Program`] is the plan after the passes in
 //! [`optimizer`]; [`explain`] shows both.
 
+mod assembly;
 pub mod explain;
 pub mod optimizer;
 pub mod options;
 pub mod program;
 
+pub(crate) use assembly::Assembly;
+pub use assembly::{Pad, PadValue};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
@@ -99,6 +102,16 @@ pub enum Decoded {
 }
 
 impl Plan {
+    /// How samples are put together; `given` if the caller chooses the samples of each batch.
+    pub(crate) fn assembly(&self, given: bool) -> Assembly<'_> {
+        let batched = self.verbs.iter().any(|verb| matches!(verb, Verb::Batch { .. }));
+        match (given, batched) {
+            (true, _) => Assembly::List,
+            (false, true) => Assembly::Stacked,
+            (false, false) => Assembly::Alone,
+        }
+    }
+
     /// The verb `cache`, if there is one.
     ///
     /// # Errors

@@ -9,7 +9,11 @@ use pyo3::{
 use wellfed::{Batch, Column, ColumnData, Error, ErrorKind, Next, order::State, sample::DType};
 
 use crate::{
-    array::{Array, RaggedColumn}, enter, error::to_python, memory};
+    array::{Array, RaggedColumn},
+    enter,
+    error::to_python,
+    memory,
+};
 
 /// A bad sample: its epoch, its batch, whether it was replaced, the exception, and its place in a given order.
 type Bad = (u64, u64, bool, Py<PyAny>, Option<u64>);

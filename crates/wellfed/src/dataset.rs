@@ -223,7 +223,12 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense.
     pub fn explain(&self) -> Result<String> {
-        Ok(explain::explain(&self.plan, &self.program(0, self.plan.assembly(false))?, &self.order()?, &*self.source))
+        Ok(explain::explain(
+            &self.plan,
+            &self.program(0, self.plan.assembly(false))?,
+            &self.order()?,
+            &*self.source,
+        ))
     }
 
     /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per stage.

@@ -222,7 +222,8 @@ fn rows_in_memory_are_claimed_in_pieces_and_come_in_order() {
     use wellfed::source::{ArrayData, Pixels, TensorSlices};
     let rows: Vec<u8> = (0..1000i32).flat_map(i32::to_ne_bytes).collect();
     let array = ArrayData::from_vec(rows, DType::Int32, vec![1000]).unwrap();
-    let source = TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
+    let source =
+        TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
     let loader = Dataset::new(Arc::new(source)).with_options(workers(3, 0)).loader_given().unwrap();
     loader.begin(0, 0).unwrap();
     let order: Vec<u64> = (0..1000).map(|i| i * 7 % 1000).collect();

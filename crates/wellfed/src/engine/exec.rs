@@ -177,7 +177,7 @@ impl Executor {
                 let place = slot.pieces(field);
                 let bytes = match &mut *value {
                     Value::Resident => {
-                        place.refer(&shape, pick.index);
+                        place.refer(&shape, 0, pick.index);
                         0
                     }
                     Value::Bytes(bytes) => {
@@ -248,7 +248,8 @@ impl Executor {
         }
         if let Stacking::Padded(padding) = stacking {
             // A sample that fits into no batch is a bad sample.
-            let too_large = padding.shape.iter().zip(&given).any(|(want, have)| want.is_some_and(|w| w < *have));
+            let too_large =
+                padding.shape.iter().zip(&given).any(|(want, have)| want.is_some_and(|w| w < *have));
             if too_large {
                 let want: Vec<usize> =
                     padding.shape.iter().zip(&given).map(|(want, have)| want.unwrap_or(*have)).collect();

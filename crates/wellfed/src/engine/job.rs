@@ -17,7 +17,7 @@ use std::{
 use super::{
     batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec, Columns},
     ring::{Buffer, Pool},
-    stack::{self, Held, Pieces, Stacked},
+    stack::{self, Held, Pieces, Resident, Stacked},
 };
 use crate::{Error, ErrorKind, Result, lock, order::Span, plan::OnError};
 
@@ -97,15 +97,11 @@ impl Job {
     /// Counts finished samples. Whoever finishes the last one puts columns together that are not arrays of fixed size.
     ///
     /// The caller must hold no lock, as this may take as long as the samples are large. `resident` finds the value of a
-    /// column that lies in the memory of its source, by index.
-    pub(crate) fn finish<'a>(
-        &'a self,
-        samples: usize,
-        on_error: OnError,
-        resident: &dyn Fn(usize, u64) -> Option<&'a [u8]>,
-    ) {
+    /// column that lies in the memory of a source, by the number of the source and the index there.
+    pub(crate) fn finish<'a>(&'a self, samples: usize, on_error: OnError, resident: Resident<'a, '_>) {
         // Orders the pieces and failures of other workers before what follows.
-        if self.left.fetch_sub(samples, AcqRel) != samples || !self.columns.iter().any(|spec| spec.is_stacked())
+        if self.left.fetch_sub(samples, AcqRel) != samples
+            || !self.columns.iter().any(|spec| spec.is_stacked())
         {
             return;
         }
@@ -116,7 +112,7 @@ impl Job {
     fn stack<'a>(
         &'a self,
         on_error: OnError,
-        resident: &dyn Fn(usize, u64) -> Option<&'a [u8]>,
+        resident: Resident<'a, '_>,
     ) -> Result<Vec<(usize, Stacked, Held)>> {
         let Some(keep) = self.keep(on_error) else { return Ok(Vec::new()) };
         let mut made = Vec::new();
@@ -134,9 +130,7 @@ impl Job {
                 ColumnKind::Bytes => {
                     list(ColumnData::Bytes(keep.iter().map(|&offset| pieces.own(offset)).collect()))
                 }
-                _ => stack::stack(spec, pieces, &keep, self.span.pad_to, &self.pool, &|index| {
-                    resident(number, index)
-                }),
+                _ => stack::stack((number, spec), pieces, &keep, self.span.pad_to, &self.pool, resident),
             }?;
             let listed = if spec.is_list() { stacked.data.bytes() } else { 0 };
             made.push((number, stacked, self.columns.shelf.hold(listed)));
@@ -280,8 +274,8 @@ impl Place<'_> {
     }
 
     /// A value that stays in the memory of its source.
-    pub(crate) fn refer(&self, shape: &[usize], index: u64) {
-        self.pieces.refer(self.offset, shape, index);
+    pub(crate) fn refer(&self, shape: &[usize], leaf: usize, index: u64) {
+        self.pieces.refer(self.offset, shape, leaf, index);
     }
 }
 
@@ -295,7 +289,8 @@ mod tests {
     };
 
     fn job(n: u64) -> Arc<Job> {
-        let ragged = ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: Stacking::Ragged };
+        let ragged =
+            ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: Stacking::Ragged };
         let padding = Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: true };
         let padded = Stacking::Padded(padding);
         let padded = ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: padded };
@@ -321,7 +316,7 @@ mod tests {
     }
 
     fn finish(job: &Job, on_error: OnError) {
-        job.finish(job.span.len, on_error, &|_, _| None);
+        job.finish(job.span.len, on_error, &|_, _, _| None);
     }
 
     #[test]
@@ -337,7 +332,10 @@ mod tests {
         let ColumnData::Text(text) = &batch.columns[1].data else { panic!("text") };
         assert_eq!(text, &["s1", "s3"]);
         let ColumnData::Ragged { shape, offsets, .. } = &batch.columns[2].data else { panic!("ragged") };
-        assert_eq!((shape.as_slice(), batch.columns[2].data.as_bytes().unwrap()), (&[4][..], &[1, 3, 3, 3][..]));
+        assert_eq!(
+            (shape.as_slice(), batch.columns[2].data.as_bytes().unwrap()),
+            (&[4][..], &[1, 3, 3, 3][..])
+        );
         let ends: Vec<i64> =
             offsets.chunks_exact(8).map(|b| i64::from_ne_bytes(b.try_into().unwrap())).collect();
         assert_eq!(ends, [0, 1, 4]);

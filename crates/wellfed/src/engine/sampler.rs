@@ -126,7 +126,7 @@ impl Sampler {
         let mut claim = Claim { job, samples: 0..1 };
         let made = executor.make(pick, record, scratch, &mut claim.slot(0), &mut Probe::off(lane));
         made?;
-        claim.job.finish(1, OnError::Raise, &|column, index| executor.resident(index, column));
+        claim.job.finish(1, OnError::Raise, &|column, _, index| executor.resident(index, column));
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         job.into_batch(OnError::Raise, false)
     }

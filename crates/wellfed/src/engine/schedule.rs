@@ -381,7 +381,15 @@ mod tests {
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
         let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
-        Schedule::new(Arc::new(order), Columns::default(), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
+        Schedule::new(
+            Arc::new(order),
+            Columns::default(),
+            Pool::new(4),
+            None,
+            settings,
+            (1 << 20, 1 << 20),
+            false,
+        )
     }
 
     #[test]
@@ -433,8 +441,15 @@ mod tests {
     fn given_batches_are_opened_in_turn_and_a_new_pass_drops_them() {
         let order = Order::new(9, &[]).unwrap();
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
-        let mut s =
-            Schedule::new(Arc::new(order), Columns::default(), Pool::new(4), None, settings, (0, 1 << 20), true);
+        let mut s = Schedule::new(
+            Arc::new(order),
+            Columns::default(),
+            Pool::new(4),
+            None,
+            settings,
+            (0, 1 << 20),
+            true,
+        );
         assert!(!s.submit([1].into()) && !s.finish(), "no pass has begun");
         assert_eq!(s.left(), Left::NotBegun);
         s.begin(Pass::new(1, 0));

@@ -114,7 +114,9 @@ impl Shared {
             read_ahead: settings.readers,
             memory: self.pool.held()
                 + self.columns.bytes()
-                + read_bytes + self.scratch_bytes.load(Relaxed) + caches.memory(),
+                + read_bytes
+                + self.scratch_bytes.load(Relaxed)
+                + caches.memory(),
             memory_budget: self.budget,
             errors: meter.errors.load(Relaxed),
             row_index: caches.rows.as_ref().map(RowCache::stats),
@@ -250,7 +252,7 @@ impl Shared {
     /// Counts finished samples; after the last one of a batch, puts its columns together.
     fn finish(&self, job: &Job, samples: usize) {
         let finished = guard("batch", || {
-            job.finish(samples, self.on_error, &|column, index| self.executor.resident(index, column));
+            job.finish(samples, self.on_error, &|column, _, index| self.executor.resident(index, column));
             Ok(())
         });
         if let Err(error) = finished {

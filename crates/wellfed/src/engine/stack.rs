@@ -53,12 +53,12 @@ pub(crate) struct Padding {
 struct Piece {
     shape: Vec<usize>,
     bytes: Vec<u8>,
-    /// The bytes lie in the source's memory, under this index.
-    resident: Option<u64>,
+    /// The bytes lie in a source's memory: its number, and the index there.
+    resident: Option<(usize, u64)>,
 }
 
-/// Finds the bytes of a resident value of a column by its index in the source.
-pub(crate) type Resident<'a> = &'a dyn Fn(u64) -> Option<&'a [u8]>;
+/// Finds the bytes of a resident value: of a column, by the number of the source and the index there.
+pub(crate) type Resident<'a, 'b> = &'b dyn Fn(usize, usize, u64) -> Option<&'a [u8]>;
 
 /// Memory of pieces for the next batches, and the count of all bytes that pieces and finished lists hold.
 #[derive(Debug, Default)]
@@ -127,10 +127,9 @@ impl Pieces {
         self.change(offset, shape, |piece| std::mem::swap(&mut piece.bytes, bytes));
     }
 
-    /// Notes that the value of sample `offset` lies in the source's memory.
-    pub(crate) fn refer(&self, offset: usize, shape: &[usize], index: u64) {
-        self.change(offset, shape, |_| {});
-        lock(&self.pieces[offset]).resident = Some(index);
+    /// Notes that the value of sample `offset` lies in the memory of source `leaf`.
+    pub(crate) fn refer(&self, offset: usize, shape: &[usize], leaf: usize, index: u64) {
+        self.change(offset, shape, |piece| piece.resident = Some((leaf, index)));
     }
 
     fn change(&self, offset: usize, shape: &[usize], f: impl FnOnce(&mut Piece)) {
@@ -212,12 +211,12 @@ pub(crate) struct Stacked {
 /// # Errors
 /// [`ErrorKind::Shape`] for values that do not fit, [`ErrorKind::Limit`] for a column that no memory can hold.
 pub(crate) fn stack<'a>(
-    spec: &ColumnSpec,
+    (number, spec): (usize, &ColumnSpec),
     pieces: &'a Pieces,
     keep: &[usize],
     pad_to: Option<usize>,
     pool: &Arc<Pool>,
-    resident: Resident<'a>,
+    resident: Resident<'a, '_>,
 ) -> Result<Stacked> {
     let ColumnKind::Varying { dtype, stacking, .. } = &spec.kind else {
         return Err(Error::new(ErrorKind::Internal, format!("column {} does not vary", spec.name)));
@@ -227,7 +226,7 @@ pub(crate) fn stack<'a>(
         .map(|&offset| {
             let piece = lock(&pieces.pieces[offset]);
             let resident = match piece.resident {
-                Some(index) => Some(resident(index).ok_or_else(|| shrunk(spec))?),
+                Some((leaf, index)) => Some(resident(number, leaf, index).ok_or_else(|| shrunk(spec))?),
                 None => None,
             };
             let value = Value { piece, resident };
@@ -336,9 +335,12 @@ pub(crate) fn check_fits(name: &str, have: &[usize], want: &[usize]) -> Result<(
     if have.len() == want.len() && have.iter().zip(want).all(|(have, want)| have <= want) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Shape, format!("{name} of shape {have:?} is larger than {want:?}, the size it is to be padded to"))
-        .with_stage("batch")
-        .with_hint("choose larger padded_shapes or buckets, or leave the size open"))
+    Err(Error::new(
+        ErrorKind::Shape,
+        format!("{name} of shape {have:?} is larger than {want:?}, the size it is to be padded to"),
+    )
+    .with_stage("batch")
+    .with_hint("choose larger padded_shapes or buckets, or leave the size open"))
 }
 
 /// Writes the array `from` of shape `have` to the corner of `to`, of shape `want`, and `fill` to the rest.
@@ -353,7 +355,13 @@ fn place(to: &mut [u8], want: &[usize], from: &[u8], have: &[usize], fill: &[u8]
     let size = if rows == 0 { 0 } else { from.len() / rows };
     let (data, rest) = to.split_at_mut(rows * row);
     for i in 0..rows {
-        place(&mut data[i * row..(i + 1) * row], &want[1..], &from[i * size..(i + 1) * size], &have[1..], fill);
+        place(
+            &mut data[i * row..(i + 1) * row],
+            &want[1..],
+            &from[i * size..(i + 1) * size],
+            &have[1..],
+            fill,
+        );
     }
     fill_with(rest, fill);
 }
@@ -414,7 +422,11 @@ mod tests {
 
     use super::*;
 
-    fn padded(shapes: &[Vec<usize>], padding: Padding, pad_to: Option<usize>) -> Result<(Vec<usize>, Vec<u8>)> {
+    fn padded(
+        shapes: &[Vec<usize>],
+        padding: Padding,
+        pad_to: Option<usize>,
+    ) -> Result<(Vec<usize>, Vec<u8>)> {
         let shelf = Arc::new(Shelf::default());
         let pieces = shelf.take(shapes.len());
         for (i, shape) in shapes.iter().enumerate() {
@@ -430,7 +442,7 @@ mod tests {
             },
         };
         let keep: Vec<usize> = (0..shapes.len()).collect();
-        let stacked = stack(&spec, &pieces, &keep, pad_to, &Pool::new(4), &|_| None)?;
+        let stacked = stack((0, &spec), &pieces, &keep, pad_to, &Pool::new(4), &|_, _, _| None)?;
         let ColumnData::Array { shape, .. } = &stacked.data else { panic!("an array") };
         Ok((shape.clone(), stacked.data.as_bytes().unwrap_or_default().to_vec()))
     }

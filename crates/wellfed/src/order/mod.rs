@@ -3,6 +3,7 @@
 //! [`Order`] answers for any batch which samples it holds, so that shuffling, sharding and resuming need no
 //! lists (but for an order that the caller gives, see `given.rs`). Verbs before `batch` permute samples; verbs after it (`repeat`, `take`, `skip`) count batches.
 
+mod cut;
 mod given;
 mod permutation;
 mod state;

@@ -76,7 +76,9 @@ impl PadValue {
         };
         macro_rules! whole {
             ($type:ty) => {
-                whole.and_then(|value| <$type>::try_from(value).ok()).map(|value| value.to_ne_bytes().to_vec())
+                whole
+                    .and_then(|value| <$type>::try_from(value).ok())
+                    .map(|value| value.to_ne_bytes().to_vec())
             };
         }
         let bytes = match dtype {
@@ -161,9 +163,7 @@ impl Assembly<'_> {
                             "batch(): {} differs in size from sample to sample",
                             field.name
                         ))
-                        .with_hint(
-                            "use padded_batch(), ragged_batch(), or bucket_by_sequence_length()",
-                        ));
+                        .with_hint("use padded_batch(), ragged_batch(), or bucket_by_sequence_length()"));
                     }
                 };
                 let sides: Option<Vec<usize>> = shape.iter().copied().collect();
@@ -218,7 +218,8 @@ fn padding(
     // A side that does not vary needs no look at the batch.
     let sides = sides.iter().zip(shape).map(|(to, have)| to.or(*have)).collect();
     let value = pad.padding_values.as_ref().and_then(|values| values.get(number)).and_then(Option::as_ref);
-    let value = value.unwrap_or(&PadValue::Int(0)).element(dtype).map_err(|e| e.with_hint(field.name.clone()))?;
+    let value =
+        value.unwrap_or(&PadValue::Int(0)).element(dtype).map_err(|e| e.with_hint(field.name.clone()))?;
     let lengths = pad.lengths && shape.first() == Some(&None);
     Ok(Stacking::Padded(Padding { shape: sides, value, multiple_of: pad.multiple_of.unwrap_or(1), lengths }))
 }
@@ -255,7 +256,8 @@ mod tests {
             name: "x".into(),
             kind: FieldKind::Array { dtype: DType::Int32, shape: shape.to_vec() },
         };
-        let kind = |assembly: Assembly<'_>, field: &FieldSpec| assembly.column(0, field).map(|(_, kind)| kind);
+        let kind =
+            |assembly: Assembly<'_>, field: &FieldSpec| assembly.column(0, field).map(|(_, kind)| kind);
         let (varying, fixed) = (array(&[None]), array(&[Some(3)]));
         assert!(kind(Assembly::Stacked, &varying).unwrap_err().to_string().contains("padded_batch"));
         assert!(matches!(kind(Assembly::Ragged, &fixed), Ok(ColumnKind::Array { .. })));

@@ -464,11 +464,14 @@ impl fmt::Display for Program {
                     let how = match stacking {
                         Stacking::Alone => "copied as it is".to_owned(),
                         Stacking::Padded(padding) => {
-                            let side = |side: &Option<usize>| side.map_or("longest".to_owned(), |s| s.to_string());
+                            let side =
+                                |side: &Option<usize>| side.map_or("longest".to_owned(), |s| s.to_string());
                             let sides: Vec<String> = padding.shape.iter().map(side).collect();
                             format!("padded to [{}] when the batch is complete", sides.join(", "))
                         }
-                        Stacking::Ragged => "values and offsets, put together when the batch is complete".to_owned(),
+                        Stacking::Ragged => {
+                            "values and offsets, put together when the batch is complete".to_owned()
+                        }
                         Stacking::List => "a list".to_owned(),
                     };
                     writeln!(f, "  {}: {how}", column.name)?;

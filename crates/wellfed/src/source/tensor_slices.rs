@@ -595,15 +595,11 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_an_error_with_numbers() {
         let (i64s, u8s) = (DType::Int64, DType::UInt8);
-        let e =
-            source(&[("a", u8s, &[3, 2], Pixels::Infer), ("b", i64s, &[4], Pixels::Infer)], pair())
-                .unwrap_err();
+        let e = source(&[("a", u8s, &[3, 2], Pixels::Infer), ("b", i64s, &[4], Pixels::Infer)], pair())
+            .unwrap_err();
         assert!(e.message().contains("a has 3, b has 4"), "{e}");
         assert!(source(&[], Structure::Tuple(Vec::new())).is_err());
-        assert!(
-            source(&[("a", u8s, &[3], Pixels::Infer), ("a", u8s, &[3], Pixels::Infer)], pair())
-                .is_err()
-        );
+        assert!(source(&[("a", u8s, &[3], Pixels::Infer), ("a", u8s, &[3], Pixels::Infer)], pair()).is_err());
         assert!(ArrayData::from_vec(vec![0; 5], u8s, vec![2, 3]).is_err());
         assert!(ArrayData::from_vec(vec![0; 1], u8s, vec![]).is_err());
         assert!(ArrayData::from_vec(vec![], i64s, vec![usize::MAX, usize::MAX]).is_err());

@@ -37,7 +37,7 @@ def pad(rows: Tokens, value: Any = 0, multiple_of: int = 1, to: int | None = Non
 
 def order(ds: wf.Dataset, count: int, epoch: int = 0) -> list[int]:
     """The order of samples, by way of their labels."""
-    loader = ds.batch(max(count, 1)).numpy()
+    loader = ds.ragged_batch(max(count, 1)).numpy()
     loader.set_epoch(epoch)
     return [int(label) for _, labels in loader for label in labels]
 
@@ -57,7 +57,7 @@ def buckets(picks: list[int], lengths: list[int], ends: list[int], sizes: list[i
 def by_tokens(picks: list[int], lengths: list[int], limit: int, multiple_of: int) -> list[list[int]]:
     batches: list[list[int]] = [[]]
     for pick in picks:
-        longest = max(lengths[p] for p in [*batches[-1], pick])
+        longest = max(1, *(lengths[p] for p in [*batches[-1], pick]))
         cost = -(-longest // multiple_of) * multiple_of * (len(batches[-1]) + 1)
         if cost > limit and batches[-1]:
             batches.append([])

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _arguments as check
 
-__all__ = ["boundaries", "field_name", "padding"]
+__all__ = ["field_name", "padding", "wholes"]
 
 Tree = dict[str, Any]
 
@@ -38,7 +38,7 @@ def padding(
     }
 
 
-def boundaries(values: Any, name: str) -> list[int]:
+def wholes(values: Any, name: str) -> list[int]:
     """A list of whole numbers of at least 1."""
     if not check.is_sequence(values) and not isinstance(values, np.ndarray):
         raise TypeError(f"{name} is {values!r}; it must be a list of ints")

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _arguments as check
-from . import _native
+from . import _columns, _native
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._options import Options, flatten, merge
 from .transforms import Transform, _known
@@ -15,7 +15,7 @@ from .transforms import Transform, _known
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typing_extensions import Unpack
+    from typing_extensions import Never, Unpack
 
 __all__ = ["Dataset"]
 
@@ -42,25 +42,36 @@ class Dataset:
 
     __slots__ = ("_arrays", "_native")
 
-    def __init__(self, native: _native.Dataset, arrays: Sequence[Any] | None = None) -> None:
+    def __init__(self, native: _native.Dataset, arrays: Sequence[Sequence[Any] | None] = (None,)) -> None:
         if not isinstance(native, _native.Dataset):
             raise TypeError(
                 "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
             )
         self._native = native
-        self._arrays = None if arrays is None else list(arrays)
+        # Of each source, in the order of the plan: what of it is in memory, and so not in the plan.
+        self._arrays = tuple(arrays)
 
     def _verb(self, verb: str, **parameters: Any) -> Dataset:
-        return Dataset(self._native.verb(json.dumps({"verb": verb, **parameters})), self._arrays)
+        return Dataset(self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays)
 
-    def shuffle(self, seed: int = 0) -> Dataset:
+    def shuffle(
+        self, *args: Never, seed: int = 0, block_size: int | None = None, window: int = 16
+    ) -> Dataset:
         """Orders samples by a permutation of all of them, a new one in every epoch.
 
-        The permutation is computed, not stored: it takes no memory, whatever the size of the data set.
+        The permutation is computed, not stored: it takes no memory, whatever the size of the data set. There is no
+        buffer, as tf.data has one, and so no buffer size: every sample may come at any place.
 
         Args:
+            args: Nothing: arguments are given by name.
             seed: 0 to 2**64 - 1. Same seed, same order; also the seed of random transforms, unless
                 ``with_options(seed=...)`` says another.
+            block_size: So many neighbours stay together as a block: the order of blocks is permuted, and what is in
+                each window of ``window`` blocks. For sources in which far jumps are expensive, such as large files on
+                a network. Samples of one block come within ``window * block_size`` places of each other, so a batch
+                is a mixture of about ``window`` blocks: use whole permutations where neighbours are alike and reading
+                allows it. None: one permutation of everything.
+            window: How many blocks are mixed with each other.
 
         Example:
             >>> import numpy as np
@@ -69,7 +80,15 @@ class Dataset:
             >>> sorted(next(iter(ds.numpy()))) == list(range(100))
             True
         """
-        return self._verb("shuffle", seed=check.whole(seed, "seed"))
+        if args:
+            raise TypeError(
+                f"shuffle({args[0]!r}): shuffle takes its arguments by name\n"
+                "hint: tf.data's first argument is the size of a buffer; here all samples are permuted without one, so "
+                "leave it out, and write shuffle(seed=...) for another order"
+            )
+        size = None if block_size is None else check.whole(block_size, "block_size", 1)
+        blocks = check.whole(window, "window", 1)
+        return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks)
 
     def map(self, *transforms: Transform, field: str | None = None) -> Dataset:
         """Transforms images.
@@ -153,6 +172,269 @@ class Dataset:
         """
         size = check.whole(batch_size, "batch_size", 1)
         return self._verb("batch", batch_size=size, drop_last=bool(drop_last))
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        multiple_of: int | None = None,
+        drop_last: bool = False,
+        *,
+        lengths: bool = False,
+    ) -> Dataset:
+        """Stacks samples whose arrays differ in size, each filled up at its ends.
+
+        Args:
+            batch_size: Samples in a batch, at least 1.
+            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A side
+                that is None is that of the largest array of the batch; so is every side that varies without it.
+            padding_values: What arrays are filled up with: one number for all, or one for each field, in the structure
+                of the samples. Default: 0, of the field's dtype.
+            multiple_of: Sides that are left to the batch are rounded up to a multiple of this.
+            drop_last: Leave out a last batch that is smaller.
+            lengths: In place of a field that varies, give ``(values, lengths)``.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([[1, 2], [3], [4, 5, 6]])
+            >>> next(iter(ds.padded_batch(2, padding_values=-1).numpy())).tolist()
+            [[1, 2], [3, -1]]
+        """
+        return self._verb(
+            "padded_batch",
+            batch_size=check.whole(batch_size, "batch_size", 1),
+            drop_last=bool(drop_last),
+            pad=self._pad(padded_shapes, padding_values, multiple_of, lengths),
+        )
+
+    def ragged_batch(self, batch_size: int, drop_last: bool = False) -> Dataset:
+        """Puts arrays that differ in length one after the other: batches have a `wellfed.Ragged` for such a field.
+
+        Args:
+            batch_size: Samples in a batch, at least 1.
+            drop_last: Leave out a last batch that is smaller.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([[1, 2], [3], [4, 5, 6]])
+            >>> batch = next(iter(ds.ragged_batch(3).numpy()))
+            >>> batch.values.tolist(), batch.offsets.tolist()
+            ([1, 2, 3, 4, 5, 6], [0, 2, 3, 6])
+        """
+        size = check.whole(batch_size, "batch_size", 1)
+        return self._verb("ragged_batch", batch_size=size, drop_last=bool(drop_last))
+
+    def bucket_by_sequence_length(
+        self,
+        field: str | int | None,
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        *,
+        multiple_of: int | None = None,
+        lengths: bool = False,
+    ) -> Dataset:
+        """Batches of samples of similar length, as tf.data makes them.
+
+        Samples go to the bucket of their length in the order of the epoch. A full bucket is a batch; at the end of the
+        epoch, what is left in buckets makes smaller batches. Put `shuffle` before it, and `shard` after it.
+
+        Args:
+            field: The field whose length counts: its name, or its place in a tuple. None if only one differs in
+                length. The source must know lengths before samples are read, as arrays in memory do.
+            bucket_boundaries: Lengths from which on the next bucket begins.
+            bucket_batch_sizes: Samples in a batch of each bucket: one more number than there are boundaries.
+            padded_shapes: As of `padded_batch`.
+            padding_values: As of `padded_batch`.
+            pad_to_bucket_boundary: Pad to one less than the boundary of the bucket. A sample beyond the last boundary
+                is then a bad sample.
+            no_padding: Put arrays one after the other, as `ragged_batch` does.
+            drop_remainder: Leave out the smaller batches at the end of an epoch.
+            multiple_of: As of `padded_batch`.
+            lengths: As of `padded_batch`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([np.arange(n) for n in (1, 7, 2, 9, 3)])
+            >>> [batch.shape for batch in ds.bucket_by_sequence_length(None, [5], [2, 2]).numpy()]
+            [(2, 2), (2, 9), (1, 3)]
+        """
+        return self._verb(
+            "bucket_by_sequence_length",
+            field=_columns.field_name(field),
+            bucket_boundaries=_columns.wholes(bucket_boundaries, "bucket_boundaries"),
+            bucket_batch_sizes=_columns.wholes(bucket_batch_sizes, "bucket_batch_sizes"),
+            drop_remainder=bool(drop_remainder),
+            pad_to_bucket_boundary=bool(pad_to_bucket_boundary),
+            no_padding=bool(no_padding),
+            pad=self._pad(padded_shapes, padding_values, multiple_of, lengths),
+        )
+
+    def batch_by_tokens(
+        self,
+        max_tokens: int,
+        field: str | int | None = None,
+        *,
+        bucket_boundaries: Sequence[int] = (),
+        padding_values: Any = None,
+        multiple_of: int | None = None,
+        drop_last: bool = False,
+        lengths: bool = False,
+    ) -> Dataset:
+        """Batches of as many samples as have at most ``max_tokens`` tokens, padding included.
+
+        Samples are taken in the order of the epoch; a batch ends before the next sample would make it too large. Put
+        `shuffle` before it, and `shard` after it. A sample that is too long by itself is a bad sample.
+
+        Args:
+            max_tokens: The longest length of the batch times its number of samples, at most.
+            field: As of `bucket_by_sequence_length`.
+            bucket_boundaries: Lengths from which on the next bucket begins: with them, samples of similar length share
+                a batch, and there is less padding.
+            padding_values: As of `padded_batch`.
+            multiple_of: As of `padded_batch`. The rounded length is what counts.
+            drop_last: Leave out the batches that are not full at the end of an epoch.
+            lengths: As of `padded_batch`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([np.arange(n) for n in (3, 4, 2, 8, 1)])
+            >>> [batch.shape for batch in ds.batch_by_tokens(8).numpy()]
+            [(2, 4), (1, 2), (1, 8), (1, 1)]
+        """
+        return self._verb(
+            "batch_by_tokens",
+            max_tokens=check.whole(max_tokens, "max_tokens", 1),
+            field=_columns.field_name(field),
+            bucket_boundaries=_columns.wholes(bucket_boundaries, "bucket_boundaries"),
+            drop_last=bool(drop_last),
+            pad=self._pad(None, padding_values, multiple_of, lengths),
+        )
+
+    def _pad(self, shapes: Any, values: Any, multiple_of: int | None, lengths: bool) -> dict[str, Any]:
+        return _columns.padding(json.loads(self._native.structure), shapes, values, multiple_of, lengths)
+
+    def unbatch(self) -> Dataset:
+        """Undoes `batch`: elements are samples again.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(10)).batch(4)
+            >>> len(ds), len(ds.skip(1).unbatch())
+            (3, 6)
+        """
+        return self._verb("unbatch")
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Each sample with its number in the epoch: ``(number, sample)``.
+
+        Args:
+            start: The first number.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> list(wf.from_tensor_slices(np.arange(10, 13)).enumerate().batch(3).numpy())
+            [(array([0, 1, 2]), array([10, 11, 12]))]
+        """
+        return self._verb("enumerate", start=check.whole(start, "start", -(2**63)))
+
+    @staticmethod
+    def zip(*datasets: Dataset) -> Dataset:
+        """Tuples of what the data sets give, as long as the shortest of them.
+
+        Data sets of one length that are shuffled by one seed stay aligned. Fields of one name in several of them get
+        the place of their data set in front (``"0.image"``), for ``map(..., field=...)``.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> one, two = wf.from_tensor_slices(np.arange(3)), wf.from_tensor_slices((np.arange(9), np.arange(9) * 10))
+            >>> list(wf.Dataset.zip(one, two).batch(3).numpy())
+            [(array([0, 1, 2]), (array([0, 1, 2]), array([ 0, 10, 20])))]
+        """
+        return combined("zip", datasets)
+
+    def concatenate(self, *others: Dataset) -> Dataset:
+        """This data set, and then the others. All must have the same fields.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(3)).concatenate(wf.from_tensor_slices(np.arange(10, 12)))
+            >>> [int(x) for x in ds.numpy()]
+            [0, 1, 2, 10, 11]
+        """
+        return combined("concatenate", (self, *others))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        seed: int = 0,
+        stop_on_empty_dataset: bool = False,
+    ) -> Dataset:
+        """Each element from a data set that is chosen at random.
+
+        Each data set gives its own elements in its own order. In every 64 elements it is chosen as often as its weight
+        says, to within one or two, in a random order that is new in every epoch. Any position is found without
+        going through those before it.
+
+        Args:
+            datasets: What is mixed. All must have the same fields.
+            weights: How often each is chosen, in proportion; None is all alike.
+            seed: Of the choice.
+            stop_on_empty_dataset: Whether the first data set that has no more ends the epoch, as tf.data's does.
+                Otherwise the others go on, by the weights that are left. A data set that should start over is given
+                with `repeat`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> small, large = wf.from_tensor_slices(np.arange(10)), wf.from_tensor_slices(np.arange(100, 200))
+            >>> ds = wf.Dataset.sample_from_datasets([small.repeat(), large.repeat()], [0.8, 0.2], seed=1)
+            >>> batch = next(iter(ds.batch(1000).numpy()))
+            >>> 795 < sum(batch < 100) < 805
+            np.True_
+        """
+        given = list(datasets)
+        shares = [1.0] * len(given) if weights is None else [float(weight) for weight in weights]
+        return combined(
+            "sample_from_datasets",
+            given,
+            weights=shares,
+            seed=check.whole(seed, "seed"),
+            stop_on_empty_dataset=bool(stop_on_empty_dataset),
+        )
+
+    @staticmethod
+    def interleave(datasets: Sequence[Dataset], block_length: int = 1) -> Dataset:
+        """``block_length`` elements of each data set in turn; what has ended drops out.
+
+        Args:
+            datasets: What is mixed. All must have the same fields.
+            block_length: Neighbours of one data set that stay together.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> parts = [wf.from_tensor_slices(np.arange(n, n + 3)) for n in (0, 10)]
+            >>> [int(x) for x in wf.Dataset.interleave(parts, block_length=2).numpy()]
+            [0, 1, 10, 11, 2, 12]
+        """
+        return combined(
+            "interleave", list(datasets), block_length=check.whole(block_length, "block_length", 1)
+        )
 
     def repeat(self, count: int | None = None) -> Dataset:
         """The data set several times over, as one epoch. Each time round has its own order and random parameters.
@@ -283,14 +565,16 @@ class Dataset:
         this = self.with_options(**options) if options else self
         return Loader(this, to_numpy, "numpy", None)
 
-    def sample(self, index: int, epoch: int = 0) -> Any:
-        """One sample of the source, transformed as it would be in ``epoch``, as NumPy arrays.
+    def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
+        """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
 
         Useful to look at a sample, and to replay a bad one.
 
         Args:
             index: In the source, from 0: not changed by `shuffle`, `shard`, `take` or `skip`.
             epoch: Decides random parameters.
+            source: Which of the sources, in the order in which they are written, where there are several. Of `zip` it
+                is the part that comes from this source.
 
         Example:
             >>> import numpy as np
@@ -298,8 +582,9 @@ class Dataset:
             >>> wf.from_tensor_slices((np.arange(4), np.eye(4))).sample(2)
             (array(2), array([0., 0., 1., 0.]))
         """
-        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"))
-        return structured(self._native.structure, to_numpy)(columns)
+        which = check.whole(source, "source")
+        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"), which)
+        return structured(self._native.sources[which], to_numpy)(columns)
 
     def explain(self, analyze: bool = False, batches: int = 20) -> str:
         """What was asked for, what the optimizer made of it, and what runs.
@@ -335,19 +620,21 @@ class Dataset:
             >>> import numpy as np
             >>> import wellfed as wf
             >>> import json
-            >>> json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())["verbs"]
-            [{'verb': 'batch', 'batch_size': 2, 'drop_last': False}]
+            >>> plan = json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())
+            >>> plan["root"]["node"], plan["root"]["batch_size"], plan["root"]["input"]["node"]
+            ('batch', 2, 'source')
         """
         return self._native.to_json()
 
     @classmethod
     def from_json(cls, text: str, arrays: Sequence[Any] | None = None) -> Dataset:
-        """The data set whose plan is ``text``. Its source is opened anew.
+        """The data set whose plan is ``text``. Its sources are opened anew.
 
         Args:
             text: As `to_json` gives it.
             arrays: What of its source is not in the text: the arrays of ``from_tensor_slices`` in the order of the
-                fields, or those that `image_files` and `encoded_images` made of their arguments. Pickling keeps them.
+                fields, or those that `image_files` and `encoded_images` made of their arguments. Where there are
+                several sources, a list of such lists, with None for those that need none. Pickling keeps them.
 
         Example:
             >>> import numpy as np
@@ -356,10 +643,10 @@ class Dataset:
             >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
             2
         """
-        from .sources import as_array
-
-        held = None if arrays is None else [as_array(a) for a in arrays]
-        return cls(_native.Dataset.from_json(text, held), arrays)
+        several = arrays is not None and all(
+            part is None or isinstance(part, list | tuple) for part in arrays
+        )
+        return _restore(text, tuple(arrays) if arrays is not None and several else (arrays,))
 
     def _plan(self) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(self._native.to_json())
@@ -372,16 +659,54 @@ class Dataset:
         return length
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset.from_json, (self.to_json(), self._arrays)
+        return _restore, (self.to_json(), self._arrays)
 
     def __repr__(self) -> str:
         plan = self._plan()
-        lines = [_source_repr(plan["source"]), *map(_verb_repr, plan["verbs"])]
+        lines = _node_repr(plan["root"])
         options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
         changed = [f"{k}={v!r}" for k, v in options.items() if v != defaults.get(k)]
         if changed:
-            lines.append(f".with_options({', '.join(changed)})")
-        return "\n    ".join(lines)
+            lines.append(f"    .with_options({', '.join(changed)})")
+        return "\n".join(lines)
+
+
+def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Dataset:
+    """Data sets put together by a verb that takes several."""
+    for place, dataset in enumerate(datasets):
+        if not isinstance(dataset, Dataset):
+            raise TypeError(
+                f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset"
+            )
+    given = json.dumps({"node": verb, **parameters})
+    native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
+    return Dataset(native, [arrays for dataset in datasets for arrays in dataset._arrays])
+
+
+def _restore(text: str, arrays: Sequence[Sequence[Any] | None]) -> Dataset:
+    from .sources import as_array
+
+    held = [None if part is None else [as_array(a) for a in part] for part in arrays]
+    native = _native.Dataset.from_json(text, held)
+    return Dataset(native, arrays or [None] * len(native.sources))
+
+
+def _node_repr(node: dict[str, Any]) -> list[str]:
+    """A tree as it is written in Python, line by line."""
+    if node["node"] == "source":
+        return [_source_repr(node["spec"])]
+    if "input" in node:
+        return [*_node_repr(node["input"]), f"    {_verb_repr(node)}"]
+    name, lists = node["node"], node["node"] in ("interleave", "sample_from_datasets")
+    lines = [f"{name}({'[' if lists else ''}"]
+    for part in node["inputs"]:
+        inner = _node_repr(part)
+        inner[-1] += ","
+        lines += [f"    {line}" for line in inner]
+    given = {k: v for k, v in node.items() if k not in ("node", "inputs")}
+    if lists:
+        return [*lines, f"], {', '.join(f'{k}={v!r}' for k, v in given.items())})"]
+    return [*lines, ")"]
 
 
 def _source_repr(spec: dict[str, Any]) -> str:
@@ -400,8 +725,8 @@ def _source_repr(spec: dict[str, Any]) -> str:
 
 
 def _verb_repr(verb: dict[str, Any]) -> str:
-    parameters = dict(verb)
-    match parameters.pop("verb"):
+    parameters = {k: v for k, v in verb.items() if k != "input"}
+    match parameters.pop("node"):
         case "map":
             inner = [repr(Transform.from_plan(t)) for t in parameters["transforms"]]
             if parameters["field"] is not None:
@@ -413,6 +738,8 @@ def _verb_repr(verb: dict[str, Any]) -> str:
         case "cache":
             given = [f"{k}={v!r}" for k, v in parameters.items() if v is not None and v != "coefficients"]
             return f".cache({', '.join(given)})"
+        case "shuffle" if parameters["block_size"] is None:
+            return f".shuffle(seed={parameters['seed']})"
         case "take" | "skip" as name:
             return f".{name}({parameters['count']})"
         case name:

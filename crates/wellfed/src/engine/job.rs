@@ -130,7 +130,7 @@ impl Job {
                 ColumnKind::Bytes => {
                     list(ColumnData::Bytes(keep.iter().map(|&offset| pieces.own(offset)).collect()))
                 }
-                _ => stack::stack((number, spec), pieces, &keep, self.span.pad_to, &self.pool, resident),
+                _ => stack::stack((number, spec), pieces, &keep, self.span.pad_to(), &self.pool, resident),
             }?;
             let listed = if spec.is_list() { stacked.data.bytes() } else { 0 };
             made.push((number, stacked, self.columns.shelf.hold(listed)));
@@ -216,23 +216,31 @@ impl Claim {
     /// Where sample `offset` goes.
     pub(crate) fn slot(&mut self, offset: usize) -> SampleSlot<'_> {
         assert!(self.samples.contains(&offset), "sample {offset} was not claimed");
-        SampleSlot { job: &self.job, offset }
+        SampleSlot { job: &self.job, offset, first: 0 }
     }
 }
 
-/// The place of one sample in all columns of its batch.
+/// The place of one sample in the columns of its batch.
 #[derive(Debug)]
 pub(crate) struct SampleSlot<'a> {
     job: &'a Job,
     offset: usize,
+    /// The column that counts as 0.
+    first: usize,
 }
 
 impl SampleSlot<'_> {
+    /// The columns from `first` on: those of one of the sources of a sample.
+    pub(crate) fn of_leaf(&mut self, first: usize) -> SampleSlot<'_> {
+        SampleSlot { job: self.job, offset: self.offset, first: self.first + first }
+    }
+
     /// Bytes of an array column.
     ///
     /// # Panics
     /// If the column is a list: the executor follows the same column specifications.
     pub(crate) fn array(&mut self, column: usize) -> &mut [u8] {
+        let column = self.first + column;
         match &self.job.storage[column] {
             Storage::Array(buffer) => {
                 // SAFETY: the schedule hands out each sample once, a claim gives one slot at a time (`&mut`), and
@@ -249,6 +257,7 @@ impl SampleSlot<'_> {
     /// # Panics
     /// If the column is an array: the executor follows the same column specifications.
     pub(crate) fn pieces(&mut self, column: usize) -> Place<'_> {
+        let column = self.first + column;
         match &self.job.storage[column] {
             Storage::Pieces(pieces) => Place { pieces, offset: self.offset },
             Storage::Array(_) => unreachable!("column {column} is an array"),
@@ -285,7 +294,9 @@ mod tests {
     use crate::{
         engine::stack::{Padding, Stacking},
         order::Order,
+        plan::Node,
         sample::DType,
+        source::SourceSpec,
     };
 
     fn job(n: u64) -> Arc<Job> {
@@ -300,7 +311,8 @@ mod tests {
             ColumnSpec { name: "r".into(), kind: ragged },
             ColumnSpec { name: "p".into(), kind: padded },
         ]);
-        let order = Order::new(n, &[crate::plan::Verb::Batch { batch_size: 4, drop_last: false }]).unwrap();
+        let leaf = Node::source(SourceSpec::Custom { name: String::new() });
+        let order = Order::new(&leaf.batch(4, false), &[n]).unwrap();
         Arc::new(Job::new(0, 0, order.batch(0, 0, 0), 4, &columns, &Pool::new(4)))
     }
 

@@ -151,7 +151,8 @@ impl Cutter {
                     (count >= sizes[number]).then(|| std::mem::take(bucket).positions)
                 }
                 Full::Tokens { max, multiple_of } => {
-                    let cost = padded(longest, *multiple_of).saturating_mul(count);
+                    // Not even samples without tokens are free, or there would be no end to them.
+                    let cost = padded(longest.max(1), *multiple_of).saturating_mul(count);
                     let full = cost > *max && count > 1;
                     let closed = full.then(|| std::mem::take(bucket).positions);
                     bucket.positions.push(position);
@@ -220,6 +221,8 @@ struct Epoch {
     key: u64,
     /// Where the last walk stopped.
     at: Walk,
+    /// The batch before it.
+    last: Option<Cut>,
     /// Places on the way, `every` batches apart, from the beginning on.
     marks: Vec<Walk>,
     every: u64,
@@ -256,7 +259,7 @@ impl Cuts {
             None => {
                 epochs.truncate(EPOCHS - 1);
                 let at = self.cutter.begin();
-                Epoch { key, marks: vec![at.clone()], at, every: 1, len: None }
+                Epoch { key, marks: vec![at.clone()], at, last: None, every: 1, len: None }
             }
         };
         // The last one that was asked for comes first.
@@ -270,9 +273,13 @@ impl Epoch {
         if self.len.is_some_and(|len| number >= len) {
             return None;
         }
+        if number.checked_add(1) == Some(self.at.number) && self.last.is_some() {
+            return self.last.clone();
+        }
         if number < self.at.number {
             // The first mark is the beginning.
             let mark = self.marks.partition_point(|mark| mark.number <= number).saturating_sub(1);
+            self.last = None;
             self.at = self.marks[mark].clone();
         }
         loop {
@@ -294,8 +301,10 @@ impl Epoch {
                 return None;
             };
             if place == number {
+                self.last = Some(cut.clone());
                 return Some(cut);
             }
+            self.last = None;
         }
     }
 }

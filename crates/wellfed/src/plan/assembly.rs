@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-use super::program::FieldProgram;
+use super::{Node, program::FieldProgram};
 use crate::{
     Error, Result,
     engine::{
@@ -115,7 +115,37 @@ pub(crate) enum Assembly<'a> {
     List,
 }
 
-impl Assembly<'_> {
+impl<'a> Assembly<'a> {
+    /// How the elements of `node` are put together.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if that differs from element to element.
+    pub(crate) fn of(node: &'a Node) -> Result<Self> {
+        match node {
+            Node::Batch { .. } => Ok(Self::Stacked),
+            Node::PaddedBatch { pad, .. } | Node::BatchByTokens { pad, .. } => Ok(Self::Padded(pad)),
+            Node::BucketBySequenceLength { no_padding: true, .. } | Node::RaggedBatch { .. } => {
+                Ok(Self::Ragged)
+            }
+            Node::BucketBySequenceLength { pad, .. } => Ok(Self::Padded(pad)),
+            Node::Unbatch { .. } => Ok(Self::Alone),
+            _ => {
+                let mut found = None;
+                for input in node.inputs() {
+                    let other = Self::of(input)?;
+                    if *found.get_or_insert(other) != other {
+                        return Err(Error::config(format!(
+                            "{}(): samples are put together in one way in some data sets and in another in others",
+                            node.name()
+                        ))
+                        .with_hint("batch after it"));
+                    }
+                }
+                Ok(found.unwrap_or(Self::Alone))
+            }
+        }
+    }
+
     /// Checks what does not depend on fields.
     ///
     /// # Errors

@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from . import _arguments as check
-from . import _native
+from . import _columns, _native
 from ._indexing import Elements, html_of, sliced
 from ._loader import Loader, structured, to_numpy, torch_converter
+from ._native import Dataset as NativeDataset
 from ._options import Options, flatten, merge
 from ._passes import Passes
 from ._steps.later import Later
@@ -53,16 +54,16 @@ class Dataset:
 
     def __init__(
         self,
-        native: _native.Dataset | Later,
+        native: NativeDataset | Later,
         arrays: Sequence[Sequence[Any] | None] = (None,),
         passes: Passes | None = None,
         steps: Sequence[Any] = (),
     ) -> None:
-        if not isinstance(native, _native.Dataset | Later):
+        if not isinstance(native, NativeDataset | Later):
             raise TypeError(
                 "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
             )
-        self._made: _native.Dataset | None = None if isinstance(native, Later) else native
+        self._made: NativeDataset | None = None if isinstance(native, Later) else native
         self._later: Later | None = native if isinstance(native, Later) else None
         # Callables and Python data sets, in the order of the nodes that they belong to, inputs first.
         self._steps = tuple(steps)
@@ -72,11 +73,11 @@ class Dataset:
         self._passes = passes or Passes()
 
     @property
-    def _native(self) -> _native.Dataset:
+    def _native(self) -> NativeDataset:
         """What the engine knows. Behind a filter it is there when the filter has been computed."""
         return self._open({})
 
-    def _open(self, options: Mapping[str, Any]) -> _native.Dataset:
+    def _open(self, options: Mapping[str, Any]) -> NativeDataset:
         """What the engine knows; `options` are for what is to be computed for that."""
         if self._made is None:
             if self._later is None:
@@ -91,7 +92,7 @@ class Dataset:
             return self._with(later, steps)
         return self._with(self._made.verb(text), steps)
 
-    def _with(self, native: _native.Dataset | Later, steps: Sequence[Any] = ()) -> Dataset:
+    def _with(self, native: NativeDataset | Later, steps: Sequence[Any] = ()) -> Dataset:
         """A data set of the same opened sources, with further steps."""
         return Dataset(native, self._arrays, self._passes, (*self._steps, *steps))
 
@@ -169,24 +170,49 @@ class Dataset:
                     this = this._python("map", step, field)
         return this
 
-    def filter(self, predicate: Callable[[Any], Any]) -> Dataset:
-        """The elements for which ``predicate`` is true, in their order.
+    def filter(
+        self,
+        predicate: Callable[[Any], Any] | None = None,
+        *,
+        field: str | None = None,
+        values: Sequence[int] | None = None,
+        min: int | None = None,  # noqa: A002 (as in NumPy's clip)
+        max: int | None = None,  # noqa: A002
+    ) -> Dataset:
+        """Keeps elements by a whole number in one of their fields, such as their label, or by a Python function.
 
-        Which those are is found by one pass over all elements, when the length or a batch is first asked for, by the
-        workers that a loader would have; from then on it is known to this data set and all made from it. It is kept
-        as a bit for each element.
+        By a number, all samples are looked at once, when this is called; what is kept takes 8 bytes a sample. Folders
+        and lists of images know their labels, so no file is read; of other sources each sample is. `explain` says
+        which.
+
+        By a function, they are looked at once, when the length or a batch is first asked for, by the workers that a
+        loader would have; what is kept takes a bit for each. Either is known from then on to this data set and to all
+        that is made from it, and goes before `shuffle`, as its answers must hold in every epoch.
 
         Args:
-            predicate: Takes an element, before `batch`. Its answers must hold in every epoch: filter before `shuffle`
-                and before random transforms.
+            predicate: Takes an element. Goes before random transforms, too.
+            field: Or the name of a field.
+            values: The numbers that are kept; None is all.
+            min: The least that is kept.
+            max: The greatest that is kept.
 
         Example:
             >>> import numpy as np
             >>> import wellfed as wf
-            >>> ds = wf.from_tensor_slices(np.arange(10)).filter(lambda x: x % 3 == 0).with_options(num_workers=1)
-            >>> len(ds), [int(x) for x in ds]
+            >>> ds = wf.from_tensor_slices({"x": np.arange(6.0), "label": np.array([0, 1, 2, 0, 1, 2])})
+            >>> [float(sample["x"]) for sample in ds.filter(field="label", values=[0, 2]).numpy()]
+            [0.0, 2.0, 3.0, 5.0]
+            >>> some = wf.from_tensor_slices(np.arange(10)).filter(lambda x: x % 3 == 0).with_options(num_workers=1)
+            >>> len(some), [int(x) for x in some]
             (4, [0, 3, 6, 9])
         """
+        if (predicate is None) == (field is None):
+            raise TypeError("filter takes either a callable, or field= with values=, min= or max=")
+        if field is not None:
+            given = None if values is None else [check.whole(value, "values", -(2**63)) for value in values]
+            low = None if min is None else check.whole(min, "min", -(2**63))
+            high = None if max is None else check.whole(max, "max", -(2**63))
+            return self._verb("filter", field=field, values=given, min=low, max=high)
         if not callable(predicate):
             raise TypeError(f"filter takes a callable, not {predicate!r}")
         from ._steps import filtering
@@ -195,13 +221,13 @@ class Dataset:
             filtering.check(self._plan())
         name = name_of(predicate)
 
-        def make(options: Mapping[str, Any]) -> _native.Dataset:
+        def make(options: Mapping[str, Any]) -> NativeDataset:
             native = self._open(options)
             filtering.check(self._plan())
             kept = filtering.kept(self.with_options(**options), predicate)
-            return native.verb(json.dumps({"node": "filter", "name": name, "kept": kept}))
+            return native.verb(json.dumps({"node": "python_filter", "name": name, "kept": kept}))
 
-        later = Later(make, self, {"node": "filter", "name": name, "kept": None})
+        later = Later(make, self, {"node": "python_filter", "name": name, "kept": None})
         return self._with(later, [predicate])
 
     def cache(
@@ -276,6 +302,156 @@ class Dataset:
         if not callable(collate_fn):
             raise TypeError(f"collate_fn is {collate_fn!r}, which cannot be called")
         return batches._python("collate", collate_fn)
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        multiple_of: int | None = None,
+        drop_last: bool = False,
+        *,
+        lengths: bool = False,
+    ) -> Dataset:
+        """Stacks samples whose arrays differ in size, each filled up at its ends.
+
+        Args:
+            batch_size: Samples in a batch, at least 1.
+            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A side
+                that is None is that of the largest array of the batch; so is every side that varies without it.
+            padding_values: What arrays are filled up with: one number for all, or one for each field, in the structure
+                of the samples. Default: 0, of the field's dtype.
+            multiple_of: Sides that are left to the batch are rounded up to a multiple of this.
+            drop_last: Leave out a last batch that is smaller.
+            lengths: In place of a field that varies, give ``(values, lengths)``.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([[1, 2], [3], [4, 5, 6]])
+            >>> next(iter(ds.padded_batch(2, padding_values=-1).numpy())).tolist()
+            [[1, 2], [3, -1]]
+        """
+        return self._verb(
+            "padded_batch",
+            batch_size=check.whole(batch_size, "batch_size", 1),
+            drop_last=bool(drop_last),
+            pad=self._pad(padded_shapes, padding_values, multiple_of, lengths),
+        )
+
+    def ragged_batch(self, batch_size: int, drop_last: bool = False) -> Dataset:
+        """Puts arrays that differ in length one after the other: batches have a `wellfed.Ragged` for such a field.
+
+        Args:
+            batch_size: Samples in a batch, at least 1.
+            drop_last: Leave out a last batch that is smaller.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([[1, 2], [3], [4, 5, 6]])
+            >>> batch = next(iter(ds.ragged_batch(3).numpy()))
+            >>> batch.values.tolist(), batch.offsets.tolist()
+            ([1, 2, 3, 4, 5, 6], [0, 2, 3, 6])
+        """
+        size = check.whole(batch_size, "batch_size", 1)
+        return self._verb("ragged_batch", batch_size=size, drop_last=bool(drop_last))
+
+    def bucket_by_sequence_length(
+        self,
+        field: str | int | None,
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        *,
+        multiple_of: int | None = None,
+        lengths: bool = False,
+    ) -> Dataset:
+        """Batches of samples of similar length, as tf.data makes them.
+
+        Samples go to the bucket of their length in the order of the epoch. A full bucket is a batch; at the end of the
+        epoch, what is left in buckets makes smaller batches. Put `shuffle` before it, and `shard` after it.
+
+        Args:
+            field: The field whose length counts: its name, or its place in a tuple. None if only one differs in
+                length. The source must know lengths before samples are read, as arrays in memory do.
+            bucket_boundaries: Lengths from which on the next bucket begins.
+            bucket_batch_sizes: Samples in a batch of each bucket: one more number than there are boundaries.
+            padded_shapes: As of `padded_batch`.
+            padding_values: As of `padded_batch`.
+            pad_to_bucket_boundary: Pad to one less than the boundary of the bucket. A sample beyond the last boundary
+                is then a bad sample.
+            no_padding: Put arrays one after the other, as `ragged_batch` does.
+            drop_remainder: Leave out the smaller batches at the end of an epoch.
+            multiple_of: As of `padded_batch`.
+            lengths: As of `padded_batch`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([np.arange(n) for n in (1, 7, 2, 9, 3)])
+            >>> [batch.shape for batch in ds.bucket_by_sequence_length(None, [5], [2, 2]).numpy()]
+            [(2, 2), (2, 9), (1, 3)]
+        """
+        return self._verb(
+            "bucket_by_sequence_length",
+            field=_columns.field_name(field),
+            bucket_boundaries=_columns.wholes(bucket_boundaries, "bucket_boundaries"),
+            bucket_batch_sizes=_columns.wholes(bucket_batch_sizes, "bucket_batch_sizes"),
+            drop_remainder=bool(drop_remainder),
+            pad_to_bucket_boundary=bool(pad_to_bucket_boundary),
+            no_padding=bool(no_padding),
+            pad=self._pad(padded_shapes, padding_values, multiple_of, lengths),
+        )
+
+    def batch_by_tokens(
+        self,
+        max_tokens: int,
+        field: str | int | None = None,
+        *,
+        bucket_boundaries: Sequence[int] = (),
+        padding_values: Any = None,
+        multiple_of: int | None = None,
+        drop_last: bool = False,
+        lengths: bool = False,
+    ) -> Dataset:
+        """Batches of as many samples as have at most ``max_tokens`` tokens, padding included.
+
+        Samples are taken in the order of the epoch; a batch ends before the next sample would make it too large. Put
+        `shuffle` before it, and `shard` after it. A sample that is too long by itself is a bad sample.
+
+        Args:
+            max_tokens: The longest length of the batch times its number of samples, at most.
+            field: As of `bucket_by_sequence_length`.
+            bucket_boundaries: Lengths from which on the next bucket begins: with them, samples of similar length share
+                a batch, and there is less padding.
+            padding_values: As of `padded_batch`.
+            multiple_of: As of `padded_batch`. The rounded length is what counts.
+            drop_last: Leave out the batches that are not full at the end of an epoch.
+            lengths: As of `padded_batch`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices([np.arange(n) for n in (3, 4, 2, 8, 1)])
+            >>> [batch.shape for batch in ds.batch_by_tokens(8).numpy()]
+            [(2, 4), (1, 2), (1, 8), (1, 1)]
+        """
+        return self._verb(
+            "batch_by_tokens",
+            max_tokens=check.whole(max_tokens, "max_tokens", 1),
+            field=_columns.field_name(field),
+            bucket_boundaries=_columns.wholes(bucket_boundaries, "bucket_boundaries"),
+            drop_last=bool(drop_last),
+            pad=self._pad(None, padding_values, multiple_of, lengths),
+        )
+
+    def _pad(self, shapes: Any, values: Any, multiple_of: int | None, lengths: bool) -> dict[str, Any]:
+        return _columns.padding(json.loads(self._native.structure), shapes, values, multiple_of, lengths)
 
     def unbatch(self) -> Dataset:
         """Undoes `batch`: elements are samples again.
@@ -480,7 +656,7 @@ class Dataset:
         """
         if self._made is None:
 
-            def make(more: Mapping[str, Any]) -> _native.Dataset:
+            def make(more: Mapping[str, Any]) -> NativeDataset:
                 native = self._open({**options, **more})
                 merged = merge(json.loads(native.to_json())["options"], options)
                 return native.with_options(json.dumps(merged))
@@ -550,7 +726,9 @@ class Dataset:
 
     def _has_python(self) -> bool:
         """Whether a part of it runs in Python. What a filter kept is known, and asks Python no more."""
-        return bool(self._steps) and any(node["node"] != "filter" for node in steps_in(self._plan()["root"]))
+        return bool(self._steps) and any(
+            node["node"] != "python_filter" for node in steps_in(self._plan()["root"])
+        )
 
     def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
         """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
@@ -574,7 +752,7 @@ class Dataset:
             at = check.whole(index, "index"), check.whole(epoch, "epoch")
             return self._indexed().sample(which, *at)
         columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"), which)
-        return structured(json.loads(self._native.sources[which]), to_numpy)(columns)
+        return structured(self._native.sources[which], to_numpy)(columns)
 
     def explain(self, analyze: bool = False, batches: int = 20) -> str:
         """What was asked for, what the optimizer made of it, and what runs.
@@ -670,8 +848,8 @@ class Dataset:
 
         What is random in it is drawn anew at each call: from torch's default generator if torch is imported, so that
         ``torch.manual_seed`` and the seeds of workers count; Python steps draw from the generators as they are.
-        `sample` is the reproducible one. So a data set can stand where torch expects one: in its ``DataLoader``, ``Subset``,
-        ``random_split``.
+        `sample` is the reproducible one. So a data set can stand where torch expects one: in its ``DataLoader``,
+        ``Subset``, ``random_split``.
 
         Raises:
             IndexError: There is no such element.
@@ -790,7 +968,7 @@ def _verb_repr(verb: dict[str, Any]) -> str:
             if parameters["field"] is not None:
                 inner.append(f"field={parameters['field']!r}")
             return f".map({', '.join(inner)})"
-        case "filter":
+        case "python_filter":
             kept = parameters["kept"]
             # Digits are of four answers each.
             count = "not computed yet" if kept is None else f"keeps {bits(kept[1])} of {kept[0]}"

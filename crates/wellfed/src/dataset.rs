@@ -9,12 +9,12 @@ use crate::{
         exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
     },
-    order::{Order, Pick},
+    order::{Fields, Order, Pick},
     plan::{
-        Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
-        lower::{LeafPlan, Output, lower},
+        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
+        lower::{LeafPlan, Output, is_image, lower},
     },
-    sample::{Record, Structure, Value},
+    sample::{FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter},
     store::LocalStore,
     transform::Transform,
@@ -31,6 +31,18 @@ pub struct Dataset {
     /// Those of the plan's leaves, depth first.
     sources: Vec<Arc<dyn Source>>,
     plan: Plan,
+    /// What every `filter` of the plan keeps, those further down first.
+    filters: Vec<Filtered>,
+}
+
+/// What a `filter` keeps.
+#[derive(Clone, Debug)]
+struct Filtered {
+    kept: Arc<[u64]>,
+    /// Samples that it was asked of.
+    samples: u64,
+    /// Whether they had to be fetched.
+    fetched: bool,
 }
 
 /// A plan whose leaves have got what happens to their samples.
@@ -41,6 +53,8 @@ pub(crate) struct Lowered {
     pub(crate) output: Output,
     /// What tells leaves apart: of equal ones each has another. Empty until it is asked for.
     pub(crate) identities: Vec<u64>,
+    /// For every `filter`: of how many samples it keeps how many, and whether they had to be fetched.
+    pub(crate) filtered: Vec<(u64, u64, bool)>,
 }
 
 impl Dataset {
@@ -48,7 +62,7 @@ impl Dataset {
     pub fn new(source: Arc<dyn Source>) -> Self {
         let root = Node::source(source.spec());
         let plan = Plan { version: PLAN_VERSION, root, options: Options::default() };
-        Self { sources: vec![source], plan }
+        Self { sources: vec![source], plan, filters: Vec::new() }
     }
 
     /// Opens the sources that `plan` names.
@@ -81,7 +95,9 @@ impl Dataset {
             )));
         }
         plan.root.check()?;
-        Ok(Self { sources, plan })
+        let mut this = Self { sources, plan, filters: Vec::new() };
+        this.run_filters()?;
+        Ok(this)
     }
 
     fn wrap(&self, verb: impl FnOnce(Node) -> Node) -> Self {
@@ -97,7 +113,11 @@ impl Dataset {
     pub fn verb(&self, verb: Node) -> Result<Self> {
         let root = verb.with_inputs(vec![self.plan.root.clone()])?;
         let plan = Plan { root, ..self.plan.clone() };
-        Self { sources: self.sources.clone(), plan }.checked()
+        let mut this = Self { sources: self.sources.clone(), plan, filters: self.filters.clone() };
+        if matches!(this.plan.root, Node::Filter { .. }) {
+            this.run_filters()?;
+        }
+        this.checked()
     }
 
     /// A verb on several data sets; what it was on before does not count. Its options are theirs, which must agree.
@@ -124,12 +144,21 @@ impl Dataset {
         }
         let root = verb.with_inputs(inputs)?;
         let sources = datasets.iter().flat_map(|dataset| dataset.sources.clone()).collect();
-        Self { sources, plan: Plan { version: PLAN_VERSION, root, options } }.checked()
+        let filters = datasets.iter().flat_map(|dataset| dataset.filters.clone()).collect();
+        Self { sources, plan: Plan { version: PLAN_VERSION, root, options }, filters }.checked()
     }
 
     fn checked(self) -> Result<Self> {
         self.plan.root.check()?;
-        self.order(&self.lowered()?)?;
+        let lowered = self.lowered()?;
+        self.order(&lowered)?;
+        let assembly = self.assembly(&lowered, false)?;
+        let Output { names, kinds, .. } = &lowered.output;
+        for (number, (name, kind)) in names.iter().zip(kinds).enumerate() {
+            if !is_image(kind) {
+                assembly.column(number, &FieldSpec { name: name.clone(), kind: kind.clone() })?;
+            }
+        }
         Ok(self)
     }
 
@@ -228,6 +257,28 @@ impl Dataset {
         self.wrap(|input| input.batch(batch_size, drop_last))
     }
 
+    /// Keeps samples whose number in `field` is one of `values`, at least `min` and at most `max`; `None` is all. Goes
+    /// through all samples once, at once; sources that know their labels are not read for it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for no field of whole numbers, or after `shuffle`; those of samples that cannot be
+    /// read.
+    pub fn filter(
+        &self,
+        field: &str,
+        values: Option<&[i64]>,
+        min: Option<i64>,
+        max: Option<i64>,
+    ) -> Result<Self> {
+        self.verb(Node::Filter {
+            field: field.to_owned(),
+            values: values.map(<[i64]>::to_vec),
+            min,
+            max,
+            input: Box::new(self.plan.root.clone()),
+        })
+    }
+
     /// Undoes `batch`.
     #[must_use]
     pub fn unbatch(&self) -> Self {
@@ -322,7 +373,8 @@ impl Dataset {
         let mut sources = Vec::new();
         leaves(&self.plan.root, &mut self.sources.iter(), &mut sources);
         let (leaves, output) = lower(&self.plan.root, &sources)?;
-        Ok(Lowered { sources, leaves, output, identities: Vec::new() })
+        let filtered = self.filters.iter().map(|f| (f.samples, f.kept.len() as u64, f.fetched)).collect();
+        Ok(Lowered { sources, leaves, output, identities: Vec::new(), filtered })
     }
 
     /// As [`Dataset::lowered`], with the identities of the leaves, for which all names are looked at.
@@ -342,7 +394,94 @@ impl Dataset {
 
     pub(crate) fn order(&self, lowered: &Lowered) -> Result<Order> {
         let lens: Vec<u64> = lowered.sources.iter().map(|source| source.len()).collect();
-        Order::new(&self.plan.root, &lens)
+        let kept: Vec<Arc<[u64]>> = self.filters.iter().map(|filtered| filtered.kept.clone()).collect();
+        let firsts = lowered.leaves.iter().map(|leaf| leaf.first_column);
+        let fields = Fields {
+            sources: lowered.sources.iter().cloned().zip(firsts).collect(),
+            names: lowered.output.names.clone(),
+            kinds: lowered.output.kinds.clone(),
+        };
+        Order::over(&self.plan.root, &lens, &fields, &kept)
+    }
+
+    /// Finds out what those filters keep of which it is not known yet, those further down first.
+    fn run_filters(&mut self) -> Result<()> {
+        let root = self.plan.root.clone();
+        let mut found = 0;
+        self.run_filters_of(&root, &mut 0, &mut found)
+    }
+
+    fn run_filters_of(&mut self, node: &Node, first: &mut usize, found: &mut usize) -> Result<()> {
+        let (start, below) = (*first, *found);
+        if matches!(node, Node::Source { .. }) {
+            *first += 1;
+        }
+        for input in node.inputs() {
+            self.run_filters_of(input, first, found)?;
+        }
+        let Node::Filter { field, values, min, max, input } = node else { return Ok(()) };
+        *found += 1;
+        if self.filters.len() >= *found {
+            return Ok(());
+        }
+        let part = Self {
+            sources: self.sources[start..*first].to_vec(),
+            plan: Plan { root: (**input).clone(), ..self.plan.clone() },
+            filters: self.filters[below..].to_vec(),
+        };
+        let keeps = |number: i64| {
+            values.as_ref().is_none_or(|values| values.contains(&number))
+                && min.is_none_or(|min| number >= min)
+                && max.is_none_or(|max| number <= max)
+        };
+        let filtered = part.positions(field, keeps)?;
+        self.filters.push(filtered);
+        Ok(())
+    }
+
+    /// The positions at which the number in `field` is one that `keeps` wants.
+    fn positions(&self, field: &str, keeps: impl Fn(i64) -> bool) -> Result<Filtered> {
+        let wanted = Node::Filter {
+            field: field.to_owned(),
+            values: None,
+            min: None,
+            max: None,
+            input: Box::new(self.plan.root.clone()),
+        };
+        // Refuses what cannot be filtered, before anything is read.
+        Self { plan: Plan { root: wanted, ..self.plan.clone() }, ..self.clone() }.checked()?;
+        let lowered = self.lowered()?;
+        let order = self.order(&lowered)?;
+        let column = lowered.output.names.iter().position(|name| name == field).unwrap_or(0);
+        let samples = order.len().unwrap_or(0);
+        let (mut kept, mut picks, mut fetched) = (Vec::new(), Vec::new(), false);
+        let mut record = Record { limits: self.plan.options.limits, ..Record::default() };
+        for position in 0..samples {
+            order.sample_at(position, 0, &mut picks)?;
+            for pick in &picks {
+                let first = lowered.leaves[pick.leaf].first_column;
+                let source = &lowered.sources[pick.leaf];
+                if column < first || column >= first + source.schema().fields.len() {
+                    continue;
+                }
+                let known = source.number(pick.index, column - first);
+                let number = match known {
+                    Some(number) => number,
+                    None => {
+                        fetched |= !source.in_memory();
+                        source.fetch(pick.index, &mut record)?;
+                        match record.values.get(column - first) {
+                            Some(Value::Int(number)) => *number,
+                            _ => continue,
+                        }
+                    }
+                };
+                if keeps(number) {
+                    kept.push(position);
+                }
+            }
+        }
+        Ok(Filtered { kept: kept.into(), samples, fetched })
     }
 
     /// Of sources that are in the plan, and not made for `enumerate`.
@@ -361,12 +500,20 @@ impl Dataset {
         mixed(seed, lowered.identities[leaf])
     }
 
+    /// How samples are put together; `given` if the caller chooses the samples of each batch.
+    fn assembly(&self, lowered: &Lowered, given: bool) -> Result<Assembly<'_>> {
+        let assembly = if given { Assembly::List } else { Assembly::of(&self.plan.root)? };
+        assembly.check(lowered.output.names.len())?;
+        Ok(assembly)
+    }
+
     /// The program of a leaf. If transforms do not fix the size of an image, that of its first readable sample does.
-    fn program(&self, lowered: &Lowered, leaf: usize) -> Result<Program> {
+    fn program(&self, lowered: &Lowered, leaf: usize, assembly: Assembly<'_>) -> Result<Program> {
         let source = &lowered.sources[leaf];
         let options = &self.plan.options;
         let seed = self.leaf_seed(lowered, leaf);
-        Program::new(&lowered.leaves[leaf].maps, options, source.schema(), &mut |field, program| {
+        let assembly = (assembly, lowered.leaves[leaf].first_column);
+        Program::new(&lowered.leaves[leaf].maps, options, source.schema(), assembly, &mut |field, program| {
             let mut record = Record { limits: options.limits, ..Record::default() };
             let mut scratch = ImageScratch::default();
             let mut last = None;
@@ -393,12 +540,13 @@ impl Dataset {
         })
     }
 
-    fn executor(&self, lowered: &Lowered) -> Result<Executor> {
+    fn executor(&self, lowered: &Lowered, given: bool) -> Result<Executor> {
+        let assembly = self.assembly(lowered, given)?;
         let mut leaves = Vec::new();
         for (number, leaf) in lowered.leaves.iter().enumerate() {
             leaves.push(LeafExecutor::new(
                 lowered.sources[number].clone(),
-                self.program(lowered, number)?,
+                self.program(lowered, number, assembly)?,
                 self.leaf_seed(lowered, number),
                 self.plan.options.limits,
                 leaf.first_column,
@@ -415,9 +563,10 @@ impl Dataset {
     pub fn explain(&self) -> Result<String> {
         let lowered = self.identified()?;
         let order = self.order(&lowered)?;
+        let assembly = self.assembly(&lowered, false)?;
         let mut programs = Vec::new();
         for leaf in 0..lowered.leaves.len() {
-            programs.push(self.program(&lowered, leaf)?);
+            programs.push(self.program(&lowered, leaf, assembly)?);
         }
         let seeds: Vec<u64> =
             lowered.leaves.iter().map(|leaf| self.plan.options.seed.or(leaf.seed).unwrap_or(0)).collect();
@@ -488,7 +637,14 @@ impl Dataset {
         let order = self.order(&lowered)?;
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
         let fingerprint = self.fingerprint(&lowered);
-        Loader::new(self.executor(&lowered)?, order, fingerprint, self.plan.options.clone(), &caches, given)
+        Loader::new(
+            self.executor(&lowered, given)?,
+            order,
+            fingerprint,
+            self.plan.options.clone(),
+            &caches,
+            given,
+        )
     }
 }
 
@@ -525,6 +681,6 @@ pub fn apply(
     use crate::source::{ArrayData, Pixels, TensorSlices};
     let array =
         ArrayData::from_vec(pixels.to_vec(), crate::sample::DType::UInt8, vec![1, height, width, channels])?;
-    let source = TensorSlices::new(vec![("image".to_owned(), array, Pixels::Hwc)], Structure::Single)?;
+    let source = TensorSlices::new(vec![("image".to_owned(), array, Pixels::Hwc)], Structure::Field(0))?;
     Dataset::new(Arc::new(source)).map(transforms).with_options(options).sample(0, 0)
 }

@@ -25,7 +25,7 @@ def explain(dataset: Dataset, batches: int) -> str:
         f"python, in {where}; a worker is told the number of a batch, and makes all of it, the native part included",
     ]
     for node in steps_in(plan["root"]):
-        if node["node"] == "filter":
+        if node["node"] == "python_filter":
             continue
         lines.append(f"  {node.get('name') or node['spec']['name']}: {_what(node)}")
     lines.append(

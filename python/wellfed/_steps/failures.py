@@ -67,7 +67,7 @@ class Failure:
                     original = pickle.loads(self.cause)
                     original.__cause__ = cause
                     cause = original
-                except Exception:  # noqa: S110 -- a class that pickles but does not come back: its text is there
+                except Exception:  # It pickles but does not come back: its text is there.
                     pass
             self.error.__cause__ = cause
         return self.error

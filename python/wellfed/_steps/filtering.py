@@ -68,7 +68,10 @@ def _found(node: dict[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def kept(dataset: Dataset, predicate: Callable[[Any], Any]) -> tuple[int, str]:
-    """What `predicate` keeps of `dataset`, as the plan has it in JSON. Bad samples are not kept under `on_error="skip"`."""
+    """What `predicate` keeps of `dataset`, as the plan has it in JSON.
+
+    Bad samples are not kept, unless ``on_error="raise"``.
+    """
     from .loader import StepsLoader
 
     count = len(dataset)

@@ -82,7 +82,7 @@ class StepsLoader:
         self._loader: DataLoader[Made] | None = DataLoader(
             maker,
             batch_size=None,
-            sampler=self._tasks,  # type: ignore[arg-type]
+            sampler=self._tasks,
             num_workers=workers,
             collate_fn=as_it_is,
             multiprocessing_context=context if workers > 0 else None,
@@ -144,8 +144,8 @@ class StepsLoader:
         self._bad_run = 0 if made.batch is not None else self._bad_run + len(made.failures)
         if self._tasks.end is None and self._bad_run >= MOST_BAD:
             raise CorruptSampleError(
-                f"no sample could be made of {self._bad_run} one after the other, and the data set has no end; the last "
-                f"error: {self._errors[-1].error}"
+                f"none of {self._bad_run} samples one after the other could be made, and the data set has no end; the "
+                f"last error: {self._errors[-1].error}"
             ) from self._errors[-1].error
         if made.batch is not None:
             self._good += 1

@@ -29,7 +29,7 @@ Parts = dict[int, tuple[int, int]]
 
 Element = Callable[["Context"], Any]
 
-PYTHON = ("python", "filter")
+PYTHON = ("python", "python_filter")
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Program:
             return below.with_(batched=False)
         if kind == "map" and below.python:
             return below.with_(element=self._transforms(below, node), chained=False)
-        if kind == "filter":
+        if kind == "python_filter":
             next(self._steps)
             return below
         if kind == "python":
@@ -160,7 +160,8 @@ class Program:
         """The picks of an element that is made of one sample of a source."""
         if self._leaves > 1 and self._together:
             raise ConfigError(
-                "sample() of a pipeline with Python steps that has zip() or enumerate()\nhint: ds[i] is an element of it"
+                "sample() of a pipeline with Python steps that has zip() or enumerate()\n"
+                "hint: ds[i] is an element of it"
             )
         if source >= len(self._leaf_of):
             raise SampleIndexError(f"there is no source {source}: the plan has {len(self._leaf_of)}")
@@ -198,7 +199,7 @@ class Program:
         self._sources += 1
         self._leaf_of.append(number)
         make = self.native.leaf
-        build = structured(json.loads(self.native.sources[source]), to_numpy)
+        build = structured(self.native.sources[source], to_numpy)
 
         def element(context: Context) -> Any:
             index, epoch = context.parts[number]

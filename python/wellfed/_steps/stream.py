@@ -139,11 +139,10 @@ class StreamDataset:
         """Sets how the stream is run.
 
         Args:
-            num_workers: ``"auto"`` (default) or 1 and more: one worker process, since a stream cannot be divided; 0:
-                the calling process.
-            prefetch: Batches made ahead, or ``"auto"``.
-            on_error: ``"raise"`` (default) or ``"skip"``. There is no ``"replace"``: a stream has no other samples.
-            seed: What steps draw from.
+            options: ``num_workers``: ``"auto"`` (default) or 1 and more is one worker process, since a stream cannot be
+                divided; 0 the calling process. ``prefetch``: batches made ahead, or ``"auto"``. ``on_error``:
+                ``"raise"`` (default) or ``"skip"``; there is no ``"replace"``, as a stream has no other samples.
+                ``seed``: what steps draw from.
         """
         unknown = sorted(set(options) - set(OPTIONS))
         if unknown:

@@ -22,12 +22,26 @@ pub(crate) fn explain(
     different.dedup();
     let different: Vec<String> = different.iter().map(u64::to_string).collect();
     let _ = writeln!(text, "  = {count} {unit} an epoch; transforms seeded with {}", different.join(", "));
+    if let Some((verb, field)) = order.cut_by() {
+        let _ = writeln!(
+            text,
+            "  {verb} cuts batches by the length of {field}: it walks the order once an epoch, at about 0.1 microseconds a \
+             sample; len() and going on from a state walk from the beginning of the epoch"
+        );
+    }
     if order.padded() > 0 {
         let _ = writeln!(
             text,
             "  {} {} at the end of an epoch are given twice, so that all ranks have as many",
             order.padded(),
             if order.shards_batches() { "batches" } else { "samples" },
+        );
+    }
+    for (samples, kept, fetched) in &lowered.filtered {
+        let how = if *fetched { "each sample was fetched once for it" } else { "nothing was read for it" };
+        let _ = writeln!(
+            text,
+            "  filter: {kept} of {samples} samples, found out when it was called; {how}; 8 bytes a kept sample"
         );
     }
     let _ = writeln!(text, "passes");
@@ -121,14 +135,28 @@ pub(crate) fn describe(node: &Node) -> String {
         }
         Node::Batch { batch_size, drop_last: false, .. } => format!("batch({batch_size})"),
         Node::Batch { batch_size, drop_last: true, .. } => format!("batch({batch_size}, drop_last=True)"),
+        Node::PaddedBatch { batch_size, .. } => format!("padded_batch({batch_size})"),
+        Node::RaggedBatch { batch_size, .. } => format!("ragged_batch({batch_size})"),
+        Node::BucketBySequenceLength { field, bucket_boundaries, bucket_batch_sizes, .. } => format!(
+            "bucket_by_sequence_length({}, {bucket_boundaries:?}, {bucket_batch_sizes:?})",
+            field.as_ref().map_or("None".to_owned(), |field| format!("{field:?}"))
+        ),
+        Node::BatchByTokens { max_tokens, .. } => format!("batch_by_tokens({max_tokens})"),
         Node::Repeat { count: None, .. } => "repeat()".to_owned(),
         Node::Repeat { count: Some(count), .. } => format!("repeat({count})"),
         Node::Take { count, .. } => format!("take({count})"),
         Node::Skip { count, .. } => format!("skip({count})"),
         Node::Shard { rank, world_size, .. } => format!("shard(rank={rank}, world_size={world_size})"),
+        Node::Filter { field, values, min, max, .. } => {
+            let mut parts = vec![format!("field={field:?}")];
+            parts.extend(values.as_ref().map(|values| format!("values={values:?}")));
+            parts.extend(min.map(|min| format!("min={min}")));
+            parts.extend(max.map(|max| format!("max={max}")));
+            format!("filter({})", parts.join(", "))
+        }
         Node::Unbatch { .. } => "unbatch()".to_owned(),
         Node::Enumerate { start, .. } => format!("enumerate({start})"),
-        Node::Filter { name, kept, .. } => {
+        Node::PythonFilter { name, kept, .. } => {
             format!(
                 "filter({name}): keeps {} of {}, as one pass over them found",
                 kept.positions().len(),

@@ -11,22 +11,13 @@ use crate::{
     transform::Transform,
 };
 
-/// How the columns of an element are handed to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// As the source says; with the names that it gives its fields.
-    Sample(Structure, Vec<String>),
-    /// A tuple of parts, each with its number of columns.
-    Tuple(Vec<(Shape, usize)>),
-}
-
 /// What the elements of a data set are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Names of the columns, in order. No two are the same.
     pub names: Vec<String>,
     /// How they are handed out.
-    pub shape: Shape,
+    pub structure: Structure,
     /// Kinds of the fields they come from.
     pub kinds: Vec<FieldKind>,
     /// Whether elements are batches.
@@ -151,10 +142,18 @@ impl Lowering<'_> {
                 self.leaves[first..].iter_mut().for_each(|leaf| leaf.seed = Some(*seed));
                 Ok(output)
             }
-            Node::Batch { input, .. } => {
+            Node::Batch { input, .. }
+            | Node::PaddedBatch { input, .. }
+            | Node::RaggedBatch { input, .. }
+            | Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. } => {
                 let output = self.node(input)?;
                 if output.batched {
-                    return Err(after_batch("batch"));
+                    return Err(after_batch(node.name()));
+                }
+                if output.python && !matches!(node, Node::Batch { .. }) {
+                    return Err(Error::config(format!("{}() comes after a Python step", node.name()))
+                        .with_hint("pad in a collate function: batch(n, collate_fn=...)"));
                 }
                 Ok(Output { batched: true, ..output })
             }
@@ -165,7 +164,7 @@ impl Lowering<'_> {
                 }
                 Ok(Output { batched: false, ..output })
             }
-            Node::Filter { input, .. } => {
+            Node::PythonFilter { input, .. } => {
                 let output = self.node(input)?;
                 if output.batched {
                     return Err(after_batch("filter"));
@@ -178,6 +177,25 @@ impl Lowering<'_> {
                     return Err(Error::config("a collate function stands directly above batch()"));
                 }
                 Ok(Output { python: true, ..output })
+            }
+            Node::Filter { field, input, .. } => {
+                let output = self.node(input)?;
+                if output.batched {
+                    return Err(after_batch("filter"));
+                }
+                match output.names.iter().position(|name| name == field) {
+                    _ if output.python => Err(Error::config("filter(field=...) comes after a Python step")
+                        .with_hint("call it before map(), or give filter() a callable")),
+                    Some(at) if output.kinds[at] == FieldKind::LABEL => Ok(output),
+                    Some(at) => Err(Error::config(format!(
+                        "filter(): field {field:?} is {:?}, not an int64",
+                        output.kinds[at]
+                    ))),
+                    None => Err(Error::config(format!(
+                        "filter(): there is no field {field:?}; fields are {:?}",
+                        output.names
+                    ))),
+                }
             }
             Node::Repeat { input, .. }
             | Node::Take { input, .. }
@@ -202,9 +220,8 @@ impl Lowering<'_> {
             names: names.clone(),
             kinds: kinds.clone(),
         });
-        let shape = Shape::Sample(schema.structure, names.clone());
         let python = matches!(source.spec(), SourceSpec::Python(_));
-        Ok(Output { names, kinds, shape, batched: false, python })
+        Ok(Output { names, kinds, structure: schema.structure.clone(), batched: false, python })
     }
 
     /// Puts the columns of several inputs, each with its first leaf, side by side. Names that occur in more than one
@@ -228,14 +245,10 @@ impl Lowering<'_> {
                 output.names.iter().map(name).collect()
             })
             .collect();
-        let mut all = Output {
-            names: Vec::new(),
-            kinds: Vec::new(),
-            shape: Shape::Tuple(Vec::new()),
-            batched: false,
-            python: false,
-        };
-        let mut shapes = Vec::new();
+        let structure = Structure::Tuple(Vec::new());
+        let mut all =
+            Output { names: Vec::new(), kinds: Vec::new(), structure, batched: false, python: false };
+        let mut structures = Vec::new();
         for (((first, output), end), names) in parts.into_iter().zip(ends).zip(renamed) {
             for leaf in &mut self.leaves[first..end] {
                 for name in &mut leaf.names {
@@ -245,12 +258,12 @@ impl Lowering<'_> {
                 }
                 leaf.first_column += all.names.len();
             }
-            shapes.push((output.shape, names.len()));
+            structures.push(output.structure.shifted(all.names.len()));
             all.python |= output.python;
             all.names.extend(names);
             all.kinds.extend(output.kinds);
         }
-        all.shape = Shape::Tuple(shapes);
+        all.structure = Structure::Tuple(structures);
         all
     }
 
@@ -343,10 +356,10 @@ fn same(verb: &str, one: &Output, other: &Output, number: usize) -> Result<()> {
             ));
         }
     }
-    if one.shape != other.shape {
+    if one.structure != other.structure {
         return differ(format!(
             "data set 0 gives {:?}, data set {number} gives {:?}",
-            one.shape, other.shape
+            one.structure, other.structure
         ));
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! down to the sources, so that each has one [`Program`], the plan after the passes in [`optimizer`]; what is left of
 //! the tree is the [`crate::order`]. [`explain`] shows all of it.
 
+mod assembly;
 pub mod explain;
 mod kept;
 pub mod lower;
@@ -12,6 +13,8 @@ pub mod optimizer;
 pub mod options;
 pub mod program;
 
+pub(crate) use assembly::Assembly;
+pub use assembly::{Pad, PadValue};
 pub use kept::Kept;
 pub use node::{Decoded, Node, PythonKind};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
@@ -60,7 +63,17 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
     let parameters = match node {
         Node::Source { .. } => return Value::from(identities.next().unwrap_or(0)),
         Node::Cache { .. } => return inputs.into_iter().next().unwrap_or_default(),
-        Node::Batch { drop_last, .. } => serde_json::json!({ "drop_last": drop_last }),
+        Node::Batch { drop_last, .. }
+        | Node::PaddedBatch { drop_last, .. }
+        | Node::RaggedBatch { drop_last, .. } => serde_json::json!({ "drop_last": drop_last }),
+        Node::BucketBySequenceLength {
+            field, bucket_boundaries, bucket_batch_sizes, drop_remainder, ..
+        } => {
+            serde_json::json!([field, bucket_boundaries, bucket_batch_sizes, drop_remainder])
+        }
+        Node::BatchByTokens { max_tokens, field, bucket_boundaries, drop_last, pad, .. } => {
+            serde_json::json!([max_tokens, field, bucket_boundaries, drop_last, pad.multiple_of])
+        }
         Node::Shard { .. } | Node::Unbatch { .. } | Node::Zip { .. } | Node::Concatenate { .. } => {
             Value::Null
         }
@@ -68,9 +81,10 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
         Node::Shuffle { seed, block_size, window, .. } => {
             serde_json::json!([seed, block_size.map(|size| (size, window))])
         }
-        Node::Filter { name, kept, .. } => serde_json::json!([name, kept]),
+        Node::PythonFilter { name, kept, .. } => serde_json::json!([name, kept]),
         Node::Python { kind, name, field, .. } => serde_json::json!([kind, name, field]),
         Node::Enumerate { start, .. } => Value::from(*start),
+        Node::Filter { field, values, min, max, .. } => serde_json::json!([field, values, min, max]),
         Node::Repeat { count, .. } => serde_json::json!(count),
         Node::Take { count, .. } | Node::Skip { count, .. } => Value::from(*count),
         Node::Interleave { block_length, .. } => Value::from(*block_length),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Kept;
+use super::{Kept, Pad};
 use crate::{Error, Result, source::SourceSpec, transform::Transform};
 
 /// Nodes on the way from the root to a leaf at most: what JSON readers take.
@@ -63,6 +63,64 @@ pub enum Node {
         /// Samples.
         input: Box<Node>,
     },
+    /// Samples are stacked, and arrays that differ in size padded.
+    PaddedBatch {
+        /// Samples in a batch.
+        batch_size: usize,
+        /// Whether a smaller last batch is left out.
+        drop_last: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Samples are stacked, and arrays that differ in length put one after the other.
+    RaggedBatch {
+        /// Samples in a batch.
+        batch_size: usize,
+        /// Whether a smaller last batch is left out.
+        drop_last: bool,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Batches of samples of similar length.
+    BucketBySequenceLength {
+        /// The field whose length counts; `None` if only one differs in length.
+        field: Option<String>,
+        /// Lengths from which on the next bucket begins.
+        bucket_boundaries: Vec<u64>,
+        /// Samples in a batch, for each bucket: one more than there are boundaries.
+        bucket_batch_sizes: Vec<u64>,
+        /// Whether the smaller batches at the end of an epoch are left out.
+        drop_remainder: bool,
+        /// Whether arrays are padded to one less than the boundary of their bucket.
+        pad_to_bucket_boundary: bool,
+        /// Whether arrays are not padded, but put one after the other.
+        no_padding: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Batches of as many samples as have so many tokens.
+    BatchByTokens {
+        /// Tokens in a batch at most, padding included.
+        max_tokens: u64,
+        /// The field whose length counts; `None` if only one differs in length.
+        field: Option<String>,
+        /// Lengths from which on the next bucket begins; without, there is one bucket.
+        #[serde(default)]
+        bucket_boundaries: Vec<u64>,
+        /// Whether the batches that are not full at the end of an epoch are left out.
+        drop_last: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
+        /// Samples.
+        input: Box<Node>,
+    },
     /// Batches become samples again.
     Unbatch {
         /// Batches.
@@ -73,6 +131,22 @@ pub enum Node {
         /// The first number.
         start: i64,
         /// What is numbered.
+        input: Box<Node>,
+    },
+    /// Samples whose number in a field is one of some, or in a range. Found out with one pass over that field.
+    Filter {
+        /// A field of whole numbers.
+        field: String,
+        /// The numbers that are kept; `None` is all.
+        #[serde(default)]
+        values: Option<Vec<i64>>,
+        /// The least that is kept.
+        #[serde(default)]
+        min: Option<i64>,
+        /// The greatest that is kept.
+        #[serde(default)]
+        max: Option<i64>,
+        /// What is filtered.
         input: Box<Node>,
     },
     /// The data set several times over.
@@ -106,7 +180,7 @@ pub enum Node {
         input: Box<Node>,
     },
     /// What a function of Python kept. Which elements those are is part of the plan.
-    Filter {
+    PythonFilter {
         /// What the function is called.
         name: String,
         /// The elements.
@@ -187,13 +261,18 @@ impl Node {
             | Node::Map { input, .. }
             | Node::Cache { input, .. }
             | Node::Batch { input, .. }
+            | Node::PaddedBatch { input, .. }
+            | Node::RaggedBatch { input, .. }
+            | Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
+            | Node::Filter { input, .. }
             | Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }
             | Node::Shard { input, .. }
-            | Node::Filter { input, .. }
+            | Node::PythonFilter { input, .. }
             | Node::Python { input, .. } => std::slice::from_ref(&**input),
             Node::Zip { inputs }
             | Node::Concatenate { inputs }
@@ -210,13 +289,18 @@ impl Node {
             | Node::Map { input, .. }
             | Node::Cache { input, .. }
             | Node::Batch { input, .. }
+            | Node::PaddedBatch { input, .. }
+            | Node::RaggedBatch { input, .. }
+            | Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
+            | Node::Filter { input, .. }
             | Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }
             | Node::Shard { input, .. }
-            | Node::Filter { input, .. }
+            | Node::PythonFilter { input, .. }
             | Node::Python { input, .. } => std::slice::from_mut(&mut **input),
             Node::Zip { inputs }
             | Node::Concatenate { inputs }
@@ -255,13 +339,18 @@ impl Node {
             Node::Map { .. } => "map",
             Node::Cache { .. } => "cache",
             Node::Batch { .. } => "batch",
+            Node::PaddedBatch { .. } => "padded_batch",
+            Node::RaggedBatch { .. } => "ragged_batch",
+            Node::BucketBySequenceLength { .. } => "bucket_by_sequence_length",
+            Node::BatchByTokens { .. } => "batch_by_tokens",
             Node::Unbatch { .. } => "unbatch",
             Node::Enumerate { .. } => "enumerate",
+            Node::Filter { .. } => "filter",
             Node::Repeat { .. } => "repeat",
             Node::Take { .. } => "take",
             Node::Skip { .. } => "skip",
             Node::Shard { .. } => "shard",
-            Node::Filter { .. } => "filter",
+            Node::PythonFilter { .. } => "filter",
             Node::Python { kind: PythonKind::Map, .. } => "map",
             Node::Python { kind: PythonKind::Collate, .. } => "batch",
             Node::Zip { .. } => "zip",

@@ -29,7 +29,7 @@ pub use mnist::{Mnist, MnistSpec};
 pub(crate) use python::PythonSamples;
 pub use python::PythonSpec;
 pub use spec::SourceSpec;
-pub use tensor_slices::{ArrayData, ArraySpec, Pixels, TensorSlices, TensorSlicesSpec};
+pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 
 use crate::{
@@ -92,6 +92,12 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Length of `field` of sample `index` along its first dimension, if that is known without reading the sample:
+    /// what batches are cut by. In O(1).
+    fn length(&self, _index: u64, _field: usize) -> Option<u64> {
+        None
+    }
+
     /// True if fetching needs no input or output, so that read-ahead would only cost.
     fn in_memory(&self) -> bool {
         false
@@ -107,6 +113,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// the time of the last change of the file that holds them. Nothing but that is looked at, never the bytes.
     /// `None` where the source cannot say.
     fn stamp(&self, _index: u64) -> Option<u64> {
+        None
+    }
+
+    /// The number in `field` of sample `index`, if it is known without reading the sample.
+    fn number(&self, _index: u64, _field: usize) -> Option<i64> {
         None
     }
 
@@ -129,12 +140,11 @@ pub trait Source: Send + Sync + fmt::Debug {
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Begins with the fields and the number of samples.
+    /// Begins with the names of fields and the number of samples.
     pub fn new(schema: &Schema, len: u64) -> Self {
         let mut this = Self(0);
         for field in &schema.fields {
             this.add(field.name.as_bytes());
-            this.add(format!("{:?}", field.kind).as_bytes());
         }
         this.number(len);
         this

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Fingerprint, Source, SourceSpec};
 use crate::{
     Error, Result,
-    sample::{FieldKind, Record, Schema, Structure},
+    sample::{FieldKind, Record, Schema},
 };
 
 /// A data set of Python's, as data. The object itself travels beside the plan.
@@ -27,7 +27,7 @@ pub(crate) struct PythonSamples {
 
 impl PythonSamples {
     pub(crate) fn new(spec: PythonSpec) -> Self {
-        Self { spec, schema: Schema::new(Structure::Single, [("sample", FieldKind::Int)]) }
+        Self { spec, schema: Schema::single("sample", FieldKind::LABEL) }
     }
 }
 

@@ -69,7 +69,7 @@ impl Dataset {
             let inner = match verb {
                 Verb::Shuffle { seed } => self.inner.shuffle(seed),
                 Verb::Map { field, transforms } => {
-                    transforms.iter().try_for_each(|t| t.as_stage().check())?;
+                    transforms.iter().try_for_each(|t| t.as_operation().check())?;
                     match field {
                         Some(field) => self.inner.map_field(&field, transforms),
                         None => self.inner.map(transforms),
@@ -169,7 +169,7 @@ pub(crate) fn apply(
     let image = memory::borrow(py, image, DType::UInt8)?;
     let options = Options { seed: Some(seed), layout: wellfed::plan::Batching::Nhwc, ..Options::default() };
     let batch = enter::slow(py, move || {
-        transform.as_stage().check()?;
+        transform.as_operation().check()?;
         let &[height, width, channels] = image.shape() else {
             return Err(Error::config(format!("an image has 3 dimensions, not {:?}", image.shape())));
         };

@@ -112,40 +112,36 @@ impl Maker<'_> {
         for step in &self.program.steps {
             match step {
                 Step::Decode => held = self.whole(held, 0, scratch, probe)?,
-                Step::Geometry(stages) => held = self.geometry(held, stages.clone(), scratch, probe)?,
-                Step::Whole(stage) => {
-                    held = self.whole(held, *stage, scratch, probe)?;
+                Step::Geometry(operations) => {
+                    held = self.geometry(held, operations.clone(), scratch, probe)?
+                }
+                Step::Whole(at) => {
+                    held = self.whole(held, *at, scratch, probe)?;
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
-                    whole::run(&mut actions[*stage], work, whole)
-                        .map_err(|e| e.with_stage(self.program.stages[*stage].transform.name()))?;
+                    whole::run(&mut actions[*at], work, whole)
+                        .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
                     probe.lap(Stage::Transform, work.pixels().len());
                 }
-                Step::Write { stages, map } => {
+                Step::Write { operations, map } => {
                     let (fold, size);
-                    (held, fold, size) = self.fold(held, stages.clone(), scratch, probe)?;
+                    (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
                     probe.lap(Stage::Write, slot.len());
                 }
-                Step::Erase(stage) => {
-                    let size = scratch.sizes[*stage];
+                Step::Erase(at) => {
+                    let size = scratch.sizes[*at];
                     let program = self.program;
-                    whole::erase_slot(
-                        &mut scratch.actions[*stage],
-                        size,
-                        program.dtype,
-                        program.layout,
-                        slot,
-                    );
+                    whole::erase_slot(&mut scratch.actions[*at], size, program.dtype, program.layout, slot);
                     probe.lap(Stage::Write, 0);
                 }
-                Step::Float(stages) => {
-                    held = self.whole(held, stages.start, scratch, probe)?;
+                Step::Float(operations) => {
+                    held = self.whole(held, operations.start, scratch, probe)?;
                     scratch.float.load(scratch.work.view());
-                    for stage in stages.clone() {
+                    for at in operations.clone() {
                         scratch
                             .float
-                            .run(&mut scratch.actions[stage])
-                            .map_err(|e| e.with_stage(self.program.stages[stage].transform.name()))?;
+                            .run(&mut scratch.actions[at])
+                            .map_err(|e| e.with_stage(self.program.operations[at].transform.name()))?;
                     }
                     probe.lap(Stage::Transform, scratch.float.bytes());
                     scratch.float.store(self.program.layout, slot);
@@ -199,11 +195,11 @@ impl Maker<'_> {
         scratch.sizes.clear();
         scratch.sizes.push(size);
         let mut size = size;
-        for planned in &self.program.stages {
-            let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.stage);
+        for planned in &self.program.operations {
+            let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place);
             let action = planned
                 .transform
-                .as_stage()
+                .as_operation()
                 .draw(size, &mut rng)
                 .map_err(|e| e.with_stage(planned.transform.name()))?;
             size = action.size(size);
@@ -216,30 +212,30 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Puts the image before `stage` into `scratch.work`, where it may be changed.
+    /// Puts the image before `at` into `scratch.work`, where it may be changed.
     fn whole<'b>(
         &self,
         held: Held<'b>,
-        stage: usize,
+        at: usize,
         scratch: &mut ImageScratch,
         probe: &mut Probe<'_>,
     ) -> Result<Held<'b>> {
         if !matches!(held, Held::Work) {
-            let size = scratch.sizes[stage];
+            let size = scratch.sizes[at];
             self.materialize(held, &Fold::new(size.height, size.width), size, scratch, probe)?;
         }
         Ok(Held::Work)
     }
 
-    /// Runs geometric stages; the result is in `scratch.work`, unless there was nothing to do.
+    /// Runs geometric operations; the result is in `scratch.work`, unless there was nothing to do.
     fn geometry<'b>(
         &self,
         held: Held<'b>,
-        stages: Range<usize>,
+        operations: Range<usize>,
         scratch: &mut ImageScratch,
         probe: &mut Probe<'_>,
     ) -> Result<Held<'b>> {
-        let (held, fold, size) = self.fold(held, stages, scratch, probe)?;
+        let (held, fold, size) = self.fold(held, operations, scratch, probe)?;
         if fold.is_identity(size.height, size.width) {
             return Ok(held);
         }
@@ -247,29 +243,29 @@ impl Maker<'_> {
         Ok(Held::Work)
     }
 
-    /// Folds the geometric actions of `stages`, making images in between only where folding is not exact: where
+    /// Folds the geometric actions of `operations`, making images in between only where folding is not exact: where
     /// the pixels are then, what is left to do, and the size of the image that it starts from.
     fn fold<'b>(
         &self,
         mut held: Held<'b>,
-        stages: Range<usize>,
+        operations: Range<usize>,
         scratch: &mut ImageScratch,
         probe: &mut Probe<'_>,
     ) -> Result<(Held<'b>, Fold, Size)> {
-        let mut size = scratch.sizes[stages.start];
+        let mut size = scratch.sizes[operations.start];
         let mut fold = Fold::new(size.height, size.width);
-        for stage in stages {
-            if matches!(self.program.stages[stage].class, Class::Cast | Class::Normalize)
-                || fold.push(&scratch.actions[stage], size.channels)
+        for at in operations {
+            if matches!(self.program.operations[at].class, Class::Cast | Class::Normalize)
+                || fold.push(&scratch.actions[at], size.channels)
             {
                 continue;
             }
             self.materialize(held, &fold, size, scratch, probe)?;
             held = Held::Work;
-            size = scratch.sizes[stage];
+            size = scratch.sizes[at];
             fold = Fold::new(size.height, size.width);
-            if !fold.push(&scratch.actions[stage], size.channels) {
-                let what = format!("{:?} is not geometry", scratch.actions[stage]);
+            if !fold.push(&scratch.actions[at], size.channels) {
+                let what = format!("{:?} is not geometry", scratch.actions[at]);
                 return Err(Error::new(ErrorKind::Internal, what));
             }
         }

@@ -54,10 +54,10 @@ pub(crate) enum Input {
 pub(crate) struct Planned {
     pub(crate) transform: Transform,
     pub(crate) class: Class,
-    pub(crate) stage: u32,
+    pub(crate) place: u32,
 }
 
-/// One step of an image program. Ranges are places in [`ImageProgram::stages`].
+/// One step of an image program. Ranges are places in [`ImageProgram::operations`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     /// The whole image is decoded before anything else. Without this step the first one decodes what it needs.
@@ -67,7 +67,7 @@ pub(crate) enum Step {
     /// One transform that needs a whole 8-bit image (colour, blur, rotation, erasing).
     Whole(usize),
     /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
-    Write { stages: Range<usize>, map: PointMap },
+    Write { operations: Range<usize>, map: PointMap },
     /// One `RandomErasing` on the finished image, in the batch.
     Erase(usize),
     /// Transforms on floating point pixels one by one, then a copy to the batch.
@@ -78,9 +78,9 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct ImageProgram {
     pub(crate) input: Input,
-    pub(crate) stages: Vec<Planned>,
+    pub(crate) operations: Vec<Planned>,
     pub(crate) steps: Vec<Step>,
-    /// Whether only what later stages need is decoded.
+    /// Whether only what later operations need is decoded.
     pub(crate) decode_region: bool,
     /// Whether images that are shrunk may be decoded at a smaller scale.
     pub(crate) decode_fast: bool,
@@ -105,22 +105,22 @@ impl Program {
         schema: &Schema,
         probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
     ) -> Result<Self> {
-        let stages = stages_by_field(&plan.verbs, schema)?;
+        let operations = operations_by_field(&plan.verbs, schema)?;
         let mut notes = Vec::new();
         let mut fields = Vec::new();
         let mut columns = Vec::new();
-        for (index, (field, stages)) in schema.fields.iter().zip(stages).enumerate() {
+        for (index, (field, operations)) in schema.fields.iter().zip(operations).enumerate() {
             let (program, kind) = match &field.kind {
                 FieldKind::Image => {
                     let input = Input::Encoded {
                         mode: plan.options.mode,
                         orientation: plan.options.exif_orientation,
                     };
-                    image(&mut notes, index, &field.name, input, stages, &plan.options, probe)?
+                    image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
                 }
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
-                    image(&mut notes, index, &field.name, input, stages, &plan.options, probe)?
+                    image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
                 }
                 FieldKind::Array { dtype, shape } => {
                     (FieldProgram::Copy, ColumnKind::Array { dtype: *dtype, shape: shape.clone() })
@@ -175,10 +175,10 @@ impl Program {
 
 /// The transforms of each field, in order, with their stage numbers. A stage number is the transform's place among
 /// all of the plan, so that adding a field does not change another one's draws.
-fn stages_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
+fn operations_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
     let is_image = |kind: &FieldKind| matches!(kind, FieldKind::Image | FieldKind::Pixels { .. });
-    let mut stages: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
-    let mut stage = 0;
+    let mut operations: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
+    let mut place = 0;
     for verb in verbs {
         let Verb::Map { field, transforms } = verb else { continue };
         let chosen: Vec<usize> = schema
@@ -199,15 +199,15 @@ fn stages_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planned>>>
                 .with_hint("transforms work on encoded images and on uint8 arrays of images"));
         }
         for transform in Transform::flatten(transforms) {
-            transform.as_stage().check().map_err(|e| e.with_stage(transform.name()))?;
-            let class = transform.as_stage().class();
+            transform.as_operation().check().map_err(|e| e.with_stage(transform.name()))?;
+            let class = transform.as_operation().class();
             for &index in &chosen {
-                stages[index].push(Planned { transform: transform.clone(), class, stage });
+                operations[index].push(Planned { transform: transform.clone(), class, place });
             }
-            stage += 1;
+            place += 1;
         }
     }
-    Ok(stages)
+    Ok(operations)
 }
 
 fn image(
@@ -215,7 +215,7 @@ fn image(
     index: usize,
     name: &str,
     input: Input,
-    stages: Vec<Planned>,
+    operations: Vec<Planned>,
     options: &Options,
     probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
 ) -> Result<(FieldProgram, ColumnKind)> {
@@ -236,10 +236,11 @@ fn image(
         Batching::Nchw => Layout::Chw,
         Batching::Nhwc => Layout::Hwc,
     };
-    let shape = stages.iter().fold(shape, |shape, planned| planned.transform.as_stage().fixed_size(shape));
+    let shape =
+        operations.iter().fold(shape, |shape, planned| planned.transform.as_operation().fixed_size(shape));
     let mut program = ImageProgram {
         input,
-        stages,
+        operations,
         steps: Vec::new(),
         decode_region: false,
         decode_fast: options.decode == Decoding::Fast,
@@ -268,11 +269,11 @@ fn image(
     Ok((FieldProgram::Image(Box::new(program)), kind))
 }
 
-/// Follows the element type through the stages.
+/// Follows the element type through the operations.
 fn check_types(program: &ImageProgram) -> Result<Dtype> {
     let mut dtype = Dtype::U8;
     let mut cast = None;
-    for planned in &program.stages {
+    for planned in &program.operations {
         let name = planned.transform.name();
         match planned.class {
             Class::Cast => {
@@ -313,7 +314,7 @@ impl Planned {
         }
         // Neither of them draws, nor depends on more of the size than the channels.
         let size = Size { height: 1, width: 1, channels };
-        let action = self.transform.as_stage().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0));
+        let action = self.transform.as_operation().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0));
         Ok(point(&action.map_err(|e| e.with_stage(self.transform.name()))?))
     }
 }
@@ -370,14 +371,14 @@ impl ImageProgram {
     fn lower(&mut self) -> Result<()> {
         let cast = self.first_cast();
         let decode = matches!(self.input, Input::Encoded { .. }).then_some(Step::Decode);
-        let single = (0..cast).map(|i| match self.stages[i].class {
+        let single = (0..cast).map(|i| match self.operations[i].class {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip => Step::Geometry(i..i + 1),
             _ => Step::Whole(i),
         });
         self.steps = decode.into_iter().chain(single).collect();
-        let end = self.stages.len();
+        let end = self.operations.len();
         self.steps.push(if cast == end {
-            Step::Write { stages: end..end, map: self.map(end..end)? }
+            Step::Write { operations: end..end, map: self.map(end..end)? }
         } else {
             // Checks the parameters against the channels, as the fused program would.
             self.map(cast..end)?;
@@ -388,19 +389,20 @@ impl ImageProgram {
 
     /// Place of the first cast: from there on pixels may be floating point.
     pub(crate) fn first_cast(&self) -> usize {
-        self.stages.iter().position(|p| p.class == Class::Cast).unwrap_or(self.stages.len())
+        self.operations.iter().position(|p| p.class == Class::Cast).unwrap_or(self.operations.len())
     }
 
-    /// All value-by-value operations in `stages` as one map.
-    pub(crate) fn map(&self, stages: Range<usize>) -> Result<PointMap> {
+    /// All value-by-value operations in `operations` as one map.
+    pub(crate) fn map(&self, operations: Range<usize>) -> Result<PointMap> {
         let point = |planned: &Planned| planned.point(self.shape.channels).transpose();
-        let ops: Vec<PointOp> = self.stages[stages].iter().filter_map(point).collect::<Result<_>>()?;
+        let ops: Vec<PointOp> =
+            self.operations[operations].iter().filter_map(point).collect::<Result<_>>()?;
         PointMap::new(self.shape.channels, &ops).map_err(|e| Error::config(e.to_string()))
     }
 
-    /// Names of the stages in a range, for people.
-    pub(crate) fn names(&self, stages: Range<usize>) -> String {
-        let names: Vec<&str> = self.stages[stages].iter().map(|p| p.transform.name()).collect();
+    /// Names of the operations in a range, for people.
+    pub(crate) fn names(&self, operations: Range<usize>) -> String {
+        let names: Vec<&str> = self.operations[operations].iter().map(|p| p.transform.name()).collect();
         names.join(" + ")
     }
 
@@ -429,15 +431,17 @@ impl ImageProgram {
         for step in &self.steps {
             lines.push(match step {
                 Step::Decode => continue,
-                Step::Geometry(stages) => format!("{} -> uint8 image", self.names(stages.clone())),
-                Step::Whole(stage) => format!("{} on the uint8 image", self.names(*stage..stage + 1)),
-                Step::Write { stages, .. } if stages.is_empty() => "write to the batch".to_owned(),
-                Step::Write { stages, .. } => format!("{} -> batch, in one pass", self.names(stages.clone())),
-                Step::Erase(stage) => format!("{} in the batch", self.names(*stage..stage + 1)),
-                Step::Float(stages) => {
+                Step::Geometry(operations) => format!("{} -> uint8 image", self.names(operations.clone())),
+                Step::Whole(at) => format!("{} on the uint8 image", self.names(*at..at + 1)),
+                Step::Write { operations, .. } if operations.is_empty() => "write to the batch".to_owned(),
+                Step::Write { operations, .. } => {
+                    format!("{} -> batch, in one pass", self.names(operations.clone()))
+                }
+                Step::Erase(at) => format!("{} in the batch", self.names(*at..at + 1)),
+                Step::Float(operations) => {
                     format!(
                         "{} on float32 pixels, one by one, then write to the batch",
-                        self.names(stages.clone())
+                        self.names(operations.clone())
                     )
                 }
             });

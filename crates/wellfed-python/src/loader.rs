@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::{
     prelude::*,
-    types::{PyBytes, PyList},
+    types::{PyByteArray, PyBytes, PyList},
 };
 use wellfed::{Batch, ColumnData, Error, ErrorKind, Next, order::State};
 
@@ -162,6 +162,17 @@ pub(crate) fn columns(py: Python<'_>, batch: Batch) -> PyResult<Vec<Py<PyAny>>> 
 fn convert(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
     Ok(match data {
         ColumnData::Array { dtype, shape, bytes } => Py::new(py, Array::new(dtype, shape, bytes))?.into_any(),
+        ColumnData::Arrays { dtype, row, values } => {
+            let frombuffer = py.import("numpy")?.getattr("frombuffer")?;
+            let list = PyList::empty(py);
+            for bytes in values {
+                let size = dtype.size() * row.iter().product::<usize>();
+                let shape = [&[bytes.len() / size][..], &row].concat();
+                let array = frombuffer.call1((PyByteArray::new(py, &bytes), dtype.name()))?;
+                list.append(array.call_method1("reshape", (shape,))?)?;
+            }
+            list.into_any().unbind()
+        }
         ColumnData::Text(texts) => PyList::new(py, texts)?.into_any().unbind(),
         ColumnData::Json(texts) => {
             let loads = py.import("json")?.getattr("loads")?;

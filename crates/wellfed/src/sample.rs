@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Limits;
 pub use crate::engine::Kept;
+use crate::{Limits, transform::BoxFormat};
 
 /// Element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -102,6 +102,25 @@ pub enum FieldKind {
         /// Order of the elements of one image.
         layout: PixelLayout,
     },
+    /// An encoded mask, one number a pixel: a PNG with a palette, whose indices are kept, or in grey. Geometry moves it
+    /// with the image, by nearest neighbours; nothing else changes it. In a batch: an array `[n, 1, height, width]`.
+    Mask {
+        /// Element type: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit.
+        dtype: DType,
+    },
+    /// Boxes in pixels of the image, float32 `[n, 4]`, any number a sample. In a batch: a list of arrays.
+    Boxes {
+        /// What the four numbers are.
+        format: BoxFormat,
+    },
+    /// One entry for each of the boxes, such as their classes: what `SanitizeBoundingBoxes` removes with them. In a
+    /// batch: a list of arrays.
+    BoxLabels {
+        /// Element type.
+        dtype: DType,
+    },
+    /// Points in pixels of the image, float32 `[n, 2]`, any number a sample. In a batch: a list of arrays.
+    Keypoints,
     /// A whole number, such as a class. In a batch: int64.
     Int,
     /// Text (UTF-8). In a batch: a list of strings.

@@ -24,6 +24,15 @@ pub enum ColumnData {
         /// At least as many bytes as dtype and shape say; the rest has no meaning.
         bytes: Buffer,
     },
+    /// One array a sample, of as many rows as it has.
+    Arrays {
+        /// Element type.
+        dtype: DType,
+        /// Shape of one row.
+        row: Vec<usize>,
+        /// Elements of each sample, in native byte order and C order.
+        values: Vec<Vec<u8>>,
+    },
     /// Text.
     Text(Vec<String>),
     /// JSON texts.
@@ -77,6 +86,11 @@ pub(crate) enum ColumnKind {
     Array {
         dtype: DType,
         shape: Vec<usize>,
+    },
+    /// Any number of rows per sample.
+    Arrays {
+        dtype: DType,
+        row: Vec<usize>,
     },
     Text,
     Json,

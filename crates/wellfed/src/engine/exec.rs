@@ -16,12 +16,16 @@ use crate::{
     plan::{Program, program::FieldProgram},
     sample::{Record, Value},
     source::Source,
+    transform::boxes::{Boxes, Points},
 };
 
 /// Memory of one worker, reused from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     image: ImageScratch,
+    boxes: Boxes,
+    points: Points,
+    bytes: Vec<u8>,
 }
 
 impl Scratch {
@@ -36,7 +40,7 @@ impl Scratch {
 
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
-        self.image.capacity()
+        self.image.capacity() + self.boxes.capacity() + self.points.capacity() + self.bytes.capacity()
     }
 }
 
@@ -122,7 +126,10 @@ impl Executor {
         }
         scratch.image.trust(record.cached);
         let record = &*record;
-        for field in 0..self.program.fields.len() {
+        if self.program.shared {
+            scratch.image.group().clear();
+        }
+        for &field in &self.program.order {
             self.field(field, pick, record, scratch, slot, probe)
                 .map_err(|e| self.located(e, pick, record.offsets.get(field).copied()))?;
         }
@@ -150,6 +157,56 @@ impl Executor {
                 rows.decode(pick.index, field, scratch, |scratch| {
                     maker.make(bytes, &mut scratch.image, slot.array(field), probe)
                 })
+            }
+            FieldProgram::Boxes { operations, format } => {
+                let bytes = self.bytes(value, field, pick)?;
+                let Scratch { image, boxes, bytes: out, .. } = scratch;
+                if !boxes.load(bytes, *format) {
+                    return Err(self.no_rows(field, bytes.len(), 16));
+                }
+                if !operations.is_empty() {
+                    image.group().follow(operations, |action, canvas| boxes.run(action, canvas))?;
+                }
+                out.clear();
+                out.extend(boxes.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
+                slot.set(field, out);
+                probe.lap(Stage::Transform, out.len());
+                Ok(())
+            }
+            FieldProgram::Points(operations) => {
+                let bytes = self.bytes(value, field, pick)?;
+                let Scratch { image, points, bytes: out, .. } = scratch;
+                if !points.load(bytes) {
+                    return Err(self.no_rows(field, bytes.len(), 8));
+                }
+                if !operations.is_empty() {
+                    image.group().follow(operations, |action, canvas| points.run(action, canvas))?;
+                }
+                out.clear();
+                out.extend(points.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
+                slot.set(field, out);
+                probe.lap(Stage::Transform, out.len());
+                Ok(())
+            }
+            FieldProgram::Labels(size) => {
+                let bytes = self.bytes(value, field, pick)?;
+                let Scratch { boxes, bytes: out, .. } = scratch;
+                if bytes.len() != size * boxes.given {
+                    let what = format!(
+                        "{} has {} entries, and there are {} boxes",
+                        self.name(field),
+                        bytes.len() / size,
+                        boxes.given
+                    );
+                    return Err(Error::new(ErrorKind::Shape, what).with_stage("batch"));
+                }
+                out.clear();
+                for entry in &boxes.labels {
+                    let start = *entry as usize * size;
+                    out.extend_from_slice(&bytes[start..start + size]);
+                }
+                slot.set(field, out);
+                Ok(())
             }
             FieldProgram::Copy => {
                 let bytes = self.bytes(value, field, pick)?;
@@ -195,6 +252,11 @@ impl Executor {
             Value::Resident => self.source.resident(pick.index, field).ok_or_else(|| self.missing(field)),
             _ => Err(self.missing(field)),
         }
+    }
+
+    fn no_rows(&self, field: usize, found: usize, row: usize) -> Error {
+        let what = format!("{} has {found} bytes, no multiple of {row}", self.name(field));
+        Error::new(ErrorKind::Shape, what).with_stage("read")
     }
 
     fn missing(&self, field: usize) -> Error {

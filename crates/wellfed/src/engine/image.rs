@@ -24,7 +24,7 @@ use crate::{
     codec::{self, Encoded, Push, Request, Scale},
     meter::{Probe, Stage},
     order::Pick,
-    plan::program::{ImageProgram, Input, Step},
+    plan::program::{ImageProgram, Input, Planned, Step},
     rng::Rng,
     sample::PixelLayout,
     transform::{Action, Class, Rect, Size},
@@ -46,9 +46,84 @@ pub(crate) struct ImageScratch {
     sizes: Vec<Size>,
     float: FloatImage,
     whole: WholeScratch,
+    group: Group,
+}
+
+/// What was drawn for a sample, for all of its fields. The first image settles it.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Size of the first image, before anything is done to it.
+    canvas: Option<Size>,
+    draws: Vec<Drawn>,
+}
+
+/// One operation's draw, and the size that it was drawn for.
+#[derive(Debug)]
+struct Drawn {
+    place: u32,
+    size: Size,
+    action: Action,
+}
+
+impl Group {
+    /// Forgets the last sample.
+    pub(crate) fn clear(&mut self) {
+        self.canvas = None;
+        self.draws.clear();
+    }
+
+    fn find(&self, place: u32) -> Option<&Drawn> {
+        self.draws.iter().find(|drawn| drawn.place == place)
+    }
+
+    /// Runs `operations` on boxes or points of the sample: `run` takes an action and the size that it was drawn for.
+    pub(crate) fn follow(
+        &self,
+        operations: &[Planned],
+        mut run: impl FnMut(&Action, Size) -> Result<()>,
+    ) -> Result<()> {
+        let Some(mut canvas) = self.canvas else {
+            return Err(Error::config(
+                "boxes and points need an image in their sample, which says how large it is",
+            ));
+        };
+        for Planned { transform, class, place } in operations {
+            let drawn = match class {
+                // They draw nothing.
+                Class::Boxes => transform.as_operation().draw(canvas, &mut Rng::for_stage(0, 0, 0, 0)),
+                _ => match self.find(*place) {
+                    Some(drawn) if same_sides(drawn.size, canvas) => Ok(drawn.action.clone()),
+                    Some(drawn) => Err(other_size(canvas, drawn.size)),
+                    None => Err(Error::new(ErrorKind::Internal, "no image drew what boxes follow")),
+                },
+            };
+            let action = drawn.map_err(|e| e.with_stage(transform.name()))?;
+            run(&action, canvas).map_err(|e| e.with_stage(transform.name()))?;
+            canvas = action.size(canvas);
+        }
+        Ok(())
+    }
+}
+
+fn same_sides(one: Size, other: Size) -> bool {
+    (one.height, one.width) == (other.height, other.width)
+}
+
+fn other_size(found: Size, drawn: Size) -> Error {
+    let what = format!(
+        "it belongs to {}x{} pixels (height x width), and the first image of the sample has {}x{} here",
+        found.height, found.width, drawn.height, drawn.width
+    );
+    Error::new(ErrorKind::Shape, what)
+        .with_hint("fields of a sample move together: resize them to one size first, or use map(field=...)")
 }
 
 impl ImageScratch {
+    /// What was drawn for the sample.
+    pub(crate) fn group(&mut self) -> &mut Group {
+        &mut self.group
+    }
+
     /// The decoder of JPEGs.
     pub(crate) fn decoder(&mut self) -> &mut wellfed_jpeg::Decoder {
         self.codec.decoder()
@@ -71,6 +146,7 @@ impl ImageScratch {
             + self.resizer.capacity()
             + self.float.capacity()
             + self.whole.capacity()
+            + self.group.draws.capacity() * size_of::<Drawn>()
     }
 }
 
@@ -104,7 +180,7 @@ impl Maker<'_> {
         probe: &mut Probe<'_>,
     ) -> Result<()> {
         let (mut held, size) = self.open(bytes, scratch)?;
-        self.draw(size, scratch)?;
+        self.draw(size, scratch, self.program.shared)?;
         let last = scratch.sizes[scratch.sizes.len() - 1];
         if [last.channels, last.height, last.width] != self.program.chw() {
             return Err(self.other_shape(last));
@@ -155,7 +231,7 @@ impl Maker<'_> {
     /// Finished size of the image in `bytes`, without making it.
     pub(crate) fn final_size(&self, bytes: &[u8], scratch: &mut ImageScratch) -> Result<Size> {
         let (_, size) = self.open(bytes, scratch)?;
-        self.draw(size, scratch)?;
+        self.draw(size, scratch, false)?;
         Ok(scratch.sizes[scratch.sizes.len() - 1])
     }
 
@@ -189,18 +265,37 @@ impl Maker<'_> {
         }
     }
 
-    /// Settles every action for an image of `size`.
-    fn draw(&self, size: Size, scratch: &mut ImageScratch) -> Result<()> {
+    /// Settles every action for an image of `size`; where draws are `shared`, those of the sample's first image.
+    fn draw(&self, size: Size, scratch: &mut ImageScratch, shared: bool) -> Result<()> {
         scratch.actions.clear();
         scratch.sizes.clear();
         scratch.sizes.push(size);
+        if shared {
+            scratch.group.canvas.get_or_insert(size);
+        }
         let mut size = size;
         for planned in &self.program.operations {
-            let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place);
-            let action = planned
-                .transform
-                .as_operation()
-                .draw(size, &mut rng)
+            let operation = planned.transform.as_operation();
+            let found = if shared { scratch.group.find(planned.place) } else { None };
+            let drawn = match found {
+                Some(drawn) if same_sides(drawn.size, size) => Ok(drawn.action.clone()),
+                Some(drawn) if operation.draws_by_size() => Err(other_size(size, drawn.size)),
+                found => {
+                    let known = found.is_some();
+                    let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place);
+                    operation.draw(size, &mut rng).inspect(|action| {
+                        if shared && !known {
+                            let action = action.clone();
+                            scratch.group.draws.push(Drawn { place: planned.place, size, action });
+                        }
+                    })
+                }
+            };
+            let action = drawn
+                .and_then(|action| match self.program.mask {
+                    Some(depth) => action.for_mask(depth),
+                    None => Ok(action),
+                })
                 .map_err(|e| e.with_stage(planned.transform.name()))?;
             size = action.size(size);
             self.limits

@@ -125,6 +125,9 @@ fn column(spec: &ColumnSpec, storage: Storage, keep: &[usize], batched: bool) ->
                     .collect()
             };
             match kind {
+                ColumnKind::Arrays { dtype, row } => {
+                    Ok(ColumnData::Arrays { dtype: *dtype, row: row.clone(), values: kept })
+                }
                 ColumnKind::Text => text(kept).map(ColumnData::Text),
                 ColumnKind::Json => text(kept).map(ColumnData::Json),
                 _ => Ok(ColumnData::Bytes(kept)),

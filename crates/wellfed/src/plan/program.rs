@@ -13,10 +13,10 @@ use wellfed_kernels::{
 use super::{Batching, Decoding, Options, Plan, Verb, optimizer};
 use crate::{
     Error, Result,
-    codec::Mode,
+    codec::{MaskDepth, Mode},
     engine::{ColumnKind, ColumnSpec},
     sample::{DType, FieldKind, PixelLayout, Schema},
-    transform::{Action, Class, ImageDtype, Shape, Size, Transform},
+    transform::{Action, BoxFormat, Class, ImageDtype, Shape, Size, Takes, Transform},
 };
 
 /// What workers run for one sample: one entry per field of the source.
@@ -24,6 +24,11 @@ use crate::{
 pub struct Program {
     pub(crate) fields: Vec<FieldProgram>,
     pub(crate) columns: Vec<ColumnSpec>,
+    /// The fields in the order in which they are made: images, since the first of them settles the draws of the sample,
+    /// then masks, boxes and points, which follow these, then what belongs to boxes, then the rest.
+    pub(crate) order: Vec<usize>,
+    /// Whether fields share draws.
+    pub(crate) shared: bool,
     /// What each optimizer pass did, for `explain()`.
     pub(crate) notes: Vec<optimizer::Note>,
 }
@@ -31,15 +36,20 @@ pub struct Program {
 /// How one field gets into its column.
 #[derive(Clone, Debug)]
 pub(crate) enum FieldProgram {
+    /// An image or a mask.
     Image(Box<ImageProgram>),
+    /// Boxes that follow the image.
+    Boxes { operations: Vec<Planned>, format: BoxFormat },
+    /// Points that follow the image.
+    Points(Vec<Planned>),
+    /// What belongs to boxes: entries of so many bytes.
+    Labels(usize),
     /// Elements are copied as they are.
     Copy,
     /// A whole number becomes one int64.
     Int,
     /// Text, JSON or bytes.
-    List {
-        utf8: bool,
-    },
+    List { utf8: bool },
 }
 
 /// Where an image comes from.
@@ -49,7 +59,7 @@ pub(crate) enum Input {
     Pixels { height: usize, width: usize, channels: usize, layout: PixelLayout },
 }
 
-/// A transform with the stage number that keys its random numbers.
+/// A transform with its place among those of the plan, which keys its random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) transform: Transform,
@@ -78,6 +88,10 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct ImageProgram {
     pub(crate) input: Input,
+    /// What its pixels are, if it is a mask.
+    pub(crate) mask: Option<MaskDepth>,
+    /// Whether other fields share its draws.
+    pub(crate) shared: bool,
     pub(crate) operations: Vec<Planned>,
     pub(crate) steps: Vec<Step>,
     /// Whether only what later operations need is decoded.
@@ -118,6 +132,25 @@ impl Program {
                     };
                     image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
                 }
+                FieldKind::Mask { dtype } => {
+                    let input = Input::Encoded {
+                        mode: Mode::Mask(mask_depth(*dtype)?),
+                        orientation: plan.options.exif_orientation,
+                    };
+                    image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
+                }
+                &FieldKind::Boxes { format } => (
+                    FieldProgram::Boxes { operations, format },
+                    ColumnKind::Arrays { dtype: DType::Float32, row: vec![4] },
+                ),
+                FieldKind::Keypoints => (
+                    FieldProgram::Points(operations),
+                    ColumnKind::Arrays { dtype: DType::Float32, row: vec![2] },
+                ),
+                FieldKind::BoxLabels { dtype } => (
+                    FieldProgram::Labels(dtype.size()),
+                    ColumnKind::Arrays { dtype: *dtype, row: Vec::new() },
+                ),
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
                     image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
@@ -135,7 +168,8 @@ impl Program {
             fields.push(program);
             columns.push(ColumnSpec { name: field.name.clone(), kind });
         }
-        Ok(Self { fields, columns, notes })
+        let (order, shared) = sharing(&mut fields)?;
+        Ok(Self { fields, columns, order, shared, notes })
     }
 
     /// Whether the plan fixes the size of every image.
@@ -173,10 +207,61 @@ impl Program {
     }
 }
 
-/// The transforms of each field, in order, with their stage numbers. A stage number is the transform's place among
-/// all of the plan, so that adding a field does not change another one's draws.
+/// In which order fields are made, and whether they share draws, which the images among them are told.
+fn sharing(fields: &mut [FieldProgram]) -> Result<(Vec<usize>, bool)> {
+    let rank = |field: &FieldProgram| match field {
+        FieldProgram::Image(image) if image.mask.is_none() => 0,
+        FieldProgram::Image(_) => 1,
+        FieldProgram::Boxes { .. } => 2,
+        FieldProgram::Points(_) => 3,
+        FieldProgram::Labels(_) => 4,
+        _ => 5,
+    };
+    let mut order: Vec<usize> = (0..fields.len()).collect();
+    order.sort_by_key(|&field| rank(&fields[field]));
+    let moved = fields.iter().filter(|field| rank(field) < 4).count();
+    let boxes = fields.iter().filter(|field| rank(field) == 2).count();
+    if boxes != 1 && fields.iter().any(|field| rank(field) == 4) {
+        return Err(Error::config(format!("there are labels of boxes, and {boxes} fields of boxes"))
+            .with_hint("labels belong to exactly one field of boxes"));
+    }
+    let shared = moved > 1;
+    for field in fields {
+        if let FieldProgram::Image(image) = field {
+            image.shared = shared;
+        }
+    }
+    Ok((order, shared))
+}
+
+fn mask_depth(dtype: DType) -> Result<MaskDepth> {
+    match dtype {
+        DType::Bool => Ok(MaskDepth::Bit),
+        DType::UInt8 => Ok(MaskDepth::Byte),
+        DType::UInt16 => Ok(MaskDepth::Word),
+        other => Err(Error::config(format!("a mask of {}; masks are bool, uint8 or uint16", other.name()))),
+    }
+}
+
+/// Whether an operation works on a field.
+fn works_on(takes: Takes, kind: &FieldKind) -> bool {
+    match kind {
+        FieldKind::Image | FieldKind::Pixels { .. } => takes != Takes::Boxes,
+        FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
+        FieldKind::Boxes { .. } => takes != Takes::Images,
+        _ => false,
+    }
+}
+
+/// The transforms of each field, in order, with their places. A place is counted among all transforms of the plan, so
+/// that adding a field does not change another one's draws.
 fn operations_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
-    let is_image = |kind: &FieldKind| matches!(kind, FieldKind::Image | FieldKind::Pixels { .. });
+    let transformed = |kind: &FieldKind| {
+        [Takes::Images, Takes::Geometry, Takes::Boxes].into_iter().any(|takes| works_on(takes, kind))
+    };
+    let pixels = |kind: &FieldKind| {
+        matches!(kind, FieldKind::Image | FieldKind::Pixels { .. } | FieldKind::Mask { .. })
+    };
     let mut operations: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
     let mut place = 0;
     for verb in verbs {
@@ -185,12 +270,12 @@ fn operations_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planne
             .fields
             .iter()
             .enumerate()
-            .filter(|(_, f)| is_image(&f.kind) && field.as_ref().is_none_or(|name| *name == f.name))
+            .filter(|(_, f)| transformed(&f.kind) && field.as_ref().is_none_or(|name| *name == f.name))
             .map(|(i, _)| i)
             .collect();
         if chosen.is_empty() {
             let names: Vec<&str> =
-                schema.fields.iter().filter(|f| is_image(&f.kind)).map(|f| f.name.as_str()).collect();
+                schema.fields.iter().filter(|f| transformed(&f.kind)).map(|f| f.name.as_str()).collect();
             let what = match field {
                 Some(name) => format!("map(): there is no image field {name:?}; image fields are {names:?}"),
                 None => "map(): the source has no image field".to_owned(),
@@ -198,11 +283,27 @@ fn operations_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planne
             return Err(Error::config(what)
                 .with_hint("transforms work on encoded images and on uint8 arrays of images"));
         }
+        let has_pixels = chosen.iter().any(|&index| pixels(&schema.fields[index].kind));
         for transform in Transform::flatten(transforms) {
-            transform.as_operation().check().map_err(|e| e.with_stage(transform.name()))?;
-            let class = transform.as_operation().class();
+            let operation = transform.as_operation();
+            operation.check().map_err(|e| e.with_stage(transform.name()))?;
+            let (class, takes) = (operation.class(), operation.takes());
+            let mut taken = false;
             for &index in &chosen {
-                operations[index].push(Planned { transform: transform.clone(), class, place });
+                if works_on(takes, &schema.fields[index].kind) {
+                    operations[index].push(Planned { transform: transform.clone(), class, place });
+                    taken = true;
+                }
+            }
+            if !taken || takes == Takes::Geometry && !has_pixels {
+                let what = match takes {
+                    Takes::Images => "works on images",
+                    Takes::Geometry => "moves boxes and points with their image, and this map() has none",
+                    Takes::Boxes => "works on boxes",
+                };
+                return Err(Error::config(format!("{} {what}", transform.name()))
+                    .with_stage(transform.name())
+                    .with_hint("map() without field= works on all fields of a sample together"));
             }
             place += 1;
         }
@@ -225,6 +326,8 @@ fn image(
                 Mode::L => 1,
                 Mode::Rgb | Mode::Unchanged => 3,
                 Mode::Rgba => 4,
+                Mode::Mask(MaskDepth::Bit | MaskDepth::Byte) => 1,
+                Mode::Mask(MaskDepth::Word) => 2,
             };
             Shape { height: None, width: None, channels }
         }
@@ -232,14 +335,21 @@ fn image(
             Shape { height: Some(height), width: Some(width), channels }
         }
     };
+    let mask = match input {
+        Input::Encoded { mode: Mode::Mask(depth), .. } => Some(depth),
+        _ => None,
+    };
     let layout = match options.layout {
-        Batching::Nchw => Layout::Chw,
-        Batching::Nhwc => Layout::Hwc,
+        // The bytes of one pixel of a mask stay together.
+        Batching::Nchw if mask.is_none() => Layout::Chw,
+        _ => Layout::Hwc,
     };
     let shape =
         operations.iter().fold(shape, |shape, planned| planned.transform.as_operation().fixed_size(shape));
     let mut program = ImageProgram {
         input,
+        mask,
+        shared: false,
         operations,
         steps: Vec::new(),
         decode_region: false,
@@ -346,14 +456,18 @@ impl ImageProgram {
     fn column(&self) -> Result<ColumnKind> {
         let [channels, height, width] = self.chw();
         let shape = match self.layout {
+            _ if self.mask.is_some() => vec![1, height, width],
             Layout::Chw => vec![channels, height, width],
             Layout::Hwc => vec![height, width, channels],
         };
-        let bytes = shape.iter().try_fold(self.dtype.size(), |n, &side| n.checked_mul(side));
+        let element = if self.mask == Some(MaskDepth::Word) { 2 } else { self.dtype.size() };
+        let bytes = shape.iter().try_fold(element, |n, &side| n.checked_mul(side));
         if bytes.is_none_or(|n| n > isize::MAX as usize) {
             return Err(Error::config(format!("an image of shape {shape:?} does not fit in memory")));
         }
         let dtype = match self.dtype {
+            _ if self.mask == Some(MaskDepth::Word) => DType::UInt16,
+            _ if self.mask == Some(MaskDepth::Bit) => DType::Bool,
             Dtype::U8 => DType::UInt8,
             Dtype::F16 => DType::Float16,
             Dtype::Bf16 => DType::BFloat16,
@@ -448,6 +562,7 @@ impl ImageProgram {
         }
         let last = lines.len() - 1;
         lines[last] += &match self.layout {
+            _ if self.mask.is_some() => format!(": a mask [1, {height}, {width}]"),
             Layout::Chw => format!(": {:?} [{channels}, {height}, {width}]", self.dtype),
             Layout::Hwc => format!(": {:?} [{height}, {width}, {channels}]", self.dtype),
         };
@@ -464,6 +579,15 @@ impl fmt::Display for Program {
                     for (i, line) in image.describe().into_iter().enumerate() {
                         writeln!(f, "    {}. {line}", i + 1)?;
                     }
+                }
+                FieldProgram::Boxes { operations, .. } | FieldProgram::Points(operations) => {
+                    let names: Vec<&str> =
+                        operations.iter().map(|planned| planned.transform.name()).collect();
+                    let what = if names.is_empty() { "as they are".to_owned() } else { names.join(" + ") };
+                    writeln!(f, "  {}: {what}, drawn with the image; a list of arrays", column.name)?;
+                }
+                FieldProgram::Labels(_) => {
+                    writeln!(f, "  {}: one entry a box, a list of arrays", column.name)?;
                 }
                 FieldProgram::Int => writeln!(f, "  {}: int64", column.name)?,
                 FieldProgram::Copy => writeln!(f, "  {}: copied as it is", column.name)?,

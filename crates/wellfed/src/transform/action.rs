@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref};
 
 use super::{BoxFormat, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size};
-use crate::rng::Rng;
+use crate::{Error, Result, codec::MaskDepth, rng::Rng};
 
 /// One colour adjustment with its drawn factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -227,22 +227,27 @@ impl Action {
         }
     }
 
-    /// What torchvision v2 does to a mask of `bytes` bytes a pixel where it does this to an image: geometry, of whole
-    /// pixels, and nothing else.
-    pub(crate) fn for_mask(&self, bytes: usize) -> Self {
+    /// What torchvision v2 does to a mask where it does this to an image: geometry, by nearest neighbours, and nothing
+    /// else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a fill of several values.
+    pub(crate) fn for_mask(mut self, depth: MaskDepth) -> Result<Self> {
         // A pixel of several bytes is moved like one of as many channels.
         let fill = |fill: &PerChannel| {
-            let value = fill.channel(0);
-            if bytes == 1 {
-                return value.clamp(0.0, 255.0).into();
+            let &[value] = &**fill else {
+                return Err(Error::config(format!("fill is {fill}; masks take one value"))
+                    .with_hint("map(field=...) works on the image alone"));
+            };
+            if depth != MaskDepth::Word {
+                return Ok(value.clamp(0.0, 255.0).into());
             }
             let [low, high] = (value.clamp(0.0, 65535.0) as u16).to_ne_bytes().map(f64::from);
-            PerChannel::from([low, high, 0.0])
+            Ok(PerChannel::from([low, high, 0.0]))
         };
-        let mut this = self.clone();
-        match &mut this {
+        match &mut self {
             Action::Keep | Action::Crop(_) | Action::Flip { .. } => {}
-            Action::PadCrop { fill: value, .. } => *value = fill(value),
+            Action::PadCrop { fill: value, .. } => *value = fill(value)?,
             Action::Resize { interpolation, cropped, .. } => {
                 if *cropped || *interpolation != Interpolation::NearestExact {
                     *interpolation = Interpolation::NearestCorner;
@@ -250,11 +255,11 @@ impl Action {
             }
             Action::Rotate { interpolation, fill: value, .. } => {
                 *interpolation = Interpolation::Nearest;
-                *value = fill(value);
+                *value = fill(value)?;
             }
-            _ => this = Action::Keep,
+            _ => self = Action::Keep,
         }
-        this
+        Ok(self)
     }
 }
 

@@ -36,8 +36,8 @@ impl std::fmt::Display for BoxFormat {
 pub(crate) struct Boxes {
     /// One entry a box.
     pub(crate) rows: Vec<[f32; 4]>,
-    /// For each box its place before any was removed.
-    pub(crate) origin: Vec<u32>,
+    /// How many there were before any was removed.
+    pub(crate) given: usize,
     /// For each of what belongs to boxes (their labels) that is left, its place before any was removed.
     pub(crate) labels: Vec<u32>,
     /// Format of `rows`.
@@ -48,7 +48,6 @@ impl Boxes {
     /// Takes the boxes of a sample: float32 in native order, `[n, 4]`. False if they are no whole boxes.
     pub(crate) fn load(&mut self, bytes: &[u8], format: BoxFormat) -> bool {
         self.rows.clear();
-        self.origin.clear();
         self.labels.clear();
         self.format = format;
         let (boxes, rest) = bytes.as_chunks::<16>();
@@ -56,14 +55,14 @@ impl Boxes {
             let number = |i: usize| f32::from_ne_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
             [number(0), number(4), number(8), number(12)]
         }));
-        self.origin.extend(0..self.rows.len() as u32);
-        self.labels.extend(0..self.rows.len() as u32);
+        self.given = self.rows.len();
+        self.labels.extend(0..self.given as u32);
         rest.is_empty()
     }
 
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
-        16 * self.rows.capacity() + 4 * (self.origin.capacity() + self.labels.capacity())
+        16 * self.rows.capacity() + 4 * self.labels.capacity()
     }
 
     /// Applies `action`, drawn for an image of size `canvas`.
@@ -205,7 +204,6 @@ impl Boxes {
                 && y2 <= height;
             if large && inside {
                 self.rows[kept] = self.rows[i];
-                self.origin[kept] = self.origin[i];
                 if together {
                     self.labels[kept] = self.labels[i];
                 }
@@ -213,7 +211,6 @@ impl Boxes {
             }
         }
         self.rows.truncate(kept);
-        self.origin.truncate(kept);
         if together {
             self.labels.truncate(kept);
         }
@@ -411,7 +408,7 @@ mod tests {
         let boxes = [[0.0, 0.0, 5.0, 5.0], [0.0, 0.0, 0.5, 9.0], [-1.0, 0.0, 5.0, 5.0], [1.0, 1.0, 9.0, 9.0]];
         let sanitize = |labels| Action::SanitizeBoxes { min_size: 1.0, min_area: 1.0, labels };
         let kept = run(&boxes, BoxFormat::Xyxy, &sanitize(true), (10, 10));
-        assert_eq!((kept.origin, kept.labels), (vec![0, 3], vec![0, 3]));
+        assert_eq!((kept.rows, kept.labels), (vec![boxes[0], boxes[3]], vec![0, 3]));
         let kept = run(&boxes, BoxFormat::Xyxy, &sanitize(false), (10, 10));
         assert_eq!((kept.rows.len(), kept.labels.len()), (2, 4));
     }

@@ -45,13 +45,16 @@ if TYPE_CHECKING:
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
     from .dataset import Dataset as Dataset
+    from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
     from .sources import cifar100 as cifar100
+    from .sources import coco_detection as coco_detection
     from .sources import encoded_images as encoded_images
     from .sources import from_tensor_slices as from_tensor_slices
     from .sources import image_files as image_files
     from .sources import image_folder as image_folder
     from .sources import mnist as mnist
+    from .sources import voc_segmentation as voc_segmentation
     from .sources import webdataset as webdataset
     from .torch import feed as feed
 
@@ -59,8 +62,10 @@ _HOMES = {
     "BadSample": "_loader",
     "Dataset": "dataset",
     "Loader": "_loader",
+    "annotated_images": "sources",
     "cifar10": "sources",
     "cifar100": "sources",
+    "coco_detection": "sources",
     "doctor": "_doctor",
     "encoded_images": "sources",
     "feed": "torch",
@@ -69,6 +74,7 @@ _HOMES = {
     "image_folder": "sources",
     "mnist": "sources",
     "transforms": "",
+    "voc_segmentation": "sources",
     "webdataset": "sources",
 }
 """Where the names are that are imported when they are first asked for.
@@ -101,8 +107,10 @@ __all__ = [
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",
+    "annotated_images",
     "cifar10",
     "cifar100",
+    "coco_detection",
     "encoded_images",
     "exceptions",
     "from_tensor_slices",
@@ -110,6 +118,7 @@ __all__ = [
     "image_folder",
     "mnist",
     "transforms",
+    "voc_segmentation",
     "webdataset",
 ]
 

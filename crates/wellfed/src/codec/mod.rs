@@ -18,7 +18,7 @@ use wellfed_kernels::{
 
 pub(crate) use self::jpeg::error as jpeg_error;
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, packed::PackedJpeg, png::Png};
-use crate::{Error, ErrorKind, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result, sample::DType};
 
 /// Colour mode of a decoded image, named as Pillow names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -390,6 +390,18 @@ impl<'a> Encoded<'a> {
         let (width, height) = scale.size(self.header.width, self.header.height);
         Header { height, width, ..self.header }
     }
+}
+
+/// What masks are that are stored as the one in `bytes`.
+///
+/// # Errors
+/// Those of [`require`]; `Unsupported` for what is no mask.
+pub(crate) fn mask_depth(bytes: &[u8]) -> Result<DType> {
+    let (codec, header) = image_header(bytes)?;
+    if codec.name() == "png" {
+        return png::mask_dtype(bytes);
+    }
+    Encoded { bytes, codec, header }.mode(Mode::Mask(MaskDepth::Byte)).map(|_| DType::UInt8)
 }
 
 /// Collects bands of `bands` channels that make up an image of the size of `region` in `out`, with `channels`.

@@ -16,7 +16,7 @@ use png::{BitDepth, ColorType, Decoder, DecodingError, Reader, Transformations};
 use wellfed_kernels::image::View;
 
 use super::{Codec, Header, MaskDepth, Mode, Part, Push, Rect, Scratch, at_least, color};
-use crate::{Error, ErrorKind, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result, sample::DType};
 
 const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
 
@@ -103,6 +103,18 @@ impl Codec for Png {
         let view = View::new(pixels, region.height, width, wanted, width * wanted);
         let view = view.and_then(|view| view.crop(0, region.left, region.height, region.width));
         push(view.ok_or_else(|| Error::new(ErrorKind::Internal, "PNG rows lack the region"))?.into())
+    }
+}
+
+/// What the mask of `bytes` is, by its header.
+pub(super) fn mask_dtype(bytes: &[u8]) -> Result<DType> {
+    let Chunk { data, .. } = chunk(bytes, SIGNATURE.len(), true)?;
+    match data.get(8..10) {
+        Some([16, 0]) => Ok(DType::UInt16),
+        Some([1, 0]) => Ok(DType::Bool),
+        Some([_, 0 | 3]) => Ok(DType::UInt8),
+        _ => Err(Error::new(ErrorKind::Unsupported, "a mask is a PNG of several channels")
+            .with_hint("store masks as PNG with a palette or in grey")),
     }
 }
 

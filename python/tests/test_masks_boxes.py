@@ -53,24 +53,24 @@ class Sample:
     def points(self) -> torch.Tensor:
         return torch.tensor([[0, 0], [self.width, self.height], [3.25, 7.5]])
 
-    def run(self, *transforms: Any, seed: int = 0, format: str = "XYXY") -> dict[str, Any]:
+    def run(self, *transforms: Any, seed: int = 0, layout: str = "XYXY") -> dict[str, Any]:
         ds = wf.annotated_images(
             [self.image],
             masks=[self.mask],
             mask_dtype=self.dtype,
-            boxes=[self.boxes[format]],
-            box_format=format,
+            boxes=[self.boxes[layout]],
+            box_format=layout,
             labels=[self.labels],
             keypoints=[self.points],
         )
         batch = next(iter(ds.map(*transforms).with_options(seed=seed).batch(1).torch()))
         return {k: torch.as_tensor(v[0]) for k, v in batch.items()}
 
-    def tv(self, format: str = "XYXY") -> dict[str, Any]:
+    def tv(self, layout: str = "XYXY") -> dict[str, Any]:
         size = (self.height, self.width)
         return {
             "mask": tv_tensors.Mask(Image.open(self.mask)),
-            "boxes": tv_tensors.BoundingBoxes(self.boxes[format], format=format, canvas_size=size),
+            "boxes": tv_tensors.BoundingBoxes(self.boxes[layout], format=layout, canvas_size=size),
             "keypoints": tv_tensors.KeyPoints(self.points, canvas_size=size),
         }
 
@@ -94,25 +94,25 @@ def test_masks_are_decoded_as_torchvision_has_them(tmp_path: Path, bits: int) ->
         compare(sample.run(T.Identity()), sample.tv())
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize("seed", range(12))
-def test_geometry_equals_that_of_torchvision(tmp_path: Path, seed: int, format: str) -> None:
+def test_geometry_equals_that_of_torchvision(tmp_path: Path, seed: int, layout: str) -> None:
     sample = Sample(tmp_path, seed, [8, 8, 16, 1][seed % 4])
     random = np.random.default_rng(1000 + seed)
     height, width = (int(n) for n in random.integers(10, 120, 2))
-    tv = sample.tv(format)
+    tv = sample.tv(layout)
 
-    compare(sample.run(T.Resize((height, width)), format=format), each(tv, F.resize, [height, width]))
-    compare(sample.run(T.Resize(height), format=format), each(tv, F.resize, [height]))
-    exact = sample.run(T.Resize((height, width), "nearest-exact"), format=format)
+    compare(sample.run(T.Resize((height, width)), layout=layout), each(tv, F.resize, [height, width]))
+    compare(sample.run(T.Resize(height), layout=layout), each(tv, F.resize, [height]))
+    exact = sample.run(T.Resize((height, width), "nearest-exact"), layout=layout)
     compare(exact, each(tv, F.resize, [height, width], interpolation=F.InterpolationMode.NEAREST_EXACT))
-    compare(sample.run(T.RandomHorizontalFlip(1), format=format), each(tv, F.horizontal_flip))
-    compare(sample.run(T.RandomVerticalFlip(1), format=format), each(tv, F.vertical_flip))
+    compare(sample.run(T.RandomHorizontalFlip(1), layout=layout), each(tv, F.horizontal_flip))
+    compare(sample.run(T.RandomVerticalFlip(1), layout=layout), each(tv, F.vertical_flip))
     padding = [int(n) for n in random.integers(0, 9, 4)]
-    compare(sample.run(T.Pad(padding, fill=1), format=format), each(tv, F.pad, padding, fill=1))
+    compare(sample.run(T.Pad(padding, fill=1), layout=layout), each(tv, F.pad, padding, fill=1))
     height, width = int(random.integers(5, sample.height)), int(random.integers(5, sample.width))
     compare(
-        sample.run(T.CenterCrop((height, width)), format=format), each(tv, F.center_crop, [height, width])
+        sample.run(T.CenterCrop((height, width)), layout=layout), each(tv, F.center_crop, [height, width])
     )
     chain = [
         T.Resize(40),
@@ -123,17 +123,17 @@ def test_geometry_equals_that_of_torchvision(tmp_path: Path, seed: int, format: 
     ]
     want = each(each(each(each(tv, F.resize, [40]), F.horizontal_flip), F.pad, [3]), F.center_crop, [30, 30])
     want["boxes"] = F.convert_bounding_box_format(want["boxes"], new_format="XYWH")
-    compare(sample.run(*chain, format=format), want)
+    compare(sample.run(*chain, layout=layout), want)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize("seed", range(12))
-def test_random_crops_equal_those_of_torchvision(tmp_path: Path, seed: int, format: str) -> None:
+def test_random_crops_equal_those_of_torchvision(tmp_path: Path, seed: int, layout: str) -> None:
     sample = Sample(tmp_path, seed)
-    tv = sample.tv(format)
+    tv = sample.tv(layout)
 
     given = (
-        sample.run(T.RandomCrop(24, padding=6, fill=3), seed=seed, format=format)
+        sample.run(T.RandomCrop(24, padding=6, fill=3), seed=seed, layout=layout)
         if min(sample.height, sample.width) > 12
         else None
     )
@@ -142,13 +142,13 @@ def test_random_crops_equal_those_of_torchvision(tmp_path: Path, seed: int, form
         want = each(each(tv, F.pad, [6, 6, 6, 6], fill=3), F.crop, top + 6, left + 6, 24, 24)
         compare(given, want)
 
-    given = sample.run(T.RandomCrop(100, pad_if_needed=True), seed=seed, format=format)
+    given = sample.run(T.RandomCrop(100, pad_if_needed=True), seed=seed, layout=layout)
     left, top = (-given["keypoints"][0]).int().tolist()
     y, x = max(100 - sample.height, 0), max(100 - sample.width, 0)
     want = each(each(tv, F.pad, [x, y, x, y]), F.crop, top + y, left + x, 100, 100)
     compare(given, want)
 
-    given = sample.run(T.RandomResizedCrop((33, 47)), seed=seed, format=format)
+    given = sample.run(T.RandomResizedCrop((33, 47)), seed=seed, layout=layout)
     near, far = given["keypoints"][0], given["keypoints"][1]
     ratio = (far - near) / torch.tensor([sample.width, sample.height])
     left, top = (-near / ratio).round().int().tolist()
@@ -166,19 +166,19 @@ def test_boxes_turn_as_in_torchvision_but_for_rounding(tmp_path: Path, seed: int
         assert torch.allclose(given[name], want, atol=1e-3), (given[name], want)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize("seed", range(8))
-def test_sanitized_and_clamped_boxes_equal_torchvisions(tmp_path: Path, seed: int, format: str) -> None:
+def test_sanitized_and_clamped_boxes_equal_torchvisions(tmp_path: Path, seed: int, layout: str) -> None:
     sample = Sample(tmp_path, seed)
     random = np.random.default_rng(seed)
     moved = sample.boxes["XYXY"] + torch.tensor(random.integers(-20, 20, (len(sample.labels), 4)))
-    sample.boxes[format] = F.convert_bounding_box_format(moved, tv_tensors.BoundingBoxFormat.XYXY, format)
-    boxes = sample.tv(format)["boxes"]
-    compare(sample.run(T.ClampBoundingBoxes(), format=format), {"boxes": F.clamp_bounding_boxes(boxes)})
-    given = sample.run(T.SanitizeBoundingBoxes(8, 100), format=format)
+    sample.boxes[layout] = F.convert_bounding_box_format(moved, tv_tensors.BoundingBoxFormat.XYXY, layout)
+    boxes = sample.tv(layout)["boxes"]
+    compare(sample.run(T.ClampBoundingBoxes(), layout=layout), {"boxes": F.clamp_bounding_boxes(boxes)})
+    given = sample.run(T.SanitizeBoundingBoxes(8, 100), layout=layout)
     want, valid = F.sanitize_bounding_boxes(boxes, min_size=8, min_area=100)
     compare(given, {"boxes": want, "labels": torch.tensor(sample.labels)[valid]})
-    alone = sample.run(T.SanitizeBoundingBoxes(8, 100, labels_getter=None), format=format)
+    alone = sample.run(T.SanitizeBoundingBoxes(8, 100, labels_getter=None), layout=layout)
     assert len(alone["labels"]) == len(sample.labels)
 
 
@@ -202,7 +202,8 @@ def test_another_size_is_an_error_where_the_draw_depends_on_it(tmp_path: Path) -
     with pytest.raises(wf.ShapeError, match="first image of the sample"):
         next(iter(ds.map(T.RandomCrop(15)).batch(1).numpy()))
     batch = next(iter(ds.map(T.Resize((9, 8)), T.RandomCrop(5)).batch(1).numpy()))
-    assert batch["image"].shape == (1, 3, 5, 5) and batch["mask"].shape == (1, 1, 5, 5)
+    assert batch["image"].shape == (1, 3, 5, 5)
+    assert batch["mask"].shape == (1, 1, 5, 5)
 
 
 def test_a_mask_of_another_kind_is_an_error_with_both_kinds(tmp_path: Path) -> None:

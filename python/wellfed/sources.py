@@ -244,10 +244,10 @@ def voc_segmentation(root: Path, year: str = "2012", image_set: str = "train") -
     return _open("voc_segmentation", root=os.fspath(root), year=str(year), image_set=image_set)
 
 
-def coco_detection(root: Path, annFile: Path) -> Dataset:
+def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvision's name)
     """Photographs with boxes in the layout of COCO. Samples are dicts, in the order of the images' ids.
 
-    ``image``; ``boxes``, float32 ``[n, 4]`` (left, top, right, bottom); ``labels``, int64 ``[n]``, the ids of categories;
+    ``image``; ``boxes``, float32 ``[n, 4]`` (left, top, right, bottom); ``labels``, int64 ``[n]``, ids of categories;
     ``iscrowd``, int64 ``[n]``; ``image_id``. An image without annotations has no boxes. In a batch boxes, labels and
     iscrowd are lists of arrays. Segmentations, keypoints and captions are not read.
 

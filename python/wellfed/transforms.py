@@ -10,8 +10,8 @@ image to try it::
     (224, 224, 3)
 
 Images are decoded files or uint8 arrays; what torchvision does to Pillow images is done to them, so resampling is
-always antialiased. Masks, boxes and points of a sample follow its image, as torchvision's ``tv_tensors`` do: geometry is
-drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype` touches
+always antialiased. Masks, boxes and points of a sample follow its image, as torchvision's ``tv_tensors`` do: geometry
+is drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype` touches
 them. Every sample gets its own random parameters, which depend only on the seed, the epoch and the
 sample.
 """
@@ -713,7 +713,7 @@ class ConvertBoundingBoxFormat(Transform):
 
     format: str
 
-    def __init__(self, format: Any) -> None:
+    def __init__(self, format: Any) -> None:  # noqa: A002 (torchvision's name)
         name = str(getattr(format, "value", format)).upper()
         if name not in ("XYXY", "XYWH", "CXCYWH"):
             raise ValueError(f"format is {format!r}; it must be XYXY, XYWH or CXCYWH")

@@ -170,6 +170,7 @@ def annotated_images(
     mask_dtype: Literal["uint8", "uint16", "bool"] = "uint8",
     boxes: Sequence[Any] | None = None,
     box_format: Literal["XYXY", "XYWH", "CXCYWH"] = "XYXY",
+    box_dtype: Literal["float32", "int64"] = "float32",
     labels: Sequence[Any] | None = None,
     keypoints: Sequence[Any] | None = None,
 ) -> Dataset:
@@ -181,8 +182,9 @@ def annotated_images(
         mask_dtype: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit. A batch of masks is an
             array ``[n, 1, height, width]``.
         boxes: For each image its boxes, ``[n, 4]`` in pixels, any number of them. A batch of boxes is a list of
-            float32 arrays.
+            arrays.
         box_format: What the four numbers are: ``XYXY`` (left, top, right, bottom), ``XYWH``, ``CXCYWH``.
+        box_dtype: int64 for boxes of whole numbers: transforms truncate them as torchvision does.
         labels: For each image one whole number a box.
         keypoints: For each image its points, ``[n, 2]`` in pixels.
 
@@ -206,8 +208,8 @@ def annotated_images(
         held.append((_text(masks)[0], "uint8"))
         fields.append({"name": "mask", "kind": {"mask": {"dtype": mask_dtype}}})
     if boxes is not None:
-        held += _rows(boxes, np.float32, 4)
-        fields.append({"name": "boxes", "kind": {"boxes": {"format": box_format}}})
+        held += _rows(boxes, np.dtype(box_dtype), 4)
+        fields.append({"name": "boxes", "kind": {"boxes": {"format": box_format, "dtype": box_dtype}}})
     if labels is not None:
         held += _rows(labels, np.int64, 0)
         fields.append({"name": "labels", "kind": {"box_labels": {"dtype": "int64"}}})

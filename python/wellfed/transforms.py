@@ -11,9 +11,8 @@ image to try it::
 
 Images are decoded files or uint8 arrays; what torchvision does to Pillow images is done to them, so resampling is
 always antialiased. Masks, boxes and points of a sample follow its image, as torchvision's ``tv_tensors`` do: geometry
-is drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype` touches
-them. Every sample gets its own random parameters, which depend only on the seed, the epoch and the
-sample.
+is drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype`
+touches them. Every sample gets its own random parameters, which depend only on the seed, the epoch and the sample.
 """
 
 from __future__ import annotations

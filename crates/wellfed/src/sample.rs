@@ -108,10 +108,12 @@ pub enum FieldKind {
         /// Element type: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit.
         dtype: DType,
     },
-    /// Boxes in pixels of the image, float32 `[n, 4]`, any number a sample. In a batch: a list of arrays.
+    /// Boxes in pixels of the image, `[n, 4]`, any number a sample. In a batch: a list of arrays.
     Boxes {
         /// What the four numbers are.
         format: BoxFormat,
+        /// Element type: float32 or int64.
+        dtype: DType,
     },
     /// One entry for each of the boxes, such as their classes: what `SanitizeBoundingBoxes` removes with them. In a
     /// batch: a list of arrays.

@@ -158,17 +158,17 @@ impl Executor {
                     maker.make(bytes, &mut scratch.image, slot.array(field), probe)
                 })
             }
-            FieldProgram::Boxes { operations, format } => {
+            FieldProgram::Boxes { operations, format, whole } => {
                 let bytes = self.bytes(value, field, pick)?;
                 let Scratch { image, boxes, bytes: out, .. } = scratch;
-                if !boxes.load(bytes, *format) {
-                    return Err(self.no_rows(field, bytes.len(), 16));
+                if !boxes.load(bytes, *format, *whole) {
+                    return Err(self.no_rows(field, bytes.len(), if *whole { 32 } else { 16 }));
                 }
                 if !operations.is_empty() {
                     image.group().follow(operations, |action, canvas| boxes.run(action, canvas))?;
                 }
                 out.clear();
-                out.extend(boxes.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
+                boxes.store(out);
                 slot.set(field, out);
                 probe.lap(Stage::Transform, out.len());
                 Ok(())
@@ -255,7 +255,7 @@ impl Executor {
     }
 
     fn no_rows(&self, field: usize, found: usize, row: usize) -> Error {
-        let what = format!("{} has {found} bytes, no multiple of {row}", self.name(field));
+        let what = format!("{} are {found} bytes: rows have {row}, of numbers up to 2^24", self.name(field));
         Error::new(ErrorKind::Shape, what).with_stage("read")
     }
 

@@ -39,7 +39,12 @@ pub(crate) enum FieldProgram {
     /// An image or a mask.
     Image(Box<ImageProgram>),
     /// Boxes that follow the image.
-    Boxes { operations: Vec<Planned>, format: BoxFormat },
+    Boxes {
+        operations: Vec<Planned>,
+        format: BoxFormat,
+        /// Whether they are int64.
+        whole: bool,
+    },
     /// Points that follow the image.
     Points(Vec<Planned>),
     /// What belongs to boxes: entries of so many bytes.
@@ -139,10 +144,16 @@ impl Program {
                     };
                     image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
                 }
-                &FieldKind::Boxes { format } => (
-                    FieldProgram::Boxes { operations, format },
-                    ColumnKind::Arrays { dtype: DType::Float32, row: vec![4] },
-                ),
+                &FieldKind::Boxes { format, dtype } => {
+                    if !matches!(dtype, DType::Float32 | DType::Int64) {
+                        let what = format!("boxes of {}; boxes are float32 or int64", dtype.name());
+                        return Err(Error::config(what));
+                    }
+                    (
+                        FieldProgram::Boxes { operations, format, whole: dtype == DType::Int64 },
+                        ColumnKind::Arrays { dtype, row: vec![4] },
+                    )
+                }
                 FieldKind::Keypoints => (
                     FieldProgram::Points(operations),
                     ColumnKind::Arrays { dtype: DType::Float32, row: vec![2] },

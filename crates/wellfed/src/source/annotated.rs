@@ -125,7 +125,7 @@ impl Annotated {
             let first = next(&field.name)?;
             let annotation = match &field.kind {
                 FieldKind::Mask { .. } => Annotation::Files(paths(&first)?),
-                FieldKind::Boxes { .. } => rows(&first, &next(&field.name)?, DType::Float32, &[4])?,
+                FieldKind::Boxes { dtype, .. } => rows(&first, &next(&field.name)?, *dtype, &[4])?,
                 FieldKind::Keypoints => rows(&first, &next(&field.name)?, DType::Float32, &[2])?,
                 FieldKind::BoxLabels { dtype } => rows(&first, &next(&field.name)?, *dtype, &[])?,
                 FieldKind::Int => {
@@ -258,7 +258,7 @@ mod tests {
             count: 2,
             fields: vec![
                 field("mask", FieldKind::Mask { dtype: DType::UInt8 }),
-                field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy }),
+                field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy, dtype: DType::Float32 }),
                 field("labels", FieldKind::BoxLabels { dtype: DType::Int64 }),
                 field("id", FieldKind::Int),
             ],

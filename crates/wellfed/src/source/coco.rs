@@ -99,7 +99,7 @@ fn open(store: Arc<dyn Store>, spec: CocoDetectionSpec, name: &str) -> Result<An
     let paths = images.iter().map(|image| format!("{root}/{}", image.file_name)).collect();
     let annotations = vec![
         (
-            field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy }),
+            field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy, dtype: DType::Float32 }),
             Annotation::Rows { bytes: boxes, ends: ends(16) },
         ),
         (field("labels", whole.clone()), Annotation::Rows { bytes: labels, ends: ends(8) }),

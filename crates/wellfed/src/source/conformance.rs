@@ -117,7 +117,7 @@ fn check_bytes(kind: &FieldKind, bytes: &[u8], what: &str) {
         }
         FieldKind::Boxes { .. } | FieldKind::BoxLabels { .. } | FieldKind::Keypoints => {
             let row = match kind {
-                FieldKind::Boxes { .. } => 16,
+                FieldKind::Boxes { dtype, .. } => 4 * dtype.size(),
                 FieldKind::BoxLabels { dtype } => dtype.size(),
                 _ => 8,
             };

@@ -1,5 +1,6 @@
 //! What actions do to boxes and to points, in torchvision v2's arithmetic: float32, operation by operation, in the
-//! order that its functionals have.
+//! order that its functionals have. Boxes of whole numbers are truncated where torchvision truncates them; up to 2^24
+//! float32 holds them exactly.
 //!
 //! Boxes are rows of four numbers, points rows of two, both in pixels of the canvas: the image that they belong to.
 
@@ -42,22 +43,51 @@ pub(crate) struct Boxes {
     pub(crate) labels: Vec<u32>,
     /// Format of `rows`.
     pub(crate) format: BoxFormat,
+    /// Whether the boxes are whole numbers.
+    whole: bool,
 }
 
 impl Boxes {
-    /// Takes the boxes of a sample: float32 in native order, `[n, 4]`. False if they are no whole boxes.
-    pub(crate) fn load(&mut self, bytes: &[u8], format: BoxFormat) -> bool {
+    /// Takes the boxes of a sample: float32 in native order, `[n, 4]`, or int64 if they are `whole`. False if the bytes
+    /// are no whole number of boxes, or a number is so large that float32 does not hold it.
+    pub(crate) fn load(&mut self, bytes: &[u8], format: BoxFormat, whole: bool) -> bool {
         self.rows.clear();
         self.labels.clear();
-        self.format = format;
-        let (boxes, rest) = bytes.as_chunks::<16>();
-        self.rows.extend(boxes.iter().map(|b| {
-            let number = |i: usize| f32::from_ne_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-            [number(0), number(4), number(8), number(12)]
-        }));
+        (self.format, self.whole) = (format, whole);
+        let rest;
+        let mut fits = true;
+        if whole {
+            let boxes;
+            (boxes, rest) = bytes.as_chunks::<32>();
+            self.rows.extend(boxes.iter().map(|b| {
+                let (numbers, _) = b.as_chunks::<8>();
+                std::array::from_fn(|i| {
+                    let number = i64::from_ne_bytes(numbers[i]);
+                    fits &= number.unsigned_abs() <= 1 << 24;
+                    number as f32
+                })
+            }));
+        } else {
+            let boxes;
+            (boxes, rest) = bytes.as_chunks::<16>();
+            self.rows.extend(boxes.iter().map(|b| {
+                let (numbers, _) = b.as_chunks::<4>();
+                std::array::from_fn(|i| f32::from_ne_bytes(numbers[i]))
+            }));
+        }
         self.given = self.rows.len();
         self.labels.extend(0..self.given as u32);
-        rest.is_empty()
+        fits && rest.is_empty()
+    }
+
+    /// Appends the boxes as [`Boxes::load`] took them.
+    pub(crate) fn store(&self, out: &mut Vec<u8>) {
+        let numbers = self.rows.as_flattened().iter();
+        if self.whole {
+            out.extend(numbers.flat_map(|&v| (v as i64).to_ne_bytes()));
+        } else {
+            out.extend(numbers.flat_map(|v| v.to_ne_bytes()));
+        }
     }
 
     /// Bytes kept allocated.
@@ -94,8 +124,9 @@ impl Boxes {
                     (from.height, from.width) = (crop.height, crop.width);
                 }
                 if let Some([x, y]) = ratios(from, height, width) {
+                    let whole = self.whole;
                     for b in &mut self.rows {
-                        *b = [b[0] * x, b[1] * y, b[2] * x, b[3] * y];
+                        *b = settled([b[0] * x, b[1] * y, b[2] * x, b[3] * y], whole);
                     }
                 }
             }
@@ -159,13 +190,13 @@ impl Boxes {
     fn clamp(&mut self, height: usize, width: usize) {
         for b in &mut self.rows {
             let corners = cut(convert(*b, self.format, BoxFormat::Xyxy), height, width);
-            *b = convert(corners, BoxFormat::Xyxy, self.format);
+            *b = settled(convert(corners, BoxFormat::Xyxy, self.format), self.whole);
         }
     }
 
     fn convert(&mut self, format: BoxFormat) {
         for b in &mut self.rows {
-            *b = convert(*b, self.format, format);
+            *b = convert_as(*b, self.format, format, self.whole);
         }
         self.format = format;
     }
@@ -182,7 +213,8 @@ impl Boxes {
             let [x, y] = turn.origin;
             let turned =
                 [side(0, f32::min) - x, side(1, f32::min) - y, side(0, f32::max) - x, side(1, f32::max) - y];
-            *b = convert(cut(turned, after.height, after.width), BoxFormat::Xyxy, self.format);
+            let turned = cut(turned, after.height, after.width);
+            *b = settled(convert(turned, BoxFormat::Xyxy, self.format), self.whole);
         }
     }
 
@@ -194,7 +226,7 @@ impl Boxes {
         let mut kept = 0;
         let together = labels && self.labels.len() == self.rows.len();
         for i in 0..self.rows.len() {
-            let [x1, y1, x2, y2] = convert(self.rows[i], self.format, BoxFormat::Xyxy);
+            let [x1, y1, x2, y2] = convert_as(self.rows[i], self.format, BoxFormat::Xyxy, self.whole);
             let (w, h) = (x2 - x1, y2 - y1);
             let large = w >= min_size && h >= min_size && w * h >= min_area;
             let inside = [x1, y1, x2, y2].iter().all(|&v| v >= 0.0)
@@ -337,6 +369,25 @@ fn cut([x1, y1, x2, y2]: [f32; 4], height: usize, width: usize) -> [f32; 4] {
     [x1.clamp(0.0, width), y1.clamp(0.0, height), x2.clamp(0.0, width), y2.clamp(0.0, height)]
 }
 
+/// Truncates whole numbers.
+fn settled(b: [f32; 4], whole: bool) -> [f32; 4] {
+    if whole { b.map(f32::trunc) } else { b }
+}
+
+/// One box in another format, in whole numbers as torchvision rounds them: middles down, corners towards 0.
+fn convert_as(b: [f32; 4], from: BoxFormat, to: BoxFormat, whole: bool) -> [f32; 4] {
+    let converted = convert(b, from, to);
+    match (from, to) {
+        _ if !whole => converted,
+        (_, BoxFormat::Cxcywh) => converted.map(f32::floor),
+        (BoxFormat::Cxcywh, BoxFormat::Xywh) => {
+            let [x, y, right, bottom] = convert(b, from, BoxFormat::Xyxy).map(f32::trunc);
+            [x, y, right - x, bottom - y]
+        }
+        _ => converted.map(f32::trunc),
+    }
+}
+
 /// One box in another format.
 fn convert([a, b, c, d]: [f32; 4], from: BoxFormat, to: BoxFormat) -> [f32; 4] {
     use BoxFormat::{Cxcywh, Xywh, Xyxy};
@@ -364,7 +415,7 @@ mod tests {
     fn run(rows: &[[f32; 4]], format: BoxFormat, action: &Action, (height, width): (usize, usize)) -> Boxes {
         let mut boxes = Boxes::default();
         let bytes: Vec<u8> = rows.iter().flatten().flat_map(|v| v.to_ne_bytes()).collect();
-        assert!(boxes.load(&bytes, format));
+        assert!(boxes.load(&bytes, format, false));
         boxes.run(action, Size { height, width, channels: 3 }).unwrap();
         boxes
     }

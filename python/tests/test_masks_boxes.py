@@ -115,6 +115,7 @@ def test_geometry_equals_that_of_torchvision(tmp_path: Path, seed: int, layout: 
     compare(
         sample.run(T.CenterCrop((height, width)), layout=layout), each(tv, F.center_crop, [height, width])
     )
+    compare(sample.run(T.CenterCrop((97, 98)), layout=layout), each(tv, F.center_crop, [97, 98]))
     chain = [
         T.Resize(40),
         T.RandomHorizontalFlip(1),

@@ -110,7 +110,7 @@ impl Boxes {
                 check_padding(mode)?;
                 match added {
                     None => {
-                        self.shift(-(left as f32), -(top as f32));
+                        self.shift(-middle(canvas.width, width), -middle(canvas.height, height));
                         self.clamp(height, width);
                     }
                     Some(added) => self.pad_crop(top, left, after, canvas, added),
@@ -280,9 +280,13 @@ impl Points {
         let mut each = |f: &dyn Fn([f32; 2]) -> [f32; 2]| self.rows.iter_mut().for_each(|p| *p = f(*p));
         match *action {
             Action::Crop(Rect { top, left, .. }) => each(&|[x, y]| [x - left as f32, y - top as f32]),
-            Action::PadCrop { top, left, mode, added, .. } => {
+            Action::PadCrop { top, left, height, width, mode, added, .. } => {
                 check_padding(mode)?;
-                let Padding { left: l, top: t, .. } = added.unwrap_or_default();
+                let Some(Padding { left: l, top: t, .. }) = added else {
+                    let (left, top) = (middle(canvas.width, width), middle(canvas.height, height));
+                    each(&|[x, y]| [x - left, y - top]);
+                    return Ok(());
+                };
                 let (left, top) = ((left + l as i64) as f32, (top + t as i64) as f32);
                 each(&|[x, y]| [x + l as f32 - left, y + t as f32 - top]);
             }
@@ -324,6 +328,12 @@ fn check_padding(mode: PaddingMode) -> Result<()> {
     }
     Err(impossible(format!("padding_mode is {mode}; boxes and points have no place in repeated pixels"))
         .with_hint("padding_mode=\"constant\", or map(field=...) for the image alone"))
+}
+
+/// Where `CenterCrop` has boxes begin along a side. torchvision rounds half to even, also where it pads the image by half
+/// of what is missing, rounded down: boxes of an image that is smaller by an odd number may lie one pixel beside it.
+fn middle(image: usize, crop: usize) -> f32 {
+    ((image as f64 - crop as f64) / 2.0).round_ties_even() as f32
 }
 
 /// By what a resize multiplies x and y; `None` where the size stays.

@@ -692,10 +692,21 @@ class RandomErasing(Transform):
 class ClampBoundingBoxes(Transform):
     """Cuts boxes at the border of their image.
 
+    Args:
+        clamping_mode: ``"auto"``, ``"soft"`` or ``"hard"``: the same for boxes that are not turned.
+
     Example:
         >>> ClampBoundingBoxes()
-        ClampBoundingBoxes()
+        ClampBoundingBoxes(clamping_mode='auto')
     """
+
+    _not_in_plan = frozenset({"clamping_mode"})
+    clamping_mode: str
+
+    def __init__(self, clamping_mode: str = "auto") -> None:
+        if clamping_mode not in ("auto", "soft", "hard"):
+            raise ValueError(f"clamping_mode is {clamping_mode!r}; it must be 'auto', 'soft' or 'hard'")
+        self._set(clamping_mode=clamping_mode)
 
 
 class ConvertBoundingBoxFormat(Transform):

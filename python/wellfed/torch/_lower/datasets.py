@@ -158,7 +158,7 @@ def _flatten(dataset: Any) -> Flat:
         raise RefusalError(*_why_unknown(dataset))
     _check(dataset)
     leaf = handler(dataset)
-    if leaf.follows is None and len(leaf.targets) < len(leaf) or len(dataset) != len(leaf):
+    if len(leaf.targets) < len(leaf) or len(dataset) != len(leaf):
         raise RefusalError(f"has {len(leaf)} images, but {len(leaf.targets)} targets")
     return Flat([leaf], None, len(leaf))
 

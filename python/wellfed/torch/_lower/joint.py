@@ -1,7 +1,7 @@
 """Data sets whose target moves with its image: masks and boxes, as `wrap_dataset_for_transforms_v2` makes them.
 
-Invariant: as for images, only exactly known data sets and transforms of v2 are lowered, and only where the engine does to
-masks and boxes what v2 does to `tv_tensors`. The rest is called in Python, with image and target together.
+Invariant: as for images, only exactly known data sets and transforms of v2 are lowered, and only where the engine does
+to masks and boxes what v2 does to `tv_tensors`. The rest is called in Python, with image and target together.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .transforms import Transform, _known
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typing_extensions import Unpack
+    from typing_extensions import Never, Unpack
 
 __all__ = ["Dataset"]
 
@@ -42,25 +42,36 @@ class Dataset:
 
     __slots__ = ("_arrays", "_native")
 
-    def __init__(self, native: _native.Dataset, arrays: Sequence[Any] | None = None) -> None:
+    def __init__(self, native: _native.Dataset, arrays: Sequence[Sequence[Any] | None] = (None,)) -> None:
         if not isinstance(native, _native.Dataset):
             raise TypeError(
                 "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
             )
         self._native = native
-        self._arrays = None if arrays is None else list(arrays)
+        # Of each source, in the order of the plan: what of it is in memory, and so not in the plan.
+        self._arrays = tuple(arrays)
 
     def _verb(self, verb: str, **parameters: Any) -> Dataset:
-        return Dataset(self._native.verb(json.dumps({"verb": verb, **parameters})), self._arrays)
+        return Dataset(self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays)
 
-    def shuffle(self, seed: int = 0) -> Dataset:
+    def shuffle(
+        self, *args: Never, seed: int = 0, block_size: int | None = None, window: int = 16
+    ) -> Dataset:
         """Orders samples by a permutation of all of them, a new one in every epoch.
 
-        The permutation is computed, not stored: it takes no memory, whatever the size of the data set.
+        The permutation is computed, not stored: it takes no memory, whatever the size of the data set. There is no
+        buffer, as tf.data has one, and so no buffer size: every sample may come at any place.
 
         Args:
+            args: Nothing: arguments are given by name.
             seed: 0 to 2**64 - 1. Same seed, same order; also the seed of random transforms, unless
                 ``with_options(seed=...)`` says another.
+            block_size: So many neighbours stay together as a block: the order of blocks is permuted, and what is in
+                each window of ``window`` blocks. For sources in which far jumps are expensive, such as large files on
+                a network. Samples of one block come within ``window * block_size`` places of each other, so a batch
+                is a mixture of about ``window`` blocks: use whole permutations where neighbours are alike and reading
+                allows it. None: one permutation of everything.
+            window: How many blocks are mixed with each other.
 
         Example:
             >>> import numpy as np
@@ -69,7 +80,15 @@ class Dataset:
             >>> sorted(next(iter(ds.numpy()))) == list(range(100))
             True
         """
-        return self._verb("shuffle", seed=check.whole(seed, "seed"))
+        if args:
+            raise TypeError(
+                f"shuffle({args[0]!r}): shuffle takes its arguments by name\n"
+                "hint: tf.data's first argument is the size of a buffer; here all samples are permuted without one, so "
+                "leave it out, and write shuffle(seed=...) for another order"
+            )
+        size = None if block_size is None else check.whole(block_size, "block_size", 1)
+        blocks = check.whole(window, "window", 1)
+        return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks)
 
     def map(self, *transforms: Transform, field: str | None = None) -> Dataset:
         """Transforms images.
@@ -153,6 +172,119 @@ class Dataset:
         """
         size = check.whole(batch_size, "batch_size", 1)
         return self._verb("batch", batch_size=size, drop_last=bool(drop_last))
+
+    def unbatch(self) -> Dataset:
+        """Undoes `batch`: elements are samples again.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(10)).batch(4)
+            >>> len(ds), len(ds.skip(1).unbatch())
+            (3, 6)
+        """
+        return self._verb("unbatch")
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Each sample with its number in the epoch: ``(number, sample)``.
+
+        Args:
+            start: The first number.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> list(wf.from_tensor_slices(np.arange(10, 13)).enumerate().batch(3).numpy())
+            [(array([0, 1, 2]), array([10, 11, 12]))]
+        """
+        return self._verb("enumerate", start=check.whole(start, "start", -(2**63)))
+
+    @staticmethod
+    def zip(*datasets: Dataset) -> Dataset:
+        """Tuples of what the data sets give, as long as the shortest of them.
+
+        Data sets of one length that are shuffled by one seed stay aligned. Fields of one name in several of them get
+        the place of their data set in front (``"0.image"``), for ``map(..., field=...)``.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> one, two = wf.from_tensor_slices(np.arange(3)), wf.from_tensor_slices((np.arange(9), np.arange(9) * 10))
+            >>> list(wf.Dataset.zip(one, two).batch(3).numpy())
+            [(array([0, 1, 2]), (array([0, 1, 2]), array([ 0, 10, 20])))]
+        """
+        return combined("zip", datasets)
+
+    def concatenate(self, *others: Dataset) -> Dataset:
+        """This data set, and then the others. All must have the same fields.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(3)).concatenate(wf.from_tensor_slices(np.arange(10, 12)))
+            >>> [int(x) for x in ds.numpy()]
+            [0, 1, 2, 10, 11]
+        """
+        return combined("concatenate", (self, *others))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        seed: int = 0,
+        stop_on_empty_dataset: bool = False,
+    ) -> Dataset:
+        """Each element from a data set that is chosen at random.
+
+        Each data set gives its own elements in its own order. In every 64 elements it is chosen as often as its weight
+        says, to within one or two, in a random order that is new in every epoch. Any position is found without
+        going through those before it.
+
+        Args:
+            datasets: What is mixed. All must have the same fields.
+            weights: How often each is chosen, in proportion; None is all alike.
+            seed: Of the choice.
+            stop_on_empty_dataset: Whether the first data set that has no more ends the epoch, as tf.data's does.
+                Otherwise the others go on, by the weights that are left. A data set that should start over is given
+                with `repeat`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> small, large = wf.from_tensor_slices(np.arange(10)), wf.from_tensor_slices(np.arange(100, 200))
+            >>> ds = wf.Dataset.sample_from_datasets([small.repeat(), large.repeat()], [0.8, 0.2], seed=1)
+            >>> batch = next(iter(ds.batch(1000).numpy()))
+            >>> 795 < sum(batch < 100) < 805
+            np.True_
+        """
+        given = list(datasets)
+        shares = [1.0] * len(given) if weights is None else [float(weight) for weight in weights]
+        return combined(
+            "sample_from_datasets",
+            given,
+            weights=shares,
+            seed=check.whole(seed, "seed"),
+            stop_on_empty_dataset=bool(stop_on_empty_dataset),
+        )
+
+    @staticmethod
+    def interleave(datasets: Sequence[Dataset], block_length: int = 1) -> Dataset:
+        """``block_length`` elements of each data set in turn; what has ended drops out.
+
+        Args:
+            datasets: What is mixed. All must have the same fields.
+            block_length: Neighbours of one data set that stay together.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> parts = [wf.from_tensor_slices(np.arange(n, n + 3)) for n in (0, 10)]
+            >>> [int(x) for x in wf.Dataset.interleave(parts, block_length=2).numpy()]
+            [0, 1, 10, 11, 2, 12]
+        """
+        return combined(
+            "interleave", list(datasets), block_length=check.whole(block_length, "block_length", 1)
+        )
 
     def repeat(self, count: int | None = None) -> Dataset:
         """The data set several times over, as one epoch. Each time round has its own order and random parameters.
@@ -283,14 +415,16 @@ class Dataset:
         this = self.with_options(**options) if options else self
         return Loader(this, to_numpy, "numpy", None)
 
-    def sample(self, index: int, epoch: int = 0) -> Any:
-        """One sample of the source, transformed as it would be in ``epoch``, as NumPy arrays.
+    def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
+        """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
 
         Useful to look at a sample, and to replay a bad one.
 
         Args:
             index: In the source, from 0: not changed by `shuffle`, `shard`, `take` or `skip`.
             epoch: Decides random parameters.
+            source: Which of the sources, in the order in which they are written, where there are several. Of `zip` it
+                is the part that comes from this source.
 
         Example:
             >>> import numpy as np
@@ -298,8 +432,10 @@ class Dataset:
             >>> wf.from_tensor_slices((np.arange(4), np.eye(4))).sample(2)
             (array(2), array([0., 0., 1., 0.]))
         """
-        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"))
-        return structured(self._native.structure, self._native.fields, to_numpy)(columns)
+        which = check.whole(source, "source")
+        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"), which)
+        fields, structure = self._native.sources[which]
+        return structured(structure, fields, to_numpy)(columns)
 
     def explain(self, analyze: bool = False, batches: int = 20) -> str:
         """What was asked for, what the optimizer made of it, and what runs.
@@ -335,19 +471,21 @@ class Dataset:
             >>> import numpy as np
             >>> import wellfed as wf
             >>> import json
-            >>> json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())["verbs"]
-            [{'verb': 'batch', 'batch_size': 2, 'drop_last': False}]
+            >>> plan = json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())
+            >>> plan["root"]["node"], plan["root"]["batch_size"], plan["root"]["input"]["node"]
+            ('batch', 2, 'source')
         """
         return self._native.to_json()
 
     @classmethod
     def from_json(cls, text: str, arrays: Sequence[Any] | None = None) -> Dataset:
-        """The data set whose plan is ``text``. Its source is opened anew.
+        """The data set whose plan is ``text``. Its sources are opened anew.
 
         Args:
             text: As `to_json` gives it.
             arrays: What of its source is not in the text: the arrays of ``from_tensor_slices`` in the order of the
-                fields, or those that `image_files` and `encoded_images` made of their arguments. Pickling keeps them.
+                fields, or those that `image_files` and `encoded_images` made of their arguments. Where there are
+                several sources, a list of such lists, with None for those that need none. Pickling keeps them.
 
         Example:
             >>> import numpy as np
@@ -356,10 +494,10 @@ class Dataset:
             >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
             2
         """
-        from .sources import as_array
-
-        held = None if arrays is None else [as_array(a) for a in arrays]
-        return cls(_native.Dataset.from_json(text, held), arrays)
+        several = arrays is not None and all(
+            part is None or isinstance(part, list | tuple) for part in arrays
+        )
+        return _restore(text, tuple(arrays) if arrays is not None and several else (arrays,))
 
     def _plan(self) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(self._native.to_json())
@@ -372,16 +510,54 @@ class Dataset:
         return length
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset.from_json, (self.to_json(), self._arrays)
+        return _restore, (self.to_json(), self._arrays)
 
     def __repr__(self) -> str:
         plan = self._plan()
-        lines = [_source_repr(plan["source"]), *map(_verb_repr, plan["verbs"])]
+        lines = _node_repr(plan["root"])
         options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
         changed = [f"{k}={v!r}" for k, v in options.items() if v != defaults.get(k)]
         if changed:
-            lines.append(f".with_options({', '.join(changed)})")
-        return "\n    ".join(lines)
+            lines.append(f"    .with_options({', '.join(changed)})")
+        return "\n".join(lines)
+
+
+def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Dataset:
+    """Data sets put together by a verb that takes several."""
+    for place, dataset in enumerate(datasets):
+        if not isinstance(dataset, Dataset):
+            raise TypeError(
+                f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset"
+            )
+    given = json.dumps({"node": verb, **parameters})
+    native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
+    return Dataset(native, [arrays for dataset in datasets for arrays in dataset._arrays])
+
+
+def _restore(text: str, arrays: Sequence[Sequence[Any] | None]) -> Dataset:
+    from .sources import as_array
+
+    held = [None if part is None else [as_array(a) for a in part] for part in arrays]
+    native = _native.Dataset.from_json(text, held)
+    return Dataset(native, arrays or [None] * len(native.sources))
+
+
+def _node_repr(node: dict[str, Any]) -> list[str]:
+    """A tree as it is written in Python, line by line."""
+    if node["node"] == "source":
+        return [_source_repr(node["spec"])]
+    if "input" in node:
+        return [*_node_repr(node["input"]), f"    {_verb_repr(node)}"]
+    name, lists = node["node"], node["node"] in ("interleave", "sample_from_datasets")
+    lines = [f"{name}({'[' if lists else ''}"]
+    for part in node["inputs"]:
+        inner = _node_repr(part)
+        inner[-1] += ","
+        lines += [f"    {line}" for line in inner]
+    given = {k: v for k, v in node.items() if k not in ("node", "inputs")}
+    if lists:
+        return [*lines, f"], {', '.join(f'{k}={v!r}' for k, v in given.items())})"]
+    return [*lines, ")"]
 
 
 def _source_repr(spec: dict[str, Any]) -> str:
@@ -400,8 +576,8 @@ def _source_repr(spec: dict[str, Any]) -> str:
 
 
 def _verb_repr(verb: dict[str, Any]) -> str:
-    parameters = dict(verb)
-    match parameters.pop("verb"):
+    parameters = {k: v for k, v in verb.items() if k != "input"}
+    match parameters.pop("node"):
         case "map":
             inner = [repr(Transform.from_plan(t)) for t in parameters["transforms"]]
             if parameters["field"] is not None:
@@ -413,6 +589,8 @@ def _verb_repr(verb: dict[str, Any]) -> str:
         case "cache":
             given = [f"{k}={v!r}" for k, v in parameters.items() if v is not None and v != "coefficients"]
             return f".cache({', '.join(given)})"
+        case "shuffle" if parameters["block_size"] is None:
+            return f".shuffle(seed={parameters['seed']})"
         case "take" | "skip" as name:
             return f".{name}({parameters['count']})"
         case name:

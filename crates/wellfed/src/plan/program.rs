@@ -10,7 +10,7 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
-use super::{Batching, Decoding, Options, Plan, Verb, optimizer};
+use super::{Batching, Decoding, Options, lower::LeafMap, optimizer};
 use crate::{
     Error, Result,
     codec::{MaskDepth, Mode},
@@ -112,7 +112,7 @@ pub(crate) struct ImageProgram {
 }
 
 impl Program {
-    /// Lowers and optimizes `plan` for a source with `schema`.
+    /// Lowers and optimizes what happens to samples of a source with `schema`.
     ///
     /// `probe` gives the finished size of a first sample of the field with the given place in the schema; it is
     /// only asked where the plan does not settle the size.
@@ -120,29 +120,27 @@ impl Program {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for transforms that make no sense where they stand.
     pub(crate) fn new(
-        plan: &Plan,
+        maps: &[LeafMap],
+        options: &Options,
         schema: &Schema,
         probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
     ) -> Result<Self> {
-        let operations = operations_by_field(&plan.verbs, schema)?;
+        let operations = operations_by_field(maps, schema)?;
         let mut notes = Vec::new();
         let mut fields = Vec::new();
         let mut columns = Vec::new();
         for (index, (field, operations)) in schema.fields.iter().zip(operations).enumerate() {
             let (program, kind) = match &field.kind {
                 FieldKind::Image => {
-                    let input = Input::Encoded {
-                        mode: plan.options.mode,
-                        orientation: plan.options.exif_orientation,
-                    };
-                    image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
+                    let input = Input::Encoded { mode: options.mode, orientation: options.exif_orientation };
+                    image(&mut notes, index, &field.name, input, operations, options, probe)?
                 }
                 FieldKind::Mask { dtype } => {
                     let input = Input::Encoded {
                         mode: Mode::Mask(mask_depth(*dtype)?),
-                        orientation: plan.options.exif_orientation,
+                        orientation: options.exif_orientation,
                     };
-                    image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
+                    image(&mut notes, index, &field.name, input, operations, options, probe)?
                 }
                 &FieldKind::Boxes { format, dtype } => {
                     if !matches!(dtype, DType::Float32 | DType::Int64) {
@@ -164,7 +162,7 @@ impl Program {
                 ),
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
-                    image(&mut notes, index, &field.name, input, operations, &plan.options, probe)?
+                    image(&mut notes, index, &field.name, input, operations, options, probe)?
                 }
                 FieldKind::Array { dtype, shape } => {
                     (FieldProgram::Copy, ColumnKind::Array { dtype: *dtype, shape: shape.clone() })
@@ -181,6 +179,11 @@ impl Program {
         }
         let (order, shared) = sharing(&mut fields)?;
         Ok(Self { fields, columns, order, shared, notes })
+    }
+
+    /// Of a source that has no part in what is made.
+    pub(crate) fn empty() -> Self {
+        Self { fields: Vec::new(), columns: Vec::new(), order: Vec::new(), shared: false, notes: Vec::new() }
     }
 
     /// Whether the plan fixes the size of every image.
@@ -255,7 +258,7 @@ fn mask_depth(dtype: DType) -> Result<MaskDepth> {
 }
 
 /// Whether an operation works on a field.
-fn works_on(takes: Takes, kind: &FieldKind) -> bool {
+pub(crate) fn works_on(takes: Takes, kind: &FieldKind) -> bool {
     match kind {
         FieldKind::Image | FieldKind::Pixels { .. } => takes != Takes::Boxes,
         FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
@@ -264,57 +267,18 @@ fn works_on(takes: Takes, kind: &FieldKind) -> bool {
     }
 }
 
-/// The transforms of each field, in order, with their places. A place is counted among all transforms of the plan, so
-/// that adding a field does not change another one's draws.
-fn operations_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
-    let transformed = |kind: &FieldKind| {
-        [Takes::Images, Takes::Geometry, Takes::Boxes].into_iter().any(|takes| works_on(takes, kind))
-    };
-    let pixels = |kind: &FieldKind| {
-        matches!(kind, FieldKind::Image | FieldKind::Pixels { .. } | FieldKind::Mask { .. })
-    };
+/// The transforms of each field, in order, with their places. A place is counted among all transforms on the way from the
+/// source to the root, so that adding a field does not change another one's draws.
+fn operations_by_field(maps: &[LeafMap], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
     let mut operations: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
     let mut place = 0;
-    for verb in verbs {
-        let Verb::Map { field, transforms } = verb else { continue };
-        let chosen: Vec<usize> = schema
-            .fields
-            .iter()
-            .enumerate()
-            .filter(|(_, f)| transformed(&f.kind) && field.as_ref().is_none_or(|name| *name == f.name))
-            .map(|(i, _)| i)
-            .collect();
-        if chosen.is_empty() {
-            let names: Vec<&str> =
-                schema.fields.iter().filter(|f| transformed(&f.kind)).map(|f| f.name.as_str()).collect();
-            let what = match field {
-                Some(name) => format!("map(): there is no image field {name:?}; image fields are {names:?}"),
-                None => "map(): the source has no image field".to_owned(),
-            };
-            return Err(Error::config(what)
-                .with_hint("transforms work on encoded images and on uint8 arrays of images"));
-        }
-        let has_pixels = chosen.iter().any(|&index| pixels(&schema.fields[index].kind));
-        for transform in Transform::flatten(transforms) {
+    for map in maps {
+        for transform in Transform::flatten(&map.transforms) {
             let operation = transform.as_operation();
             operation.check().map_err(|e| e.with_stage(transform.name()))?;
             let (class, takes) = (operation.class(), operation.takes());
-            let mut taken = false;
-            for &index in &chosen {
-                if works_on(takes, &schema.fields[index].kind) {
-                    operations[index].push(Planned { transform: transform.clone(), class, place });
-                    taken = true;
-                }
-            }
-            if !taken || takes == Takes::Geometry && !has_pixels {
-                let what = match takes {
-                    Takes::Images => "works on images",
-                    Takes::Geometry => "moves boxes and points with their image, and this map() has none",
-                    Takes::Boxes => "works on boxes",
-                };
-                return Err(Error::config(format!("{} {what}", transform.name()))
-                    .with_stage(transform.name())
-                    .with_hint("map() without field= works on all fields of a sample together"));
+            for &index in map.fields.iter().filter(|index| works_on(takes, &schema.fields[**index].kind)) {
+                operations[index].push(Planned { transform: transform.clone(), class, place });
             }
             place += 1;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArrayData, Part, Source, SourceSpec, beyond_the_end, located, stamp};
+use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
     Error, Result,
     sample::{DType, FieldKind, FieldSpec, Record, Schema, Structure, Value},
@@ -223,6 +223,25 @@ impl Source for Annotated {
             store: self.store.clone(),
             samples: 0..self.len(),
         }]
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len());
+        self.images.iter().for_each(|path| hash.add(&path.as_bytes()[self.common..]));
+        for annotation in &self.annotations {
+            match annotation {
+                // They lie where the images do, or not: their last names tell them apart.
+                Annotation::Files(files) => files
+                    .iter()
+                    .for_each(|path| hash.add(path.rsplit('/').next().unwrap_or_default().as_bytes())),
+                Annotation::Rows { bytes, ends } => {
+                    hash.add(bytes);
+                    ends.iter().for_each(|end| hash.add(&end.to_ne_bytes()));
+                }
+                Annotation::Whole(numbers) => numbers.iter().for_each(|n| hash.add(&n.to_ne_bytes())),
+            }
+        }
+        hash.finish()
     }
 
     fn stamp(&self, index: u64) -> Option<u64> {

@@ -211,7 +211,7 @@ def test_native_sources_read_the_same_layouts(tmp_path: Path) -> None:
         assert torch.equal(mask[0], v2.functional.resize(target, [30, 36]).as_subclass(torch.Tensor))
     boxes = wrap(sets.coco(tmp_path / "coco"))
     found = wf.coco_detection(tmp_path / "coco" / "images", tmp_path / "coco" / "notes.json")
-    for sample, (_, target) in zip(found.map(T.Resize((9, 9))).batch(1).numpy(), boxes, strict=True):
+    for (_, sample), (_, target) in zip(found.map(T.Resize((9, 9))).batch(1).numpy(), boxes, strict=True):
         assert sample["image_id"].tolist() == [target["image_id"]]
         assert sample["labels"][0].tolist() == target.get("labels", torch.empty(0)).tolist()
         if "boxes" in target:

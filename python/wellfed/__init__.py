@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ._doctor import doctor as doctor
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
+    from ._ragged import Ragged as Ragged
     from .dataset import Dataset as Dataset
     from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
@@ -66,6 +67,7 @@ _HOMES = {
     "BadSample": "_loader",
     "Dataset": "dataset",
     "Loader": "_loader",
+    "Ragged": "_ragged",
     "annotated_images": "sources",
     "cifar10": "sources",
     "cifar100": "sources",
@@ -108,6 +110,7 @@ __all__ = [
     "LimitExceededError",
     "Loader",
     "NotFoundError",
+    "Ragged",
     "SampleIndexError",
     "ShapeError",
     "StateError",

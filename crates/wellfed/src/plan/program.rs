@@ -10,12 +10,12 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
-use super::{Batching, Decoding, Options, lower::LeafMap, optimizer};
+use super::{Assembly, Batching, Decoding, Options, lower::LeafMap, optimizer};
 use crate::{
     Error, Result,
     codec::{MaskDepth, Mode},
-    engine::{ColumnKind, ColumnSpec},
-    sample::{DType, FieldKind, PixelLayout, Schema},
+    engine::{ColumnKind, ColumnSpec, stack::Stacking},
+    sample::{DType, FieldKind, FieldSpec, PixelLayout, Schema},
     transform::{Action, BoxFormat, Class, ImageDtype, Shape, Size, Takes, Transform},
 };
 
@@ -51,6 +51,8 @@ pub(crate) enum FieldProgram {
     Labels(usize),
     /// Elements are copied as they are.
     Copy,
+    /// Values differ in size, or are padded.
+    Varying,
     /// A whole number becomes one int64.
     Int,
     /// Text, JSON or bytes.
@@ -112,7 +114,8 @@ pub(crate) struct ImageProgram {
 }
 
 impl Program {
-    /// Lowers and optimizes what happens to samples of a source with `schema`.
+    /// Lowers and optimizes what happens to samples of a source with `schema`, whose fields become the columns from
+    /// `first_column` on, put together by `assembly`.
     ///
     /// `probe` gives the finished size of a first sample of the field with the given place in the schema; it is
     /// only asked where the plan does not settle the size.
@@ -123,6 +126,7 @@ impl Program {
         maps: &[LeafMap],
         options: &Options,
         schema: &Schema,
+        (assembly, first_column): (Assembly<'_>, usize),
         probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
     ) -> Result<Self> {
         let operations = operations_by_field(maps, schema)?;
@@ -149,30 +153,22 @@ impl Program {
                     }
                     (
                         FieldProgram::Boxes { operations, format, whole: dtype == DType::Int64 },
-                        ColumnKind::Arrays { dtype, row: vec![4] },
+                        rows(assembly, first_column + index, &field.name, dtype, &[None, Some(4)])?,
                     )
                 }
                 FieldKind::Keypoints => (
                     FieldProgram::Points(operations),
-                    ColumnKind::Arrays { dtype: DType::Float32, row: vec![2] },
+                    rows(assembly, first_column + index, &field.name, DType::Float32, &[None, Some(2)])?,
                 ),
                 FieldKind::BoxLabels { dtype } => (
                     FieldProgram::Labels(dtype.size()),
-                    ColumnKind::Arrays { dtype: *dtype, row: Vec::new() },
+                    rows(assembly, first_column + index, &field.name, *dtype, &[None])?,
                 ),
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
                     image(&mut notes, index, &field.name, input, operations, options, probe)?
                 }
-                FieldKind::Array { dtype, shape } => {
-                    (FieldProgram::Copy, ColumnKind::Array { dtype: *dtype, shape: shape.clone() })
-                }
-                FieldKind::Int => {
-                    (FieldProgram::Int, ColumnKind::Array { dtype: DType::Int64, shape: Vec::new() })
-                }
-                FieldKind::Text => (FieldProgram::List { utf8: true }, ColumnKind::Text),
-                FieldKind::Json => (FieldProgram::List { utf8: true }, ColumnKind::Json),
-                FieldKind::Bytes => (FieldProgram::List { utf8: false }, ColumnKind::Bytes),
+                _ => assembly.column(first_column + index, field)?,
             };
             fields.push(program);
             columns.push(ColumnSpec { name: field.name.clone(), kind });
@@ -219,6 +215,20 @@ impl Program {
         let regions = |field: &FieldProgram| matches!(field, FieldProgram::Image(i) if i.decode_region);
         self.fields.iter().any(regions)
     }
+}
+
+/// The column of rows that differ in number from sample to sample: as the batch puts such arrays together, and by
+/// `batch()` a list.
+fn rows(
+    assembly: Assembly<'_>,
+    number: usize,
+    name: &str,
+    dtype: DType,
+    shape: &[Option<usize>],
+) -> Result<ColumnKind> {
+    let assembly = if assembly == Assembly::Stacked { Assembly::List } else { assembly };
+    let field = FieldSpec { name: name.to_owned(), kind: FieldKind::Array { dtype, shape: shape.to_vec() } };
+    Ok(assembly.column(number, &field)?.1)
 }
 
 /// In which order fields are made, and whether they share draws, which the images among them are told.
@@ -559,13 +569,30 @@ impl fmt::Display for Program {
                     let names: Vec<&str> =
                         operations.iter().map(|planned| planned.transform.name()).collect();
                     let what = if names.is_empty() { "as they are".to_owned() } else { names.join(" + ") };
-                    writeln!(f, "  {}: {what}, drawn with the image; a list of arrays", column.name)?;
+                    writeln!(f, "  {}: {what}, drawn with the image", column.name)?;
                 }
                 FieldProgram::Labels(_) => {
-                    writeln!(f, "  {}: one entry a box, a list of arrays", column.name)?;
+                    writeln!(f, "  {}: one entry a box", column.name)?;
                 }
                 FieldProgram::Int => writeln!(f, "  {}: int64", column.name)?,
                 FieldProgram::Copy => writeln!(f, "  {}: copied as it is", column.name)?,
+                FieldProgram::Varying => {
+                    let ColumnKind::Varying { stacking, .. } = &column.kind else { continue };
+                    let how = match stacking {
+                        Stacking::Alone => "copied as it is".to_owned(),
+                        Stacking::Padded(padding) => {
+                            let side =
+                                |side: &Option<usize>| side.map_or("longest".to_owned(), |s| s.to_string());
+                            let sides: Vec<String> = padding.shape.iter().map(side).collect();
+                            format!("padded to [{}] when the batch is complete", sides.join(", "))
+                        }
+                        Stacking::Ragged => {
+                            "values and offsets, put together when the batch is complete".to_owned()
+                        }
+                        Stacking::List => "a list".to_owned(),
+                    };
+                    writeln!(f, "  {}: {how}", column.name)?;
+                }
                 FieldProgram::List { .. } => writeln!(f, "  {}: a list", column.name)?,
             }
         }

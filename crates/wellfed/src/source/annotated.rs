@@ -40,6 +40,30 @@ pub enum Annotation {
     Whole(Vec<i64>),
 }
 
+/// How a sample is handed out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Nested {
+    /// A dict of all fields.
+    Dict,
+    /// The image and the only other field.
+    Pair,
+    /// The image and a dict of the rest.
+    Target,
+}
+
+impl Nested {
+    fn structure(self, fields: &[FieldSpec]) -> Structure {
+        let entry = |(at, field): (usize, &FieldSpec)| (field.name.clone(), Structure::Field(at));
+        let entries =
+            |skip: usize| Structure::Dict(fields.iter().enumerate().skip(skip).map(entry).collect());
+        match self {
+            Self::Dict => entries(0),
+            Self::Pair => Structure::Tuple((0..fields.len()).map(Structure::Field).collect()),
+            Self::Target => Structure::Tuple(vec![Structure::Field(0), entries(1)]),
+        }
+    }
+}
+
 /// Image files and what belongs to them. Fields: `image`, and those given.
 #[derive(Debug)]
 pub struct Annotated {
@@ -60,7 +84,7 @@ impl Annotated {
     /// [`crate::ErrorKind::Config`] if the numbers of entries differ.
     pub(super) fn new(
         store: Arc<dyn Store>,
-        (name, spec, structure): (String, SourceSpec, Structure),
+        (name, spec, nested): (String, SourceSpec, Nested),
         images: Vec<String>,
         annotations: Vec<(FieldSpec, Annotation)>,
     ) -> Result<Self> {
@@ -95,7 +119,7 @@ impl Annotated {
                 first[..same.min(common)].rfind('/').map_or(0, |at| at + 1)
             })
         });
-        let schema = Schema { fields, structure };
+        let schema = Schema { structure: nested.structure(&fields), fields };
         Ok(Self { store, name, spec, schema, images, annotations: given, common })
     }
 
@@ -128,7 +152,7 @@ impl Annotated {
                 FieldKind::Boxes { dtype, .. } => rows(&first, &next(&field.name)?, *dtype, &[4])?,
                 FieldKind::Keypoints => rows(&first, &next(&field.name)?, DType::Float32, &[2])?,
                 FieldKind::BoxLabels { dtype } => rows(&first, &next(&field.name)?, *dtype, &[])?,
-                FieldKind::Int => {
+                FieldKind::Scalar { dtype: DType::Int64 } => {
                     Annotation::Whole((0..first.rows()).map(|i| first.whole(i)).collect::<Result<_>>()?)
                 }
                 other => {
@@ -137,7 +161,7 @@ impl Annotated {
             };
             annotations.push((field.clone(), annotation));
         }
-        Self::new(store, (name, SourceSpec::Annotated(spec), Structure::Dict), images, annotations)
+        Self::new(store, (name, SourceSpec::Annotated(spec), Nested::Dict), images, annotations)
     }
 }
 
@@ -279,7 +303,7 @@ mod tests {
                 field("mask", FieldKind::Mask { dtype: DType::UInt8 }),
                 field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy, dtype: DType::Float32 }),
                 field("labels", FieldKind::BoxLabels { dtype: DType::Int64 }),
-                field("id", FieldKind::Int),
+                field("id", FieldKind::LABEL),
             ],
         };
         let boxes: Vec<u8> = (0..8).flat_map(|v| (v as f32).to_ne_bytes()).collect();

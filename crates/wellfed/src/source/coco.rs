@@ -7,10 +7,13 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Annotated, SourceSpec, annotated::Annotation};
+use super::{
+    Annotated, SourceSpec,
+    annotated::{Annotation, Nested},
+};
 use crate::{
     Error, Result,
-    sample::{DType, FieldKind, FieldSpec, Structure},
+    sample::{DType, FieldKind, FieldSpec},
     store::Store,
     transform::BoxFormat,
 };
@@ -50,8 +53,8 @@ struct Object {
     bbox: [f64; 4],
 }
 
-/// Opens it. Samples are dicts of `image`, `boxes` (left, top, right, bottom), `labels` (categories), `iscrowd` and
-/// `image_id`. An image without annotations has no boxes.
+/// Opens it. Samples are an image and a dict of `boxes` (left, top, right, bottom), `labels` (categories), `iscrowd`
+/// and `image_id`. An image without annotations has no boxes.
 ///
 /// # Errors
 /// [`crate::ErrorKind::NotFound`] if there is no such file, [`crate::ErrorKind::Corrupt`] if it is no such JSON, or names an image twice
@@ -104,11 +107,14 @@ fn open(store: Arc<dyn Store>, spec: CocoDetectionSpec, name: &str) -> Result<An
         ),
         (field("labels", whole.clone()), Annotation::Rows { bytes: labels, ends: ends(8) }),
         (field("iscrowd", whole), Annotation::Rows { bytes: crowds, ends: ends(8) }),
-        (field("image_id", FieldKind::Int), Annotation::Whole(images.iter().map(|image| image.id).collect())),
+        (
+            field("image_id", FieldKind::LABEL),
+            Annotation::Whole(images.iter().map(|image| image.id).collect()),
+        ),
     ];
     Annotated::new(
         store,
-        (name.to_owned(), SourceSpec::CocoDetection(spec), Structure::Dict),
+        (name.to_owned(), SourceSpec::CocoDetection(spec), Nested::Target),
         paths,
         annotations,
     )

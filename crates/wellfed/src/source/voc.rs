@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Annotated, SourceSpec, annotated::Annotation};
+use super::{
+    Annotated, SourceSpec,
+    annotated::{Annotation, Nested},
+};
 use crate::{
     Error, Result,
     codec::mask_depth,
-    sample::{FieldKind, FieldSpec, Structure},
+    sample::{FieldKind, FieldSpec},
     store::Store,
 };
 
@@ -61,7 +64,7 @@ fn open(store: Arc<dyn Store>, spec: VocSegmentationSpec, name: &str) -> Result<
     store.read(first, crate::Limits::default().max_bytes, &mut bytes)?;
     let dtype = mask_depth(&bytes).map_err(|e| e.with_stage("read"))?;
     let field = FieldSpec { name: "mask".to_owned(), kind: FieldKind::Mask { dtype } };
-    let head = (name.to_owned(), SourceSpec::VocSegmentation(spec), Structure::Tuple);
+    let head = (name.to_owned(), SourceSpec::VocSegmentation(spec), Nested::Pair);
     Annotated::new(store, head, images, vec![(field, Annotation::Files(masks))])
 }
 

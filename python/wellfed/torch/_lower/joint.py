@@ -112,7 +112,7 @@ class Boxes:
         """The target of `row`, from the engine's columns behind the image."""
         from torchvision.tv_tensors import BoundingBoxes
 
-        boxes, labels = (torch.from_numpy(c[0] if isinstance(c, list) else c) for c in columns)
+        boxes, labels = columns
         if outcome.boxes_dtype is not None:
             boxes = boxes.to(outcome.boxes_dtype)
         if not outcome.pure:

@@ -498,7 +498,7 @@ impl LeafExecutor {
         };
         if given.is_empty() && !shape.is_empty() {
             let fixed = shape.iter().flatten().product::<usize>().saturating_mul(dtype.size());
-            let open = if fixed == 0 { 0 } else { len / fixed };
+            let open = len.checked_div(fixed).unwrap_or(0);
             given.extend(shape.iter().map(|side| side.unwrap_or(open)));
         }
         let size = given.iter().try_fold(dtype.size(), |n, side| n.checked_mul(*side));

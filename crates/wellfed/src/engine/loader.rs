@@ -142,8 +142,7 @@ impl Loader {
             meter,
             options.on_error,
             scratch_budget,
-            (pool, total),
-            columns.clone(),
+            (pool, columns.clone(), total),
         ));
         let start = Position { epoch: 0, base: 0, number: 0 };
         let consumer = Consumer {

@@ -71,8 +71,7 @@ impl Shared {
         meter: Meter,
         on_error: OnError,
         scratch_budget: usize,
-        (pool, budget): (Arc<Pool>, u64),
-        columns: Columns,
+        (pool, columns, budget): (Arc<Pool>, Columns, u64),
     ) -> Self {
         Self {
             schedule: Mutex::new(schedule),

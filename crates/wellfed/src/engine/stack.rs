@@ -352,7 +352,7 @@ fn place(to: &mut [u8], want: &[usize], from: &[u8], have: &[usize], fill: &[u8]
         return fill_with(rest, fill);
     }
     let (rows, row) = (have[0], to.len() / want[0].max(1));
-    let size = if rows == 0 { 0 } else { from.len() / rows };
+    let size = from.len().checked_div(rows).unwrap_or(0);
     let (data, rest) = to.split_at_mut(rows * row);
     for i in 0..rows {
         place(

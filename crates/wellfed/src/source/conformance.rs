@@ -113,7 +113,7 @@ fn check_bytes(kind: &FieldKind, bytes: &[u8], what: &str) {
             if !kind.varies() {
                 Some(fixed)
             } else {
-                assert!(fixed == 0 || bytes.len() % fixed == 0, "{what} has whole elements");
+                assert!(bytes.len().is_multiple_of(fixed), "{what} has whole elements");
                 None
             }
         }

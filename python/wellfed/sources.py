@@ -250,9 +250,9 @@ def voc_segmentation(root: Path, year: str = "2012", image_set: str = "train") -
 def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvision's name)
     """Photographs with boxes in the layout of COCO. Samples are (image, target), in the order of the images' ids.
 
-    A target is a dict: ``boxes``, float32 ``[n, 4]`` (left, top, right, bottom); ``labels``, int64 ``[n]``, ids of categories;
-    ``iscrowd``, int64 ``[n]``; ``image_id``. An image without annotations has no boxes. In a batch boxes, labels and
-    iscrowd are lists of arrays. Segmentations, keypoints and captions are not read.
+    A target is a dict: ``boxes``, float32 ``[n, 4]`` (left, top, right, bottom); ``labels``, int64 ``[n]``, ids of
+    categories; ``iscrowd``, int64 ``[n]``; ``image_id``. An image without annotations has no boxes. In a batch boxes,
+    labels and iscrowd are lists of arrays. Segmentations, keypoints and captions are not read.
 
     Args:
         root: The folder of images.

@@ -31,7 +31,7 @@ def lay_out(photos: Path, root: Path, count: int) -> None:
     base = root / "VOCdevkit" / "VOC2012"
     for part in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
         (base / part).mkdir(parents=True)
-    found = sorted(photos.rglob("*.jpg"))
+    found = sorted(path for path in photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     names = [f"{i:05d}" for i in range(count)]
     for i, name in enumerate(names):
         with Image.open(found[i % len(found)]) as image:

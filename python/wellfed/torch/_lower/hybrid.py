@@ -141,10 +141,11 @@ class _Prepared:
         if isinstance(follows, Boxes) and row in follows.left_out:
             return dataset[index]
         try:
-            sample = engine.pair(row, draw)
+            sample: Any = engine.pair(row, draw)
         except WellfedError:
             return dataset[index]
-        for transform in chain.suffix:
+        joint: list[Any] = list(chain.suffix)
+        for transform in joint:
             sample = transform(*sample)
         return sample
 

@@ -145,9 +145,9 @@ class Pass:
                 return [image, masks]
             return [self._form.build(image[0]), self._outcome.wrap_mask(masks[0])]
         if self._table is not None:
-            columns = self._targets(rows)
+            beside = self._targets(rows)
             return {
-                name: image if name == self._table.image else columns[name] for name in self._table.columns
+                name: image if name == self._table.image else beside[name] for name in self._table.columns
             }
         if not self._batched:
             return [self._form.build(image[0]), self._targets(rows)]

@@ -19,6 +19,7 @@ from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
 from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
+from .own import is_own, lower_own
 
 __all__ = ["lower_transform"]
 
@@ -28,6 +29,7 @@ Accepts = Callable[[list[T.Transform]], None]
 
 _METHODS = ("forward", "__call__", "transform", "make_params", "get_params", "_get_params", "_call_kernel")
 
+_ANY_MODE = ("images have the mode of their file here, grey or colour", "put v2.RGB() first")
 _BEFORE_TENSOR = "put it before ToTensor or ToImage, where images are still Pillow's"
 
 
@@ -97,6 +99,8 @@ def _leaves(transform: Any) -> Iterator[Any]:
     if kind in _containers() and is_stock(transform, *_METHODS):
         for inner in transform.transforms if kind is not nn.Sequential else transform:
             yield from _leaves(inner)
+    elif is_own(transform):
+        yield from transform.steps()
     elif (found := albumentations.leaves(transform)) is not None:
         yield from found
     else:
@@ -108,11 +112,15 @@ def _lower_one(leaf: Any, form: Form) -> Step:
 
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
+    if is_own(leaf):
+        if form.mode == "any":
+            raise RefusalError(*_ANY_MODE)
+        return lower_own(leaf, form)
     handler = _handlers().get(type(leaf))
     if handler is None:
         raise RefusalError(*_why_unknown(leaf))
     if form.mode == "any" and handler is not _rgb:
-        raise RefusalError("images have the mode of their file here, grey or colour", "put v2.RGB() first")
+        raise RefusalError(*_ANY_MODE)
     if not is_stock(leaf, *_METHODS):
         raise RefusalError(
             "its methods were replaced, or it has hooks", "use the class as its library made it"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._resume import Resume
     from ._stateful import Delta
 
-__all__ = ["AheadProgress", "InlineProgress", "PoolProgress", "Progress", "carried", "waits"]
+__all__ = ["AheadProgress", "InlineProgress", "Place", "PoolProgress", "Progress", "carried", "waits"]
 
 VERSION = 1
 """Of the states written here. Newer ones are refused; version 0 is what torchdata 0.11 writes."""
@@ -57,6 +57,14 @@ END = "_sampler_end"
 RNG = "_rng"
 GENERATOR = "_generator"
 SAMPLES = "_samples_yielded"
+
+
+class Place(NamedTuple):
+    """Where a pass stands: see `Progress.place`."""
+
+    num_yielded: int
+    finished: bool
+    at: Any
 
 
 class Progress:
@@ -90,8 +98,25 @@ class Progress:
             self.finished = True
             self._last_mark = self._mark()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state as of the batch that the caller got last; shares nothing with what goes on."""
+    def place(self) -> Place:
+        """Where the pass stands now, cheaply: for `state_dict`, later."""
+        return Place(self.num_yielded, self.finished, self._at_place())
+
+    def state_dict(self, place: Place | None = None) -> dict[str, Any]:
+        """The state as of the batch that the caller got last, or as of `place`; shares nothing with what goes on.
+
+        Only where the pass stands is that of `place`. Random generators are as they are now: the caller, who has not
+        got what came after it, draws from them meanwhile.
+        """
+        if not self.order.stateful:
+            self.order.settle()
+        return self._state(self.place() if place is None else place)
+
+    def _at_place(self) -> Any:
+        """What a subclass knows of the place beside the number of batches."""
+        raise NotImplementedError
+
+    def _state(self, place: Place) -> dict[str, Any]:
         raise NotImplementedError
 
     def _mark(self) -> Any:
@@ -107,14 +132,14 @@ class Progress:
             **self._seeds,
         }
 
-    def _frame(self) -> dict[str, Any]:
+    def _frame(self, place: Place) -> dict[str, Any]:
         """What every state says beside the place."""
         state: dict[str, Any] = {
             STATE_VERSION: VERSION,
             DATASET_KIND: "iterable" if self.iterable else "map",
-            FINISHED: self.finished,
+            FINISHED: place.finished,
         }
-        if self.finished:
+        if place.finished:
             of_sampler, of_iterator = self.order.report(self._last_mark[1])
             state[END] = {INDEX_SAMPLER_STATE: of_sampler, SAMPLER_ITER_STATE: of_iterator}
         if self.order.draws:
@@ -139,16 +164,15 @@ class InlineProgress(Progress):
         if self._source is not None:
             self._source.fetched()
 
-    def state_dict(self) -> dict[str, Any]:
-        if not self.order.stateful:
-            self.order.settle()
-        state = {**self._main(self._place()), NUM_YIELDED: self.num_yielded, **self._frame()}
+    def _at_place(self) -> Any:
+        return self._mark()
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        state = {**self._main(place.at), NUM_YIELDED: place.num_yielded, **self._frame(place)}
         if self._source is None:
             return {**state, FETCHER_STATE: None, DATASET_STATE: None}
-        return {**state, **self._source.state(), BATCHES: self.num_yielded}
-
-    def _place(self) -> Any:
-        return self._mark()
+        # Made in the calling process, one at a time: nothing was made since `place`.
+        return {**state, **self._source.state(), BATCHES: place.num_yielded}
 
 
 class AheadProgress(InlineProgress):
@@ -168,7 +192,7 @@ class AheadProgress(InlineProgress):
         self.num_yielded += 1
         self._at = self._ahead.popleft()
 
-    def _place(self) -> Any:
+    def _at_place(self) -> Any:
         return self._at
 
 
@@ -307,10 +331,11 @@ class PoolProgress(Progress):
             [*self._over],
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        if not self.order.stateful:
-            self.order.settle()
-        now = self._snapshot if self._interval and self._snapshot is not None else self._now()
+    def _at_place(self) -> _Snapshot:
+        return self._snapshot if self._interval and self._snapshot is not None else self._now()
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        now: _Snapshot = place.at
         main: dict[str, Any] = {NUM_WORKERS: self._workers}
         if self.iterable:
             main |= {
@@ -329,7 +354,8 @@ class PoolProgress(Progress):
         }
         if now.ahead:
             snapshot[AHEAD] = now.ahead
-        return {SNAPSHOT: snapshot, STEPS_SINCE_SNAPSHOT: self.num_yielded - now.step, **self._frame()}
+        steps = place.num_yielded - now.step
+        return {SNAPSHOT: snapshot, STEPS_SINCE_SNAPSHOT: steps, **self._frame(place)}
 
     def _worker(self, now: _Snapshot, worker: int) -> dict[str, Any]:
         state: dict[str, Any] = {WORKER_ID: worker, DATASET_STATE: None, FETCHER_STATE: None}

@@ -20,7 +20,7 @@ import wellfed as wf
 from wellfed._loader import torch_converter
 
 from .._fetch import MapFetcher, note
-from .._progress import SAMPLES, AheadProgress, InlineProgress
+from .._progress import SAMPLES, AheadProgress, InlineProgress, Place
 from .._state import Tracked
 from .datasets import Flat, Leaf
 from .hugging import Table
@@ -163,8 +163,12 @@ class _EngineProgress(AheadProgress):
         known = None if resume is None else resume.samples
         self.samples: int = self.order.mark()[0] if known is None else known
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), SAMPLES: self.samples}
+    def _at_place(self) -> Any:
+        return super()._at_place(), self.samples
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        mark, samples = place.at
+        return {**super()._state(place._replace(at=mark)), SAMPLES: samples}
 
 
 class NativeIterator(_Quick):

@@ -5,7 +5,7 @@ Which iterator runs is decided in one place, `_get_iterator`:
 
 1. that of `_lower.lower(loader)`, if the whole loader can run in the engine (`native=False`: never),
 2. `_inline.InlineIterator` for `num_workers=0`,
-3. the worker threads of `_threads`, if they are asked for or Python has no interpreter lock,
+3. the worker threads of `_threads`, if they are asked for,
 4. the worker processes of `_workers`.
 
 `_device.staged` does the last steps of a batch on its way to the caller: `float_dtype`, `pin_memory`, `device`.

@@ -27,7 +27,7 @@ from ._stateful import is_stateful, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of"]
+__all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of", "sees_nothing"]
 
 YIELDED = "yielded"
 SAMPLES_YIELDED = "samples_yielded"
@@ -156,6 +156,24 @@ class Order:
     def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
         """Goes to where a report was made. Of a finished epoch, only what the next one depends on is restored."""
         raise NotImplementedError
+
+
+_KNOWN_HOUSES = ("torch", "torchdata", "accelerate", "transformers", "lightning", "pytorch_lightning")
+
+
+def sees_nothing(sampler: Any) -> bool:
+    """Whether asking `sampler` earlier than torch does gives the same: it does not look at what training does.
+
+    So it is of the samplers of torch and of trainers, and of plain lists. Any other may choose by the losses of the
+    batches before.
+    """
+    kind = type(sampler)
+    if kind in (list, tuple, range):
+        return True
+    if kind.__module__.partition(".")[0] not in _KNOWN_HOUSES:
+        return False
+    inner = [getattr(sampler, name, None) for name in ("sampler", "batch_sampler")]
+    return all(sees_nothing(part) for part in inner if part is not None)
 
 
 def order_of(sampler: Any, rng: Rng) -> Order:

@@ -1,4 +1,4 @@
-"""Worker threads: batches made side by side in this process, on request or where Python has no interpreter lock.
+"""Worker threads: batches made side by side in this process, on request.
 
 Invariant: order, errors, timeouts and states are those of worker processes, by the same code. Threads share the data
 set itself and the random generators of the process; nothing here seeds or copies them. The threads know nothing of
@@ -64,25 +64,9 @@ def get_worker_info() -> WorkerInfo | None:
     return stock_worker_info() if info is None else info
 
 
-def free_threaded() -> bool:
-    """Whether this Python runs without the interpreter lock now."""
-    locked = getattr(sys, "_is_gil_enabled", None)
-    return locked is not None and not locked()
-
-
 def in_threads(loader: Any) -> bool:
-    """Whether the workers of `loader` are threads.
-
-    Where nobody has asked for them, they are so only without the interpreter lock, and only for what cannot tell the
-    difference but by sharing: not where a function is to prepare each worker, most of which seed generators or ask
-    torch who they are.
-    """
-    if loader.num_workers == 0:
-        return False
-    if loader.multiprocessing_context == THREAD:
-        return True
-    asked = loader.multiprocessing_context is not None or loader.worker_init_fn is not None
-    return free_threaded() and not asked and obstacle(loader) is None
+    """Whether the workers of `loader` are threads: only where that is asked for, since they share the generators."""
+    return bool(loader.num_workers > 0 and loader.multiprocessing_context == THREAD)
 
 
 def obstacle(loader: Any) -> str | None:

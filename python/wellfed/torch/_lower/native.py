@@ -20,6 +20,7 @@ import wellfed as wf
 from wellfed._loader import torch_converter
 
 from .._fetch import MapFetcher, note
+from .._order import sees_nothing
 from .._progress import SAMPLES, AheadProgress, InlineProgress, Place
 from .._state import Tracked
 from .datasets import Flat, Leaf
@@ -180,6 +181,8 @@ class NativeIterator(_Quick):
         self._source = source
         self._native: Any = None
         super().__init__(loader)
+        # Workers draw ahead in torch, too. Without any, only what cannot tell is asked early.
+        self._ahead = loader.num_workers > 0 or sees_nothing(loader._index_sampler)
         self._begin(loader, loader._checkpoints.resuming)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -201,7 +204,8 @@ class NativeIterator(_Quick):
             self._fill()  # as torch's workers do, which begin before the first batch is asked for
 
     def _fill(self) -> None:
-        while not self._finished and len(self._queue) <= self._native.depth:
+        most = self._native.depth if self._ahead else 0
+        while not self._finished and len(self._queue) <= most:
             try:
                 self._sampler_iter.arrays = True
                 given = self._next_index()

@@ -24,6 +24,7 @@ from .._order import sees_nothing
 from .._progress import SAMPLES, AheadProgress, InlineProgress, Place
 from .._state import Tracked
 from .datasets import Flat, Leaf
+from .engine import Memory
 from .hugging import Table
 from .tensors import Rows
 
@@ -88,9 +89,13 @@ class Pass:
         flat: The data set, recognized.
         source: The engine's data set of its rows, transformed.
         loader: Whose data set and collate function it is.
+        memory: That of its arrays, if it has some.
     """
 
-    def __init__(self, flat: Flat, source: wf.Dataset, loader: DataLoader[Any]) -> None:
+    def __init__(
+        self, flat: Flat, source: wf.Dataset, loader: DataLoader[Any], memory: Memory | None = None
+    ) -> None:
+        self._memory = memory
         self.rows = flat.rows
         self.length = flat.length
         self._source = source
@@ -109,6 +114,11 @@ class Pass:
             self._idle, self._process = [], os.getpid()
         source: Any = self._source._native
         return self._idle.pop() if self._idle else source.loader_given()
+
+    def refresh(self) -> None:
+        """An epoch begins: arrays may have been changed in place."""
+        if self._memory is not None:
+            self._memory.refresh()
 
     def release(self, native: Any) -> None:
         """Gives it back."""
@@ -197,6 +207,7 @@ class NativeIterator(_Quick):
         self._queue: deque[tuple[Any, Any]] = deque()
         self._finished = False
         self._progress = _EngineProgress(self, loader, resume)
+        self._source.refresh()
         if self._native is None:
             self._native = self._source.acquire()
         self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._progress.samples)

@@ -16,7 +16,7 @@ from torch.utils.data._utils import collate
 from wellfed.exceptions import WellfedError
 
 from .datasets import Flat, Leaf, Pixels, flatten
-from .engine import accepts_for, source_of, unread
+from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
 from .native import NativeIterator, Pass, TensorIterator
@@ -274,10 +274,11 @@ def _plain_batches(loader: Any) -> bool:
 
 
 def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
-    source = source_of(flat.leaves)
+    memory = memory_of(flat.leaves)
+    source = source_of(flat.leaves, memory)
     if chain.native:
         source = source.map(*chain.native)
-    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader)
+    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader, memory)
     # What the engine has to say against it, it says here.
     passes.release(passes.acquire())
     return passes

@@ -43,6 +43,11 @@ class Checkpoints:
     def __reduce__(self) -> tuple[Any, ...]:
         return Checkpoints, (self._pending,)
 
+    @property
+    def pending(self) -> dict[str, Any] | None:
+        """The state that the next pass is to go on from."""
+        return copy.deepcopy(self._pending)
+
     def state_dict(self, loader: Any) -> dict[str, Any]:
         """The state as of the last batch the caller got."""
         if self._pending is not None:

@@ -29,9 +29,10 @@ from torch.utils.data.graph_settings import apply_random_seed
 
 from .._fetch import IterableFetcher, MapFetcher, Stopped, located
 from .._precision import cast
+from .._private import typed_storage
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
-from .pack import LARGE, Packer
+from .pack import LARGE, Packer, in_memory
 from .setup import BATCH, END, FAILED, STARTED, STOP_GRACE, Setup
 
 __all__ = ["run", "run_forked"]
@@ -285,17 +286,20 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
 
     def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
         first = batch[0]
-        unusual = type(first) is not torch.Tensor or first.is_nested or first.is_quantized
-        if unusual or first.layout is not torch.strided or first.device.type != "cpu":
+        kind = type(first)
+        if not in_memory(first):
             return plain(batch, collate_fn_map=collate_fn_map)
         dtype, shape = first.dtype, first.shape
         target = float_dtype if float_dtype is not None and dtype.is_floating_point else dtype
         size = len(batch) * first.numel() * target.itemsize
         for tensor in batch:
-            if tensor.requires_grad or type(tensor) is not torch.Tensor:
+            if tensor.requires_grad or type(tensor) is not kind:
                 return plain(batch, collate_fn_map=collate_fn_map)
             if tensor.dtype != dtype or tensor.shape != shape:
                 size = 0
+        if kind is not torch.Tensor:
+            # Its class decides what stacking gives, given the place that torch would give it.
+            return in_place_of_shared(first, batch, arena) if size >= LARGE else torch.stack(batch, 0)
         if size < LARGE:
             return torch.stack(batch, 0)
         _, memory = arena.take(size)
@@ -309,6 +313,16 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
         return out
 
     return collate_tensors
+
+
+def in_place_of_shared(first: torch.Tensor, batch: Any, arena: Arena) -> Any:
+    """What torch's collate function gives, with a slot where it takes named shared memory."""
+    _, memory = arena.take(len(batch) * first.nbytes)
+    storage = typed_storage(
+        torch.frombuffer(memory[: len(batch) * first.nbytes], dtype=torch.uint8), first.dtype
+    )
+    out = first.new(storage).resize_(len(batch), *first.size())
+    return torch.stack(batch, 0, out=out)
 
 
 def die_with_parent() -> None:

@@ -15,6 +15,7 @@ Example:
 from __future__ import annotations
 
 from ._accumulate import MicroBatch, MicroBatches
+from ._bad import BadSample
 from ._feed import feed
 from ._loader import DataLoader
 from ._lower import Albumentations
@@ -23,6 +24,7 @@ from ._threads import get_worker_info
 
 __all__ = [
     "Albumentations",
+    "BadSample",
     "DataLoader",
     "MicroBatch",
     "MicroBatches",

@@ -145,6 +145,9 @@ _KEPT = (
     "device",
     "float_dtype",
     "native",
+    "num_threads",
+    "memory_budget",
+    "on_error",
     "snapshot_every_n_steps",
     "stall_warning",
 )

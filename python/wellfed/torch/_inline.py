@@ -22,6 +22,7 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        self._on_error, self._bad = loader.on_error, loader._bad
         if isinstance(self._dataset, (stock.IterDataPipe, stock.MapDataPipe)):
             graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
         resume = loader._checkpoints.resuming
@@ -39,7 +40,10 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
 
     def _make_fetcher(self) -> Any:
         kind = IterableFetcher if self._dataset_kind == stock._DatasetKind.Iterable else MapFetcher
-        return kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        fetcher = kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        if isinstance(fetcher, MapFetcher):
+            fetcher.on_error = self._on_error
+        return fetcher
 
     def _next_data(self) -> Any:
         index = self._next_index()
@@ -50,5 +54,6 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         except Exception as e:
             note(e, self._dataset_fetcher.at)
             raise
+        self._bad.add(list(getattr(self._dataset_fetcher, "bad", ())))
         self._progress.yielded()
         return data

@@ -24,7 +24,7 @@ from torch.utils.data import MapDataPipe, _DatasetKind
 from torch.utils.data import get_worker_info as stock_worker_info
 from torch.utils.data._utils.worker import WorkerInfo
 
-from ._fetch import MapFetcher, Stopped, located
+from ._fetch import MapFetcher, Stopped, located, with_bad
 from ._precision import cast
 from ._stateful import is_stateful
 from ._workers.setup import BATCH, FAILED, STARTED, STOP_GRACE, Setup
@@ -225,6 +225,7 @@ class Member:
         )
         fetcher = MapFetcher(setup.dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
         fetcher.stopped = self.stopped
+        fetcher.on_error = setup.on_error
         broken = None
         try:
             if setup.init_fn is not None:
@@ -255,7 +256,7 @@ class Member:
             error = located(ExceptionWrapper(where=where), fetcher.at, number)
             self.say(FAILED, self.epoch, number, None, error)
         else:
-            self.say(BATCH, self.epoch, number, None, batch)
+            self.say(BATCH, self.epoch, number, None, with_bad(fetcher, batch))
         self.job = "waits for a task"
 
     def say(self, kind: int, epoch: int, number: int, report: Any, data: Any = None) -> None:

@@ -30,7 +30,7 @@ def explain(loader: Any, plan: Plan) -> str:
     rows: list[tuple[str, str, str]] = []
     for _, line in plan.lines:
         rows.append(("native" if line.native else "python", line.part, _words(line)))
-    rows += [_order(loader, plan), _workers(loader, plan), _memory(loader)]
+    rows += [_order(loader, plan), _workers(loader, plan), _memory(loader), *_asked(loader, plan)]
     if plan.passes is not None and plan.passes.in_python:
         rows.append(
             (
@@ -106,6 +106,24 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             "as multiprocessing_context says: they share the data set and the global random generators",
         )
     return "python", asked, "worker processes"
+
+
+def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
+    """What was asked of the engine and of errors, and whether it applies."""
+    rows = []
+    for name in ("num_threads", "memory_budget"):
+        value = getattr(loader, name)
+        if value is not None:
+            native = plan.kind == "native"
+            words = "of the engine" if native else "not used: the engine does not make whole batches"
+            rows.append(("native" if native else "python", f"{name}={value}", words))
+    if loader.on_error != "raise":
+        what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
+            loader.on_error
+        ]
+        met = f"; {loader._bad.count} so far" if loader._bad.count else ""
+        rows.append(("python", f"on_error={loader.on_error}", f"{what}; errors() lists bad samples{met}"))
+    return rows
 
 
 def _memory(loader: Any) -> tuple[str, str, str]:

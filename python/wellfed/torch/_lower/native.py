@@ -103,6 +103,7 @@ class Pass:
         self._process: int | None = None
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
+        self._fetcher.on_error, self._bad = loader.on_error, loader._bad  # type: ignore[attr-defined]
         self._table = flat.leaves[0].table
         self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
         self.convert = torch_converter(None)
@@ -162,6 +163,7 @@ class Pass:
             if error is None:
                 raise
             raise raised from error
+        self._bad.add(list(self._fetcher.bad))
         self.in_python += 1
         return batch
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch.utils.data import BatchSampler, IterableDataset
 from torch.utils.data._utils import collate
 
+from wellfed._options import Options
 from wellfed.exceptions import WellfedError
 
+from .._cores import engine_threads
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
@@ -119,6 +121,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
             _refresh(flat)
         chains = [lower_transform(leaf.transform, leaf.form, accepts_for(leaf)) for leaf in flat.leaves]
         key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
+        key += [loader.num_threads, loader.memory_budget, loader.on_error]
         if known and before is not None and chains == before.chains and _same(key, before.key):
             return before
         plan = _decide(loader, flat, chains)
@@ -278,7 +281,12 @@ def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
     source = source_of(flat.leaves, memory)
     if chain.native:
         source = source.map(*chain.native)
-    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader, memory)
+    options: Options = {
+        "layout": chain.form.layout,
+        "num_workers": engine_threads(loader.num_threads),
+        "memory_budget": loader.memory_budget,
+    }
+    passes = Pass(flat, source.with_options(**options), loader, memory)
     # What the engine has to say against it, it says here.
     passes.release(passes.acquire())
     return passes

@@ -39,6 +39,7 @@ class TasksIterator(Tracked):
         super().__init__(loader)
         self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
+        self._bad = loader._bad
         if self._num_workers <= 0:
             raise AssertionError("num_workers must be greater than 0 for MultiProcessingDataLoaderIter")
         if self._prefetch_factor <= 0:
@@ -58,6 +59,7 @@ class TasksIterator(Tracked):
             shared_seed=self._shared_seed,
             ahead=self._prefetch_factor,
             float_dtype=loader.float_dtype,
+            on_error=loader.on_error,
             hooks=self._hooks(loader),
         )
         self._failure: str | None = None
@@ -243,7 +245,7 @@ class TasksIterator(Tracked):
             self._progress.failed(number, worker)
             raise_again(data)
         self._progress.yielded(number, worker, message[3])
-        return data
+        return self._bad.take_off(data)
 
     def _receive(self) -> tuple[int, Any]:
         """The next message that belongs to this epoch, with its worker."""

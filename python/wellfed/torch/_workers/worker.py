@@ -27,7 +27,7 @@ from torch.utils.data._utils import worker as stock_worker
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
-from .._fetch import IterableFetcher, MapFetcher, Stopped, located
+from .._fetch import IterableFetcher, MapFetcher, Stopped, located, with_bad
 from .._precision import cast
 from .._private import typed_storage
 from .arena import Arena
@@ -152,7 +152,9 @@ class Worker:
         kind: Any = MapFetcher if setup.kind == _DatasetKind.Map else IterableFetcher
         fetcher = kind(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
         fetcher.stopped = self.stopped
-        if isinstance(fetcher, IterableFetcher):
+        if isinstance(fetcher, MapFetcher):
+            fetcher.on_error = setup.on_error
+        else:
             fetcher.share = "this worker's share"
         return fetcher
 
@@ -224,7 +226,7 @@ class Worker:
                 return self.send(END, epoch, number, report)
             report = self.setup.hooks.report(wanted, self.fetcher, ended=False)
             self.fetcher.at = f"packing batch {number}"
-            packed = self.packer.pack(batch)
+            packed = self.packer.pack(with_bad(self.fetcher, batch))
             del batch
             return self.send(BATCH, epoch, number, report, packed)
         except Closed:

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, TensorDataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import transforms as v1
 
+from wellfed.exceptions import StateError
 from wellfed.torch import DataLoader
 from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
@@ -475,8 +476,8 @@ def test_a_state_counts_what_was_handed_out(taken: int, persistent: bool) -> Non
     class Ahead(DataLoader[Any]):
         """Its batches are staged as for a device, whenever one is there."""
 
-        def _get_iterator(self) -> Any:
-            return Staged(super()._make_iterator(), Aside())
+        def _iterator_from(self, resume: Any) -> Any:
+            return Staged(super()._make_iterator(resume), Aside())
 
     def make() -> Any:
         return Ahead(
@@ -639,8 +640,8 @@ def test_a_state_has_the_random_numbers_that_the_step_left(
     def staged_iter(loader: Any, epoch: int) -> Any:
         made = loader._make_iterator
 
-        def patient(*resume: Any) -> Any:
-            inner = made(*resume)
+        def patient(resume: Any = None) -> Any:
+            inner = made(resume)
             deadline = time.monotonic() + 60
 
             def wait() -> None:
@@ -649,7 +650,7 @@ def test_a_state_has_the_random_numbers_that_the_step_left(
 
             return Staged(inner, Patient(wait))
 
-        monkeypatch.setattr(loader, "_get_iterator", patient)
+        monkeypatch.setattr(loader, "_iterator_from", patient)
         return iter(loader)
 
     def labels(batch: Any) -> list[int]:
@@ -685,3 +686,18 @@ def folder_of_pictures(root: Path) -> Path:
         (root / "x" / str(i)).mkdir(parents=True)
         Image.fromarray(picture(i, 20, 20)).save(root / "x" / str(i) / "a.png")
     return root / "x"
+
+
+def test_a_class_that_makes_its_own_iterator_is_not_resumed_wrongly() -> None:
+    class Own(DataLoader[Any]):
+        def _get_iterator(self) -> Any:
+            return super()._get_iterator()
+
+    loader = Own(Numbers(), batch_size=3)
+    next(iter(loader))
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    with pytest.raises(
+        StateError, match=r"Own._get_iterator makes the iterator(.|\n)*hint: define _iterator_from"
+    ):
+        iter(loader)

@@ -22,8 +22,8 @@ from torch.utils.data import get_worker_info as stock_worker_info
 import torch_worker_sets as sets
 import wellfed.torch as wt
 from torch_same import same
-from wellfed.torch import _threads
 from wellfed.torch._workers import setup
+from wellfed.torch._workers import threads as _threads
 
 
 def DataLoader(dataset, *args, **kwargs):

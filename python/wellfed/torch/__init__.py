@@ -20,7 +20,7 @@ from ._feed import feed
 from ._loader import DataLoader
 from ._lower import Albumentations
 from ._state import Stateful, StateMismatchError
-from ._threads import get_worker_info
+from ._workers.threads import get_worker_info
 
 __all__ = [
     "Albumentations",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import dataloader as stock
 from torch.utils.data import graph_settings
@@ -12,6 +12,9 @@ from ._progress import InlineProgress
 from ._source import Source
 from ._state import Tracked
 
+if TYPE_CHECKING:
+    from ._resume import Resume
+
 __all__ = ["InlineIterator"]
 
 
@@ -20,12 +23,11 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
 
     _progress: InlineProgress
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+        super().__init__(loader, resume)
         self._on_error, self._bad = loader.on_error, loader._bad
         if isinstance(self._dataset, (stock.IterDataPipe, stock.MapDataPipe)):
             graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
-        resume = loader._checkpoints.resuming
         # It makes the fetcher, since a data set takes up its state before its iterator is made.
         self._source = Source(
             self._dataset,

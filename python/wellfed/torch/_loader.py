@@ -1,7 +1,7 @@
 """`DataLoader`: torch's class with other iterators behind it.
 
 A subclass of torch's, so constructor checks, messages, attributes, `len` and `isinstance` are torch's own.
-Which iterator runs is decided in one place, `_get_iterator`:
+Which iterator runs is decided in one place, `_make_iterator`:
 
 1. that of `_lower.lower(loader)`, if the whole loader can run in the engine (`native=False`: never),
 2. `_inline.InlineIterator` for `num_workers=0`,
@@ -27,12 +27,13 @@ from ._cores import auto_workers
 from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype
+from ._resume import Resume
 from ._state import Checkpoints
-from ._threads import THREAD, ThreadsIterator, check, in_threads
 from ._workers import supported as workers_supported
+from ._workers.threads import THREAD, ThreadsIterator, check, in_threads
 
 if workers_supported():
-    from ._workers.iterator import WorkersIterator
+    from ._workers.processes import WorkersIterator
 
 __all__ = ["DataLoader"]
 
@@ -283,22 +284,26 @@ class DataLoader(stock.DataLoader[T_co]):
             super().check_worker_number_rationality()
 
     def _get_iterator(self) -> Any:
-        return staged(self, self._make_iterator())
+        return self._iterator_from(None)
 
-    def _make_iterator(self) -> Any:
+    def _iterator_from(self, resume: Resume | None) -> Any:
+        """An iterator that begins an epoch, or goes on from `resume`."""
+        return staged(self, self._make_iterator(resume))
+
+    def _make_iterator(self, resume: Resume | None = None) -> Any:
         plan = self._planned()
-        iterator = plan.iterator(self)
+        iterator = plan.iterator(self, resume)
         if iterator is not None:
             return iterator
         # Samples whose images the engine makes come from another data set than the user's.
         source: Any = self if plan.dataset is self.dataset else _lower.LoaderView(self, plan.dataset)
         if self.num_workers == 0:
-            return InlineIterator(source)
+            return InlineIterator(source, resume)
         if in_threads(source):
-            return ThreadsIterator(source)
+            return ThreadsIterator(source, resume)
         self.check_worker_number_rationality()
         if workers_supported():
-            return WorkersIterator(source)
+            return WorkersIterator(source, resume)
         return stock._MultiProcessingDataLoaderIter(source)
 
     def _planned(self) -> _lower.Plan:

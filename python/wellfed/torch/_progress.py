@@ -89,8 +89,6 @@ class Progress:
             LEN_CALLED: iterator._IterableDataset_len_called,
         }
         self._last_mark: Any = None
-        if resume is not None:
-            resume.taken = True
 
     def finish(self) -> None:
         """The pass is over: the caller got StopIteration."""

@@ -43,8 +43,6 @@ class Resume:
                 "\nhint: load it with the wellfed that made it, or a newer one"
             )
         self.version = version
-        self.taken = False
-        """Whether an iterator has taken it up."""
         self.pool = p.SNAPSHOT in state
         if not self.pool and p.NUM_YIELDED not in state:
             raise StateError(

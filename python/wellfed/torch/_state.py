@@ -35,8 +35,6 @@ class Checkpoints:
     def __init__(self, pending: dict[str, Any] | None = None) -> None:
         self.rng = Rng()
         self.progress: Progress | None = None
-        self.resuming: Resume | None = None
-        """The state that the iterator under construction has to go on from."""
         self._pending = pending
         self._ready: Any = None
 
@@ -105,12 +103,14 @@ class Checkpoints:
         return fresh()
 
     def _continued(self, loader: Any, resume: Resume) -> Any:
-        self.resuming = resume
-        try:
-            iterator = loader._get_iterator()
-        finally:
-            self.resuming = None
-        if not resume.taken:
+        own = type(loader)._get_iterator
+        if own.__module__ != _OURS:
+            raise StateError(
+                f"cannot resume: {own.__qualname__} makes the iterator, which does not know where to go on"
+                "\nhint: define _iterator_from(self, resume) in its place"
+            )
+        iterator = loader._iterator_from(resume)
+        if getattr(iterator, "_progress", None) is None:
             raise StateError(_PLACELESS.format(type(iterator).__name__))
         self._set_generator(loader, resume)
         for _ in range(resume.steps):
@@ -131,6 +131,8 @@ class Checkpoints:
 
 _END = object()
 
+_OURS = f"{__package__}._loader"
+
 
 _PLACELESS = "the iterator of this loader, a {}, does not keep its place: it cannot be saved or restored"
 
@@ -146,17 +148,18 @@ def _drain(iterator: Iterator[Any]) -> None:
 class Tracked(stock._BaseDataLoaderIter):
     """An iterator of torch's kind whose order knows its place.
 
-    `__init__` does what torch's base class does and, if the loader is resuming, takes over order, seeds and counts from
-    the state. A subclass then sets ``_progress``, anew in every ``_reset``, and draws with ``_next_index``.
+    `__init__` does what torch's base class does and takes over order, seeds and counts from the state to go on from, if
+    there is one; ``_resume`` is that state until the next epoch begins. A subclass then sets ``_progress``, anew in
+    every ``_reset``, and draws with ``_next_index``.
     """
 
     _progress: Progress
     _sampler_iter: Order
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         checkpoints: Checkpoints = loader._checkpoints
         self._rng = checkpoints.rng
-        resume = checkpoints.resuming
+        self._resume = resume
         self._skip: frozenset[int] = frozenset()
         with self._rng.scope() if resume is None else self._rng.untouched():
             stock._BaseDataLoaderIter.__init__(self, loader)
@@ -173,8 +176,9 @@ class Tracked(stock._BaseDataLoaderIter):
         self._skip = frozenset(self._sampler_iter.yielded + offset for offset in resume.ahead)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if first_iter and loader._checkpoints.resuming is not None:
+        if first_iter and self._resume is not None:
             return  # It would begin anew.
+        self._resume = None
         self._skip = frozenset()  # It was of the epoch that was resumed.
         with self._rng.scope():
             stock._BaseDataLoaderIter._reset(self, loader, first_iter)

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
 from .._order import sees_nothing
-from .._threads import in_threads
+from .._workers.threads import in_threads
 from .forms import Line, name_of
 from .plan import Plan
 

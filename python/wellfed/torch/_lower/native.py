@@ -31,6 +31,8 @@ from .tensors import Rows
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+    from .._resume import Resume
+
 __all__ = ["NativeIterator", "Pass", "TensorIterator"]
 
 # What the data set itself may still be able to make, or should report in its own words.
@@ -63,10 +65,10 @@ class TensorIterator(_Quick):
 
     _progress: InlineProgress
 
-    def __init__(self, loader: Any, rows: Rows) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: Any, rows: Rows, resume: Resume | None = None) -> None:
+        super().__init__(loader, resume)
         self._rows = rows
-        self._progress = InlineProgress(self, loader, loader._checkpoints.resuming)
+        self._progress = InlineProgress(self, loader, resume)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
@@ -171,7 +173,7 @@ class Pass:
 class _EngineProgress(AheadProgress):
     """Also says how many samples came before: the engine draws by the place of a sample in its epoch."""
 
-    def __init__(self, iterator: Any, loader: Any, resume: Any) -> None:
+    def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         super().__init__(iterator, loader, resume)
         known = None if resume is None else resume.samples
         self.samples: int = self.order.mark()[0] if known is None else known
@@ -189,13 +191,13 @@ class NativeIterator(_Quick):
 
     _progress: _EngineProgress
 
-    def __init__(self, loader: Any, source: Pass) -> None:
+    def __init__(self, loader: Any, source: Pass, resume: Resume | None = None) -> None:
         self._source = source
         self._native: Any = None
-        super().__init__(loader)
+        super().__init__(loader, resume)
         # Workers draw ahead in torch, too. Without any, only what cannot tell is asked early.
         self._ahead = loader.num_workers > 0 or sees_nothing(loader._index_sampler)
-        self._begin(loader, loader._checkpoints.resuming)
+        self._begin(loader, resume)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
@@ -204,7 +206,7 @@ class NativeIterator(_Quick):
             self._base_seed += 1
             self._begin(loader, None)
 
-    def _begin(self, loader: Any, resume: Any) -> None:
+    def _begin(self, loader: Any, resume: Resume | None) -> None:
         # (indices as the sampler gave them, rows or None)
         self._queue: deque[tuple[Any, Any]] = deque()
         self._finished = False

@@ -28,6 +28,8 @@ from .transforms import lower_transform
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+    from .._resume import Resume
+
 __all__ = ["LoaderView", "Plan", "lower"]
 
 Kind = Literal["native", "tensors", "hybrid", "python"]
@@ -54,15 +56,15 @@ class Plan:
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
 
-    def iterator(self, loader: DataLoader[Any]) -> Iterator[Any] | None:
-        """An epoch of finished batches for the loader it was made for, or what is left of one that it resumes.
+    def iterator(self, loader: DataLoader[Any], resume: Resume | None = None) -> Iterator[Any] | None:
+        """An epoch of finished batches for the loader it was made for, or what is left of one after `resume`.
 
         None where Python has to collate samples of `dataset`.
         """
         if self.passes is not None:
-            return NativeIterator(loader, self.passes)
+            return NativeIterator(loader, self.passes, resume)
         if self.rows is not None:
-            return TensorIterator(loader, self.rows)
+            return TensorIterator(loader, self.rows, resume)
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

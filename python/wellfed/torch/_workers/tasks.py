@@ -20,6 +20,7 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from .._fetch import shorten
 from .._progress import PoolProgress, waits
+from .._resume import Resume
 from .._state import Tracked
 from .setup import BATCH, END, FAILED, STARTED, Hooks, Setup, Stalls
 
@@ -35,8 +36,8 @@ class TasksIterator(Tracked):
 
     _progress: PoolProgress
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+        super().__init__(loader, resume)
         self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
         self._bad = loader._bad
@@ -106,7 +107,7 @@ class TasksIterator(Tracked):
             for worker, message in [*self._ready.values(), *self._inbox]:
                 self._discard(worker, message)
             self._inbox.clear()
-        self._progress = PoolProgress(self, loader, loader._checkpoints.resuming)
+        self._progress = PoolProgress(self, loader, self._resume)
         self._send_idx = self._rcvd_idx = 0
         self._tasks: dict[int, int] = {}
         self._ready: dict[int, tuple[int, Any]] = {}

@@ -40,7 +40,7 @@ __all__ = ["run", "run_forked"]
 PR_SET_PDEATHSIG = 1
 
 
-class Life:
+class ConsumerWatch:
     """Whether this worker is still wanted, kept by a thread that also answers questions about stacks."""
 
     def __init__(self, worker_id: int, watch: Channel, parent: int) -> None:
@@ -111,8 +111,9 @@ class Life:
 class Worker:
     """The loop over tasks."""
 
-    def __init__(self, setup: Setup, worker_id: int, control: Channel, life: Life) -> None:
-        self.setup, self.worker_id, self.control, self.life = setup, worker_id, control, life
+    def __init__(self, setup: Setup, worker_id: int, control: Channel, consumer_watch: ConsumerWatch) -> None:
+        self.setup, self.worker_id, self.control = setup, worker_id, control
+        self.consumer_watch = consumer_watch
         self.dataset = setup.dataset
         self.arena = Arena(setup.ahead)
         self.packer = Packer(self.arena)
@@ -160,12 +161,12 @@ class Worker:
 
     def stopped(self) -> bool:
         """Whether the batch in the making is for nobody."""
-        return self.life.stopped
+        return self.consumer_watch.stopped
 
     def open(self) -> None:
         """The first epoch."""
         report = None
-        self.life.busy = True
+        self.consumer_watch.busy = True
         try:
             if self.setup.init_fn is not None:
                 self.setup.init_fn(self.worker_id)
@@ -175,14 +176,14 @@ class Worker:
         except Exception:
             self.broken = ExceptionWrapper(where=self.where)
         finally:
-            self.life.busy = False
+            self.consumer_watch.busy = False
         self.send(STARTED, 0, 0, report)
 
     def reopen(self, epoch: int, shared_seed: int | None) -> None:
         """A later epoch."""
         report = None
         self.ended = False
-        self.life.epoch = epoch
+        self.consumer_watch.epoch = epoch
         try:
             self.shuffle(shared_seed)
             self.fetcher, report = self.setup.hooks.reopen(
@@ -194,9 +195,9 @@ class Worker:
 
     def loop(self) -> None:
         """Tasks, until the consumer hangs up."""
-        while not self.life.stopped:
+        while not self.consumer_watch.stopped:
             task, _ = self.control.recv()
-            if self.life.stopped:
+            if self.consumer_watch.stopped:
                 break
             kind, epoch, released = task[0], task[1], task[2]
             if released:
@@ -205,7 +206,7 @@ class Worker:
                 self.reopen(epoch, task[3])
             elif kind == "end":
                 break
-            elif epoch == self.life.epoch and not self.ended:
+            elif epoch == self.consumer_watch.epoch and not self.ended:
                 self.work(epoch, *task[3:])
 
     def work(self, epoch: int, number: int, index: Any, wanted: Any) -> None:
@@ -213,9 +214,9 @@ class Worker:
         if self.broken is not None:
             broken, self.broken = self.broken, None
             return self.fail(epoch, number, broken, None)
-        self.life.job = f"works on batch {number}"
+        self.consumer_watch.job = f"works on batch {number}"
         try:
-            self.life.busy = True
+            self.consumer_watch.busy = True
             try:
                 batch = cast(self.fetcher.fetch(index), self.setup.float_dtype)
             except StopIteration:
@@ -238,8 +239,8 @@ class Worker:
                 epoch, number, ExceptionWrapper(where=self.where), getattr(self.fetcher, "at", None)
             )
         finally:
-            self.life.busy = False
-            self.life.job = "waits for a task"
+            self.consumer_watch.busy = False
+            self.consumer_watch.job = "waits for a task"
 
     def fail(self, epoch: int, number: int, error: ExceptionWrapper, at: str | None) -> None:
         """Report an exception; one that cannot travel does as a RuntimeError of the same text."""
@@ -334,8 +335,8 @@ def die_with_parent() -> None:
 
 def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: int) -> None:
     """A worker's life; returns when it is to end."""
-    life = Life(worker_id, watch, parent)
-    life.begin()
+    consumer_watch = ConsumerWatch(worker_id, watch, parent)
+    consumer_watch.begin()
     # What exists now never becomes garbage here: the collector would only copy the pages it lies on.
     gc.freeze()
     try:
@@ -344,7 +345,7 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
         if name is not None:
             name("pt_data_worker")
         torch.set_num_threads(1)
-        worker = Worker(setup, worker_id, control, life)
+        worker = Worker(setup, worker_id, control, consumer_watch)
         stock = stock_collate.default_collate_fn_map
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
             stock[torch.Tensor] = in_slots(worker.arena, setup.float_dtype)

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch.utils.data import _DatasetKind
 
-from ._progress import carried
-from ._source import Source
-from ._stateful import Changes, Delta
-from ._workers.setup import Hooks
+from .._progress import carried
+from .._source import Source
+from .._stateful import Changes, Delta
+from .setup import Hooks
 
 __all__ = ["Hello", "StateHooks"]
 

@@ -24,11 +24,12 @@ from torch.utils.data import MapDataPipe, _DatasetKind
 from torch.utils.data import get_worker_info as stock_worker_info
 from torch.utils.data._utils.worker import WorkerInfo
 
-from ._fetch import MapFetcher, Stopped, located, with_bad
-from ._precision import cast
-from ._stateful import is_stateful
-from ._workers.setup import BATCH, FAILED, STARTED, STOP_GRACE, Setup
-from ._workers.tasks import TasksIterator
+from .._fetch import MapFetcher, Stopped, located, with_bad
+from .._precision import cast
+from .._resume import Resume
+from .._stateful import is_stateful
+from .setup import BATCH, FAILED, STARTED, STOP_GRACE, Setup
+from .tasks import TasksIterator
 
 __all__ = ["THREAD", "ThreadsIterator", "check", "get_worker_info", "in_threads"]
 
@@ -95,9 +96,9 @@ class ThreadsIterator(TasksIterator):
 
     _pool: Crew
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         check(loader)
-        super().__init__(loader)
+        super().__init__(loader, resume)
 
     def _start(self, setup: Setup, loader: Any) -> Crew:
         return Crew(setup)

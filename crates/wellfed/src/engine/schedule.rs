@@ -8,14 +8,14 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     batch::ColumnSpec,
+    exec::Fetched,
     governor::Settings,
     job::{Claim, Job},
     ring::Pool,
 };
 use crate::{
     Result,
-    order::{Order, Pass, Pick, Span},
-    sample::Record,
+    order::{Order, Pass, Span},
 };
 
 /// A place in the sequence of batches.
@@ -56,7 +56,7 @@ pub(crate) enum Left {
 enum Slot {
     Free,
     Reading,
-    Read(Box<Result<Record>>),
+    Read(Box<Result<Fetched>>),
     Taken,
 }
 
@@ -85,8 +85,15 @@ pub(crate) struct Ticket {
 pub(crate) struct Work {
     pub(crate) claim: Claim,
     /// What a reader fetched for the (then only) sample.
-    pub(crate) record: Option<Box<Result<Record>>>,
+    pub(crate) record: Option<Box<Result<Fetched>>>,
     ticket: Ticket,
+}
+
+impl Ticket {
+    /// Its place in its batch.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
 }
 
 impl Work {
@@ -129,7 +136,7 @@ pub(crate) struct Schedule {
     read_count: usize,
     pub(crate) read_bytes: u64,
     pub(crate) read_budget: u64,
-    spare: Vec<Record>,
+    spare: Vec<Fetched>,
 }
 
 impl Schedule {
@@ -305,7 +312,7 @@ impl Schedule {
     }
 
     /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
-    pub(crate) fn read(&mut self) -> Option<(Ticket, Pick, Record)> {
+    pub(crate) fn read(&mut self) -> Option<(Ticket, Arc<Job>, Fetched)> {
         if self.read_bytes >= self.read_budget {
             return None;
         }
@@ -315,8 +322,7 @@ impl Schedule {
                 entry.slots[offset] = Slot::Reading;
                 let ticket =
                     Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
-                let pick = self.order.pick_in(&entry.job.span, offset);
-                return Some((ticket, pick, self.spare.pop().unwrap_or_default()));
+                return Some((ticket, entry.job.clone(), self.spare.pop().unwrap_or_default()));
             }
             if !self.open() {
                 return None;
@@ -325,7 +331,7 @@ impl Schedule {
     }
 
     /// A reader is done with a sample. Dropped if its batch was abandoned meanwhile.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Record>) {
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Fetched>) {
         if ticket.generation != self.generation {
             return;
         }
@@ -337,7 +343,7 @@ impl Schedule {
     }
 
     /// Memory of a record that is no longer needed.
-    pub(crate) fn recycle(&mut self, record: Record) {
+    pub(crate) fn recycle(&mut self, record: Fetched) {
         if self.spare.len() < 2 * self.settings.readers {
             self.spare.push(record);
         }
@@ -369,17 +375,21 @@ impl Schedule {
     }
 }
 
-fn size(read: &Result<Record>) -> u64 {
+fn size(read: &Result<Fetched>) -> u64 {
     read.as_ref().map_or(0, |record| record.capacity() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Verb;
+    use crate::{plan::Node, sample::Record, source::SourceSpec};
+
+    fn leaf() -> Node {
+        Node::source(SourceSpec::Custom { name: String::new() })
+    }
 
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
-        let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
+        let order = Order::new(&leaf().batch(batch_size, false), &[samples]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
         Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
     }
@@ -402,13 +412,13 @@ mod tests {
     #[test]
     fn what_readers_fetched_is_taken_first_and_counted() {
         let mut s = schedule(4, 4, 1);
-        let (first, pick, _) = s.read().unwrap();
-        assert_eq!(pick.index, 0);
+        let (first, _, _) = s.read().unwrap();
+        assert_eq!(first.offset(), 0);
         let mut record = Record::default();
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        s.put_read(first, Ok(record));
+        s.put_read(first, Ok(Fetched::of(record)));
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -424,14 +434,14 @@ mod tests {
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
         s.go_to(Position { epoch: 5, base: 0, number: 1 });
         assert!(!s.done(&old.finish()));
-        s.put_read(reading.0, Ok(Record::default()));
+        s.put_read(reading.0, Ok(Fetched::default()));
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
     }
 
     #[test]
     fn given_batches_are_opened_in_turn_and_a_new_pass_drops_them() {
-        let order = Order::new(9, &[]).unwrap();
+        let order = Order::new(&leaf(), &[9]).unwrap();
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
         let mut s =
             Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);

@@ -16,7 +16,7 @@ from torchvision.transforms import v2
 import torchvision_sets as sets
 import wellfed as wf
 import wellfed.torch as wt
-from wellfed.torch import _cores
+from wellfed import _cores
 
 pytestmark = pytest.mark.filterwarnings("ignore:worker processes are forked while:RuntimeWarning")
 

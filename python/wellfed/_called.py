@@ -117,7 +117,7 @@ def _made(transform: Transform) -> str | None:
 
 def _channels_first(result: Any) -> Any:
     """The engine's array as a CHW tensor."""
-    return torch_converter(None)(result).permute(2, 0, 1).contiguous()
+    return torch_converter()(result).permute(2, 0, 1).contiguous()
 
 
 def _wrapped(tensor: Any, kind: str | None) -> Any:

@@ -368,6 +368,11 @@ class Staged:
         return getattr(self._inner, name)
 
 
+def stage_for(device: torch.device) -> Moving | Copies:
+    """What brings batches to a device: ahead, where it has streams."""
+    return Copies(device) if device.type == "cuda" else Moving(device)
+
+
 def staged(loader: Any, iterator: Any) -> Any:
     """The iterator that the loader gives out: with `float_dtype`, `pin_memory` and `device` carried out.
 
@@ -381,7 +386,7 @@ def staged(loader: Any, iterator: Any) -> Any:
     if loader.float_dtype is not None:
         iterator = Staged(iterator, Moving(None, loader.float_dtype))
     if device is not None:
-        return Staged(iterator, Copies(device) if device.type == "cuda" else Moving(device))
+        return Staged(iterator, stage_for(device))
     return Staged(iterator, Pinning()) if _pins(loader, iterator) else iterator
 
 

@@ -20,10 +20,10 @@ import torch
 from torch.utils.data import dataloader as stock
 
 from .._arguments import whole
+from .._cores import auto_workers
 from . import _lower
 from ._accumulate import MicroBatches
 from ._bad import BadSample, BadSamples, checked
-from ._cores import auto_workers
 from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype

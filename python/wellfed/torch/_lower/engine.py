@@ -162,7 +162,7 @@ class Engine:
         self.source = source.map(*native) if native else source
         self.form = form
         self._dataset = self.source.with_options(layout=form.layout)._native
-        self._convert = torch_converter(None)
+        self._convert = torch_converter()
 
     def sample(self, row: int, draw: int) -> Any:
         """Image `row` as the next Python transform expects it.

@@ -108,7 +108,7 @@ class Pass:
         self._fetcher.on_error, self._bad = loader.on_error, loader._bad  # type: ignore[attr-defined]
         self._table = flat.leaves[0].table
         self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
-        self.convert = torch_converter(None)
+        self.convert = torch_converter()
         self.in_python = 0
 
     def acquire(self) -> Any:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch.utils.data import BatchSampler, IterableDataset
 from torch.utils.data._utils import collate
 
+from wellfed._cores import engine_threads
 from wellfed._options import Options
 from wellfed.exceptions import WellfedError
 
-from .._cores import engine_threads
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of

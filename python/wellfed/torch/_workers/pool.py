@@ -410,7 +410,7 @@ IDLE = {
     ("threading.py", "join"),
     ("queue.py", "get"),
     ("selectors.py", "select"),
-    ("_threads.py", "run"),
+    ("threads.py", "run"),
 }
 
 

@@ -85,7 +85,7 @@ def _on_pillow(transform: Transform, image: Any, seed: int | None) -> Any:
 
 
 def _on_tensor(torch: Any, transform: Transform, image: Any, seed: int | None) -> Any:
-    kinds = sys.modules.get("torchvision.tv_tensors")
+    kinds: Any = sys.modules.get("torchvision.tv_tensors")
     special = kinds is not None and isinstance(image, kinds.TVTensor)
     if special and not isinstance(image, kinds.Image | kinds.Video):
         raise TypeError(

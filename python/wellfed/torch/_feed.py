@@ -10,11 +10,11 @@ import copy
 from typing import Any
 
 import torch.utils.data as stock
-from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from .._loader import Loader
 from ..dataset import Dataset
 from ._loader import DataLoader
+from ._private import InfiniteSampler
 
 __all__ = ["feed"]
 
@@ -171,7 +171,7 @@ def _rebuilt(loader: Any, arguments: dict[str, Any]) -> DataLoader[Any]:
     else:
         kept.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
     if loader.batch_size is not None or loader.batch_sampler is None:
-        infinite = isinstance(loader.sampler, _InfiniteConstantSampler)
+        infinite = isinstance(loader.sampler, InfiniteSampler)
         kept.update({} if infinite else {"sampler": loader.sampler})
     _make_room(loader, kept, arguments)
     state = _loaded_state(loader)

@@ -11,9 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch.utils.data._utils import fetch
-
 from ._bad import BadSample, WithBad, may_pass
+from ._private import InlineFetcher, InlineStreamFetcher
 
 __all__ = ["IterableFetcher", "MapFetcher", "Stopped", "located", "note", "shorten", "with_bad"]
 
@@ -22,7 +21,7 @@ class Stopped(BaseException):
     """The batch in the making is not wanted any more."""
 
 
-class MapFetcher(fetch._MapDatasetFetcher):
+class MapFetcher(InlineFetcher):
     """Batches of a map-style data set.
 
     Attributes:
@@ -138,7 +137,7 @@ def _failed(indices: Any, places: Iterator[Any]) -> str:
     return f"one of the samples {shorten(indices)}"
 
 
-class IterableFetcher(fetch._IterableDatasetFetcher):
+class IterableFetcher(InlineStreamFetcher):
     """Batches of an iterable data set.
 
     Attributes:

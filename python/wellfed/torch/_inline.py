@@ -8,6 +8,7 @@ from torch.utils.data import dataloader as stock
 from torch.utils.data import graph_settings
 
 from ._fetch import IterableFetcher, MapFetcher, note
+from ._private import DatasetKind, SingleProcessIterator
 from ._progress import InlineProgress
 from ._source import Source
 from ._state import Tracked
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["InlineIterator"]
 
 
-class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
+class InlineIterator(Tracked, SingleProcessIterator):
     """One epoch of a loader with `num_workers=0`; an exception carries the index of its sample as a note."""
 
     _progress: InlineProgress
@@ -32,7 +33,7 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         self._source = Source(
             self._dataset,
             self._collate_fn,
-            self._dataset_kind == stock._DatasetKind.Iterable,
+            self._dataset_kind == DatasetKind.Iterable,
             self._make_fetcher,
             loader.batch_size,
             None if resume is None else resume.source,
@@ -41,7 +42,7 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         self._progress = InlineProgress(self, loader, resume, self._source)
 
     def _make_fetcher(self) -> Any:
-        kind = IterableFetcher if self._dataset_kind == stock._DatasetKind.Iterable else MapFetcher
+        kind = IterableFetcher if self._dataset_kind == DatasetKind.Iterable else MapFetcher
         fetcher = kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
         if isinstance(fetcher, MapFetcher):
             fetcher.on_error = self._on_error

@@ -27,6 +27,7 @@ from ._bad import BadSample, BadSamples, checked
 from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype
+from ._private import DatasetKind, StockWorkersIterator
 from ._resume import Resume
 from ._state import Checkpoints
 from ._workers import supported as workers_supported
@@ -187,7 +188,7 @@ class DataLoader(stock.DataLoader[T_co]):
         if self.on_error == "raise":
             return
         why = ""
-        if self._dataset_kind == stock._DatasetKind.Iterable:
+        if self._dataset_kind == DatasetKind.Iterable:
             why = "the data set is iterable, and an iterator that has raised cannot go on"
         elif not self._auto_collation:
             why = "there are no batches that could go without a sample"
@@ -304,7 +305,7 @@ class DataLoader(stock.DataLoader[T_co]):
         self.check_worker_number_rationality()
         if workers_supported():
             return WorkersIterator(source, resume)
-        return stock._MultiProcessingDataLoaderIter(source)
+        return StockWorkersIterator(source)
 
     def _planned(self) -> _lower.Plan:
         """What runs where; looked at anew before every epoch, since data sets and transforms may change."""

@@ -22,6 +22,7 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from ..exceptions import StateError
+from ._private import InfiniteSampler
 from ._stateful import is_stateful, state_of
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class _Steps(Order):
         super().__init__()
         self.sampler = sampler
         self._rng = rng
-        self._endless = type(sampler) is _endless_type()
+        self._endless = type(sampler) is InfiniteSampler
         self._plain = self._endless or type(sampler) is SequentialSampler
         self._begun = self._plain
         self._ended = False
@@ -509,10 +510,3 @@ class _Batches(Order):
         self._steps.restore(state.get(SAMPLER_STATE), state.get(SAMPLER_ITER_STATE), samples, finished)
         # An incomplete last batch was given. The sampler is not asked again: its state may be that of the next epoch.
         self._over = bool(state.get(SAMPLER_ENDED)) and not finished
-
-
-def _endless_type() -> type:
-    from torch.utils.data.dataloader import _InfiniteConstantSampler
-
-    kind: type = _InfiniteConstantSampler
-    return kind

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ._order import encode_generator
+from ._private import DatasetKind
 from ._source import (
     BATCHES,
     COLLATE_STATE,
@@ -78,7 +79,7 @@ class Progress:
 
     def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         self.order: Order = iterator._sampler_iter
-        self.iterable: bool = iterator._dataset_kind == _iterable_kind()
+        self.iterable: bool = iterator._dataset_kind == DatasetKind.Iterable
         self.num_yielded = 0 if resume is None else resume.num_yielded
         self.finished = False
         self._rng: Rng = loader._checkpoints.rng
@@ -385,14 +386,7 @@ def carried(state: dict[str, Any] | None) -> dict[str, Any] | None:
 def waits(loader: Any) -> bool:
     """Whether the state of `loader` cannot be known before its workers have said how they begin."""
     return (
-        loader._dataset_kind == _iterable_kind()
+        loader._dataset_kind == DatasetKind.Iterable
         or is_stateful(loader.dataset)
         or is_stateful(loader.collate_fn)
     )
-
-
-def _iterable_kind() -> int:
-    from torch.utils.data.dataloader import _DatasetKind
-
-    kind: int = _DatasetKind.Iterable
-    return kind

@@ -10,11 +10,10 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd import profiler
-from torch.utils.data import dataloader as stock
 
 from ..exceptions import StateError
 from ._order import Order, Rng, decode_generator, order_of
+from ._private import BaseIterator, DatasetKind, profiling
 from ._resume import Resume, StateMismatchError
 from ._stateful import Stateful
 
@@ -81,7 +80,7 @@ class Checkpoints:
         return iterator
 
     def _resume(self, loader: Any, resume: Resume, fresh: Callable[[], Any]) -> Any:
-        resume.check(loader, loader._dataset_kind == stock._DatasetKind.Iterable)
+        resume.check(loader, loader._dataset_kind == DatasetKind.Iterable)
         if resume.rng is None:
             self.rng.unpin()
         else:
@@ -145,7 +144,7 @@ def _drain(iterator: Iterator[Any]) -> None:
         )
 
 
-class Tracked(stock._BaseDataLoaderIter):
+class Tracked(BaseIterator):
     """An iterator of torch's kind whose order knows its place.
 
     `__init__` does what torch's base class does and takes over order, seeds and counts from the state to go on from, if
@@ -162,7 +161,7 @@ class Tracked(stock._BaseDataLoaderIter):
         self._resume = resume
         self._skip: frozenset[int] = frozenset()
         with self._rng.scope() if resume is None else self._rng.untouched():
-            stock._BaseDataLoaderIter.__init__(self, loader)
+            BaseIterator.__init__(self, loader)
         if resume is None:
             return
         if resume.base_seed is not None:
@@ -181,7 +180,7 @@ class Tracked(stock._BaseDataLoaderIter):
         self._resume = None
         self._skip = frozenset()  # It was of the epoch that was resumed.
         with self._rng.scope():
-            stock._BaseDataLoaderIter._reset(self, loader, first_iter)
+            BaseIterator._reset(self, loader, first_iter)
 
     @property
     def _index_sampler(self) -> Any:
@@ -202,9 +201,7 @@ class Tracked(stock._BaseDataLoaderIter):
         try:
             # torch's own announces each batch to the profiler, on or off, which takes as long as a small batch, and
             # counts what a data set of a length that was asked for gives.
-            if self._IterableDataset_len_called is not None or getattr(
-                profiler, "_is_profiler_enabled", True
-            ):
+            if self._IterableDataset_len_called is not None or profiling():
                 return super().__next__()
             data = self._next_data()
             self._num_yielded += 1

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data._utils.collate import default_collate
+from torch.utils.data import default_collate
 
 import wellfed as wf
 from wellfed._loader import torch_converter
 
+from .._bad import BadSamples
 from .._fetch import MapFetcher, note
 from .._order import sees_nothing
+from .._private import profiling
 from .._progress import SAMPLES, AheadProgress, InlineProgress, Place
 from .._state import Tracked
 from .datasets import Flat, Leaf
@@ -49,7 +51,7 @@ class _Quick(Tracked):
     """Without what only a profiler needs: with small batches that takes longer than the batch."""
 
     def __next__(self) -> Any:
-        if torch.autograd.profiler._is_profiler_enabled:
+        if profiling():
             return super().__next__()
         try:
             data = self._next_data()
@@ -105,7 +107,8 @@ class Pass:
         self._process: int | None = None
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
-        self._fetcher.on_error, self._bad = loader.on_error, loader._bad  # type: ignore[attr-defined]
+        self._fetcher.on_error = getattr(loader, "on_error", "raise")
+        self._bad = getattr(loader, "_bad", None) or BadSamples()
         self._table = flat.leaves[0].table
         self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
         self.convert = torch_converter()

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch.utils.data import BatchSampler, IterableDataset
-from torch.utils.data._utils import collate
+from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
 from wellfed._cores import engine_threads
 from wellfed._options import Options
@@ -123,7 +122,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
             _refresh(flat)
         chains = [lower_transform(leaf.transform, leaf.form, accepts_for(leaf)) for leaf in flat.leaves]
         key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
-        key += [loader.num_threads, loader.memory_budget, loader.on_error]
+        key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
         if known and before is not None and chains == before.chains and _same(key, before.key):
             return before
         plan = _decide(loader, flat, chains)
@@ -156,7 +155,7 @@ def _name(dataset: Any) -> str:
 def _collates_stock(loader: Any) -> Line | None:
     """None if batches are collated by torch's own function; else the line about it."""
     batched = loader._auto_collation
-    if loader.collate_fn is (collate.default_collate if batched else collate.default_convert):
+    if loader.collate_fn is (default_collate if batched else default_convert):
         return None
     return Line(f"collate_fn {name_of(loader.collate_fn)}", False, "Python code", "leave collate_fn out")
 
@@ -285,8 +284,8 @@ def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
         source = source.map(*chain.native)
     options: Options = {
         "layout": chain.form.layout,
-        "num_workers": engine_threads(loader.num_threads),
-        "memory_budget": loader.memory_budget,
+        "num_workers": engine_threads(getattr(loader, "num_threads", None)),
+        "memory_budget": getattr(loader, "memory_budget", None),
     }
     passes = Pass(flat, source.with_options(**options), loader, memory)
     # What the engine has to say against it, it says here.

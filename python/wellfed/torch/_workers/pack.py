@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._private import is_wrapper, own_pickling, set_state, state_of
+from .._private import WithoutSubclasses, is_wrapper, own_pickling, set_state, state_of
 from .arena import Arena
 
 __all__ = ["LARGE", "Packed", "Packer", "unpack"]
@@ -48,7 +48,7 @@ def rebuild_special(
 ) -> torch.Tensor:
     """A tensor of a subclass, or with attributes, or one that wants gradients."""
     tensor: torch.Tensor = make(*arguments)
-    with torch._C.DisableTorchFunctionSubclass():
+    with WithoutSubclasses():
         if kind is not torch.Tensor:
             tensor = tensor.as_subclass(kind)
         if grad:
@@ -125,7 +125,7 @@ class Packer:
 
     def reduce_special(self, tensor: torch.Tensor) -> Any:
         """How the pickle holds a tensor of a subclass, or that wants gradients: as a plain one, and the rest."""
-        with torch._C.DisableTorchFunctionSubclass():
+        with WithoutSubclasses():
             if tensor.requires_grad and not tensor.is_leaf:
                 raise RuntimeError(
                     "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "

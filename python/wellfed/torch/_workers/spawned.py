@@ -16,8 +16,7 @@ from multiprocessing import context, get_context, process, spawn
 from pickle import PicklingError
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
+from .._private import ExceptionWrapper
 from .channel import Channel, Closed, pair
 from .pool import TERMINATE_GRACE, Member, Pool, SigintDeferred
 from .setup import STOP_GRACE, Setup

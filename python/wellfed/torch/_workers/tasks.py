@@ -15,10 +15,10 @@ import warnings
 from collections import deque
 from typing import Any
 
-from torch.utils.data import dataloader as stock
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from .._fetch import shorten
+from .._private import sharding_init
 from .._progress import PoolProgress, waits
 from .._resume import Resume
 from .._state import Tracked
@@ -47,7 +47,7 @@ class TasksIterator(Tracked):
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         init_fn = loader.worker_init_fn
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
-            init_fn = functools.partial(stock._sharding_worker_init_fn, init_fn, self._world_size, self._rank)
+            init_fn = functools.partial(sharding_init, init_fn, self._world_size, self._rank)
         setup = Setup(
             kind=self._dataset_kind,
             dataset=self._dataset,

@@ -19,13 +19,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import MapDataPipe, _DatasetKind
+from torch.utils.data import MapDataPipe
 from torch.utils.data import get_worker_info as stock_worker_info
-from torch.utils.data._utils.worker import WorkerInfo
 
 from .._fetch import MapFetcher, Stopped, located, with_bad
 from .._precision import cast
+from .._private import DatasetKind, ExceptionWrapper, WorkerInfo
 from .._resume import Resume
 from .._stateful import is_stateful
 from .setup import BATCH, FAILED, STARTED, STOP_GRACE, Setup
@@ -72,7 +71,7 @@ def in_threads(loader: Any) -> bool:
 
 def obstacle(loader: Any) -> str | None:
     """Why threads cannot do what `loader` is to do; None if they can."""
-    if loader._dataset_kind != _DatasetKind.Map or isinstance(loader.dataset, MapDataPipe):
+    if loader._dataset_kind != DatasetKind.Map or isinstance(loader.dataset, MapDataPipe):
         return "it takes its share from torch.utils.data.get_worker_info(), which knows nothing of threads"
     if is_stateful(loader.dataset) or is_stateful(loader.collate_fn):
         what = "the data set" if is_stateful(loader.dataset) else "collate_fn"

@@ -19,17 +19,23 @@ import traceback
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import _DatasetKind, _utils
-from torch.utils.data._utils import collate as stock_collate
-from torch.utils.data._utils import signal_handling
-from torch.utils.data._utils import worker as stock_worker
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
 from .._fetch import IterableFetcher, MapFetcher, Stopped, located, with_bad
 from .._precision import cast
-from .._private import typed_storage
+from .._private import (
+    HAS_NUMPY,
+    DatasetKind,
+    ExceptionWrapper,
+    WorkerInfo,
+    generate_numpy_seed,
+    name_worker_process,
+    set_worker_info,
+    set_worker_signals,
+    typed_storage,
+)
+from .._private import collate as stock_collate
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
 from .pack import LARGE, Packer, in_memory
@@ -129,14 +135,13 @@ class Worker:
         seed = setup.base_seed + self.worker_id
         random.seed(seed)
         torch.manual_seed(seed)
-        if _utils.HAS_NUMPY:
+        if HAS_NUMPY:
             import numpy as np
 
-            np.random.seed(stock_worker._generate_state(setup.base_seed, self.worker_id))
+            np.random.seed(generate_numpy_seed(setup.base_seed, self.worker_id))
         self.shuffle(setup.shared_seed)
-        stock_worker._worker_info = stock_worker.WorkerInfo(
-            id=self.worker_id, num_workers=setup.num_workers, seed=seed, dataset=self.dataset
-        )
+        info = WorkerInfo(id=self.worker_id, num_workers=setup.num_workers, seed=seed, dataset=self.dataset)
+        set_worker_info(info)
 
     def shuffle(self, shared_seed: int | None) -> None:
         """Data pipes draw from a seed that all workers share."""
@@ -150,7 +155,7 @@ class Worker:
         """The fetcher of one epoch."""
         setup = self.setup
         self.dataset = dataset
-        kind: Any = MapFetcher if setup.kind == _DatasetKind.Map else IterableFetcher
+        kind: Any = MapFetcher if setup.kind == DatasetKind.Map else IterableFetcher
         fetcher = kind(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
         fetcher.stopped = self.stopped
         if isinstance(fetcher, MapFetcher):
@@ -220,7 +225,7 @@ class Worker:
             try:
                 batch = cast(self.fetcher.fetch(index), self.setup.float_dtype)
             except StopIteration:
-                if self.setup.kind != _DatasetKind.Iterable:
+                if self.setup.kind != DatasetKind.Iterable:
                     raise
                 self.ended = True
                 report = self.setup.hooks.report(wanted, self.fetcher, ended=True)
@@ -340,10 +345,8 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
     # What exists now never becomes garbage here: the collector would only copy the pages it lies on.
     gc.freeze()
     try:
-        signal_handling._set_worker_signal_handlers()
-        name = getattr(torch.multiprocessing, "_set_thread_name", None)
-        if name is not None:
-            name("pt_data_worker")
+        set_worker_signals()
+        name_worker_process()
         torch.set_num_threads(1)
         worker = Worker(setup, worker_id, control, consumer_watch)
         stock = stock_collate.default_collate_fn_map
@@ -355,7 +358,7 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
     except (Closed, Stopped, KeyboardInterrupt):
         pass
     finally:
-        stock_worker._worker_info = None
+        set_worker_info(None)
 
 
 def run_forked(

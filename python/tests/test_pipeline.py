@@ -347,7 +347,8 @@ def test_what_is_no_array_is_refused() -> None:
         (np.zeros(3, complex), TypeError),
         (np.float32(3), ValueError),
         ((np.arange(3), np.arange(4)), ValueError),
-        ({"a": (np.arange(3),)}, TypeError),
+        ({"a": (np.arange(3), np.arange(4))}, ValueError),
+        ([-1, 2**63], ValueError),
         ((), ValueError),
         ({}, ValueError),
     ]:

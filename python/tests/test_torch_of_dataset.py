@@ -98,6 +98,14 @@ def test_a_state_is_that_of_a_loader_without_a_device(taken: int, cuda: list[Sta
     assert loader.state_dict() == plain.state_dict()
 
 
+def test_ragged_columns_go_to_the_device_whole() -> None:
+    ragged = wf.Ragged(np.arange(5), np.array([0, 2, 2, 5]))
+    (batch,) = wf.from_tensor_slices(ragged).ragged_batch(3).torch(device="meta")
+    assert type(batch) is wf.Ragged
+    assert (batch.values.device.type, batch.offsets.device.type) == ("meta", "meta")
+    assert (batch.values.shape, batch.offsets.shape) == ((5,), (4,))
+
+
 def test_other_devices_and_those_that_are_not_there() -> None:
     assert {x.device.type for x, _ in dataset().torch(device="meta")} == {"meta"}
     assert {x.device.type for x, _ in dataset().torch(device="cpu")} == {"cpu"}

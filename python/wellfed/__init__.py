@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ._doctor import doctor as doctor
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
+    from ._ragged import Ragged as Ragged
     from .dataset import Dataset as Dataset
     from .sources import cifar10 as cifar10
     from .sources import cifar100 as cifar100
@@ -63,6 +64,7 @@ _HOMES = {
     "BadSample": "_loader",
     "Dataset": "dataset",
     "Loader": "_loader",
+    "Ragged": "_ragged",
     "cifar10": "sources",
     "cifar100": "sources",
     "concatenate": "_combine",
@@ -102,6 +104,7 @@ __all__ = [
     "LimitExceededError",
     "Loader",
     "NotFoundError",
+    "Ragged",
     "SampleIndexError",
     "ShapeError",
     "StateError",

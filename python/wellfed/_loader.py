@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 from . import _arguments as check
 from . import _native
 from ._cores import engine_threads
+from ._ragged import Ragged
 from .exceptions import StateError, WellfedError
 
 if TYPE_CHECKING:
@@ -27,14 +29,25 @@ Convert = Callable[[Any], Any]
 
 
 def to_numpy(value: Any) -> Any:
-    """An array of the engine as a NumPy array that shares its memory; lists as they are."""
+    """A column of the engine as NumPy arrays that share its memory; lists of text and the like as they are."""
     if type(value) is not _native.Array:
-        return value
+        return _parts(value, to_numpy)
     if value.dtype == "bfloat16":
         raise TypeError(
             "NumPy has no bfloat16\nhint: iterate as .torch(), or choose ToDtype('float16') or ToDtype('float32')"
         )
     return np.asarray(value)
+
+
+def _parts(value: Any, convert: Convert) -> Any:
+    """A column that is not one array, with its arrays converted."""
+    if type(value) is _native.RaggedColumn:
+        return Ragged(convert(value.values), convert(value.offsets))
+    if type(value) is tuple:
+        return tuple(map(convert, value))
+    if type(value) is list and value and type(value[0]) is _native.Array:
+        return [convert(item) for item in value]
+    return value
 
 
 def torch_converter() -> Convert:
@@ -50,26 +63,37 @@ def torch_converter() -> Convert:
 
     def convert(value: Any) -> Any:
         # from_dlpack of a capsule skips the questions that torch asks of foreign objects.
-        return from_dlpack(value.__dlpack__()) if type(value) is array else value
+        return from_dlpack(value.__dlpack__()) if type(value) is array else _parts(value, convert)
 
     return convert
 
 
-def structured(structure: Any, convert: Convert) -> Convert:
-    """From columns to what the user gets: a bare value, a tuple, a dict, or a tuple of such parts."""
-    if structure == "single":
-        return lambda columns: convert(columns[0])
-    if structure == "tuple":
+def structured(structure: str, convert: Convert) -> Convert:
+    """From columns to what the user gets: a bare value, or tuples, lists and dicts of them, nested at will."""
+    tree = json.loads(structure)
+    fields = tree.get("tuple")
+    if fields is not None and [item.get("field") for item in fields] == list(range(len(fields))):
         return lambda columns: tuple(map(convert, columns))
-    if isinstance(structure, dict):
-        names = structure["dict"]
+    keys = tree.get("dict")
+    if keys is not None and [item.get("field") for _, item in keys] == list(range(len(keys))):
+        names = [key for key, _ in keys]
         return lambda columns: dict(zip(names, map(convert, columns)))
-    parts: list[tuple[slice, Convert]] = []
-    start = 0
-    for part, count in structure:
-        parts.append((slice(start, start + count), structured(part, convert)))
-        start += count
-    return lambda columns: tuple(build(columns[place]) for place, build in parts)
+    build = _builder(tree)
+    return lambda columns: build([convert(column) for column in columns])
+
+
+def _builder(tree: dict[str, Any]) -> Callable[[list[Any]], Any]:
+    """Picks the fields of one node of a structure out of the columns."""
+    ((kind, inner),) = tree.items()
+    if kind == "field":
+        return operator.itemgetter(inner)
+    if kind == "dict":
+        named = [(key, _builder(item)) for key, item in inner]
+        return lambda columns: {key: build(columns) for key, build in named}
+    builders = [_builder(item) for item in inner]
+    if kind == "list":
+        return lambda columns: [build(columns) for build in builders]
+    return lambda columns: tuple([build(columns) for build in builders])
 
 
 @dataclass(frozen=True)
@@ -162,7 +186,7 @@ class Loader:
         # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
         self._progress: Any = None
         self._native: _native.Loader | None = _for_this_rank(dataset)._native.loader()
-        self._build = structured(json.loads(dataset._native.structure), convert)
+        self._build = structured(dataset._native.structure, convert)
         self._turn = 0
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._ragged import Ragged
 from .dataset import Dataset
 
 __all__ = [
@@ -183,7 +184,7 @@ def _whole_numbers(values: Any) -> list[tuple[npt.NDArray[Any], str]]:
         raise TypeError(
             f"labels and offsets must be whole numbers in one dimension, not {dtype} {array.shape}"
         )
-    return [(np.ascontiguousarray(array, np.int64), "int64")]
+    return [(_int64(array, "labels and offsets"), "int64")]
 
 
 def webdataset(
@@ -303,11 +304,15 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
     """Samples are the rows of arrays in memory.
 
     Arrays that are contiguous are used where they lie, without a copy: do not change them meanwhile. Others, and
-    lists of numbers, are copied once. One-dimensional int64 arrays are labels.
+    lists of numbers, are copied once. One-dimensional arrays are single numbers; those of int64 are labels.
+
+    Rows that differ in length (tokens, points, sounds) are given as `Ragged`, which is used where it lies, or as a
+    list of arrays, which is copied once. Batch them with `Dataset.padded_batch`, `Dataset.ragged_batch`,
+    `Dataset.bucket_by_sequence_length` or `Dataset.batch_by_tokens`.
 
     Args:
-        tensors: A NumPy array or torch CPU tensor; or a tuple or dict of them, of equal length. Samples have the
-            same structure.
+        tensors: A NumPy array, torch CPU tensor, `Ragged` or list; or tuples and dicts of them, nested at will, of equal
+            length. Samples have the same structure.
         pixels: Which uint8 arrays are images, that transforms work on. ``"infer"``: ``[n, h, w]``,
             ``[n, h, w, c]`` or ``[n, c, h, w]`` with c of 1, 3 or 4. ``"hwc"`` and ``"chw"`` settle it where both
             fit. ``"never"``: none.
@@ -323,31 +328,80 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
         >>> batch = next(iter(ds.batch(5).numpy()))
         >>> batch["image"].shape, batch["label"]
         ((5, 3, 8, 8), array([0, 1, 2, 3, 4]))
+        >>> texts = [np.arange(3), np.arange(1), np.arange(2)]
+        >>> tokens, label = next(iter(wf.from_tensor_slices((texts, np.arange(3))).padded_batch(2).numpy()))
+        >>> tokens.tolist()
+        [[0, 1, 2], [0, 0, 0]]
     """
-    if isinstance(tensors, Mapping):
-        structure, named = "dict", {str(name): as_array(tensor) for name, tensor in tensors.items()}
-        if len(named) != len(tensors):
-            raise ValueError("two fields have the same name")
-    elif isinstance(tensors, tuple):
-        structure, named = "tuple", {str(i): as_array(tensor) for i, tensor in enumerate(tensors)}
-    else:
-        structure, named = "single", {"0": as_array(tensors)}
     if pixels not in ("infer", "hwc", "chw", "never"):
         raise ValueError(f"pixels is {pixels!r}; it must be 'infer', 'hwc', 'chw' or 'never'")
-    fields = []
-    for name, (array, dtype) in named.items():
-        image = dtype == "uint8" and array.ndim in (3, 4)
-        fields.append(
-            {
-                "name": name,
-                "dtype": dtype,
-                "shape": list(array.shape),
-                "pixels": pixels if image or pixels == "never" else "infer",
-            }
-        )
+    fields: list[dict[str, Any]] = []
+    held: list[tuple[npt.NDArray[Any], str]] = []
+
+    def field(value: Any, name: str) -> dict[str, Any]:
+        rows = _ragged(value)
+        parts = _ragged_parts(rows) if rows is not None else [as_array(value)]
+        array, dtype = parts[0]
+        spec = {"name": name, "dtype": dtype, "shape": list(array.shape), "pixels": "infer"}
+        if len(parts) == 2:
+            spec["shape"] = [len(parts[1][0]) - 1, None, *array.shape[1:]]
+            spec["values"] = len(array)
+        if pixels == "never" or (dtype == "uint8" and len(spec["shape"]) in (3, 4)):
+            spec["pixels"] = pixels
+        fields.append(spec)
+        held.extend(parts)
+        return {"field": len(fields) - 1}
+
+    def walk(value: Any, name: str) -> dict[str, Any]:
+        inner = f"{name}." if name else ""
+        if isinstance(value, Mapping):
+            named = {str(key): item for key, item in value.items()}
+            if len(named) != len(value):
+                raise ValueError("two fields have the same name")
+            return {"dict": [[key, walk(item, inner + key)] for key, item in named.items()]}
+        if isinstance(value, tuple):
+            return {"tuple": [walk(item, f"{inner}{i}") for i, item in enumerate(value)]}
+        return field(value, name or "0")
+
+    structure = walk(tensors, "")
     spec = {"type": "tensor_slices", "fields": fields, "structure": structure}
-    held = list(named.values())
     return Dataset(_native.Dataset.open(json.dumps(spec), held), [[_keep(*pair) for pair in held]])
+
+
+def _ragged(value: Any) -> Ragged | None:
+    """`value` if its rows may differ in length; a list of arrays or lists that do is put together."""
+    if isinstance(value, Ragged):
+        return value
+    if not isinstance(value, list) or not value:
+        return None
+    if not all(hasattr(item, "__len__") and not isinstance(item, str | bytes | Mapping) for item in value):
+        return None
+    if len({len(item) for item in value}) == 1:
+        return None
+    return Ragged.from_arrays(_detached(item) for item in value)
+
+
+def _detached(value: Any) -> Any:
+    """What NumPy can look into: a tensor without its gradient."""
+    return value.detach() if type(value).__module__.partition(".")[0] == "torch" else value
+
+
+def _ragged_parts(rows: Ragged) -> list[tuple[npt.NDArray[Any], str]]:
+    """Values and offsets."""
+    offsets, dtype = as_array(rows.offsets)
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1:
+        raise TypeError(f"offsets must be whole numbers in one dimension, not {dtype} {list(offsets.shape)}")
+    return [as_array(rows.values), (_int64(offsets, "offsets"), "int64")]
+
+
+def _int64(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
+    """Whole numbers as int64, in which none of them may become another one."""
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(
+            f"{what} go up to {int(array.max())}, but int64 ends at {np.iinfo(np.int64).max}\n"
+            "hint: from_tensor_slices keeps uint64 as it is"
+        )
+    return np.ascontiguousarray(array, np.int64)
 
 
 _DTYPES = frozenset(
@@ -372,7 +426,7 @@ _DTYPES = frozenset(
 def as_array(value: Any) -> tuple[npt.NDArray[Any], str]:
     """`value` as a contiguous NumPy array, without a copy if it can be, and the name of its dtype."""
     if isinstance(value, Mapping | tuple):
-        raise TypeError("arrays may stand in one tuple or dict, not in nested ones")
+        raise TypeError("an array is wanted, not a tuple or dict")
     if isinstance(value, _BFloat16):
         return value.bits, "bfloat16"
     if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
@@ -385,6 +439,14 @@ def as_array(value: Any) -> tuple[npt.NDArray[Any], str]:
             return tensor.view(torch.int16).numpy(), "bfloat16"
         value = tensor.numpy()
     array = np.asarray(value)
+    if array.dtype == np.float64 and isinstance(value, list) and all(type(item) is int for item in value):
+        # NumPy makes floats of a list with numbers above int64 and smaller ones.
+        try:
+            array = np.asarray(value, np.uint64)
+        except OverflowError:
+            raise ValueError(
+                "a list has whole numbers above int64 and below 0, and no dtype holds both"
+            ) from None
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.name not in _DTYPES:

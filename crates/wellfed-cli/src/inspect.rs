@@ -257,7 +257,7 @@ impl<'a> Examiner<'a> {
         for (field, spec) in self.source.schema().fields.iter().enumerate() {
             let value = self.record.values.get(field);
             match (&spec.kind, value) {
-                (FieldKind::Int, Some(Value::Int(label))) if !labelled => {
+                (&FieldKind::LABEL, Some(Value::Int(label))) if !labelled => {
                     // The first whole number is the label, in all sources there are.
                     labelled = true;
                     *self.found.labels.entry(*label).or_default() += 1;

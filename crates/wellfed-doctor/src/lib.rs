@@ -11,6 +11,7 @@
 
 mod diagnose;
 pub mod evidence;
+pub mod exit;
 pub mod model;
 pub mod proof;
 pub mod record;

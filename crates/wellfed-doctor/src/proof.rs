@@ -10,9 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
-
-use crate::{evidence::Evidence, run_dir::RunDir};
+use crate::{evidence::Evidence, run_dir::RunDir, system::Reads};
 
 /// Readers that read at once in the second round.
 const TOGETHER: u32 = 4;
@@ -22,22 +20,6 @@ const ROUND: Duration = Duration::from_millis(600);
 
 /// Bytes of a file that are read at most: enough to tell, and all of most samples.
 const MOST: u64 = 4 << 20;
-
-/// Reads that were tried.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Reads {
-    /// Readers at once.
-    pub readers: u32,
-    /// Files that were read.
-    pub files: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Seconds that a reader took for a file, mean.
-    pub time: f64,
-    /// Seconds the round took.
-    pub seconds: f64,
-}
 
 /// Tries storage, if the script's loaders waited for it and it is known which files they read.
 pub fn storage(run: &RunDir) -> Vec<Reads> {

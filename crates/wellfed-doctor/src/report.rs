@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{record::Place, system::Machine};
+use crate::{exit::Exit, record::Place, system::Machine};
 
 /// Name and version of the format, first field of the JSON.
 pub const SCHEMA: &str = "wellfed.doctor/1";
@@ -46,21 +46,6 @@ pub struct Report {
     pub timeline: Timeline,
     /// What could not be measured, and other remarks.
     pub notes: Vec<String>,
-}
-
-/// How the script ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct Exit {
-    /// Exit status, if it exited.
-    pub code: Option<i32>,
-    /// Signal, if one ended it.
-    pub signal: Option<i32>,
-    /// `finished`, `steps`, `time`, `interrupt`, `exception`, `running`.
-    pub reason: String,
-    /// Type and text of the exception that ended it.
-    pub exception: Option<String>,
 }
 
 /// A loader.

@@ -11,8 +11,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    exit::Exit,
     record::{self, Record},
-    report::Exit,
     source::Sources,
     system::Trace,
 };

@@ -42,6 +42,22 @@ impl Array {
         let start = NonNull::from(&mut *memory).cast();
         Self { dtype, shape, start, memory: Arc::new(memory) }
     }
+
+    /// Arrays of `shapes` that lie one after the other in `memory`, which goes back when the last of them is gone.
+    pub(crate) fn several(dtype: DType, shapes: Vec<Vec<usize>>, mut memory: Buffer) -> Vec<Self> {
+        let (end, mut at) = (memory.len(), 0);
+        let all: NonNull<u8> = NonNull::from(&mut *memory).cast();
+        let memory = Arc::new(memory);
+        let one = |shape: Vec<usize>| {
+            let from = at;
+            at += shape.iter().product::<usize>() * dtype.size();
+            assert!(at <= end, "{at} bytes of {end}");
+            // SAFETY: `from` is at most `end`, the length of the allocation (just checked).
+            let start = unsafe { all.add(from) };
+            Self { dtype, shape, start, memory: memory.clone() }
+        };
+        shapes.into_iter().map(one).collect()
+    }
 }
 
 #[pymethods]
@@ -128,6 +144,15 @@ impl Array {
             Bound::from_owned_ptr_or_err(py, capsule)
         }
     }
+}
+
+/// Arrays that differ in length, one after the other, and where they begin and end.
+#[pyclass(frozen, module = "wellfed._native")]
+pub(crate) struct RaggedColumn {
+    #[pyo3(get)]
+    pub(crate) values: Py<Array>,
+    #[pyo3(get)]
+    pub(crate) offsets: Py<Array>,
 }
 
 /// NumPy's name of `dtype`.

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use wellfed::{
     Error, Options, Plan, Result, Sampler,
-    plan::{Node, lower::Shape},
-    sample::{DType, Structure},
+    plan::Node,
+    sample::DType,
     source::{ArrayData, Source, SourceSpec},
     store::LocalStore,
     transform::Transform,
@@ -137,34 +137,18 @@ impl Dataset {
         enter::quick(py, || Ok(self.inner.output()?.names))
     }
 
-    /// How columns are handed out, as JSON: `"single"`, `"tuple"`, `{"dict": names}`, or a list of parts, each with
-    /// its number of columns, which are a tuple.
+    /// How columns are handed out, as JSON: a tree whose leaves are numbers of columns.
     #[getter]
     fn structure(&self, py: Python<'_>) -> PyResult<String> {
-        let shape = enter::quick(py, || Ok(self.inner.output()?.shape))?;
-        Ok(structure(&shape).to_string())
+        let output = enter::quick(py, || self.inner.output())?;
+        to_json(&output.structure).map_err(|e| to_python(py, &e))
     }
 
     /// The structure of what each source gives by itself, depth first.
     #[getter]
-    fn sources(&self) -> Vec<String> {
-        let one = |source: &Arc<dyn Source>| {
-            let schema = source.schema();
-            let names: Vec<String> = schema.fields.iter().map(|field| field.name.clone()).collect();
-            structure(&Shape::Sample(schema.structure, names)).to_string()
-        };
-        self.inner.sources().iter().map(one).collect()
-    }
-}
-
-fn structure(shape: &Shape) -> serde_json::Value {
-    match shape {
-        Shape::Sample(Structure::Single, _) => "single".into(),
-        Shape::Sample(Structure::Tuple, _) => "tuple".into(),
-        Shape::Sample(Structure::Dict, names) => serde_json::json!({ "dict": names }),
-        Shape::Tuple(parts) => {
-            parts.iter().map(|(part, columns)| serde_json::json!([structure(part), columns])).collect()
-        }
+    fn sources(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let one = |source: &Arc<dyn Source>| to_json(&source.schema().structure);
+        self.inner.sources().iter().map(one).collect::<Result<_>>().map_err(|e| to_python(py, &e))
     }
 }
 

@@ -18,7 +18,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::array::Array;
+    use crate::array::{Array, RaggedColumn};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]

@@ -4,11 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::{
     prelude::*,
-    types::{PyBytes, PyList},
+    types::{PyBytes, PyList, PyTuple},
 };
-use wellfed::{Batch, ColumnData, Error, ErrorKind, Next, order::State};
+use wellfed::{Batch, Column, ColumnData, Error, ErrorKind, Next, order::State, sample::DType};
 
-use crate::{array::Array, enter, error::to_python, memory};
+use crate::{
+    array::{Array, RaggedColumn},
+    enter,
+    error::to_python,
+    memory,
+};
 
 /// A bad sample: its epoch, its batch, whether it was replaced, the exception, and its place in a given order.
 type Bad = (u64, u64, bool, Py<PyAny>, Option<u64>);
@@ -156,12 +161,32 @@ impl Drop for Loader {
 
 /// A batch as Python objects, one per column.
 pub(crate) fn columns(py: Python<'_>, batch: Batch) -> PyResult<Vec<Py<PyAny>>> {
-    batch.columns.into_iter().map(|column| convert(py, column.data)).collect()
+    batch.columns.into_iter().map(|column| convert(py, column)).collect()
 }
 
-fn convert(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
+/// A column; one that was padded with its lengths, if the plan asks for them, as a tuple.
+fn convert(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
+    let values = values(py, column.data)?;
+    let Some(lengths) = column.lengths else { return Ok(values) };
+    let lengths = Array::new(DType::Int64, vec![lengths.len() / 8], lengths);
+    Ok(PyTuple::new(py, [values, Py::new(py, lengths)?.into_any()])?.into_any().unbind())
+}
+
+fn values(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
     Ok(match data {
         ColumnData::Array { dtype, shape, bytes } => Py::new(py, Array::new(dtype, shape, bytes))?.into_any(),
+        ColumnData::Ragged { dtype, shape, bytes, offsets } => {
+            let values = Py::new(py, Array::new(dtype, shape, bytes))?;
+            let offsets = Py::new(py, Array::new(DType::Int64, vec![offsets.len() / 8], offsets))?;
+            Py::new(py, RaggedColumn { values, offsets })?.into_any()
+        }
+        ColumnData::List { dtype, shapes, bytes } => {
+            let list = PyList::empty(py);
+            for array in Array::several(dtype, shapes, bytes) {
+                list.append(Py::new(py, array)?)?;
+            }
+            list.into_any().unbind()
+        }
         ColumnData::Text(texts) => PyList::new(py, texts)?.into_any().unbind(),
         ColumnData::Json(texts) => {
             let loads = py.import("json")?.getattr("loads")?;

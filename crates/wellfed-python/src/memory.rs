@@ -33,10 +33,13 @@ impl AsRef<[u8]> for Borrowed {
 
 /// The elements of `array`, a contiguous `numpy.ndarray`, taken as `dtype` (whose size they must have).
 pub(crate) fn borrow(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> PyResult<ArrayData> {
-    if !array.is_instance(&py.import("numpy")?.getattr("ndarray")?)? {
+    let ndarray = py.import("numpy")?.getattr("ndarray")?;
+    if !array.is_instance(&ndarray)? {
         return Err(PyTypeError::new_err("an array must be a numpy.ndarray"));
     }
-    // The interface is a dict of the array's own facts, so what it says of the memory can be relied on.
+    // A subclass may say anything of itself. NumPy's own class does not ask it: this view has the array's own memory,
+    // and what it says of that can be relied on.
+    let array = &ndarray.getattr("view")?.call1((array, &ndarray))?;
     let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
     let get = |name: &str| {
         interface.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("the array has no {name}")))
@@ -78,6 +81,12 @@ pub(crate) fn indices(py: Python<'_>, given: &Bound<'_, PyAny>, len: u64) -> PyR
         return Err(PyTypeError::new_err(format!(
             "indices must be whole numbers in one dimension, not {dtype} in {dimensions}"
         )));
+    }
+    if kind == "u" {
+        let array = borrow(py, &numpy.call_method1("ascontiguousarray", (array, "uint64"))?, DType::UInt64)?;
+        let whole = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes);
+        let all: Result<Vec<u64>, _> = (0..array.rows()).filter_map(|i| array.row(i)).map(whole).collect();
+        return all.map_err(|_| PyValueError::new_err("an array of uint64 has elements of another size"));
     }
     // Without a copy where it is one already.
     let array = numpy.call_method1("ascontiguousarray", (array, "int64"))?;

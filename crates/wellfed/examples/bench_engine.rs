@@ -24,7 +24,7 @@ fn main() -> wellfed::Result<()> {
             ("x".into(), ArrayData::from_vec(pixels, DType::UInt8, vec![IMAGES, 32, 32, 3])?, Pixels::Infer),
             ("y".into(), ArrayData::from_vec(labels, DType::Int64, vec![IMAGES])?, Pixels::Infer),
         ],
-        Structure::Tuple,
+        Structure::Tuple(vec![Structure::Field(0), Structure::Field(1)]),
     )?);
     let train: Vec<Transform> = vec![
         RandomCrop::new(32).padding(4).into(),

@@ -9,12 +9,12 @@ use crate::{
         exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
     },
-    order::{Order, Pick},
+    order::{Fields, Order, Pick},
     plan::{
-        Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
-        lower::{LeafPlan, Output, lower},
+        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
+        lower::{LeafPlan, Output, is_image, lower},
     },
-    sample::{Record, Structure, Value},
+    sample::{FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter},
     store::LocalStore,
     transform::Transform,
@@ -129,7 +129,15 @@ impl Dataset {
 
     fn checked(self) -> Result<Self> {
         self.plan.root.check()?;
-        self.order(&self.lowered()?)?;
+        let lowered = self.lowered()?;
+        self.order(&lowered)?;
+        let assembly = self.assembly(&lowered, false)?;
+        let Output { names, kinds, .. } = &lowered.output;
+        for (number, (name, kind)) in names.iter().zip(kinds).enumerate() {
+            if !is_image(kind) {
+                assembly.column(number, &FieldSpec { name: name.clone(), kind: kind.clone() })?;
+            }
+        }
         Ok(self)
     }
 
@@ -342,7 +350,13 @@ impl Dataset {
 
     pub(crate) fn order(&self, lowered: &Lowered) -> Result<Order> {
         let lens: Vec<u64> = lowered.sources.iter().map(|source| source.len()).collect();
-        Order::new(&self.plan.root, &lens)
+        let firsts = lowered.leaves.iter().map(|leaf| leaf.first_column);
+        let fields = Fields {
+            sources: lowered.sources.iter().cloned().zip(firsts).collect(),
+            names: lowered.output.names.clone(),
+            kinds: lowered.output.kinds.clone(),
+        };
+        Order::over(&self.plan.root, &lens, &fields)
     }
 
     /// Of sources that are in the plan, and not made for `enumerate`.
@@ -361,12 +375,20 @@ impl Dataset {
         mixed(seed, lowered.identities[leaf])
     }
 
+    /// How samples are put together; `given` if the caller chooses the samples of each batch.
+    fn assembly(&self, lowered: &Lowered, given: bool) -> Result<Assembly<'_>> {
+        let assembly = if given { Assembly::List } else { Assembly::of(&self.plan.root)? };
+        assembly.check(lowered.output.names.len())?;
+        Ok(assembly)
+    }
+
     /// The program of a leaf. If transforms do not fix the size of an image, that of its first readable sample does.
-    fn program(&self, lowered: &Lowered, leaf: usize) -> Result<Program> {
+    fn program(&self, lowered: &Lowered, leaf: usize, assembly: Assembly<'_>) -> Result<Program> {
         let source = &lowered.sources[leaf];
         let options = &self.plan.options;
         let seed = self.leaf_seed(lowered, leaf);
-        Program::new(&lowered.leaves[leaf].maps, options, source.schema(), &mut |field, program| {
+        let assembly = (assembly, lowered.leaves[leaf].first_column);
+        Program::new(&lowered.leaves[leaf].maps, options, source.schema(), assembly, &mut |field, program| {
             let mut record = Record { limits: options.limits, ..Record::default() };
             let mut scratch = ImageScratch::default();
             let mut last = None;
@@ -393,12 +415,13 @@ impl Dataset {
         })
     }
 
-    fn executor(&self, lowered: &Lowered) -> Result<Executor> {
+    fn executor(&self, lowered: &Lowered, given: bool) -> Result<Executor> {
+        let assembly = self.assembly(lowered, given)?;
         let mut leaves = Vec::new();
         for (number, leaf) in lowered.leaves.iter().enumerate() {
             leaves.push(LeafExecutor::new(
                 lowered.sources[number].clone(),
-                self.program(lowered, number)?,
+                self.program(lowered, number, assembly)?,
                 self.leaf_seed(lowered, number),
                 self.plan.options.limits,
                 leaf.first_column,
@@ -415,9 +438,10 @@ impl Dataset {
     pub fn explain(&self) -> Result<String> {
         let lowered = self.identified()?;
         let order = self.order(&lowered)?;
+        let assembly = self.assembly(&lowered, false)?;
         let mut programs = Vec::new();
         for leaf in 0..lowered.leaves.len() {
-            programs.push(self.program(&lowered, leaf)?);
+            programs.push(self.program(&lowered, leaf, assembly)?);
         }
         let seeds: Vec<u64> =
             lowered.leaves.iter().map(|leaf| self.plan.options.seed.or(leaf.seed).unwrap_or(0)).collect();
@@ -484,7 +508,14 @@ impl Dataset {
         let order = self.order(&lowered)?;
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
         let fingerprint = self.fingerprint(&lowered);
-        Loader::new(self.executor(&lowered)?, order, fingerprint, self.plan.options.clone(), &caches, given)
+        Loader::new(
+            self.executor(&lowered, given)?,
+            order,
+            fingerprint,
+            self.plan.options.clone(),
+            &caches,
+            given,
+        )
     }
 }
 
@@ -521,6 +552,6 @@ pub fn apply(
     use crate::source::{ArrayData, Pixels, TensorSlices};
     let array =
         ArrayData::from_vec(pixels.to_vec(), crate::sample::DType::UInt8, vec![1, height, width, channels])?;
-    let source = TensorSlices::new(vec![("image".to_owned(), array, Pixels::Hwc)], Structure::Single)?;
+    let source = TensorSlices::new(vec![("image".to_owned(), array, Pixels::Hwc)], Structure::Field(0))?;
     Dataset::new(Arc::new(source)).map(transforms).with_options(options).sample(0, 0)
 }

@@ -21,7 +21,7 @@
 //!
 //! // Ten 8x8 RGB images; `source::ImageFolder` reads files in the same way.
 //! let pixels = ArrayData::from_vec(vec![128; 10 * 8 * 8 * 3], DType::UInt8, vec![10, 8, 8, 3])?;
-//! let source = TensorSlices::new(vec![("image".into(), pixels, Pixels::Infer)], Structure::Single)?;
+//! let source = TensorSlices::new(vec![("image".into(), pixels, Pixels::Infer)], Structure::Field(0))?;
 //! let transforms: Vec<Transform> = vec![
 //!     RandomCrop::new(8).padding(1).into(),
 //!     RandomHorizontalFlip::default().into(),

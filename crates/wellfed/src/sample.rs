@@ -83,12 +83,13 @@ impl From<PixelLayout> for wellfed_kernels::image::Layout {
 pub enum FieldKind {
     /// An encoded image (JPEG, PNG), decoded by the engine. In a batch: an array of images.
     Image,
-    /// An array of fixed dtype and shape. In a batch: one more dimension in front.
+    /// An array of fixed dtype, whose sides may vary from sample to sample. In a batch: one more dimension in front; if
+    /// a side varies, what the plan says of it: padded, ragged, or a list.
     Array {
         /// Element type.
         dtype: DType,
-        /// Shape of one sample, without the batch dimension.
-        shape: Vec<usize>,
+        /// Shape of one sample, without the batch dimension. `None` is a side that varies.
+        shape: Vec<Option<usize>>,
     },
     /// A decoded 8-bit image of fixed size, as rows of an array in memory. Transforms run on it as on a decoded
     /// file. In a batch: an array of images.
@@ -102,14 +103,32 @@ pub enum FieldKind {
         /// Order of the elements of one image.
         layout: PixelLayout,
     },
-    /// A whole number, such as a class. In a batch: int64.
-    Int,
+    /// One number: a class ([`FieldKind::LABEL`]), a weight, an id. In a batch: one dimension.
+    Scalar {
+        /// Its type.
+        dtype: DType,
+    },
     /// Text (UTF-8). In a batch: a list of strings.
     Text,
     /// JSON text. In a batch: a list of parsed objects (in Rust: of texts).
     Json,
     /// Raw bytes. In a batch: a list of byte strings.
     Bytes,
+}
+
+impl FieldKind {
+    /// A class or another whole number, as int64.
+    pub const LABEL: Self = Self::Scalar { dtype: DType::Int64 };
+
+    /// An array of one shape.
+    pub fn array(dtype: DType, shape: &[usize]) -> Self {
+        Self::Array { dtype, shape: shape.iter().copied().map(Some).collect() }
+    }
+
+    /// True if the size of a sample's value is not known before it is read.
+    pub fn varies(&self) -> bool {
+        matches!(self, Self::Array { shape, .. } if shape.contains(&None))
+    }
 }
 
 /// Name and kind of one field.
@@ -121,16 +140,50 @@ pub struct FieldSpec {
     pub kind: FieldKind,
 }
 
-/// How the fields of a batch are handed to the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How the fields of a sample or batch are handed to the user: a tree whose leaves are fields, by their place in
+/// [`Schema::fields`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structure {
-    /// The only field itself.
-    Single,
-    /// A tuple in field order.
-    Tuple,
-    /// A dict by field name.
-    Dict,
+    /// One field.
+    Field(usize),
+    /// A tuple.
+    Tuple(Vec<Structure>),
+    /// A list.
+    List(Vec<Structure>),
+    /// A dict, in the order of its keys.
+    Dict(Vec<(String, Structure)>),
+}
+
+impl Structure {
+    /// The fields it hands out, from left to right.
+    pub fn fields(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.collect(&mut found);
+        found
+    }
+
+    fn collect(&self, into: &mut Vec<usize>) {
+        match self {
+            Self::Field(field) => into.push(*field),
+            Self::Tuple(items) | Self::List(items) => items.iter().for_each(|item| item.collect(into)),
+            Self::Dict(items) => items.iter().for_each(|(_, item)| item.collect(into)),
+        }
+    }
+
+    /// The same tree over fields that stand `by` places later: for schemas that are put together.
+    #[must_use]
+    pub fn shifted(&self, by: usize) -> Self {
+        let each = |items: &[Self]| items.iter().map(|item| item.shifted(by)).collect();
+        match self {
+            Self::Field(field) => Self::Field(field + by),
+            Self::Tuple(items) => Self::Tuple(each(items)),
+            Self::List(items) => Self::List(each(items)),
+            Self::Dict(items) => {
+                Self::Dict(items.iter().map(|(key, item)| (key.clone(), item.shifted(by))).collect())
+            }
+        }
+    }
 }
 
 /// The fields every sample of a source has, in order.
@@ -138,17 +191,34 @@ pub enum Structure {
 pub struct Schema {
     /// Fields in order.
     pub fields: Vec<FieldSpec>,
-    /// Shape of what the user gets.
+    /// Shape of what the user gets. Every field is in it once.
     pub structure: Structure,
 }
 
 impl Schema {
-    /// A schema from (name, kind) pairs.
-    pub fn new(structure: Structure, fields: impl IntoIterator<Item = (&'static str, FieldKind)>) -> Self {
-        let fields =
-            fields.into_iter().map(|(name, kind)| FieldSpec { name: name.to_owned(), kind }).collect();
+    /// Samples that are one value.
+    pub fn single(name: &str, kind: FieldKind) -> Self {
+        Self { fields: named([(name, kind)]), structure: Structure::Field(0) }
+    }
+
+    /// Samples that are tuples.
+    pub fn tuple<'a>(fields: impl IntoIterator<Item = (&'a str, FieldKind)>) -> Self {
+        let fields = named(fields);
+        let structure = Structure::Tuple((0..fields.len()).map(Structure::Field).collect());
         Self { fields, structure }
     }
+
+    /// Samples that are dicts by the fields' names.
+    pub fn dict<'a>(fields: impl IntoIterator<Item = (&'a str, FieldKind)>) -> Self {
+        let fields = named(fields);
+        let keys = fields.iter().enumerate().map(|(i, field)| (field.name.clone(), Structure::Field(i)));
+        let structure = Structure::Dict(keys.collect());
+        Self { fields, structure }
+    }
+}
+
+fn named<'a>(fields: impl IntoIterator<Item = (&'a str, FieldKind)>) -> Vec<FieldSpec> {
+    fields.into_iter().map(|(name, kind)| FieldSpec { name: name.to_owned(), kind }).collect()
 }
 
 /// One value of a fetched sample.
@@ -162,7 +232,7 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// As `Bytes`, but held by a cache as well.
     Shared(Kept),
-    /// A whole number.
+    /// A whole number: the value of a [`FieldKind::LABEL`]. Scalars of other types are the bytes of one element.
     Int(i64),
     /// The value lies in the source's own memory; [`crate::source::Source::resident`] gives it without a copy.
     Resident,
@@ -205,6 +275,9 @@ pub struct Record {
     pub limits: Limits,
     /// One value per field of the schema, in its order.
     pub values: Vec<Value>,
+    /// Shapes of the arrays that vary, where they have more than one varying side. With one, the bytes tell it; so
+    /// an empty shape is one that is left to be worked out.
+    pub shapes: Vec<Vec<usize>>,
     /// Byte offset of each field in the file or shard it was read from (0 for a whole file).
     pub offsets: Vec<u64>,
     /// It came from a cache or is in one: packed coefficients in it are sound.
@@ -216,6 +289,8 @@ impl Record {
     pub fn reset(&mut self, fields: usize) {
         self.cached = false;
         self.values.resize_with(fields, Value::default);
+        self.shapes.resize_with(fields, Vec::new);
+        self.shapes.iter_mut().for_each(Vec::clear);
         self.offsets.clear();
         self.offsets.resize(fields, 0);
     }

@@ -280,7 +280,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(refused(pipeline(Dataset::new(source.clone()).cache(Some(&folder.path("data/0")), None))));
     let array = ArrayData::from_vec(vec![0; 48], wellfed::sample::DType::UInt8, vec![1, 4, 4, 3]).unwrap();
     let slices = vec![("image".to_owned(), array, Pixels::Hwc)];
-    let slices = TensorSlices::new(slices, wellfed::sample::Structure::Single).unwrap();
+    let slices = TensorSlices::new(slices, wellfed::sample::Structure::Field(0)).unwrap();
     assert!(refused(Dataset::new(Arc::new(slices)).cache(None, None)));
     let text = pipeline(Dataset::new(source).cache(None, Some(7))).explain().unwrap();
     assert!(text.contains(".cache(decoded=\"coefficients\", max_bytes=7)") && text.contains("cache: JPEGs"));

@@ -22,7 +22,7 @@ const LEN: u64 = 40;
 impl Images {
     fn new(bad: &[u64]) -> Arc<Self> {
         let pixels = FieldKind::Pixels { height: 8, width: 8, channels: 3, layout: PixelLayout::Hwc };
-        let schema = Schema::new(Structure::Tuple, [("image", pixels), ("label", FieldKind::Int)]);
+        let schema = Schema::tuple([("image", pixels), ("label", FieldKind::LABEL)]);
         Arc::new(Self { schema, bad: bad.to_vec() })
     }
 }
@@ -222,7 +222,8 @@ fn rows_in_memory_are_claimed_in_pieces_and_come_in_order() {
     use wellfed::source::{ArrayData, Pixels, TensorSlices};
     let rows: Vec<u8> = (0..1000i32).flat_map(i32::to_ne_bytes).collect();
     let array = ArrayData::from_vec(rows, DType::Int32, vec![1000]).unwrap();
-    let source = TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Single).unwrap();
+    let source =
+        TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
     let loader = Dataset::new(Arc::new(source)).with_options(workers(3, 0)).loader_given().unwrap();
     loader.begin(0, 0).unwrap();
     let order: Vec<u64> = (0..1000).map(|i| i * 7 % 1000).collect();

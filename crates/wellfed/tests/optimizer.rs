@@ -108,7 +108,7 @@ fn source(height: usize, width: usize, channels: usize, pixels: Pixels) -> Arc<T
         _ => vec![SAMPLES, height, width, channels],
     };
     let array = ArrayData::from_vec(bytes, DType::UInt8, shape).unwrap();
-    Arc::new(TensorSlices::new(vec![("image".into(), array, pixels)], Structure::Single).unwrap())
+    Arc::new(TensorSlices::new(vec![("image".into(), array, pixels)], Structure::Field(0)).unwrap())
 }
 
 proptest! {

@@ -30,7 +30,7 @@ struct Flaky {
 impl Flaky {
     fn new(len: u64, bad: &[u64], delay_micros: u64) -> Arc<Self> {
         let pixels = FieldKind::Pixels { height: 8, width: 8, channels: 3, layout: PixelLayout::Hwc };
-        let schema = Schema::new(Structure::Tuple, [("image", pixels), ("label", FieldKind::Int)]);
+        let schema = Schema::tuple([("image", pixels), ("label", FieldKind::LABEL)]);
         Arc::new(Self { len, schema, bad: bad.to_vec(), delay_micros, calls: AtomicU64::new(0) })
     }
 }
@@ -266,7 +266,7 @@ fn arrays_in_memory_come_out_as_they_went_in() {
             ),
             ("y".into(), ArrayData::from_vec(labels, DType::Int64, vec![6]).unwrap(), Pixels::Infer),
         ],
-        Structure::Tuple,
+        Structure::Tuple(vec![Structure::Field(0), Structure::Field(1)]),
     )
     .unwrap();
     let loader = Dataset::new(Arc::new(source)).batch(4, false).loader().unwrap();

@@ -23,6 +23,17 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from ..exceptions import StateError
 from ._private import InfiniteSampler
+from ._schema import (
+    END_GENERATOR,
+    EPOCH,
+    INNER_ITER_STATE,
+    INNER_STATE,
+    LENGTH,
+    SAMPLER_ENDED,
+    SAMPLES_YIELDED,
+    SEED,
+    YIELDED,
+)
 from ._stateful import is_stateful, state_of
 
 if TYPE_CHECKING:
@@ -30,15 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of", "sees_nothing"]
 
-YIELDED = "yielded"
-SAMPLES_YIELDED = "samples_yielded"
-SAMPLER_STATE = "sampler_state"
-SAMPLER_ITER_STATE = "sampler_iter_state"
-SAMPLER_ENDED = "sampler_ended"
-SEED = "seed"
-LENGTH = "length"
-EPOCH = "epoch"
-END = "end_generator"
 
 _NOTHING = object()
 
@@ -344,8 +346,8 @@ class _Steps(Order):
         drawn = dict(iter_state) if isinstance(iter_state, dict) else {}
         drawn.pop(YIELDED, None)
         if finished:
-            if self._generator is not None and END in drawn:
-                self._generator.set_state(decode_generator(drawn[END]))
+            if self._generator is not None and END_GENERATOR in drawn:
+                self._generator.set_state(decode_generator(drawn[END_GENERATOR]))
             return
         self._check(drawn, yielded)
         self._drawn = drawn
@@ -436,7 +438,7 @@ class _Steps(Order):
         if not self._ended:
             self._ended = True
             if self._generator is not None and any(key.startswith("generator") for key in self._drawn):
-                self._drawn[END] = encode_generator(self._generator.get_state())
+                self._drawn[END_GENERATOR] = encode_generator(self._generator.get_state())
 
 
 def _started(items: Iterator[Any]) -> Iterator[Any]:
@@ -496,9 +498,9 @@ class _Batches(Order):
         state: dict[str, Any] = {SAMPLES_YIELDED: mark[0]}
         sampler_state, iter_state = self._steps.report(mark)
         if sampler_state is not None:
-            state[SAMPLER_STATE] = sampler_state
+            state[INNER_STATE] = sampler_state
         if iter_state is not None:
-            state[SAMPLER_ITER_STATE] = iter_state
+            state[INNER_ITER_STATE] = iter_state
         if mark[3]:
             state[SAMPLER_ENDED] = True
         return None, state
@@ -507,6 +509,6 @@ class _Batches(Order):
         state = iter_state if isinstance(iter_state, dict) else {}
         self.yielded = yielded
         samples = state.get(SAMPLES_YIELDED, yielded * self._size)
-        self._steps.restore(state.get(SAMPLER_STATE), state.get(SAMPLER_ITER_STATE), samples, finished)
+        self._steps.restore(state.get(INNER_STATE), state.get(INNER_ITER_STATE), samples, finished)
         # An incomplete last batch was given. The sampler is not asked again: its state may be that of the next epoch.
         self._over = bool(state.get(SAMPLER_ENDED)) and not finished

@@ -13,6 +13,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import _utils as data_utils
 from torch.utils.data import dataloader
 from torch.utils.data._utils import collate, fetch, signal_handling, worker
+from torch.utils.data._utils.worker import WorkerInfo
 
 __all__ = [
     "CHECKED",
@@ -63,7 +64,6 @@ def profiling() -> bool:
 
 # Workers.
 
-WorkerInfo = worker.WorkerInfo
 HAS_NUMPY: bool = data_utils.HAS_NUMPY
 generate_numpy_seed = worker._generate_state
 set_worker_signals = signal_handling._set_worker_signal_handlers

@@ -13,16 +13,38 @@ import torch
 
 from ._order import encode_generator
 from ._private import DatasetKind
-from ._source import (
+from ._schema import (
+    AHEAD,
+    BASE_SEED,
     BATCHES,
     COLLATE_STATE,
     DATASET_ITER_STATE,
+    DATASET_KIND,
     DATASET_STATE,
+    END,
     FETCHER_ENDED,
     FETCHER_STATE,
-    Source,
-    carries,
+    FINISHED,
+    GENERATOR,
+    INDEX_SAMPLER_STATE,
+    LAST_WORKER,
+    LEN_CALLED,
+    MAIN_SNAPSHOT,
+    NUM_WORKERS,
+    NUM_YIELDED,
+    RNG,
+    SAMPLER_ITER_STATE,
+    SAMPLER_ITER_YIELDED,
+    SHARED_SEED,
+    SNAPSHOT,
+    SNAPSHOT_STEP,
+    STATE_VERSION,
+    STEPS_SINCE_SNAPSHOT,
+    VERSION,
+    WORKER_ID,
+    WORKER_SNAPSHOTS,
 )
+from ._source import Source, carries
 from ._stateful import Ledger, is_stateful
 
 if TYPE_CHECKING:
@@ -31,33 +53,6 @@ if TYPE_CHECKING:
     from ._stateful import Delta
 
 __all__ = ["AheadProgress", "InlineProgress", "Place", "PoolProgress", "Progress", "carried", "waits"]
-
-VERSION = 1
-"""Of the states written here. Newer ones are refused; version 0 is what torchdata 0.11 writes."""
-
-STATE_VERSION = "_version"
-DATASET_KIND = "_dataset_kind"
-INDEX_SAMPLER_STATE = "_index_sampler_state"
-SAMPLER_ITER_STATE = "_sampler_iter_state"
-SAMPLER_ITER_YIELDED = "_sampler_iter_yielded"
-NUM_YIELDED = "_num_yielded"
-LEN_CALLED = "_IterableDataset_len_called"
-SHARED_SEED = "_shared_seed"
-BASE_SEED = "_base_seed"
-FINISHED = "_iterator_finished"
-SNAPSHOT = "_snapshot"
-SNAPSHOT_STEP = "_snapshot_step"
-LAST_WORKER = "_last_yielded_worker_id"
-MAIN_SNAPSHOT = "_main_snapshot"
-WORKER_SNAPSHOTS = "_worker_snapshots"
-STEPS_SINCE_SNAPSHOT = "_steps_since_snapshot"
-NUM_WORKERS = "_num_workers"
-WORKER_ID = "worker_id"
-AHEAD = "_yielded_ahead"
-END = "_sampler_end"
-RNG = "_rng"
-GENERATOR = "_generator"
-SAMPLES = "_samples_yielded"
 
 
 class Place(NamedTuple):

@@ -136,7 +136,7 @@ fn device_files() -> Vec<DeviceFile> {
 /// Asks the engine itself: a loader of next to nothing.
 fn engine() -> Option<Engine> {
     let data = ArrayData::from_vec(vec![0; 12], DType::UInt8, vec![1, 2, 2, 3]).ok()?;
-    let source = TensorSlices::new(vec![("image".into(), data, Pixels::Infer)], Structure::Single).ok()?;
+    let source = TensorSlices::new(vec![("image".into(), data, Pixels::Infer)], Structure::Field(0)).ok()?;
     let loader = Dataset::new(Arc::new(source)).batch(1, false).loader().ok()?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     Some(Engine { threads, memory_budget: loader.stats().memory_budget })

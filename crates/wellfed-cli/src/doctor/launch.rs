@@ -15,9 +15,9 @@ use std::{
 
 use wellfed::Error;
 use wellfed_doctor::{
+    exit::Exit,
     proof,
     record::Record,
-    report::Exit,
     run_dir::{Run, RunDir},
     show::live::Capture,
     system::{Monitor, monotonic},

@@ -19,10 +19,10 @@ pub use stages::{Culprit, StageTime, Stages};
 use std::collections::BTreeMap;
 
 use crate::{
+    exit::Exit,
     record::{self, Record},
-    report::Exit,
     run_dir::{ProcessRecords, RunDir},
-    system::Machine,
+    system::{Machine, Reads},
 };
 
 /// See the module.
@@ -59,7 +59,7 @@ pub struct Evidence {
     /// The machine while the loop was in its steady state.
     pub load: Load,
     /// Reads that were tried after the script ended.
-    pub storage: Vec<crate::proof::Reads>,
+    pub storage: Vec<Reads>,
     /// The model, if the probes saw one.
     pub model: Option<record::Model>,
     /// The first batch.

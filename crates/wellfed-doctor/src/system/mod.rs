@@ -205,6 +205,22 @@ pub struct GpuTick {
     pub decoder: f32,
 }
 
+/// Reads that were tried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reads {
+    /// Readers at once.
+    pub readers: u32,
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Seconds that a reader took for a file, mean.
+    pub time: f64,
+    /// Seconds the round took.
+    pub seconds: f64,
+}
+
 /// The machine and all looks at it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -214,7 +230,7 @@ pub struct Trace {
     /// Looks, in order of time. The first one is the begin: its counts are 0.
     pub ticks: Vec<Tick>,
     /// Reads that were tried after the script ended.
-    pub storage: Vec<crate::proof::Reads>,
+    pub storage: Vec<Reads>,
     /// CPU time that looking took, nanoseconds.
     pub monitor_cpu: u64,
     /// What this system does not tell, a sentence each.

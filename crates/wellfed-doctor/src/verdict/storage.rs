@@ -8,6 +8,7 @@ use crate::{
     model::{Cost, Pipeline},
     proof,
     report::{Fact, Fix},
+    system::Reads,
 };
 
 /// Bytes of a file below which opening it costs more than reading it: a local disk opens one in some 20 to 100 microseconds, in which it
@@ -382,7 +383,7 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
 /// What reading the script's files again showed.
 fn tried(case: &Case) -> Option<Fact> {
     let [alone, together] = case.e.storage.as_slice() else { return None };
-    let rate = |reads: &proof::Reads| reads.bytes as f64 / reads.seconds.max(1e-9) / 1e6;
+    let rate = |reads: &Reads| reads.bytes as f64 / reads.seconds.max(1e-9) / 1e6;
     Some(fact(
         format!(
             "Tried after the run: one reader gets {:.1} MB/s ({} a file), {} together {:.1} MB/s ({} a file).",

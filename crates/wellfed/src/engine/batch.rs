@@ -1,6 +1,11 @@
 //! What the consumer gets: a [`Batch`] of columns, one per field.
 
-use super::ring::Buffer;
+use std::{ops::Deref, sync::Arc};
+
+use super::{
+    ring::Buffer,
+    stack::{Shelf, Stacking},
+};
 use crate::sample::DType;
 
 /// A column of a batch.
@@ -10,6 +15,8 @@ pub struct Column {
     pub name: String,
     /// Its values.
     pub data: ColumnData,
+    /// Lengths of the values before they were padded, as int64, if the plan asks for them.
+    pub lengths: Option<Buffer>,
 }
 
 /// Values of one field for all samples of a batch.
@@ -22,6 +29,26 @@ pub enum ColumnData {
         /// Shape with the batch dimension first (absent if the plan has no `batch`).
         shape: Vec<usize>,
         /// At least as many bytes as dtype and shape say; the rest has no meaning.
+        bytes: Buffer,
+    },
+    /// Arrays that differ in length, one after the other.
+    Ragged {
+        /// Element type.
+        dtype: DType,
+        /// Shape of all values together: the sum of all lengths first.
+        shape: Vec<usize>,
+        /// At least as many bytes as dtype and shape say.
+        bytes: Buffer,
+        /// Where values begin, and where the last one ends: int64, one more than there are samples.
+        offsets: Buffer,
+    },
+    /// Arrays of any size, each by itself.
+    List {
+        /// Element type.
+        dtype: DType,
+        /// Shape of each.
+        shapes: Vec<Vec<usize>>,
+        /// Their elements, one array after the other.
         bytes: Buffer,
     },
     /// Text.
@@ -53,14 +80,67 @@ impl Batch {
 }
 
 impl ColumnData {
-    /// The bytes that dtype and shape cover, if this is an array.
+    /// The bytes that dtype and shape cover, if this is an array, or the values of a ragged one.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
-            ColumnData::Array { dtype, shape, bytes } => {
+            ColumnData::Array { dtype, shape, bytes } | ColumnData::Ragged { dtype, shape, bytes, .. } => {
                 Some(&bytes[..dtype.size() * shape.iter().product::<usize>()])
             }
             _ => None,
         }
+    }
+}
+
+impl ColumnData {
+    /// Bytes that all values take.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Array { .. } => self.as_bytes().map_or(0, <[u8]>::len),
+            Self::Ragged { offsets, .. } => offsets.len() + self.as_bytes().map_or(0, <[u8]>::len),
+            Self::List { dtype, shapes, .. } => {
+                shapes.iter().map(|shape| dtype.size() * shape.iter().product::<usize>()).sum()
+            }
+            Self::Text(texts) | Self::Json(texts) => texts.iter().map(String::capacity).sum(),
+            Self::Bytes(all) => all.iter().map(Vec::capacity).sum(),
+        }
+    }
+
+    /// The consumer holds its buffers from now on.
+    pub(crate) fn lend(&mut self) {
+        match self {
+            Self::Array { bytes, .. } | Self::List { bytes, .. } => bytes.lend(),
+            Self::Ragged { bytes, offsets, .. } => {
+                bytes.lend();
+                offsets.lend();
+            }
+            Self::Text(_) | Self::Json(_) | Self::Bytes(_) => {}
+        }
+    }
+}
+
+/// The columns of every batch of a loader, and memory that batches under way share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    specs: Arc<[ColumnSpec]>,
+    pub(crate) shelf: Arc<Shelf>,
+}
+
+impl Columns {
+    pub(crate) fn new(specs: &[ColumnSpec]) -> Self {
+        Self { specs: specs.into(), shelf: Arc::default() }
+    }
+
+    /// Bytes held by values that are not in buffers of the pool: of texts, byte strings and arrays that vary.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shelf.bytes()
+    }
+}
+
+impl Deref for Columns {
+    type Target = [ColumnSpec];
+
+    fn deref(&self) -> &[ColumnSpec] {
+        &self.specs
     }
 }
 
@@ -78,13 +158,37 @@ pub(crate) enum ColumnKind {
         dtype: DType,
         shape: Vec<usize>,
     },
+    /// Sizes differ from sample to sample, or are filled up.
+    Varying {
+        dtype: DType,
+        shape: Vec<Option<usize>>,
+        stacking: Stacking,
+    },
     Text,
     Json,
     Bytes,
 }
 
 impl ColumnSpec {
-    /// Bytes of one sample in the ring; 0 for lists.
+    /// Sides of one sample behind the first, of a column that varies.
+    pub(crate) fn inner(&self) -> &[Option<usize>] {
+        match &self.kind {
+            ColumnKind::Varying { shape, .. } => shape.get(1..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// True if it is put together after the last sample.
+    pub(crate) fn is_stacked(&self) -> bool {
+        !matches!(self.kind, ColumnKind::Array { .. })
+    }
+
+    /// True for values that do not lie in buffers of the pool.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.kind, ColumnKind::Text | ColumnKind::Json | ColumnKind::Bytes)
+    }
+
+    /// Bytes of one sample in the ring; 0 where they are not known before it is read.
     pub(crate) fn sample_bytes(&self) -> usize {
         match &self.kind {
             ColumnKind::Array { dtype, shape } => dtype.size() * shape.iter().product::<usize>(),

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    ColumnSpec,
+    ColumnKind, ColumnSpec,
     cache::Caches,
     image::{ImageScratch, Maker},
     job::SampleSlot,
+    stack::{Stacking, check_fits},
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
@@ -202,6 +203,20 @@ impl Executor {
         self.columns = columns.into();
     }
 
+    /// `error` with the sample that it happened to.
+    pub(crate) fn located(&self, error: Error, pick: Pick) -> Error {
+        match self.leaves.get(pick.leaf) {
+            Some(leaf) => leaf.located(error, pick, None),
+            None => error,
+        }
+    }
+
+    /// The value of a column that lies in the memory of source `leaf`.
+    pub(crate) fn resident(&self, column: usize, leaf: usize, index: u64) -> Option<&[u8]> {
+        let leaf = self.leaves.get(leaf)?;
+        leaf.source.resident(index, column.checked_sub(leaf.first_column)?)
+    }
+
     /// Runs the programs for what was fetched.
     pub(crate) fn make(
         &self,
@@ -247,6 +262,11 @@ pub(crate) struct LeafExecutor {
 }
 
 impl LeafExecutor {
+    /// The column that its first field is written to.
+    pub(crate) fn first_column(&self) -> usize {
+        self.first_column
+    }
+
     pub(crate) fn new(
         source: Arc<dyn Source>,
         program: Program,
@@ -308,7 +328,6 @@ impl LeafExecutor {
             probe.lap(Stage::Decode, 0);
         }
         scratch.image.trust(record.cached);
-        let record = &*record;
         for field in 0..self.program.fields.len() {
             self.field(field, pick, record, scratch, slot, probe)
                 .map_err(|e| self.located(e, pick, record.offsets.get(field).copied()))?;
@@ -320,12 +339,13 @@ impl LeafExecutor {
         &self,
         field: usize,
         pick: Pick,
-        record: &Record,
+        record: &mut Record,
         scratch: &mut Scratch,
         slot: &mut SampleSlot<'_>,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let value = record.values.get(field).unwrap_or(&Value::Empty);
+        let Record { values, shapes, .. } = record;
+        let Some(value) = values.get_mut(field) else { return Err(self.missing(field)) };
         match &self.program.fields[field] {
             FieldProgram::Image(program) => {
                 let bytes = self.bytes(value, field, pick)?;
@@ -357,6 +377,30 @@ impl LeafExecutor {
                 probe.lap(Stage::Write, bytes.len());
                 Ok(())
             }
+            FieldProgram::Varying => {
+                let given = shapes.get_mut(field).map(std::mem::take).unwrap_or_default();
+                let shape = self.shape(field, given, self.bytes(value, field, pick)?.len())?;
+                let place = slot.pieces(field);
+                let bytes = match &mut *value {
+                    Value::Resident => {
+                        place.refer(&shape, pick.leaf, pick.index);
+                        0
+                    }
+                    Value::Bytes(bytes) => {
+                        place.swap(&shape, bytes);
+                        shape.iter().product()
+                    }
+                    other => {
+                        place.copy(&shape, self.bytes(other, field, pick)?);
+                        shape.iter().product()
+                    }
+                };
+                if let Some(kept) = shapes.get_mut(field) {
+                    *kept = shape;
+                }
+                probe.lap(Stage::Write, bytes);
+                Ok(())
+            }
             FieldProgram::Int => {
                 let Value::Int(value) = value else { return Err(self.missing(field)) };
                 slot.array(field).copy_from_slice(&value.to_ne_bytes());
@@ -369,7 +413,7 @@ impl LeafExecutor {
                         format!("{} is not UTF-8: byte {} is invalid", self.name(field), e.valid_up_to());
                     return Err(Error::corrupt(what).with_stage("batch"));
                 }
-                slot.set(field, bytes);
+                slot.pieces(field).copy(&[], bytes);
                 Ok(())
             }
         }
@@ -382,6 +426,43 @@ impl LeafExecutor {
             Value::Resident => self.source.resident(pick.index, field).ok_or_else(|| self.missing(field)),
             _ => Err(self.missing(field)),
         }
+    }
+
+    /// The shape of a value of `len` bytes, worked out from them where `given` is empty.
+    fn shape(&self, field: usize, mut given: Vec<usize>, len: usize) -> Result<Vec<usize>> {
+        let column = &self.program.columns[field];
+        let ColumnKind::Varying { dtype, shape, stacking } = &column.kind else {
+            return Err(Error::new(ErrorKind::Internal, format!("column {} does not vary", column.name)));
+        };
+        if given.is_empty() && !shape.is_empty() {
+            let fixed = shape.iter().flatten().product::<usize>().saturating_mul(dtype.size());
+            let open = len.checked_div(fixed).unwrap_or(0);
+            given.extend(shape.iter().map(|side| side.unwrap_or(open)));
+        }
+        let size = given.iter().try_fold(dtype.size(), |n, side| n.checked_mul(*side));
+        let fits = given.len() == shape.len()
+            && given.iter().zip(shape).all(|(have, want)| want.is_none_or(|want| want == *have));
+        if size != Some(len) || !fits {
+            let sides: Vec<String> =
+                shape.iter().map(|side| side.map_or("*".to_owned(), |side| side.to_string())).collect();
+            let (sides, dtype) = (sides.join(", "), dtype.name());
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!("{len} bytes of shape {given:?} are no {} of {dtype} [{sides}]", column.name),
+            )
+            .with_stage("batch"));
+        }
+        if let Stacking::Padded(padding) = stacking {
+            // A sample that fits into no batch is a bad sample.
+            let too_large =
+                padding.shape.iter().zip(&given).any(|(want, have)| want.is_some_and(|w| w < *have));
+            if too_large {
+                let want: Vec<usize> =
+                    padding.shape.iter().zip(&given).map(|(want, have)| want.unwrap_or(*have)).collect();
+                check_fits(&column.name, &given, &want)?;
+            }
+        }
+        Ok(given)
     }
 
     fn missing(&self, field: usize) -> Error {

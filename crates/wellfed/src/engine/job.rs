@@ -1,16 +1,23 @@
 //! One batch under way: its buffers, which workers fill sample by sample, and what went wrong in it.
 //!
+//! Arrays of fixed size are written straight into their buffers. What has no fixed size is kept piece by piece, and put
+//! together by whoever finishes the last sample, outside of all locks.
+//!
 //! Invariant: every sample of a job is claimed exactly once (by the [`super::schedule`]), and a job is turned
 //! into a batch only after every claim was returned. So no two threads ever hold the same part of a buffer.
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::AcqRel},
+    },
 };
 
 use super::{
-    batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec},
+    batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec, Columns},
     ring::{Buffer, Pool},
+    stack::{self, Held, Pieces, Resident, Stacked},
 };
 use crate::{Error, ErrorKind, Result, lock, order::Span, plan::OnError};
 
@@ -19,9 +26,14 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     pub(crate) number: u64,
     pub(crate) span: Span,
-    columns: Arc<[ColumnSpec]>,
+    columns: Columns,
     storage: Vec<Storage>,
+    pool: Arc<Pool>,
     failed: Mutex<Vec<Failure>>,
+    /// Samples that are not finished.
+    left: AtomicUsize,
+    /// Columns that were put together after the last sample, by number.
+    stacked: Mutex<Result<Vec<(usize, Stacked, Held)>>>,
 }
 
 /// A bad sample of a job.
@@ -38,7 +50,7 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 enum Storage {
     Array(Buffer),
-    List(Mutex<Vec<Vec<u8>>>),
+    Pieces(Pieces),
 }
 
 impl Job {
@@ -47,17 +59,27 @@ impl Job {
         number: u64,
         span: Span,
         batch_size: usize,
-        columns: &Arc<[ColumnSpec]>,
+        columns: &Columns,
         pool: &Arc<Pool>,
     ) -> Self {
         let storage = columns
             .iter()
             .map(|column| match column.kind {
                 ColumnKind::Array { .. } => Storage::Array(pool.take(column.sample_bytes() * batch_size)),
-                _ => Storage::List(Mutex::new(vec![Vec::new(); span.len])),
+                _ => Storage::Pieces(columns.shelf.take(span.len)),
             })
             .collect();
-        Self { epoch, number, span, columns: columns.clone(), storage, failed: Mutex::default() }
+        Self {
+            epoch,
+            number,
+            left: AtomicUsize::new(span.len),
+            span,
+            columns: columns.clone(),
+            storage,
+            pool: pool.clone(),
+            failed: Mutex::default(),
+            stacked: Mutex::new(Ok(Vec::new())),
+        }
     }
 
     /// Notes that a sample could not be made, and whether another one stands in for it.
@@ -72,68 +94,115 @@ impl Job {
         failures
     }
 
+    /// Counts finished samples. Whoever finishes the last one puts columns together that are not arrays of fixed size.
+    ///
+    /// The caller must hold no lock, as this may take as long as the samples are large. `resident` finds the value of a
+    /// column that lies in the memory of a source, by the number of the source and the index there.
+    pub(crate) fn finish<'a>(&'a self, samples: usize, on_error: OnError, resident: Resident<'a, '_>) {
+        // Orders the pieces and failures of other workers before what follows.
+        if self.left.fetch_sub(samples, AcqRel) != samples
+            || !self.columns.iter().any(|spec| spec.is_stacked())
+        {
+            return;
+        }
+        let made = self.stack(on_error, resident);
+        *lock(&self.stacked) = made;
+    }
+
+    fn stack<'a>(
+        &'a self,
+        on_error: OnError,
+        resident: Resident<'a, '_>,
+    ) -> Result<Vec<(usize, Stacked, Held)>> {
+        let Some(keep) = self.keep(on_error) else { return Ok(Vec::new()) };
+        let mut made = Vec::new();
+        for (number, (spec, storage)) in self.columns.iter().zip(&self.storage).enumerate() {
+            let Storage::Pieces(pieces) = storage else { continue };
+            let text = || -> Result<Vec<String>> {
+                let own = |&offset: &usize| String::from_utf8(pieces.own(offset));
+                let texts: std::result::Result<_, _> = keep.iter().map(own).collect();
+                texts.map_err(|e| Error::corrupt(format!("text is not UTF-8: {e}")))
+            };
+            let list = |data| Ok(Stacked { data, lengths: None });
+            let stacked = match &spec.kind {
+                ColumnKind::Text => list(ColumnData::Text(text()?)),
+                ColumnKind::Json => list(ColumnData::Json(text()?)),
+                ColumnKind::Bytes => {
+                    list(ColumnData::Bytes(keep.iter().map(|&offset| pieces.own(offset)).collect()))
+                }
+                _ => stack::stack((number, spec), pieces, &keep, self.span.pad_to(), &self.pool, resident),
+            }?;
+            let listed = if spec.is_list() { stacked.data.bytes() } else { 0 };
+            made.push((number, stacked, self.columns.shelf.hold(listed)));
+        }
+        Ok(made)
+    }
+
+    /// Samples that go into the batch; `None` if it is an error.
+    fn keep(&self, on_error: OnError) -> Option<Vec<usize>> {
+        let mut failed = self.failures();
+        failed.retain(|failure| !failure.replaced);
+        if !failed.is_empty()
+            && (on_error != OnError::Skip || failed.len() == self.span.len && self.span.given().is_none())
+        {
+            return None;
+        }
+        let good = |i: &usize| failed.binary_search_by_key(i, |failure| failure.offset).is_err();
+        Some((0..self.span.len).filter(good).collect())
+    }
+
     /// Turns the finished job into what the consumer gets.
     ///
     /// # Errors
     /// The error of the first bad sample that has no stand-in, unless bad samples are skipped and others are left; or
     /// none are, but the caller gave the order and so expects an answer to every batch: then that is an empty one.
     pub(crate) fn into_batch(self, on_error: OnError, batched: bool) -> Result<Batch> {
-        let mut failed = self.failures();
-        failed.retain(|failure| !failure.replaced);
-        if let Some(first) = failed.first()
-            && (on_error != OnError::Skip || failed.len() == self.span.len && self.span.given().is_none())
-        {
-            return Err(first.error.clone());
+        let Some(keep) = self.keep(on_error) else {
+            let first = self.failures().into_iter().find(|failure| !failure.replaced);
+            return Err(first.map_or_else(
+                || Error::new(ErrorKind::Internal, "a batch without a bad sample failed"),
+                |first| first.error,
+            ));
+        };
+        let stacked = self.stacked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
+        let mut stacked = stacked.into_iter();
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (spec, storage) in self.columns.iter().zip(self.storage) {
+            let Stacked { mut data, lengths } = match storage {
+                Storage::Array(bytes) => Stacked { data: dense(spec, bytes, &keep, batched)?, lengths: None },
+                Storage::Pieces(_) => {
+                    let (_, made, _) = stacked.next().ok_or_else(|| {
+                        Error::new(ErrorKind::Internal, format!("column {} was not put together", spec.name))
+                    })?;
+                    made
+                }
+            };
+            data.lend();
+            let mut lengths = lengths;
+            if let Some(lengths) = &mut lengths {
+                lengths.lend();
+            }
+            columns.push(Column { name: spec.name.clone(), data, lengths });
         }
-        let keep: Vec<usize> =
-            (0..self.span.len).filter(|i| failed.binary_search_by_key(i, |f| f.offset).is_err()).collect();
-        let columns = self
-            .columns
-            .iter()
-            .zip(self.storage)
-            .map(|(spec, storage)| {
-                Ok(Column { name: spec.name.clone(), data: column(spec, storage, &keep, batched)? })
-            })
-            .collect::<Result<_>>()?;
         Ok(Batch { columns, len: keep.len(), epoch: self.epoch, number: self.number })
     }
 }
 
-fn column(spec: &ColumnSpec, storage: Storage, keep: &[usize], batched: bool) -> Result<ColumnData> {
-    match (storage, &spec.kind) {
-        (Storage::Array(mut bytes), ColumnKind::Array { dtype, shape }) => {
-            let size = spec.sample_bytes();
-            for (to, &from) in keep.iter().enumerate() {
-                if to != from {
-                    bytes.copy_within(from * size..(from + 1) * size, to * size);
-                }
-            }
-            let mut full = Vec::with_capacity(shape.len() + 1);
-            full.extend(batched.then_some(keep.len()));
-            full.extend(shape);
-            bytes.lend();
-            Ok(ColumnData::Array { dtype: *dtype, shape: full, bytes })
-        }
-        (Storage::List(list), kind) => {
-            let mut list = list.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let kept: Vec<Vec<u8>> = keep.iter().map(|&i| std::mem::take(&mut list[i])).collect();
-            let text = |kept: Vec<Vec<u8>>| -> Result<Vec<String>> {
-                kept.into_iter()
-                    .map(|b| {
-                        String::from_utf8(b).map_err(|e| Error::corrupt(format!("text is not UTF-8: {e}")))
-                    })
-                    .collect()
-            };
-            match kind {
-                ColumnKind::Text => text(kept).map(ColumnData::Text),
-                ColumnKind::Json => text(kept).map(ColumnData::Json),
-                _ => Ok(ColumnData::Bytes(kept)),
-            }
-        }
-        (Storage::Array(_), _) => {
-            Err(Error::new(ErrorKind::Internal, format!("column {} has no array shape", spec.name)))
+/// An array of fixed size per sample, without the samples that are not in `keep`.
+fn dense(spec: &ColumnSpec, mut bytes: Buffer, keep: &[usize], batched: bool) -> Result<ColumnData> {
+    let ColumnKind::Array { dtype, shape } = &spec.kind else {
+        return Err(Error::new(ErrorKind::Internal, format!("column {} has no array shape", spec.name)));
+    };
+    let size = spec.sample_bytes();
+    for (to, &from) in keep.iter().enumerate() {
+        if to != from {
+            bytes.copy_within(from * size..(from + 1) * size, to * size);
         }
     }
+    let mut full = Vec::with_capacity(shape.len() + 1);
+    full.extend(batched.then_some(keep.len()));
+    full.extend(shape);
+    Ok(ColumnData::Array { dtype: *dtype, shape: full, bytes })
 }
 
 /// The right to write some samples of a job. Handed out by the schedule, once per sample.
@@ -179,29 +248,68 @@ impl SampleSlot<'_> {
                 // Splitting into `&mut [u8]` per sample up front would need a self-referential job.
                 unsafe { buffer.part(self.offset, self.job.columns[column].sample_bytes()) }
             }
-            Storage::List(_) => unreachable!("column {column} is a list"),
+            Storage::Pieces(_) => unreachable!("column {column} has no fixed size"),
         }
     }
 
-    /// Sets the value of a list column (text, JSON, bytes).
-    pub(crate) fn set(&mut self, column: usize, value: &[u8]) {
+    /// Sets the value of a column without a fixed size.
+    ///
+    /// # Panics
+    /// If the column is an array: the executor follows the same column specifications.
+    pub(crate) fn pieces(&mut self, column: usize) -> Place<'_> {
         let column = self.first + column;
         match &self.job.storage[column] {
-            Storage::List(list) => lock(list)[self.offset] = value.to_vec(),
+            Storage::Pieces(pieces) => Place { pieces, offset: self.offset },
             Storage::Array(_) => unreachable!("column {column} is an array"),
         }
+    }
+}
+
+/// The place of one sample in a column without a fixed size.
+pub(crate) struct Place<'a> {
+    pieces: &'a Pieces,
+    offset: usize,
+}
+
+impl Place<'_> {
+    /// A copy of the value.
+    pub(crate) fn copy(&self, shape: &[usize], bytes: &[u8]) {
+        self.pieces.copy(self.offset, shape, bytes);
+    }
+
+    /// The value itself, in exchange for memory that was used before.
+    pub(crate) fn swap(&self, shape: &[usize], bytes: &mut Vec<u8>) {
+        self.pieces.swap(self.offset, shape, bytes);
+    }
+
+    /// A value that stays in the memory of its source.
+    pub(crate) fn refer(&self, shape: &[usize], leaf: usize, index: u64) {
+        self.pieces.refer(self.offset, shape, leaf, index);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{order::Order, plan::Node, sample::DType, source::SourceSpec};
+    use crate::{
+        engine::stack::{Padding, Stacking},
+        order::Order,
+        plan::Node,
+        sample::DType,
+        source::SourceSpec,
+    };
 
     fn job(n: u64) -> Arc<Job> {
-        let columns: Arc<[ColumnSpec]> = Arc::new([
+        let ragged =
+            ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: Stacking::Ragged };
+        let padding = Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: true };
+        let padded = Stacking::Padded(padding);
+        let padded = ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: padded };
+        let columns = Columns::new(&[
             ColumnSpec { name: "x".into(), kind: ColumnKind::Array { dtype: DType::UInt8, shape: vec![2] } },
             ColumnSpec { name: "t".into(), kind: ColumnKind::Text },
+            ColumnSpec { name: "r".into(), kind: ragged },
+            ColumnSpec { name: "p".into(), kind: padded },
         ]);
         let leaf = Node::source(SourceSpec::Custom { name: String::new() });
         let order = Order::new(&leaf.batch(4, false), &[n]).unwrap();
@@ -213,8 +321,14 @@ mod tests {
         for i in 0..job.span.len {
             let mut slot = claim.slot(i);
             slot.array(0).fill(i as u8);
-            slot.set(1, format!("s{i}").as_bytes());
+            slot.pieces(1).copy(&[], format!("s{i}").as_bytes());
+            slot.pieces(2).copy(&[i], &vec![i as u8; i]);
+            slot.pieces(3).swap(&[i], &mut vec![i as u8; i]);
         }
+    }
+
+    fn finish(job: &Job, on_error: OnError) {
+        job.finish(job.span.len, on_error, &|_, _, _| None);
     }
 
     #[test]
@@ -223,11 +337,37 @@ mod tests {
         fill(&job);
         job.fail(2, Error::corrupt("late"), false);
         job.fail(0, Error::corrupt("early"), false);
+        finish(&job, OnError::Skip);
         let batch = Arc::into_inner(job).unwrap().into_batch(OnError::Skip, true).unwrap();
         assert_eq!(batch.len, 2);
         assert_eq!(batch.columns[0].data.as_bytes().unwrap(), [1, 1, 3, 3]);
         let ColumnData::Text(text) = &batch.columns[1].data else { panic!("text") };
         assert_eq!(text, &["s1", "s3"]);
+        let ColumnData::Ragged { shape, offsets, .. } = &batch.columns[2].data else { panic!("ragged") };
+        assert_eq!(
+            (shape.as_slice(), batch.columns[2].data.as_bytes().unwrap()),
+            (&[4][..], &[1, 3, 3, 3][..])
+        );
+        let ends: Vec<i64> =
+            offsets.chunks_exact(8).map(|b| i64::from_ne_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(ends, [0, 1, 4]);
+        assert_eq!(batch.columns[3].data.as_bytes().unwrap(), [1, 7, 7, 7, 3, 3, 3, 7]);
+        let lengths = batch.columns[3].lengths.as_ref().unwrap();
+        assert_eq!(lengths[..], [1_i64, 3].map(i64::to_ne_bytes).concat());
+    }
+
+    #[test]
+    fn what_is_under_way_is_counted_until_it_is_delivered() {
+        let job = job(4);
+        let columns = job.columns.clone();
+        fill(&job);
+        assert!(columns.bytes() >= 8 + 6 + 6);
+        finish(&job, OnError::Raise);
+        assert!(columns.bytes() >= 8, "the texts are still there");
+        let batch = Arc::into_inner(job).unwrap().into_batch(OnError::Raise, true).unwrap();
+        let kept = columns.bytes();
+        drop(batch);
+        assert_eq!(columns.bytes(), kept, "the consumer's bytes are its own");
     }
 
     #[test]
@@ -236,6 +376,7 @@ mod tests {
         fill(&raise);
         raise.fail(2, Error::corrupt("late"), false);
         raise.fail(1, Error::corrupt("early"), false);
+        finish(&raise, OnError::Raise);
         let error = Arc::into_inner(raise).unwrap().into_batch(OnError::Raise, true).unwrap_err();
         assert_eq!(error.message(), "early");
         let empty = job(1);

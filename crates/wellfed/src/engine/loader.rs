@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, ColumnData, ColumnSpec},
+    batch::{Batch, ColumnData, ColumnSpec, Columns},
     cache::{Caches, CoefficientCache, RowCache},
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
@@ -112,7 +112,7 @@ impl Loader {
         given: bool,
     ) -> Result<Self> {
         let (executor, budget, total) = with_caches(executor, &options, caches)?;
-        let columns = executor.columns().clone();
+        let columns = Columns::new(executor.columns());
         let batch_bytes = bytes_of(&columns, order.batch_size());
         check_budget(batch_bytes, order.batch_size(), budget)?;
         let bounds = bounds(&options, &executor, batch_bytes, budget)?;
@@ -142,7 +142,7 @@ impl Loader {
             meter,
             options.on_error,
             scratch_budget,
-            (pool, total),
+            (pool, columns.clone(), total),
         ));
         let start = Position { epoch: 0, base: 0, number: 0 };
         let consumer = Consumer {
@@ -179,9 +179,16 @@ impl Loader {
         self.shared.pool.set_keep(columns * (prefetch + 1));
     }
 
-    /// Batches of an epoch (samples, without `batch`); `None` is without end, or as many as the caller gives.
+    /// Batches of an epoch (samples, without `batch`), of the present one where epochs differ; `None` is without end, or
+    /// as many as the caller gives. Where batches are cut by length, the order of the epoch is walked through.
     pub fn len(&self) -> Option<u64> {
-        if self.given { None } else { self.shared.order.len() }
+        if self.given {
+            return None;
+        }
+        let consumer = lock(&self.consumer);
+        let epoch = consumer.jump.unwrap_or(consumer.at).epoch;
+        drop(consumer);
+        self.shared.order.len_of(epoch)
     }
 
     /// True if an epoch has no batch.
@@ -234,7 +241,7 @@ impl Loader {
             }
         } else if !consumer.in_epoch {
             return Ok(Next::EpochEnd);
-        } else if self.shared.order.len_from(consumer.at.base).is_some_and(|len| consumer.at.number >= len) {
+        } else if self.shared.order.is_over(consumer.at.epoch, consumer.at.base, consumer.at.number) {
             consumer.in_epoch = false;
             consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
             self.shared.publish(0, publish::LAST_INTERVAL);
@@ -294,7 +301,7 @@ impl Loader {
         let batch = job.into_batch(self.options.on_error, self.given || self.shared.order.batched())?;
         self.shared.meter.batches.fetch_add(1, Relaxed);
         self.shared.meter.samples.fetch_add(batch.len as u64, Relaxed);
-        let bytes: usize = batch.columns.iter().filter_map(|c| c.data.as_bytes()).map(<[u8]>::len).sum();
+        let bytes: usize = batch.columns.iter().map(|column| column.data.bytes()).sum();
         self.shared.meter.bytes_out.fetch_add(bytes as u64, Relaxed);
         self.shared.publish(ready, publish::INTERVAL);
         Ok(Next::Batch(batch))

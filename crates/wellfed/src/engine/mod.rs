@@ -23,6 +23,7 @@ mod ring;
 mod sampler;
 mod schedule;
 mod shared;
+pub(crate) mod stack;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, ColumnSpec},
+    batch::{Batch, Columns},
     exec::{Executor, Fetched, LeafExecutor, Scratch},
     image::Maker,
     job::{Claim, Job},
@@ -20,7 +20,7 @@ use crate::{
     dataset::Lowered,
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
-    plan::{OnError, Program, program::ImageProgram},
+    plan::{Assembly, OnError, Program, program::ImageProgram},
     sample::{Record, Value},
     transform::Size,
 };
@@ -62,7 +62,7 @@ struct Desk {
 struct Ready {
     executor: Executor,
     /// Of one leaf, or of all.
-    columns: Arc<[ColumnSpec]>,
+    columns: Columns,
     whose: Option<usize>,
     pool: Arc<Pool>,
     /// Counters that nobody looks at.
@@ -180,8 +180,13 @@ impl Sampler {
             Some(_) => executor.make_alone(picks, fetched, scratch, &mut claim.slot(0), probe),
             None => executor.make(picks, fetched, scratch, &mut claim.slot(0), probe),
         };
-        let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         made?;
+        // The columns of one leaf begin where it does.
+        let first = whose.and_then(|leaf| executor.leaves().get(leaf)).map_or(0, LeafExecutor::first_column);
+        claim
+            .job
+            .finish(1, OnError::Raise, &|column, leaf, index| executor.resident(first + column, leaf, index));
+        let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         job.into_batch(OnError::Raise, false)
     }
 
@@ -202,9 +207,15 @@ impl Sampler {
             let seed = self.dataset.leaf_seed(&planned.lowered, leaf);
             let part = picks.iter().position(|pick| pick.leaf == leaf);
             let program = match part {
-                Some(number) => Program::new(&plan.maps, options, source.schema(), &mut |field, image| {
-                    self.final_size(planned, image, field, picks[number], fetched.get(number), scratch)
-                })?,
+                Some(number) => Program::new(
+                    &plan.maps,
+                    options,
+                    source.schema(),
+                    (Assembly::Alone, plan.first_column),
+                    &mut |field, image| {
+                        self.final_size(planned, image, field, picks[number], fetched.get(number), scratch)
+                    },
+                )?,
                 None => Program::empty(),
             };
             settled &= program.is_settled();
@@ -276,11 +287,11 @@ impl Sampler {
 }
 
 /// The columns of one leaf, or of all.
-fn columns(executor: &Executor, whose: Option<usize>) -> Arc<[ColumnSpec]> {
-    match whose {
-        Some(leaf) => executor.leaves()[leaf].columns().into(),
-        None => executor.columns().clone(),
-    }
+fn columns(executor: &Executor, whose: Option<usize>) -> Columns {
+    Columns::new(match whose {
+        Some(leaf) => executor.leaves()[leaf].columns(),
+        None => executor.columns(),
+    })
 }
 
 /// What does not change from sample to sample.

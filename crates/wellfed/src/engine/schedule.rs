@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    batch::ColumnSpec,
+    batch::{ColumnSpec, Columns},
     exec::Fetched,
     governor::Settings,
     job::{Claim, Job},
@@ -114,7 +114,7 @@ pub(crate) struct Done {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     order: Arc<Order>,
-    columns: Arc<[ColumnSpec]>,
+    columns: Columns,
     pool: Arc<Pool>,
     /// A batch is claimed in about so many pieces; without, sample by sample.
     pieces: Option<usize>,
@@ -142,7 +142,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(
         order: Arc<Order>,
-        columns: Arc<[ColumnSpec]>,
+        columns: Columns,
         pool: Arc<Pool>,
         pieces: Option<usize>,
         settings: Settings,
@@ -226,7 +226,7 @@ impl Schedule {
         if self.given {
             return self.open_given();
         }
-        if self.order.len_from(self.cursor.base).is_some_and(|len| self.cursor.number >= len) {
+        if self.order.is_over(self.cursor.epoch, self.cursor.base, self.cursor.number) {
             if self.order.is_empty() {
                 return false;
             }
@@ -234,7 +234,8 @@ impl Schedule {
         }
         let Position { epoch, base, number } = self.cursor;
         let span = self.order.batch(epoch, base, number);
-        let job = Job::new(epoch, number, span, self.order.batch_size(), &self.columns, &self.pool);
+        let size = if self.order.is_cut() { span.len } else { self.order.batch_size() };
+        let job = Job::new(epoch, number, span, size, &self.columns, &self.pool);
         self.push(self.cursor, job, 0);
         self.cursor.number += 1;
         true
@@ -391,7 +392,15 @@ mod tests {
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
         let order = Order::new(&leaf().batch(batch_size, false), &[samples]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
-        Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
+        Schedule::new(
+            Arc::new(order),
+            Columns::default(),
+            Pool::new(4),
+            None,
+            settings,
+            (1 << 20, 1 << 20),
+            false,
+        )
     }
 
     #[test]
@@ -443,8 +452,15 @@ mod tests {
     fn given_batches_are_opened_in_turn_and_a_new_pass_drops_them() {
         let order = Order::new(&leaf(), &[9]).unwrap();
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
-        let mut s =
-            Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);
+        let mut s = Schedule::new(
+            Arc::new(order),
+            Columns::default(),
+            Pool::new(4),
+            None,
+            settings,
+            (0, 1 << 20),
+            true,
+        );
         assert!(!s.submit([1].into()) && !s.finish(), "no pass has begun");
         assert_eq!(s.left(), Left::NotBegun);
         s.begin(Pass::new(1, 0));

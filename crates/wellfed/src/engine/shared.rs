@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::{
+    batch::Columns,
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Bytes that the loader may hold.
     pub(crate) budget: u64,
+    /// What batches are made of, and the bytes of values that are not in buffers.
+    columns: Columns,
     /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
     publisher: OnceLock<Publisher>,
 }
@@ -68,7 +71,7 @@ impl Shared {
         meter: Meter,
         on_error: OnError,
         scratch_budget: usize,
-        (pool, budget): (Arc<Pool>, u64),
+        (pool, columns, budget): (Arc<Pool>, Columns, u64),
     ) -> Self {
         Self {
             schedule: Mutex::new(schedule),
@@ -83,6 +86,7 @@ impl Shared {
             scratch_budget,
             pool,
             budget,
+            columns,
             publisher: OnceLock::new(),
         }
     }
@@ -107,6 +111,7 @@ impl Shared {
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
             memory: self.pool.held()
+                + self.columns.bytes()
                 + read_bytes
                 + self.scratch_bytes.load(Relaxed)
                 + caches().map(Caches::memory).sum::<u64>(),
@@ -227,7 +232,9 @@ impl Shared {
             self.order.pick_in(&job.span, offset, picks);
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
+            let refused = job.span.refused().map(|error| self.executor.located(error.clone(), picks[0]));
             let result = match read.take().map(|result| *result) {
+                _ if refused.is_some() => refused.map_or(Ok(()), Err),
                 Some(Ok(mut fetched)) => {
                     let result = self.make(&mut work.claim, offset, picks, &mut fetched, scratch, &mut probe);
                     used = Some(fetched);
@@ -241,12 +248,29 @@ impl Shared {
                 let replaced = self.on_error == OnError::Replace
                     && (0..REPLACEMENTS).any(|attempt| {
                         self.replacement(first, &job, attempt, picks);
-                        self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe).is_ok()
+                        !picks.is_empty()
+                            && self
+                                .read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe)
+                                .is_ok()
                     });
                 job.fail(offset, error, replaced);
             }
         }
+        self.finish(&job, samples.len());
         used
+    }
+
+    /// Counts finished samples; after the last one of a batch, puts its columns together.
+    fn finish(&self, job: &Job, samples: usize) {
+        let finished = guard("batch", || {
+            job.finish(samples, self.on_error, &|column, leaf, index| {
+                self.executor.resident(column, leaf, index)
+            });
+            Ok(())
+        });
+        if let Err(error) = finished {
+            job.fail(0, error, false);
+        }
     }
 
     /// The sample that is tried in place of one that begins with `first`: a pure function of seed, epoch, sample and

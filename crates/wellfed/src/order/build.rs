@@ -1,6 +1,11 @@
 //! Makes an [`Order`] from the plan's tree: lengths from the leaves upward, and what makes no sense is refused.
 
-use super::{BlockShuffle, Concatenate, Entry, Interleave, Order, SampleFrom, Shard, Shuffle, Step, Top};
+use std::sync::Arc;
+
+use super::{
+    BlockShuffle, Concatenate, Cutting, Entry, Fields, Interleave, Order, SampleFrom, Shard, Shuffle, Step,
+    Top,
+};
 use crate::{Error, Result, plan::Node};
 
 impl Order {
@@ -9,7 +14,12 @@ impl Order {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a verb that makes no sense where it stands.
     pub fn new(root: &Node, lens: &[u64]) -> Result<Self> {
-        let mut building = Building { lens, next: 0, entries: Vec::new(), padded: 0, batch_size: 1 };
+        Self::over(root, lens, &Fields::default())
+    }
+
+    /// As [`Order::new`], for plans that cut batches by the lengths of `fields`.
+    pub(crate) fn over(root: &Node, lens: &[u64], fields: &Fields) -> Result<Self> {
+        let mut building = Building { lens, fields, next: 0, entries: Vec::new(), padded: 0, batch_size: 1 };
         let root = building.node(root)?;
         let Building { entries, padded, batch_size, .. } = building;
         let top = top(&entries, root.at);
@@ -19,6 +29,7 @@ impl Order {
 
 struct Building<'a> {
     lens: &'a [u64],
+    fields: &'a Fields,
     next: usize,
     entries: Vec<Entry>,
     padded: u64,
@@ -37,8 +48,9 @@ struct Made {
 impl Building<'_> {
     fn push(&mut self, step: Step, inputs: &[Made], len: Option<u64>, batched: bool) -> Made {
         let shuffles = inputs.iter().map(|input| input.shuffles).max().unwrap_or(0);
-        let inputs = inputs.iter().map(|input| input.at).collect();
-        self.entries.push(Entry { step, inputs, len, batched });
+        let inputs: Vec<usize> = inputs.iter().map(|input| input.at).collect();
+        let cut = matches!(step, Step::Cut(_)) || inputs.iter().any(|input| self.entries[*input].cut);
+        self.entries.push(Entry { step, inputs, len, cut, batched });
         Made { at: self.entries.len() - 1, len, batched, shuffles }
     }
 
@@ -50,36 +62,74 @@ impl Building<'_> {
         Ok(self.push(Step::Leaf { leaf }, &[], Some(len), false))
     }
 
+    /// The input of a verb.
+    fn input(&mut self, verb: &Node, input: &Node) -> Result<Made> {
+        let made = self.node(input)?;
+        let counted = !matches!(
+            verb,
+            Node::Map { .. }
+                | Node::Cache { .. }
+                | Node::Take { .. }
+                | Node::Skip { .. }
+                | Node::Shard { .. }
+        );
+        if counted && self.entries[made.at].cut {
+            let (verb, below) = (verb.name(), self.cut_below(made.at));
+            return Err(Error::config(format!(
+                "{verb}() comes after {below}(), of which only a walk through an epoch tells how many batches it makes"
+            ))
+            .with_hint(format!("call {verb}() before {below}()")));
+        }
+        Ok(made)
+    }
+
+    /// The verb that cuts batches by length from which entry `at` comes.
+    fn cut_below(&self, mut at: usize) -> &'static str {
+        while let (Some(input), false) =
+            (self.entries[at].inputs.first(), matches!(self.entries[at].step, Step::Cut(_)))
+        {
+            at = *input;
+        }
+        self.entries[at].step.name()
+    }
+
+    /// Whether ranks have parts of their own in what entry `at` gives.
+    fn shared_out(&self, at: usize) -> bool {
+        let entry = &self.entries[at];
+        matches!(entry.step, Step::Shard(shard) if shard.world_size > 1)
+            || entry.inputs.iter().any(|input| self.shared_out(*input))
+    }
+
     fn node(&mut self, node: &Node) -> Result<Made> {
         match node {
             Node::Source { .. } => self.leaf(),
             Node::Enumerate { input, .. } => {
                 let number = self.leaf()?;
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 Ok(self.push(Step::Zip, &[number, input], input.len, false))
             }
-            Node::Map { input, .. } | Node::Cache { input, .. } => self.node(input),
+            Node::Map { input, .. } | Node::Cache { input, .. } => self.input(node, input),
             Node::Zip { inputs } => {
-                let inputs = self.all(inputs)?;
+                let inputs = self.all(node, inputs)?;
                 let len = inputs.iter().filter_map(|input| input.len).min();
                 Ok(self.push(Step::Zip, &inputs, len, false))
             }
             Node::Concatenate { inputs } => {
-                let inputs = self.all(inputs)?;
+                let inputs = self.all(node, inputs)?;
                 self.concatenate(&inputs)
             }
             Node::Interleave { block_length: 0, .. } => {
                 Err(Error::config("block_length is 0; it must be at least 1"))
             }
             Node::Interleave { block_length, inputs } => {
-                let inputs = self.all(inputs)?;
+                let inputs = self.all(node, inputs)?;
                 let lens: Vec<Option<u64>> = inputs.iter().map(|input| input.len).collect();
                 let len = total("interleave", &lens)?;
                 let step = Step::Interleave(Interleave::new(*block_length, &lens));
                 Ok(self.push(step, &inputs, len, batched(&inputs)))
             }
             Node::SampleFromDatasets { weights, seed, stop_on_empty_dataset, inputs } => {
-                let inputs = self.all(inputs)?;
+                let inputs = self.all(node, inputs)?;
                 let lens: Vec<Option<u64>> = inputs.iter().map(|input| input.len).collect();
                 check_weights(weights, lens.len())?;
                 total("sample_from_datasets", &lens)?;
@@ -90,32 +140,58 @@ impl Building<'_> {
                 Ok(Made { shuffles: made.shuffles + 1, ..made })
             }
             Node::Shuffle { seed, block_size, window, input } => {
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 self.shuffle(*seed, *block_size, *window, input)
             }
             Node::Take { count, input } => {
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 let len = input.len.map_or(*count, |n| n.min(*count));
-                Ok(self.push(Step::Take, &[input], Some(len), input.batched))
+                let len = (!self.entries[input.at].cut).then_some(len);
+                Ok(self.push(Step::Take { count: *count }, &[input], len, input.batched))
             }
             Node::Skip { count, input } => {
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 let len = input.len.map(|n| n.saturating_sub(*count));
                 Ok(self.push(Step::Skip { count: *count }, &[input], len, input.batched))
             }
             Node::Repeat { count, input } => {
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 let len = input.len.ok_or_else(|| endless("repeat", "repeat() once is enough"))?;
                 let repeated = repeated(len, *count)?;
                 Ok(self.push(Step::Repeat { len, count: *count }, &[input], repeated, input.batched))
             }
             Node::Shard { rank, world_size, input } => {
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 self.shard(*rank, *world_size, input)
             }
-            Node::Batch { batch_size: 0, .. } => Err(Error::config("batch_size is 0; it must be at least 1")),
-            Node::Batch { batch_size, drop_last, input } => {
-                let input = self.node(input)?;
+            Node::BucketBySequenceLength { input, .. } | Node::BatchByTokens { input, .. } => {
+                let input = self.input(node, input)?;
+                let name = node.name();
+                if input.batched {
+                    return Err(Error::config(format!(
+                        "{name}() comes after batch(), where it would work on whole batches"
+                    ))
+                    .with_hint("call unbatch() in between"));
+                }
+                if self.shared_out(input.at) {
+                    return Err(Error::config(format!(
+                        "{name}() comes after shard(): ranks would get different numbers of batches"
+                    ))
+                    .with_hint(format!("call shard() after {name}(): then it deals whole batches")));
+                }
+                let cutting = Cutting::new(node, self.fields)?;
+                self.batch_size = self.batch_size.max(cutting.batch_size);
+                Ok(self.push(Step::Cut(Arc::new(cutting)), &[input], None, true))
+            }
+            Node::Batch { batch_size: 0, .. }
+            | Node::PaddedBatch { batch_size: 0, .. }
+            | Node::RaggedBatch { batch_size: 0, .. } => {
+                Err(Error::config("batch_size is 0; it must be at least 1"))
+            }
+            Node::Batch { batch_size, drop_last, input }
+            | Node::PaddedBatch { batch_size, drop_last, input, .. }
+            | Node::RaggedBatch { batch_size, drop_last, input } => {
+                let input = self.input(node, input)?;
                 if input.batched {
                     return Err(Error::config(
                         "batch() comes after batch(), where it would work on whole batches",
@@ -129,14 +205,14 @@ impl Building<'_> {
                 Ok(self.push(step, &[input], input.len.map(batches), true))
             }
             Node::Unbatch { input } => {
-                let input = self.node(input)?;
+                let input = self.input(node, input)?;
                 self.unbatch(input)
             }
         }
     }
 
-    fn all(&mut self, nodes: &[Node]) -> Result<Vec<Made>> {
-        nodes.iter().map(|node| self.node(node)).collect()
+    fn all(&mut self, verb: &Node, inputs: &[Node]) -> Result<Vec<Made>> {
+        inputs.iter().map(|input| self.input(verb, input)).collect()
     }
 
     fn concatenate(&mut self, inputs: &[Made]) -> Result<Made> {
@@ -191,7 +267,7 @@ impl Building<'_> {
             let entry = &self.entries[at];
             match entry.step {
                 Step::Batch { batch_size, .. } => break batch_size,
-                Step::Take | Step::Skip { .. } => {}
+                Step::Take { .. } | Step::Skip { .. } => {}
                 Step::Repeat { .. } | Step::Shuffle(_) | Step::BlockShuffle(_) | Step::Shard(_) => {
                     moved = true
                 }
@@ -234,7 +310,7 @@ impl Building<'_> {
         loop {
             match self.entries[at].step {
                 Step::Skip { count } => skipped += count,
-                Step::Take => {}
+                Step::Take { .. } => {}
                 _ => return skipped,
             }
             at = self.entries[at].inputs[0];

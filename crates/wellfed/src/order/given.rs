@@ -29,7 +29,7 @@ impl Pass {
     pub(crate) fn batch(&mut self, indices: Arc<[u64]>) -> Span {
         let (start, len) = (self.position, indices.len());
         self.position = start.wrapping_add(len as u64);
-        Span { at: 0, epoch: self.seed, base: 0, start, len, given: Some(indices) }
+        Span { at: 0, epoch: self.seed, base: 0, start, len, cut: None, given: Some(indices) }
     }
 }
 

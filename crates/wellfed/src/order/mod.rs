@@ -7,6 +7,8 @@
 
 mod build;
 mod concatenate;
+mod cut;
+mod cutting;
 mod given;
 mod interleave;
 mod permutation;
@@ -17,6 +19,8 @@ mod state;
 use std::sync::Arc;
 
 use concatenate::Concatenate;
+use cut::Cut;
+pub(crate) use cutting::{Cutting, Fields};
 pub use given::out_of_range;
 pub(crate) use given::{Pass, checked};
 use interleave::Interleave;
@@ -49,6 +53,8 @@ pub(crate) struct Span {
     start: u64,
     /// Samples in the batch.
     pub(crate) len: usize,
+    /// The samples, if they were cut by length.
+    cut: Option<Cut>,
     /// The samples, if the caller gave them.
     given: Option<Arc<[u64]>>,
 }
@@ -57,6 +63,16 @@ impl Span {
     /// Place of sample `offset` in its pass, if the caller gave the order.
     pub(crate) fn position(&self, offset: usize) -> Option<u64> {
         self.given.as_ref().map(|_| self.start.wrapping_add(offset as u64))
+    }
+
+    /// What arrays are padded to, if the plan leaves it to the batch.
+    pub(crate) fn pad_to(&self) -> Option<usize> {
+        self.cut.as_ref()?.pad_to
+    }
+
+    /// Why its only sample cannot be in any batch.
+    pub(crate) fn refused(&self) -> Option<&Error> {
+        self.cut.as_ref()?.refused.as_ref()
     }
 
     /// The samples, if the caller gave them.
@@ -72,7 +88,9 @@ enum Step {
         leaf: usize,
     },
     /// The position as it is; only how many there are differs.
-    Take,
+    Take {
+        count: u64,
+    },
     Shuffle(Shuffle),
     BlockShuffle(BlockShuffle),
     Skip {
@@ -87,6 +105,8 @@ enum Step {
         batch_size: u64,
         drop_last: bool,
     },
+    /// Batches by the lengths of samples.
+    Cut(Arc<Cutting>),
     Unbatch {
         batch_size: u64,
     },
@@ -101,12 +121,13 @@ impl Step {
     fn name(&self) -> &'static str {
         match self {
             Step::Leaf { .. } => "source",
-            Step::Take => "take",
+            Step::Take { .. } => "take",
             Step::Shuffle(_) | Step::BlockShuffle(_) => "shuffle",
             Step::Skip { .. } => "skip",
             Step::Repeat { .. } => "repeat",
             Step::Shard(_) => "shard",
             Step::Batch { .. } => "batch",
+            Step::Cut(cutting) => cutting.name(),
             Step::Unbatch { .. } => "unbatch",
             Step::Zip => "zip",
             Step::Concatenate(_) => "concatenate",
@@ -137,8 +158,10 @@ impl Shard {
 struct Entry {
     step: Step,
     inputs: Vec<usize>,
-    /// Elements; `None` is without end.
+    /// Elements; `None` is without end, or differs from epoch to epoch where `cut` says so.
     len: Option<u64>,
+    /// Whether elements are batches that were cut by length: only a walk through an epoch tells how many there are.
+    cut: bool,
     /// Whether elements are batches.
     batched: bool,
 }
@@ -182,14 +205,105 @@ struct Top {
 }
 
 impl Order {
-    /// Batches (or samples, if there is no `batch`) of one epoch; `None` is without end.
+    /// Batches (or samples, if there is no `batch`) of one epoch, the first one where that differs; `None` is without
+    /// end.
     pub fn len(&self) -> Option<u64> {
-        self.entries[self.root].len
+        self.len_of(0)
+    }
+
+    /// Batches (or samples, if there is no `batch`) of `epoch`; `None` is without end. Walks through the epoch where
+    /// batches are cut by length.
+    pub fn len_of(&self, epoch: u64) -> Option<u64> {
+        self.count(self.root, epoch)
     }
 
     /// True if an epoch has no batch.
     pub fn is_empty(&self) -> bool {
-        self.len() == Some(0)
+        if self.is_cut() { !self.has(self.root, 0, 0) } else { self.len() == Some(0) }
+    }
+
+    /// Whether batches are cut by length, and so differ in size.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.entries[self.root].cut
+    }
+
+    /// The field by whose length batches are cut, and the verb that says so.
+    pub(crate) fn cut_by(&self) -> Option<(&'static str, &str)> {
+        self.entries.iter().find_map(|entry| match &entry.step {
+            Step::Cut(cutting) => Some((cutting.name(), cutting.field())),
+            _ => None,
+        })
+    }
+
+    /// Whether batch `number` of `epoch` is beyond its end. `base` is as in [`Order::len_from`].
+    pub(crate) fn is_over(&self, epoch: u64, base: u64, number: u64) -> bool {
+        if !self.is_cut() {
+            return self.len_from(base).is_some_and(|len| number >= len);
+        }
+        if base == 0 {
+            return !self.has(self.root, epoch, number);
+        }
+        let ranks = self.world_size();
+        !self.has(self.top.unit, epoch, base.saturating_add(number.saturating_mul(ranks)))
+    }
+
+    /// Elements of entry `at` in `epoch`.
+    fn count(&self, at: usize, epoch: u64) -> Option<u64> {
+        let entry = &self.entries[at];
+        if !entry.cut {
+            return entry.len;
+        }
+        if let Step::Cut(cutting) = &entry.step {
+            let len = self.entries[entry.inputs[0]].len?;
+            return Some(cutting.cuts.len(epoch, len, &|at| self.length(entry, cutting, epoch, at)));
+        }
+        let len = self.count(entry.inputs[0], epoch)?;
+        Some(match &entry.step {
+            Step::Take { count } => len.min(*count),
+            Step::Skip { count } => len.saturating_sub(*count),
+            Step::Shard(shard) => len.div_ceil(shard.world_size),
+            _ => len,
+        })
+    }
+
+    /// Whether an entry that is cut has an element at `position` of `epoch`. Walks no further than there.
+    fn has(&self, at: usize, epoch: u64, position: u64) -> bool {
+        let entry = &self.entries[at];
+        let input = |position| self.has(entry.inputs[0], epoch, position);
+        match &entry.step {
+            Step::Cut(_) => self.cut(entry, epoch, position).is_some(),
+            Step::Take { count } => position < *count && input(position),
+            Step::Skip { count } => input(position.saturating_add(*count)),
+            // All ranks have as many: the last ones get what the first ones had.
+            Step::Shard(shard) => input(position.saturating_mul(shard.world_size)),
+            _ => entry.len.is_none_or(|len| position < len),
+        }
+    }
+
+    /// A batch that is cut by length.
+    fn cut(&self, entry: &Entry, epoch: u64, number: u64) -> Option<Cut> {
+        let Step::Cut(cutting) = &entry.step else { return None };
+        let len = self.entries[entry.inputs[0]].len;
+        cutting.cuts.get(epoch, number, len, &|at| self.length(entry, cutting, epoch, at))
+    }
+
+    /// Length of the sample at `position` below a cut.
+    fn length(&self, entry: &Entry, cutting: &Cutting, epoch: u64, position: u64) -> Result<u64> {
+        let mut found = None;
+        self.visit(entry.inputs[0], Place { epoch, position }, &mut |pick| {
+            found = found.or_else(|| cutting.length(pick));
+        });
+        found.ok_or_else(|| cutting.unknown())
+    }
+
+    /// The element of all ranks that is a rank's at `position`, after the first `base`.
+    fn sharded_at(&self, entry: &Entry, shard: Shard, epoch: u64, (base, position): (u64, u64)) -> u64 {
+        let place = shard.at(base, position);
+        if !entry.cut || self.has(entry.inputs[0], epoch, place) {
+            return place;
+        }
+        // The walk has met the end, so that the length is known.
+        self.count(entry.inputs[0], epoch).map_or(place, |len| place % len.max(1))
     }
 
     /// True if elements are batches.
@@ -258,18 +372,20 @@ impl Order {
                 let start = number * size;
                 let end = self.left(base).map_or(start + size, |left| left.min(start + size));
                 let len = end.saturating_sub(start) as usize;
-                Span { at: self.top.below, epoch, base, start, len, given: None }
+                Span { at: self.top.below, epoch, base, start, len, cut: None, given: None }
             }
             None => {
-                let position = self.above_base(base, number);
+                let position = self.above_base(epoch, base, number);
                 self.span(self.top.unit, Place { epoch, position })
             }
         }
     }
 
     /// The element of all ranks at a rank's `position` after `base`.
-    fn above_base(&self, base: u64, position: u64) -> u64 {
-        self.top.shard.map_or(base + position, |shard| shard.at(base, position))
+    fn above_base(&self, epoch: u64, base: u64, position: u64) -> u64 {
+        self.top.shard.map_or(base + position, |shard| {
+            self.sharded_at(&self.entries[self.top.below], shard, epoch, (base, position))
+        })
     }
 
     /// The samples of the element of entry `at` at `place`.
@@ -281,11 +397,32 @@ impl Order {
                 let start = place.position * batch_size;
                 let len =
                     self.entries[at].len.map_or(batch_size, |n| n.saturating_sub(start).min(batch_size));
-                return Span { at, epoch: place.epoch, base: 0, start, len: len as usize, given: None };
+                return Span {
+                    at,
+                    epoch: place.epoch,
+                    base: 0,
+                    start,
+                    len: len as usize,
+                    cut: None,
+                    given: None,
+                };
+            }
+            if let Step::Cut(_) = entry.step {
+                let cut = self.cut(entry, place.epoch, place.position);
+                let len = cut.as_ref().map_or(0, |cut| cut.positions.len());
+                return Span {
+                    at: entry.inputs[0],
+                    epoch: place.epoch,
+                    base: 0,
+                    start: 0,
+                    len,
+                    cut,
+                    given: None,
+                };
             }
             (at, place) = self.step(entry, place);
         }
-        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, given: None }
+        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, cut: None, given: None }
     }
 
     /// Sample `offset` of a batch: puts what makes it into `picks`, whose memory is used again.
@@ -296,18 +433,22 @@ impl Order {
             picks.push(given::pick(span.epoch, span.start, offset, given[offset]));
             return;
         }
+        if let Some(cut) = &span.cut {
+            let position = cut.positions[offset];
+            return self.walk(span.at, Place { epoch: span.epoch, position }, picks);
+        }
         let position = span.start + offset as u64;
         if span.base == 0 {
             self.walk(span.at, Place { epoch: span.epoch, position }, picks);
         } else {
-            let position = self.above_base(span.base, position);
+            let position = self.above_base(span.epoch, span.base, position);
             self.walk(self.top.unit, Place { epoch: span.epoch, position }, picks);
         }
     }
 
     /// A batch of one sample, for what is made outside of any order.
     pub(crate) fn single(&self) -> Span {
-        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, given: None }
+        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, cut: None, given: None }
     }
 
     /// The picks of the sample at `position` of `epoch`, batches aside.
@@ -317,7 +458,7 @@ impl Order {
     pub(crate) fn sample_at(&self, position: u64, epoch: u64, picks: &mut Vec<Pick>) -> Result<()> {
         picks.clear();
         let at = match self.entries[self.root].step {
-            Step::Batch { .. } => self.entries[self.root].inputs[0],
+            Step::Batch { .. } | Step::Cut(_) => self.entries[self.root].inputs[0],
             _ if self.batched() => {
                 return Err(Error::config("samples of a data set whose batches are changed have no number")
                     .with_hint("ask for samples of the data set before take(), skip(), repeat() or shard() of batches"));
@@ -356,23 +497,33 @@ impl Order {
             picks.push(Pick { leaf: 0, index, epoch: draws });
             return;
         }
-        let number = below(self.len().unwrap_or(ENDLESS));
+        let number = below(self.len_of(epoch).unwrap_or(ENDLESS));
         let span = self.batch(epoch, 0, number);
+        if span.refused().is_some() {
+            // No sample that may come: the next attempt may find one.
+            picks.clear();
+            return;
+        }
         self.pick_in(&span, below(span.len as u64) as usize, picks);
     }
 
     /// The picks of the element of entry `at` at `place`.
-    fn walk(&self, mut at: usize, mut place: Place, picks: &mut Vec<Pick>) {
+    fn walk(&self, at: usize, place: Place, picks: &mut Vec<Pick>) {
+        self.visit(at, place, &mut |pick| picks.push(pick));
+    }
+
+    /// Calls `f` with each pick of the element of entry `at` at `place`.
+    fn visit(&self, mut at: usize, mut place: Place, f: &mut dyn FnMut(Pick)) {
         loop {
             let entry = &self.entries[at];
             match entry.step {
                 Step::Leaf { leaf } => {
-                    picks.push(Pick { leaf, index: place.position, epoch: place.epoch });
+                    f(Pick { leaf, index: place.position, epoch: place.epoch });
                     return;
                 }
                 Step::Zip => {
                     for &input in &entry.inputs {
-                        self.walk(input, place, picks);
+                        self.visit(input, place, f);
                     }
                     return;
                 }
@@ -386,7 +537,9 @@ impl Order {
         let first = |position| (entry.inputs[0], Place { epoch, position });
         let one_of = |(input, position): (usize, u64)| (entry.inputs[input], Place { epoch, position });
         match &entry.step {
-            Step::Leaf { .. } | Step::Zip | Step::Batch { .. } | Step::Take => first(position),
+            Step::Leaf { .. } | Step::Zip | Step::Batch { .. } | Step::Cut(_) | Step::Take { .. } => {
+                first(position)
+            }
             Step::Shuffle(shuffle) => first(shuffle.at(epoch, position)),
             Step::BlockShuffle(shuffle) => first(shuffle.at(epoch, position)),
             Step::Skip { count } => first(position.saturating_add(*count)),
@@ -394,7 +547,7 @@ impl Order {
                 let (epoch, position) = unrepeat(epoch, position, *len, *count);
                 (entry.inputs[0], Place { epoch, position })
             }
-            Step::Shard(shard) => first(shard.at(0, position)),
+            Step::Shard(shard) => first(self.sharded_at(entry, *shard, epoch, (0, position))),
             Step::Unbatch { batch_size } => {
                 let place = Place { epoch, position: position / batch_size };
                 let span = self.span(entry.inputs[0], place);

@@ -22,6 +22,13 @@ pub(crate) fn explain(
     different.dedup();
     let different: Vec<String> = different.iter().map(u64::to_string).collect();
     let _ = writeln!(text, "  = {count} {unit} an epoch; transforms seeded with {}", different.join(", "));
+    if let Some((verb, field)) = order.cut_by() {
+        let _ = writeln!(
+            text,
+            "  {verb} cuts batches by the length of {field}: it walks the order once an epoch, at about 0.1 microseconds a \
+             sample; len() and going on from a state walk from the beginning of the epoch"
+        );
+    }
     if order.padded() > 0 {
         let _ = writeln!(
             text,
@@ -121,6 +128,13 @@ pub(crate) fn describe(node: &Node) -> String {
         }
         Node::Batch { batch_size, drop_last: false, .. } => format!("batch({batch_size})"),
         Node::Batch { batch_size, drop_last: true, .. } => format!("batch({batch_size}, drop_last=True)"),
+        Node::PaddedBatch { batch_size, .. } => format!("padded_batch({batch_size})"),
+        Node::RaggedBatch { batch_size, .. } => format!("ragged_batch({batch_size})"),
+        Node::BucketBySequenceLength { field, bucket_boundaries, bucket_batch_sizes, .. } => format!(
+            "bucket_by_sequence_length({}, {bucket_boundaries:?}, {bucket_batch_sizes:?})",
+            field.as_ref().map_or("None".to_owned(), |field| format!("{field:?}"))
+        ),
+        Node::BatchByTokens { max_tokens, .. } => format!("batch_by_tokens({max_tokens})"),
         Node::Repeat { count: None, .. } => "repeat()".to_owned(),
         Node::Repeat { count: Some(count), .. } => format!("repeat({count})"),
         Node::Take { count, .. } => format!("take({count})"),

@@ -11,22 +11,13 @@ use crate::{
     transform::Transform,
 };
 
-/// How the columns of an element are handed to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// As the source says; with the names that it gives its fields.
-    Sample(Structure, Vec<String>),
-    /// A tuple of parts, each with its number of columns.
-    Tuple(Vec<(Shape, usize)>),
-}
-
 /// What the elements of a data set are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Names of the columns, in order. No two are the same.
     pub names: Vec<String>,
     /// How they are handed out.
-    pub shape: Shape,
+    pub structure: Structure,
     /// Kinds of the fields they come from.
     pub kinds: Vec<FieldKind>,
     /// Whether elements are batches.
@@ -134,10 +125,14 @@ impl Lowering<'_> {
                 self.leaves[first..].iter_mut().for_each(|leaf| leaf.seed = Some(*seed));
                 Ok(output)
             }
-            Node::Batch { input, .. } => {
+            Node::Batch { input, .. }
+            | Node::PaddedBatch { input, .. }
+            | Node::RaggedBatch { input, .. }
+            | Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. } => {
                 let output = self.node(input)?;
                 if output.batched {
-                    return Err(after_batch("batch"));
+                    return Err(after_batch(node.name()));
                 }
                 Ok(Output { batched: true, ..output })
             }
@@ -171,8 +166,7 @@ impl Lowering<'_> {
             names: names.clone(),
             kinds: kinds.clone(),
         });
-        let shape = Shape::Sample(schema.structure, names.clone());
-        Ok(Output { names, kinds, shape, batched: false })
+        Ok(Output { names, kinds, structure: schema.structure.clone(), batched: false })
     }
 
     /// Puts the columns of several inputs, each with its first leaf, side by side. Names that occur in more than one
@@ -196,9 +190,9 @@ impl Lowering<'_> {
                 output.names.iter().map(name).collect()
             })
             .collect();
-        let mut all =
-            Output { names: Vec::new(), kinds: Vec::new(), shape: Shape::Tuple(Vec::new()), batched: false };
-        let mut shapes = Vec::new();
+        let structure = Structure::Tuple(Vec::new());
+        let mut all = Output { names: Vec::new(), kinds: Vec::new(), structure, batched: false };
+        let mut structures = Vec::new();
         for (((first, output), end), names) in parts.into_iter().zip(ends).zip(renamed) {
             for leaf in &mut self.leaves[first..end] {
                 for name in &mut leaf.names {
@@ -208,11 +202,11 @@ impl Lowering<'_> {
                 }
                 leaf.first_column += all.names.len();
             }
-            shapes.push((output.shape, names.len()));
+            structures.push(output.structure.shifted(all.names.len()));
             all.names.extend(names);
             all.kinds.extend(output.kinds);
         }
-        all.shape = Shape::Tuple(shapes);
+        all.structure = Structure::Tuple(structures);
         all
     }
 
@@ -308,10 +302,10 @@ fn same(verb: &str, one: &Output, other: &Output, number: usize) -> Result<()> {
             ));
         }
     }
-    if one.shape != other.shape {
+    if one.structure != other.structure {
         return differ(format!(
             "data set 0 gives {:?}, data set {number} gives {:?}",
-            one.shape, other.shape
+            one.structure, other.structure
         ));
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! down to the sources, so that each has one [`Program`], the plan after the passes in [`optimizer`]; what is left of
 //! the tree is the [`crate::order`]. [`explain`] shows all of it.
 
+mod assembly;
 pub mod explain;
 pub mod lower;
 mod node;
@@ -11,6 +12,8 @@ pub mod optimizer;
 pub mod options;
 pub mod program;
 
+pub(crate) use assembly::Assembly;
+pub use assembly::{Pad, PadValue};
 pub use node::{Decoded, Node};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
 pub use program::Program;
@@ -58,7 +61,17 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
     let parameters = match node {
         Node::Source { .. } => return Value::from(identities.next().unwrap_or(0)),
         Node::Cache { .. } => return inputs.into_iter().next().unwrap_or_default(),
-        Node::Batch { drop_last, .. } => serde_json::json!({ "drop_last": drop_last }),
+        Node::Batch { drop_last, .. }
+        | Node::PaddedBatch { drop_last, .. }
+        | Node::RaggedBatch { drop_last, .. } => serde_json::json!({ "drop_last": drop_last }),
+        Node::BucketBySequenceLength {
+            field, bucket_boundaries, bucket_batch_sizes, drop_remainder, ..
+        } => {
+            serde_json::json!([field, bucket_boundaries, bucket_batch_sizes, drop_remainder])
+        }
+        Node::BatchByTokens { max_tokens, field, bucket_boundaries, drop_last, pad, .. } => {
+            serde_json::json!([max_tokens, field, bucket_boundaries, drop_last, pad.multiple_of])
+        }
         Node::Shard { .. } | Node::Unbatch { .. } | Node::Zip { .. } | Node::Concatenate { .. } => {
             Value::Null
         }

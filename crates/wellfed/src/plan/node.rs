@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Pad;
 use crate::{Error, Result, source::SourceSpec, transform::Transform};
 
 /// Nodes on the way from the root to a leaf at most: what JSON readers take.
@@ -59,6 +60,64 @@ pub enum Node {
         batch_size: usize,
         /// Whether a smaller last batch is left out.
         drop_last: bool,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Samples are stacked, and arrays that differ in size padded.
+    PaddedBatch {
+        /// Samples in a batch.
+        batch_size: usize,
+        /// Whether a smaller last batch is left out.
+        drop_last: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Samples are stacked, and arrays that differ in length put one after the other.
+    RaggedBatch {
+        /// Samples in a batch.
+        batch_size: usize,
+        /// Whether a smaller last batch is left out.
+        drop_last: bool,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Batches of samples of similar length.
+    BucketBySequenceLength {
+        /// The field whose length counts; `None` if only one differs in length.
+        field: Option<String>,
+        /// Lengths from which on the next bucket begins.
+        bucket_boundaries: Vec<u64>,
+        /// Samples in a batch, for each bucket: one more than there are boundaries.
+        bucket_batch_sizes: Vec<u64>,
+        /// Whether the smaller batches at the end of an epoch are left out.
+        drop_remainder: bool,
+        /// Whether arrays are padded to one less than the boundary of their bucket.
+        pad_to_bucket_boundary: bool,
+        /// Whether arrays are not padded, but put one after the other.
+        no_padding: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Batches of as many samples as have so many tokens.
+    BatchByTokens {
+        /// Tokens in a batch at most, padding included.
+        max_tokens: u64,
+        /// The field whose length counts; `None` if only one differs in length.
+        field: Option<String>,
+        /// Lengths from which on the next bucket begins; without, there is one bucket.
+        #[serde(default)]
+        bucket_boundaries: Vec<u64>,
+        /// Whether the batches that are not full at the end of an epoch are left out.
+        drop_last: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
         /// Samples.
         input: Box<Node>,
     },
@@ -155,6 +214,10 @@ impl Node {
             | Node::Map { input, .. }
             | Node::Cache { input, .. }
             | Node::Batch { input, .. }
+            | Node::PaddedBatch { input, .. }
+            | Node::RaggedBatch { input, .. }
+            | Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
             | Node::Repeat { input, .. }
@@ -176,6 +239,10 @@ impl Node {
             | Node::Map { input, .. }
             | Node::Cache { input, .. }
             | Node::Batch { input, .. }
+            | Node::PaddedBatch { input, .. }
+            | Node::RaggedBatch { input, .. }
+            | Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
             | Node::Repeat { input, .. }
@@ -219,6 +286,10 @@ impl Node {
             Node::Map { .. } => "map",
             Node::Cache { .. } => "cache",
             Node::Batch { .. } => "batch",
+            Node::PaddedBatch { .. } => "padded_batch",
+            Node::RaggedBatch { .. } => "ragged_batch",
+            Node::BucketBySequenceLength { .. } => "bucket_by_sequence_length",
+            Node::BatchByTokens { .. } => "batch_by_tokens",
             Node::Unbatch { .. } => "unbatch",
             Node::Enumerate { .. } => "enumerate",
             Node::Repeat { .. } => "repeat",

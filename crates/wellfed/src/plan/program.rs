@@ -11,14 +11,14 @@ use wellfed_kernels::{
 };
 
 use super::{
-    Batching, Decoding, Options,
+    Assembly, Batching, Decoding, Options,
     lower::{LeafMap, is_image},
     optimizer,
 };
 use crate::{
     Error, Result,
     codec::Mode,
-    engine::{ColumnKind, ColumnSpec},
+    engine::{ColumnKind, ColumnSpec, stack::Stacking},
     sample::{DType, FieldKind, PixelLayout, Schema},
     transform::{Action, Class, ImageDtype, Shape, Size, Transform},
 };
@@ -38,6 +38,8 @@ pub(crate) enum FieldProgram {
     Image(Box<ImageProgram>),
     /// Elements are copied as they are.
     Copy,
+    /// Values differ in size, or are padded.
+    Varying,
     /// A whole number becomes one int64.
     Int,
     /// Text, JSON or bytes.
@@ -97,7 +99,8 @@ pub(crate) struct ImageProgram {
 }
 
 impl Program {
-    /// Lowers and optimizes what happens to samples of a source with `schema`.
+    /// Lowers and optimizes what happens to samples of a source with `schema`, whose fields become the columns from
+    /// `first_column` on, put together by `assembly`.
     ///
     /// `probe` gives the finished size of a first sample of the field with the given place in the schema; it is
     /// only asked where the plan does not settle the size.
@@ -108,6 +111,7 @@ impl Program {
         maps: &[LeafMap],
         options: &Options,
         schema: &Schema,
+        (assembly, first_column): (Assembly<'_>, usize),
         probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
     ) -> Result<Self> {
         let stages = stages_by_field(maps, schema)?;
@@ -124,15 +128,7 @@ impl Program {
                     let input = Input::Pixels { height, width, channels, layout };
                     image(&mut notes, index, &field.name, input, stages, options, probe)?
                 }
-                FieldKind::Array { dtype, shape } => {
-                    (FieldProgram::Copy, ColumnKind::Array { dtype: *dtype, shape: shape.clone() })
-                }
-                FieldKind::Int => {
-                    (FieldProgram::Int, ColumnKind::Array { dtype: DType::Int64, shape: Vec::new() })
-                }
-                FieldKind::Text => (FieldProgram::List { utf8: true }, ColumnKind::Text),
-                FieldKind::Json => (FieldProgram::List { utf8: true }, ColumnKind::Json),
-                FieldKind::Bytes => (FieldProgram::List { utf8: false }, ColumnKind::Bytes),
+                _ => assembly.column(first_column + index, field)?,
             };
             fields.push(program);
             columns.push(ColumnSpec { name: field.name.clone(), kind });
@@ -451,6 +447,23 @@ impl fmt::Display for Program {
                 }
                 FieldProgram::Int => writeln!(f, "  {}: int64", column.name)?,
                 FieldProgram::Copy => writeln!(f, "  {}: copied as it is", column.name)?,
+                FieldProgram::Varying => {
+                    let ColumnKind::Varying { stacking, .. } = &column.kind else { continue };
+                    let how = match stacking {
+                        Stacking::Alone => "copied as it is".to_owned(),
+                        Stacking::Padded(padding) => {
+                            let side =
+                                |side: &Option<usize>| side.map_or("longest".to_owned(), |s| s.to_string());
+                            let sides: Vec<String> = padding.shape.iter().map(side).collect();
+                            format!("padded to [{}] when the batch is complete", sides.join(", "))
+                        }
+                        Stacking::Ragged => {
+                            "values and offsets, put together when the batch is complete".to_owned()
+                        }
+                        Stacking::List => "a list".to_owned(),
+                    };
+                    writeln!(f, "  {}: {how}", column.name)?;
+                }
                 FieldProgram::List { .. } => writeln!(f, "  {}: a list", column.name)?,
             }
         }

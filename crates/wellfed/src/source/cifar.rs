@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Limits, Result,
-    sample::{FieldKind, PixelLayout, Record, Schema, Structure, Value},
+    sample::{FieldKind, PixelLayout, Record, Schema, Value},
     store::{Store, join},
 };
 
@@ -130,7 +130,7 @@ impl Cifar {
             take_records(&raw, &path, format, &mut pixels, &mut labels)?;
         }
         let image = FieldKind::Pixels { height: SIDE, width: SIDE, channels: 3, layout: PixelLayout::Hwc };
-        let schema = Schema::new(Structure::Tuple, [("image", image), ("label", FieldKind::Int)]);
+        let schema = Schema::tuple([("image", image), ("label", FieldKind::LABEL)]);
         let classes = class_names(store, &join(&folder, format.names), format.classes);
         Ok(Self { spec, name, schema, classes, pixels, labels })
     }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, thread};
 use super::Source;
 use crate::{
     Error, ErrorKind,
-    sample::{FieldKind, Record, Structure, Value},
+    sample::{FieldKind, Record, Value},
 };
 
 /// What one sample holds, with resident fields copied out.
@@ -20,9 +20,9 @@ pub fn check(source: &dyn Source) {
     assert_eq!(source.is_empty(), len == 0, "is_empty agrees with len");
     assert!(!source.name().is_empty(), "a source has a name");
     assert!(!schema.fields.is_empty(), "a sample has fields");
-    if schema.structure == Structure::Single {
-        assert_eq!(schema.fields.len(), 1, "a single field is one field");
-    }
+    let mut handed_out = schema.structure.fields();
+    handed_out.sort_unstable();
+    assert!(handed_out.into_iter().eq(0..schema.fields.len()), "every field is handed out once");
     let names: HashSet<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names.len(), schema.fields.len(), "field names are unique");
 
@@ -84,7 +84,7 @@ fn fetch(source: &dyn Source, index: u64, record: &mut Record) -> Fetched {
             Value::Int(_) => {
                 assert_eq!(
                     fields[i].kind,
-                    FieldKind::Int,
+                    FieldKind::LABEL,
                     "{} of sample {index} is no integer",
                     fields[i].name
                 );
@@ -108,9 +108,18 @@ fn check_error(source: &dyn Source, index: u64, e: &Error) {
 
 fn check_bytes(kind: &FieldKind, bytes: &[u8], what: &str) {
     let expected = match kind {
-        FieldKind::Array { dtype, shape } => Some(dtype.size() * shape.iter().product::<usize>()),
+        FieldKind::Array { dtype, shape } => {
+            let fixed = dtype.size() * shape.iter().flatten().product::<usize>();
+            if !kind.varies() {
+                Some(fixed)
+            } else {
+                assert!(bytes.len().is_multiple_of(fixed), "{what} has whole elements");
+                None
+            }
+        }
+        &FieldKind::LABEL => panic!("{what} is a label but holds bytes"),
+        FieldKind::Scalar { dtype } => Some(dtype.size()),
         FieldKind::Pixels { height, width, channels, .. } => Some(height * width * channels),
-        FieldKind::Int => panic!("{what} is an integer field but holds bytes"),
         FieldKind::Text | FieldKind::Json => {
             assert!(std::str::from_utf8(bytes).is_ok(), "{what} is UTF-8");
             None

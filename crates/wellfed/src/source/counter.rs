@@ -3,7 +3,7 @@
 use super::{Source, beyond_the_end};
 use crate::{
     Result,
-    sample::{FieldKind, Record, Schema, Structure, Value},
+    sample::{FieldKind, Record, Schema, Value},
 };
 
 /// The numbers from a first one on.
@@ -18,7 +18,7 @@ impl Counter {
     pub(crate) const FIELD: &'static str = "index";
 
     pub(crate) fn new(start: i64) -> Self {
-        Self { start, schema: Schema::new(Structure::Single, [(Self::FIELD, FieldKind::Int)]) }
+        Self { start, schema: Schema::single(Self::FIELD, FieldKind::LABEL) }
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
     Error, Result,
-    sample::{DType, FieldKind, Record, Schema, Structure, Value},
+    sample::{DType, FieldKind, Record, Schema, Value},
     store::Store,
 };
 
@@ -99,9 +99,9 @@ impl ImageFiles {
 /// Schema of a source of encoded images.
 pub(super) fn image_schema(labels: bool) -> Schema {
     if labels {
-        Schema::new(Structure::Tuple, [("image", FieldKind::Image), ("label", FieldKind::Int)])
+        Schema::tuple([("image", FieldKind::Image), ("label", FieldKind::LABEL)])
     } else {
-        Schema::new(Structure::Single, [("image", FieldKind::Image)])
+        Schema::single("image", FieldKind::Image)
     }
 }
 
@@ -204,6 +204,7 @@ impl Source for ImageFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Structure;
     use crate::{ErrorKind, source::conformance, store::LocalStore, testing::TempFolder};
 
     fn open(paths: &[&str], labels: Option<&[i64]>) -> Result<ImageFiles> {
@@ -243,7 +244,7 @@ mod tests {
 
         let bare = open(&paths[..2], None).unwrap();
         conformance::check(&bare);
-        assert_eq!(bare.schema().structure, Structure::Single);
+        assert_eq!(bare.schema().structure, Structure::Field(0));
         conformance::check(&open(&[], None).unwrap());
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
     Error, ErrorKind, Result,
-    sample::{FieldKind, Record, Schema, Structure, Value},
+    sample::{FieldKind, Record, Schema, Value},
     store::{
         Store, glob, join,
         listing::{self, Listing},
@@ -127,9 +127,9 @@ impl ImageFolder {
             len += folder.files.len() as u64;
         }
         let schema = if labelled {
-            Schema::new(Structure::Tuple, [("image", FieldKind::Image), ("label", FieldKind::Int)])
+            Schema::tuple([("image", FieldKind::Image), ("label", FieldKind::LABEL)])
         } else {
-            Schema::new(Structure::Single, [("image", FieldKind::Image)])
+            Schema::single("image", FieldKind::Image)
         };
         let prefix = if pattern { 0 } else { join(&spec.root, "").len() };
         Ok(Self { store, spec, schema, classes, folders, starts, len, prefix })
@@ -294,6 +294,7 @@ fn check_not_empty(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Structure;
     use crate::{source::conformance, store::LocalStore, testing::TempFolder};
 
     fn open(root: impl Into<String>) -> Result<ImageFolder> {
@@ -347,7 +348,7 @@ mod tests {
         }
         let source = flat(folder.path()).unwrap();
         assert_eq!(keys(&source), ["1.jpg", "2.jpg", "a/1.png"]);
-        assert_eq!((source.schema().structure, source.classes()), (Structure::Single, None));
+        assert_eq!((&source.schema().structure, source.classes()), (&Structure::Field(0), None));
         conformance::check(&source);
         let source = open(folder.join("*.jpg")).unwrap();
         assert_eq!(keys(&source), [folder.join("1.jpg"), folder.join("2.jpg")]);

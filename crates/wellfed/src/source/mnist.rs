@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Limits, Result,
-    sample::{FieldKind, PixelLayout, Record, Schema, Structure, Value},
+    sample::{FieldKind, PixelLayout, Record, Schema, Value},
     store::{Store, join, reserve},
 };
 
@@ -67,7 +67,7 @@ impl Mnist {
         }
         let (height, width) = (sizes[1], sizes[2]);
         let image = FieldKind::Pixels { height, width, channels: 1, layout: PixelLayout::Hwc };
-        let schema = Schema::new(Structure::Tuple, [("image", image), ("label", FieldKind::Int)]);
+        let schema = Schema::tuple([("image", image), ("label", FieldKind::LABEL)]);
         let count = labels_read.iter().max().map_or(0, |most| usize::from(*most) + 1).max(10);
         let classes = (0..count).map(|class| class.to_string()).collect();
         Ok(Self { spec, schema, classes, pixels, image_bytes: height * width, labels: labels_read })

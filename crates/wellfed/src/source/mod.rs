@@ -26,7 +26,7 @@ pub use files::{ImageFiles, ImageFilesSpec};
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use mnist::{Mnist, MnistSpec};
 pub use spec::SourceSpec;
-pub use tensor_slices::{ArrayData, ArraySpec, Pixels, TensorSlices, TensorSlicesSpec};
+pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 
 use crate::{
@@ -86,6 +86,12 @@ pub trait Source: Send + Sync + fmt::Debug {
 
     /// The bytes of `field` of sample `index` that `fetch` left as [`crate::sample::Value::Resident`].
     fn resident(&self, _index: u64, _field: usize) -> Option<&[u8]> {
+        None
+    }
+
+    /// Length of `field` of sample `index` along its first dimension, if that is known without reading the sample:
+    /// what batches are cut by. In O(1).
+    fn length(&self, _index: u64, _field: usize) -> Option<u64> {
         None
     }
 

@@ -125,7 +125,7 @@ impl WebDataset {
             len += index.len() as u64 + u64::from(index.damage.is_some());
             shards.push(Shard { path, start, index });
         }
-        let schema = Schema { fields: Vec::new(), structure: Structure::Dict };
+        let schema = Schema { fields: Vec::new(), structure: Structure::Dict(Vec::new()) };
         let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
         match this.spec.fields.clone() {
             Some(fields) => this.take_fields(&fields)?,
@@ -184,7 +184,8 @@ impl WebDataset {
             };
             self.push_field(name, origin)?;
         }
-        self.schema.structure = Structure::Tuple;
+        let fields = (0..self.schema.fields.len()).map(Structure::Field);
+        self.schema.structure = Structure::Tuple(fields.collect());
         Ok(())
     }
 
@@ -235,6 +236,9 @@ impl WebDataset {
                 }
             }
         };
+        if let Structure::Dict(items) = &mut self.schema.structure {
+            items.push((name.to_owned(), Structure::Field(self.schema.fields.len())));
+        }
         self.schema.fields.push(FieldSpec { name: name.to_owned(), kind });
         self.origins.push(origin);
         Ok(())
@@ -253,7 +257,7 @@ impl WebDataset {
                 .read(shard, member, &Limits::default(), &mut file)
                 .and_then(|()| npy::Header::parse(&file));
             match header {
-                Ok(header) => return Ok(FieldKind::Array { dtype: header.dtype, shape: header.shape }),
+                Ok(header) => return Ok(FieldKind::array(header.dtype, &header.shape)),
                 Err(e) => {
                     let index = shard.start + sample as u64;
                     failure.get_or_insert_with(|| located(e, self, index));
@@ -311,7 +315,7 @@ impl WebDataset {
             };
             record.offsets[field] = member.offset();
             let kind = &self.schema.fields[field].kind;
-            let result = if *kind == FieldKind::Int {
+            let result = if *kind == FieldKind::LABEL {
                 self.read_int(shard, member).map(|number| *value = Value::Int(number))
             } else {
                 let buffer = value.buffer();
@@ -502,7 +506,7 @@ fn last_part(extension: &str) -> &str {
 fn kind_of(extension: &str) -> FieldKind {
     match last_part(extension) {
         part if IMAGES.contains(&part) => FieldKind::Image,
-        "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => FieldKind::Int,
+        "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => FieldKind::LABEL,
         "txt" | "text" | "transcript" => FieldKind::Text,
         "json" | "jsn" => FieldKind::Json,
         _ => FieldKind::Bytes,
@@ -514,13 +518,16 @@ fn convert(kind: &FieldKind, bytes: &mut Vec<u8>) -> Result<()> {
     match kind {
         FieldKind::Array { dtype, shape } => {
             let header = npy::Header::parse(bytes)?;
-            if (header.dtype, &header.shape) != (*dtype, shape) {
+            let fits = shape.len() == header.shape.len()
+                && shape.iter().zip(&header.shape).all(|(want, have)| want.is_none_or(|want| want == *have));
+            if header.dtype != *dtype || !fits {
                 let (found, wanted) = (header.dtype.name(), dtype.name());
                 return Err(Error::new(
                     ErrorKind::Shape,
                     format!(
-                        "array is {found} {:?}, but {wanted} {shape:?} in the first sample",
-                        header.shape
+                        "array is {found} {:?}, but {wanted} {:?} in the first sample",
+                        header.shape,
+                        shape.iter().copied().flatten().collect::<Vec<_>>()
                     ),
                 ));
             }
@@ -595,10 +602,11 @@ mod tests {
         let expected = [
             ("__key__", FieldKind::Text),
             ("jpg", FieldKind::Image),
-            ("cls", FieldKind::Int),
+            ("cls", FieldKind::LABEL),
             ("json", FieldKind::Json),
         ];
-        assert_eq!((fields.as_slice(), source.schema().structure), (&expected[..], Structure::Dict));
+        assert_eq!(fields, expected);
+        assert_eq!(*source.schema(), Schema::dict(expected));
         assert_eq!(source.len(), 6);
         assert_eq!(
             fetch(&source, 3).unwrap(),
@@ -615,7 +623,7 @@ mod tests {
         let url = three(&folder);
         let source = open(&url, Some(&["png;jpg", "cls", "__key__", "__url__"])).unwrap();
         conformance::check(&source);
-        assert_eq!(source.schema().structure, Structure::Tuple);
+        assert_eq!(source.schema().structure, Structure::Tuple((0..4).map(Structure::Field).collect()));
         let url_of = folder.join("t-0.tar");
         let expected = [bytes(&[0; 700]), Value::Int(0), bytes(b"0/a"), bytes(url_of.as_bytes())];
         assert_eq!(fetch(&source, 0).unwrap(), expected);
@@ -663,7 +671,7 @@ mod tests {
         );
         let source = open(&url, Some(&["npy"])).unwrap();
         conformance::check(&source);
-        let kind = FieldKind::Array { dtype: crate::sample::DType::Float32, shape: vec![2, 3] };
+        let kind = FieldKind::array(crate::sample::DType::Float32, &[2, 3]);
         assert_eq!(source.schema().fields[0].kind, kind);
         assert_eq!(fetch(&source, 1).unwrap(), [bytes(&data)]);
         let swapped: Vec<u8> =

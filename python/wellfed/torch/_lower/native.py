@@ -23,7 +23,8 @@ from .._bad import BadSamples
 from .._fetch import MapFetcher, note
 from .._order import sees_nothing
 from .._private import profiling
-from .._progress import SAMPLES, AheadProgress, InlineProgress, Place
+from .._progress import AheadProgress, InlineProgress, Place
+from .._schema import SAMPLES
 from .._state import Tracked
 from .datasets import Flat, Leaf
 from .engine import Memory

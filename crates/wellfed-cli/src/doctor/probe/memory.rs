@@ -54,7 +54,7 @@ pub(super) fn replay(
     }
     let Some((bytes, dtype, shape)) = parts.filter(|(_, _, shape)| shape[0] > 0) else { return Ok(None) };
     let data = ArrayData::from_vec(bytes, dtype, shape)?;
-    let source = TensorSlices::new(vec![("image".into(), data, Pixels::Never)], Structure::Single)?;
+    let source = TensorSlices::new(vec![("image".into(), data, Pixels::Never)], Structure::Field(0))?;
     let loader = Dataset::new(Arc::new(source)).shuffle(0).batch(batch_size, false).loader()?;
     // Threads and memory of the first batches are no part of it.
     repeat(&loader, Instant::now() + time / 4, progress)?;

@@ -1,0 +1,515 @@
+//! Columns of values whose size differs from sample to sample: kept piece by piece while a batch is under way, and
+//! put together (padded, concatenated, or as a list) by whoever finishes its last sample.
+//!
+//! Invariant: a piece is written by the worker that holds the claim on its sample, and read after all claims on the
+//! batch are back. All bytes that pieces and finished lists hold are counted by their [`Shelf`].
+
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use super::{
+    batch::{ColumnData, ColumnKind, ColumnSpec},
+    ring::{Buffer, Pool},
+};
+use crate::{Error, ErrorKind, Result, lock, sample::DType};
+
+/// A piece that grew larger gives its memory back after the batch.
+const KEPT_PIECE: usize = 1 << 20;
+/// Bytes of one column's pieces that are kept for the next batch.
+const KEPT_BYTES: usize = 4 << 20;
+/// Columns of pieces that are kept.
+const KEPT_COLUMNS: usize = 16;
+
+/// How the arrays of a batch that differ in size become one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stacking {
+    /// There is one sample, without a batch.
+    Alone,
+    /// Each is filled up to the largest, or to a given size.
+    Padded(Padding),
+    /// One after the other, with offsets.
+    Ragged,
+    /// Each by itself.
+    List,
+}
+
+/// What arrays are filled up to, and with what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Padding {
+    /// Sides of the finished array; `None` is that of the largest in the batch.
+    pub(crate) shape: Vec<Option<usize>>,
+    /// One element, in native byte order.
+    pub(crate) value: Vec<u8>,
+    /// Sides that are not given are rounded up to a multiple of this.
+    pub(crate) multiple_of: usize,
+    /// Whether the lengths before padding are handed out as well.
+    pub(crate) lengths: bool,
+}
+
+/// What a worker leaves of one sample.
+#[derive(Debug, Default)]
+struct Piece {
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+    /// The bytes lie in a source's memory: its number, and the index there.
+    resident: Option<(usize, u64)>,
+}
+
+/// Finds the bytes of a resident value: of a column, by the number of the source and the index there.
+pub(crate) type Resident<'a, 'b> = &'b dyn Fn(usize, usize, u64) -> Option<&'a [u8]>;
+
+/// Memory of pieces for the next batches, and the count of all bytes that pieces and finished lists hold.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    free: Mutex<Vec<Vec<Mutex<Piece>>>>,
+    bytes: AtomicU64,
+}
+
+impl Shelf {
+    /// Room for a column of `len` samples.
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Pieces {
+        let mut pieces = lock(&self.free).pop().unwrap_or_default();
+        if pieces.len() < len {
+            pieces.resize_with(len, Mutex::default);
+        }
+        Pieces { pieces, shelf: self.clone() }
+    }
+
+    /// Bytes held by values of batches under way and by memory kept for the next ones, but for buffers of the pool.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    fn count(&self, before: usize, after: usize) {
+        self.bytes.fetch_add((after as u64).wrapping_sub(before as u64), Relaxed);
+    }
+
+    /// Counts `bytes` of a finished list until the answer is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Held {
+        self.count(0, bytes);
+        Held { shelf: self.clone(), bytes }
+    }
+}
+
+/// Counted bytes of a finished list that was not delivered yet.
+#[derive(Debug)]
+pub(crate) struct Held {
+    shelf: Arc<Shelf>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shelf.count(self.bytes, 0);
+    }
+}
+
+/// One column's values of all samples of a batch under way.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    pieces: Vec<Mutex<Piece>>,
+    shelf: Arc<Shelf>,
+}
+
+impl Pieces {
+    /// Copies the value of sample `offset`.
+    pub(crate) fn copy(&self, offset: usize, shape: &[usize], bytes: &[u8]) {
+        self.change(offset, shape, |piece| {
+            piece.bytes.clear();
+            piece.bytes.extend_from_slice(bytes);
+        });
+    }
+
+    /// Takes over the value of sample `offset`, and leaves memory of an earlier one in its place.
+    pub(crate) fn swap(&self, offset: usize, shape: &[usize], bytes: &mut Vec<u8>) {
+        self.change(offset, shape, |piece| std::mem::swap(&mut piece.bytes, bytes));
+    }
+
+    /// Notes that the value of sample `offset` lies in the memory of source `leaf`.
+    pub(crate) fn refer(&self, offset: usize, shape: &[usize], leaf: usize, index: u64) {
+        self.change(offset, shape, |piece| piece.resident = Some((leaf, index)));
+    }
+
+    fn change(&self, offset: usize, shape: &[usize], f: impl FnOnce(&mut Piece)) {
+        let mut piece = lock(&self.pieces[offset]);
+        let before = piece.bytes.capacity();
+        piece.resident = None;
+        piece.shape.clear();
+        piece.shape.extend_from_slice(shape);
+        f(&mut piece);
+        let after = piece.bytes.capacity();
+        if before != after {
+            self.shelf.count(before, after);
+        }
+    }
+
+    /// The bytes of sample `offset`, which are its own from now on.
+    pub(crate) fn own(&self, offset: usize) -> Vec<u8> {
+        let bytes = std::mem::take(&mut lock(&self.pieces[offset]).bytes);
+        self.shelf.count(bytes.capacity(), 0);
+        bytes
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let (mut kept, mut freed) = (0, 0);
+        for piece in &mut pieces {
+            let piece = piece.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let size = piece.bytes.capacity();
+            if size > KEPT_PIECE || kept + size > KEPT_BYTES {
+                piece.bytes = Vec::new();
+                freed += size;
+            } else {
+                kept += size;
+            }
+        }
+        let mut free = lock(&self.shelf.free);
+        let surplus = if free.len() < KEPT_COLUMNS {
+            free.push(pieces);
+            None
+        } else {
+            freed += kept;
+            Some(pieces)
+        };
+        drop(free);
+        self.shelf.count(freed, 0);
+        // Freeing may take long: not under the lock.
+        drop(surplus);
+    }
+}
+
+/// A value while it is put into its column.
+struct Value<'a> {
+    piece: MutexGuard<'a, Piece>,
+    resident: Option<&'a [u8]>,
+}
+
+impl Value<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.resident.unwrap_or(&self.piece.bytes)
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.piece.shape
+    }
+}
+
+/// A finished column, and the lengths of its values before they were padded, if the plan asks for them.
+#[derive(Debug)]
+pub(crate) struct Stacked {
+    pub(crate) data: ColumnData,
+    pub(crate) lengths: Option<Buffer>,
+}
+
+/// Puts the values of the samples `keep` together. `pad_to` is what sides are filled up to that the padding leaves
+/// open, if the batch says so.
+///
+/// # Errors
+/// [`ErrorKind::Shape`] for values that do not fit, [`ErrorKind::Limit`] for a column that no memory can hold.
+pub(crate) fn stack<'a>(
+    (number, spec): (usize, &ColumnSpec),
+    pieces: &'a Pieces,
+    keep: &[usize],
+    pad_to: Option<usize>,
+    pool: &Arc<Pool>,
+    resident: Resident<'a, '_>,
+) -> Result<Stacked> {
+    let ColumnKind::Varying { dtype, stacking, .. } = &spec.kind else {
+        return Err(Error::new(ErrorKind::Internal, format!("column {} does not vary", spec.name)));
+    };
+    let values: Vec<Value<'_>> = keep
+        .iter()
+        .map(|&offset| {
+            let piece = lock(&pieces.pieces[offset]);
+            let resident = match piece.resident {
+                Some((leaf, index)) => Some(resident(number, leaf, index).ok_or_else(|| shrunk(spec))?),
+                None => None,
+            };
+            let value = Value { piece, resident };
+            let size = elements(value.shape()).and_then(|n| n.checked_mul(dtype.size()));
+            if size == Some(value.bytes().len()) { Ok(value) } else { Err(shrunk(spec)) }
+        })
+        .collect::<Result<_>>()?;
+    let mut lengths = None;
+    let data = match stacking {
+        Stacking::Alone => {
+            let Some(value) = values.first() else {
+                return Err(Error::new(ErrorKind::Internal, format!("column {} has no sample", spec.name)));
+            };
+            let mut bytes = pool.take(value.bytes().len());
+            bytes.copy_from_slice(value.bytes());
+            ColumnData::Array { dtype: *dtype, shape: value.shape().to_vec(), bytes }
+        }
+        Stacking::Padded(padding) => {
+            if padding.lengths {
+                lengths = Some(lengths_of(&values, pool));
+            }
+            pad(&spec.name, *dtype, padding, &values, pad_to, pool)?
+        }
+        Stacking::Ragged => ragged(&spec.name, *dtype, spec.inner(), &values, pool)?,
+        Stacking::List => {
+            let (bytes, shapes) = concatenate(&spec.name, &values, pool)?;
+            ColumnData::List { dtype: *dtype, shapes, bytes }
+        }
+    };
+    Ok(Stacked { data, lengths })
+}
+
+fn shrunk(spec: &ColumnSpec) -> Error {
+    Error::new(ErrorKind::State, format!("the memory of {} changed while it was read", spec.name))
+        .with_hint("arrays that a data set was made of must stay as they are")
+}
+
+fn elements(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1_usize, |n, side| n.checked_mul(*side))
+}
+
+/// A buffer of at least `len` bytes. Sizes come in steps of at most a quarter, so that buffers of batches that
+/// differ in size can be used again.
+fn roomy(pool: &Arc<Pool>, len: usize) -> Buffer {
+    let step = (len.max(1).next_power_of_two() / 8).max(64);
+    pool.take(len.next_multiple_of(step))
+}
+
+fn too_large(name: &str) -> Error {
+    Error::new(ErrorKind::Limit, format!("{name} of a batch does not fit in memory"))
+        .with_hint("use a smaller batch, or bucket_by_sequence_length()")
+}
+
+fn lengths_of(values: &[Value<'_>], pool: &Arc<Pool>) -> Buffer {
+    let mut lengths = pool.take(8 * values.len());
+    for (to, value) in lengths.chunks_exact_mut(8).zip(values) {
+        let length = value.shape().first().copied().unwrap_or(1) as i64;
+        to.copy_from_slice(&length.to_ne_bytes());
+    }
+    lengths
+}
+
+fn pad(
+    name: &str,
+    dtype: DType,
+    padding: &Padding,
+    values: &[Value<'_>],
+    pad_to: Option<usize>,
+    pool: &Arc<Pool>,
+) -> Result<ColumnData> {
+    let mut shape = vec![values.len()];
+    for (d, side) in padding.shape.iter().enumerate() {
+        let largest = || values.iter().filter_map(|v| v.shape().get(d).copied()).max().unwrap_or(0);
+        let side = match (*side, pad_to) {
+            (Some(side), _) | (None, Some(side)) => side,
+            (None, None) => {
+                largest().checked_next_multiple_of(padding.multiple_of).ok_or_else(|| too_large(name))?
+            }
+        };
+        shape.push(side);
+    }
+    let row = elements(&shape[1..]).and_then(|n| n.checked_mul(dtype.size()));
+    let (Some(row), Some(len)) = (row, row.and_then(|row| row.checked_mul(values.len()))) else {
+        return Err(too_large(name));
+    };
+    if len > isize::MAX as usize / 2 {
+        return Err(too_large(name));
+    }
+    for value in values {
+        check_fits(name, value.shape(), &shape[1..])?;
+    }
+    let mut bytes = roomy(pool, len);
+    if row > 0 {
+        for (to, value) in bytes[..len].chunks_exact_mut(row).zip(values) {
+            place(to, &shape[1..], value.bytes(), value.shape(), &padding.value);
+        }
+    }
+    Ok(ColumnData::Array { dtype, shape, bytes })
+}
+
+/// Whether an array of shape `have` can be padded to `want`.
+///
+/// # Errors
+/// [`ErrorKind::Shape`], with both.
+pub(crate) fn check_fits(name: &str, have: &[usize], want: &[usize]) -> Result<()> {
+    if have.len() == want.len() && have.iter().zip(want).all(|(have, want)| have <= want) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Shape,
+        format!("{name} of shape {have:?} is larger than {want:?}, the size it is to be padded to"),
+    )
+    .with_stage("batch")
+    .with_hint("choose larger padded_shapes or buckets, or leave the size open"))
+}
+
+/// Writes the array `from` of shape `have` to the corner of `to`, of shape `want`, and `fill` to the rest.
+fn place(to: &mut [u8], want: &[usize], from: &[u8], have: &[usize], fill: &[u8]) {
+    let same_rest = want.get(1..) == have.get(1..);
+    if want.is_empty() || same_rest {
+        let (data, rest) = to.split_at_mut(from.len());
+        data.copy_from_slice(from);
+        return fill_with(rest, fill);
+    }
+    let (rows, row) = (have[0], to.len() / want[0].max(1));
+    let size = from.len().checked_div(rows).unwrap_or(0);
+    let (data, rest) = to.split_at_mut(rows * row);
+    for i in 0..rows {
+        place(
+            &mut data[i * row..(i + 1) * row],
+            &want[1..],
+            &from[i * size..(i + 1) * size],
+            &have[1..],
+            fill,
+        );
+    }
+    fill_with(rest, fill);
+}
+
+/// Repeats the element `fill` all over `to`.
+fn fill_with(to: &mut [u8], fill: &[u8]) {
+    if to.is_empty() {
+        return;
+    }
+    if fill.iter().all(|byte| *byte == fill[0]) {
+        return to.fill(fill[0]);
+    }
+    let mut done = fill.len().min(to.len());
+    to[..done].copy_from_slice(&fill[..done]);
+    while done < to.len() {
+        let more = done.min(to.len() - done);
+        to.copy_within(..more, done);
+        done += more;
+    }
+}
+
+fn ragged(
+    name: &str,
+    dtype: DType,
+    inner: &[Option<usize>],
+    values: &[Value<'_>],
+    pool: &Arc<Pool>,
+) -> Result<ColumnData> {
+    let (bytes, shapes) = concatenate(name, values, pool)?;
+    let mut offsets = pool.take(8 * (values.len() + 1));
+    let mut end = 0_usize;
+    offsets[..8].fill(0);
+    for (to, shape) in offsets[8..].chunks_exact_mut(8).zip(&shapes) {
+        end += shape.first().copied().unwrap_or(1);
+        to.copy_from_slice(&(end as i64).to_ne_bytes());
+    }
+    let shape = std::iter::once(end).chain(inner.iter().map(|side| side.unwrap_or(0))).collect();
+    Ok(ColumnData::Ragged { dtype, shape, bytes, offsets })
+}
+
+/// All values, one after the other, and their shapes.
+fn concatenate(name: &str, values: &[Value<'_>], pool: &Arc<Pool>) -> Result<(Buffer, Vec<Vec<usize>>)> {
+    let len = values.iter().try_fold(0_usize, |len, value| len.checked_add(value.bytes().len()));
+    let len = len.filter(|len| *len <= isize::MAX as usize / 2).ok_or_else(|| too_large(name))?;
+    let mut bytes = roomy(pool, len);
+    let mut at = 0;
+    for value in values {
+        let end = at + value.bytes().len();
+        bytes[at..end].copy_from_slice(value.bytes());
+        at = end;
+    }
+    Ok((bytes, values.iter().map(|value| value.shape().to_vec()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn padded(
+        shapes: &[Vec<usize>],
+        padding: Padding,
+        pad_to: Option<usize>,
+    ) -> Result<(Vec<usize>, Vec<u8>)> {
+        let shelf = Arc::new(Shelf::default());
+        let pieces = shelf.take(shapes.len());
+        for (i, shape) in shapes.iter().enumerate() {
+            let n: usize = shape.iter().product();
+            pieces.copy(i, shape, &vec![i as u8 + 1; n]);
+        }
+        let spec = ColumnSpec {
+            name: "x".into(),
+            kind: ColumnKind::Varying {
+                dtype: DType::UInt8,
+                shape: vec![None; padding.shape.len()],
+                stacking: Stacking::Padded(padding),
+            },
+        };
+        let keep: Vec<usize> = (0..shapes.len()).collect();
+        let stacked = stack((0, &spec), &pieces, &keep, pad_to, &Pool::new(4), &|_, _, _| None)?;
+        let ColumnData::Array { shape, .. } = &stacked.data else { panic!("an array") };
+        Ok((shape.clone(), stacked.data.as_bytes().unwrap_or_default().to_vec()))
+    }
+
+    fn open(sides: usize, value: u8, multiple_of: usize) -> Padding {
+        Padding { shape: vec![None; sides], value: vec![value], multiple_of, lengths: false }
+    }
+
+    #[test]
+    fn arrays_are_padded_at_their_ends() {
+        let (shape, bytes) = padded(&[vec![2], vec![0], vec![3]], open(1, 9, 1), None).unwrap();
+        assert_eq!((shape, bytes), (vec![3, 3], vec![1, 1, 9, 9, 9, 9, 3, 3, 3]));
+        let (shape, _) = padded(&[vec![5]], open(1, 0, 4), None).unwrap();
+        assert_eq!(shape, [1, 8]);
+        assert_eq!(padded(&[vec![5]], open(1, 0, 4), Some(7)).unwrap().0, [1, 7]);
+        let e = padded(&[vec![5]], open(1, 0, 4), Some(4)).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Shape);
+        assert_eq!(padded(&[vec![0], vec![0]], open(1, 0, 1), None).unwrap().0, [2, 0]);
+        assert_eq!(padded(&[], open(1, 0, 1), None).unwrap().0, [0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_shape_is_padded_element_by_element(
+            shapes in proptest::collection::vec((0..4_usize, 0..4_usize, 0..3_usize), 1..5),
+            multiple_of in 1..4_usize,
+        ) {
+            let shapes: Vec<Vec<usize>> = shapes.into_iter().map(|(a, b, c)| vec![a, b, c]).collect();
+            let (shape, bytes) = padded(&shapes, open(3, 77, multiple_of), None).unwrap();
+            let side = |d: usize| {
+                shapes.iter().map(|s| s[d]).max().unwrap().next_multiple_of(multiple_of)
+            };
+            prop_assert_eq!(&shape, &vec![shapes.len(), side(0), side(1), side(2)]);
+            let mut at = 0;
+            for (i, have) in shapes.iter().enumerate() {
+                for a in 0..side(0) { for b in 0..side(1) { for c in 0..side(2) {
+                    let inside = a < have[0] && b < have[1] && c < have[2];
+                    prop_assert_eq!(bytes[at], if inside { i as u8 + 1 } else { 77 });
+                    at += 1;
+                } } }
+            }
+        }
+    }
+
+    #[test]
+    fn an_element_of_several_bytes_is_repeated() {
+        for len in 0..9 {
+            let mut to = vec![0; 4 * len];
+            fill_with(&mut to, &[1, 2, 3, 4]);
+            assert_eq!(to, [1, 2, 3, 4].repeat(len));
+        }
+    }
+
+    #[test]
+    fn every_byte_is_counted_and_large_pieces_are_not_kept() {
+        let shelf = Arc::new(Shelf::default());
+        let pieces = shelf.take(2);
+        pieces.copy(0, &[3], &[1, 2, 3]);
+        pieces.copy(1, &[KEPT_PIECE + 1], &vec![0; KEPT_PIECE + 1]);
+        let both = shelf.bytes();
+        assert!(both >= KEPT_PIECE as u64 + 4, "{both}");
+        drop(pieces);
+        assert!((3..100).contains(&shelf.bytes()), "{}", shelf.bytes());
+        let pieces = shelf.take(1);
+        let held = shelf.hold(pieces.own(0).capacity());
+        assert!(shelf.bytes() >= 3);
+        drop((pieces, held));
+        assert_eq!(shelf.bytes(), 0);
+    }
+}

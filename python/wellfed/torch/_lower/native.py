@@ -28,7 +28,9 @@ from .._schema import SAMPLES
 from .._state import Tracked
 from .datasets import Flat, Leaf
 from .engine import Memory
+from .forms import Chain
 from .hugging import Table
+from .joint import Lazy
 from .tensors import Rows
 
 if TYPE_CHECKING:
@@ -94,11 +96,17 @@ class Pass:
         flat: The data set, recognized.
         source: The engine's data set of its rows, transformed.
         loader: Whose data set and collate function it is.
+        chain: What images become, and masks, if they move with them.
         memory: That of its arrays, if it has some.
     """
 
     def __init__(
-        self, flat: Flat, source: wf.Dataset, loader: DataLoader[Any], memory: Memory | None = None
+        self,
+        flat: Flat,
+        source: wf.Dataset,
+        loader: DataLoader[Any],
+        chain: Chain,
+        memory: Memory | None = None,
     ) -> None:
         self._memory = memory
         self.rows = flat.rows
@@ -111,7 +119,11 @@ class Pass:
         self._fetcher.on_error = getattr(loader, "on_error", "raise")
         self._bad = getattr(loader, "_bad", None) or BadSamples()
         self._table = flat.leaves[0].table
-        self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
+        self._form, self._outcome = chain.form, chain.outcome
+        if self._outcome is None:
+            self._targets = (
+                _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
+            )
         self.convert = torch_converter()
         self.in_python = 0
 
@@ -147,15 +159,21 @@ class Pass:
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
 
-    def finish(self, image: torch.Tensor, rows: Any) -> Any:
+    def finish(self, columns: list[Any], rows: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
+        image: torch.Tensor = self.convert(columns[0])
+        if self._outcome is not None:
+            masks = self._outcome.build_mask(self.convert(columns[1]))
+            if self._batched:
+                return [image, masks]
+            return [self._form.build(image[0]), self._outcome.wrap_mask(masks[0])]
         if self._table is not None:
             columns = self._targets(rows)
             return {
                 name: image if name == self._table.image else columns[name] for name in self._table.columns
             }
         if not self._batched:
-            return [image[0], self._targets(rows)]
+            return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
 
     def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
@@ -277,7 +295,7 @@ class NativeIterator(_Quick):
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
             return self._source.in_its_own_way(given, error)
-        return self._source.finish(self._source.convert(columns[0]), rows)
+        return self._source.finish(columns, rows)
 
     def _release(self) -> None:
         native, self._native = self._native, None
@@ -299,9 +317,12 @@ def _count(given: Any) -> int:
 
 def _targets(leaves: list[Leaf], batched: bool) -> Callable[[Any], Any]:
     """From rows to their targets, collated."""
-    values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
     changed = [leaf.target_transform is not None for leaf in leaves]
-    kinds = set(map(type, values)) if not any(changed) else set()
+    lazy = any(isinstance(leaf.targets, Lazy) for leaf in leaves)
+    values: Any = ()
+    if not lazy:
+        values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
+    kinds = set(map(type, values)) if not any(changed) and not lazy else set()
     if not batched:
         return lambda rows: _target(leaves, int(rows[0]))
     if kinds == {int} or kinds == {float}:

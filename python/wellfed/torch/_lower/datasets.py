@@ -8,6 +8,7 @@ data set holds until `Flat.current` is false.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -258,13 +259,11 @@ _READ = (
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor | np.ndarray):
-        # Images are read where they lie; labels and indices are small enough to be compared.
-        return (
-            value.clone()
-            if isinstance(value, torch.Tensor) and value.ndim == 1
-            else (value.copy() if isinstance(value, np.ndarray) and value.ndim == 1 else None)
-        )
+    """What a later look is compared with; None of images, which are read where they lie."""
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.ndim == 1 or value.dtype != torch.uint8 else None
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.ndim == 1 or value.dtype != np.uint8 else None
     return list(value) if isinstance(value, list) else None
 
 
@@ -467,6 +466,23 @@ def _pixels(array: Any, order: str, ndim: int) -> Pixels:
     return Pixels(array, order)
 
 
+def _settle(dataset: Any, name: str) -> None:
+    """Has an array of images lie in order in memory, so that the engine reads it where it is, as it is then.
+
+    CIFAR's is a transposed view. The array is exchanged for an equal one only where nobody else holds it or its memory.
+    """
+    array = vars(dataset).get(name)
+    if type(array) is not np.ndarray or array.flags.c_contiguous or not array.flags.writeable:
+        return
+    base: Any = array.base
+    del array
+    if type(base) is not np.ndarray or not base.flags.owndata:
+        return
+    # Each is held by one owner, by a variable here or none, and by the call.
+    if sys.getrefcount(vars(dataset)[name]) <= 2 and sys.getrefcount(base) <= 3:
+        setattr(dataset, name, np.ascontiguousarray(vars(dataset)[name]))
+
+
 def _array(name: str, targets: str, order: str, ndim: int) -> Handler:
     form = Form("pil", mode="RGB" if ndim == 4 else "L", sized=True)
 
@@ -481,6 +497,7 @@ def _array(name: str, targets: str, order: str, ndim: int) -> Handler:
             answers = answers.astype(np.int64).tolist()
         elif name == "data" and targets == "targets" and ndim == 3:
             answers = [int(y) for y in answers]
+        _settle(d, name)
         return Leaf(d, _pixels(getattr(d, name), order, ndim), form, d.transform, answers, d.target_transform)
 
     return handle

@@ -109,8 +109,7 @@ class Chain:
     @property
     def random(self) -> bool:
         """Whether the engine draws random numbers for it."""
-        drawing = (T.ColorJitter, T.GaussianBlur)
-        return any(isinstance(t, drawing) or type(t).__name__.startswith("Random") for t in self.native)
+        return any(t.random for t in self.native)
 
 
 _HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "builtins"})

@@ -20,6 +20,7 @@ from wellfed.exceptions import WellfedError
 
 from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
 from .joint import lower_joint
+from .own import is_own, lower_own
 
 if TYPE_CHECKING:
     from .datasets import Leaf
@@ -32,6 +33,7 @@ Accepts = Callable[[list[T.Transform]], None]
 
 METHODS = ("forward", "__call__", "transform", "make_params", "get_params", "_get_params", "_call_kernel")
 
+_ANY_MODE = ("images have the mode of their file here, grey or colour", "put v2.RGB() first")
 _BEFORE_TENSOR = "put it before ToTensor or ToImage, where images are still Pillow's"
 
 
@@ -113,6 +115,8 @@ def _leaves(transform: Any) -> Iterator[Any]:
     if kind in _containers() and is_stock(transform, *METHODS):
         for inner in transform.transforms if kind is not nn.Sequential else transform:
             yield from _leaves(inner)
+    elif is_own(transform):
+        yield from transform.steps()
     elif (found := albumentations.leaves(transform)) is not None:
         yield from found
     else:
@@ -129,11 +133,15 @@ def lower_one(leaf: Any, form: Form) -> Step:
 
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
+    if is_own(leaf):
+        if form.mode == "any":
+            raise RefusalError(*_ANY_MODE)
+        return lower_own(leaf, form)
     handler = _handlers().get(type(leaf))
     if handler is None:
         raise RefusalError(*_why_unknown(leaf))
     if form.mode == "any" and handler is not _rgb:
-        raise RefusalError("images have the mode of their file here, grey or colour", "put v2.RGB() first")
+        raise RefusalError(*_ANY_MODE)
     if not is_stock(leaf, *METHODS):
         raise RefusalError(
             "its methods were replaced, or it has hooks", "use the class as its library made it"

@@ -187,8 +187,8 @@ class Dataset:
 
         Args:
             batch_size: Samples in a batch, at least 1.
-            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A side
-                that is None is that of the largest array of the batch; so is every side that varies without it.
+            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A
+                side that is None is that of the largest array of the batch; so is every side that varies without it.
             padding_values: What arrays are filled up with: one number for all, or one for each field, in the structure
                 of the samples. Default: 0, of the field's dtype.
             multiple_of: Sides that are left to the batch are rounded up to a multiple of this.

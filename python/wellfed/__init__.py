@@ -50,13 +50,16 @@ if TYPE_CHECKING:
     from ._loader import Loader as Loader
     from ._ragged import Ragged as Ragged
     from .dataset import Dataset as Dataset
+    from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
     from .sources import cifar100 as cifar100
+    from .sources import coco_detection as coco_detection
     from .sources import encoded_images as encoded_images
     from .sources import from_tensor_slices as from_tensor_slices
     from .sources import image_files as image_files
     from .sources import image_folder as image_folder
     from .sources import mnist as mnist
+    from .sources import voc_segmentation as voc_segmentation
     from .sources import webdataset as webdataset
     from .torch import feed as feed
 
@@ -65,8 +68,10 @@ _HOMES = {
     "Dataset": "dataset",
     "Loader": "_loader",
     "Ragged": "_ragged",
+    "annotated_images": "sources",
     "cifar10": "sources",
     "cifar100": "sources",
+    "coco_detection": "sources",
     "concatenate": "_combine",
     "doctor": "_doctor",
     "encoded_images": "sources",
@@ -78,6 +83,7 @@ _HOMES = {
     "mnist": "sources",
     "sample_from_datasets": "_combine",
     "transforms": "",
+    "voc_segmentation": "sources",
     "webdataset": "sources",
     "zip": "_combine",
 }
@@ -112,8 +118,10 @@ __all__ = [
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",
+    "annotated_images",
     "cifar10",
     "cifar100",
+    "coco_detection",
     "concatenate",
     "doctor",
     "encoded_images",
@@ -126,6 +134,7 @@ __all__ = [
     "mnist",
     "sample_from_datasets",
     "transforms",
+    "voc_segmentation",
     "webdataset",
     "zip",
 ]

@@ -10,8 +10,9 @@ image to try it::
     (224, 224, 3)
 
 Images are decoded files or uint8 arrays; what torchvision does to Pillow images is done to them, so resampling is
-always antialiased. Every sample gets its own random parameters, which depend only on the seed, the epoch and the
-sample.
+always antialiased. Masks, boxes and points of a sample follow its image, as torchvision's ``tv_tensors`` do: geometry
+is drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype`
+touches them. Every sample gets its own random parameters, which depend only on the seed, the epoch and the sample.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from ._loader import to_numpy
 
 __all__ = [
     "CenterCrop",
+    "ClampBoundingBoxes",
     "ColorJitter",
     "Compose",
+    "ConvertBoundingBoxFormat",
     "GaussianBlur",
     "Grayscale",
     "Identity",
@@ -48,6 +51,7 @@ __all__ = [
     "RandomRotation",
     "RandomVerticalFlip",
     "Resize",
+    "SanitizeBoundingBoxes",
     "ToDtype",
     "ToImage",
     "ToTensor",
@@ -683,3 +687,73 @@ class RandomErasing(Transform):
             value=chosen,
             inplace=bool(inplace),
         )
+
+
+class ClampBoundingBoxes(Transform):
+    """Cuts boxes at the border of their image.
+
+    Args:
+        clamping_mode: ``"auto"``, ``"soft"`` or ``"hard"``: the same for boxes that are not turned.
+
+    Example:
+        >>> ClampBoundingBoxes()
+        ClampBoundingBoxes(clamping_mode='auto')
+    """
+
+    _not_in_plan = frozenset({"clamping_mode"})
+    clamping_mode: str
+
+    def __init__(self, clamping_mode: str = "auto") -> None:
+        if clamping_mode not in ("auto", "soft", "hard"):
+            raise ValueError(f"clamping_mode is {clamping_mode!r}; it must be 'auto', 'soft' or 'hard'")
+        self._set(clamping_mode=clamping_mode)
+
+
+class ConvertBoundingBoxFormat(Transform):
+    """Turns boxes into another format.
+
+    Args:
+        format: ``"XYXY"`` (left, top, right, bottom), ``"XYWH"`` (left, top, width, height) or ``"CXCYWH"`` (middle,
+            width, height); torchvision's ``BoundingBoxFormat`` does as well.
+
+    Example:
+        >>> ConvertBoundingBoxFormat("cxcywh")
+        ConvertBoundingBoxFormat(format='CXCYWH')
+    """
+
+    format: str
+
+    def __init__(self, format: Any) -> None:  # noqa: A002 (torchvision's name)
+        name = str(getattr(format, "value", format)).upper()
+        if name not in ("XYXY", "XYWH", "CXCYWH"):
+            raise ValueError(f"format is {format!r}; it must be XYXY, XYWH or CXCYWH")
+        self._set(format=name)
+
+
+class SanitizeBoundingBoxes(Transform):
+    """Removes boxes that are too small or reach outside of their image, and their labels.
+
+    Args:
+        min_size: Least width and height, at least 1.
+        min_area: Least area, at least 1.
+        labels_getter: ``"default"`` removes the labels of a box with it, and whatever else has one entry a box; None
+            removes boxes alone.
+
+    Example:
+        >>> SanitizeBoundingBoxes(min_size=2)
+        SanitizeBoundingBoxes(min_size=2.0, min_area=1.0, labels_getter='default')
+    """
+
+    min_size: float
+    min_area: float
+    labels_getter: str | None
+
+    def __init__(
+        self, min_size: float = 1.0, min_area: float = 1.0, labels_getter: str | None = "default"
+    ) -> None:
+        for name, value in (("min_size", min_size), ("min_area", min_area)):
+            if not value >= 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        if labels_getter not in ("default", None):
+            raise ValueError(f"labels_getter is {labels_getter!r}; it must be 'default' or None")
+        self._set(min_size=float(min_size), min_area=float(min_area), labels_getter=labels_getter)

@@ -18,6 +18,7 @@ from wellfed._loader import torch_converter
 
 from .datasets import Encoded, Files, Leaf, Pixels
 from .forms import Form, RefusalError
+from .joint import Outcome, engine_rows
 
 __all__ = ["Engine", "accepts_for", "source_of"]
 
@@ -51,6 +52,8 @@ def source_of(leaves: list[Leaf]) -> wf.Dataset:
         raise RefusalError("its parts mix colour and grey images")
     if all(isinstance(content, Files) for content in contents):
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
+        if any(leaf.follows is not None for leaf in leaves):
+            return wf.annotated_images(paths, **engine_rows(leaves)).with_options(mode=modes.pop())
         return wf.image_files(paths).with_options(mode=modes.pop())
     if isinstance(contents[0], Encoded):
         encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
@@ -106,12 +109,16 @@ class Engine:
         leaves: What they are read from.
         native: Transforms that the engine does.
         form: What they lead to.
+        outcome: What follows the image then, if something does.
     """
 
-    def __init__(self, leaves: list[Leaf], native: list[T.Transform], form: Form) -> None:
+    def __init__(
+        self, leaves: list[Leaf], native: list[T.Transform], form: Form, outcome: Outcome | None = None
+    ) -> None:
         source = source_of(leaves)
         self.source = source.map(*native) if native else source
-        self.form = form
+        self.form, self._outcome = form, outcome
+        self._follows = leaves[0].follows
         self._dataset = self.source.with_options(layout=form.layout)._native
         self._convert = torch_converter(None)
 
@@ -124,3 +131,16 @@ class Engine:
         """
         value: torch.Tensor = self._convert(self._dataset.sample(row, draw)[0])
         return self.form.build(value)
+
+    def pair(self, row: int, draw: int) -> tuple[Any, Any]:
+        """Image `row` and what follows it, as the next Python transform expects them.
+
+        Args:
+            row: From 0.
+            draw: As in `sample`.
+        """
+        value, *rest = map(self._convert, self._dataset.sample(row, draw))
+        size = value.shape[:2] if self.form.layout == "NHWC" else value.shape[1:]
+        assert self._follows is not None
+        assert self._outcome is not None
+        return self.form.build(value), self._follows.target(row, rest, self._outcome, tuple(size))

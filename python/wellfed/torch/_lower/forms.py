@@ -103,6 +103,8 @@ class Chain:
     suffix: list[Callable[[Any], Any]] = field(default_factory=list)
     form: Form = field(default_factory=Form)
     lines: list[Line] = field(default_factory=list)
+    outcome: Any = None
+    """What the target is then, where it moves with the image."""
 
     @property
     def random(self) -> bool:

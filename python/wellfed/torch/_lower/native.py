@@ -23,7 +23,9 @@ from .._fetch import MapFetcher, note
 from .._progress import SAMPLES, AheadProgress, InlineProgress
 from .._state import Tracked
 from .datasets import Flat, Leaf
+from .forms import Chain
 from .hugging import Table
+from .joint import Lazy
 from .tensors import Rows
 
 if TYPE_CHECKING:
@@ -87,9 +89,10 @@ class Pass:
         flat: The data set, recognized.
         source: The engine's data set of its rows, transformed.
         loader: Whose data set and collate function it is.
+        chain: What images become, and masks, if they move with them.
     """
 
-    def __init__(self, flat: Flat, source: wf.Dataset, loader: DataLoader[Any]) -> None:
+    def __init__(self, flat: Flat, source: wf.Dataset, loader: DataLoader[Any], chain: Chain) -> None:
         self.rows = flat.rows
         self.length = flat.length
         self._source = source
@@ -98,7 +101,11 @@ class Pass:
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
         self._table = flat.leaves[0].table
-        self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
+        self._form, self._outcome = chain.form, chain.outcome
+        if self._outcome is None:
+            self._targets = (
+                _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
+            )
         self.convert = torch_converter(None)
         self.in_python = 0
 
@@ -129,15 +136,21 @@ class Pass:
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
 
-    def finish(self, image: torch.Tensor, rows: Any) -> Any:
+    def finish(self, columns: list[Any], rows: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
+        image: torch.Tensor = self.convert(columns[0])
+        if self._outcome is not None:
+            masks = self._outcome.build_mask(self.convert(columns[1]))
+            if self._batched:
+                return [image, masks]
+            return [self._form.build(image[0]), self._outcome.wrap_mask(masks[0])]
         if self._table is not None:
-            columns = self._targets(rows)
+            beside = self._targets(rows)
             return {
-                name: image if name == self._table.image else columns[name] for name in self._table.columns
+                name: image if name == self._table.image else beside[name] for name in self._table.columns
             }
         if not self._batched:
-            return [image[0], self._targets(rows)]
+            return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
 
     def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
@@ -250,7 +263,7 @@ class NativeIterator(_Quick):
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
             return self._source.in_its_own_way(given, error)
-        return self._source.finish(self._source.convert(columns[0]), rows)
+        return self._source.finish(columns, rows)
 
     def _release(self) -> None:
         native, self._native = self._native, None
@@ -272,9 +285,12 @@ def _count(given: Any) -> int:
 
 def _targets(leaves: list[Leaf], batched: bool) -> Callable[[Any], Any]:
     """From rows to their targets, collated."""
-    values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
     changed = [leaf.target_transform is not None for leaf in leaves]
-    kinds = set(map(type, values)) if not any(changed) else set()
+    lazy = any(isinstance(leaf.targets, Lazy) for leaf in leaves)
+    values: Any = ()
+    if not lazy:
+        values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
+    kinds = set(map(type, values)) if not any(changed) and not lazy else set()
     if not batched:
         return lambda rows: _target(leaves, int(rows[0]))
     if kinds == {int} or kinds == {float}:

@@ -19,9 +19,10 @@ from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
+from .joint import Boxes
 from .native import NativeIterator, Pass, TensorIterator
 from .tensors import Rows
-from .transforms import lower_transform
+from .transforms import lower_leaf
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -117,7 +118,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         flat = before.flat if known and before is not None and before.flat is not None else flatten(dataset)
         if known:
             _refresh(flat)
-        chains = [lower_transform(leaf.transform, leaf.form, accepts_for(leaf)) for leaf in flat.leaves]
+        chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
         key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
         if known and before is not None and chains == before.chains and _same(key, before.key):
             return before
@@ -252,6 +253,10 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     first = chains[0]
     if any(chain.native != first.native or chain.form != first.form for chain in chains):
         return Line("ConcatDataset", False, "its parts have different transforms", "give all parts the same")
+    if any(chain.outcome != first.outcome for chain in chains):
+        return Line("ConcatDataset", False, "its parts have different targets", "give all parts the same")
+    if any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
+        return Line("boxes", False, "images differ in the number of their boxes, which cannot be stacked")
     form = first.form
     if form.kind == "pil" or form.mode == "any":
         return Line(
@@ -277,7 +282,7 @@ def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
     source = source_of(flat.leaves)
     if chain.native:
         source = source.map(*chain.native)
-    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader)
+    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader, chain)
     # What the engine has to say against it, it says here.
     passes.release(passes.acquire())
     return passes

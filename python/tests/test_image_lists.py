@@ -23,7 +23,7 @@ def listed(photos: Path) -> tuple[list[Path], list[int]]:
 
 
 def batches(ds: wf.Dataset, **options: Any) -> list[tuple[Any, Any]]:
-    transforms = (T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTensor())
+    transforms = (T.Resize(40), T.CenterCrop(32), T.ToTensor())
     loader = ds.shuffle(seed=4).map(*transforms).batch(7).numpy(**options)
     return [batch for _ in range(2) for batch in loader]
 

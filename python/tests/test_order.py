@@ -35,7 +35,12 @@ def test_any_number_of_workers_gives_the_same_bits(photos: Path) -> None:
 
 def test_small_arrays_as_well() -> None:
     images = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), dtype=np.uint8)
-    ds = wf.from_tensor_slices((images, np.arange(300))).shuffle(seed=9).map(T.RandomCrop(8, padding=2)).batch(32)
+    ds = (
+        wf.from_tensor_slices((images, np.arange(300)))
+        .shuffle(seed=9)
+        .map(T.RandomCrop(8, padding=2))
+        .batch(32)
+    )
     results = [epochs(ds.numpy(num_workers=n), 3) for n in (1, 2, 3, 8)]
     assert all(result == results[0] for result in results)
 

@@ -15,6 +15,7 @@ import numpy as np
 from . import _arguments as check
 from . import _native
 from ._cores import engine_threads
+from ._passes import Pipeline
 from ._ragged import Ragged
 from .exceptions import StateError, WellfedError
 
@@ -163,6 +164,10 @@ class Stats(dict[str, Any]):
 class Loader:
     """Batches of a data set. Every iteration is the next epoch.
 
+    Epochs follow one another also where a loader is made anew for each of them: the first epoch of a new loader is the
+    one after the last that a loader of the same pipeline began, over the same opened sources. `set_epoch` and
+    `load_state_dict` win over that.
+
     Worker threads start with the first iteration and keep working into the next epoch. They end when the loader
     and its iterators are gone, or at `close`. A batch belongs to whoever holds it: its memory is used again only
     after the last array of it is gone.
@@ -188,6 +193,9 @@ class Loader:
         self._native: _native.Loader | None = _for_this_rank(dataset)._native.loader()
         self._build = structured(dataset._native.structure, convert)
         self._turn = 0
+        self._began = False
+        self._placed = False
+        self._pipeline = Pipeline(self._native.fingerprint, json.dumps(dataset._plan()["root"]))
 
     @property
     def dataset(self) -> Dataset:
@@ -201,8 +209,14 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         native = self._open()
+        passes, pipeline = self._dataset._passes, self._pipeline
+        if not self._began and not self._placed:
+            # A loader that is made anew for each epoch goes on where the one before it began.
+            native.set_epoch(passes.next(pipeline))
         native.start_epoch()
+        self._began = True
         self._turn += 1
+        passes.begun(pipeline, native.epoch)
         epoch = _Epoch(self, native, self._turn)
         if self._stage is None:
             return epoch
@@ -220,6 +234,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
+        self._placed = True
         self._open().set_epoch(check.whole(epoch, "epoch"))
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,7 +265,11 @@ class Loader:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
         self._turn += 1
+<<<<<<< HEAD
         self._progress = None
+=======
+        self._placed = True
+>>>>>>> columns
         self._open().load_state_dict(json.dumps(state))
 
     def stats(self) -> Stats:

@@ -10,6 +10,7 @@ from . import _arguments as check
 from . import _columns, _native
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._options import Options, flatten, merge
+from ._passes import Passes
 from .transforms import Transform, _known
 
 if TYPE_CHECKING:
@@ -40,9 +41,14 @@ class Dataset:
         [4, 4, 2]
     """
 
-    __slots__ = ("_arrays", "_native")
+    __slots__ = ("_arrays", "_native", "_passes")
 
-    def __init__(self, native: _native.Dataset, arrays: Sequence[Sequence[Any] | None] = (None,)) -> None:
+    def __init__(
+        self,
+        native: _native.Dataset,
+        arrays: Sequence[Sequence[Any] | None] = (None,),
+        passes: Passes | None = None,
+    ) -> None:
         if not isinstance(native, _native.Dataset):
             raise TypeError(
                 "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
@@ -50,9 +56,12 @@ class Dataset:
         self._native = native
         # Of each source, in the order of the plan: what of it is in memory, and so not in the plan.
         self._arrays = tuple(arrays)
+        self._passes = passes or Passes()
 
     def _verb(self, verb: str, **parameters: Any) -> Dataset:
-        return Dataset(self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays)
+        return Dataset(
+            self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays, self._passes
+        )
 
     def shuffle(
         self, *args: Never, seed: int = 0, block_size: int | None = None, window: int = 16
@@ -187,8 +196,8 @@ class Dataset:
 
         Args:
             batch_size: Samples in a batch, at least 1.
-            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A side
-                that is None is that of the largest array of the batch; so is every side that varies without it.
+            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A
+                side that is None is that of the largest array of the batch; so is every side that varies without it.
             padding_values: What arrays are filled up with: one number for all, or one for each field, in the structure
                 of the samples. Default: 0, of the field's dtype.
             multiple_of: Sides that are left to the batch are rounded up to a multiple of this.
@@ -525,7 +534,7 @@ class Dataset:
                 .with_options(num_workers=2)
         """
         merged = merge(self._plan()["options"], options)
-        return Dataset(self._native.with_options(json.dumps(merged)), self._arrays)
+        return Dataset(self._native.with_options(json.dumps(merged)), self._arrays, self._passes)
 
     def torch(self, device: Any = None, **options: Unpack[Options]) -> Loader:
         """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
@@ -643,10 +652,9 @@ class Dataset:
             >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
             2
         """
-        several = arrays is not None and all(
-            part is None or isinstance(part, list | tuple) for part in arrays
-        )
-        return _restore(text, tuple(arrays) if arrays is not None and several else (arrays,))
+        if arrays is None:
+            return _restore(text, ())
+        return _restore(text, tuple(arrays) if text.count('"node":"source"') > 1 else (arrays,))
 
     def _plan(self) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(self._native.to_json())
@@ -680,7 +688,10 @@ def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Datas
             )
     given = json.dumps({"node": verb, **parameters})
     native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
-    return Dataset(native, [arrays for dataset in datasets for arrays in dataset._arrays])
+    # Of one that is put together anew in every epoch, the first one's sources tell that they are the same.
+    return Dataset(
+        native, [arrays for dataset in datasets for arrays in dataset._arrays], datasets[0]._passes
+    )
 
 
 def _restore(text: str, arrays: Sequence[Sequence[Any] | None]) -> Dataset:

@@ -421,8 +421,8 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
     `Dataset.bucket_by_sequence_length` or `Dataset.batch_by_tokens`.
 
     Args:
-        tensors: A NumPy array, torch CPU tensor, `Ragged` or list; or tuples and dicts of them, nested at will, of equal
-            length. Samples have the same structure.
+        tensors: A NumPy array, torch CPU tensor, `Ragged` or list; or tuples and dicts of them, nested at will, of
+            equal length. Samples have the same structure.
         pixels: Which uint8 arrays are images, that transforms work on. ``"infer"``: ``[n, h, w]``,
             ``[n, h, w, c]`` or ``[n, c, h, w]`` with c of 1, 3 or 4. ``"hwc"`` and ``"chw"`` settle it where both
             fit. ``"never"``: none.
@@ -452,7 +452,7 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
         rows = _ragged(value)
         parts = _ragged_parts(rows) if rows is not None else [as_array(value)]
         array, dtype = parts[0]
-        spec = {"name": name, "dtype": dtype, "shape": list(array.shape), "pixels": "infer"}
+        spec: dict[str, Any] = {"name": name, "dtype": dtype, "shape": list(array.shape), "pixels": "infer"}
         if len(parts) == 2:
             spec["shape"] = [len(parts[1][0]) - 1, None, *array.shape[1:]]
             spec["values"] = len(array)

@@ -97,6 +97,19 @@ impl Loader {
         enter::quick(py, || inner.set_epoch(epoch))
     }
 
+    /// The fingerprint of the pipeline.
+    #[getter]
+    fn fingerprint(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.get(py)?.fingerprint())
+    }
+
+    /// The epoch that is under way, or comes next.
+    #[getter]
+    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        let inner = self.get(py)?;
+        enter::quick(py, || Ok(inner.state_dict()?.epoch))
+    }
+
     fn length(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         Ok(self.get(py)?.len())
     }

@@ -298,3 +298,53 @@ fn stats_and_trace_tell_what_happened() {
     std::fs::remove_file(&path).unwrap();
     assert!(trace["traceEvents"].as_array().unwrap().len() > 20);
 }
+
+#[test]
+fn a_replacement_is_one_of_the_samples_that_the_plan_lets_through() {
+    let options = Options { on_error: OnError::Replace, ..options(2) };
+    let source = Flaky::new(100, &[3, 11], 0);
+    let loader =
+        Dataset::new(source).take(20).map(train()).batch(20, false).with_options(options).loader().unwrap();
+    for _ in 0..5 {
+        let labels: Vec<i64> = epoch(&loader).into_iter().flat_map(|seen| seen.2).collect();
+        assert_eq!(labels.len(), 20);
+        assert!(labels.iter().all(|label| *label < 20), "{labels:?}");
+    }
+}
+
+#[test]
+fn an_epoch_without_a_good_sample_is_an_error_also_without_end() {
+    let all: Vec<u64> = (0..10).collect();
+    for endless in [false, true] {
+        let data = Dataset::new(Flaky::new(10, &all, 0));
+        let data = if endless { data.repeat(None) } else { data };
+        let options = Options { on_error: OnError::Skip, ..options(2) };
+        let loader = data.map(train()).batch(4, false).with_options(options).loader().unwrap();
+        let error = loader.epoch().unwrap().next().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains("bytes are damaged"), "{error}");
+    }
+}
+
+#[test]
+fn a_state_after_the_last_batch_is_of_that_epoch() {
+    let make = || pipeline(Flaky::new(20, &[], 0)).with_options(options(2)).loader().unwrap();
+    let loader = make();
+    let mut batches = loader.epoch().unwrap();
+    for _ in 0..4 {
+        batches.next().unwrap().unwrap();
+    }
+    let before = loader.state_dict().unwrap();
+    assert!(batches.next().is_none());
+    let after = loader.state_dict().unwrap();
+    assert_eq!((before.epoch, before.batch, after.epoch, after.batch), (0, 4, 1, 0));
+    let (one, two) = (make(), make());
+    one.load_state_dict(&before).unwrap();
+    two.load_state_dict(&after).unwrap();
+    assert_eq!(epoch(&one).len(), 0, "nothing is left of the epoch");
+    let next = epoch(&one);
+    assert_eq!(next[0].0, 1);
+    assert!(next == epoch(&two));
+    let wrong = wellfed::order::State { batch_size: 0, ..after };
+    assert_eq!(one.load_state_dict(&wrong).unwrap_err().kind(), ErrorKind::Config);
+}

@@ -28,6 +28,9 @@ use crate::{
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
 
+/// Sizes of buffers that are kept for a column whose batches differ in size: about those of eight buckets.
+const KEPT_SIZES: usize = 8;
+
 /// Batches made ahead at most.
 const MAX_PREFETCH: usize = 64;
 
@@ -75,6 +78,8 @@ pub struct Loader {
     process: u32,
     /// The caller gives the order.
     given: bool,
+    /// Bad samples in a row after which an epoch without an end is given up: as many as there are, or as many as are listed.
+    patience: u64,
     consumer: Mutex<Consumer>,
 }
 
@@ -85,6 +90,10 @@ struct Consumer {
     /// Where the next epoch starts, if it was set by the user or restored.
     jump: Option<Position>,
     in_epoch: bool,
+    /// Samples since the last batch that was delivered, all of them bad and skipped.
+    fruitless: u64,
+    /// Whether some batch of this pass through the epoch was delivered.
+    delivered: bool,
     threads: Vec<JoinHandle<()>>,
     errors: VecDeque<BadSample>,
     tick: Tick,
@@ -111,6 +120,8 @@ impl Loader {
         caches: &[Option<LeafCache>],
         given: bool,
     ) -> Result<Self> {
+        let samples: u64 =
+            executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
         let (executor, budget, total) = with_caches(executor, &options, caches)?;
         let columns = Columns::new(executor.columns());
         let batch_bytes = bytes_of(&columns, order.batch_size());
@@ -128,7 +139,7 @@ impl Loader {
         let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
         let budgets = (budget / 2, budget / 8);
-        if given {
+        if given || columns.iter().any(ColumnSpec::is_stacked) {
             // What is under way and what is kept for the next batches, whatever their sizes.
             pool.set_limit(budget / 2);
         }
@@ -149,6 +160,8 @@ impl Loader {
             at: start,
             jump: Some(start),
             in_epoch: false,
+            fruitless: 0,
+            delivered: false,
             threads: Vec::new(),
             errors: VecDeque::new(),
             tick: Tick {
@@ -168,15 +181,19 @@ impl Loader {
             plan,
             process: std::process::id(),
             given,
+            patience: samples.min(MAX_LISTED as u64).max(1),
             consumer: Mutex::new(consumer),
         };
-        this.keep_buffers(columns.len(), settings.prefetch);
+        this.keep_buffers(&columns, settings.prefetch);
         Ok(this)
     }
 
-    /// Ring memory is kept for all batches under way and one on its way back.
-    fn keep_buffers(&self, columns: usize, prefetch: usize) {
-        self.shared.pool.set_keep(columns * (prefetch + 1));
+    /// Ring memory is kept for all batches under way and one on its way back; where their sizes differ, of several
+    /// sizes.
+    fn keep_buffers(&self, columns: &[ColumnSpec], prefetch: usize) {
+        let kept =
+            columns.iter().map(|column| if column.is_stacked() { KEPT_SIZES } else { 1 }).sum::<usize>();
+        self.shared.pool.set_keep(kept * (prefetch + 1));
     }
 
     /// Batches of an epoch (samples, without `batch`), of the present one where epochs differ; `None` is without end, or
@@ -212,6 +229,7 @@ impl Loader {
         };
         consumer.at = position;
         consumer.in_epoch = true;
+        (consumer.fruitless, consumer.delivered) = (0, false);
         self.shared.lock().go_to(position);
         self.start_threads(&mut consumer)?;
         self.shared.wake();
@@ -243,10 +261,12 @@ impl Loader {
             return Ok(Next::EpochEnd);
         } else if self.shared.order.is_over(consumer.at.epoch, consumer.at.base, consumer.at.number) {
             consumer.in_epoch = false;
+            let fruitless = consumer.fruitless;
+            let none = !consumer.delivered && fruitless > 0;
             consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
             self.shared.publish(0, publish::LAST_INTERVAL);
             self.save_caches(&mut consumer);
-            return Ok(Next::EpochEnd);
+            return if none { Err(no_good_sample(fruitless, &consumer)) } else { Ok(Next::EpochEnd) };
         }
         self.govern(&mut consumer);
         let mut schedule = self.shared.lock();
@@ -294,8 +314,16 @@ impl Loader {
                 )
                 .with_hint("ranks must get as many batches: use on_error=\"replace\" with shard()"));
             }
+            consumer.fruitless += job.span.len as u64;
+            // Without an end nobody else would ever say so.
+            if self.shared.order.len().is_none() && consumer.fruitless >= self.patience {
+                let error = no_good_sample(consumer.fruitless, &consumer);
+                consumer.fruitless = 0;
+                return Err(error);
+            }
             return Ok(Next::Pending);
         }
+        (consumer.fruitless, consumer.delivered) = (0, true);
         let job = Arc::into_inner(job)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a finished batch still has a writer"))?;
         let batch = job.into_batch(self.options.on_error, self.given || self.shared.order.batched())?;
@@ -315,6 +343,11 @@ impl Loader {
         self.expect_given(false)?;
         self.consumer()?.jump = Some(Position { epoch, base: 0, number: 0 });
         Ok(())
+    }
+
+    /// A number that tells this pipeline from others: sources by names and sizes, order and transforms.
+    pub fn fingerprint(&self) -> u64 {
+        self.plan
     }
 
     /// Where the loader stands: between the last batch delivered and the next one. As in torchdata, a state taken after
@@ -552,11 +585,21 @@ impl Loader {
         }
         schedule.settings = settings;
         drop(schedule);
-        self.keep_buffers(self.shared.executor.columns().len(), settings.prefetch);
+        self.keep_buffers(self.shared.executor.columns(), settings.prefetch);
         // Without new threads the loader is only slower.
         drop(self.start_threads(consumer));
         self.shared.wake();
     }
+}
+
+/// The error of an epoch in which everything was skipped.
+fn no_good_sample(count: u64, consumer: &Consumer) -> Error {
+    let last = consumer
+        .errors
+        .back()
+        .map_or(String::new(), |bad| format!("; the last one: {}", bad.error.message()));
+    Error::new(ErrorKind::Corrupt, format!("all {count} samples in a row were bad and skipped{last}"))
+        .with_hint("errors() lists them")
 }
 
 fn not_begun() -> Error {

@@ -1,0 +1,65 @@
+"""Which epoch comes next: counted for each pipeline over the same opened sources, not for each loader.
+
+So ``for epoch in ...: for batch in ds.torch():`` gives new epochs, though it makes a new loader for each of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import NamedTuple
+
+__all__ = ["Passes", "Pipeline"]
+
+_LOCK = threading.Lock()
+
+
+class Pipeline(NamedTuple):
+    """What is counted by: ranks of one process and other batch sizes are other pipelines."""
+
+    fingerprint: int
+    plan: str
+
+    @property
+    def random(self) -> bool:
+        """Whether epochs differ."""
+        return any(
+            f'"{name}' in self.plan for name in ("shuffle", "sample_from_datasets", "Random", "ColorJitter")
+        )
+
+
+_STARTED: set[Pipeline] = set()
+"""Pipelines of which a loader began epoch 0 in this process."""
+
+_AGAIN = (
+    "a pipeline whose source was opened again starts at epoch 0 again: the same order and the same random transforms"
+    "\nhint: open the source once, outside of the loop over epochs; or call set_epoch(epoch) on the loader"
+)
+
+
+class Passes:
+    """Next epochs by pipeline. Shared by all data sets that were made of the same opened sources."""
+
+    def __init__(self) -> None:
+        self._next: dict[Pipeline, int] = {}
+        self._warned = False
+
+    def next(self, pipeline: Pipeline) -> int:
+        """The epoch that a new loader of this pipeline begins."""
+        with _LOCK:
+            known = self._next.get(pipeline)
+            again = known is None and pipeline.random and pipeline in _STARTED and not self._warned
+            self._warned |= again
+        if again:
+            warnings.warn(_AGAIN, UserWarning, stacklevel=4)
+        return known or 0
+
+    def begun(self, pipeline: Pipeline, epoch: int) -> None:
+        """A loader of this pipeline began `epoch`."""
+        with _LOCK:
+            self._next[pipeline] = epoch + 1
+            if epoch == 0:
+                _STARTED.add(pipeline)
+
+    def __reduce__(self) -> tuple[type[Passes], tuple[()]]:
+        return Passes, ()

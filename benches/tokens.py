@@ -4,7 +4,8 @@
 
 Lengths are 10 to 2,000, log-uniform. Two tasks: batches of 64 padded to the longest, and the same samples in buckets by
 length (torch: a batch sampler that cuts its shuffled order by the same rule). torch pads with `pad_sequence`, with 0, 1
-and 2 workers; its best number of workers is what counts. Each round runs all of them once, in turn; medians are over rounds.
+and 2 workers; its best number of workers is what counts. Each round runs all of them once, in turn; medians are over
+rounds.
 """
 
 from __future__ import annotations
@@ -90,7 +91,12 @@ def main() -> None:
     }
     for workers in (0, 1, 2):
         tasks["padded"][f"torch {workers} workers"] = lambda workers=workers: DataLoader(
-            theirs, BATCH, shuffle=True, collate_fn=collate, num_workers=workers, persistent_workers=workers > 0
+            theirs,
+            BATCH,
+            shuffle=True,
+            collate_fn=collate,
+            num_workers=workers,
+            persistent_workers=workers > 0,
         )
         tasks["bucketed"][f"torch {workers} workers"] = lambda workers=workers: DataLoader(
             theirs,
@@ -103,7 +109,7 @@ def main() -> None:
     for task, makers in tasks.items():
         loaders = {name: make() for name, make in makers.items()}
         rates: dict[str, list[float]] = {name: [] for name in loaders}
-        for name, loader in loaders.items():
+        for loader in loaders.values():
             run(loader)  # starts workers, warms memory
         for _ in range(args.rounds):
             for name, loader in loaders.items():
@@ -111,7 +117,11 @@ def main() -> None:
         median = {name: statistics.median(all_) for name, all_ in rates.items()}
         best = max(rate for name, rate in median.items() if name != "wellfed")
         results[task] = {"samples_per_second": rates, "median": median, "ratio": median["wellfed"] / best}
-        print(task, {name: round(rate) for name, rate in median.items()}, f"ratio {median['wellfed'] / best:.2f}")
+        print(
+            task,
+            {name: round(rate) for name, rate in median.items()},
+            f"ratio {median['wellfed'] / best:.2f}",
+        )
         del loaders
     if args.out:
         with open(args.out, "w") as file:

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, TensorDataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import transforms as v1
 
+from wellfed.exceptions import StateError
 from wellfed.torch import DataLoader
 from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
@@ -209,8 +210,11 @@ class Source:
     def _progress(self) -> Any:
         return self
 
-    def state_dict(self) -> dict[str, int]:
-        return {"yielded": self._num_yielded}
+    def place(self) -> int:
+        return self._num_yielded
+
+    def state_dict(self, place: int | None = None) -> dict[str, int]:
+        return {"yielded": self._num_yielded if place is None else place}
 
 
 class Aside:
@@ -472,8 +476,8 @@ def test_a_state_counts_what_was_handed_out(taken: int, persistent: bool) -> Non
     class Ahead(DataLoader[Any]):
         """Its batches are staged as for a device, whenever one is there."""
 
-        def _get_iterator(self) -> Any:
-            return Staged(super()._make_iterator(), Aside())
+        def _iterator_from(self, resume: Any) -> Any:
+            return Staged(super()._make_iterator(resume), Aside())
 
     def make() -> Any:
         return Ahead(
@@ -605,3 +609,95 @@ def test_page_locked_memory_is_pinned() -> None:
     assert memory.is_pinned()
     lock.close()
     assert not memory.is_pinned()
+
+
+class Patient(Aside):
+    """A stage that hands a batch out once the one after it is there, so that it is always staged ahead."""
+
+    def __init__(self, wait: Any) -> None:
+        super().__init__()
+        self.wait = wait
+
+    def finish(self, staged: Any) -> Any:
+        self.wait()
+        return staged
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("position", [1, 3, 6])
+def test_a_state_has_the_random_numbers_that_the_step_left(
+    num_workers: int, position: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout draws between a batch and its checkpoint; the next epoch's order comes after that."""
+    if num_workers == 0:
+        data: Any = ImageFolder(folder_of_pictures(tmp_path), v1.Compose([v1.Resize((8, 8)), v1.ToTensor()]))
+    else:
+        data = Numbers()
+
+    def make() -> Any:
+        return DataLoader(data, batch_size=2, shuffle=True, num_workers=num_workers)
+
+    def staged_iter(loader: Any, epoch: int) -> Any:
+        made = loader._make_iterator
+
+        def patient(resume: Any = None) -> Any:
+            inner = made(resume)
+            deadline = time.monotonic() + 60
+
+            def wait() -> None:
+                while inner._num_yielded < len(loader) and not inner.ready():
+                    assert time.monotonic() < deadline
+
+            return Staged(inner, Patient(wait))
+
+        monkeypatch.setattr(loader, "_iterator_from", patient)
+        return iter(loader)
+
+    def labels(batch: Any) -> list[int]:
+        return (batch[1] if isinstance(batch, list) else batch["i"]).tolist()
+
+    def run(loader: Any, epochs: int, stop: int | None = None) -> tuple[list[Any], Any]:
+        seen = []
+        for epoch in range(epochs):
+            for batch in staged_iter(loader, epoch):
+                seen.append(labels(batch))
+                torch.rand(3)  # the step
+                if len(seen) == stop:
+                    return seen, (loader.state_dict(), torch.get_rng_state())
+        return seen, None
+
+    torch.manual_seed(7)
+    whole, _ = run(make(), 3)
+    torch.manual_seed(7)
+    head, (state, rng) = run(make(), 3, position)
+    torch.set_rng_state(rng)
+    again = make()
+    again.load_state_dict(state)
+    rest, _ = run(again, 3 - (position - 1) // 5)
+    assert head + rest == whole
+
+
+def folder_of_pictures(root: Path) -> Path:
+    from PIL import Image
+
+    from pictures import picture
+
+    for i in range(10):
+        (root / "x" / str(i)).mkdir(parents=True)
+        Image.fromarray(picture(i, 20, 20)).save(root / "x" / str(i) / "a.png")
+    return root / "x"
+
+
+def test_a_class_that_makes_its_own_iterator_is_not_resumed_wrongly() -> None:
+    class Own(DataLoader[Any]):
+        def _get_iterator(self) -> Any:
+            return super()._get_iterator()
+
+    loader = Own(Numbers(), batch_size=3)
+    next(iter(loader))
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    with pytest.raises(
+        StateError, match=r"Own._get_iterator makes the iterator(.|\n)*hint: define _iterator_from"
+    ):
+        iter(loader)

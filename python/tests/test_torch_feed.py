@@ -142,3 +142,88 @@ def test_import_of_wellfed_leaves_torch_alone() -> None:
         "import sys, wellfed; assert 'torch' not in sys.modules; wellfed.feed; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_batch_sampler_gives_way_with_its_size() -> None:
+    batches = stock.BatchSampler(stock.SequentialSampler(range(10)), 4, True)
+    loader = stock.DataLoader(table(), batch_sampler=batches)
+    shuffled = wf.feed(loader, shuffle=True)
+    assert (shuffled.batch_size, shuffled.drop_last, len(shuffled)) == (4, True, 2)
+    assert isinstance(shuffled.sampler, stock.RandomSampler)
+    last = wf.feed(loader, drop_last=False)
+    assert same(list(last), list(stock.DataLoader(table(), 4)))
+    assert [len(x) for x, _ in wf.feed(loader, batch_size=5)] == [5, 5]
+    own = stock.DataLoader(table(), batch_sampler=Twos())
+    with pytest.raises(
+        ValueError, match=r"shuffle cannot be changed alone(.|\n)*Twos\nhint: give batch_size"
+    ):
+        wf.feed(own, shuffle=True)
+    assert wf.feed(own, shuffle=True, batch_size=3).batch_size == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:UserWarning")  # torchdata, on current torch
+def test_a_loaded_state_goes_along() -> None:
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    for kind in (wt.DataLoader, torchdata.StatefulDataLoader):
+        loader = kind(table(), batch_size=3)
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+        again = kind(table(), batch_size=3)
+        again.load_state_dict(state)
+        fed = wf.feed(again, native=False)
+        assert same(list(fed), list(stock.DataLoader(table(), 3))[1:])
+        again.load_state_dict(state)
+        with pytest.raises(ValueError, match=r"than batch_size would give\nhint: call load_state_dict"):
+            wf.feed(again, batch_size=2)
+
+
+def web_loader(*arguments: Any, **named: Any) -> Any:
+    """webdataset's, if it is there; else a class that is made like it."""
+    try:
+        from webdataset import WebLoader
+    except ImportError:
+        return WebLoaderLike(*arguments, **named)
+    return WebLoader(*arguments, **named)
+
+
+class WebLoaderLike(stock.IterableDataset[Any]):
+    """As webdataset 1.0 has it: a pipeline, of which the first stage is torch's loader."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.pipeline: list[Any] = [stock.DataLoader(*arguments, **named)]
+
+    def __iter__(self) -> Iterator[Any]:
+        items: Any = iter(self.pipeline[0])
+        for stage in self.pipeline[1:]:
+            items = stage(items)
+        return iter(items)
+
+
+WebLoaderLike.__module__ = "webdataset.compat"
+
+
+def test_a_web_loader_is_fed_and_not_batched_again() -> None:
+    loader = web_loader(table(), batch_size=4)
+    loader.pipeline.append(doubled)
+    expected = list(loader)
+    fed = wf.feed(loader)
+    assert type(fed) is type(loader)
+    assert isinstance(fed.pipeline[0], wt.DataLoader)
+    assert not isinstance(loader.pipeline[0], wt.DataLoader), "the given one is as it was"
+    assert same(list(fed), expected)
+    assert wf.feed(loader, batch_size=2).pipeline[0].batch_size == 2
+
+
+def doubled(batches: Any) -> Iterator[Any]:
+    for batch in batches:
+        yield [batch[0] * 2, batch[1]]
+
+
+def test_what_is_only_iterable_is_refused() -> None:
+    class Batches:
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    with pytest.raises(TypeError, match=r"Batches\nhint: an iterable data set is derived"):
+        wf.feed(Batches())

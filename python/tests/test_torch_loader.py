@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader as Stock
 from torch.utils.data import TensorDataset
 
 import torch_worker_sets as sets
+from wellfed._cores import auto_workers, cpu_quota
 from wellfed.torch import DataLoader
-from wellfed.torch._cores import auto_workers, cpu_quota
 
 
 def same(one, other):

@@ -446,3 +446,50 @@ def test_explain_says_all_of_it(photos: Path, tmp_path: Path) -> None:
         assert words in text
     assert "to make more of it native: Lambda" in text
     assert "pinned" in text
+
+
+@pytest.mark.parametrize("name", ["CIFAR10", "STL10", "MNIST", "several"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_arrays_that_are_changed_in_place_are_seen_in_the_next_epoch(
+    name: str, shared: bool, tmp_path: Path
+) -> None:
+    if name == "several":
+        parts = [
+            sets.READ["CIFAR10"](tmp_path, transform=SMALL),
+            sets.READ["CIFAR100"](tmp_path, transform=SMALL),
+        ]
+        dataset: Any = stock.ConcatDataset(parts)
+    else:
+        parts = [sets.READ[name](tmp_path, transform=SMALL)]
+        dataset = parts[0]
+    # Somebody else who looks at the same memory may change it, too.
+    held = [part.data for part in parts] if shared else []
+    loader = wt.DataLoader(dataset, batch_size=3)
+    assert head(loader) == NATIVE
+    first = list(loader)
+    for array in held or [part.data for part in parts]:
+        array[1:] = 255 - array[1:]
+    second = list(loader)
+    assert not same(first, second)
+    assert same(second, list(stock.DataLoader(dataset, batch_size=3)))
+
+
+def test_targets_of_several_columns_that_are_changed_in_place_are_seen(tmp_path: Path) -> None:
+    dataset = sets.READ["QMNIST"](tmp_path, transform=v1.ToTensor())
+    loader = wt.DataLoader(dataset, batch_size=3)
+    assert head(loader) == NATIVE
+    list(loader)
+    dataset.targets[:, 0] += 1
+    assert same(list(loader), list(stock.DataLoader(dataset, batch_size=3)))
+
+
+def test_an_array_that_nobody_else_holds_is_put_in_order_once(tmp_path: Path) -> None:
+    dataset = sets.READ["CIFAR10"](tmp_path, transform=SMALL)
+    before = dataset.data.copy()
+    wt.DataLoader(dataset, batch_size=3).explain()
+    assert dataset.data.flags.c_contiguous
+    assert np.array_equal(dataset.data, before)
+    other = sets.READ["CIFAR100"](tmp_path, transform=SMALL)
+    held = other.data
+    wt.DataLoader(other, batch_size=3).explain()
+    assert other.data is held

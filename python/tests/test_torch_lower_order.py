@@ -6,13 +6,16 @@ import itertools
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.utils import data as stock
+from torchvision.transforms import v2
 
+import torchvision_sets as sets
 import wellfed.torch as wt
 from torch_same import same
 
@@ -187,3 +190,43 @@ def test_a_state_goes_on_where_it_was_taken(order: str, stop: int | None) -> Non
     over = stop is None or stop > len(loader)
     assert same(resumed if over else [*resumed, *again], rest)
     assert len(pickle.dumps(state)) < 10_000
+
+
+class ByLoss:
+    """A sampler that chooses by what training has said so far."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def __len__(self) -> int:
+        return 6
+
+    def __iter__(self) -> Any:
+        for _ in range(6):
+            yield self.next
+
+
+class BatchesByLoss(ByLoss):
+    def __iter__(self) -> Any:
+        for _ in range(6):
+            yield [self.next, self.next]
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_sampler_that_looks_at_losses_is_asked_when_torch_asks_it(batches: bool, tmp_path: Path) -> None:
+    def train(kind: Any) -> list[Any]:
+        sampler: Any = BatchesByLoss() if batches else ByLoss()
+        loader = kind(data, batch_sampler=sampler) if batches else kind(data, sampler=sampler)
+        seen = []
+        for _, y in loader:
+            seen.append(y.tolist())
+            sampler.next = (sampler.next + 1) % 6
+        return seen
+
+    data = sets.image_folder(tmp_path, transform=v2.Compose([v2.CenterCrop(8), v2.ToImage()]))
+    assert train(wt.DataLoader) == train(stock.DataLoader)
+    sampler: Any = ByLoss()
+    text = wt.DataLoader(data, sampler=sampler).explain()
+    assert text.startswith("DataLoader, native")
+    assert "not before the batch" in text
+    assert "several batches ahead" in wt.DataLoader(data, sampler=sampler, num_workers=1).explain()

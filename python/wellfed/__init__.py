@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from ._loader import Loader as Loader
     from ._ragged import Ragged as Ragged
     from .dataset import Dataset as Dataset
+    from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
     from .sources import cifar100 as cifar100
+    from .sources import coco_detection as coco_detection
     from .sources import encoded_images as encoded_images
     from .sources import from_dataset as from_dataset
     from .sources import from_generator as from_generator
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from .sources import image_files as image_files
     from .sources import image_folder as image_folder
     from .sources import mnist as mnist
+    from .sources import voc_segmentation as voc_segmentation
     from .sources import webdataset as webdataset
     from .torch import feed as feed
 
@@ -68,8 +71,10 @@ _HOMES = {
     "Dataset": "dataset",
     "Loader": "_loader",
     "Ragged": "_ragged",
+    "annotated_images": "sources",
     "cifar10": "sources",
     "cifar100": "sources",
+    "coco_detection": "sources",
     "concatenate": "_combine",
     "doctor": "_doctor",
     "encoded_images": "sources",
@@ -83,6 +88,7 @@ _HOMES = {
     "mnist": "sources",
     "sample_from_datasets": "_combine",
     "transforms": "",
+    "voc_segmentation": "sources",
     "webdataset": "sources",
     "zip": "_combine",
 }
@@ -118,8 +124,10 @@ __all__ = [
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",
+    "annotated_images",
     "cifar10",
     "cifar100",
+    "coco_detection",
     "concatenate",
     "doctor",
     "encoded_images",
@@ -134,6 +142,7 @@ __all__ = [
     "mnist",
     "sample_from_datasets",
     "transforms",
+    "voc_segmentation",
     "webdataset",
     "zip",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 import os
@@ -13,6 +14,7 @@ import numpy as np
 
 from . import _arguments as check
 from . import _native
+from ._cores import engine_threads
 from ._passes import Pipeline
 from ._ragged import Ragged
 from .exceptions import StateError, WellfedError
@@ -49,10 +51,9 @@ def _parts(value: Any, convert: Convert) -> Any:
     return value
 
 
-def torch_converter(device: Any) -> Convert:
-    """How arrays of the engine become torch tensors on `device`."""
+def torch_converter() -> Convert:
+    """How arrays of the engine become torch tensors, without a copy."""
     try:
-        import torch
         from torch.utils.dlpack import from_dlpack
     except ModuleNotFoundError as e:
         raise ModuleNotFoundError(
@@ -60,19 +61,10 @@ def torch_converter(device: Any) -> Convert:
             name=e.name,
         ) from None
     array = _native.Array
-    target = None if device is None else torch.device(device)
-    if target is None or target.type == "cpu":
 
-        def convert(value: Any) -> Any:
-            # from_dlpack of a capsule skips the questions that torch asks of foreign objects.
-            return from_dlpack(value.__dlpack__()) if type(value) is array else _parts(value, convert)
-
-    else:
-
-        def convert(value: Any) -> Any:
-            if type(value) is not array:
-                return _parts(value, convert)
-            return from_dlpack(value.__dlpack__()).to(target, non_blocking=True)
+    def convert(value: Any) -> Any:
+        # from_dlpack of a capsule skips the questions that torch asks of foreign objects.
+        return from_dlpack(value.__dlpack__()) if type(value) is array else _parts(value, convert)
 
     return convert
 
@@ -195,7 +187,10 @@ class Loader:
         self._dataset = dataset
         self._framework = framework
         self._device = device
-        self._native: _native.Loader | None = dataset._native.loader()
+        self._stage = _stage_for(device)
+        # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
+        self._progress: Any = None
+        self._native: _native.Loader | None = _for_this_rank(dataset)._native.loader()
         self._build = structured(dataset._native.structure, convert)
         self._turn = 0
         self._began = False
@@ -222,7 +217,14 @@ class Loader:
         self._began = True
         self._turn += 1
         passes.begun(pipeline, native.epoch)
-        return _Epoch(self, native, self._turn)
+        epoch = _Epoch(self, native, self._turn)
+        if self._stage is None:
+            return epoch
+        from .torch._device import Staged
+
+        staged = Staged(epoch, self._stage())
+        self._progress = staged._progress
+        return staged
 
     def __len__(self) -> int:
         length = self._open().length()
@@ -252,7 +254,8 @@ class Loader:
             >>> [batch.tolist() for batch in other] == rest
             True
         """
-        state: dict[str, Any] = json.loads(self._open().state_dict())
+        native = self._open()
+        state: dict[str, Any] = (_Progress(native) if self._progress is None else self._progress).state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -262,6 +265,7 @@ class Loader:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
         self._turn += 1
+        self._progress = None
         self._placed = True
         self._open().load_state_dict(json.dumps(state))
 
@@ -313,13 +317,23 @@ class Loader:
 class _Epoch(Iterator[Any]):
     """One pass over a loader. Keeps the loader alive; ends when another pass begins."""
 
-    __slots__ = ("_build", "_loader", "_next", "_turn")
+    __slots__ = ("_build", "_loader", "_next", "_num_yielded", "_progress", "_ready", "_turn")
 
     def __init__(self, loader: Loader, native: _native.Loader, turn: int) -> None:
         self._loader = loader
         self._build = loader._build
         self._next: Callable[[], list[Any] | None] = native.next
+        self._ready: Callable[[], bool] = native.ready
         self._turn = turn
+        self._num_yielded = 0
+        self._progress = _Progress(native)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def ready(self) -> bool:
+        """Whether the next batch is there."""
+        return self._loader._turn == self._turn and self._next is not _exhausted and self._ready()
 
     def __next__(self) -> Any:
         if self._loader._turn != self._turn:
@@ -332,7 +346,42 @@ class _Epoch(Iterator[Any]):
         if columns is None:
             self._next = _exhausted
             raise StopIteration
+        self._num_yielded += 1
         return self._build(columns)
+
+
+class _Progress:
+    """Where an engine's loader stands, in the form in which the device stage asks for it."""
+
+    def __init__(self, native: _native.Loader) -> None:
+        self._native = native
+
+    def place(self) -> str:
+        """Of what it gave so far."""
+        return self._native.state_dict()
+
+    def state_dict(self, place: str | None = None) -> dict[str, Any]:
+        """The state, now or as of `place`."""
+        state: dict[str, Any] = json.loads(self.place() if place is None else place)
+        return state
+
+
+def _stage_for(device: Any) -> Callable[[], Any] | None:
+    """What makes the stage that brings batches to a device; None where they stay in ordinary memory."""
+    if device is None:
+        return None
+    from .torch._device import stage_for, target
+
+    place = target(device)
+    return None if place is None else functools.cache(lambda: stage_for(place))
+
+
+def _for_this_rank(dataset: Dataset) -> Dataset:
+    """The data set with this rank's share of the cores, where several ranks share the machine and nobody says more."""
+    threads = engine_threads()
+    if threads == "auto" or json.loads(dataset.to_json())["options"]["num_workers"] != "auto":
+        return dataset
+    return dataset.with_options(num_workers=threads)
 
 
 def _exhausted() -> None:

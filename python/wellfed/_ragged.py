@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -97,7 +98,7 @@ class Ragged(Sequence[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         ends = self.offsets.tolist()
-        return (self.values[start:end] for start, end in zip(ends, ends[1:]))
+        return (self.values[start:end] for start, end in pairwise(ends))
 
     @property
     def lengths(self) -> Any:

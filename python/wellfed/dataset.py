@@ -317,8 +317,8 @@ class Dataset:
 
         Args:
             batch_size: Samples in a batch, at least 1.
-            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A side
-                that is None is that of the largest array of the batch; so is every side that varies without it.
+            padded_shapes: A shape for each field, in the structure of the samples, such as ``[None]`` or ``[100]``. A
+                side that is None is that of the largest array of the batch; so is every side that varies without it.
             padding_values: What arrays are filled up with: one number for all, or one for each field, in the structure
                 of the samples. Default: 0, of the field's dtype.
             multiple_of: Sides that are left to the batch are rounded up to a multiple of this.
@@ -671,8 +671,8 @@ class Dataset:
         """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
 
         Args:
-            device: Where tensors should be. Other than the CPU, they are copied there with
-                ``tensor.to(device, non_blocking=True)``.
+            device: Where tensors should be. For CUDA, batches are pinned and copied on a stream of their own, one step
+                ahead, and are complete for the stream that is current.
             multiprocessing_context: For pipelines with Python steps: how their workers are started, a context or its
                 name; or ``"thread"``, and they are threads of this process, which find no seeded generators.
             options: As of `with_options`. With Python steps, ``num_workers`` are processes: ``"auto"`` is one for each
@@ -694,7 +694,7 @@ class Dataset:
             return StepsLoader(this, None, "torch", device, multiprocessing_context)
         if multiprocessing_context is not None:
             raise ValueError("multiprocessing_context is for pipelines with Python steps; this one has none")
-        return Loader(this, torch_converter(device), "torch", device)
+        return Loader(this, torch_converter(), "torch", device)
 
     def numpy(
         self, *, multiprocessing_context: Any = None, **options: Unpack[Options]

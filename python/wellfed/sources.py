@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from ._steps.stream import StreamDataset
 
 __all__ = [
+    "annotated_images",
     "cifar10",
     "cifar100",
+    "coco_detection",
     "encoded_images",
     "from_dataset",
     "from_generator",
@@ -29,6 +31,7 @@ __all__ = [
     "image_files",
     "image_folder",
     "mnist",
+    "voc_segmentation",
     "webdataset",
 ]
 
@@ -106,6 +109,13 @@ def image_files(paths: Iterable[Path | bytes], labels: Any = None) -> Dataset:
         >>> image.shape, int(label)
         ((3, 3, 4), 3)
     """
+    text, count = _text(paths)
+    held = [(text, "uint8"), *_whole_numbers(labels)]
+    return _open_arrays("files", held, count=count, labels=labels is not None)
+
+
+def _text(paths: Iterable[Path | bytes]) -> tuple[npt.NDArray[np.uint8], int]:
+    """Paths in one text, with a zero byte between each two, and how many there are."""
     if isinstance(paths, str | bytes | os.PathLike):
         raise TypeError("image_files takes a list of paths\nhint: image_folder takes a folder or a pattern")
     listed = list(paths)
@@ -119,8 +129,7 @@ def image_files(paths: Iterable[Path | bytes], labels: Any = None) -> Dataset:
     except UnicodeEncodeError as e:
         index = joined.count(chr(0), 0, e.start)
         raise ValueError(f"path {index} is not UTF-8\nhint: rename it, for example with convmv") from None
-    held = [(_bytes(text), "uint8"), *_whole_numbers(labels)]
-    return _open_arrays("files", held, count=len(listed), labels=labels is not None)
+    return _bytes(text), len(listed)
 
 
 def encoded_images(data: Any, offsets: Any, labels: Any = None) -> Dataset:
@@ -160,6 +169,107 @@ def encoded_images(data: Any, offsets: Any, labels: Any = None) -> Dataset:
         count += max(len(held[-1][0]) - 1, 0)
     held += _whole_numbers(labels)
     return _open_arrays("encoded", held, count=count, chunks=len(chunks), labels=labels is not None)
+
+
+def annotated_images(
+    paths: Iterable[Path | bytes],
+    *,
+    masks: Iterable[Path | bytes] | None = None,
+    mask_dtype: Literal["uint8", "uint16", "bool"] = "uint8",
+    boxes: Sequence[Any] | None = None,
+    box_format: Literal["XYXY", "XYWH", "CXCYWH"] = "XYXY",
+    box_dtype: Literal["float32", "int64"] = "float32",
+    labels: Sequence[Any] | None = None,
+    keypoints: Sequence[Any] | None = None,
+) -> Dataset:
+    """Image files with masks, boxes and points that follow their image. Samples are dicts: ``image`` and what is given.
+
+    Args:
+        paths: Images.
+        masks: For each image its mask: a PNG of one channel, with a palette or in grey.
+        mask_dtype: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit. A batch of masks is an
+            array ``[n, 1, height, width]``.
+        boxes: For each image its boxes, ``[n, 4]`` in pixels, any number of them. A batch of boxes is a list of
+            arrays.
+        box_format: What the four numbers are: ``XYXY`` (left, top, right, bottom), ``XYWH``, ``CXCYWH``.
+        box_dtype: int64 for boxes of whole numbers: transforms truncate them as torchvision does.
+        labels: For each image one whole number a box.
+        keypoints: For each image its points, ``[n, 2]`` in pixels.
+
+    Raises:
+        ValueError: Numbers of entries differ, or a path is empty or not UTF-8.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import wellfed as wf
+        >>> from PIL import Image
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> Image.new("RGB", (40, 30)).save(folder / "a.png")
+        >>> ds = wf.annotated_images([folder / "a.png"], boxes=[[[0, 0, 10, 20]]], labels=[[3]])
+        >>> batch = next(iter(ds.map(wf.transforms.Resize((60, 80))).batch(1).numpy()))
+        >>> batch["image"].shape, batch["boxes"][0].tolist(), batch["labels"][0].tolist()
+        ((1, 3, 60, 80), [[0.0, 0.0, 20.0, 40.0]], [3])
+    """
+    text, count = _text(paths)
+    held, fields = [(text, "uint8")], []
+    if masks is not None:
+        held.append((_text(masks)[0], "uint8"))
+        fields.append({"name": "mask", "kind": {"mask": {"dtype": mask_dtype}}})
+    if boxes is not None:
+        held += _rows(boxes, np.dtype(box_dtype), 4)
+        fields.append({"name": "boxes", "kind": {"boxes": {"format": box_format, "dtype": box_dtype}}})
+    if labels is not None:
+        held += _rows(labels, np.int64, 0)
+        fields.append({"name": "labels", "kind": {"box_labels": {"dtype": "int64"}}})
+    if keypoints is not None:
+        held += _rows(keypoints, np.float32, 2)
+        fields.append({"name": "keypoints", "kind": "keypoints"})
+    return _open_arrays("annotated", held, count=count, fields=fields)
+
+
+def _rows(given: Sequence[Any], dtype: Any, width: int) -> list[tuple[npt.NDArray[Any], str]]:
+    """Rows of all images, and after how many rows each image's end."""
+    shape = (-1, width) if width else (-1,)
+    arrays = [np.asarray(rows, dtype).reshape(shape) for rows in given]
+    ends = np.cumsum([len(rows) for rows in arrays], dtype=np.int64)
+    rows = np.concatenate(arrays) if arrays else np.empty((0, width) if width else 0, dtype)
+    return [(np.ascontiguousarray(rows), np.dtype(dtype).name), (ends, "int64")]
+
+
+def voc_segmentation(root: Path, year: str = "2012", image_set: str = "train") -> Dataset:
+    """Photographs with masks in the layout of Pascal VOC. Samples are (image, mask).
+
+    Masks keep the indices of their palette: a class a pixel, 255 where there is none. Transforms move image and mask
+    together; a batch of masks is an array ``[n, 1, height, width]``.
+
+    Args:
+        root: The folder that the archive was unpacked in (with ``VOCdevkit``), or one that holds ``JPEGImages``,
+            ``SegmentationClass`` and ``ImageSets/Segmentation`` itself.
+        year: ``"2007"`` to ``"2012"``.
+        image_set: Name of the list: ``"train"``, ``"val"``, ``"trainval"``, ``"test"``.
+
+    Raises:
+        FileNotFoundError: There is no such folder or list.
+    """
+    return _open("voc_segmentation", root=os.fspath(root), year=str(year), image_set=image_set)
+
+
+def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvision's name)
+    """Photographs with boxes in the layout of COCO. Samples are (image, target), in the order of the images' ids.
+
+    A target is a dict: ``boxes``, float32 ``[n, 4]`` (left, top, right, bottom); ``labels``, int64 ``[n]``, ids of
+    categories; ``iscrowd``, int64 ``[n]``; ``image_id``. An image without annotations has no boxes. In a batch boxes,
+    labels and iscrowd are lists of arrays. Segmentations, keypoints and captions are not read.
+
+    Args:
+        root: The folder of images.
+        annFile: The JSON file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        CorruptSampleError: It is no such JSON.
+    """
+    return _open("coco_detection", root=os.fspath(root), annotations=os.fspath(annFile))
 
 
 def _open_arrays(kind: str, held: list[tuple[npt.NDArray[Any], str]], **parameters: Any) -> Dataset:
@@ -318,8 +428,8 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
     `Dataset.bucket_by_sequence_length` or `Dataset.batch_by_tokens`.
 
     Args:
-        tensors: A NumPy array, torch CPU tensor, `Ragged` or list; or tuples and dicts of them, nested at will, of equal
-            length. Samples have the same structure.
+        tensors: A NumPy array, torch CPU tensor, `Ragged` or list; or tuples and dicts of them, nested at will, of
+            equal length. Samples have the same structure.
         pixels: Which uint8 arrays are images, that transforms work on. ``"infer"``: ``[n, h, w]``,
             ``[n, h, w, c]`` or ``[n, c, h, w]`` with c of 1, 3 or 4. ``"hwc"`` and ``"chw"`` settle it where both
             fit. ``"never"``: none.
@@ -349,7 +459,7 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
         rows = _ragged(value)
         parts = _ragged_parts(rows) if rows is not None else [as_array(value)]
         array, dtype = parts[0]
-        spec = {"name": name, "dtype": dtype, "shape": list(array.shape), "pixels": "infer"}
+        spec: dict[str, Any] = {"name": name, "dtype": dtype, "shape": list(array.shape), "pixels": "infer"}
         if len(parts) == 2:
             spec["shape"] = [len(parts[1][0]) - 1, None, *array.shape[1:]]
             spec["values"] = len(array)

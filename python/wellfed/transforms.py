@@ -1,38 +1,39 @@
 """Image transforms with torchvision v2's names, parameters, defaults and meaning.
 
 A transform is a description: it is run by the engine, in Rust. Give transforms to `Dataset.map`, or call one on an
-image to try it::
+image, as torchvision's data sets do with what stands in ``transform=``::
 
     >>> import numpy as np
     >>> from wellfed import transforms as T
     >>> image = np.zeros((300, 400, 3), np.uint8)
-    >>> T.RandomResizedCrop(224)(image, seed=1).shape
+    >>> T.RandomResizedCrop(224)(image).shape
     (224, 224, 3)
 
 Images are decoded files or uint8 arrays; what torchvision does to Pillow images is done to them, so resampling is
-always antialiased. Every sample gets its own random parameters, which depend only on the seed, the epoch and the
-sample.
+always antialiased. Masks, boxes and points of a sample follow its image, as torchvision's ``tv_tensors`` do: geometry
+is drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype`
+touches them. Every sample gets its own random parameters, which depend only on the seed, the epoch and the sample.
 """
 
 from __future__ import annotations
 
 import json
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from . import _arguments as check
-from . import _native
-from ._loader import to_numpy
+from ._called import call
 
 __all__ = [
     "CenterCrop",
+    "ClampBoundingBoxes",
     "ColorJitter",
     "Compose",
+    "ConvertBoundingBoxFormat",
     "GaussianBlur",
     "Grayscale",
     "Identity",
@@ -48,6 +49,7 @@ __all__ = [
     "RandomRotation",
     "RandomVerticalFlip",
     "Resize",
+    "SanitizeBoundingBoxes",
     "ToDtype",
     "ToImage",
     "ToTensor",
@@ -73,6 +75,28 @@ class Transform:
 
     # Parameters that torchvision has and that change nothing here.
     _not_in_plan: frozenset[str] = frozenset()
+    _random: bool = False
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random parameters."""
+        return self._random
+
+    @property
+    def makes(self) -> Literal["tensor", "image"] | None:
+        """What a Pillow image becomes: a tensor, a ``tv_tensors.Image``, or None: it stays one."""
+        return None
+
+    def steps(self) -> Iterator[Transform]:
+        """Its transforms one by one, if it is a chain; else itself."""
+        yield self
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's transform with these parameters; ``v2`` is its module."""
+        parameters = dict(vars(self))
+        if "interpolation" in parameters:
+            parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
+        return getattr(v2, type(self).__name__)(**parameters)
 
     def _set(self, **parameters: Any) -> None:
         self.__dict__.update(parameters)
@@ -108,26 +132,33 @@ class Transform:
             raise ValueError(f"there is no transform called {name!r}")
         return kinds[name](**parameters)
 
-    def __call__(self, image: Any, seed: int = 0) -> npt.NDArray[Any]:
-        """Runs this transform on one image, for trying it out.
+    def __call__(self, image: Any, seed: int | None = None) -> Any:
+        """Runs this transform on one image.
+
+        Random parameters are drawn anew at each call: from torch's default generator if torch is imported, so that
+        `torch.manual_seed` and the seeds of workers count, else from Python's `random`.
 
         Args:
-            image: uint8 array ``[height, width, channels]`` or ``[height, width]`` with 1, 3 or 4 channels, or
-                anything that NumPy reads as such, for instance a Pillow image.
-            seed: What random parameters depend on, 0 to 2**64 - 1.
+            image: A Pillow image (RGB, L or RGBA); a tensor ``[..., channels, height, width]``; or an array
+                ``[height, width, channels]`` or ``[height, width]`` of uint8 with 1, 3 or 4 channels, or what NumPy
+                reads as one.
+            seed: What random parameters depend on instead, 0 to 2**64 - 1.
 
         Returns:
-            A new array ``[height, width, channels]``.
+            Of a Pillow image: a Pillow image; or a tensor ``[channels, height, width]``, if the transform makes one
+            (`ToTensor`, `PILToTensor`, `ToImage`, or `ToDtype` to floating point). Of a tensor: a tensor. Of an array:
+            a new array ``[height, width, channels]``. Tensors of 8 bits on the CPU get the pixels that Pillow images
+            get; all others are left to torchvision's transform of this name.
+
+        Example:
+            >>> from PIL import Image
+            >>> crop = RandomCrop(8)
+            >>> crop(Image.new("RGB", (32, 24))).size
+            (8, 8)
+            >>> ToTensor()(Image.new("RGB", (32, 24))).shape
+            torch.Size([3, 24, 32])
         """
-        array = np.ascontiguousarray(image)
-        if array.dtype != np.uint8 or array.ndim not in (2, 3):
-            raise TypeError(
-                f"an image must be uint8 [height, width, channels], not {array.dtype} {list(array.shape)}"
-            )
-        if array.ndim == 2:
-            array = array[:, :, None]
-        result: npt.NDArray[Any] = to_numpy(_native.apply(json.dumps(self.to_plan()), array, seed))
-        return result
+        return call(self, image, seed)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
@@ -168,6 +199,20 @@ class Compose(Transform):
         """This chain as data that JSON can express."""
         return {"type": "Compose", "transforms": [t.to_plan() for t in self.transforms]}
 
+    @property
+    def random(self) -> bool:
+        """Whether one of them draws random parameters."""
+        return any(t.random for t in self.transforms)
+
+    def steps(self) -> Iterator[Transform]:
+        """Its transforms one by one, those of inner chains too."""
+        for inner in self.transforms:
+            yield from inner.steps()
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's chain of these transforms."""
+        return v2.Compose([t.as_torchvision(v2) for t in self.transforms])
+
     def __repr__(self) -> str:
         lines = "".join(f"{t!r},\n" for t in self.transforms)
         indented = "".join(f"    {line}\n" for line in lines.splitlines())
@@ -207,6 +252,11 @@ class ToImage(Transform):
         ])
     """
 
+    @property
+    def makes(self) -> Literal["tensor", "image"] | None:
+        """A ``tv_tensors.Image``."""
+        return "image"
+
 
 class PILToTensor(Transform):
     """Marks where torchvision would turn a Pillow image into a uint8 tensor; values stay as they are.
@@ -216,6 +266,11 @@ class PILToTensor(Transform):
         PILToTensor()
     """
 
+    @property
+    def makes(self) -> Literal["tensor", "image"] | None:
+        """A tensor."""
+        return "tensor"
+
 
 class ToTensor(Transform):
     """To float32 with values from 0 to 1: each value is divided by 255.
@@ -224,6 +279,15 @@ class ToTensor(Transform):
         >>> float(ToTensor()(np.full((2, 2, 3), 51, np.uint8)).max())
         0.20000000298023224
     """
+
+    @property
+    def makes(self) -> Literal["tensor", "image"] | None:
+        """A tensor."""
+        return "tensor"
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's leaves tensors as they are, and says that it is deprecated."""
+        return v2.Identity()
 
 
 class ToDtype(Transform):
@@ -244,6 +308,17 @@ class ToDtype(Transform):
 
     def __init__(self, dtype: Any, scale: bool = False) -> None:
         self._set(dtype=check.dtype(dtype), scale=bool(scale))
+
+    @property
+    def makes(self) -> Literal["tensor", "image"] | None:
+        """A tensor, unless values stay 8-bit: there are no Pillow images of other types."""
+        return None if self.dtype == "uint8" else "tensor"
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's `ToDtype` of torch's dtype."""
+        import torch
+
+        return v2.ToDtype(getattr(torch, self.dtype), self.scale)
 
 
 class Normalize(Transform):
@@ -396,6 +471,7 @@ class RandomCrop(Transform):
         (32, 32, 3)
     """
 
+    _random = True
     size: tuple[int, int]
     padding: tuple[int, int, int, int] | None
     pad_if_needed: bool
@@ -434,6 +510,7 @@ class RandomResizedCrop(Transform):
         (8, 6, 3)
     """
 
+    _random = True
     _not_in_plan = frozenset({"antialias"})
     size: tuple[int, int]
     scale: tuple[float, float]
@@ -469,6 +546,7 @@ class RandomHorizontalFlip(Transform):
         array([3, 2, 1], dtype=uint8)
     """
 
+    _random = True
     p: float
 
     def __init__(self, p: float = 0.5) -> None:
@@ -486,6 +564,7 @@ class RandomVerticalFlip(Transform):
         array([2, 1], dtype=uint8)
     """
 
+    _random = True
     p: float
 
     def __init__(self, p: float = 0.5) -> None:
@@ -508,6 +587,7 @@ class RandomRotation(Transform):
                [1, 3]], dtype=uint8)
     """
 
+    _random = True
     degrees: tuple[float, float]
     interpolation: str
     expand: bool
@@ -553,6 +633,7 @@ class ColorJitter(Transform):
         ColorJitter(brightness=(0.6, 1.4), contrast=None, saturation=None, hue=(-0.1, 0.1))
     """
 
+    _random = True
     brightness: tuple[float, float] | None
     contrast: tuple[float, float] | None
     saturation: tuple[float, float] | None
@@ -603,6 +684,7 @@ class RandomGrayscale(Transform):
         array([[[76, 76, 76]]], dtype=uint8)
     """
 
+    _random = True
     p: float
 
     def __init__(self, p: float = 0.1) -> None:
@@ -621,6 +703,7 @@ class GaussianBlur(Transform):
         np.uint8(9)
     """
 
+    _random = True
     kernel_size: tuple[int, int]
     sigma: tuple[float, float]
 
@@ -647,6 +730,7 @@ class RandomErasing(Transform):
         [np.uint8(0), np.uint8(7)]
     """
 
+    _random = True
     _not_in_plan = frozenset({"inplace"})
     p: float
     scale: tuple[float, float]
@@ -683,3 +767,73 @@ class RandomErasing(Transform):
             value=chosen,
             inplace=bool(inplace),
         )
+
+
+class ClampBoundingBoxes(Transform):
+    """Cuts boxes at the border of their image.
+
+    Args:
+        clamping_mode: ``"auto"``, ``"soft"`` or ``"hard"``: the same for boxes that are not turned.
+
+    Example:
+        >>> ClampBoundingBoxes()
+        ClampBoundingBoxes(clamping_mode='auto')
+    """
+
+    _not_in_plan = frozenset({"clamping_mode"})
+    clamping_mode: str
+
+    def __init__(self, clamping_mode: str = "auto") -> None:
+        if clamping_mode not in ("auto", "soft", "hard"):
+            raise ValueError(f"clamping_mode is {clamping_mode!r}; it must be 'auto', 'soft' or 'hard'")
+        self._set(clamping_mode=clamping_mode)
+
+
+class ConvertBoundingBoxFormat(Transform):
+    """Turns boxes into another format.
+
+    Args:
+        format: ``"XYXY"`` (left, top, right, bottom), ``"XYWH"`` (left, top, width, height) or ``"CXCYWH"`` (middle,
+            width, height); torchvision's ``BoundingBoxFormat`` does as well.
+
+    Example:
+        >>> ConvertBoundingBoxFormat("cxcywh")
+        ConvertBoundingBoxFormat(format='CXCYWH')
+    """
+
+    format: str
+
+    def __init__(self, format: Any) -> None:  # noqa: A002 (torchvision's name)
+        name = str(getattr(format, "value", format)).upper()
+        if name not in ("XYXY", "XYWH", "CXCYWH"):
+            raise ValueError(f"format is {format!r}; it must be XYXY, XYWH or CXCYWH")
+        self._set(format=name)
+
+
+class SanitizeBoundingBoxes(Transform):
+    """Removes boxes that are too small or reach outside of their image, and their labels.
+
+    Args:
+        min_size: Least width and height, at least 1.
+        min_area: Least area, at least 1.
+        labels_getter: ``"default"`` removes the labels of a box with it, and whatever else has one entry a box; None
+            removes boxes alone.
+
+    Example:
+        >>> SanitizeBoundingBoxes(min_size=2)
+        SanitizeBoundingBoxes(min_size=2.0, min_area=1.0, labels_getter='default')
+    """
+
+    min_size: float
+    min_area: float
+    labels_getter: str | None
+
+    def __init__(
+        self, min_size: float = 1.0, min_area: float = 1.0, labels_getter: str | None = "default"
+    ) -> None:
+        for name, value in (("min_size", min_size), ("min_area", min_area)):
+            if not value >= 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        if labels_getter not in ("default", None):
+            raise ValueError(f"labels_getter is {labels_getter!r}; it must be 'default' or None")
+        self._set(min_size=float(min_size), min_area=float(min_area), labels_getter=labels_getter)

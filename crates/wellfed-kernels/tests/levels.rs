@@ -10,6 +10,7 @@ use wellfed_kernels::write::{GeometryError, Output, PadMode, Window, write_at};
 const FILTERS: [Filter; 7] = [
     Filter::Nearest,
     Filter::NearestExact,
+    Filter::NearestCorner,
     Filter::Box,
     Filter::Bilinear,
     Filter::Hamming,

@@ -210,7 +210,7 @@ pub(crate) fn apply(
     let image = memory::borrow(py, image, DType::UInt8)?;
     let options = Options { seed: Some(seed), layout: wellfed::plan::Batching::Nhwc, ..Options::default() };
     let batch = enter::slow(py, move || {
-        transform.as_stage().check()?;
+        transform.as_operation().check()?;
         let &[height, width, channels] = image.shape() else {
             return Err(Error::config(format!("an image has 3 dimensions, not {:?}", image.shape())));
         };

@@ -12,9 +12,9 @@ use crate::{
     order::{Fields, Order, Pick},
     plan::{
         Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
-        lower::{LeafPlan, Output, is_image, lower},
+        lower::{LeafPlan, Output, is_transformed, lower},
     },
-    sample::{FieldSpec, Record, Structure, Value},
+    sample::{FieldKind, FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter},
     store::LocalStore,
     transform::Transform,
@@ -155,7 +155,7 @@ impl Dataset {
         let assembly = self.assembly(&lowered, false)?;
         let Output { names, kinds, .. } = &lowered.output;
         for (number, (name, kind)) in names.iter().zip(kinds).enumerate() {
-            if !is_image(kind) {
+            if !is_transformed(kind) && !matches!(kind, FieldKind::BoxLabels { .. }) {
                 assembly.column(number, &FieldSpec { name: name.clone(), kind: kind.clone() })?;
             }
         }

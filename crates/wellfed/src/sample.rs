@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Limits;
 pub use crate::engine::Kept;
+use crate::{Limits, transform::BoxFormat};
 
 /// Element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -103,6 +103,27 @@ pub enum FieldKind {
         /// Order of the elements of one image.
         layout: PixelLayout,
     },
+    /// An encoded mask, one number a pixel: a PNG with a palette, whose indices are kept, or in grey. Geometry moves it
+    /// with the image, by nearest neighbours; nothing else changes it. In a batch: an array `[n, 1, height, width]`.
+    Mask {
+        /// Element type: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit.
+        dtype: DType,
+    },
+    /// Boxes in pixels of the image, `[n, 4]`, any number a sample. In a batch: a list of arrays.
+    Boxes {
+        /// What the four numbers are.
+        format: BoxFormat,
+        /// Element type: float32 or int64.
+        dtype: DType,
+    },
+    /// One entry for each of the boxes, such as their classes: what `SanitizeBoundingBoxes` removes with them. In a
+    /// batch: a list of arrays.
+    BoxLabels {
+        /// Element type.
+        dtype: DType,
+    },
+    /// Points in pixels of the image, float32 `[n, 2]`, any number a sample. In a batch: a list of arrays.
+    Keypoints,
     /// One number: a class ([`FieldKind::LABEL`]), a weight, an id. In a batch: one dimension.
     Scalar {
         /// Its type.

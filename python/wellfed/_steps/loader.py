@@ -310,7 +310,7 @@ class _Epoch(Iterator[Any]):
 def worker_count(given: int | str) -> int:
     """Workers for the option `num_workers`, of which 0 is this process."""
     if given == "auto":
-        from ..torch._cores import auto_workers
+        from .._cores import auto_workers
 
         return auto_workers()
     return int(given)

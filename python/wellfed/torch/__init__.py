@@ -15,14 +15,16 @@ Example:
 from __future__ import annotations
 
 from ._accumulate import MicroBatch, MicroBatches
+from ._bad import BadSample
 from ._feed import feed
 from ._loader import DataLoader
 from ._lower import Albumentations
 from ._state import Stateful, StateMismatchError
-from ._threads import get_worker_info
+from ._workers.threads import get_worker_info
 
 __all__ = [
     "Albumentations",
+    "BadSample",
     "DataLoader",
     "MicroBatch",
     "MicroBatches",

@@ -14,7 +14,6 @@ Only for `device=`, where the copy is ours and its end is known, are the workers
 from __future__ import annotations
 
 import contextlib
-import copy
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -250,7 +249,7 @@ def _pin_early(value: Any) -> Any:
     return pin(value) if _goes_ahead(value) and hasattr(value, "pin_memory") else value
 
 
-class Place:
+class StagedProgress:
     """Where the pass stands that `Staged` hands out: that of the iterator below, less what is staged.
 
     The loader keeps it for `state_dict()`, and it keeps no iterator alive.
@@ -259,19 +258,32 @@ class Place:
     def __init__(self, progress: Any) -> None:
         """Of an iterator with this `_progress`."""
         self._progress = progress
-        self.staged: Any = None
+        self._given: Any = None
 
-    def state_dict(self) -> Any:
-        """The state after the last batch that was handed out."""
-        if self.staged is not None:
-            return copy.deepcopy(self.staged)
-        return self._progress.state_dict()
+    def place(self) -> Any:
+        """Where the pass stands for the caller."""
+        return self._progress.place() if self._given is None else self._given
+
+    def hold(self) -> None:
+        """What comes next is not handed out yet."""
+        self._given = self._progress.place()
+
+    def release(self) -> None:
+        """All that was taken is handed out."""
+        self._given = None
+
+    def state_dict(self, place: Any = None) -> Any:
+        """The state after the last batch that was handed out, or as of `place`.
+
+        It is made when it is asked for: the caller's step may have drawn random numbers since the batch.
+        """
+        return self._progress.state_dict(self._given if place is None else place)
 
 
-def _place(inner: Any) -> Place | None:
+def _progress_of(inner: Any) -> StagedProgress | None:
     """None where the iterator below does not keep its place, which the loader then says."""
     progress = getattr(inner, "_progress", None)
-    return None if progress is None else Place(progress)
+    return None if progress is None else StagedProgress(progress)
 
 
 class Staged:
@@ -286,7 +298,7 @@ class Staged:
         self._inner = inner
         self._stage = stage
         self._ready: Callable[[], bool] | None = getattr(inner, "ready", None)
-        self._progress = _place(inner)
+        self._progress = _progress_of(inner)
         self._thread: ThreadPoolExecutor | None = None
         self._forget()
 
@@ -294,7 +306,7 @@ class Staged:
         self._next: Future[Any] | None = None
         self._stop: BaseException | None = None
         if self._progress is not None:
-            self._progress.staged = None
+            self._progress.release()
         self._ahead = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -324,7 +336,7 @@ class Staged:
             return
         # Before it is taken: a state is that of what was handed out.
         if self._progress is not None:
-            self._progress.staged = self._progress.state_dict()
+            self._progress.hold()
         try:
             batch = next(self._inner)
         except Exception as error:
@@ -348,12 +360,17 @@ class Staged:
             self._next.cancel()
         self._forget()
         self._inner._reset(loader, first_iter)
-        self._progress = _place(self._inner)
+        self._progress = _progress_of(self._inner)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # not there yet
             raise AttributeError(name)
         return getattr(self._inner, name)
+
+
+def stage_for(device: torch.device) -> Moving | Copies:
+    """What brings batches to a device: ahead, where it has streams."""
+    return Copies(device) if device.type == "cuda" else Moving(device)
 
 
 def staged(loader: Any, iterator: Any) -> Any:
@@ -369,7 +386,7 @@ def staged(loader: Any, iterator: Any) -> Any:
     if loader.float_dtype is not None:
         iterator = Staged(iterator, Moving(None, loader.float_dtype))
     if device is not None:
-        return Staged(iterator, Copies(device) if device.type == "cuda" else Moving(device))
+        return Staged(iterator, stage_for(device))
     return Staged(iterator, Pinning()) if _pins(loader, iterator) else iterator
 
 

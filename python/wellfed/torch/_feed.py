@@ -6,14 +6,15 @@ subclass does differently is dropped silently.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch.utils.data as stock
-from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from .._loader import Loader
 from ..dataset import Dataset
 from ._loader import DataLoader
+from ._private import InfiniteSampler
 
 __all__ = ["feed"]
 
@@ -24,11 +25,12 @@ def feed(loader: Any, **arguments: Any) -> Any:
     Args:
         loader: A loader of torch, whose data set, order, collate function and all other arguments are kept; or a data
             set of torch; or a data set of wellfed. A loader of wellfed is given back. A loader that Accelerate prepared
-            is given back, too, with the loader in it exchanged.
-        arguments: Of `DataLoader`, in place of those of ``loader``.
+            is given back, too, with the loader in it exchanged; of webdataset's ``WebLoader``, a copy.
+        arguments: Of `DataLoader`, in place of those of ``loader``. A state that was loaded into it goes along.
 
     Raises:
         TypeError: ``loader`` is of a class that changes how a loader works.
+        ValueError: ``arguments`` leave open how batches are made, or a loaded state is of other batches.
 
     Example:
         >>> import torch
@@ -50,6 +52,11 @@ def feed(loader: Any, **arguments: Any) -> Any:
     if inner is not None:
         loader.base_dataloader = feed(inner, **arguments)
         return loader
+    stages = _pipeline(loader)
+    if stages is not None:
+        fed = copy.copy(loader)
+        fed.pipeline = [feed(stages[0], **arguments), *stages[1:]]
+        return fed
     if isinstance(loader, DataLoader) and not arguments:
         return loader
     if isinstance(loader, stock.DataLoader):
@@ -61,9 +68,26 @@ def feed(loader: Any, **arguments: Any) -> Any:
                 "hint: derive it from wellfed.torch.DataLoader, or give feed() its dataset and arguments"
             )
         return _rebuilt(loader, arguments)
-    if not hasattr(loader, "__getitem__") and not hasattr(loader, "__iter__"):
-        raise TypeError(f"feed() takes a loader or a data set, not {type(loader).__qualname__}")
+    if not hasattr(loader, "__getitem__") and not isinstance(loader, stock.IterableDataset):
+        hint = (
+            "\nhint: an iterable data set is derived from torch.utils.data.IterableDataset; of a loader of another "
+            "library, give its dataset"
+        )
+        raise TypeError(
+            f"feed() takes a loader or a data set, not {type(loader).__qualname__}"
+            f"{hint if hasattr(loader, '__iter__') else ''}"
+        )
     return DataLoader(loader, **arguments)
+
+
+def _pipeline(loader: Any) -> list[Any] | None:
+    """The stages of a pipeline of webdataset that begins with a loader of torch's, as its ``WebLoader`` does."""
+    if not any(base.__module__.partition(".")[0] == "webdataset" for base in type(loader).__mro__):
+        return None
+    stages = getattr(loader, "pipeline", None)
+    if isinstance(stages, list) and stages and isinstance(stages[0], stock.DataLoader):
+        return stages
+    return None
 
 
 def _inner(loader: Any) -> Any:
@@ -121,6 +145,9 @@ _KEPT = (
     "device",
     "float_dtype",
     "native",
+    "num_threads",
+    "memory_budget",
+    "on_error",
     "snapshot_every_n_steps",
     "stall_warning",
 )
@@ -144,9 +171,17 @@ def _rebuilt(loader: Any, arguments: dict[str, Any]) -> DataLoader[Any]:
     else:
         kept.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
     if loader.batch_size is not None or loader.batch_sampler is None:
-        infinite = isinstance(loader.sampler, _InfiniteConstantSampler)
+        infinite = isinstance(loader.sampler, InfiniteSampler)
         kept.update({} if infinite else {"sampler": loader.sampler})
-    _make_room(kept, arguments)
+    _make_room(loader, kept, arguments)
+    state = _loaded_state(loader)
+    if state is not None:
+        others = sorted(_BATCHES & set(arguments))
+        if others:
+            raise ValueError(
+                f"a state was loaded into the loader, which is of other batches than {', '.join(others)} would give"
+                "\nhint: call load_state_dict() on what feed() returns"
+            )
     if kept.get("collate_fn") in _DEFAULTS:
         kept.pop("collate_fn")  # chosen anew: without a batch size it is another
     fed: DataLoader[Any] = DataLoader(arguments.pop("dataset", loader.dataset), **{**kept, **arguments})
@@ -154,18 +189,41 @@ def _rebuilt(loader: Any, arguments: dict[str, Any]) -> DataLoader[Any]:
     for name, value in vars(loader).items():
         if name not in vars(fed) and not name.startswith("_"):
             setattr(fed, name, value)
+    if state is not None:
+        fed.load_state_dict(state)
     return fed
+
+
+_BATCHES = {"dataset", "batch_size", "drop_last", "sampler", "shuffle", "batch_sampler"}
+"""Arguments that decide what is in a batch."""
+
+
+def _loaded_state(loader: Any) -> dict[str, Any] | None:
+    """The state that was loaded into a loader of ours or torchdata's and not used yet."""
+    if isinstance(loader, DataLoader):
+        return loader._checkpoints.pending
+    # torchdata's StatefulDataLoader
+    state: dict[str, Any] | None = getattr(loader, "next_iter_state", None)
+    return state
 
 
 _DEFAULTS = (stock.default_collate, stock.default_convert)
 
 
-def _make_room(kept: dict[str, Any], arguments: dict[str, Any]) -> None:
+def _make_room(loader: Any, kept: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Drops what new arguments stand in place of."""
     if arguments.get("batch_sampler") is not None:
         for name in ("batch_size", "drop_last", "sampler"):
             kept.pop(name, None)
-    if {"batch_size", "drop_last", "sampler", "shuffle"} & set(arguments):
-        kept.pop("batch_sampler", None)
+    given = sorted({"batch_size", "drop_last", "sampler", "shuffle"} & set(arguments))
+    batches = kept.pop("batch_sampler", None) if given else None
+    if batches is not None and "batch_size" not in arguments:
+        # What is left of it is how large its batches are.
+        if type(batches) is not stock.BatchSampler:
+            raise ValueError(
+                f"{', '.join(given)} cannot be changed alone: batches are made by a {type(batches).__qualname__}"
+                "\nhint: give batch_size, too, which takes its place"
+            )
+        kept.update(batch_size=batches.batch_size, drop_last=batches.drop_last, sampler=batches.sampler)
     if "shuffle" in arguments or "dataset" in arguments:
         kept.pop("sampler", None)

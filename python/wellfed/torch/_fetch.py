@@ -8,39 +8,90 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch.utils.data._utils import fetch
+from ._bad import BadSample, WithBad, may_pass
+from ._private import InlineFetcher, InlineStreamFetcher
 
-__all__ = ["IterableFetcher", "MapFetcher", "Stopped", "located", "note", "shorten"]
+__all__ = ["IterableFetcher", "MapFetcher", "Stopped", "located", "note", "shorten", "with_bad"]
 
 
 class Stopped(BaseException):
     """The batch in the making is not wanted any more."""
 
 
-class MapFetcher(fetch._MapDatasetFetcher):
+class MapFetcher(InlineFetcher):
     """Batches of a map-style data set.
 
     Attributes:
         at: Where the last fetch failed, in words; None if it did not.
         stopped: Asked between samples: True ends the fetch with `Stopped`. None: nobody stops it.
+        on_error: What is done about samples that cannot be made: ``"raise"``, ``"skip"`` or ``"replace"``.
+        bad: Samples that are missing in the last batch.
     """
 
     at: str | None = None
     stopped: Callable[[], bool] | None = None
+    on_error: str = "raise"
+    bad: Sequence[BadSample] = ()
 
     def fetch(self, possibly_batched_index: Any) -> Any:
         """The batch of these indices."""
         self.at = None
         index = possibly_batched_index
-        data = self._samples(index) if self.auto_collation else self._sample(index)
+        if self.on_error != "raise":
+            data = self._good(index)
+        else:
+            data = self._samples(index) if self.auto_collation else self._sample(index)
         try:
             return self.collate_fn(data)
         except Exception:
             self.at = f"collating the samples {shorten(index)}"
             raise
+
+    def _good(self, indices: Any) -> list[Any]:
+        """The samples of a batch without the bad ones, or with others of the batch in their place."""
+        given = [*indices]
+        self.bad = ()
+        if hasattr(self.dataset, "__getitems__") and not hasattr(type(self.dataset), "wellfed_samples"):
+            try:
+                return list(self._samples(given))
+            except Exception:
+                self.at = None  # Which of them it was is found one by one.
+        samples: list[Any] = []
+        errors: dict[int, Exception] = {}
+        for place, index in enumerate(given):
+            if self.stopped is not None and self.stopped():
+                raise Stopped
+            try:
+                samples.append(self.dataset[index])
+            except Exception as error:
+                if may_pass(error):
+                    self.at = f"sample {shorten(index)}, item {place} of its batch"
+                    raise
+                samples.append(None)
+                errors[place] = error
+        if not errors:
+            return samples
+        good = [place for place in range(len(given)) if place not in errors]
+        if not good:
+            self.at = f"none of the samples {shorten(given)} could be made; the first error is"
+            raise next(iter(errors.values()))
+        # A sample of the same batch: what the sampler leaves out stays out, and all is decided by the batch alone.
+        instead = {place: min(good, key=lambda other: (other - place) % len(given)) for place in errors}
+        skip = self.on_error == "skip"
+        self.bad = [
+            BadSample(
+                given[place], f"{type(error).__name__}: {error}", None if skip else given[instead[place]]
+            )
+            for place, error in errors.items()
+        ]
+        if skip:
+            return [samples[place] for place in good]
+        for place, other in instead.items():
+            samples[place] = self.dataset[given[other]]
+        return samples
 
     def _sample(self, index: Any) -> Any:
         try:
@@ -86,7 +137,7 @@ def _failed(indices: Any, places: Iterator[Any]) -> str:
     return f"one of the samples {shorten(indices)}"
 
 
-class IterableFetcher(fetch._IterableDatasetFetcher):
+class IterableFetcher(InlineStreamFetcher):
     """Batches of an iterable data set.
 
     Attributes:
@@ -144,6 +195,12 @@ class IterableFetcher(fetch._IterableDatasetFetcher):
         if len(data) == 0 or (self.drop_last and len(data) < len(wanted)):
             raise StopIteration
         return data
+
+
+def with_bad(fetcher: Any, batch: Any) -> Any:
+    """What a worker sends: the batch, and what is missing in it."""
+    bad = getattr(fetcher, "bad", ())
+    return WithBad(batch, list(bad)) if bad else batch
 
 
 def note(error: BaseException, at: str | None) -> None:

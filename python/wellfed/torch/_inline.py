@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import dataloader as stock
 from torch.utils.data import graph_settings
 
 from ._fetch import IterableFetcher, MapFetcher, note
+from ._private import DatasetKind, SingleProcessIterator
 from ._progress import InlineProgress
 from ._source import Source
 from ._state import Tracked
 
+if TYPE_CHECKING:
+    from ._resume import Resume
+
 __all__ = ["InlineIterator"]
 
 
-class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
+class InlineIterator(Tracked, SingleProcessIterator):
     """One epoch of a loader with `num_workers=0`; an exception carries the index of its sample as a note."""
 
     _progress: InlineProgress
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+        super().__init__(loader, resume)
+        self._on_error, self._bad = loader.on_error, loader._bad
         if isinstance(self._dataset, (stock.IterDataPipe, stock.MapDataPipe)):
             graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
-        resume = loader._checkpoints.resuming
         # It makes the fetcher, since a data set takes up its state before its iterator is made.
         self._source = Source(
             self._dataset,
             self._collate_fn,
-            self._dataset_kind == stock._DatasetKind.Iterable,
+            self._dataset_kind == DatasetKind.Iterable,
             self._make_fetcher,
             loader.batch_size,
             None if resume is None else resume.source,
@@ -38,8 +42,11 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         self._progress = InlineProgress(self, loader, resume, self._source)
 
     def _make_fetcher(self) -> Any:
-        kind = IterableFetcher if self._dataset_kind == stock._DatasetKind.Iterable else MapFetcher
-        return kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        kind = IterableFetcher if self._dataset_kind == DatasetKind.Iterable else MapFetcher
+        fetcher = kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        if isinstance(fetcher, MapFetcher):
+            fetcher.on_error = self._on_error
+        return fetcher
 
     def _next_data(self) -> Any:
         index = self._next_index()
@@ -50,5 +57,6 @@ class InlineIterator(Tracked, stock._SingleProcessDataLoaderIter):
         except Exception as e:
             note(e, self._dataset_fetcher.at)
             raise
+        self._bad.add(list(getattr(self._dataset_fetcher, "bad", ())))
         self._progress.yielded()
         return data

@@ -1,11 +1,11 @@
 """`DataLoader`: torch's class with other iterators behind it.
 
 A subclass of torch's, so constructor checks, messages, attributes, `len` and `isinstance` are torch's own.
-Which iterator runs is decided in one place, `_get_iterator`:
+Which iterator runs is decided in one place, `_make_iterator`:
 
 1. that of `_lower.lower(loader)`, if the whole loader can run in the engine (`native=False`: never),
 2. `_inline.InlineIterator` for `num_workers=0`,
-3. the worker threads of `_threads`, if they are asked for or Python has no interpreter lock,
+3. the worker threads of `_threads`, if they are asked for,
 4. the worker processes of `_workers`.
 
 `_device.staged` does the last steps of a batch on its way to the caller: `float_dtype`, `pin_memory`, `device`.
@@ -19,18 +19,22 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch.utils.data import dataloader as stock
 
+from .._arguments import whole
+from .._cores import auto_workers
 from . import _lower
 from ._accumulate import MicroBatches
-from ._cores import auto_workers
+from ._bad import BadSample, BadSamples, checked
 from ._device import staged, target
 from ._inline import InlineIterator
 from ._precision import float_dtype as as_float_dtype
+from ._private import DatasetKind, StockWorkersIterator
+from ._resume import Resume
 from ._state import Checkpoints
-from ._threads import THREAD, ThreadsIterator, check, in_threads
 from ._workers import supported as workers_supported
+from ._workers.threads import THREAD, ThreadsIterator, check, in_threads
 
 if workers_supported():
-    from ._workers.iterator import WorkersIterator
+    from ._workers.processes import WorkersIterator
 
 __all__ = ["DataLoader"]
 
@@ -69,6 +73,14 @@ class DataLoader(stock.DataLoader[T_co]):
         float_dtype: Type of the floating point tensors in batches, such as `torch.bfloat16`; other tensors stay as they
             are. None: as they were made.
         native: Whether the engine may take over what it recognises.
+        num_threads: Threads of the engine, where it makes whole batches; None: as many as pay, within this rank's share
+            of the cores (`LOCAL_WORLD_SIZE`).
+        memory_budget: Bytes that the engine may hold for batches, read-ahead and caches, where it makes whole batches;
+            None: a share of the memory there is.
+        on_error: What is done about a sample that cannot be made: ``"raise"``; ``"skip"``: its batch has one less;
+            ``"replace"``: another sample of its batch takes its place. `errors` lists them. What may pass, such as a
+            time-out, is raised all the same, and so is an error if no sample of a batch can be made. For map-style data
+            sets with batches.
         snapshot_every_n_steps: How often what carries state (see `wellfed.torch.Stateful`) is asked for it: a large
             number makes `state_dict()` cheaper to have, and resuming slower; 0: only at the start.
         stall_warning: Seconds after which a worker that is waited for is reported with its stack;
@@ -111,6 +123,9 @@ class DataLoader(stock.DataLoader[T_co]):
         device: torch.device | str | int | None = None,
         float_dtype: torch.dtype | str | None = None,
         native: bool = True,
+        num_threads: int | None = None,
+        memory_budget: int | None = None,
+        on_error: Literal["raise", "skip", "replace"] = "raise",
         snapshot_every_n_steps: int | None = 1,
         stall_warning: float | None = None,
     ) -> None:
@@ -122,6 +137,10 @@ class DataLoader(stock.DataLoader[T_co]):
         self.device = None if device is None else torch.device(device)
         self.float_dtype = as_float_dtype(float_dtype)
         self.native = native
+        self.num_threads = None if num_threads is None else whole(num_threads, "num_threads", 1)
+        self.memory_budget = None if memory_budget is None else whole(memory_budget, "memory_budget", 1)
+        self.on_error = checked(on_error)
+        self._bad = BadSamples()
         if snapshot_every_n_steps is not None and snapshot_every_n_steps < 0:
             raise ValueError(f"snapshot_every_n_steps is {snapshot_every_n_steps}, but must be 0 or more")
         self.snapshot_every_n_steps = snapshot_every_n_steps
@@ -147,6 +166,7 @@ class DataLoader(stock.DataLoader[T_co]):
             in_order=in_order,
         )
         check(self)
+        self._check_on_error()
 
     @property
     def multiprocessing_context(self) -> Any:
@@ -163,6 +183,35 @@ class DataLoader(stock.DataLoader[T_co]):
             )
         _CONTEXT.__set__(self, None if threads else context)
         self._threads = threads
+
+    def _check_on_error(self) -> None:
+        if self.on_error == "raise":
+            return
+        why = ""
+        if self._dataset_kind == DatasetKind.Iterable:
+            why = "the data set is iterable, and an iterator that has raised cannot go on"
+        elif not self._auto_collation:
+            why = "there are no batches that could go without a sample"
+        if why:
+            raise ValueError(f"on_error={self.on_error!r} is not possible: {why}\nhint: on_error='raise'")
+
+    def errors(self) -> list[BadSample]:
+        """Samples that could not be made, in the order of their batches: of `on_error` other than ``"raise"``.
+
+        Example:
+            >>> class Holed:
+            ...     def __len__(self):
+            ...         return 4
+            ...
+            ...     def __getitem__(self, i):
+            ...         return 10 // (i - 2)
+            >>> loader = DataLoader(Holed(), batch_size=4, on_error="skip")
+            >>> [batch.tolist() for batch in loader]
+            [[-5, -10, 10]]
+            >>> loader.errors()
+            [BadSample(index=2, cause='ZeroDivisionError: integer division or modulo by zero', replaced_by=None)]
+        """
+        return [*self._bad.listed]
 
     def __iter__(self) -> Any:
         return self._checkpoints.iterate(self, super().__iter__)
@@ -236,23 +285,27 @@ class DataLoader(stock.DataLoader[T_co]):
             super().check_worker_number_rationality()
 
     def _get_iterator(self) -> Any:
-        return staged(self, self._make_iterator())
+        return self._iterator_from(None)
 
-    def _make_iterator(self) -> Any:
+    def _iterator_from(self, resume: Resume | None) -> Any:
+        """An iterator that begins an epoch, or goes on from `resume`."""
+        return staged(self, self._make_iterator(resume))
+
+    def _make_iterator(self, resume: Resume | None = None) -> Any:
         plan = self._planned()
-        iterator = plan.iterator(self)
+        iterator = plan.iterator(self, resume)
         if iterator is not None:
             return iterator
         # Samples whose images the engine makes come from another data set than the user's.
         source: Any = self if plan.dataset is self.dataset else _lower.LoaderView(self, plan.dataset)
         if self.num_workers == 0:
-            return InlineIterator(source)
+            return InlineIterator(source, resume)
         if in_threads(source):
-            return ThreadsIterator(source)
+            return ThreadsIterator(source, resume)
         self.check_worker_number_rationality()
         if workers_supported():
-            return WorkersIterator(source)
-        return stock._MultiProcessingDataLoaderIter(source)
+            return WorkersIterator(source, resume)
+        return StockWorkersIterator(source)
 
     def _planned(self) -> _lower.Plan:
         """What runs where; looked at anew before every epoch, since data sets and transforms may change."""

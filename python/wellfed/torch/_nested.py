@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
+from .._ragged import Ragged
+
 
 def map_leaves(batch: Any, change: Callable[[Any], Any], stop: Callable[[Any], bool]) -> Any:
     """The batch with `change` applied to all that `stop` answers true for; other leaves stay as they are.
@@ -34,6 +36,8 @@ def map_leaves(batch: Any, change: Callable[[Any], Any], stop: Callable[[Any], b
     if isinstance(batch, tuple):
         parts = [map_leaves(item, change, stop) for item in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    if isinstance(batch, Ragged):
+        return Ragged(map_leaves(batch.values, change, stop), map_leaves(batch.offsets, change, stop))
     if isinstance(batch, Sequence):
         return _sequence(batch, [map_leaves(item, change, stop) for item in batch])
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):

@@ -22,22 +22,25 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from ..exceptions import StateError
+from ._private import InfiniteSampler
+from ._schema import (
+    END_GENERATOR,
+    EPOCH,
+    INNER_ITER_STATE,
+    INNER_STATE,
+    LENGTH,
+    SAMPLER_ENDED,
+    SAMPLES_YIELDED,
+    SEED,
+    YIELDED,
+)
 from ._stateful import is_stateful, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of"]
+__all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of", "sees_nothing"]
 
-YIELDED = "yielded"
-SAMPLES_YIELDED = "samples_yielded"
-SAMPLER_STATE = "sampler_state"
-SAMPLER_ITER_STATE = "sampler_iter_state"
-SAMPLER_ENDED = "sampler_ended"
-SEED = "seed"
-LENGTH = "length"
-EPOCH = "epoch"
-END = "end_generator"
 
 _NOTHING = object()
 
@@ -158,6 +161,24 @@ class Order:
         raise NotImplementedError
 
 
+_KNOWN_HOUSES = ("torch", "torchdata", "accelerate", "transformers", "lightning", "pytorch_lightning")
+
+
+def sees_nothing(sampler: Any) -> bool:
+    """Whether asking `sampler` earlier than torch does gives the same: it does not look at what training does.
+
+    So it is of the samplers of torch and of trainers, and of plain lists. Any other may choose by the losses of the
+    batches before.
+    """
+    kind = type(sampler)
+    if kind in (list, tuple, range):
+        return True
+    if kind.__module__.partition(".")[0] not in _KNOWN_HOUSES:
+        return False
+    inner = [getattr(sampler, name, None) for name in ("sampler", "batch_sampler")]
+    return all(sees_nothing(part) for part in inner if part is not None)
+
+
 def order_of(sampler: Any, rng: Rng) -> Order:
     """An `Order` that gives what ``iter(sampler)`` gives."""
     if type(sampler) is BatchSampler:
@@ -227,7 +248,7 @@ class _Steps(Order):
         super().__init__()
         self.sampler = sampler
         self._rng = rng
-        self._endless = type(sampler) is _endless_type()
+        self._endless = type(sampler) is InfiniteSampler
         self._plain = self._endless or type(sampler) is SequentialSampler
         self._begun = self._plain
         self._ended = False
@@ -325,8 +346,8 @@ class _Steps(Order):
         drawn = dict(iter_state) if isinstance(iter_state, dict) else {}
         drawn.pop(YIELDED, None)
         if finished:
-            if self._generator is not None and END in drawn:
-                self._generator.set_state(decode_generator(drawn[END]))
+            if self._generator is not None and END_GENERATOR in drawn:
+                self._generator.set_state(decode_generator(drawn[END_GENERATOR]))
             return
         self._check(drawn, yielded)
         self._drawn = drawn
@@ -417,7 +438,7 @@ class _Steps(Order):
         if not self._ended:
             self._ended = True
             if self._generator is not None and any(key.startswith("generator") for key in self._drawn):
-                self._drawn[END] = encode_generator(self._generator.get_state())
+                self._drawn[END_GENERATOR] = encode_generator(self._generator.get_state())
 
 
 def _started(items: Iterator[Any]) -> Iterator[Any]:
@@ -477,9 +498,9 @@ class _Batches(Order):
         state: dict[str, Any] = {SAMPLES_YIELDED: mark[0]}
         sampler_state, iter_state = self._steps.report(mark)
         if sampler_state is not None:
-            state[SAMPLER_STATE] = sampler_state
+            state[INNER_STATE] = sampler_state
         if iter_state is not None:
-            state[SAMPLER_ITER_STATE] = iter_state
+            state[INNER_ITER_STATE] = iter_state
         if mark[3]:
             state[SAMPLER_ENDED] = True
         return None, state
@@ -488,13 +509,6 @@ class _Batches(Order):
         state = iter_state if isinstance(iter_state, dict) else {}
         self.yielded = yielded
         samples = state.get(SAMPLES_YIELDED, yielded * self._size)
-        self._steps.restore(state.get(SAMPLER_STATE), state.get(SAMPLER_ITER_STATE), samples, finished)
+        self._steps.restore(state.get(INNER_STATE), state.get(INNER_ITER_STATE), samples, finished)
         # An incomplete last batch was given. The sampler is not asked again: its state may be that of the next epoch.
         self._over = bool(state.get(SAMPLER_ENDED)) and not finished
-
-
-def _endless_type() -> type:
-    from torch.utils.data.dataloader import _InfiniteConstantSampler
-
-    kind: type = _InfiniteConstantSampler
-    return kind

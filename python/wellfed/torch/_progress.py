@@ -12,16 +12,39 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ._order import encode_generator
-from ._source import (
+from ._private import DatasetKind
+from ._schema import (
+    AHEAD,
+    BASE_SEED,
     BATCHES,
     COLLATE_STATE,
     DATASET_ITER_STATE,
+    DATASET_KIND,
     DATASET_STATE,
+    END,
     FETCHER_ENDED,
     FETCHER_STATE,
-    Source,
-    carries,
+    FINISHED,
+    GENERATOR,
+    INDEX_SAMPLER_STATE,
+    LAST_WORKER,
+    LEN_CALLED,
+    MAIN_SNAPSHOT,
+    NUM_WORKERS,
+    NUM_YIELDED,
+    RNG,
+    SAMPLER_ITER_STATE,
+    SAMPLER_ITER_YIELDED,
+    SHARED_SEED,
+    SNAPSHOT,
+    SNAPSHOT_STEP,
+    STATE_VERSION,
+    STEPS_SINCE_SNAPSHOT,
+    VERSION,
+    WORKER_ID,
+    WORKER_SNAPSHOTS,
 )
+from ._source import Source, carries
 from ._stateful import Ledger, is_stateful
 
 if TYPE_CHECKING:
@@ -29,34 +52,15 @@ if TYPE_CHECKING:
     from ._resume import Resume
     from ._stateful import Delta
 
-__all__ = ["AheadProgress", "InlineProgress", "PoolProgress", "Progress", "carried", "waits"]
+__all__ = ["AheadProgress", "InlineProgress", "Place", "PoolProgress", "Progress", "carried", "waits"]
 
-VERSION = 1
-"""Of the states written here. Newer ones are refused; version 0 is what torchdata 0.11 writes."""
 
-STATE_VERSION = "_version"
-DATASET_KIND = "_dataset_kind"
-INDEX_SAMPLER_STATE = "_index_sampler_state"
-SAMPLER_ITER_STATE = "_sampler_iter_state"
-SAMPLER_ITER_YIELDED = "_sampler_iter_yielded"
-NUM_YIELDED = "_num_yielded"
-LEN_CALLED = "_IterableDataset_len_called"
-SHARED_SEED = "_shared_seed"
-BASE_SEED = "_base_seed"
-FINISHED = "_iterator_finished"
-SNAPSHOT = "_snapshot"
-SNAPSHOT_STEP = "_snapshot_step"
-LAST_WORKER = "_last_yielded_worker_id"
-MAIN_SNAPSHOT = "_main_snapshot"
-WORKER_SNAPSHOTS = "_worker_snapshots"
-STEPS_SINCE_SNAPSHOT = "_steps_since_snapshot"
-NUM_WORKERS = "_num_workers"
-WORKER_ID = "worker_id"
-AHEAD = "_yielded_ahead"
-END = "_sampler_end"
-RNG = "_rng"
-GENERATOR = "_generator"
-SAMPLES = "_samples_yielded"
+class Place(NamedTuple):
+    """Where a pass stands: see `Progress.place`."""
+
+    num_yielded: int
+    finished: bool
+    at: Any
 
 
 class Progress:
@@ -70,7 +74,7 @@ class Progress:
 
     def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         self.order: Order = iterator._sampler_iter
-        self.iterable: bool = iterator._dataset_kind == _iterable_kind()
+        self.iterable: bool = iterator._dataset_kind == DatasetKind.Iterable
         self.num_yielded = 0 if resume is None else resume.num_yielded
         self.finished = False
         self._rng: Rng = loader._checkpoints.rng
@@ -81,8 +85,6 @@ class Progress:
             LEN_CALLED: iterator._IterableDataset_len_called,
         }
         self._last_mark: Any = None
-        if resume is not None:
-            resume.taken = True
 
     def finish(self) -> None:
         """The pass is over: the caller got StopIteration."""
@@ -90,8 +92,25 @@ class Progress:
             self.finished = True
             self._last_mark = self._mark()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state as of the batch that the caller got last; shares nothing with what goes on."""
+    def place(self) -> Place:
+        """Where the pass stands now, cheaply: for `state_dict`, later."""
+        return Place(self.num_yielded, self.finished, self._at_place())
+
+    def state_dict(self, place: Place | None = None) -> dict[str, Any]:
+        """The state as of the batch that the caller got last, or as of `place`; shares nothing with what goes on.
+
+        Only where the pass stands is that of `place`. Random generators are as they are now: the caller, who has not
+        got what came after it, draws from them meanwhile.
+        """
+        if not self.order.stateful:
+            self.order.settle()
+        return self._state(self.place() if place is None else place)
+
+    def _at_place(self) -> Any:
+        """What a subclass knows of the place beside the number of batches."""
+        raise NotImplementedError
+
+    def _state(self, place: Place) -> dict[str, Any]:
         raise NotImplementedError
 
     def _mark(self) -> Any:
@@ -107,14 +126,14 @@ class Progress:
             **self._seeds,
         }
 
-    def _frame(self) -> dict[str, Any]:
+    def _frame(self, place: Place) -> dict[str, Any]:
         """What every state says beside the place."""
         state: dict[str, Any] = {
             STATE_VERSION: VERSION,
             DATASET_KIND: "iterable" if self.iterable else "map",
-            FINISHED: self.finished,
+            FINISHED: place.finished,
         }
-        if self.finished:
+        if place.finished:
             of_sampler, of_iterator = self.order.report(self._last_mark[1])
             state[END] = {INDEX_SAMPLER_STATE: of_sampler, SAMPLER_ITER_STATE: of_iterator}
         if self.order.draws:
@@ -139,16 +158,15 @@ class InlineProgress(Progress):
         if self._source is not None:
             self._source.fetched()
 
-    def state_dict(self) -> dict[str, Any]:
-        if not self.order.stateful:
-            self.order.settle()
-        state = {**self._main(self._place()), NUM_YIELDED: self.num_yielded, **self._frame()}
+    def _at_place(self) -> Any:
+        return self._mark()
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        state = {**self._main(place.at), NUM_YIELDED: place.num_yielded, **self._frame(place)}
         if self._source is None:
             return {**state, FETCHER_STATE: None, DATASET_STATE: None}
-        return {**state, **self._source.state(), BATCHES: self.num_yielded}
-
-    def _place(self) -> Any:
-        return self._mark()
+        # Made in the calling process, one at a time: nothing was made since `place`.
+        return {**state, **self._source.state(), BATCHES: place.num_yielded}
 
 
 class AheadProgress(InlineProgress):
@@ -168,7 +186,7 @@ class AheadProgress(InlineProgress):
         self.num_yielded += 1
         self._at = self._ahead.popleft()
 
-    def _place(self) -> Any:
+    def _at_place(self) -> Any:
         return self._at
 
 
@@ -307,10 +325,11 @@ class PoolProgress(Progress):
             [*self._over],
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        if not self.order.stateful:
-            self.order.settle()
-        now = self._snapshot if self._interval and self._snapshot is not None else self._now()
+    def _at_place(self) -> _Snapshot:
+        return self._snapshot if self._interval and self._snapshot is not None else self._now()
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        now: _Snapshot = place.at
         main: dict[str, Any] = {NUM_WORKERS: self._workers}
         if self.iterable:
             main |= {
@@ -329,7 +348,8 @@ class PoolProgress(Progress):
         }
         if now.ahead:
             snapshot[AHEAD] = now.ahead
-        return {SNAPSHOT: snapshot, STEPS_SINCE_SNAPSHOT: self.num_yielded - now.step, **self._frame()}
+        steps = place.num_yielded - now.step
+        return {SNAPSHOT: snapshot, STEPS_SINCE_SNAPSHOT: steps, **self._frame(place)}
 
     def _worker(self, now: _Snapshot, worker: int) -> dict[str, Any]:
         state: dict[str, Any] = {WORKER_ID: worker, DATASET_STATE: None, FETCHER_STATE: None}
@@ -361,14 +381,7 @@ def carried(state: dict[str, Any] | None) -> dict[str, Any] | None:
 def waits(loader: Any) -> bool:
     """Whether the state of `loader` cannot be known before its workers have said how they begin."""
     return (
-        loader._dataset_kind == _iterable_kind()
+        loader._dataset_kind == DatasetKind.Iterable
         or is_stateful(loader.dataset)
         or is_stateful(loader.collate_fn)
     )
-
-
-def _iterable_kind() -> int:
-    from torch.utils.data.dataloader import _DatasetKind
-
-    kind: int = _DatasetKind.Iterable
-    return kind

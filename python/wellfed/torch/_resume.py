@@ -5,11 +5,12 @@ Invariant: what is wrong with a state is said here, in terms of the state and th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..exceptions import StateError
-from . import _progress as p
-from ._source import BATCHES, COLLATE_STATE, DATASET_STATE, FETCHER_STATE, carries
+from . import _schema as p
+from ._schema import BATCHES, COLLATE_STATE, DATASET_STATE, FETCHER_STATE
+from ._source import carries
 
 __all__ = ["Resume", "StateMismatchError"]
 
@@ -43,8 +44,6 @@ class Resume:
                 "\nhint: load it with the wellfed that made it, or a newer one"
             )
         self.version = version
-        self.taken = False
-        """Whether an iterator has taken it up."""
         self.pool = p.SNAPSHOT in state
         if not self.pool and p.NUM_YIELDED not in state:
             raise StateError(
@@ -53,14 +52,14 @@ class Resume:
                 "\nhint: was it the state of something else, such as a model or an optimizer?"
             )
         try:
-            self._read(state)
+            self._read(cast("p.LoaderState", state))
         except (KeyError, TypeError, AttributeError) as error:
             raise StateError(
                 f"the state of a loader is damaged: {type(error).__name__} at {error}"
                 "\nhint: pass what state_dict() returned as it was"
             ) from error
 
-    def _read(self, state: dict[str, Any]) -> None:
+    def _read(self, state: p.LoaderState) -> None:
         self.finished: bool = state[p.FINISHED]
         self.rng: Any = state.get(p.RNG)
         self.generator: Any = state.get(p.GENERATOR)
@@ -80,8 +79,9 @@ class Resume:
             self.num_yielded = state[p.NUM_YIELDED]
             self.steps = 0
             self._last_worker = -1
+            flat = cast("dict[str, Any]", state)
             keys = (DATASET_STATE, FETCHER_STATE, COLLATE_STATE)
-            self._workers = [{key: state[key] for key in keys if key in state} | {BATCHES: self.num_yielded}]
+            self._workers = [{key: flat[key] for key in keys if key in flat} | {BATCHES: self.num_yielded}]
             self.ahead = frozenset()
         self.base_seed: int | None = main.get(p.BASE_SEED)
         self.shared_seed: int | None = main.get(p.SHARED_SEED)

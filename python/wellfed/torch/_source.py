@@ -13,30 +13,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import StateError
+from ._schema import BATCHES, COLLATE_STATE, DATASET_ITER_STATE, DATASET_STATE, FETCHER_ENDED, FETCHER_STATE
 from ._stateful import is_stateful, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "BATCHES",
-    "COLLATE_STATE",
-    "DATASET_ITER_STATE",
-    "DATASET_STATE",
-    "FETCHER_ENDED",
-    "FETCHER_STATE",
-    "Source",
-    "carries",
-]
+__all__ = ["Source", "carries"]
 
 logger = logging.getLogger("wellfed.torch")
-
-DATASET_STATE = "dataset_state"
-FETCHER_STATE = "fetcher_state"
-DATASET_ITER_STATE = "dataset_iter_state"
-FETCHER_ENDED = "fetcher_ended"
-COLLATE_STATE = "collate_state"
-BATCHES = "batches"
 
 
 def carries(state: dict[str, Any] | None) -> bool:

@@ -10,11 +10,10 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd import profiler
-from torch.utils.data import dataloader as stock
 
 from ..exceptions import StateError
 from ._order import Order, Rng, decode_generator, order_of
+from ._private import BaseIterator, DatasetKind, profiling
 from ._resume import Resume, StateMismatchError
 from ._stateful import Stateful
 
@@ -35,13 +34,16 @@ class Checkpoints:
     def __init__(self, pending: dict[str, Any] | None = None) -> None:
         self.rng = Rng()
         self.progress: Progress | None = None
-        self.resuming: Resume | None = None
-        """The state that the iterator under construction has to go on from."""
         self._pending = pending
         self._ready: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Checkpoints, (self._pending,)
+
+    @property
+    def pending(self) -> dict[str, Any] | None:
+        """The state that the next pass is to go on from."""
+        return copy.deepcopy(self._pending)
 
     def state_dict(self, loader: Any) -> dict[str, Any]:
         """The state as of the last batch the caller got."""
@@ -78,7 +80,7 @@ class Checkpoints:
         return iterator
 
     def _resume(self, loader: Any, resume: Resume, fresh: Callable[[], Any]) -> Any:
-        resume.check(loader, loader._dataset_kind == stock._DatasetKind.Iterable)
+        resume.check(loader, loader._dataset_kind == DatasetKind.Iterable)
         if resume.rng is None:
             self.rng.unpin()
         else:
@@ -100,12 +102,14 @@ class Checkpoints:
         return fresh()
 
     def _continued(self, loader: Any, resume: Resume) -> Any:
-        self.resuming = resume
-        try:
-            iterator = loader._get_iterator()
-        finally:
-            self.resuming = None
-        if not resume.taken:
+        own = type(loader)._get_iterator
+        if own.__module__ != _OURS:
+            raise StateError(
+                f"cannot resume: {own.__qualname__} makes the iterator, which does not know where to go on"
+                "\nhint: define _iterator_from(self, resume) in its place"
+            )
+        iterator = loader._iterator_from(resume)
+        if getattr(iterator, "_progress", None) is None:
             raise StateError(_PLACELESS.format(type(iterator).__name__))
         self._set_generator(loader, resume)
         for _ in range(resume.steps):
@@ -126,6 +130,8 @@ class Checkpoints:
 
 _END = object()
 
+_OURS = f"{__package__}._loader"
+
 
 _PLACELESS = "the iterator of this loader, a {}, does not keep its place: it cannot be saved or restored"
 
@@ -138,23 +144,24 @@ def _drain(iterator: Iterator[Any]) -> None:
         )
 
 
-class Tracked(stock._BaseDataLoaderIter):
+class Tracked(BaseIterator):
     """An iterator of torch's kind whose order knows its place.
 
-    `__init__` does what torch's base class does and, if the loader is resuming, takes over order, seeds and counts from
-    the state. A subclass then sets ``_progress``, anew in every ``_reset``, and draws with ``_next_index``.
+    `__init__` does what torch's base class does and takes over order, seeds and counts from the state to go on from, if
+    there is one; ``_resume`` is that state until the next epoch begins. A subclass then sets ``_progress``, anew in
+    every ``_reset``, and draws with ``_next_index``.
     """
 
     _progress: Progress
     _sampler_iter: Order
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         checkpoints: Checkpoints = loader._checkpoints
         self._rng = checkpoints.rng
-        resume = checkpoints.resuming
+        self._resume = resume
         self._skip: frozenset[int] = frozenset()
         with self._rng.scope() if resume is None else self._rng.untouched():
-            stock._BaseDataLoaderIter.__init__(self, loader)
+            BaseIterator.__init__(self, loader)
         if resume is None:
             return
         if resume.base_seed is not None:
@@ -168,11 +175,12 @@ class Tracked(stock._BaseDataLoaderIter):
         self._skip = frozenset(self._sampler_iter.yielded + offset for offset in resume.ahead)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if first_iter and loader._checkpoints.resuming is not None:
+        if first_iter and self._resume is not None:
             return  # It would begin anew.
+        self._resume = None
         self._skip = frozenset()  # It was of the epoch that was resumed.
         with self._rng.scope():
-            stock._BaseDataLoaderIter._reset(self, loader, first_iter)
+            BaseIterator._reset(self, loader, first_iter)
 
     @property
     def _index_sampler(self) -> Any:
@@ -193,9 +201,7 @@ class Tracked(stock._BaseDataLoaderIter):
         try:
             # torch's own announces each batch to the profiler, on or off, which takes as long as a small batch, and
             # counts what a data set of a length that was asked for gives.
-            if self._IterableDataset_len_called is not None or getattr(
-                profiler, "_is_profiler_enabled", True
-            ):
+            if self._IterableDataset_len_called is not None or profiling():
                 return super().__next__()
             data = self._next_data()
             self._num_yielded += 1

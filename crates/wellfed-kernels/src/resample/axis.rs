@@ -22,6 +22,8 @@ pub enum Filter {
     Nearest,
     /// torch's `nearest-exact`: the same rule in float32, with another rounding.
     NearestExact,
+    /// torch's `nearest`: the sample under the output pixel's first corner, in float32.
+    NearestCorner,
     /// The mean over the output pixel's area.
     Box,
     /// A triangle of one pixel to each side.
@@ -37,12 +39,14 @@ pub enum Filter {
 impl Filter {
     /// Whether each output sample is one source sample.
     pub(crate) fn is_nearest(self) -> bool {
-        matches!(self, Filter::Nearest | Filter::NearestExact)
+        matches!(self, Filter::Nearest | Filter::NearestExact | Filter::NearestCorner)
     }
 
     /// Half the width of the filter, in output pixels when shrinking.
     fn support(self) -> f64 {
         match self {
+            // The corner lies half an output pixel from the centre.
+            Filter::NearestCorner => 0.5,
             Filter::Nearest | Filter::NearestExact => 0.0,
             Filter::Box => 0.5,
             Filter::Bilinear | Filter::Hamming => 1.0,
@@ -188,7 +192,7 @@ impl Axis {
             return axis;
         }
         match filter {
-            Filter::Nearest | Filter::NearestExact => {}
+            Filter::Nearest | Filter::NearestExact | Filter::NearestCorner => {}
             Filter::Box => axis.weigh(input, output, filter.support(), box_),
             Filter::Bilinear => axis.weigh(input, output, filter.support(), bilinear),
             Filter::Hamming => axis.weigh(input, output, filter.support(), hamming),
@@ -256,8 +260,9 @@ impl Axis {
             };
             (0..output).map(|_| next()).collect()
         } else {
-            let scale = input as f32 / output as f32;
-            (0..output).map(|o| (((o as f32 + 0.5) * scale).floor() as i32).min(last)).collect()
+            let (scale, at) =
+                (input as f32 / output as f32, if filter == Filter::NearestExact { 0.5 } else { 0.0 });
+            (0..output).map(|o| (((o as f32 + at) * scale).floor() as i32).min(last)).collect()
         };
     }
 
@@ -487,7 +492,8 @@ mod tests {
 
     #[test]
     fn reach_covers_every_weight_and_little_more() {
-        for filter in SMOOTH.into_iter().chain([Filter::Nearest, Filter::NearestExact]) {
+        for filter in SMOOTH.into_iter().chain([Filter::Nearest, Filter::NearestExact, Filter::NearestCorner])
+        {
             for (input, output) in [(1, 9), (7, 3), (3, 7), (270, 224), (500, 341), (1000, 13), (31, 4096)] {
                 let axis = Axis::new(input, output, filter, Level::Scalar);
                 for range in [0..1, 0..output, output / 3..output / 2 + 1, output - 1..output] {
@@ -547,6 +553,8 @@ mod tests {
     fn nearest_takes_the_middle() {
         let axis = Axis::new(4, 2, Filter::Nearest, Level::Scalar);
         assert_eq!((axis.start(0), axis.start(1)), (1, 3));
+        let axis = Axis::new(5, 2, Filter::NearestCorner, Level::Scalar);
+        assert_eq!(axis.starts, [0, 2]);
         let axis = Axis::new(2, 4, Filter::NearestExact, Level::Scalar);
         assert_eq!([0, 1, 2, 3].map(|o| axis.start(o)), [0, 0, 1, 1]);
     }

@@ -99,7 +99,7 @@ pub(super) fn convert(band: Rows<'_>, mode: Mode, memory: &mut Vec<u8>, push: &m
         }
     };
     match mode {
-        Mode::Rgb | Mode::Unchanged => push(&[r, g, b]),
+        Mode::Rgb | Mode::Unchanged | Mode::Mask(_) => push(&[r, g, b]),
         Mode::Rgba => {
             more.fill(255);
             push(&[r, g, b, more])

@@ -18,7 +18,7 @@ use wellfed_kernels::{
 
 pub(crate) use self::jpeg::error as jpeg_error;
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, packed::PackedJpeg, png::Png};
-use crate::{Error, ErrorKind, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result, sample::DType};
 
 /// Colour mode of a decoded image, named as Pillow names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,6 +36,21 @@ pub enum Mode {
     /// What the file has: 1 (grey), 2 (grey and alpha), 3 or 4 channels of 8 bits.
     #[serde(rename = "UNCHANGED")]
     Unchanged,
+    /// The numbers of a mask as they are stored: one channel, or two that are the bytes of a 16-bit number in native
+    /// order. What fields of masks are decoded to; no option asks for it.
+    #[serde(skip)]
+    Mask(MaskDepth),
+}
+
+/// What one pixel of a mask is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MaskDepth {
+    /// 0 or 1: grey of one bit, Pillow's mode `1`.
+    Bit,
+    /// The index of a colour in the palette (`P`), or grey of 2, 4 or 8 bits (`L`).
+    Byte,
+    /// Grey of 16 bits (`I;16`).
+    Word,
 }
 
 impl Mode {
@@ -46,6 +61,8 @@ impl Mode {
             Mode::L => 1,
             Mode::Rgba => 4,
             Mode::Unchanged => stored,
+            Mode::Mask(MaskDepth::Bit | MaskDepth::Byte) => 1,
+            Mode::Mask(MaskDepth::Word) => 2,
         }
     }
 
@@ -316,7 +333,8 @@ impl<'a> Encoded<'a> {
         push: &mut Push<'_>,
     ) -> Result<()> {
         let region = self.region(request, limits)?;
-        let Request { mode, scale, .. } = *request;
+        let Request { scale, .. } = *request;
+        let mode = self.mode(request.mode)?;
         let orientation = self.header.orientation;
         if !request.apply_orientation || orientation == 1 {
             return self.codec.decode(self.bytes, &Part { mode, region, scale }, limits, scratch, push);
@@ -334,6 +352,20 @@ impl<'a> Encoded<'a> {
         });
         scratch.turned = [stored, turned];
         result
+    }
+
+    /// The mode that the codec is asked for. Of masks that are no PNG, those of 8-bit grey are known.
+    fn mode(&self, mode: Mode) -> Result<Mode> {
+        match mode {
+            Mode::Mask(_) if self.codec.name() == "png" => Ok(mode),
+            Mode::Mask(MaskDepth::Byte) if self.header.channels == 1 => Ok(Mode::L),
+            Mode::Mask(_) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a mask is a {} of {} channels", self.codec.name(), self.header.channels),
+            )
+            .with_hint("store masks as PNG with a palette or in grey")),
+            _ => Ok(mode),
+        }
     }
 
     /// Checks the limit, and the region that is wanted.
@@ -358,6 +390,18 @@ impl<'a> Encoded<'a> {
         let (width, height) = scale.size(self.header.width, self.header.height);
         Header { height, width, ..self.header }
     }
+}
+
+/// What masks are that are stored as the one in `bytes`.
+///
+/// # Errors
+/// Those of [`require`]; `Unsupported` for what is no mask.
+pub(crate) fn mask_depth(bytes: &[u8]) -> Result<DType> {
+    let (codec, header) = image_header(bytes)?;
+    if codec.name() == "png" {
+        return png::mask_dtype(bytes);
+    }
+    Encoded { bytes, codec, header }.mode(Mode::Mask(MaskDepth::Byte)).map(|_| DType::UInt8)
 }
 
 /// Collects bands of `bands` channels that make up an image of the size of `region` in `out`, with `channels`.

@@ -12,11 +12,11 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Reader, Transformations};
 use wellfed_kernels::image::View;
 
-use super::{Codec, Header, Part, Push, Scratch, at_least, color};
-use crate::{Error, ErrorKind, Limits, Result};
+use super::{Codec, Header, MaskDepth, Mode, Part, Push, Rect, Scratch, at_least, color};
+use crate::{Error, ErrorKind, Limits, Result, sample::DType};
 
 const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
 
@@ -52,7 +52,8 @@ impl Codec for Png {
         // Ancillary data cannot exceed the file; rows can, by at most 4 samples of 2 bytes a pixel.
         let budget = png::Limits { bytes: bytes.len() + 64 * width + (1 << 20) };
         let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), budget);
-        decoder.set_transformations(Transformations::EXPAND);
+        let mask = matches!(part.mode, Mode::Mask(_));
+        decoder.set_transformations(if mask { Transformations::IDENTITY } else { Transformations::EXPAND });
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
         decoder.ignore_checksums(true); // `walk` has verified them.
@@ -60,7 +61,14 @@ impl Codec for Png {
         let info = reader.info();
         let (interlaced, clips) = (info.interlaced, info.color_type == ColorType::Grayscale);
         let (color, depth) = reader.output_color_type();
+        let stored = (info.color_type, info.bit_depth);
         let frame = info.frame_control().map_or((width, height), |f| (f.width as usize, f.height as usize));
+        if let Mode::Mask(wanted) = part.mode {
+            if frame != (width, height) {
+                return Err(Error::corrupt("PNG has animation data that contradict its header"));
+            }
+            return numbers(&mut reader, interlaced, stored, wanted, (height, width), region, scratch, push);
+        }
         if frame != (width, height) || color.samples() != channels {
             return Err(Error::corrupt("PNG has animation or transparency data that contradict its header"));
         }
@@ -96,6 +104,82 @@ impl Codec for Png {
         let view = view.and_then(|view| view.crop(0, region.left, region.height, region.width));
         push(view.ok_or_else(|| Error::new(ErrorKind::Internal, "PNG rows lack the region"))?.into())
     }
+}
+
+/// What the mask of `bytes` is, by its header.
+pub(super) fn mask_dtype(bytes: &[u8]) -> Result<DType> {
+    let Chunk { data, .. } = chunk(bytes, SIGNATURE.len(), true)?;
+    match data.get(8..10) {
+        Some([16, 0]) => Ok(DType::UInt16),
+        Some([1, 0]) => Ok(DType::Bool),
+        Some([_, 0 | 3]) => Ok(DType::UInt8),
+        _ => Err(Error::new(ErrorKind::Unsupported, "a mask is a PNG of several channels")
+            .with_hint("store masks as PNG with a palette or in grey")),
+    }
+}
+
+/// Decodes a mask: its numbers as they are stored, those of 16 bits in native byte order.
+#[allow(clippy::too_many_arguments, reason = "what a mask has in common with an image")]
+fn numbers(
+    reader: &mut Reader<Cursor<&[u8]>>,
+    interlaced: bool,
+    (color, depth): (ColorType, BitDepth),
+    wanted: MaskDepth,
+    (height, width): (usize, usize),
+    region: Rect,
+    scratch: &mut Scratch,
+    push: &mut Push<'_>,
+) -> Result<()> {
+    let bits = depth as usize;
+    let found = match (color, depth) {
+        (ColorType::Indexed, _) => Some(MaskDepth::Byte),
+        (ColorType::Grayscale, BitDepth::One) => Some(MaskDepth::Bit),
+        (ColorType::Grayscale, BitDepth::Sixteen) => Some(MaskDepth::Word),
+        (ColorType::Grayscale, _) => Some(MaskDepth::Byte),
+        _ => None,
+    };
+    if found != Some(wanted) {
+        let what =
+            format!("mask is a PNG of {color:?} with {bits} bits, but {wanted:?} is expected of its field");
+        return Err(Error::new(ErrorKind::Shape, what).with_hint(
+            "all masks of a data set must be stored alike: with a palette, or in grey of as many bits",
+        ));
+    }
+    let packed = (width * bits).div_ceil(8);
+    let rows = if interlaced { height } else { region.top + region.height };
+    let bytes = at_least(&mut scratch.pixels, rows * packed);
+    if interlaced {
+        reader.next_frame(bytes).map_err(error)?;
+    } else {
+        for row in bytes.chunks_exact_mut(packed) {
+            if reader.read_row(row).map_err(error)?.is_none() {
+                return Err(Error::corrupt("PNG has fewer rows than its header says"));
+            }
+        }
+    }
+    let bytes = &mut bytes[region.top * packed..];
+    let channels = if bits == 16 { 2 } else { 1 };
+    let view = if bits < 8 {
+        // Pillow spreads grey of 2 and 4 bits over 0 to 255, and leaves indices and single bits alone.
+        let spread = if color == ColorType::Grayscale && bits > 1 { 255 / ((1 << bits) - 1) } else { 1 };
+        let values = at_least(&mut scratch.converted, region.height * width);
+        for (row, out) in bytes.chunks_exact(packed).zip(values.chunks_exact_mut(width)) {
+            for (x, value) in out.iter_mut().enumerate() {
+                let shift = 8 - bits - (x * bits) % 8;
+                *value = ((row[x * bits / 8] >> shift) & ((1u8 << bits) - 1)) * spread;
+            }
+        }
+        View::new(values, region.height, width, 1, width)
+    } else {
+        if bits == 16 {
+            for number in bytes[..region.height * packed].as_chunks_mut::<2>().0 {
+                *number = u16::from_be_bytes(*number).to_ne_bytes();
+            }
+        }
+        View::new(&bytes[..region.height * packed], region.height, width, channels, width * channels)
+    };
+    let view = view.and_then(|view| view.crop(0, region.left, region.height, region.width));
+    push(view.ok_or_else(|| Error::new(ErrorKind::Internal, "PNG rows lack the region"))?.into())
 }
 
 /// Turns big-endian 16-bit samples into bytes, in place: the high byte, or, for grey that `clips`, the value

@@ -17,12 +17,16 @@ use crate::{
     plan::{Program, program::FieldProgram},
     sample::{FieldKind, Record, Value},
     source::Source,
+    transform::boxes::{Boxes, Points},
 };
 
 /// Memory of one worker, reused from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     image: ImageScratch,
+    boxes: Boxes,
+    points: Points,
+    bytes: Vec<u8>,
 }
 
 impl Scratch {
@@ -37,7 +41,7 @@ impl Scratch {
 
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
-        self.image.capacity()
+        self.image.capacity() + self.boxes.capacity() + self.points.capacity() + self.bytes.capacity()
     }
 }
 
@@ -328,7 +332,10 @@ impl LeafExecutor {
             probe.lap(Stage::Decode, 0);
         }
         scratch.image.trust(record.cached);
-        for field in 0..self.program.fields.len() {
+        if self.program.shared {
+            scratch.image.group().clear();
+        }
+        for &field in &self.program.order {
             self.field(field, pick, record, scratch, slot, probe)
                 .map_err(|e| self.located(e, pick, record.offsets.get(field).copied()))?;
         }
@@ -357,6 +364,56 @@ impl LeafExecutor {
                 rows.decode(pick.index, field, scratch, |scratch| {
                     maker.make(bytes, &mut scratch.image, slot.array(field), probe)
                 })
+            }
+            FieldProgram::Boxes { operations, format, whole } => {
+                let bytes = self.bytes(value, field, pick)?;
+                let Scratch { image, boxes, bytes: out, .. } = scratch;
+                if !boxes.load(bytes, *format, *whole) {
+                    return Err(self.no_rows(field, bytes.len(), if *whole { 32 } else { 16 }));
+                }
+                if !operations.is_empty() {
+                    image.group().follow(operations, |action, canvas| boxes.run(action, canvas))?;
+                }
+                out.clear();
+                boxes.store(out);
+                slot.pieces(field).copy(&[boxes.rows.len(), 4], out);
+                probe.lap(Stage::Transform, out.len());
+                Ok(())
+            }
+            FieldProgram::Points(operations) => {
+                let bytes = self.bytes(value, field, pick)?;
+                let Scratch { image, points, bytes: out, .. } = scratch;
+                if !points.load(bytes) {
+                    return Err(self.no_rows(field, bytes.len(), 8));
+                }
+                if !operations.is_empty() {
+                    image.group().follow(operations, |action, canvas| points.run(action, canvas))?;
+                }
+                out.clear();
+                out.extend(points.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
+                slot.pieces(field).copy(&[points.rows.len(), 2], out);
+                probe.lap(Stage::Transform, out.len());
+                Ok(())
+            }
+            FieldProgram::Labels(size) => {
+                let bytes = self.bytes(value, field, pick)?;
+                let Scratch { boxes, bytes: out, .. } = scratch;
+                if bytes.len() != size * boxes.given {
+                    let what = format!(
+                        "{} has {} entries, and there are {} boxes",
+                        self.name(field),
+                        bytes.len() / size,
+                        boxes.given
+                    );
+                    return Err(Error::new(ErrorKind::Shape, what).with_stage("batch"));
+                }
+                out.clear();
+                for entry in &boxes.labels {
+                    let start = *entry as usize * size;
+                    out.extend_from_slice(&bytes[start..start + size]);
+                }
+                slot.pieces(field).copy(&[boxes.labels.len()], out);
+                Ok(())
             }
             FieldProgram::Copy => {
                 let bytes = self.bytes(value, field, pick)?;
@@ -426,6 +483,11 @@ impl LeafExecutor {
             Value::Resident => self.source.resident(pick.index, field).ok_or_else(|| self.missing(field)),
             _ => Err(self.missing(field)),
         }
+    }
+
+    fn no_rows(&self, field: usize, found: usize, row: usize) -> Error {
+        let what = format!("{} are {found} bytes: rows have {row}, of numbers up to 2^24", self.name(field));
+        Error::new(ErrorKind::Shape, what).with_stage("read")
     }
 
     /// The shape of a value of `len` bytes, worked out from them where `given` is empty.

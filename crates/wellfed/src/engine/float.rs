@@ -67,7 +67,7 @@ impl FloatImage {
             &mut Action::Crop(rect) => {
                 self.remap(rect.height, rect.width, |_, y, x| Ok((rect.top + y, rect.left + x)))
             }
-            &mut Action::PadCrop { top, left, height: rows, width: columns, mode, ref fill } => {
+            &mut Action::PadCrop { top, left, height: rows, width: columns, mode, ref fill, .. } => {
                 let fill = *fill;
                 self.remap(rows, columns, |c, y, x| {
                     let y = border(top + y as i64, height, mode);

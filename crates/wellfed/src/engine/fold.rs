@@ -64,7 +64,7 @@ impl Fold {
                 self.narrow(rect);
                 true
             }
-            Action::PadCrop { top, left, height, width, mode, ref fill } => {
+            Action::PadCrop { top, left, height, width, mode, ref fill, .. } => {
                 let (rows, columns) = self.size();
                 if inside(top, height, rows) && inside(left, width, columns) {
                     self.narrow(Rect { top: top as usize, left: left as usize, height, width });
@@ -89,7 +89,7 @@ impl Fold {
                 };
                 true
             }
-            Action::Resize { crop, height, width, interpolation } => {
+            Action::Resize { crop, height, width, interpolation, .. } => {
                 if self.resize.is_some() || self.padded || self.flip_h || self.flip_v {
                     return false;
                 }
@@ -179,7 +179,10 @@ impl Fold {
 
     /// True if the resize only moves pixels.
     pub(crate) fn is_nearest(&self) -> bool {
-        matches!(self.resize, Some((_, _, Interpolation::Nearest | Interpolation::NearestExact)))
+        matches!(
+            self.resize,
+            Some((_, _, Interpolation::Nearest | Interpolation::NearestExact | Interpolation::NearestCorner))
+        )
     }
 
     /// The resize as kernels take it.
@@ -209,6 +212,7 @@ fn filter(interpolation: Interpolation) -> resample::Filter {
     match interpolation {
         Interpolation::Nearest => resample::Filter::Nearest,
         Interpolation::NearestExact => resample::Filter::NearestExact,
+        Interpolation::NearestCorner => resample::Filter::NearestCorner,
         Interpolation::Bilinear => resample::Filter::Bilinear,
         Interpolation::Bicubic => resample::Filter::Bicubic,
         Interpolation::Lanczos => resample::Filter::Lanczos,
@@ -239,8 +243,13 @@ mod tests {
 
     #[test]
     fn a_resize_takes_crops_before_and_after_but_no_flip_before() {
-        let resize =
-            |crop| Action::Resize { crop, height: 50, width: 50, interpolation: Interpolation::Bilinear };
+        let resize = |crop| Action::Resize {
+            crop,
+            cropped: true,
+            height: 50,
+            width: 50,
+            interpolation: Interpolation::Bilinear,
+        };
         let whole = Rect { top: 0, left: 0, height: 80, width: 80 };
         let mut fold = Fold::new(100, 100);
         assert!(fold.push(&crop(10, 10, 80, 80), 3));
@@ -258,7 +267,10 @@ mod tests {
     fn the_scale_leaves_enough_and_the_crop_lies_inside() {
         let fold = |rect: Rect, interpolation| {
             let mut fold = Fold::new(1000, 777);
-            assert!(fold.push(&Action::Resize { crop: rect, height: 50, width: 40, interpolation }, 3));
+            assert!(fold.push(
+                &Action::Resize { crop: rect, cropped: true, height: 50, width: 40, interpolation },
+                3
+            ));
             fold
         };
         for top in 0..9 {
@@ -292,6 +304,7 @@ mod tests {
             width: 32,
             mode: PaddingMode::Constant,
             fill: 7.0.into(),
+            added: None,
         };
         let mut fold = Fold::new(32, 32);
         assert!(fold.push(&pad, 3));

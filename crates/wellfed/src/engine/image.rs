@@ -24,7 +24,7 @@ use crate::{
     codec::{self, Encoded, Push, Request, Scale},
     meter::{Probe, Stage},
     order::Pick,
-    plan::program::{ImageProgram, Input, Step},
+    plan::program::{ImageProgram, Input, Planned, Step},
     rng::Rng,
     sample::PixelLayout,
     transform::{Action, Class, Rect, Size},
@@ -46,9 +46,84 @@ pub(crate) struct ImageScratch {
     sizes: Vec<Size>,
     float: FloatImage,
     whole: WholeScratch,
+    group: Group,
+}
+
+/// What was drawn for a sample, for all of its fields. The first image settles it.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Size of the first image, before anything is done to it.
+    canvas: Option<Size>,
+    draws: Vec<Drawn>,
+}
+
+/// One operation's draw, and the size that it was drawn for.
+#[derive(Debug)]
+struct Drawn {
+    place: u32,
+    size: Size,
+    action: Action,
+}
+
+impl Group {
+    /// Forgets the last sample.
+    pub(crate) fn clear(&mut self) {
+        self.canvas = None;
+        self.draws.clear();
+    }
+
+    fn find(&self, place: u32) -> Option<&Drawn> {
+        self.draws.iter().find(|drawn| drawn.place == place)
+    }
+
+    /// Runs `operations` on boxes or points of the sample: `run` takes an action and the size that it was drawn for.
+    pub(crate) fn follow(
+        &self,
+        operations: &[Planned],
+        mut run: impl FnMut(&Action, Size) -> Result<()>,
+    ) -> Result<()> {
+        let Some(mut canvas) = self.canvas else {
+            return Err(Error::config(
+                "boxes and points need an image in their sample, which says how large it is",
+            ));
+        };
+        for Planned { transform, class, place } in operations {
+            let drawn = match class {
+                // They draw nothing.
+                Class::Boxes => transform.as_operation().draw(canvas, &mut Rng::for_stage(0, 0, 0, 0)),
+                _ => match self.find(*place) {
+                    Some(drawn) if same_sides(drawn.size, canvas) => Ok(drawn.action.clone()),
+                    Some(drawn) => Err(other_size(canvas, drawn.size)),
+                    None => Err(Error::new(ErrorKind::Internal, "no image drew what boxes follow")),
+                },
+            };
+            let action = drawn.map_err(|e| e.with_stage(transform.name()))?;
+            run(&action, canvas).map_err(|e| e.with_stage(transform.name()))?;
+            canvas = action.size(canvas);
+        }
+        Ok(())
+    }
+}
+
+fn same_sides(one: Size, other: Size) -> bool {
+    (one.height, one.width) == (other.height, other.width)
+}
+
+fn other_size(found: Size, drawn: Size) -> Error {
+    let what = format!(
+        "it belongs to {}x{} pixels (height x width), and the first image of the sample has {}x{} here",
+        found.height, found.width, drawn.height, drawn.width
+    );
+    Error::new(ErrorKind::Shape, what)
+        .with_hint("fields of a sample move together: resize them to one size first, or use map(field=...)")
 }
 
 impl ImageScratch {
+    /// What was drawn for the sample.
+    pub(crate) fn group(&mut self) -> &mut Group {
+        &mut self.group
+    }
+
     /// The decoder of JPEGs.
     pub(crate) fn decoder(&mut self) -> &mut wellfed_jpeg::Decoder {
         self.codec.decoder()
@@ -71,6 +146,7 @@ impl ImageScratch {
             + self.resizer.capacity()
             + self.float.capacity()
             + self.whole.capacity()
+            + self.group.draws.capacity() * size_of::<Drawn>()
     }
 }
 
@@ -104,7 +180,7 @@ impl Maker<'_> {
         probe: &mut Probe<'_>,
     ) -> Result<()> {
         let (mut held, size) = self.open(bytes, scratch)?;
-        self.draw(size, scratch)?;
+        self.draw(size, scratch, self.program.shared)?;
         let last = scratch.sizes[scratch.sizes.len() - 1];
         if [last.channels, last.height, last.width] != self.program.chw() {
             return Err(self.other_shape(last));
@@ -112,40 +188,36 @@ impl Maker<'_> {
         for step in &self.program.steps {
             match step {
                 Step::Decode => held = self.whole(held, 0, scratch, probe)?,
-                Step::Geometry(stages) => held = self.geometry(held, stages.clone(), scratch, probe)?,
-                Step::Whole(stage) => {
-                    held = self.whole(held, *stage, scratch, probe)?;
+                Step::Geometry(operations) => {
+                    held = self.geometry(held, operations.clone(), scratch, probe)?
+                }
+                Step::Whole(at) => {
+                    held = self.whole(held, *at, scratch, probe)?;
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
-                    whole::run(&mut actions[*stage], work, whole)
-                        .map_err(|e| e.with_stage(self.program.stages[*stage].transform.name()))?;
+                    whole::run(&mut actions[*at], work, whole)
+                        .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
                     probe.lap(Stage::Transform, work.pixels().len());
                 }
-                Step::Write { stages, map } => {
+                Step::Write { operations, map } => {
                     let (fold, size);
-                    (held, fold, size) = self.fold(held, stages.clone(), scratch, probe)?;
+                    (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
                     probe.lap(Stage::Write, slot.len());
                 }
-                Step::Erase(stage) => {
-                    let size = scratch.sizes[*stage];
+                Step::Erase(at) => {
+                    let size = scratch.sizes[*at];
                     let program = self.program;
-                    whole::erase_slot(
-                        &mut scratch.actions[*stage],
-                        size,
-                        program.dtype,
-                        program.layout,
-                        slot,
-                    );
+                    whole::erase_slot(&mut scratch.actions[*at], size, program.dtype, program.layout, slot);
                     probe.lap(Stage::Write, 0);
                 }
-                Step::Float(stages) => {
-                    held = self.whole(held, stages.start, scratch, probe)?;
+                Step::Float(operations) => {
+                    held = self.whole(held, operations.start, scratch, probe)?;
                     scratch.float.load(scratch.work.view());
-                    for stage in stages.clone() {
+                    for at in operations.clone() {
                         scratch
                             .float
-                            .run(&mut scratch.actions[stage])
-                            .map_err(|e| e.with_stage(self.program.stages[stage].transform.name()))?;
+                            .run(&mut scratch.actions[at])
+                            .map_err(|e| e.with_stage(self.program.operations[at].transform.name()))?;
                     }
                     probe.lap(Stage::Transform, scratch.float.bytes());
                     scratch.float.store(self.program.layout, slot);
@@ -159,7 +231,7 @@ impl Maker<'_> {
     /// Finished size of the image in `bytes`, without making it.
     pub(crate) fn final_size(&self, bytes: &[u8], scratch: &mut ImageScratch) -> Result<Size> {
         let (_, size) = self.open(bytes, scratch)?;
-        self.draw(size, scratch)?;
+        self.draw(size, scratch, false)?;
         Ok(scratch.sizes[scratch.sizes.len() - 1])
     }
 
@@ -193,18 +265,37 @@ impl Maker<'_> {
         }
     }
 
-    /// Settles every action for an image of `size`.
-    fn draw(&self, size: Size, scratch: &mut ImageScratch) -> Result<()> {
+    /// Settles every action for an image of `size`; where draws are `shared`, those of the sample's first image.
+    fn draw(&self, size: Size, scratch: &mut ImageScratch, shared: bool) -> Result<()> {
         scratch.actions.clear();
         scratch.sizes.clear();
         scratch.sizes.push(size);
+        if shared {
+            scratch.group.canvas.get_or_insert(size);
+        }
         let mut size = size;
-        for planned in &self.program.stages {
-            let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.stage);
-            let action = planned
-                .transform
-                .as_stage()
-                .draw(size, &mut rng)
+        for planned in &self.program.operations {
+            let operation = planned.transform.as_operation();
+            let found = if shared { scratch.group.find(planned.place) } else { None };
+            let drawn = match found {
+                Some(drawn) if same_sides(drawn.size, size) => Ok(drawn.action.clone()),
+                Some(drawn) if operation.draws_by_size() => Err(other_size(size, drawn.size)),
+                found => {
+                    let known = found.is_some();
+                    let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place);
+                    operation.draw(size, &mut rng).inspect(|action| {
+                        if shared && !known {
+                            let action = action.clone();
+                            scratch.group.draws.push(Drawn { place: planned.place, size, action });
+                        }
+                    })
+                }
+            };
+            let action = drawn
+                .and_then(|action| match self.program.mask {
+                    Some(depth) => action.for_mask(depth),
+                    None => Ok(action),
+                })
                 .map_err(|e| e.with_stage(planned.transform.name()))?;
             size = action.size(size);
             self.limits
@@ -216,30 +307,30 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Puts the image before `stage` into `scratch.work`, where it may be changed.
+    /// Puts the image before `at` into `scratch.work`, where it may be changed.
     fn whole<'b>(
         &self,
         held: Held<'b>,
-        stage: usize,
+        at: usize,
         scratch: &mut ImageScratch,
         probe: &mut Probe<'_>,
     ) -> Result<Held<'b>> {
         if !matches!(held, Held::Work) {
-            let size = scratch.sizes[stage];
+            let size = scratch.sizes[at];
             self.materialize(held, &Fold::new(size.height, size.width), size, scratch, probe)?;
         }
         Ok(Held::Work)
     }
 
-    /// Runs geometric stages; the result is in `scratch.work`, unless there was nothing to do.
+    /// Runs geometric operations; the result is in `scratch.work`, unless there was nothing to do.
     fn geometry<'b>(
         &self,
         held: Held<'b>,
-        stages: Range<usize>,
+        operations: Range<usize>,
         scratch: &mut ImageScratch,
         probe: &mut Probe<'_>,
     ) -> Result<Held<'b>> {
-        let (held, fold, size) = self.fold(held, stages, scratch, probe)?;
+        let (held, fold, size) = self.fold(held, operations, scratch, probe)?;
         if fold.is_identity(size.height, size.width) {
             return Ok(held);
         }
@@ -247,29 +338,29 @@ impl Maker<'_> {
         Ok(Held::Work)
     }
 
-    /// Folds the geometric actions of `stages`, making images in between only where folding is not exact: where
+    /// Folds the geometric actions of `operations`, making images in between only where folding is not exact: where
     /// the pixels are then, what is left to do, and the size of the image that it starts from.
     fn fold<'b>(
         &self,
         mut held: Held<'b>,
-        stages: Range<usize>,
+        operations: Range<usize>,
         scratch: &mut ImageScratch,
         probe: &mut Probe<'_>,
     ) -> Result<(Held<'b>, Fold, Size)> {
-        let mut size = scratch.sizes[stages.start];
+        let mut size = scratch.sizes[operations.start];
         let mut fold = Fold::new(size.height, size.width);
-        for stage in stages {
-            if matches!(self.program.stages[stage].class, Class::Cast | Class::Normalize)
-                || fold.push(&scratch.actions[stage], size.channels)
+        for at in operations {
+            if matches!(self.program.operations[at].class, Class::Cast | Class::Normalize)
+                || fold.push(&scratch.actions[at], size.channels)
             {
                 continue;
             }
             self.materialize(held, &fold, size, scratch, probe)?;
             held = Held::Work;
-            size = scratch.sizes[stage];
+            size = scratch.sizes[at];
             fold = Fold::new(size.height, size.width);
-            if !fold.push(&scratch.actions[stage], size.channels) {
-                let what = format!("{:?} is not geometry", scratch.actions[stage]);
+            if !fold.push(&scratch.actions[at], size.channels) {
+                let what = format!("{:?} is not geometry", scratch.actions[at]);
                 return Err(Error::new(ErrorKind::Internal, what));
             }
         }

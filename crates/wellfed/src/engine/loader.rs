@@ -28,6 +28,9 @@ use crate::{
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
 
+/// Sizes of buffers that are kept for a column whose batches differ in size: about those of eight buckets.
+const KEPT_SIZES: usize = 8;
+
 /// Batches made ahead at most.
 const MAX_PREFETCH: usize = 64;
 
@@ -136,7 +139,7 @@ impl Loader {
         let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
         let budgets = (budget / 2, budget / 8);
-        if given {
+        if given || columns.iter().any(ColumnSpec::is_stacked) {
             // What is under way and what is kept for the next batches, whatever their sizes.
             pool.set_limit(budget / 2);
         }
@@ -181,13 +184,16 @@ impl Loader {
             patience: samples.min(MAX_LISTED as u64).max(1),
             consumer: Mutex::new(consumer),
         };
-        this.keep_buffers(columns.len(), settings.prefetch);
+        this.keep_buffers(&columns, settings.prefetch);
         Ok(this)
     }
 
-    /// Ring memory is kept for all batches under way and one on its way back.
-    fn keep_buffers(&self, columns: usize, prefetch: usize) {
-        self.shared.pool.set_keep(columns * (prefetch + 1));
+    /// Ring memory is kept for all batches under way and one on its way back; where their sizes differ, of several
+    /// sizes.
+    fn keep_buffers(&self, columns: &[ColumnSpec], prefetch: usize) {
+        let kept =
+            columns.iter().map(|column| if column.is_stacked() { KEPT_SIZES } else { 1 }).sum::<usize>();
+        self.shared.pool.set_keep(kept * (prefetch + 1));
     }
 
     /// Batches of an epoch (samples, without `batch`), of the present one where epochs differ; `None` is without end, or
@@ -579,7 +585,7 @@ impl Loader {
         }
         schedule.settings = settings;
         drop(schedule);
-        self.keep_buffers(self.shared.executor.columns().len(), settings.prefetch);
+        self.keep_buffers(self.shared.executor.columns(), settings.prefetch);
         // Without new threads the loader is only slower.
         drop(self.start_threads(consumer));
         self.shared.wake();

@@ -48,7 +48,9 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScr
             .map_err(|e| Error::new(ErrorKind::Shape, e.to_string()))?,
         &mut Action::Rotate { angle, interpolation, expand, center, ref fill } => {
             let sampling = match interpolation {
-                Interpolation::Nearest | Interpolation::NearestExact => Sampling::Nearest,
+                Interpolation::Nearest | Interpolation::NearestExact | Interpolation::NearestCorner => {
+                    Sampling::Nearest
+                }
                 Interpolation::Bilinear => Sampling::Bilinear,
                 Interpolation::Bicubic => Sampling::Bicubic,
                 Interpolation::Lanczos => {

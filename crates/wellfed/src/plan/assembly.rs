@@ -167,7 +167,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// How the values of a field that is no image get into its column. `number` is its place in the schema.
+    /// How the values of a field that has no operations get into its column. `number` is its place in the schema.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] where they cannot.
@@ -216,8 +216,13 @@ impl<'a> Assembly<'a> {
             FieldKind::Text => Ok((FieldProgram::List { utf8: true }, ColumnKind::Text)),
             FieldKind::Json => Ok((FieldProgram::List { utf8: true }, ColumnKind::Json)),
             FieldKind::Bytes => Ok((FieldProgram::List { utf8: false }, ColumnKind::Bytes)),
-            FieldKind::Image | FieldKind::Pixels { .. } => {
-                Err(Error::config(format!("{} is an image", field.name)))
+            FieldKind::Image
+            | FieldKind::Pixels { .. }
+            | FieldKind::Mask { .. }
+            | FieldKind::Boxes { .. }
+            | FieldKind::BoxLabels { .. }
+            | FieldKind::Keypoints => {
+                Err(Error::config(format!("{} belongs to images, and has operations", field.name)))
             }
         }
     }

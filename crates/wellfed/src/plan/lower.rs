@@ -3,12 +3,12 @@
 //!
 //! Invariant: what a leaf gets depends on its way to the root alone, so a sibling changes none of its draws.
 
-use super::{Decoded, Node, PythonKind};
+use super::{Decoded, Node, PythonKind, program::works_on};
 use crate::{
     Error, Result,
     sample::{FieldKind, Structure},
     source::{Source, SourceSpec},
-    transform::Transform,
+    transform::{Takes, Transform},
 };
 
 /// What the elements of a data set are.
@@ -277,7 +277,7 @@ impl Lowering<'_> {
         let mut found = false;
         for leaf in &mut self.leaves[first..] {
             let chosen = |(at, name): (usize, &String)| {
-                (is_image(&leaf.kinds[at]) && field.is_none_or(|field| field == name)).then_some(at)
+                (is_transformed(&leaf.kinds[at]) && field.is_none_or(|field| field == name)).then_some(at)
             };
             let fields: Vec<usize> = leaf.names.iter().enumerate().filter_map(chosen).collect();
             found |= !fields.is_empty();
@@ -285,15 +285,54 @@ impl Lowering<'_> {
             leaf.maps.push(LeafMap { fields, transforms: transforms.to_vec() });
         }
         if found {
-            return Ok(());
+            return self.check_fields(first, transforms);
         }
-        let images = output.names.iter().zip(&output.kinds).filter(|(_, kind)| is_image(kind));
+        let images = output.names.iter().zip(&output.kinds).filter(|(_, kind)| is_transformed(kind));
         let names: Vec<&str> = images.map(|(name, _)| name.as_str()).collect();
         let what = match field {
             Some(name) => format!("map(): there is no image field {name:?}; image fields are {names:?}"),
             None => "map(): the source has no image field".to_owned(),
         };
         Err(Error::config(what).with_hint("transforms work on encoded images and on uint8 arrays of images"))
+    }
+
+    /// Checks that the transforms of the last `map` have fields to work on, and that masks, boxes and points have the image
+    /// beside them that they follow.
+    fn check_fields(&self, first: usize, transforms: &[Transform]) -> Result<()> {
+        let chosen = |leaf: &LeafPlan| -> Vec<FieldKind> {
+            let fields = leaf.maps.last().map_or(&[][..], |map| &map.fields);
+            fields.iter().map(|&at| leaf.kinds[at].clone()).collect()
+        };
+        let leaves: Vec<Vec<FieldKind>> = self.leaves[first..].iter().map(chosen).collect();
+        let images = |kinds: &Vec<FieldKind>| kinds.iter().any(is_image);
+        let pixels = |kinds: &Vec<FieldKind>| {
+            images(kinds) || kinds.iter().any(|kind| matches!(kind, FieldKind::Mask { .. }))
+        };
+        if leaves.iter().any(images) && leaves.iter().any(|kinds| !kinds.is_empty() && !images(kinds)) {
+            return Err(Error::config(
+                "map(): masks, boxes or points come from another source than the images, and would not move with them",
+            )
+            .with_hint("annotated_images() has them in one source; map(field=...) works on one field alone"));
+        }
+        for transform in Transform::flatten(transforms) {
+            transform.as_operation().check().map_err(|e| e.with_stage(transform.name()))?;
+            let takes = transform.as_operation().takes();
+            let taken = leaves.iter().flatten().any(|kind| works_on(takes, kind));
+            let alone =
+                takes == Takes::Geometry && leaves.iter().any(|kinds| !kinds.is_empty() && !pixels(kinds));
+            if taken && !alone {
+                continue;
+            }
+            let what = match takes {
+                Takes::Images => "works on images",
+                Takes::Geometry => "moves boxes and points with their image, and this map() has none",
+                Takes::Boxes => "works on boxes",
+            };
+            return Err(Error::config(format!("{} {what}", transform.name()))
+                .with_stage(transform.name())
+                .with_hint("map() without field= works on all fields of a sample together"));
+        }
+        Ok(())
     }
 
     fn cache(
@@ -377,6 +416,11 @@ fn same_kind(verb: &str, one: &Output, other: &Output, number: usize) -> Result<
         what(other)
     ))
     .with_hint("all data sets must have the same fields in the same structure"))
+}
+
+/// Whether transforms work on a field.
+pub(crate) fn is_transformed(kind: &FieldKind) -> bool {
+    [Takes::Images, Takes::Geometry, Takes::Boxes].into_iter().any(|takes| works_on(takes, kind))
 }
 
 pub(crate) fn is_image(kind: &FieldKind) -> bool {

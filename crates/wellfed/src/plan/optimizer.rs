@@ -38,9 +38,9 @@ pub(crate) fn optimize(program: &mut ImageProgram, field: &str, notes: &mut Vec<
 /// Removes steps that never do anything.
 fn drop_identities(program: &mut ImageProgram) -> Result<Option<String>> {
     let before = program.steps.len();
-    let stages = &program.stages;
+    let operations = &program.operations;
     program.steps.retain(|step| {
-        !matches!(step, Step::Geometry(range) if range.clone().all(|i| stages[i].class == Class::Identity))
+        !matches!(step, Step::Geometry(range) if range.clone().all(|i| operations[i].class == Class::Identity))
     });
     let dropped = before - program.steps.len();
     Ok((dropped > 0).then(|| format!("{dropped} steps that do nothing")))
@@ -50,7 +50,7 @@ fn drop_identities(program: &mut ImageProgram) -> Result<Option<String>> {
 /// write. Erasing that comes last is done in the batch.
 fn fuse_write(program: &mut ImageProgram) -> Result<Option<String>> {
     let Some(Step::Float(tail)) = program.steps.last().cloned() else { return Ok(None) };
-    let class = |i: usize| program.stages[i].class;
+    let class = |i: usize| program.operations[i].class;
     let erase = tail.clone().find(|&i| class(i) == Class::Erase).unwrap_or(tail.end);
     // Padding after a cast fills with a float, which the write's 8-bit input cannot hold.
     let fusable = tail.clone().all(|i| {
@@ -61,7 +61,7 @@ fn fuse_write(program: &mut ImageProgram) -> Result<Option<String>> {
     }
     program.steps.pop();
     let map = program.map(tail.start..erase)?;
-    program.steps.push(Step::Write { stages: tail.start..erase, map });
+    program.steps.push(Step::Write { operations: tail.start..erase, map });
     program.steps.extend((erase..tail.end).filter(|&i| class(i) == Class::Erase).map(Step::Erase));
     Ok(Some(format!("{} in one pass", program.names(tail.start..erase))))
 }
@@ -72,9 +72,9 @@ fn fuse_geometry(program: &mut ImageProgram) -> Result<Option<String>> {
     let mut fused: Vec<Step> = Vec::new();
     let mut joined = 0;
     for step in std::mem::take(&mut program.steps) {
-        let class = |i: usize| program.stages[i].class;
+        let class = |i: usize| program.operations[i].class;
         let range = match &step {
-            Step::Geometry(range) | Step::Write { stages: range, .. } => range.clone(),
+            Step::Geometry(range) | Step::Write { operations: range, .. } => range.clone(),
             _ => {
                 fused.push(step);
                 continue;
@@ -92,7 +92,7 @@ fn fuse_geometry(program: &mut ImageProgram) -> Result<Option<String>> {
             joined += 1;
             fused.pop();
             fused.push(match step {
-                Step::Write { map, .. } => Step::Write { stages: all, map },
+                Step::Write { map, .. } => Step::Write { operations: all, map },
                 _ => Step::Geometry(all),
             });
         } else {
@@ -105,11 +105,12 @@ fn fuse_geometry(program: &mut ImageProgram) -> Result<Option<String>> {
 
 /// Sizes come from the header, so crops are drawn before decoding, and what no later stage needs is not decoded.
 fn decode_region(program: &mut ImageProgram) -> Result<Option<String>> {
-    let [Step::Decode, Step::Geometry(stages) | Step::Write { stages, .. }, ..] = &program.steps[..] else {
+    let [Step::Decode, Step::Geometry(operations) | Step::Write { operations, .. }, ..] = &program.steps[..]
+    else {
         return Ok(None);
     };
     program.decode_region =
-        stages.clone().any(|i| matches!(program.stages[i].class, Class::Crop | Class::Resize));
+        operations.clone().any(|i| matches!(program.operations[i].class, Class::Crop | Class::Resize));
     program.steps.remove(0);
     Ok(program.decode_region.then(|| "crops are drawn from the header, before decoding".to_owned()))
 }

@@ -10,17 +10,13 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
-use super::{
-    Assembly, Batching, Decoding, Options,
-    lower::{LeafMap, is_image},
-    optimizer,
-};
+use super::{Assembly, Batching, Decoding, Options, lower::LeafMap, optimizer};
 use crate::{
     Error, Result,
-    codec::Mode,
+    codec::{MaskDepth, Mode},
     engine::{ColumnKind, ColumnSpec, stack::Stacking},
-    sample::{DType, FieldKind, PixelLayout, Schema},
-    transform::{Action, Class, ImageDtype, Shape, Size, Transform},
+    sample::{DType, FieldKind, FieldSpec, PixelLayout, Schema},
+    transform::{Action, BoxFormat, Class, ImageDtype, Shape, Size, Takes, Transform},
 };
 
 /// What workers run for one sample: one entry per field of the source.
@@ -28,6 +24,11 @@ use crate::{
 pub struct Program {
     pub(crate) fields: Vec<FieldProgram>,
     pub(crate) columns: Vec<ColumnSpec>,
+    /// The fields in the order in which they are made: images, since the first of them settles the draws of the sample,
+    /// then masks, boxes and points, which follow these, then what belongs to boxes, then the rest.
+    pub(crate) order: Vec<usize>,
+    /// Whether fields share draws.
+    pub(crate) shared: bool,
     /// What each optimizer pass did, for `explain()`.
     pub(crate) notes: Vec<optimizer::Note>,
 }
@@ -35,7 +36,19 @@ pub struct Program {
 /// How one field gets into its column.
 #[derive(Clone, Debug)]
 pub(crate) enum FieldProgram {
+    /// An image or a mask.
     Image(Box<ImageProgram>),
+    /// Boxes that follow the image.
+    Boxes {
+        operations: Vec<Planned>,
+        format: BoxFormat,
+        /// Whether they are int64.
+        whole: bool,
+    },
+    /// Points that follow the image.
+    Points(Vec<Planned>),
+    /// What belongs to boxes: entries of so many bytes.
+    Labels(usize),
     /// Elements are copied as they are.
     Copy,
     /// Values differ in size, or are padded.
@@ -43,9 +56,7 @@ pub(crate) enum FieldProgram {
     /// A whole number becomes one int64.
     Int,
     /// Text, JSON or bytes.
-    List {
-        utf8: bool,
-    },
+    List { utf8: bool },
 }
 
 /// Where an image comes from.
@@ -55,15 +66,15 @@ pub(crate) enum Input {
     Pixels { height: usize, width: usize, channels: usize, layout: PixelLayout },
 }
 
-/// A transform with the stage number that keys its random numbers.
+/// A transform with its place among those of the plan, which keys its random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) transform: Transform,
     pub(crate) class: Class,
-    pub(crate) stage: u32,
+    pub(crate) place: u32,
 }
 
-/// One step of an image program. Ranges are places in [`ImageProgram::stages`].
+/// One step of an image program. Ranges are places in [`ImageProgram::operations`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     /// The whole image is decoded before anything else. Without this step the first one decodes what it needs.
@@ -73,7 +84,7 @@ pub(crate) enum Step {
     /// One transform that needs a whole 8-bit image (colour, blur, rotation, erasing).
     Whole(usize),
     /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
-    Write { stages: Range<usize>, map: PointMap },
+    Write { operations: Range<usize>, map: PointMap },
     /// One `RandomErasing` on the finished image, in the batch.
     Erase(usize),
     /// Transforms on floating point pixels one by one, then a copy to the batch.
@@ -84,9 +95,13 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct ImageProgram {
     pub(crate) input: Input,
-    pub(crate) stages: Vec<Planned>,
+    /// What its pixels are, if it is a mask.
+    pub(crate) mask: Option<MaskDepth>,
+    /// Whether other fields share its draws.
+    pub(crate) shared: bool,
+    pub(crate) operations: Vec<Planned>,
     pub(crate) steps: Vec<Step>,
-    /// Whether only what later stages need is decoded.
+    /// Whether only what later operations need is decoded.
     pub(crate) decode_region: bool,
     /// Whether images that are shrunk may be decoded at a smaller scale.
     pub(crate) decode_fast: bool,
@@ -114,31 +129,57 @@ impl Program {
         (assembly, first_column): (Assembly<'_>, usize),
         probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
     ) -> Result<Self> {
-        let stages = stages_by_field(maps, schema)?;
+        let operations = operations_by_field(maps, schema)?;
         let mut notes = Vec::new();
         let mut fields = Vec::new();
         let mut columns = Vec::new();
-        for (index, (field, stages)) in schema.fields.iter().zip(stages).enumerate() {
+        for (index, (field, operations)) in schema.fields.iter().zip(operations).enumerate() {
             let (program, kind) = match &field.kind {
                 FieldKind::Image => {
                     let input = Input::Encoded { mode: options.mode, orientation: options.exif_orientation };
-                    image(&mut notes, index, &field.name, input, stages, options, probe)?
+                    image(&mut notes, index, &field.name, input, operations, options, probe)?
                 }
+                FieldKind::Mask { dtype } => {
+                    let input = Input::Encoded {
+                        mode: Mode::Mask(mask_depth(*dtype)?),
+                        orientation: options.exif_orientation,
+                    };
+                    image(&mut notes, index, &field.name, input, operations, options, probe)?
+                }
+                &FieldKind::Boxes { format, dtype } => {
+                    if !matches!(dtype, DType::Float32 | DType::Int64) {
+                        let what = format!("boxes of {}; boxes are float32 or int64", dtype.name());
+                        return Err(Error::config(what));
+                    }
+                    (
+                        FieldProgram::Boxes { operations, format, whole: dtype == DType::Int64 },
+                        rows(assembly, first_column + index, &field.name, dtype, &[None, Some(4)])?,
+                    )
+                }
+                FieldKind::Keypoints => (
+                    FieldProgram::Points(operations),
+                    rows(assembly, first_column + index, &field.name, DType::Float32, &[None, Some(2)])?,
+                ),
+                FieldKind::BoxLabels { dtype } => (
+                    FieldProgram::Labels(dtype.size()),
+                    rows(assembly, first_column + index, &field.name, *dtype, &[None])?,
+                ),
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
-                    image(&mut notes, index, &field.name, input, stages, options, probe)?
+                    image(&mut notes, index, &field.name, input, operations, options, probe)?
                 }
                 _ => assembly.column(first_column + index, field)?,
             };
             fields.push(program);
             columns.push(ColumnSpec { name: field.name.clone(), kind });
         }
-        Ok(Self { fields, columns, notes })
+        let (order, shared) = sharing(&mut fields)?;
+        Ok(Self { fields, columns, order, shared, notes })
     }
 
     /// Of a source that has no part in what is made.
     pub(crate) fn empty() -> Self {
-        Self { fields: Vec::new(), columns: Vec::new(), notes: Vec::new() }
+        Self { fields: Vec::new(), columns: Vec::new(), order: Vec::new(), shared: false, notes: Vec::new() }
     }
 
     /// Whether the plan fixes the size of every image.
@@ -176,22 +217,83 @@ impl Program {
     }
 }
 
-/// The transforms of each field, in order, with their stage numbers. A stage number is the transform's place among all
-/// on the way from the source to the root, so that adding a field does not change another one's draws.
-fn stages_by_field(maps: &[LeafMap], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
-    let mut stages: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
-    let mut stage = 0;
-    for map in maps {
-        for transform in Transform::flatten(&map.transforms) {
-            transform.as_stage().check().map_err(|e| e.with_stage(transform.name()))?;
-            let class = transform.as_stage().class();
-            for &index in map.fields.iter().filter(|index| is_image(&schema.fields[**index].kind)) {
-                stages[index].push(Planned { transform: transform.clone(), class, stage });
-            }
-            stage += 1;
+/// The column of rows that differ in number from sample to sample: as the batch puts such arrays together, and by
+/// `batch()` a list.
+fn rows(
+    assembly: Assembly<'_>,
+    number: usize,
+    name: &str,
+    dtype: DType,
+    shape: &[Option<usize>],
+) -> Result<ColumnKind> {
+    let assembly = if assembly == Assembly::Stacked { Assembly::List } else { assembly };
+    let field = FieldSpec { name: name.to_owned(), kind: FieldKind::Array { dtype, shape: shape.to_vec() } };
+    Ok(assembly.column(number, &field)?.1)
+}
+
+/// In which order fields are made, and whether they share draws, which the images among them are told.
+fn sharing(fields: &mut [FieldProgram]) -> Result<(Vec<usize>, bool)> {
+    let rank = |field: &FieldProgram| match field {
+        FieldProgram::Image(image) if image.mask.is_none() => 0,
+        FieldProgram::Image(_) => 1,
+        FieldProgram::Boxes { .. } => 2,
+        FieldProgram::Points(_) => 3,
+        FieldProgram::Labels(_) => 4,
+        _ => 5,
+    };
+    let mut order: Vec<usize> = (0..fields.len()).collect();
+    order.sort_by_key(|&field| rank(&fields[field]));
+    let moved = fields.iter().filter(|field| rank(field) < 4).count();
+    let boxes = fields.iter().filter(|field| rank(field) == 2).count();
+    if boxes != 1 && fields.iter().any(|field| rank(field) == 4) {
+        return Err(Error::config(format!("there are labels of boxes, and {boxes} fields of boxes"))
+            .with_hint("labels belong to exactly one field of boxes"));
+    }
+    let shared = moved > 1;
+    for field in fields {
+        if let FieldProgram::Image(image) = field {
+            image.shared = shared;
         }
     }
-    Ok(stages)
+    Ok((order, shared))
+}
+
+fn mask_depth(dtype: DType) -> Result<MaskDepth> {
+    match dtype {
+        DType::Bool => Ok(MaskDepth::Bit),
+        DType::UInt8 => Ok(MaskDepth::Byte),
+        DType::UInt16 => Ok(MaskDepth::Word),
+        other => Err(Error::config(format!("a mask of {}; masks are bool, uint8 or uint16", other.name()))),
+    }
+}
+
+/// Whether an operation works on a field.
+pub(crate) fn works_on(takes: Takes, kind: &FieldKind) -> bool {
+    match kind {
+        FieldKind::Image | FieldKind::Pixels { .. } => takes != Takes::Boxes,
+        FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
+        FieldKind::Boxes { .. } => takes != Takes::Images,
+        _ => false,
+    }
+}
+
+/// The transforms of each field, in order, with their places. A place is counted among all transforms on the way from the
+/// source to the root, so that adding a field does not change another one's draws.
+fn operations_by_field(maps: &[LeafMap], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
+    let mut operations: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
+    let mut place = 0;
+    for map in maps {
+        for transform in Transform::flatten(&map.transforms) {
+            let operation = transform.as_operation();
+            operation.check().map_err(|e| e.with_stage(transform.name()))?;
+            let (class, takes) = (operation.class(), operation.takes());
+            for &index in map.fields.iter().filter(|index| works_on(takes, &schema.fields[**index].kind)) {
+                operations[index].push(Planned { transform: transform.clone(), class, place });
+            }
+            place += 1;
+        }
+    }
+    Ok(operations)
 }
 
 fn image(
@@ -199,7 +301,7 @@ fn image(
     index: usize,
     name: &str,
     input: Input,
-    stages: Vec<Planned>,
+    operations: Vec<Planned>,
     options: &Options,
     probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
 ) -> Result<(FieldProgram, ColumnKind)> {
@@ -209,6 +311,8 @@ fn image(
                 Mode::L => 1,
                 Mode::Rgb | Mode::Unchanged => 3,
                 Mode::Rgba => 4,
+                Mode::Mask(MaskDepth::Bit | MaskDepth::Byte) => 1,
+                Mode::Mask(MaskDepth::Word) => 2,
             };
             Shape { height: None, width: None, channels }
         }
@@ -216,14 +320,22 @@ fn image(
             Shape { height: Some(height), width: Some(width), channels }
         }
     };
-    let layout = match options.layout {
-        Batching::Nchw => Layout::Chw,
-        Batching::Nhwc => Layout::Hwc,
+    let mask = match input {
+        Input::Encoded { mode: Mode::Mask(depth), .. } => Some(depth),
+        _ => None,
     };
-    let shape = stages.iter().fold(shape, |shape, planned| planned.transform.as_stage().fixed_size(shape));
+    let layout = match options.layout {
+        // The bytes of one pixel of a mask stay together.
+        Batching::Nchw if mask.is_none() => Layout::Chw,
+        _ => Layout::Hwc,
+    };
+    let shape =
+        operations.iter().fold(shape, |shape, planned| planned.transform.as_operation().fixed_size(shape));
     let mut program = ImageProgram {
         input,
-        stages,
+        mask,
+        shared: false,
+        operations,
         steps: Vec::new(),
         decode_region: false,
         decode_fast: options.decode == Decoding::Fast,
@@ -252,11 +364,11 @@ fn image(
     Ok((FieldProgram::Image(Box::new(program)), kind))
 }
 
-/// Follows the element type through the stages.
+/// Follows the element type through the operations.
 fn check_types(program: &ImageProgram) -> Result<Dtype> {
     let mut dtype = Dtype::U8;
     let mut cast = None;
-    for planned in &program.stages {
+    for planned in &program.operations {
         let name = planned.transform.name();
         match planned.class {
             Class::Cast => {
@@ -297,7 +409,7 @@ impl Planned {
         }
         // Neither of them draws, nor depends on more of the size than the channels.
         let size = Size { height: 1, width: 1, channels };
-        let action = self.transform.as_stage().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0));
+        let action = self.transform.as_operation().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0));
         Ok(point(&action.map_err(|e| e.with_stage(self.transform.name()))?))
     }
 }
@@ -329,14 +441,18 @@ impl ImageProgram {
     fn column(&self) -> Result<ColumnKind> {
         let [channels, height, width] = self.chw();
         let shape = match self.layout {
+            _ if self.mask.is_some() => vec![1, height, width],
             Layout::Chw => vec![channels, height, width],
             Layout::Hwc => vec![height, width, channels],
         };
-        let bytes = shape.iter().try_fold(self.dtype.size(), |n, &side| n.checked_mul(side));
+        let element = if self.mask == Some(MaskDepth::Word) { 2 } else { self.dtype.size() };
+        let bytes = shape.iter().try_fold(element, |n, &side| n.checked_mul(side));
         if bytes.is_none_or(|n| n > isize::MAX as usize) {
             return Err(Error::config(format!("an image of shape {shape:?} does not fit in memory")));
         }
         let dtype = match self.dtype {
+            _ if self.mask == Some(MaskDepth::Word) => DType::UInt16,
+            _ if self.mask == Some(MaskDepth::Bit) => DType::Bool,
             Dtype::U8 => DType::UInt8,
             Dtype::F16 => DType::Float16,
             Dtype::Bf16 => DType::BFloat16,
@@ -354,14 +470,14 @@ impl ImageProgram {
     fn lower(&mut self) -> Result<()> {
         let cast = self.first_cast();
         let decode = matches!(self.input, Input::Encoded { .. }).then_some(Step::Decode);
-        let single = (0..cast).map(|i| match self.stages[i].class {
+        let single = (0..cast).map(|i| match self.operations[i].class {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip => Step::Geometry(i..i + 1),
             _ => Step::Whole(i),
         });
         self.steps = decode.into_iter().chain(single).collect();
-        let end = self.stages.len();
+        let end = self.operations.len();
         self.steps.push(if cast == end {
-            Step::Write { stages: end..end, map: self.map(end..end)? }
+            Step::Write { operations: end..end, map: self.map(end..end)? }
         } else {
             // Checks the parameters against the channels, as the fused program would.
             self.map(cast..end)?;
@@ -372,19 +488,20 @@ impl ImageProgram {
 
     /// Place of the first cast: from there on pixels may be floating point.
     pub(crate) fn first_cast(&self) -> usize {
-        self.stages.iter().position(|p| p.class == Class::Cast).unwrap_or(self.stages.len())
+        self.operations.iter().position(|p| p.class == Class::Cast).unwrap_or(self.operations.len())
     }
 
-    /// All value-by-value operations in `stages` as one map.
-    pub(crate) fn map(&self, stages: Range<usize>) -> Result<PointMap> {
+    /// All value-by-value operations in `operations` as one map.
+    pub(crate) fn map(&self, operations: Range<usize>) -> Result<PointMap> {
         let point = |planned: &Planned| planned.point(self.shape.channels).transpose();
-        let ops: Vec<PointOp> = self.stages[stages].iter().filter_map(point).collect::<Result<_>>()?;
+        let ops: Vec<PointOp> =
+            self.operations[operations].iter().filter_map(point).collect::<Result<_>>()?;
         PointMap::new(self.shape.channels, &ops).map_err(|e| Error::config(e.to_string()))
     }
 
-    /// Names of the stages in a range, for people.
-    pub(crate) fn names(&self, stages: Range<usize>) -> String {
-        let names: Vec<&str> = self.stages[stages].iter().map(|p| p.transform.name()).collect();
+    /// Names of the operations in a range, for people.
+    pub(crate) fn names(&self, operations: Range<usize>) -> String {
+        let names: Vec<&str> = self.operations[operations].iter().map(|p| p.transform.name()).collect();
         names.join(" + ")
     }
 
@@ -413,21 +530,24 @@ impl ImageProgram {
         for step in &self.steps {
             lines.push(match step {
                 Step::Decode => continue,
-                Step::Geometry(stages) => format!("{} -> uint8 image", self.names(stages.clone())),
-                Step::Whole(stage) => format!("{} on the uint8 image", self.names(*stage..stage + 1)),
-                Step::Write { stages, .. } if stages.is_empty() => "write to the batch".to_owned(),
-                Step::Write { stages, .. } => format!("{} -> batch, in one pass", self.names(stages.clone())),
-                Step::Erase(stage) => format!("{} in the batch", self.names(*stage..stage + 1)),
-                Step::Float(stages) => {
+                Step::Geometry(operations) => format!("{} -> uint8 image", self.names(operations.clone())),
+                Step::Whole(at) => format!("{} on the uint8 image", self.names(*at..at + 1)),
+                Step::Write { operations, .. } if operations.is_empty() => "write to the batch".to_owned(),
+                Step::Write { operations, .. } => {
+                    format!("{} -> batch, in one pass", self.names(operations.clone()))
+                }
+                Step::Erase(at) => format!("{} in the batch", self.names(*at..at + 1)),
+                Step::Float(operations) => {
                     format!(
                         "{} on float32 pixels, one by one, then write to the batch",
-                        self.names(stages.clone())
+                        self.names(operations.clone())
                     )
                 }
             });
         }
         let last = lines.len() - 1;
         lines[last] += &match self.layout {
+            _ if self.mask.is_some() => format!(": a mask [1, {height}, {width}]"),
             Layout::Chw => format!(": {:?} [{channels}, {height}, {width}]", self.dtype),
             Layout::Hwc => format!(": {:?} [{height}, {width}, {channels}]", self.dtype),
         };
@@ -444,6 +564,15 @@ impl fmt::Display for Program {
                     for (i, line) in image.describe().into_iter().enumerate() {
                         writeln!(f, "    {}. {line}", i + 1)?;
                     }
+                }
+                FieldProgram::Boxes { operations, .. } | FieldProgram::Points(operations) => {
+                    let names: Vec<&str> =
+                        operations.iter().map(|planned| planned.transform.name()).collect();
+                    let what = if names.is_empty() { "as they are".to_owned() } else { names.join(" + ") };
+                    writeln!(f, "  {}: {what}, drawn with the image", column.name)?;
+                }
+                FieldProgram::Labels(_) => {
+                    writeln!(f, "  {}: one entry a box", column.name)?;
                 }
                 FieldProgram::Int => writeln!(f, "  {}: int64", column.name)?,
                 FieldProgram::Copy => writeln!(f, "  {}: copied as it is", column.name)?,

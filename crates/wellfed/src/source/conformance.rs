@@ -124,7 +124,16 @@ fn check_bytes(kind: &FieldKind, bytes: &[u8], what: &str) {
             assert!(std::str::from_utf8(bytes).is_ok(), "{what} is UTF-8");
             None
         }
-        FieldKind::Image | FieldKind::Bytes => None,
+        FieldKind::Boxes { .. } | FieldKind::BoxLabels { .. } | FieldKind::Keypoints => {
+            let row = match kind {
+                FieldKind::Boxes { dtype, .. } => 4 * dtype.size(),
+                FieldKind::BoxLabels { dtype } => dtype.size(),
+                _ => 8,
+            };
+            assert!(bytes.len().is_multiple_of(row), "{what} has whole rows of {row} bytes");
+            None
+        }
+        FieldKind::Image | FieldKind::Mask { .. } | FieldKind::Bytes => None,
     };
     if let Some(expected) = expected {
         assert_eq!(bytes.len(), expected, "{what} has the bytes that its shape needs");

@@ -3,7 +3,9 @@
 //! One file a format. Sources never open files themselves: bytes come from a [`crate::store::Store`].
 //! Every source passes the conformance suite in `conformance.rs`.
 
+pub mod annotated;
 pub mod cifar;
+pub mod coco;
 pub mod conformance;
 pub(crate) mod counter;
 pub mod encoded;
@@ -17,11 +19,14 @@ mod tar_header;
 mod tar_index;
 mod tar_sidecar;
 pub mod tensor_slices;
+pub mod voc;
 pub mod webdataset;
 
 use std::{fmt, ops::Range, sync::Arc};
 
+pub use annotated::{Annotated, AnnotatedSpec};
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
+pub use coco::{CocoDetectionSpec, coco_detection};
 pub use encoded::{EncodedImages, EncodedImagesSpec};
 pub use files::{ImageFiles, ImageFilesSpec};
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
@@ -30,6 +35,7 @@ pub(crate) use python::PythonSamples;
 pub use python::PythonSpec;
 pub use spec::SourceSpec;
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
+pub use voc::{VocSegmentationSpec, voc_segmentation};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 
 use crate::{

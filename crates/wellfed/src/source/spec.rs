@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ArrayData, Cifar, Cifar10Spec, Cifar100Spec, EncodedImages, EncodedImagesSpec, ImageFiles,
-    ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec, PythonSamples, PythonSpec, Source,
-    TensorSlices, TensorSlicesSpec, WebDataset, WebDatasetSpec,
+    Annotated, AnnotatedSpec, ArrayData, Cifar, Cifar10Spec, Cifar100Spec, CocoDetectionSpec, EncodedImages,
+    EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec,
+    PythonSamples, PythonSpec, Source, TensorSlices, TensorSlicesSpec, VocSegmentationSpec, WebDataset,
+    WebDatasetSpec, coco_detection, voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -34,6 +35,12 @@ pub enum SourceSpec {
     Files(ImageFilesSpec),
     /// Encoded images in memory.
     Encoded(EncodedImagesSpec),
+    /// Image files with masks, boxes and numbers, by lists.
+    Annotated(AnnotatedSpec),
+    /// Segmentation in the layout of Pascal VOC.
+    VocSegmentation(VocSegmentationSpec),
+    /// Detection in the layout of COCO.
+    CocoDetection(CocoDetectionSpec),
     /// A data set of Python's.
     Python(PythonSpec),
     /// A source of another crate, known by its name only.
@@ -65,6 +72,11 @@ impl SourceSpec {
             Self::Encoded(_) => {
                 return Err(Error::config("encoded_images cannot be opened without its data"));
             }
+            Self::VocSegmentation(spec) => Arc::new(voc_segmentation(store, spec)?),
+            Self::CocoDetection(spec) => Arc::new(coco_detection(store, spec)?),
+            Self::Annotated(_) => {
+                return Err(Error::config("annotated_images cannot be opened without its lists"));
+            }
             Self::Custom { name } => {
                 return Err(Error::config(format!("{name} cannot be opened from its description")));
             }
@@ -81,6 +93,9 @@ impl SourceSpec {
             Self::TensorSlices(spec) => Ok(Arc::new(TensorSlices::open(spec, arrays)?)),
             Self::Files(spec) => {
                 Ok(Arc::new(ImageFiles::open(Arc::new(LocalStore::default()), spec, arrays)?))
+            }
+            Self::Annotated(spec) => {
+                Ok(Arc::new(Annotated::open(Arc::new(LocalStore::default()), spec, arrays)?))
             }
             Self::Encoded(spec) => Ok(Arc::new(EncodedImages::open(spec, arrays)?)),
             other => Err(Error::config(format!("{other:?} takes no arrays"))),
@@ -103,6 +118,9 @@ mod tests {
             r#"{"type":"mnist","root":"d","train":true}"#,
             r#"{"type":"files","count":3,"labels":true}"#,
             r#"{"type":"encoded","count":3,"chunks":2,"labels":false}"#,
+            r#"{"type":"voc_segmentation","root":"d","year":"2012","image_set":"train"}"#,
+            r#"{"type":"coco_detection","root":"d","annotations":"a.json"}"#,
+            r#"{"type":"annotated","count":1,"fields":[{"name":"mask","kind":{"mask":{"dtype":"uint8"}}}]}"#,
             r#"{"type":"custom","name":"mine"}"#,
             r#"{"type":"python","name":"Squares","count":3}"#,
         ] {

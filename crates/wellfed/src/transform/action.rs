@@ -2,8 +2,8 @@
 
 use std::{fmt, ops::Deref};
 
-use super::{ImageDtype, Interpolation, PaddingMode, PerChannel, Rect, Size};
-use crate::rng::Rng;
+use super::{BoxFormat, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size};
+use crate::{Error, Result, codec::MaskDepth, rng::Rng};
 
 /// One colour adjustment with its drawn factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,11 +115,16 @@ pub enum Action {
         mode: PaddingMode,
         /// With what, under [`PaddingMode::Constant`].
         fill: PerChannel,
+        /// What was added at the borders before the window was cut out; `None` where it was cut out at once. The same
+        /// pixels, but boxes are cut at each of the two borders.
+        added: Option<Padding>,
     },
     /// Resample a rectangle of the image to a new size.
     Resize {
         /// What is resampled; pixels outside it do not influence the result.
         crop: Rect,
+        /// Whether the rectangle was cut out first. Boxes are cut at its border then, be it that of the image.
+        cropped: bool,
         /// Rows of the result.
         height: usize,
         /// Columns of the result.
@@ -184,6 +189,19 @@ pub enum Action {
         /// One value, or one per channel; not 0.
         std: PerChannel,
     },
+    /// Cut boxes at the border of the image.
+    ClampBoxes,
+    /// Turn boxes into a format.
+    ConvertBoxes(BoxFormat),
+    /// Remove boxes that are too small or reach outside.
+    SanitizeBoxes {
+        /// Least width and height.
+        min_size: f64,
+        /// Least area.
+        min_area: f64,
+        /// Whether what belongs to boxes goes with them.
+        labels: bool,
+    },
 }
 
 impl Action {
@@ -202,8 +220,46 @@ impl Action {
             | Action::Blur { .. }
             | Action::Erase { .. }
             | Action::Cast { .. }
-            | Action::Normalize { .. } => input,
+            | Action::Normalize { .. }
+            | Action::ClampBoxes
+            | Action::ConvertBoxes(_)
+            | Action::SanitizeBoxes { .. } => input,
         }
+    }
+
+    /// What torchvision v2 does to a mask where it does this to an image: geometry, by nearest neighbours, and nothing
+    /// else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a fill of several values.
+    pub(crate) fn for_mask(mut self, depth: MaskDepth) -> Result<Self> {
+        // A pixel of several bytes is moved like one of as many channels.
+        let fill = |fill: &PerChannel| {
+            let &[value] = &**fill else {
+                return Err(Error::config(format!("fill is {fill}; masks take one value"))
+                    .with_hint("map(field=...) works on the image alone"));
+            };
+            if depth != MaskDepth::Word {
+                return Ok(value.clamp(0.0, 255.0).into());
+            }
+            let [low, high] = (value.clamp(0.0, 65535.0) as u16).to_ne_bytes().map(f64::from);
+            Ok(PerChannel::from([low, high, 0.0]))
+        };
+        match &mut self {
+            Action::Keep | Action::Crop(_) | Action::Flip { .. } => {}
+            Action::PadCrop { fill: value, .. } => *value = fill(value)?,
+            Action::Resize { interpolation, cropped, .. } => {
+                if *cropped || *interpolation != Interpolation::NearestExact {
+                    *interpolation = Interpolation::NearestCorner;
+                }
+            }
+            Action::Rotate { interpolation, fill: value, .. } => {
+                *interpolation = Interpolation::Nearest;
+                *value = fill(value)?;
+            }
+            _ => self = Action::Keep,
+        }
+        Ok(self)
     }
 }
 
@@ -277,7 +333,8 @@ mod tests {
         assert_eq!(Action::Crop(rect).size(input), size(3, 4));
         assert_eq!(Action::Gray { channels: 1 }.size(input), Size { channels: 1, ..input });
         let interpolation = Interpolation::Bilinear;
-        assert_eq!(Action::Resize { crop: rect, height: 7, width: 8, interpolation }.size(input), size(7, 8));
+        let resize = Action::Resize { crop: rect, cropped: true, height: 7, width: 8, interpolation };
+        assert_eq!(resize.size(input), size(7, 8));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, PaddingMode, PerChannel, Rect, Shape, Sides, Size, Stage,
+    Action, Class, Operation, PaddingMode, PerChannel, Rect, Shape, Sides, Size,
     param::{Repr, Tuple, check_sides, sides},
 };
 use crate::{Result, rng::Rng};
@@ -44,7 +44,7 @@ impl fmt::Display for CenterCrop {
     }
 }
 
-impl Stage for CenterCrop {
+impl Operation for CenterCrop {
     fn check(&self) -> Result<()> {
         check_sides("size", self.size)
     }
@@ -64,7 +64,7 @@ impl Stage for CenterCrop {
             Action::Crop(Rect { top: top as usize, left: left as usize, height, width })
         } else {
             let (mode, fill) = (PaddingMode::Constant, PerChannel::default());
-            Action::PadCrop { top, left, height, width, mode, fill }
+            Action::PadCrop { top, left, height, width, mode, fill, added: None }
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Action, Class, ColorStep, ColorSteps, Shape, Size, Spread, Stage,
+    Action, Class, ColorStep, ColorSteps, Operation, Shape, Size, Spread,
     param::{Repr, Tuple, check_range, impossible},
 };
 use crate::{Result, rng::Rng};
@@ -108,7 +108,7 @@ impl fmt::Display for ColorJitter {
     }
 }
 
-impl Stage for ColorJitter {
+impl Operation for ColorJitter {
     fn check(&self) -> Result<()> {
         for (name, range) in self.ranges() {
             let (least, most) = if name == "hue" { (-0.5, 0.5) } else { (0.0, f64::INFINITY) };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Class, Shape, Size, Stage, Transform};
+use super::{Action, Class, Operation, Shape, Size, Transform};
 use crate::{Error, ErrorKind, Result, rng::Rng};
 
 /// Applies transforms in order. May be nested; [`Transform::flatten`] takes it apart.
@@ -40,10 +40,10 @@ impl fmt::Display for Compose {
     }
 }
 
-impl Stage for Compose {
+impl Operation for Compose {
     fn check(&self) -> Result<()> {
         for transform in &self.transforms {
-            let checked = transform.as_stage().check();
+            let checked = transform.as_operation().check();
             match transform {
                 Transform::Compose(_) => checked?,
                 _ => checked.map_err(|e| e.with_stage(transform.name()))?,
@@ -57,7 +57,7 @@ impl Stage for Compose {
     }
 
     fn fixed_size(&self, input: Shape) -> Shape {
-        self.transforms.iter().fold(input, |shape, transform| transform.as_stage().fixed_size(shape))
+        self.transforms.iter().fold(input, |shape, transform| transform.as_operation().fixed_size(shape))
     }
 
     /// Always fails: several transforms are not one action.

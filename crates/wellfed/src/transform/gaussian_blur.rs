@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Action, Class, Shape, Sides, Size, Spread, Stage,
+    Action, Class, Operation, Shape, Sides, Size, Spread,
     param::{Repr, Tuple, check_positive_range, check_sides, impossible, sides},
 };
 use crate::{Error, Result, rng::Rng};
@@ -56,7 +56,7 @@ impl fmt::Display for GaussianBlur {
     }
 }
 
-impl Stage for GaussianBlur {
+impl Operation for GaussianBlur {
     fn check(&self) -> Result<()> {
         check_sides("kernel_size", self.kernel_size)?;
         if self.kernel_size.iter().any(|side| side % 2 == 0) {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Shape, Size, Stage,
+    Action, Class, Operation, Shape, Size,
     param::{Repr, impossible},
 };
 use crate::{Error, Result, rng::Rng};
@@ -47,7 +47,7 @@ impl fmt::Display for Grayscale {
     }
 }
 
-impl Stage for Grayscale {
+impl Operation for Grayscale {
     fn check(&self) -> Result<()> {
         match self.num_output_channels {
             1 | 3 => Ok(()),

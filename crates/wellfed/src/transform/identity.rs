@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Class, Shape, Size, Stage, param::Repr};
+use super::{Action, Class, Operation, Shape, Size, param::Repr};
 use crate::{Result, rng::Rng};
 
 /// Leaves the image as it is.
@@ -25,7 +25,7 @@ impl fmt::Display for Identity {
     }
 }
 
-impl Stage for Identity {
+impl Operation for Identity {
     fn check(&self) -> Result<()> {
         Ok(())
     }

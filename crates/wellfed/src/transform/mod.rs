@@ -1,7 +1,7 @@
 //! Image transforms with torchvision v2's names, parameters, defaults and meaning.
 //!
 //! A transform is one file: its parameters (data, serde), its check, its draw and its tests. Drawing is apart
-//! from doing: [`Stage::draw`] looks only at the size of the image and at counter-based random numbers, and
+//! from doing: [`Operation::draw`] looks only at the size of the image and at counter-based random numbers, and
 //! gives an [`Action`] whose every number is settled. Since sizes come from the header, a whole chain can be
 //! drawn before a single pixel is decoded; [`crate::plan`] uses that to decode and resample only what is needed.
 
@@ -14,6 +14,8 @@ pub use crate::codec::Rect;
 use crate::{Result, rng::Rng};
 
 mod action;
+mod bounding_boxes;
+pub(crate) mod boxes;
 mod center_crop;
 mod color_jitter;
 mod compose;
@@ -43,6 +45,8 @@ mod to_image;
 mod to_tensor;
 
 pub use action::{Action, ColorStep, ColorSteps, EraseValue, Noise};
+pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
+pub use boxes::BoxFormat;
 pub use center_crop::CenterCrop;
 pub use color_jitter::ColorJitter;
 pub use compose::Compose;
@@ -97,6 +101,9 @@ pub enum Interpolation {
     /// Nearest with the exact pixel centre (torch's `nearest-exact`).
     #[serde(rename = "nearest-exact")]
     NearestExact,
+    /// torch's `nearest`, which torchvision resizes masks with. No transform can ask for it.
+    #[serde(skip)]
+    NearestCorner,
     /// Triangle filter, antialiased when shrinking.
     #[default]
     #[serde(rename = "bilinear")]
@@ -112,7 +119,7 @@ pub enum Interpolation {
 impl fmt::Display for Interpolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Interpolation::Nearest => "nearest",
+            Interpolation::Nearest | Interpolation::NearestCorner => "nearest",
             Interpolation::NearestExact => "nearest-exact",
             Interpolation::Bilinear => "bilinear",
             Interpolation::Bicubic => "bicubic",
@@ -194,12 +201,28 @@ pub enum Class {
     Cast,
     /// [`Action::Normalize`].
     Normalize,
+    /// [`Action::ClampBoxes`], [`Action::ConvertBoxes`], [`Action::SanitizeBoxes`]: what is done to boxes alone.
+    Boxes,
     /// Several transforms. Only [`Compose`], which [`Transform::flatten`] takes apart before a plan is made.
     Compose,
 }
 
-/// What every transform can do. All classes may also give [`Action::Keep`].
-pub trait Stage {
+/// Kinds of fields that an operation changes. Draws belong to the sample: all of its fields follow the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Images only: colour, types, values.
+    Images,
+    /// Images, masks, boxes and points: geometry.
+    Geometry,
+    /// Boxes, and what belongs to them.
+    Boxes,
+}
+
+/// One step on fields of a sample: what it takes, what it makes, and what it draws. How an [`Action`] is run is up to the
+/// kind of field: [`crate::engine`] for pixels, [`boxes`] for boxes and points.
+///
+/// All operations may also give [`Action::Keep`].
+pub trait Operation {
     /// Checks parameters. Called once when a plan is made, so that draws need not fail for them.
     ///
     /// # Errors
@@ -208,6 +231,24 @@ pub trait Stage {
 
     /// What it does, without numbers.
     fn class(&self) -> Class;
+
+    /// The fields that it changes.
+    fn takes(&self) -> Takes {
+        match self.class() {
+            Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Rotate | Class::Compose => {
+                Takes::Geometry
+            }
+            Class::Color | Class::Gray | Class::Blur | Class::Erase | Class::Cast | Class::Normalize => {
+                Takes::Images
+            }
+            Class::Boxes => Takes::Boxes,
+        }
+    }
+
+    /// Whether random numbers depend on the size of the image, so that fields of other sizes cannot follow its draw.
+    fn draws_by_size(&self) -> bool {
+        false
+    }
 
     /// Size of the result, if it is the same for every draw. In `input` a side is `None` if it differs from
     /// sample to sample.
@@ -249,7 +290,7 @@ macro_rules! transforms {
             }
 
             /// What it does.
-            pub fn as_stage(&self) -> &dyn Stage {
+            pub fn as_operation(&self) -> &dyn Operation {
                 match self {
                     $(Transform::$name(transform) => transform,)*
                 }
@@ -277,8 +318,10 @@ macro_rules! transforms {
 
 transforms! {
     CenterCrop,
+    ClampBoundingBoxes,
     ColorJitter,
     Compose,
+    ConvertBoundingBoxFormat,
     GaussianBlur,
     Grayscale,
     Identity,
@@ -293,6 +336,7 @@ transforms! {
     RandomRotation,
     RandomVerticalFlip,
     Resize,
+    SanitizeBoundingBoxes,
     ToDtype,
     ToImage,
     ToTensor,

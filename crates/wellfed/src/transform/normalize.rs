@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, PerChannel, Shape, Size, Stage,
+    Action, Class, Operation, PerChannel, Shape, Size,
     param::{Repr, Tuple},
 };
 use crate::{Error, Result, rng::Rng};
@@ -36,7 +36,7 @@ impl fmt::Display for Normalize {
     }
 }
 
-impl Stage for Normalize {
+impl Operation for Normalize {
     fn check(&self) -> Result<()> {
         self.mean.check("mean")?;
         self.std.check("std")?;
@@ -78,10 +78,10 @@ mod tests {
         let t = read(r#"{"type":"Normalize","mean":[0.5,0.1,0.2],"std":[1,1,2]}"#);
         assert_eq!(t, Normalize::new([0.5, 0.1, 0.2], [1.0, 1.0, 2.0]).into());
         assert_eq!(t.to_string(), "Normalize(mean=[0.5, 0.1, 0.2], std=[1.0, 1.0, 2.0])");
-        let action = t.as_stage().draw(size(1, 1), &mut rng(0)).unwrap();
+        let action = t.as_operation().draw(size(1, 1), &mut rng(0)).unwrap();
         assert_eq!(action, Action::Normalize { mean: [0.5, 0.1, 0.2].into(), std: [1.0, 1.0, 2.0].into() });
         let gray = Size { channels: 1, ..size(1, 1) };
-        let e = t.as_stage().draw(gray, &mut rng(0)).unwrap_err();
+        let e = t.as_operation().draw(gray, &mut rng(0)).unwrap_err();
         assert!(e.message().contains("mean has 3 values and the image 1 channels"), "{e}");
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Padding, PaddingMode, PerChannel, Shape, Size, Stage,
+    Action, Class, Operation, Padding, PaddingMode, PerChannel, Shape, Size,
     param::{Repr, check_pixels},
 };
 use crate::{Result, rng::Rng};
@@ -55,7 +55,7 @@ impl fmt::Display for Pad {
     }
 }
 
-impl Stage for Pad {
+impl Operation for Pad {
     fn check(&self) -> Result<()> {
         self.padding.check()?;
         self.fill.check("fill")
@@ -88,6 +88,7 @@ impl Stage for Pad {
             width: size.width + left + right,
             mode: self.padding_mode,
             fill: self.fill,
+            added: Some(self.padding),
         })
     }
 }
@@ -100,9 +101,20 @@ mod tests {
     fn the_window_reaches_out_by_the_padding() {
         let pad = read(r#"{"type":"Pad","padding":[1,2,3,4],"fill":[1,2,3],"padding_mode":"reflect"}"#);
         assert_eq!(pad.to_string(), "Pad(padding=[1, 2, 3, 4], fill=(1, 2, 3), padding_mode=reflect)");
-        let action = pad.as_stage().draw(size(10, 20), &mut rng(0)).unwrap();
+        let action = pad.as_operation().draw(size(10, 20), &mut rng(0)).unwrap();
         let (mode, fill) = (PaddingMode::Reflect, [1.0, 2.0, 3.0].into());
-        assert_eq!(action, Action::PadCrop { top: -2, left: -1, height: 16, width: 24, mode, fill });
+        assert_eq!(
+            action,
+            Action::PadCrop {
+                top: -2,
+                left: -1,
+                height: 16,
+                width: 24,
+                mode,
+                fill,
+                added: Some([1, 2, 3, 4].into())
+            }
+        );
         assert_eq!(Pad::new(0).draw(size(1, 1), &mut rng(0)).unwrap(), Action::Keep);
         assert_eq!(Pad::new(0).class(), Class::Identity);
     }

@@ -124,6 +124,7 @@ fn belongs(action: &Action, class: Class) -> bool {
         Action::Erase { .. } => class == Class::Erase,
         Action::Cast { .. } => class == Class::Cast,
         Action::Normalize { .. } => class == Class::Normalize,
+        Action::ClampBoxes | Action::ConvertBoxes(_) | Action::SanitizeBoxes { .. } => class == Class::Boxes,
     }
 }
 
@@ -132,11 +133,11 @@ proptest! {
 
     #[test]
     fn draws_keep_their_promises(transform in transforms(), size in sizes(), sample: u64) {
-        let stage = transform.as_stage();
-        stage.check().unwrap();
+        let operation = transform.as_operation();
+        operation.check().unwrap();
         let mut rng = Rng::for_stage(1, 2, sample, 3);
-        let Ok(action) = stage.draw(size, &mut rng) else { return Ok(()) };
-        prop_assert!(belongs(&action, stage.class()), "{action:?}");
+        let Ok(action) = operation.draw(size, &mut rng) else { return Ok(()) };
+        prop_assert!(belongs(&action, operation.class()), "{action:?}");
         match action {
             Action::Crop(rect) | Action::Resize { crop: rect, .. } | Action::Erase { rect, .. } => {
                 prop_assert!(inside(rect, size), "{action:?}");
@@ -149,19 +150,19 @@ proptest! {
             width: Some(size.width),
             channels: size.channels,
         });
-        let fixed = stage.fixed_size(shape);
+        let fixed = operation.fixed_size(shape);
         prop_assert!(fixed.height.is_none_or(|h| h == result.height), "{fixed:?} {action:?}");
         prop_assert!(fixed.width.is_none_or(|w| w == result.width), "{fixed:?} {action:?}");
         prop_assert_eq!(fixed.channels, result.channels);
         // What is promised without knowing the size holds for every size.
-        let blind = stage.fixed_size(Shape { height: None, width: None, ..shape });
+        let blind = operation.fixed_size(Shape { height: None, width: None, ..shape });
         prop_assert!(blind.height.is_none_or(|h| h == result.height), "{blind:?} {action:?}");
         prop_assert!(blind.width.is_none_or(|w| w == result.width), "{blind:?} {action:?}");
     }
 
     #[test]
     fn draws_depend_on_the_sample_alone(transform in transforms(), size in sizes(), sample: u64) {
-        let draw = || transform.as_stage().draw(size, &mut Rng::for_stage(1, 2, sample, 3)).ok();
+        let draw = || transform.as_operation().draw(size, &mut Rng::for_stage(1, 2, sample, 3)).ok();
         prop_assert_eq!(draw(), draw());
     }
 
@@ -185,8 +186,8 @@ proptest! {
             GaussianBlur::new(sides).sigma(range).into(),
         ];
         for transform in transforms {
-            let stage = transform.as_stage();
-            if stage.check().is_ok() && let Ok(action) = stage.draw(size, &mut Rng::for_stage(0, 0, 0, 0)) {
+            let operation = transform.as_operation();
+            if operation.check().is_ok() && let Ok(action) = operation.draw(size, &mut Rng::for_stage(0, 0, 0, 0)) {
                 action.size(size);
             }
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Padding, PaddingMode, PerChannel, Rect, Shape, Sides, Size, Stage,
+    Action, Class, Operation, Padding, PaddingMode, PerChannel, Rect, Shape, Sides, Size,
     param::{Repr, Tuple, check_pixels, check_sides, impossible, python_bool, sides},
 };
 use crate::{Result, rng::Rng};
@@ -98,7 +98,7 @@ impl fmt::Display for RandomCrop {
     }
 }
 
-impl Stage for RandomCrop {
+impl Operation for RandomCrop {
     fn check(&self) -> Result<()> {
         check_sides("size", self.size)?;
         self.padding.check()?;
@@ -107,6 +107,10 @@ impl Stage for RandomCrop {
 
     fn class(&self) -> Class {
         Class::Crop
+    }
+
+    fn draws_by_size(&self) -> bool {
+        true
     }
 
     fn fixed_size(&self, input: Shape) -> Shape {
@@ -130,13 +134,34 @@ impl Stage for RandomCrop {
             ))
             .with_hint("resize first, or set pad_if_needed=True"));
         };
+        // What is added where it is needed, so that boxes are cut where torchvision cuts them.
+        let missing = |image: usize, before: usize, after: usize, crop: usize| {
+            if self.pad_if_needed { crop.saturating_sub(image + before + after) } else { 0 }
+        };
+        let Padding { left: before, top: above, right, bottom } = self.padding;
+        let (y, x) = (missing(size.height, above, bottom, height), missing(size.width, before, right, width));
+        let added = Padding { left: before + x, top: above + y, right: right + x, bottom: bottom + y };
+        if added.is_zero() && [height, width] == [size.height, size.width] {
+            return Ok(Action::Keep);
+        }
         let inside = |start: i64, crop: usize, image: usize| start >= 0 && start as usize + crop <= image;
-        if inside(top, height, size.height) && inside(left, width, size.width) {
+        let within = inside(top, height, size.height) && inside(left, width, size.width);
+        if within && added.is_zero() {
             return Ok(Action::Crop(Rect { top: top as usize, left: left as usize, height, width }));
         }
-        check_pixels(size)?;
-        self.fill.check_channels("fill", size.channels)?;
-        Ok(Action::PadCrop { top, left, height, width, mode: self.padding_mode, fill: self.fill })
+        if !within {
+            check_pixels(size)?;
+            self.fill.check_channels("fill", size.channels)?;
+        }
+        Ok(Action::PadCrop {
+            top,
+            left,
+            height,
+            width,
+            mode: self.padding_mode,
+            fill: self.fill,
+            added: Some(added),
+        })
     }
 }
 
@@ -181,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_inside_the_image_needs_no_padding() {
+    fn what_is_added_is_known_and_no_crop_is_none() {
         for action in draws(RandomCrop::new(4).padding(2), size(6, 6), 1000) {
-            let (top, left) = corner(&action);
-            let inside = (0..=2).contains(&top) && (0..=2).contains(&left);
-            assert_eq!(matches!(action, Action::Crop(_)), inside);
+            assert!(matches!(action, Action::PadCrop { added: Some(added), .. } if added == 2.into()));
         }
-        let rect = Rect { top: 0, left: 0, height: 7, width: 7 };
-        assert_eq!(RandomCrop::new(7).draw(size(7, 7), &mut rng(0)).unwrap(), Action::Crop(rect));
+        assert!(draws(RandomCrop::new(4), size(6, 6), 100).all(|action| matches!(action, Action::Crop(_))));
+        assert_eq!(RandomCrop::new(7).draw(size(7, 7), &mut rng(0)).unwrap(), Action::Keep);
+        let needed = RandomCrop::new((7, 9)).pad_if_needed(true).draw(size(5, 9), &mut rng(0)).unwrap();
+        assert!(matches!(needed, Action::PadCrop { added: Some(added), .. } if added == [0, 2].into()));
     }
 
     #[test]

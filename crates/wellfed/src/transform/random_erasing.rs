@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
-    Action, Class, EraseValue, Noise, PerChannel, Rect, Shape, Size, Stage,
+    Action, Class, EraseValue, Noise, Operation, PerChannel, Rect, Shape, Size,
     param::{Repr, Tuple, check_positive_range, check_probability, check_range},
 };
 use crate::{Result, rng::Rng};
@@ -145,7 +145,7 @@ impl fmt::Display for RandomErasing {
     }
 }
 
-impl Stage for RandomErasing {
+impl Operation for RandomErasing {
     fn check(&self) -> Result<()> {
         check_probability(self.p)?;
         check_range("scale", self.scale, 0.0, 1.0)?;
@@ -158,6 +158,10 @@ impl Stage for RandomErasing {
 
     fn class(&self) -> Class {
         Class::Erase
+    }
+
+    fn draws_by_size(&self) -> bool {
+        true
     }
 
     fn fixed_size(&self, input: Shape) -> Shape {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Shape, Size, Stage,
+    Action, Class, Operation, Shape, Size,
     grayscale::gray,
     param::{Repr, check_probability},
 };
@@ -38,7 +38,7 @@ impl fmt::Display for RandomGrayscale {
     }
 }
 
-impl Stage for RandomGrayscale {
+impl Operation for RandomGrayscale {
     fn check(&self) -> Result<()> {
         check_probability(self.p)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Shape, Size, Stage,
+    Action, Class, Operation, Shape, Size,
     param::{Repr, check_probability},
 };
 use crate::{Result, rng::Rng};
@@ -37,7 +37,7 @@ impl fmt::Display for RandomHorizontalFlip {
     }
 }
 
-impl Stage for RandomHorizontalFlip {
+impl Operation for RandomHorizontalFlip {
     fn check(&self) -> Result<()> {
         check_probability(self.p)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Interpolation, Rect, Shape, Sides, Size, Stage,
+    Action, Class, Interpolation, Operation, Rect, Shape, Sides, Size,
     param::{Repr, Tuple, check_pixels, check_positive_range, check_range, check_sides, python_bool, sides},
     resize::{antialias, check_antialias},
 };
@@ -116,7 +116,7 @@ impl fmt::Display for RandomResizedCrop {
     }
 }
 
-impl Stage for RandomResizedCrop {
+impl Operation for RandomResizedCrop {
     fn check(&self) -> Result<()> {
         check_sides("size", self.size)?;
         check_range("scale", self.scale, 0.0, f64::INFINITY)?;
@@ -128,6 +128,10 @@ impl Stage for RandomResizedCrop {
         Class::Resize
     }
 
+    fn draws_by_size(&self) -> bool {
+        true
+    }
+
     fn fixed_size(&self, input: Shape) -> Shape {
         Shape { height: Some(self.size[0]), width: Some(self.size[1]), ..input }
     }
@@ -136,6 +140,7 @@ impl Stage for RandomResizedCrop {
         check_pixels(size)?;
         Ok(Action::Resize {
             crop: self.part(size, rng),
+            cropped: true,
             height: self.size[0],
             width: self.size[1],
             interpolation: self.interpolation,

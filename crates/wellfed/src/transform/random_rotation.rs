@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Action, Class, Interpolation, PerChannel, Shape, Size, Spread, Stage,
+    Action, Class, Interpolation, Operation, PerChannel, Shape, Size, Spread,
     param::{MAX_SIDE, Repr, Tuple, check_range, python_bool},
 };
 use crate::{Error, Result, rng::Rng};
@@ -92,7 +92,7 @@ impl fmt::Display for RandomRotation {
     }
 }
 
-impl Stage for RandomRotation {
+impl Operation for RandomRotation {
     fn check(&self) -> Result<()> {
         check_range("degrees", self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
         self.fill.check("fill")?;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    Action, Class, Interpolation, Rect, Shape, Sides, Size, Stage,
+    Action, Class, Interpolation, Operation, Rect, Shape, Sides, Size,
     param::{MAX_SIDE, Repr, Tuple, check_pixels, check_sides, impossible, numbers, python_bool},
 };
 use crate::{Error, Result, rng::Rng};
@@ -166,7 +166,7 @@ impl fmt::Display for Resize {
     }
 }
 
-impl Stage for Resize {
+impl Operation for Resize {
     fn check(&self) -> Result<()> {
         check_antialias(self.antialias, self.interpolation)?;
         let max_size = self.max_size;
@@ -210,7 +210,7 @@ impl Stage for Resize {
             return Ok(Action::Keep);
         }
         let crop = Rect { top: 0, left: 0, height: size.height, width: size.width };
-        Ok(Action::Resize { crop, height, width, interpolation: self.interpolation })
+        Ok(Action::Resize { crop, cropped: false, height, width, interpolation: self.interpolation })
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
         let action = Resize::new((3, 5)).draw(size(3, 4), &mut rng(0)).unwrap();
         let crop = Rect { top: 0, left: 0, height: 3, width: 4 };
         let interpolation = Interpolation::Bilinear;
-        assert_eq!(action, Action::Resize { crop, height: 3, width: 5, interpolation });
+        assert_eq!(action, Action::Resize { crop, cropped: false, height: 3, width: 5, interpolation });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the tests of transforms share. All draws come from fixed seeds, so that every test is deterministic;
 //! thresholds are those that a right distribution passes with probability 0.9999.
 
-use super::{Action, Size, Stage, Transform};
+use super::{Action, Operation, Size, Transform};
 use crate::rng::Rng;
 
 pub(super) fn size(height: usize, width: usize) -> Size {
@@ -13,9 +13,9 @@ pub(super) fn rng(index: u64) -> Rng {
 }
 
 /// One draw for each of `n` samples.
-pub(super) fn draws(stage: impl Stage, size: Size, n: u64) -> impl Iterator<Item = Action> {
-    stage.check().unwrap();
-    (0..n).map(move |index| stage.draw(size, &mut rng(index)).unwrap())
+pub(super) fn draws(operation: impl Operation, size: Size, n: u64) -> impl Iterator<Item = Action> {
+    operation.check().unwrap();
+    (0..n).map(move |index| operation.draw(size, &mut rng(index)).unwrap())
 }
 
 /// Parses a transform and checks that it passes through JSON unchanged.
@@ -32,8 +32,8 @@ pub(super) fn refuse(json: &str) -> String {
 }
 
 /// Message of the configuration error of a stage that fails its check.
-pub(super) fn check_error(stage: impl Stage) -> String {
-    let e = stage.check().unwrap_err();
+pub(super) fn check_error(operation: impl Operation) -> String {
+    let e = operation.check().unwrap_err();
     assert_eq!(e.kind(), crate::ErrorKind::Config);
     e.message().to_owned()
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, ImageDtype, Shape, Size, Stage,
+    Action, Class, ImageDtype, Operation, Shape, Size,
     param::{Repr, python_bool},
 };
 use crate::{Result, rng::Rng};
@@ -41,7 +41,7 @@ impl fmt::Display for ToDtype {
     }
 }
 
-impl Stage for ToDtype {
+impl Operation for ToDtype {
     fn check(&self) -> Result<()> {
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Class, Shape, Size, Stage, param::Repr};
+use super::{Action, Class, Operation, Shape, Size, param::Repr};
 use crate::{Result, rng::Rng};
 
 /// Leaves the image as it is: in torchvision it turns a Pillow image into a uint8 tensor, which this engine has from the start.
@@ -25,7 +25,7 @@ impl fmt::Display for ToImage {
     }
 }
 
-impl Stage for ToImage {
+impl Operation for ToImage {
     fn check(&self) -> Result<()> {
         Ok(())
     }

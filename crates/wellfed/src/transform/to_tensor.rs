@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Class, ImageDtype, Shape, Size, Stage, param::Repr};
+use super::{Action, Class, ImageDtype, Operation, Shape, Size, param::Repr};
 use crate::{Result, rng::Rng};
 
 /// Turns uint8 0 to 255 into float32 0 to 1, dividing by 255. What is
@@ -26,7 +26,7 @@ impl fmt::Display for ToTensor {
     }
 }
 
-impl Stage for ToTensor {
+impl Operation for ToTensor {
     fn check(&self) -> Result<()> {
         Ok(())
     }

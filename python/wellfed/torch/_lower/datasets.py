@@ -8,6 +8,7 @@ data set holds until `Flat.current` is false.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from torch.utils.data import ConcatDataset, Subset
 from . import hugging
 from .forms import Form, RefusalError, is_stock
 from .hugging import Encoded, Table
+from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtype
 
 __all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "flatten"]
 
@@ -60,6 +62,7 @@ class Leaf:
         target_transform: What it calls on that; None for nothing.
         joint: Whether both stand in its ``transforms``.
         table: Its columns, if it is a table; then there are no `targets`.
+        follows: What moves with the image; then `transform` is called with both, and there are no `targets`.
     """
 
     dataset: Any
@@ -70,6 +73,7 @@ class Leaf:
     target_transform: Any
     joint: bool = False
     table: Table | None = None
+    follows: Follower | None = None
 
     def __len__(self) -> int:
         return len(self.content)
@@ -146,6 +150,10 @@ def _flatten(dataset: Any) -> Flat:
         picked = dataset._indices
         given = None if picked is None else picked.column(0).to_numpy().astype(np.int64)
         return Flat([leaf], given, len(dataset))
+    inner = inner_of(dataset)
+    if inner is not None:
+        leaf = _wrapped(dataset, inner)
+        return Flat([leaf], None, len(leaf))
     handler = _handlers().get(kind)
     if handler is None:
         raise RefusalError(*_why_unknown(dataset))
@@ -207,6 +215,10 @@ def _stamp(dataset: Any) -> list[Any]:
             dataset._indices,
             f"{form['type']} {form['format_kwargs']} {form['columns']}",
         ]
+    inner = inner_of(dataset)
+    if inner is not None:
+        # Its own attributes shadow those of the data set in it.
+        return [dataset, inner, vars(dataset).get("_target_keys"), *_stamp(inner)]
     if kind not in _handlers() or not is_stock(dataset, *_METHODS):
         raise RefusalError("")
     own = vars(dataset)
@@ -235,6 +247,10 @@ _READ = (
         "_image_files",
         "_labels",
         "_bin_labels",
+        "_segs",
+        "images",
+        "coco",
+        "ids",
         "_target_types",
         "target_type",
         "categories",
@@ -243,13 +259,11 @@ _READ = (
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor | np.ndarray):
-        # Images are read where they lie; labels and indices are small enough to be compared.
-        return (
-            value.clone()
-            if isinstance(value, torch.Tensor) and value.ndim == 1
-            else (value.copy() if isinstance(value, np.ndarray) and value.ndim == 1 else None)
-        )
+    """What a later look is compared with; None of images, which are read where they lie."""
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.ndim == 1 or value.dtype != torch.uint8 else None
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.ndim == 1 or value.dtype != np.uint8 else None
     return list(value) if isinstance(value, list) else None
 
 
@@ -332,19 +346,87 @@ def _standard(d: Any) -> tuple[Any, Any]:
     if not joint:
         return None, None
     if type(joint) is not StandardTransform or not is_stock(joint, "__call__"):
-        raise RefusalError("transforms= sees image and target at once", "transform= and target_transform=")
+        raise RefusalError(
+            "transforms= sees image and target at once",
+            "torchvision.datasets.wrap_dataset_for_transforms_v2(...), or transform= and target_transform=",
+        )
     return joint.transform, joint.target_transform
 
 
 def _pets(d: Any) -> Leaf:
     answers = {"category": "_labels", "binary-category": "_bin_labels"}
     kinds = list(d._target_types)
+    if kinds == ["segmentation"]:
+        return _opened(d, d._images, d._segs)
     if len(kinds) != 1 or kinds[0] not in answers:
         raise RefusalError(f"target_types are {kinds}", 'target_types="category"')
     transform, target_transform = _standard(d)
     return Leaf(
         d, _files(d._images), _RGB_FILES, transform, getattr(d, answers[kinds[0]]), target_transform, True
     )
+
+
+def _opened(d: Any, images: Sequence[Any], masks: Sequence[Any]) -> Leaf:
+    """Pairs of files, of which the second is opened by Pillow when it is asked for."""
+    from PIL import Image
+
+    transform, target_transform = _standard(d)
+    targets = Lazy(len(masks), lambda row: Image.open(masks[row]))
+    return Leaf(d, _files(images), _RGB_FILES, transform, targets, target_transform, True)
+
+
+def _voc(d: Any) -> Leaf:
+    return _opened(d, d.images, d.targets)
+
+
+def _coco(d: Any) -> Leaf:
+    transform, target_transform = _standard(d)
+    _check_coco(d)
+    targets = Lazy(len(d.ids), lambda row: d._load_target(d.ids[row]))
+    return Leaf(d, _files(_coco_paths(d)), _RGB_FILES, transform, targets, target_transform, True)
+
+
+def _check_coco(d: Any) -> None:
+    if not is_stock(d, "_load_image", "_load_target"):
+        raise RefusalError("its methods were replaced", "use the class as its library made it")
+
+
+def _coco_paths(d: Any) -> list[str]:
+    return [os.path.join(d.root, d.coco.imgs[i]["file_name"]) for i in d.ids]
+
+
+def _wrapped(dataset: Any, inner: Any) -> Leaf:
+    """A data set whose targets are masks or boxes that move with their image."""
+    from torchvision import datasets
+    from torchvision.datasets.vision import StandardTransform
+
+    if type(inner) not in _handlers() or not is_stock(inner, *_METHODS):
+        raise RefusalError(*_why_unknown(inner))
+    if inner.transform or inner.target_transform or inner.transforms:
+        raise RefusalError(
+            "the data set in it was given transforms of its own", "give them before it is wrapped"
+        )
+    follows: Masks | Boxes
+    if type(inner) is datasets.VOCSegmentation:
+        paths, masks = _files(inner.images), _files(inner.targets).paths
+        follows = Masks(masks, mask_dtype(masks[0]) if masks else "uint8")
+    elif type(inner) is datasets.OxfordIIITPet and list(inner._target_types) == ["segmentation"]:
+        paths, masks = _files(inner._images), _files(inner._segs).paths
+        follows = Masks(masks, mask_dtype(masks[0]) if masks else "uint8")
+    elif type(inner) is datasets.CocoDetection:
+        _check_coco(inner)
+        paths = _files(_coco_paths(inner))
+        follows = coco_boxes(inner.coco, inner.ids, vars(dataset)["_target_keys"])
+    else:
+        raise RefusalError(
+            "its targets do not move with the image", "leave wrap_dataset_for_transforms_v2 out"
+        )
+    joint = vars(dataset)["transforms"]
+    if type(joint) is StandardTransform:
+        raise RefusalError(
+            "transform= and target_transform= are called apart, so that targets do not follow", "transforms="
+        )
+    return Leaf(dataset, paths, _RGB_FILES, joint, (), None, True, follows=follows)
 
 
 def _places(d: Any) -> Leaf:
@@ -384,6 +466,23 @@ def _pixels(array: Any, order: str, ndim: int) -> Pixels:
     return Pixels(array, order)
 
 
+def _settle(dataset: Any, name: str) -> None:
+    """Has an array of images lie in order in memory, so that the engine reads it where it is, as it is then.
+
+    CIFAR's is a transposed view. The array is exchanged for an equal one only where nobody else holds it or its memory.
+    """
+    array = vars(dataset).get(name)
+    if type(array) is not np.ndarray or array.flags.c_contiguous or not array.flags.writeable:
+        return
+    base: Any = array.base
+    del array
+    if type(base) is not np.ndarray or not base.flags.owndata:
+        return
+    # Each is held by one owner, by a variable here or none, and by the call.
+    if sys.getrefcount(vars(dataset)[name]) <= 2 and sys.getrefcount(base) <= 3:
+        setattr(dataset, name, np.ascontiguousarray(vars(dataset)[name]))
+
+
 def _array(name: str, targets: str, order: str, ndim: int) -> Handler:
     form = Form("pil", mode="RGB" if ndim == 4 else "L", sized=True)
 
@@ -398,6 +497,7 @@ def _array(name: str, targets: str, order: str, ndim: int) -> Handler:
             answers = answers.astype(np.int64).tolist()
         elif name == "data" and targets == "targets" and ndim == 3:
             answers = [int(y) for y in answers]
+        _settle(d, name)
         return Leaf(d, _pixels(getattr(d, name), order, ndim), form, d.transform, answers, d.target_transform)
 
     return handle
@@ -433,6 +533,8 @@ _KNOWN: dict[str, Handler] = {
     "Food101": _listed,
     "SUN397": _listed,
     "OxfordIIITPet": _pets,
+    "VOCSegmentation": _voc,
+    "CocoDetection": _coco,
     "Places365": _places,
     "Caltech101": _caltech101,
     "Caltech256": _caltech256,

@@ -18,8 +18,9 @@ from wellfed._loader import torch_converter
 
 from .datasets import Encoded, Files, Leaf, Pixels
 from .forms import Form, RefusalError
+from .joint import Outcome, engine_rows
 
-__all__ = ["Engine", "accepts_for", "source_of"]
+__all__ = ["Engine", "Memory", "accepts_for", "memory_of", "source_of"]
 
 _READ = (".jpg", ".jpeg", ".jpe", ".jfif", ".png")
 _OTHERS = (
@@ -39,8 +40,47 @@ _OTHERS = (
 )
 
 
-def source_of(leaves: list[Leaf]) -> wf.Dataset:
+class Memory:
+    """Images of arrays as one piece of memory: where they lie, if they do so in order; else a copy.
+
+    Args:
+        parts: The arrays, laid end to end.
+    """
+
+    def __init__(self, parts: list[Pixels]) -> None:
+        plain = [_in_order(part) for part in parts]
+        if len({(part.array.shape[1:], part.order) for part in plain}) > 1:
+            raise RefusalError("its parts differ in the size of their images")
+        self.order = plain[0].order
+        self.copied = len(plain) > 1 or not plain[0].array.flags.c_contiguous
+        self._parts = [part.array for part in plain]
+        self.array = self._parts[0]
+        if self.copied:
+            self.array = np.empty((sum(map(len, self._parts)), *self.array.shape[1:]), np.uint8)
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Takes over what was changed in place since the copy was made."""
+        if self.copied:
+            np.concatenate(self._parts, out=self.array)
+
+
+def _in_order(pixels: Pixels) -> Pixels:
+    """The same images with channels where they lie first: those of CIFAR are a transposed view of that."""
+    array = pixels.array
+    if pixels.order == "hwc" and array.ndim == 4 and not array.flags.c_contiguous:
+        turned = array.transpose(0, 3, 1, 2)
+        if turned.flags.c_contiguous:
+            return Pixels(turned, "chw")
+    return pixels
+
+
+def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
     """The engine's data set of all images of `leaves`, without labels.
+
+    Args:
+        leaves: What has images.
+        memory: That of their arrays, which may be a copy; None: they must lie in order.
 
     Raises:
         RefusalError: They cannot be one.
@@ -51,6 +91,8 @@ def source_of(leaves: list[Leaf]) -> wf.Dataset:
         raise RefusalError("its parts mix colour and grey images")
     if all(isinstance(content, Files) for content in contents):
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
+        if any(leaf.follows is not None for leaf in leaves):
+            return wf.annotated_images(paths, **engine_rows(leaves)).with_options(mode=modes.pop())
         return wf.image_files(paths).with_options(mode=modes.pop())
     if isinstance(contents[0], Encoded):
         encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
@@ -58,10 +100,20 @@ def source_of(leaves: list[Leaf]) -> wf.Dataset:
     pixels = [content for content in contents if isinstance(content, Pixels)]
     if len(pixels) < len(contents):
         raise RefusalError("its parts mix files and arrays")
-    if len({(p.array.shape[1:], p.order) for p in pixels}) > 1:
-        raise RefusalError("its parts differ in the size of their images")
-    array = pixels[0].array if len(pixels) == 1 else np.concatenate([p.array for p in pixels])
-    return wf.from_tensor_slices(array, pixels=pixels[0].order)  # type: ignore[arg-type]
+    if memory is None:
+        memory = Memory(pixels)
+        if memory.copied:
+            # Changes that are made in place would go unseen.
+            raise RefusalError(
+                "its pixels do not lie in order in memory", "numpy.ascontiguousarray of its array"
+            )
+    return wf.from_tensor_slices(memory.array, pixels=memory.order)  # type: ignore[arg-type]
+
+
+def memory_of(leaves: list[Leaf]) -> Memory | None:
+    """The memory of the arrays of `leaves`; None if not all have one."""
+    pixels = [leaf.content for leaf in leaves if isinstance(leaf.content, Pixels)]
+    return Memory(pixels) if pixels and len(pixels) == len(leaves) else None
 
 
 def unread(leaf: Leaf) -> int:
@@ -106,14 +158,18 @@ class Engine:
         leaves: What they are read from.
         native: Transforms that the engine does.
         form: What they lead to.
+        outcome: What follows the image then, if something does.
     """
 
-    def __init__(self, leaves: list[Leaf], native: list[T.Transform], form: Form) -> None:
+    def __init__(
+        self, leaves: list[Leaf], native: list[T.Transform], form: Form, outcome: Outcome | None = None
+    ) -> None:
         source = source_of(leaves)
         self.source = source.map(*native) if native else source
-        self.form = form
+        self.form, self._outcome = form, outcome
+        self._follows = leaves[0].follows
         self._dataset = self.source.with_options(layout=form.layout)._native
-        self._convert = torch_converter(None)
+        self._convert = torch_converter()
 
     def sample(self, row: int, draw: int) -> Any:
         """Image `row` as the next Python transform expects it.
@@ -124,3 +180,16 @@ class Engine:
         """
         value: torch.Tensor = self._convert(self._dataset.sample(row, draw)[0])
         return self.form.build(value)
+
+    def pair(self, row: int, draw: int) -> tuple[Any, Any]:
+        """Image `row` and what follows it, as the next Python transform expects them.
+
+        Args:
+            row: From 0.
+            draw: As in `sample`.
+        """
+        value, *rest = map(self._convert, self._dataset.sample(row, draw))
+        size = value.shape[:2] if self.form.layout == "NHWC" else value.shape[1:]
+        assert self._follows is not None
+        assert self._outcome is not None
+        return self.form.build(value), self._follows.target(row, rest, self._outcome, tuple(size))

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
-from .._threads import THREAD, in_threads
+from .._order import sees_nothing
+from .._workers.threads import in_threads
 from .forms import Line, name_of
 from .plan import Plan
 
@@ -29,7 +30,7 @@ def explain(loader: Any, plan: Plan) -> str:
     rows: list[tuple[str, str, str]] = []
     for _, line in plan.lines:
         rows.append(("native" if line.native else "python", line.part, _words(line)))
-    rows += [_order(loader), _workers(loader, plan), _memory(loader)]
+    rows += [_order(loader, plan), _workers(loader, plan), _memory(loader), *_asked(loader, plan)]
     if plan.passes is not None and plan.passes.in_python:
         rows.append(
             (
@@ -53,19 +54,31 @@ def _words(line: Line) -> str:
     return f"{line.why}; native with: {line.change}" if line.why else f"native with: {line.change}"
 
 
-def _order(loader: Any) -> tuple[str, str, str]:
+def _order(loader: Any, plan: Plan) -> tuple[str, str, str]:
     if isinstance(loader.dataset, IterableDataset):
         return "python", "order", "that of the data set"
     sampler = loader._index_sampler
+    timing = "" if plan.kind != "native" or sees_nothing(sampler) else _timing(loader)
     words = f"torch's sampler, the same order; batch_size={loader.batch_size}"
     if loader._auto_collation:
         if type(sampler) is not BatchSampler:
-            return "python", f"order: {name_of(sampler)}", "a batch sampler of the user, asked batch by batch"
+            return (
+                "python",
+                f"order: {name_of(sampler)}",
+                f"a batch sampler of the user, asked batch by batch{timing}",
+            )
         sampler = sampler.sampler
         words += f", drop_last={loader.drop_last}"
     if not type(sampler).__module__.startswith("torch."):
-        return "python", f"order: {name_of(sampler)}", "a sampler of the user, asked index by index"
+        return "python", f"order: {name_of(sampler)}", f"a sampler of the user, asked index by index{timing}"
     return "python", f"order: {type(sampler).__name__}", words
+
+
+def _timing(loader: Any) -> str:
+    """When a sampler is asked that may look at what training does."""
+    if loader.num_workers > 0:
+        return ", several batches ahead, as workers do; num_workers=0: not before the batch"
+    return ", not before the batch, since it may look at losses; num_workers=1: several batches ahead, which is faster"
 
 
 def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
@@ -87,19 +100,30 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             "samples are made in the calling thread; more workers would make them meanwhile",
         )
     if in_threads(loader):
-        asked += " threads"
-        if loader.multiprocessing_context == THREAD:
-            return (
-                "python",
-                asked,
-                "as multiprocessing_context says: they share the data set and the global random generators",
-            )
         return (
             "python",
-            asked,
-            "no interpreter lock: they share the data set; multiprocessing_context='fork' gives processes",
+            f"{asked} threads",
+            "as multiprocessing_context says: they share the data set and the global random generators",
         )
     return "python", asked, "worker processes"
+
+
+def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
+    """What was asked of the engine and of errors, and whether it applies."""
+    rows = []
+    for name in ("num_threads", "memory_budget"):
+        value = getattr(loader, name)
+        if value is not None:
+            native = plan.kind == "native"
+            words = "of the engine" if native else "not used: the engine does not make whole batches"
+            rows.append(("native" if native else "python", f"{name}={value}", words))
+    if loader.on_error != "raise":
+        what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
+            loader.on_error
+        ]
+        met = f"; {loader._bad.count} so far" if loader._bad.count else ""
+        rows.append(("python", f"on_error={loader.on_error}", f"{what}; errors() lists bad samples{met}"))
+    return rows
 
 
 def _memory(loader: Any) -> tuple[str, str, str]:

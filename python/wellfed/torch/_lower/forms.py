@@ -103,12 +103,13 @@ class Chain:
     suffix: list[Callable[[Any], Any]] = field(default_factory=list)
     form: Form = field(default_factory=Form)
     lines: list[Line] = field(default_factory=list)
+    outcome: Any = None
+    """What the target is then, where it moves with the image."""
 
     @property
     def random(self) -> bool:
         """Whether the engine draws random numbers for it."""
-        drawing = (T.ColorJitter, T.GaussianBlur)
-        return any(isinstance(t, drawing) or type(t).__name__.startswith("Random") for t in self.native)
+        return any(t.random for t in self.native)
 
 
 _HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "builtins"})

@@ -17,7 +17,8 @@ from wellfed.exceptions import WellfedError
 from .datasets import Flat, Leaf, flatten
 from .engine import Engine, accepts_for
 from .forms import Chain
-from .transforms import lower_transform
+from .joint import Boxes
+from .transforms import lower_leaf
 
 __all__ = ["Hybrid"]
 
@@ -92,8 +93,8 @@ class _Prepared:
         self._starts = self._flat.starts
         self._engines: list[tuple[Engine, Chain, Leaf]] = []
         for leaf in self._flat.leaves:
-            chain = lower_transform(leaf.transform, leaf.form, accepts_for(leaf))
-            self._engines.append((Engine([leaf], chain.native, chain.form), chain, leaf))
+            chain = lower_leaf(leaf, accepts_for(leaf))
+            self._engines.append((Engine([leaf], chain.native, chain.form, chain.outcome), chain, leaf))
         self._transforms = [leaf.transform for leaf in self._flat.leaves]
 
     def current(self, dataset: Any) -> bool:
@@ -119,6 +120,8 @@ class _Prepared:
         row -= self._starts[place]
         # Only where it is needed: what is drawn here, the order of the next epoch does not see.
         draw = int(torch.randint(0, 1 << 32, (), dtype=torch.int64)) if chain.random else 0
+        if leaf.follows is not None:
+            return self._pair(dataset, index, engine, chain, leaf, row, draw)
         try:
             image = engine.sample(row, draw)
         except WellfedError:
@@ -131,12 +134,29 @@ class _Prepared:
             target = leaf.target_transform(target)
         return image, target
 
+    def _pair(
+        self, dataset: Any, index: Any, engine: Engine, chain: Chain, leaf: Leaf, row: int, draw: int
+    ) -> Any:
+        follows = leaf.follows
+        if isinstance(follows, Boxes) and row in follows.left_out:
+            return dataset[index]
+        try:
+            sample: Any = engine.pair(row, draw)
+        except WellfedError:
+            return dataset[index]
+        joint: list[Any] = list(chain.suffix)
+        for transform in joint:
+            sample = transform(*sample)
+        return sample
+
 
 def transform_of(leaf: Leaf) -> Any:
     """What the data set of `leaf` calls on its images now."""
     dataset = leaf.dataset
     if leaf.table is not None:
         return None
+    if leaf.follows is not None:
+        return vars(dataset)["transforms"]
     if leaf.joint:
         return getattr(dataset.transforms, "transform", dataset.transforms)
     return dataset.transform

@@ -14,20 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data._utils.collate import default_collate
+from torch.utils.data import default_collate
 
 import wellfed as wf
 from wellfed._loader import torch_converter
 
+from .._bad import BadSamples
 from .._fetch import MapFetcher, note
-from .._progress import SAMPLES, AheadProgress, InlineProgress
+from .._order import sees_nothing
+from .._private import profiling
+from .._progress import AheadProgress, InlineProgress, Place
+from .._schema import SAMPLES
 from .._state import Tracked
 from .datasets import Flat, Leaf
+from .engine import Memory
+from .forms import Chain
 from .hugging import Table
+from .joint import Lazy
 from .tensors import Rows
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
+
+    from .._resume import Resume
 
 __all__ = ["NativeIterator", "Pass", "TensorIterator"]
 
@@ -45,7 +54,7 @@ class _Quick(Tracked):
     """Without what only a profiler needs: with small batches that takes longer than the batch."""
 
     def __next__(self) -> Any:
-        if torch.autograd.profiler._is_profiler_enabled:
+        if profiling():
             return super().__next__()
         try:
             data = self._next_data()
@@ -61,10 +70,10 @@ class TensorIterator(_Quick):
 
     _progress: InlineProgress
 
-    def __init__(self, loader: Any, rows: Rows) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: Any, rows: Rows, resume: Resume | None = None) -> None:
+        super().__init__(loader, resume)
         self._rows = rows
-        self._progress = InlineProgress(self, loader, loader._checkpoints.resuming)
+        self._progress = InlineProgress(self, loader, resume)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
@@ -87,9 +96,19 @@ class Pass:
         flat: The data set, recognized.
         source: The engine's data set of its rows, transformed.
         loader: Whose data set and collate function it is.
+        chain: What images become, and masks, if they move with them.
+        memory: That of its arrays, if it has some.
     """
 
-    def __init__(self, flat: Flat, source: wf.Dataset, loader: DataLoader[Any]) -> None:
+    def __init__(
+        self,
+        flat: Flat,
+        source: wf.Dataset,
+        loader: DataLoader[Any],
+        chain: Chain,
+        memory: Memory | None = None,
+    ) -> None:
+        self._memory = memory
         self.rows = flat.rows
         self.length = flat.length
         self._source = source
@@ -97,9 +116,15 @@ class Pass:
         self._process: int | None = None
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
+        self._fetcher.on_error = getattr(loader, "on_error", "raise")
+        self._bad = getattr(loader, "_bad", None) or BadSamples()
         self._table = flat.leaves[0].table
-        self._targets = _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
-        self.convert = torch_converter(None)
+        self._form, self._outcome = chain.form, chain.outcome
+        if self._outcome is None:
+            self._targets = (
+                _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
+            )
+        self.convert = torch_converter()
         self.in_python = 0
 
     def acquire(self) -> Any:
@@ -108,6 +133,11 @@ class Pass:
             self._idle, self._process = [], os.getpid()
         source: Any = self._source._native
         return self._idle.pop() if self._idle else source.loader_given()
+
+    def refresh(self) -> None:
+        """An epoch begins: arrays may have been changed in place."""
+        if self._memory is not None:
+            self._memory.refresh()
 
     def release(self, native: Any) -> None:
         """Gives it back."""
@@ -129,15 +159,21 @@ class Pass:
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
 
-    def finish(self, image: torch.Tensor, rows: Any) -> Any:
+    def finish(self, columns: list[Any], rows: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
+        image: torch.Tensor = self.convert(columns[0])
+        if self._outcome is not None:
+            masks = self._outcome.build_mask(self.convert(columns[1]))
+            if self._batched:
+                return [image, masks]
+            return [self._form.build(image[0]), self._outcome.wrap_mask(masks[0])]
         if self._table is not None:
-            columns = self._targets(rows)
+            beside = self._targets(rows)
             return {
-                name: image if name == self._table.image else columns[name] for name in self._table.columns
+                name: image if name == self._table.image else beside[name] for name in self._table.columns
             }
         if not self._batched:
-            return [image[0], self._targets(rows)]
+            return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
 
     def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
@@ -151,6 +187,7 @@ class Pass:
             if error is None:
                 raise
             raise raised from error
+        self._bad.add(list(self._fetcher.bad))
         self.in_python += 1
         return batch
 
@@ -158,13 +195,17 @@ class Pass:
 class _EngineProgress(AheadProgress):
     """Also says how many samples came before: the engine draws by the place of a sample in its epoch."""
 
-    def __init__(self, iterator: Any, loader: Any, resume: Any) -> None:
+    def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         super().__init__(iterator, loader, resume)
         known = None if resume is None else resume.samples
         self.samples: int = self.order.mark()[0] if known is None else known
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), SAMPLES: self.samples}
+    def _at_place(self) -> Any:
+        return super()._at_place(), self.samples
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        mark, samples = place.at
+        return {**super()._state(place._replace(at=mark)), SAMPLES: samples}
 
 
 class NativeIterator(_Quick):
@@ -172,11 +213,13 @@ class NativeIterator(_Quick):
 
     _progress: _EngineProgress
 
-    def __init__(self, loader: Any, source: Pass) -> None:
+    def __init__(self, loader: Any, source: Pass, resume: Resume | None = None) -> None:
         self._source = source
         self._native: Any = None
-        super().__init__(loader)
-        self._begin(loader, loader._checkpoints.resuming)
+        super().__init__(loader, resume)
+        # Workers draw ahead in torch, too. Without any, only what cannot tell is asked early.
+        self._ahead = loader.num_workers > 0 or sees_nothing(loader._index_sampler)
+        self._begin(loader, resume)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
@@ -185,11 +228,12 @@ class NativeIterator(_Quick):
             self._base_seed += 1
             self._begin(loader, None)
 
-    def _begin(self, loader: Any, resume: Any) -> None:
+    def _begin(self, loader: Any, resume: Resume | None) -> None:
         # (indices as the sampler gave them, rows or None)
         self._queue: deque[tuple[Any, Any]] = deque()
         self._finished = False
         self._progress = _EngineProgress(self, loader, resume)
+        self._source.refresh()
         if self._native is None:
             self._native = self._source.acquire()
         self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._progress.samples)
@@ -197,7 +241,8 @@ class NativeIterator(_Quick):
             self._fill()  # as torch's workers do, which begin before the first batch is asked for
 
     def _fill(self) -> None:
-        while not self._finished and len(self._queue) <= self._native.depth:
+        most = self._native.depth if self._ahead else 0
+        while not self._finished and len(self._queue) <= most:
             try:
                 self._sampler_iter.arrays = True
                 given = self._next_index()
@@ -250,7 +295,7 @@ class NativeIterator(_Quick):
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
             return self._source.in_its_own_way(given, error)
-        return self._source.finish(self._source.convert(columns[0]), rows)
+        return self._source.finish(columns, rows)
 
     def _release(self) -> None:
         native, self._native = self._native, None
@@ -272,9 +317,12 @@ def _count(given: Any) -> int:
 
 def _targets(leaves: list[Leaf], batched: bool) -> Callable[[Any], Any]:
     """From rows to their targets, collated."""
-    values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
     changed = [leaf.target_transform is not None for leaf in leaves]
-    kinds = set(map(type, values)) if not any(changed) else set()
+    lazy = any(isinstance(leaf.targets, Lazy) for leaf in leaves)
+    values: Any = ()
+    if not lazy:
+        values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
+    kinds = set(map(type, values)) if not any(changed) and not lazy else set()
     if not batched:
         return lambda rows: _target(leaves, int(rows[0]))
     if kinds == {int} or kinds == {float}:

@@ -10,21 +10,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch.utils.data import BatchSampler, IterableDataset
-from torch.utils.data._utils import collate
+from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
+from wellfed._cores import engine_threads
+from wellfed._options import Options
 from wellfed.exceptions import WellfedError
 
 from .datasets import Flat, Leaf, Pixels, flatten
-from .engine import accepts_for, source_of, unread
+from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
+from .joint import Boxes
 from .native import NativeIterator, Pass, TensorIterator
 from .tensors import Rows
-from .transforms import lower_transform
+from .transforms import lower_leaf
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
+
+    from .._resume import Resume
 
 __all__ = ["LoaderView", "Plan", "lower"]
 
@@ -52,15 +56,15 @@ class Plan:
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
 
-    def iterator(self, loader: DataLoader[Any]) -> Iterator[Any] | None:
-        """An epoch of finished batches for the loader it was made for, or what is left of one that it resumes.
+    def iterator(self, loader: DataLoader[Any], resume: Resume | None = None) -> Iterator[Any] | None:
+        """An epoch of finished batches for the loader it was made for, or what is left of one after `resume`.
 
         None where Python has to collate samples of `dataset`.
         """
         if self.passes is not None:
-            return NativeIterator(loader, self.passes)
+            return NativeIterator(loader, self.passes, resume)
         if self.rows is not None:
-            return TensorIterator(loader, self.rows)
+            return TensorIterator(loader, self.rows, resume)
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,8 +121,9 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         flat = before.flat if known and before is not None and before.flat is not None else flatten(dataset)
         if known:
             _refresh(flat)
-        chains = [lower_transform(leaf.transform, leaf.form, accepts_for(leaf)) for leaf in flat.leaves]
+        chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
         key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
+        key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
         if known and before is not None and chains == before.chains and _same(key, before.key):
             return before
         plan = _decide(loader, flat, chains)
@@ -151,7 +156,7 @@ def _name(dataset: Any) -> str:
 def _collates_stock(loader: Any) -> Line | None:
     """None if batches are collated by torch's own function; else the line about it."""
     batched = loader._auto_collation
-    if loader.collate_fn is (collate.default_collate if batched else collate.default_convert):
+    if loader.collate_fn is (default_collate if batched else default_convert):
         return None
     return Line(f"collate_fn {name_of(loader.collate_fn)}", False, "Python code", "leave collate_fn out")
 
@@ -252,6 +257,10 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     first = chains[0]
     if any(chain.native != first.native or chain.form != first.form for chain in chains):
         return Line("ConcatDataset", False, "its parts have different transforms", "give all parts the same")
+    if any(chain.outcome != first.outcome for chain in chains):
+        return Line("ConcatDataset", False, "its parts have different targets", "give all parts the same")
+    if any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
+        return Line("boxes", False, "images differ in the number of their boxes, which cannot be stacked")
     form = first.form
     if form.kind == "pil" or form.mode == "any":
         return Line(
@@ -274,10 +283,16 @@ def _plain_batches(loader: Any) -> bool:
 
 
 def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
-    source = source_of(flat.leaves)
+    memory = memory_of(flat.leaves)
+    source = source_of(flat.leaves, memory)
     if chain.native:
         source = source.map(*chain.native)
-    passes = Pass(flat, source.with_options(layout=chain.form.layout), loader)
+    options: Options = {
+        "layout": chain.form.layout,
+        "num_workers": engine_threads(getattr(loader, "num_threads", None)),
+        "memory_budget": getattr(loader, "memory_budget", None),
+    }
+    passes = Pass(flat, source.with_options(**options), loader, chain, memory)
     # What the engine has to say against it, it says here.
     passes.release(passes.acquire())
     return passes

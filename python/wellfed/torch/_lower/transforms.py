@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -19,19 +19,37 @@ from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
 from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
+from .joint import lower_joint
+from .own import is_own, lower_own
 
-__all__ = ["lower_transform"]
+if TYPE_CHECKING:
+    from .datasets import Leaf
+
+__all__ = ["METHODS", "lower_leaf", "lower_one"]
 
 Step = tuple[list[T.Transform], Form, str]
 Handler = Callable[[Any, Form], Step]
 Accepts = Callable[[list[T.Transform]], None]
 
-_METHODS = ("forward", "__call__", "transform", "make_params", "get_params", "_get_params", "_call_kernel")
+METHODS = ("forward", "__call__", "transform", "make_params", "get_params", "_get_params", "_call_kernel")
 
+_ANY_MODE = ("images have the mode of their file here, grey or colour", "put v2.RGB() first")
 _BEFORE_TENSOR = "put it before ToTensor or ToImage, where images are still Pillow's"
 
 
-def lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
+def lower_leaf(leaf: Leaf, accepts: Accepts) -> Chain:
+    """Cuts the transform of a data set in two.
+
+    Args:
+        leaf: The data set.
+        accepts: Raises a `WellfedError` where the engine does not take a list of transforms.
+    """
+    if leaf.follows is not None:
+        return lower_joint(leaf.transform, leaf.form, leaf.follows, accepts)
+    return _lower_transform(leaf.transform, leaf.form, accepts)
+
+
+def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
     """Cuts `transform` in two.
 
     Args:
@@ -45,7 +63,7 @@ def lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
     leaves = list(_leaves(transform))
     for place, leaf in enumerate(leaves):
         try:
-            added, after, note = _lower_one(leaf, chain.form)
+            added, after, note = lower_one(leaf, chain.form)
             try:
                 if added:
                     accepts([*chain.native, *added])
@@ -81,7 +99,7 @@ def suffix_of(leaves: list[Any], place: int) -> Any:
 
 def _why_later(later: Any, stopper: Any) -> tuple[str, str]:
     try:
-        _lower_one(later, Form("pil"))
+        lower_one(later, Form("pil"))
         known = True
     except RefusalError:
         known = False
@@ -94,26 +112,37 @@ def _leaves(transform: Any) -> Iterator[Any]:
     from . import albumentations
 
     kind = type(transform)
-    if kind in _containers() and is_stock(transform, *_METHODS):
+    if kind in _containers() and is_stock(transform, *METHODS):
         for inner in transform.transforms if kind is not nn.Sequential else transform:
             yield from _leaves(inner)
+    elif is_own(transform):
+        yield from transform.steps()
     elif (found := albumentations.leaves(transform)) is not None:
         yield from found
     else:
         yield transform
 
 
-def _lower_one(leaf: Any, form: Form) -> Step:
+def lower_one(leaf: Any, form: Form) -> Step:
+    """What the engine does for one transform, what the image is then, and what there is to say.
+
+    Raises:
+        RefusalError: It stays in Python.
+    """
     from . import albumentations
 
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
+    if is_own(leaf):
+        if form.mode == "any":
+            raise RefusalError(*_ANY_MODE)
+        return lower_own(leaf, form)
     handler = _handlers().get(type(leaf))
     if handler is None:
         raise RefusalError(*_why_unknown(leaf))
     if form.mode == "any" and handler is not _rgb:
-        raise RefusalError("images have the mode of their file here, grey or colour", "put v2.RGB() first")
-    if not is_stock(leaf, *_METHODS):
+        raise RefusalError(*_ANY_MODE)
+    if not is_stock(leaf, *METHODS):
         raise RefusalError(
             "its methods were replaced, or it has hooks", "use the class as its library made it"
         )
@@ -235,16 +264,22 @@ def _resampling(t: Any, form: Form) -> tuple[bool | None, str]:
     )
 
 
+def _interpolation(t: Any) -> Any:
+    """Pillow knows one kind of nearest, and torchvision gives it both."""
+    mode = getattr(t.interpolation, "value", t.interpolation)
+    return "nearest" if mode == "nearest-exact" else t.interpolation
+
+
 def _resize(t: Any, form: Form) -> Step:
     antialias, note = _resampling(t, form)
-    lowered = T.Resize(t.size, t.interpolation, t.max_size, antialias)
+    lowered = T.Resize(t.size, _interpolation(t), t.max_size, antialias)
     return [lowered], replace(form, sized=form.sized or isinstance(lowered.size, tuple)), note
 
 
 def _random_resized_crop(t: Any, form: Form) -> Step:
     antialias, note = _resampling(t, form)
     return (
-        [T.RandomResizedCrop(t.size, t.scale, t.ratio, t.interpolation, antialias)],
+        [T.RandomResizedCrop(t.size, t.scale, t.ratio, _interpolation(t), antialias)],
         replace(form, sized=True),
         note,
     )

@@ -1,10 +1,13 @@
-"""Worker processes: batches are assembled in anonymous shared memory and handed over by descriptor, once.
+"""Workers of both kinds: processes, which hand batches over in anonymous shared memory, and threads.
 
-- `tasks.py`: one epoch as the consumer sees it: order, prefetching, errors, timeouts; also of worker threads;
-- `iterator.py`: the same with what is of processes;
+- `setup.py`: what a worker is told, and what its messages are about;
+- `tasks.py`: one epoch as the consumer sees it: order, prefetching, errors, timeouts; the same for both kinds;
+- `threads.py`: worker threads;
+- `processes.py`: an epoch of worker processes;
 - `pool.py`: the processes: started, watched, ended;
-- `worker.py`: what runs in each of them;
-- `template.py`, `nursery.py`: for `spawn` and `forkserver`, the clean process that workers are forked from;
+- `worker.py`, `state.py`: what runs in each of them, and what it reports of its state;
+- `spawn_template.py`, `spawned.py`: for `spawn` and `forkserver`, the clean process that workers descend from;
+- `shared_payload.py`: the data set on its way to them;
 - `pack.py`, `arena.py`, `channel.py`: a batch as bytes, the memory it lies in, the messages about it.
 """
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._private import WithoutSubclasses, is_wrapper, own_pickling, set_state, state_of
 from .arena import Arena
 
 __all__ = ["LARGE", "Packed", "Packer", "unpack"]
@@ -42,6 +43,19 @@ def rebuild_strided(data: Any, code: int, shape: tuple[int, ...], stride: tuple[
     return torch.frombuffer(data, dtype=DTYPES[code]).as_strided(shape, stride)
 
 
+def rebuild_special(
+    make: Any, arguments: tuple[Any, ...], kind: type[torch.Tensor], state: Any, grad: bool
+) -> torch.Tensor:
+    """A tensor of a subclass, or with attributes, or one that wants gradients."""
+    tensor: torch.Tensor = make(*arguments)
+    with WithoutSubclasses():
+        if kind is not torch.Tensor:
+            tensor = tensor.as_subclass(kind)
+        if grad:
+            tensor.requires_grad_()
+    return set_state(tensor, state) if state else tensor
+
+
 def unpack(skeleton: Any, buffers: Sequence[Any]) -> Any:
     """The batch, its large arrays over `buffers`."""
     return pickle.loads(skeleton, buffers=buffers)
@@ -52,7 +66,7 @@ class Packer:
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.table = reducers()
+        self.table = Reducers(reducers(), self.reduce_special)
         self.table[torch.Tensor] = self.reduce_tensor
         self.table[np.ndarray] = reduce_array
         self.address = 0
@@ -89,6 +103,8 @@ class Packer:
 
     def reduce_tensor(self, tensor: torch.Tensor) -> Any:
         """How the pickle holds a plain tensor."""
+        if tensor.requires_grad:
+            return self.reduce_special(tensor)
         try:
             data: Any = tensor.numpy()
         except (TypeError, RuntimeError):
@@ -107,23 +123,56 @@ class Packer:
             data.shape,
         )
 
+    def reduce_special(self, tensor: torch.Tensor) -> Any:
+        """How the pickle holds a tensor of a subclass, or that wants gradients: as a plain one, and the rest."""
+        with WithoutSubclasses():
+            if tensor.requires_grad and not tensor.is_leaf:
+                raise RuntimeError(
+                    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "
+                    "support crossing process boundaries.  If you just want to transfer the data, call detach() "
+                    "on the tensor before serializing (e.g., putting it on the queue)."
+                )
+            if not in_memory(tensor) or own_pickling(type(tensor)):
+                return tensor.__reduce_ex__(4)
+            plain = tensor.detach().as_subclass(torch.Tensor)
+            state = state_of(tensor)
+            return rebuild_special, (
+                *self.reduce_tensor(plain)[:2],
+                type(tensor),
+                state,
+                tensor.requires_grad,
+            )
+
     def reduce_other(self, tensor: torch.Tensor) -> Any:
         """Types that NumPy lacks go as bytes; all that is more than numbers in memory goes torch's way."""
-        if tensor.requires_grad and not tensor.is_leaf:
-            raise RuntimeError(
-                "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "
-                "support crossing process boundaries.  If you just want to transfer the data, call detach() "
-                "on the tensor before serializing (e.g., putting it on the queue)."
-            )
         if tensor.is_cuda:
             return torch.multiprocessing.reductions.reduce_tensor(tensor)
-        plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
-        if not plain or tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.is_nested:
+        if not in_memory(tensor):
             return tensor.__reduce_ex__(4)
         data = tensor.reshape(-1).view(torch.uint8).numpy()
         if tensor.is_contiguous():
             self.address = tensor.data_ptr()
         return rebuild, (pickle.PickleBuffer(data), CODES[tensor.dtype], tuple(tensor.shape))
+
+
+class Reducers(dict[type, Any]):
+    """How types are pickled; subclasses of tensors are found when they are first met."""
+
+    def __init__(self, known: dict[type, Any], special: Any) -> None:
+        super().__init__(known)
+        self.special = special
+
+    def __missing__(self, kind: type) -> Any:
+        if not issubclass(kind, torch.Tensor):
+            raise KeyError(kind)
+        self[kind] = self.special
+        return self.special
+
+
+def in_memory(tensor: torch.Tensor) -> bool:
+    """Whether it is nothing but numbers in ordinary memory."""
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    return plain and not (tensor.is_conj() or tensor.is_neg() or tensor.is_nested or is_wrapper(tensor))
 
 
 def reduce_array(array: np.ndarray[Any, Any]) -> Any:

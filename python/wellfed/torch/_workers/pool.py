@@ -26,13 +26,13 @@ from .channel import Channel, Closed
 from .setup import STOP_GRACE, Setup
 from .worker import run_forked
 
-__all__ = ["ForkedPool", "Member", "Pool", "Undisturbed"]
+__all__ = ["ForkedPool", "Member", "Pool", "SigintDeferred"]
 
 TERMINATE_GRACE = 2.0
 """Seconds that a worker has after SIGTERM, before SIGKILL."""
 
 
-class Undisturbed:
+class SigintDeferred:
     """Ctrl-C waits until the block is through, so that no process is started or ended by halves.
 
     Args:
@@ -177,8 +177,8 @@ class Pool:
                     self.read(member, arrived, 0)
             elif what == "process" and member is not None:
                 dead.append(member)
-            elif what == "nursery":
-                self.nursery_says()
+            elif what == "starter":
+                self.starter_says()
         for member in dead:
             while not member.deaf:
                 if not self.read(member, arrived, 0x40):  # MSG_DONTWAIT
@@ -223,7 +223,7 @@ class Pool:
         self.unregister(member.control.fileno())
         member.deaf = True
 
-    def nursery_says(self) -> bool:
+    def starter_says(self) -> bool:
         """A message of the process that starts the workers, where there is one."""
         raise NotImplementedError
 
@@ -265,7 +265,7 @@ class Pool:
         self.closed = True
         if self.owner != os.getpid():
             return
-        with Undisturbed(later=dying):
+        with SigintDeferred(later=dying):
             for member in self.members:
                 member.watch.hang_up()
                 member.control.hang_up()
@@ -296,7 +296,7 @@ class ForkedPool(Pool):
     """Workers forked from this process."""
 
     def __init__(self, setup: Setup, context: Any) -> None:
-        with Undisturbed():
+        with SigintDeferred():
             super().__init__(setup.num_workers)
             warn_of_threads()
             parent = os.getpid()
@@ -410,7 +410,7 @@ IDLE = {
     ("threading.py", "join"),
     ("queue.py", "get"),
     ("selectors.py", "select"),
-    ("_threads.py", "run"),
+    ("threads.py", "run"),
 }
 
 

@@ -55,6 +55,7 @@ class Setup:
     shared_seed: int | None
     ahead: int
     float_dtype: Any = None
+    on_error: str = "raise"
     hooks: Hooks = field(default_factory=Hooks)
 
 

@@ -15,11 +15,12 @@ import warnings
 from collections import deque
 from typing import Any
 
-from torch.utils.data import dataloader as stock
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from .._fetch import shorten
+from .._private import sharding_init
 from .._progress import PoolProgress, waits
+from .._resume import Resume
 from .._state import Tracked
 from .setup import BATCH, END, FAILED, STARTED, Hooks, Setup, Stalls
 
@@ -35,17 +36,18 @@ class TasksIterator(Tracked):
 
     _progress: PoolProgress
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+        super().__init__(loader, resume)
         self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
+        self._bad = loader._bad
         if self._num_workers <= 0:
             raise AssertionError("num_workers must be greater than 0 for MultiProcessingDataLoaderIter")
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         init_fn = loader.worker_init_fn
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
-            init_fn = functools.partial(stock._sharding_worker_init_fn, init_fn, self._world_size, self._rank)
+            init_fn = functools.partial(sharding_init, init_fn, self._world_size, self._rank)
         setup = Setup(
             kind=self._dataset_kind,
             dataset=self._dataset,
@@ -58,6 +60,7 @@ class TasksIterator(Tracked):
             shared_seed=self._shared_seed,
             ahead=self._prefetch_factor,
             float_dtype=loader.float_dtype,
+            on_error=loader.on_error,
             hooks=self._hooks(loader),
         )
         self._failure: str | None = None
@@ -104,7 +107,7 @@ class TasksIterator(Tracked):
             for worker, message in [*self._ready.values(), *self._inbox]:
                 self._discard(worker, message)
             self._inbox.clear()
-        self._progress = PoolProgress(self, loader, loader._checkpoints.resuming)
+        self._progress = PoolProgress(self, loader, self._resume)
         self._send_idx = self._rcvd_idx = 0
         self._tasks: dict[int, int] = {}
         self._ready: dict[int, tuple[int, Any]] = {}
@@ -243,7 +246,7 @@ class TasksIterator(Tracked):
             self._progress.failed(number, worker)
             raise_again(data)
         self._progress.yielded(number, worker, message[3])
-        return data
+        return self._bad.take_off(data)
 
     def _receive(self) -> tuple[int, Any]:
         """The next message that belongs to this epoch, with its worker."""

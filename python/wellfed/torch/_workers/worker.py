@@ -19,19 +19,26 @@ import traceback
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import _DatasetKind, _utils
-from torch.utils.data._utils import collate as stock_collate
-from torch.utils.data._utils import signal_handling
-from torch.utils.data._utils import worker as stock_worker
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
-from .._fetch import IterableFetcher, MapFetcher, Stopped, located
+from .._fetch import IterableFetcher, MapFetcher, Stopped, located, with_bad
 from .._precision import cast
+from .._private import (
+    HAS_NUMPY,
+    DatasetKind,
+    ExceptionWrapper,
+    WorkerInfo,
+    generate_numpy_seed,
+    name_worker_process,
+    set_worker_info,
+    set_worker_signals,
+    typed_storage,
+)
+from .._private import collate as stock_collate
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
-from .pack import LARGE, Packer
+from .pack import LARGE, Packer, in_memory
 from .setup import BATCH, END, FAILED, STARTED, STOP_GRACE, Setup
 
 __all__ = ["run", "run_forked"]
@@ -39,7 +46,7 @@ __all__ = ["run", "run_forked"]
 PR_SET_PDEATHSIG = 1
 
 
-class Life:
+class ConsumerWatch:
     """Whether this worker is still wanted, kept by a thread that also answers questions about stacks."""
 
     def __init__(self, worker_id: int, watch: Channel, parent: int) -> None:
@@ -110,8 +117,9 @@ class Life:
 class Worker:
     """The loop over tasks."""
 
-    def __init__(self, setup: Setup, worker_id: int, control: Channel, life: Life) -> None:
-        self.setup, self.worker_id, self.control, self.life = setup, worker_id, control, life
+    def __init__(self, setup: Setup, worker_id: int, control: Channel, consumer_watch: ConsumerWatch) -> None:
+        self.setup, self.worker_id, self.control = setup, worker_id, control
+        self.consumer_watch = consumer_watch
         self.dataset = setup.dataset
         self.arena = Arena(setup.ahead)
         self.packer = Packer(self.arena)
@@ -127,14 +135,13 @@ class Worker:
         seed = setup.base_seed + self.worker_id
         random.seed(seed)
         torch.manual_seed(seed)
-        if _utils.HAS_NUMPY:
+        if HAS_NUMPY:
             import numpy as np
 
-            np.random.seed(stock_worker._generate_state(setup.base_seed, self.worker_id))
+            np.random.seed(generate_numpy_seed(setup.base_seed, self.worker_id))
         self.shuffle(setup.shared_seed)
-        stock_worker._worker_info = stock_worker.WorkerInfo(
-            id=self.worker_id, num_workers=setup.num_workers, seed=seed, dataset=self.dataset
-        )
+        info = WorkerInfo(id=self.worker_id, num_workers=setup.num_workers, seed=seed, dataset=self.dataset)
+        set_worker_info(info)
 
     def shuffle(self, shared_seed: int | None) -> None:
         """Data pipes draw from a seed that all workers share."""
@@ -148,21 +155,23 @@ class Worker:
         """The fetcher of one epoch."""
         setup = self.setup
         self.dataset = dataset
-        kind: Any = MapFetcher if setup.kind == _DatasetKind.Map else IterableFetcher
+        kind: Any = MapFetcher if setup.kind == DatasetKind.Map else IterableFetcher
         fetcher = kind(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
         fetcher.stopped = self.stopped
-        if isinstance(fetcher, IterableFetcher):
+        if isinstance(fetcher, MapFetcher):
+            fetcher.on_error = setup.on_error
+        else:
             fetcher.share = "this worker's share"
         return fetcher
 
     def stopped(self) -> bool:
         """Whether the batch in the making is for nobody."""
-        return self.life.stopped
+        return self.consumer_watch.stopped
 
     def open(self) -> None:
         """The first epoch."""
         report = None
-        self.life.busy = True
+        self.consumer_watch.busy = True
         try:
             if self.setup.init_fn is not None:
                 self.setup.init_fn(self.worker_id)
@@ -172,14 +181,14 @@ class Worker:
         except Exception:
             self.broken = ExceptionWrapper(where=self.where)
         finally:
-            self.life.busy = False
+            self.consumer_watch.busy = False
         self.send(STARTED, 0, 0, report)
 
     def reopen(self, epoch: int, shared_seed: int | None) -> None:
         """A later epoch."""
         report = None
         self.ended = False
-        self.life.epoch = epoch
+        self.consumer_watch.epoch = epoch
         try:
             self.shuffle(shared_seed)
             self.fetcher, report = self.setup.hooks.reopen(
@@ -191,9 +200,9 @@ class Worker:
 
     def loop(self) -> None:
         """Tasks, until the consumer hangs up."""
-        while not self.life.stopped:
+        while not self.consumer_watch.stopped:
             task, _ = self.control.recv()
-            if self.life.stopped:
+            if self.consumer_watch.stopped:
                 break
             kind, epoch, released = task[0], task[1], task[2]
             if released:
@@ -202,7 +211,7 @@ class Worker:
                 self.reopen(epoch, task[3])
             elif kind == "end":
                 break
-            elif epoch == self.life.epoch and not self.ended:
+            elif epoch == self.consumer_watch.epoch and not self.ended:
                 self.work(epoch, *task[3:])
 
     def work(self, epoch: int, number: int, index: Any, wanted: Any) -> None:
@@ -210,20 +219,20 @@ class Worker:
         if self.broken is not None:
             broken, self.broken = self.broken, None
             return self.fail(epoch, number, broken, None)
-        self.life.job = f"works on batch {number}"
+        self.consumer_watch.job = f"works on batch {number}"
         try:
-            self.life.busy = True
+            self.consumer_watch.busy = True
             try:
                 batch = cast(self.fetcher.fetch(index), self.setup.float_dtype)
             except StopIteration:
-                if self.setup.kind != _DatasetKind.Iterable:
+                if self.setup.kind != DatasetKind.Iterable:
                     raise
                 self.ended = True
                 report = self.setup.hooks.report(wanted, self.fetcher, ended=True)
                 return self.send(END, epoch, number, report)
             report = self.setup.hooks.report(wanted, self.fetcher, ended=False)
             self.fetcher.at = f"packing batch {number}"
-            packed = self.packer.pack(batch)
+            packed = self.packer.pack(with_bad(self.fetcher, batch))
             del batch
             return self.send(BATCH, epoch, number, report, packed)
         except Closed:
@@ -235,8 +244,8 @@ class Worker:
                 epoch, number, ExceptionWrapper(where=self.where), getattr(self.fetcher, "at", None)
             )
         finally:
-            self.life.busy = False
-            self.life.job = "waits for a task"
+            self.consumer_watch.busy = False
+            self.consumer_watch.job = "waits for a task"
 
     def fail(self, epoch: int, number: int, error: ExceptionWrapper, at: str | None) -> None:
         """Report an exception; one that cannot travel does as a RuntimeError of the same text."""
@@ -285,17 +294,20 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
 
     def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
         first = batch[0]
-        unusual = type(first) is not torch.Tensor or first.is_nested or first.is_quantized
-        if unusual or first.layout is not torch.strided or first.device.type != "cpu":
+        kind = type(first)
+        if not in_memory(first):
             return plain(batch, collate_fn_map=collate_fn_map)
         dtype, shape = first.dtype, first.shape
         target = float_dtype if float_dtype is not None and dtype.is_floating_point else dtype
         size = len(batch) * first.numel() * target.itemsize
         for tensor in batch:
-            if tensor.requires_grad or type(tensor) is not torch.Tensor:
+            if tensor.requires_grad or type(tensor) is not kind:
                 return plain(batch, collate_fn_map=collate_fn_map)
             if tensor.dtype != dtype or tensor.shape != shape:
                 size = 0
+        if kind is not torch.Tensor:
+            # Its class decides what stacking gives, given the place that torch would give it.
+            return in_place_of_shared(first, batch, arena) if size >= LARGE else torch.stack(batch, 0)
         if size < LARGE:
             return torch.stack(batch, 0)
         _, memory = arena.take(size)
@@ -311,6 +323,16 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
     return collate_tensors
 
 
+def in_place_of_shared(first: torch.Tensor, batch: Any, arena: Arena) -> Any:
+    """What torch's collate function gives, with a slot where it takes named shared memory."""
+    _, memory = arena.take(len(batch) * first.nbytes)
+    storage = typed_storage(
+        torch.frombuffer(memory[: len(batch) * first.nbytes], dtype=torch.uint8), first.dtype
+    )
+    out = first.new(storage).resize_(len(batch), *first.size())
+    return torch.stack(batch, 0, out=out)
+
+
 def die_with_parent() -> None:
     """Have the kernel end this process with the thread that forked it: a net below the watching thread."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -318,17 +340,15 @@ def die_with_parent() -> None:
 
 def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: int) -> None:
     """A worker's life; returns when it is to end."""
-    life = Life(worker_id, watch, parent)
-    life.begin()
+    consumer_watch = ConsumerWatch(worker_id, watch, parent)
+    consumer_watch.begin()
     # What exists now never becomes garbage here: the collector would only copy the pages it lies on.
     gc.freeze()
     try:
-        signal_handling._set_worker_signal_handlers()
-        name = getattr(torch.multiprocessing, "_set_thread_name", None)
-        if name is not None:
-            name("pt_data_worker")
+        set_worker_signals()
+        name_worker_process()
         torch.set_num_threads(1)
-        worker = Worker(setup, worker_id, control, life)
+        worker = Worker(setup, worker_id, control, consumer_watch)
         stock = stock_collate.default_collate_fn_map
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
             stock[torch.Tensor] = in_slots(worker.arena, setup.float_dtype)
@@ -338,7 +358,7 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
     except (Closed, Stopped, KeyboardInterrupt):
         pass
     finally:
-        stock_worker._worker_info = None
+        set_worker_info(None)
 
 
 def run_forked(

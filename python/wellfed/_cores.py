@@ -1,12 +1,13 @@
-"""How many worker processes a loader should have when it is asked to choose."""
+"""How many workers, be they processes or threads, a loader should have when it is asked to choose."""
 
 from __future__ import annotations
 
 import math
 import os
 from pathlib import Path
+from typing import Literal
 
-__all__ = ["auto_workers", "usable_cores"]
+__all__ = ["auto_workers", "engine_threads", "local_ranks", "usable_cores"]
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -36,10 +37,24 @@ def cpu_quota(cgroup: Path) -> float | None:
         return None
 
 
+def local_ranks() -> int:
+    """How many ranks of a training share this machine, as `torchrun` says in `LOCAL_WORLD_SIZE`."""
+    try:
+        return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    except ValueError:
+        return 1
+
+
 def auto_workers(cgroup: Path = CGROUP) -> int:
     """Workers for `num_workers="auto"`: the usable cores, shared with the other ranks of this machine."""
-    try:
-        ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    except ValueError:
-        ranks = 1
-    return max(1, math.floor(usable_cores(cgroup) / ranks))
+    return max(1, math.floor(usable_cores(cgroup) / local_ranks()))
+
+
+def engine_threads(asked: int | None = None, cgroup: Path = CGROUP) -> int | Literal["auto"]:
+    """Threads of one loader of the engine: as many as were asked for, else this rank's share of the cores.
+
+    Where a rank has the machine for itself, the engine finds out how many pay.
+    """
+    if asked is not None:
+        return asked
+    return "auto" if local_ranks() == 1 else auto_workers(cgroup)

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from .._device import PageLock
-from .._worker_state import StateHooks
 from .pack import unpack
 from .pool import ForkedPool, Pool
 from .setup import Hooks, Setup
+from .state import StateHooks
 from .tasks import TasksIterator
 
 __all__ = ["WorkersIterator"]
@@ -29,7 +29,7 @@ class WorkersIterator(TasksIterator):
         return pool
 
     def _hooks(self, loader: Any) -> Hooks:
-        resume = loader._checkpoints.resuming
+        resume = self._resume
         states = [None] * self._num_workers if resume is None else resume.worker_states(self._num_workers)
         return StateHooks(states, self._collate_fn, loader.batch_size)
 
@@ -65,6 +65,6 @@ def start_pool(setup: Setup, loader: Any) -> Pool:
     method = context.get_start_method()
     if method == "fork":
         return ForkedPool(setup, context)
-    from .nursery import SpawnedPool
+    from .spawned import SpawnedPool
 
     return SpawnedPool(setup, method, loader)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data import _DatasetKind
-
-from ._progress import carried
-from ._source import Source
-from ._stateful import Changes, Delta
-from ._workers.setup import Hooks
+from .._private import DatasetKind
+from .._progress import carried
+from .._source import Source
+from .._stateful import Changes, Delta
+from .setup import Hooks
 
 __all__ = ["Hello", "StateHooks"]
 
@@ -52,7 +51,7 @@ class StateHooks(Hooks):
     def _open(
         self, kind: int, dataset: Any, make_fetcher: Any, state: dict[str, Any] | None
     ) -> tuple[Any, Hello]:
-        iterable = kind == _DatasetKind.Iterable
+        iterable = kind == DatasetKind.Iterable
         source = Source(
             dataset, self._collate, iterable, lambda: make_fetcher(dataset), self._batch_size, state
         )

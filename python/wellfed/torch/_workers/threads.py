@@ -1,4 +1,4 @@
-"""Worker threads: batches made side by side in this process, on request or where Python has no interpreter lock.
+"""Worker threads: batches made side by side in this process, on request.
 
 Invariant: order, errors, timeouts and states are those of worker processes, by the same code. Threads share the data
 set itself and the random generators of the process; nothing here seeds or copies them. The threads know nothing of
@@ -19,16 +19,16 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import MapDataPipe, _DatasetKind
+from torch.utils.data import MapDataPipe
 from torch.utils.data import get_worker_info as stock_worker_info
-from torch.utils.data._utils.worker import WorkerInfo
 
-from ._fetch import MapFetcher, Stopped, located
-from ._precision import cast
-from ._stateful import is_stateful
-from ._workers.setup import BATCH, FAILED, STARTED, STOP_GRACE, Setup
-from ._workers.tasks import TasksIterator
+from .._fetch import MapFetcher, Stopped, located, with_bad
+from .._precision import cast
+from .._private import DatasetKind, ExceptionWrapper, WorkerInfo
+from .._resume import Resume
+from .._stateful import is_stateful
+from .setup import BATCH, FAILED, STARTED, STOP_GRACE, Setup
+from .tasks import TasksIterator
 
 __all__ = ["THREAD", "ThreadsIterator", "check", "get_worker_info", "in_threads"]
 
@@ -64,30 +64,14 @@ def get_worker_info() -> WorkerInfo | None:
     return stock_worker_info() if info is None else info
 
 
-def free_threaded() -> bool:
-    """Whether this Python runs without the interpreter lock now."""
-    locked = getattr(sys, "_is_gil_enabled", None)
-    return locked is not None and not locked()
-
-
 def in_threads(loader: Any) -> bool:
-    """Whether the workers of `loader` are threads.
-
-    Where nobody has asked for them, they are so only without the interpreter lock, and only for what cannot tell the
-    difference but by sharing: not where a function is to prepare each worker, most of which seed generators or ask
-    torch who they are.
-    """
-    if loader.num_workers == 0:
-        return False
-    if loader.multiprocessing_context == THREAD:
-        return True
-    asked = loader.multiprocessing_context is not None or loader.worker_init_fn is not None
-    return free_threaded() and not asked and obstacle(loader) is None
+    """Whether the workers of `loader` are threads: only where that is asked for, since they share the generators."""
+    return bool(loader.num_workers > 0 and loader.multiprocessing_context == THREAD)
 
 
 def obstacle(loader: Any) -> str | None:
     """Why threads cannot do what `loader` is to do; None if they can."""
-    if loader._dataset_kind != _DatasetKind.Map or isinstance(loader.dataset, MapDataPipe):
+    if loader._dataset_kind != DatasetKind.Map or isinstance(loader.dataset, MapDataPipe):
         return "it takes its share from torch.utils.data.get_worker_info(), which knows nothing of threads"
     if is_stateful(loader.dataset) or is_stateful(loader.collate_fn):
         what = "the data set" if is_stateful(loader.dataset) else "collate_fn"
@@ -111,9 +95,9 @@ class ThreadsIterator(TasksIterator):
 
     _pool: Crew
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         check(loader)
-        super().__init__(loader)
+        super().__init__(loader, resume)
 
     def _start(self, setup: Setup, loader: Any) -> Crew:
         return Crew(setup)
@@ -241,6 +225,7 @@ class Member:
         )
         fetcher = MapFetcher(setup.dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
         fetcher.stopped = self.stopped
+        fetcher.on_error = setup.on_error
         broken = None
         try:
             if setup.init_fn is not None:
@@ -271,7 +256,7 @@ class Member:
             error = located(ExceptionWrapper(where=where), fetcher.at, number)
             self.say(FAILED, self.epoch, number, None, error)
         else:
-            self.say(BATCH, self.epoch, number, None, batch)
+            self.say(BATCH, self.epoch, number, None, with_bad(fetcher, batch))
         self.job = "waits for a task"
 
     def say(self, kind: int, epoch: int, number: int, report: Any, data: Any = None) -> None:

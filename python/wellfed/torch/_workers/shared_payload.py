@@ -20,7 +20,7 @@ from .arena import Mapping
 from .channel import write_all
 from .pack import CODES, DTYPES
 
-__all__ = ["Freight", "load"]
+__all__ = ["SharedPayload", "load"]
 
 LARGE = 1 << 16
 ALIGNED = 4096
@@ -28,10 +28,10 @@ MANY = 100_000
 SEPARATORS = ("\n", "\0", "\x1f\x1e")
 
 inherited: list[int] = []
-"""In a process that unpickles: descriptors that travelled with the freight."""
+"""In a process that unpickles: descriptors that travelled with the payload."""
 
 
-class Freight:
+class SharedPayload:
     """An object, packed; owns descriptors until `close`."""
 
     def __init__(self, thing: Any) -> None:
@@ -54,7 +54,7 @@ class Freight:
             buffers.append(buffer)
             return False
 
-        self.stream = os.memfd_create("wellfed-freight")
+        self.stream = os.memfd_create("wellfed-payload")
         with open(self.stream, "wb", buffering=1 << 20, closefd=False) as file:
             pickler = Pickler(file, keep_in_band)
             before = multiprocessing.context.get_spawning_popen()
@@ -63,7 +63,7 @@ class Freight:
                 pickler.dump(thing)
             finally:
                 multiprocessing.context.set_spawning_popen(before)
-        self.data = os.memfd_create("wellfed-freight")
+        self.data = os.memfd_create("wellfed-payload")
         end = 0
         for buffer in buffers:
             raw = buffer.raw()

@@ -1,10 +1,10 @@
 """A clean process, torch imported, that spawned workers descend from; one for all loaders of a process.
 
-    consumer -> template -> nursery -> workers
+    consumer -> template -> starter -> workers
 
-The template holds nothing of any loader. For each pool it forks a nursery, which unpickles the data set once and forks
+The template holds nothing of any loader. For each pool it forks a starter, which unpickles the data set once and forks
 the workers, who share it until they write. If unpickling opened files or started threads, which must not be shared,
-the nursery says so and is forked again, for workers that each unpickle for themselves.
+the starter says so and is forked again, for workers that each unpickle for themselves.
 The template ends when the last loader that used it is gone, or with the consumer.
 """
 
@@ -26,7 +26,10 @@ from .channel import MOST_DESCRIPTORS, Channel, Closed, pair
 
 __all__ = ["Template", "let_go", "main", "template_for"]
 
-CODE = "import sys; sys.path[:] = {path!r}; import torch; from wellfed.torch._workers.template import main; main({fd})"
+CODE = (
+    "import sys; sys.path[:] = {path!r}; import torch; "
+    "from wellfed.torch._workers.spawn_template import main; main({fd})"
+)
 
 
 class Template:
@@ -57,12 +60,12 @@ class Template:
         # The message holds a copy of the descriptor from here on: it is small and the socket is empty.
         os.close(own)
 
-    def hatch(self, message: Any, descriptors: list[int]) -> None:
-        """Have a nursery forked."""
+    def start(self, message: Any, descriptors: list[int]) -> None:
+        """Have a starter forked."""
         while len(descriptors) > MOST_DESCRIPTORS:
             self.channel.send(("more", None), descriptors[:MOST_DESCRIPTORS])
             descriptors = descriptors[MOST_DESCRIPTORS:]
-        self.channel.send(("nursery", message), descriptors)
+        self.channel.send(("starter", message), descriptors)
 
     def alive(self) -> bool:
         """Whether it can be used."""
@@ -121,7 +124,7 @@ def end_current() -> None:
 
 def main(descriptor: int) -> None:
     """The template process."""
-    from . import nursery
+    from . import spawned
 
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -130,8 +133,8 @@ def main(descriptor: int) -> None:
     try:
         (_, preparation, from_main), (consumer,) = channel.recv()
         if from_main:
-            nursery.die_with_parent()
-        nursery.prepare(preparation)
+            spawned.die_with_parent()
+        spawned.prepare(preparation)
         poll = select.poll()
         poll.register(channel.fileno(), select.POLLIN)
         poll.register(consumer, select.POLLIN)
@@ -145,8 +148,8 @@ def main(descriptor: int) -> None:
             if channel.fileno() in ready:
                 (what, message), some = channel.recv()
                 descriptors.extend(some)
-                if what == "nursery":
-                    children.append(nursery.hatch(message, descriptors, consumer, channel))
+                if what == "starter":
+                    children.append(spawned.fork_starter(message, descriptors, consumer, channel))
                     while descriptors:
                         os.close(descriptors.pop())
     except Closed:

@@ -16,19 +16,18 @@ from multiprocessing import context, get_context, process, spawn
 from pickle import PicklingError
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
+from .._private import ExceptionWrapper
 from .channel import Channel, Closed, pair
-from .freight import Freight, load
-from .pool import TERMINATE_GRACE, Member, Pool, Undisturbed
+from .pool import TERMINATE_GRACE, Member, Pool, SigintDeferred
 from .setup import STOP_GRACE, Setup
-from .template import Template, let_go, preparation_for, template_for
+from .shared_payload import SharedPayload, load
+from .spawn_template import Template, let_go, preparation_for, template_for
 from .worker import die_with_parent, run
 
-__all__ = ["RemoteProcess", "SpawnedPool", "die_with_parent", "hatch", "prepare"]
+__all__ = ["RemoteProcess", "SpawnedPool", "die_with_parent", "fork_starter", "prepare"]
 
 
-class Hatchling(context.ForkProcess):
+class ForkedFromTemplate(context.ForkProcess):
     """A process that calls itself what the consumer asked for."""
 
     method = "spawn"
@@ -48,9 +47,9 @@ def prepare(preparation: dict[str, Any]) -> None:
         del current._inheriting
 
 
-def hatch(message: Any, descriptors: list[int], consumer: int, ours: Channel) -> Any:
-    """Runs in the template: fork a nursery."""
-    child = get_context("fork").Process(target=tend, args=(message, descriptors, consumer, ours))
+def fork_starter(message: Any, descriptors: list[int], consumer: int, ours: Channel) -> Any:
+    """Runs in the template: fork a spawned."""
+    child = get_context("fork").Process(target=starter_main, args=(message, descriptors, consumer, ours))
     child.start()
     return child
 
@@ -60,8 +59,8 @@ def inventory() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
 
-def tend(message: Any, descriptors: list[int], consumer: int, templates: Channel) -> None:
-    """The nursery process."""
+def starter_main(message: Any, descriptors: list[int], consumer: int, templates: Channel) -> None:
+    """The starter process."""
     die_with_parent()
     templates.sock.close()
     preparation, environment, method, number, places, private = message
@@ -73,7 +72,7 @@ def tend(message: Any, descriptors: list[int], consumer: int, templates: Channel
         os._exit(0)
     os.environ.clear()
     os.environ.update(environment)
-    Hatchling.method = method
+    ForkedFromTemplate.method = method
     try:
         prepare(preparation)
         setup = None
@@ -91,7 +90,7 @@ def tend(message: Any, descriptors: list[int], consumer: int, templates: Channel
     children: list[Any] = []
     for i in range(number):
         args = (setup, i, ends, channel, consumer, (stream, data, places, travellers))
-        child = Hatchling(target=live, args=args, daemon=True, name=f"Process-{i + 1}")
+        child = ForkedFromTemplate(target=live, args=args, daemon=True, name=f"Process-{i + 1}")
         child.start()
         children.append(child)
         pidfd = os.pidfd_open(child.pid or 0)
@@ -107,7 +106,7 @@ def tend(message: Any, descriptors: list[int], consumer: int, templates: Channel
 
 
 def hung_up(channel: Channel) -> bool:
-    """Whether nobody wants this nursery any more."""
+    """Whether nobody wants this starter any more."""
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -119,7 +118,7 @@ def told(error: ExceptionWrapper) -> tuple[str, str]:
 
 
 def live(
-    setup: Setup | None, number: int, ends: list[Channel], channel: Channel, consumer: int, freight: Any
+    setup: Setup | None, number: int, ends: list[Channel], channel: Channel, consumer: int, payload: Any
 ) -> None:
     """A worker."""
     die_with_parent()
@@ -129,8 +128,8 @@ def live(
         if end not in own:
             end.sock.close()
     if setup is None:
-        setup = load(*freight)
-    stream, data, _, travellers = freight
+        setup = load(*payload)
+    stream, data, _, travellers = payload
     for each in (stream, data, *travellers):
         os.close(each)
     run(setup, number, own[0], own[1], consumer)
@@ -170,10 +169,10 @@ def supervise(channel: Channel, children: list[Any], consumer: int) -> None:
             deadline = time.monotonic() + TERMINATE_GRACE
 
 
-def pack(setup: Setup) -> Freight:
-    """The freight; what cannot be pickled is explained as torch does it."""
+def pack(setup: Setup) -> SharedPayload:
+    """The payload; what cannot be pickled is explained as torch does it."""
     try:
-        return Freight(setup)
+        return SharedPayload(setup)
     except (TypeError, AttributeError, PicklingError):
         warnings.warn(
             "Got pickle error when attempting to start a worker Process. "
@@ -245,8 +244,8 @@ class SpawnedPool(Pool):
     """Workers that descend from the template."""
 
     def __init__(self, setup: Setup, method: str, loader: Any) -> None:
-        with Undisturbed():
-            self.freight: Freight | None = None
+        with SigintDeferred():
+            self.payload: SharedPayload | None = None
             self.link: Channel | None = None
             self.orphaned = False
             super().__init__(setup.num_workers)
@@ -256,32 +255,32 @@ class SpawnedPool(Pool):
                 self.template: Template = template_for(self, loader)
                 preparation = preparation_for("wellfed-worker")
                 # The template imports torch meanwhile.
-                self.freight = pack(setup)
-                self.order = (preparation, dict(os.environ), method, setup.num_workers, self.freight.places)
-                self.hatch(private=False)
+                self.payload = pack(setup)
+                self.order = (preparation, dict(os.environ), method, setup.num_workers, self.payload.places)
+                self.start(private=False)
             except BaseException:
                 self.close()
                 raise
 
-    def hatch(self, private: bool) -> None:
-        """Have the template fork a nursery, which forks the workers."""
-        if self.freight is None:
+    def start(self, private: bool) -> None:
+        """Have the template fork a starter, which forks the workers."""
+        if self.payload is None:
             raise RuntimeError("the workers have been started already")
         if self.link is not None:
             self.unregister(self.link.fileno())
             self.link.close()
         self.link, theirs = pair()
-        self.register(self.link.fileno(), "nursery", None)
+        self.register(self.link.fileno(), "starter", None)
         ends = [end.fileno() for both in self.theirs for end in both]
         descriptors = [
             theirs.fileno(),
-            self.freight.stream,
-            self.freight.data,
+            self.payload.stream,
+            self.payload.data,
             *ends,
-            *self.freight.descriptors,
+            *self.payload.descriptors,
         ]
         try:
-            self.template.hatch((*self.order, private), descriptors)
+            self.template.start((*self.order, private), descriptors)
         except Closed:
             raise RuntimeError(
                 "the process that workers are spawned from has ended before it could start any"
@@ -291,27 +290,27 @@ class SpawnedPool(Pool):
             theirs.close()
 
     def listen(self, seconds: float) -> None:
-        """Take in what the nursery has to say, waiting for it for some time."""
+        """Take in what the starter has to say, waiting for it for some time."""
         if self.link is None or self.orphaned:
             return
         poll = select.poll()
         poll.register(self.link.fileno(), select.POLLIN)
         while poll.poll(seconds * 1000):
-            if not self.nursery_says():
+            if not self.starter_says():
                 return
             seconds = 0
 
-    def nursery_says(self) -> bool:
-        """One message of the nursery; whether more may come."""
+    def starter_says(self) -> bool:
+        """One message of the starter; whether more may come."""
         if self.link is None:
             return False
         try:
             (what, *facts), descriptors = self.link.recv()
         except Closed:
-            self.nursery_gone()
+            self.starter_gone()
             return False
         if what == "private":
-            self.hatch(private=True)
+            self.start(private=True)
         elif what == "born":
             number, pid = facts
             member = self.members[number]
@@ -332,12 +331,12 @@ class SpawnedPool(Pool):
     def delivered(self) -> None:
         """The workers have what they need: our copies can go."""
         self.close_theirs()
-        if self.freight is not None:
-            self.freight.close()
-            self.freight = None
+        if self.payload is not None:
+            self.payload.close()
+            self.payload = None
 
-    def nursery_gone(self) -> None:
-        """The nursery is dead: so are the workers, by now or soon."""
+    def starter_gone(self) -> None:
+        """The starter is dead: so are the workers, by now or soon."""
         self.orphaned = True
         if self.link is not None:
             self.unregister(self.link.fileno())
@@ -351,14 +350,14 @@ class SpawnedPool(Pool):
             )
 
     def exit_code(self, member: Member) -> int | None:
-        """The nursery knows, and tells at about the same time as the descriptor does."""
+        """The starter knows, and tells at about the same time as the descriptor does."""
         deadline = time.monotonic() + 2.0
         while member.process.code is None and not self.orphaned and time.monotonic() < deadline:
             self.listen(0.2)
         return member.process.code  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """The nursery ends the workers, and ends; if it does not, it is killed, and the kernel kills them."""
+        """The starter ends the workers, and ends; if it does not, it is killed, and the kernel kills them."""
         if self.link is not None:
             with contextlib.suppress(OSError):
                 self.link.sock.shutdown(socket.SHUT_WR)

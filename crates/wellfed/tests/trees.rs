@@ -22,7 +22,9 @@ fn source(name: &str, len: usize, first: i64) -> Dataset {
         (format!("image {name}"), pixels, Pixels::Infer),
         (format!("number {name}"), numbers, Pixels::Infer),
     ];
-    Dataset::new(Arc::new(TensorSlices::new(fields, Structure::Tuple).unwrap()))
+    Dataset::new(Arc::new(
+        TensorSlices::new(fields, Structure::Tuple(vec![Structure::Field(0), Structure::Field(1)])).unwrap(),
+    ))
 }
 
 /// A tree as a recipe, from which data sets are made.

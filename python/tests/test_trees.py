@@ -76,7 +76,7 @@ def test_structures_nest_and_fields_of_one_name_are_told_apart() -> None:
     assert a["image"].shape == (4, 3, 3, 3)
     assert b[0].shape == c["image"].shape == (4, 3, 6, 6)
     assert b[1].tolist() == [10, 11, 12, 13]
-    with pytest.raises(ValueError, match="there is no image field 'image'"):
+    with pytest.raises(ValueError, match="there is no image field"):
         wf.zip(one, one).map(T.CenterCrop(3), field="image")
 
 
@@ -94,7 +94,7 @@ def test_trees_can_be_pickled_written_and_read() -> None:
 
 def test_what_cannot_be_put_together_is_refused() -> None:
     one, two = wf.from_tensor_slices(np.arange(3)), wf.from_tensor_slices(np.arange(3.0))
-    with pytest.raises(ValueError, match='field "0" is Int in data set 0'):
+    with pytest.raises(ValueError, match='field "0" is'):
         one.concatenate(two)
     with pytest.raises(ValueError, match="batches"):
         one.batch(2).concatenate(one)

@@ -182,6 +182,38 @@ class Dataset:
         size = check.whole(batch_size, "batch_size", 1)
         return self._verb("batch", batch_size=size, drop_last=bool(drop_last))
 
+    def filter(
+        self,
+        *,
+        field: str,
+        values: Sequence[int] | None = None,
+        min: int | None = None,  # noqa: A002 (as in NumPy's clip)
+        max: int | None = None,  # noqa: A002
+    ) -> Dataset:
+        """Keeps samples by a whole number in one of their fields, such as their label.
+
+        All samples are looked at once, when this is called; what is kept takes 8 bytes a sample. Folders and lists of
+        images know their labels, so no file is read; of other sources each sample is. `explain` says which. Goes before
+        `shuffle`.
+
+        Args:
+            field: Its name.
+            values: The numbers that are kept; None is all.
+            min: The least that is kept.
+            max: The greatest that is kept.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices({"x": np.arange(6.0), "label": np.array([0, 1, 2, 0, 1, 2])})
+            >>> [float(sample["x"]) for sample in ds.filter(field="label", values=[0, 2]).numpy()]
+            [0.0, 2.0, 3.0, 5.0]
+        """
+        given = None if values is None else [check.whole(value, "values", -(2**63)) for value in values]
+        low = None if min is None else check.whole(min, "min", -(2**63))
+        high = None if max is None else check.whole(max, "max", -(2**63))
+        return self._verb("filter", field=field, values=given, min=low, max=high)
+
     def padded_batch(
         self,
         batch_size: int,

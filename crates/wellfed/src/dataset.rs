@@ -31,6 +31,18 @@ pub struct Dataset {
     /// Those of the plan's leaves, depth first.
     sources: Vec<Arc<dyn Source>>,
     plan: Plan,
+    /// What every `filter` of the plan keeps, those further down first.
+    filters: Vec<Filtered>,
+}
+
+/// What a `filter` keeps.
+#[derive(Clone, Debug)]
+struct Filtered {
+    kept: Arc<[u64]>,
+    /// Samples that it was asked of.
+    samples: u64,
+    /// Whether they had to be fetched.
+    fetched: bool,
 }
 
 /// A plan whose leaves have got what happens to their samples.
@@ -41,6 +53,8 @@ pub(crate) struct Lowered {
     pub(crate) output: Output,
     /// What tells leaves apart: of equal ones each has another. Empty until it is asked for.
     pub(crate) identities: Vec<u64>,
+    /// For every `filter`: of how many samples it keeps how many, and whether they had to be fetched.
+    pub(crate) filtered: Vec<(u64, u64, bool)>,
 }
 
 impl Dataset {
@@ -48,7 +62,7 @@ impl Dataset {
     pub fn new(source: Arc<dyn Source>) -> Self {
         let root = Node::source(source.spec());
         let plan = Plan { version: PLAN_VERSION, root, options: Options::default() };
-        Self { sources: vec![source], plan }
+        Self { sources: vec![source], plan, filters: Vec::new() }
     }
 
     /// Opens the sources that `plan` names.
@@ -81,7 +95,9 @@ impl Dataset {
             )));
         }
         plan.root.check()?;
-        Ok(Self { sources, plan })
+        let mut this = Self { sources, plan, filters: Vec::new() };
+        this.run_filters()?;
+        Ok(this)
     }
 
     fn wrap(&self, verb: impl FnOnce(Node) -> Node) -> Self {
@@ -97,7 +113,11 @@ impl Dataset {
     pub fn verb(&self, verb: Node) -> Result<Self> {
         let root = verb.with_inputs(vec![self.plan.root.clone()])?;
         let plan = Plan { root, ..self.plan.clone() };
-        Self { sources: self.sources.clone(), plan }.checked()
+        let mut this = Self { sources: self.sources.clone(), plan, filters: self.filters.clone() };
+        if matches!(this.plan.root, Node::Filter { .. }) {
+            this.run_filters()?;
+        }
+        this.checked()
     }
 
     /// A verb on several data sets; what it was on before does not count. Its options are theirs, which must agree.
@@ -124,7 +144,8 @@ impl Dataset {
         }
         let root = verb.with_inputs(inputs)?;
         let sources = datasets.iter().flat_map(|dataset| dataset.sources.clone()).collect();
-        Self { sources, plan: Plan { version: PLAN_VERSION, root, options } }.checked()
+        let filters = datasets.iter().flat_map(|dataset| dataset.filters.clone()).collect();
+        Self { sources, plan: Plan { version: PLAN_VERSION, root, options }, filters }.checked()
     }
 
     fn checked(self) -> Result<Self> {
@@ -236,6 +257,28 @@ impl Dataset {
         self.wrap(|input| input.batch(batch_size, drop_last))
     }
 
+    /// Keeps samples whose number in `field` is one of `values`, at least `min` and at most `max`; `None` is all. Goes
+    /// through all samples once, at once; sources that know their labels are not read for it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for no field of whole numbers, or after `shuffle`; those of samples that cannot be
+    /// read.
+    pub fn filter(
+        &self,
+        field: &str,
+        values: Option<&[i64]>,
+        min: Option<i64>,
+        max: Option<i64>,
+    ) -> Result<Self> {
+        self.verb(Node::Filter {
+            field: field.to_owned(),
+            values: values.map(<[i64]>::to_vec),
+            min,
+            max,
+            input: Box::new(self.plan.root.clone()),
+        })
+    }
+
     /// Undoes `batch`.
     #[must_use]
     pub fn unbatch(&self) -> Self {
@@ -330,7 +373,8 @@ impl Dataset {
         let mut sources = Vec::new();
         leaves(&self.plan.root, &mut self.sources.iter(), &mut sources);
         let (leaves, output) = lower(&self.plan.root, &sources)?;
-        Ok(Lowered { sources, leaves, output, identities: Vec::new() })
+        let filtered = self.filters.iter().map(|f| (f.samples, f.kept.len() as u64, f.fetched)).collect();
+        Ok(Lowered { sources, leaves, output, identities: Vec::new(), filtered })
     }
 
     /// As [`Dataset::lowered`], with the identities of the leaves, for which all names are looked at.
@@ -350,13 +394,94 @@ impl Dataset {
 
     pub(crate) fn order(&self, lowered: &Lowered) -> Result<Order> {
         let lens: Vec<u64> = lowered.sources.iter().map(|source| source.len()).collect();
+        let kept: Vec<Arc<[u64]>> = self.filters.iter().map(|filtered| filtered.kept.clone()).collect();
         let firsts = lowered.leaves.iter().map(|leaf| leaf.first_column);
         let fields = Fields {
             sources: lowered.sources.iter().cloned().zip(firsts).collect(),
             names: lowered.output.names.clone(),
             kinds: lowered.output.kinds.clone(),
         };
-        Order::over(&self.plan.root, &lens, &fields)
+        Order::over(&self.plan.root, &lens, &fields, &kept)
+    }
+
+    /// Finds out what those filters keep of which it is not known yet, those further down first.
+    fn run_filters(&mut self) -> Result<()> {
+        let root = self.plan.root.clone();
+        let mut found = 0;
+        self.run_filters_of(&root, &mut 0, &mut found)
+    }
+
+    fn run_filters_of(&mut self, node: &Node, first: &mut usize, found: &mut usize) -> Result<()> {
+        let (start, below) = (*first, *found);
+        if matches!(node, Node::Source { .. }) {
+            *first += 1;
+        }
+        for input in node.inputs() {
+            self.run_filters_of(input, first, found)?;
+        }
+        let Node::Filter { field, values, min, max, input } = node else { return Ok(()) };
+        *found += 1;
+        if self.filters.len() >= *found {
+            return Ok(());
+        }
+        let part = Self {
+            sources: self.sources[start..*first].to_vec(),
+            plan: Plan { root: (**input).clone(), ..self.plan.clone() },
+            filters: self.filters[below..].to_vec(),
+        };
+        let keeps = |number: i64| {
+            values.as_ref().is_none_or(|values| values.contains(&number))
+                && min.is_none_or(|min| number >= min)
+                && max.is_none_or(|max| number <= max)
+        };
+        let filtered = part.positions(field, keeps)?;
+        self.filters.push(filtered);
+        Ok(())
+    }
+
+    /// The positions at which the number in `field` is one that `keeps` wants.
+    fn positions(&self, field: &str, keeps: impl Fn(i64) -> bool) -> Result<Filtered> {
+        let wanted = Node::Filter {
+            field: field.to_owned(),
+            values: None,
+            min: None,
+            max: None,
+            input: Box::new(self.plan.root.clone()),
+        };
+        // Refuses what cannot be filtered, before anything is read.
+        Self { plan: Plan { root: wanted, ..self.plan.clone() }, ..self.clone() }.checked()?;
+        let lowered = self.lowered()?;
+        let order = self.order(&lowered)?;
+        let column = lowered.output.names.iter().position(|name| name == field).unwrap_or(0);
+        let samples = order.len().unwrap_or(0);
+        let (mut kept, mut picks, mut fetched) = (Vec::new(), Vec::new(), false);
+        let mut record = Record { limits: self.plan.options.limits, ..Record::default() };
+        for position in 0..samples {
+            order.sample_at(position, 0, &mut picks)?;
+            for pick in &picks {
+                let first = lowered.leaves[pick.leaf].first_column;
+                let source = &lowered.sources[pick.leaf];
+                if column < first || column >= first + source.schema().fields.len() {
+                    continue;
+                }
+                let known = source.number(pick.index, column - first);
+                let number = match known {
+                    Some(number) => number,
+                    None => {
+                        fetched |= !source.in_memory();
+                        source.fetch(pick.index, &mut record)?;
+                        match record.values.get(column - first) {
+                            Some(Value::Int(number)) => *number,
+                            _ => continue,
+                        }
+                    }
+                };
+                if keeps(number) {
+                    kept.push(position);
+                }
+            }
+        }
+        Ok(Filtered { kept: kept.into(), samples, fetched })
     }
 
     /// Of sources that are in the plan, and not made for `enumerate`.

@@ -22,7 +22,9 @@ fn source(name: &str, len: usize, first: i64) -> Dataset {
         (format!("image {name}"), pixels, Pixels::Infer),
         (format!("number {name}"), numbers, Pixels::Infer),
     ];
-    Dataset::new(Arc::new(TensorSlices::new(fields, Structure::Tuple(vec![Structure::Field(0), Structure::Field(1)])).unwrap()))
+    Dataset::new(Arc::new(
+        TensorSlices::new(fields, Structure::Tuple(vec![Structure::Field(0), Structure::Field(1)])).unwrap(),
+    ))
 }
 
 /// A tree as a recipe, from which data sets are made.
@@ -272,4 +274,25 @@ fn what_cannot_be_put_together_is_named() {
     assert!(error.to_string().contains("[3, 2, 2]") && error.to_string().contains("[3, 4, 4]"), "{error}");
     let weights = Dataset::sample_from_datasets(&[source("", 3, 0)], &[-1.0], 0, false).unwrap_err();
     assert!(weights.message().contains("-1"), "{weights}");
+}
+
+#[test]
+fn a_filter_keeps_what_it_says_wherever_it_stands() {
+    let data = source("", 30, 0).concatenate(&source("", 30, 100)).unwrap();
+    let some = data.filter("number ", None, Some(20), Some(109)).unwrap();
+    assert_eq!(some.len().unwrap(), Some(20));
+    let more = some.filter("number ", Some(&[25, 26, 104, 999]), None, None).unwrap();
+    let all = |data: &Dataset| numbers(&epoch(&loader(&data.batch(4, false), 2, true)));
+    assert_eq!(all(&more), [25, 26, 104]);
+    let both =
+        Dataset::zip(&[more.clone()]).unwrap().concatenate(&Dataset::zip(&[some.clone()]).unwrap()).unwrap();
+    assert_eq!(both.len().unwrap(), Some(23));
+    let mut found = all(&more.shuffle(1).repeat(Some(2)));
+    found.sort_unstable();
+    assert_eq!(found, [25, 25, 26, 26, 104, 104]);
+    assert!(more.explain().unwrap().contains("3 of 20 samples"), "{}", more.explain().unwrap());
+    let late = data.shuffle(1).filter("number ", None, None, Some(3)).unwrap_err();
+    assert!(late.message().contains("after shuffle()"), "{late}");
+    assert!(data.filter("image ", None, None, None).is_err());
+    assert!(data.filter("label", None, None, None).unwrap_err().message().contains("label"));
 }

@@ -14,12 +14,21 @@ impl Order {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a verb that makes no sense where it stands.
     pub fn new(root: &Node, lens: &[u64]) -> Result<Self> {
-        Self::over(root, lens, &Fields::default())
+        Self::over(root, lens, &Fields::default(), &[])
     }
 
-    /// As [`Order::new`], for plans that cut batches by the lengths of `fields`.
-    pub(crate) fn over(root: &Node, lens: &[u64], fields: &Fields) -> Result<Self> {
-        let mut building = Building { lens, fields, next: 0, entries: Vec::new(), padded: 0, batch_size: 1 };
+    /// As [`Order::new`], for plans that cut batches by the lengths of `fields`, and with the positions that each `filter`
+    /// keeps: those further down first.
+    pub(crate) fn over(root: &Node, lens: &[u64], fields: &Fields, kept: &[Arc<[u64]>]) -> Result<Self> {
+        let mut building = Building {
+            lens,
+            fields,
+            next: 0,
+            kept: kept.iter(),
+            entries: Vec::new(),
+            padded: 0,
+            batch_size: 1,
+        };
         let root = building.node(root)?;
         let Building { entries, padded, batch_size, .. } = building;
         let top = top(&entries, root.at);
@@ -31,6 +40,7 @@ struct Building<'a> {
     lens: &'a [u64],
     fields: &'a Fields,
     next: usize,
+    kept: std::slice::Iter<'a, Arc<[u64]>>,
     entries: Vec<Entry>,
     padded: u64,
     batch_size: u64,
@@ -153,6 +163,19 @@ impl Building<'_> {
                 let input = self.input(node, input)?;
                 let len = input.len.map(|n| n.saturating_sub(*count));
                 Ok(self.push(Step::Skip { count: *count }, &[input], len, input.batched))
+            }
+            Node::Filter { input, .. } => {
+                let input = self.node(input)?;
+                if input.shuffles > 0 {
+                    return Err(Error::config("filter() comes after shuffle() or sample_from_datasets(): which positions it keeps would change with every epoch")
+                        .with_hint("call filter() before them"));
+                }
+                if input.len.is_none() {
+                    return Err(endless("filter", "filter before repeat()"));
+                }
+                let kept = self.kept.next().cloned().unwrap_or_default();
+                let len = kept.len() as u64;
+                Ok(self.push(Step::Filter(kept), &[input], Some(len), false))
             }
             Node::Repeat { count, input } => {
                 let input = self.input(node, input)?;

@@ -100,6 +100,8 @@ enum Step {
         len: u64,
         count: Option<u64>,
     },
+    /// The positions that are kept, in order.
+    Filter(Arc<[u64]>),
     Shard(Shard),
     Batch {
         batch_size: u64,
@@ -124,6 +126,7 @@ impl Step {
             Step::Take { .. } => "take",
             Step::Shuffle(_) | Step::BlockShuffle(_) => "shuffle",
             Step::Skip { .. } => "skip",
+            Step::Filter(_) => "filter",
             Step::Repeat { .. } => "repeat",
             Step::Shard(_) => "shard",
             Step::Batch { .. } => "batch",
@@ -543,6 +546,7 @@ impl Order {
             Step::Shuffle(shuffle) => first(shuffle.at(epoch, position)),
             Step::BlockShuffle(shuffle) => first(shuffle.at(epoch, position)),
             Step::Skip { count } => first(position.saturating_add(*count)),
+            Step::Filter(kept) => first(kept[position as usize]),
             Step::Repeat { len, count } => {
                 let (epoch, position) = unrepeat(epoch, position, *len, *count);
                 (entry.inputs[0], Place { epoch, position })

@@ -37,6 +37,13 @@ pub(crate) fn explain(
             if order.shards_batches() { "batches" } else { "samples" },
         );
     }
+    for (samples, kept, fetched) in &lowered.filtered {
+        let how = if *fetched { "each sample was fetched once for it" } else { "nothing was read for it" };
+        let _ = writeln!(
+            text,
+            "  filter: {kept} of {samples} samples, found out when it was called; {how}; 8 bytes a kept sample"
+        );
+    }
     let _ = writeln!(text, "passes");
     let notes: Vec<_> =
         programs.iter().enumerate().flat_map(|(leaf, p)| p.notes.iter().map(move |n| (leaf, n))).collect();
@@ -140,6 +147,13 @@ pub(crate) fn describe(node: &Node) -> String {
         Node::Take { count, .. } => format!("take({count})"),
         Node::Skip { count, .. } => format!("skip({count})"),
         Node::Shard { rank, world_size, .. } => format!("shard(rank={rank}, world_size={world_size})"),
+        Node::Filter { field, values, min, max, .. } => {
+            let mut parts = vec![format!("field={field:?}")];
+            parts.extend(values.as_ref().map(|values| format!("values={values:?}")));
+            parts.extend(min.map(|min| format!("min={min}")));
+            parts.extend(max.map(|max| format!("max={max}")));
+            format!("filter({})", parts.join(", "))
+        }
         Node::Unbatch { .. } => "unbatch()".to_owned(),
         Node::Enumerate { start, .. } => format!("enumerate({start})"),
         Node::Zip { inputs } => format!("zip of {}", inputs.len()),

@@ -143,6 +143,23 @@ impl Lowering<'_> {
                 }
                 Ok(Output { batched: false, ..output })
             }
+            Node::Filter { field, input, .. } => {
+                let output = self.node(input)?;
+                if output.batched {
+                    return Err(after_batch("filter"));
+                }
+                match output.names.iter().position(|name| name == field) {
+                    Some(at) if output.kinds[at] == FieldKind::LABEL => Ok(output),
+                    Some(at) => Err(Error::config(format!(
+                        "filter(): field {field:?} is {:?}, not an int64",
+                        output.kinds[at]
+                    ))),
+                    None => Err(Error::config(format!(
+                        "filter(): there is no field {field:?}; fields are {:?}",
+                        output.names
+                    ))),
+                }
+            }
             Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }

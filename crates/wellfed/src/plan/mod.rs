@@ -80,6 +80,7 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
             serde_json::json!([seed, block_size.map(|size| (size, window))])
         }
         Node::Enumerate { start, .. } => Value::from(*start),
+        Node::Filter { field, values, min, max, .. } => serde_json::json!([field, values, min, max]),
         Node::Repeat { count, .. } => serde_json::json!(count),
         Node::Take { count, .. } | Node::Skip { count, .. } => Value::from(*count),
         Node::Interleave { block_length, .. } => Value::from(*block_length),

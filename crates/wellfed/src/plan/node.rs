@@ -133,6 +133,22 @@ pub enum Node {
         /// What is numbered.
         input: Box<Node>,
     },
+    /// Samples whose number in a field is one of some, or in a range. Found out with one pass over that field.
+    Filter {
+        /// A field of whole numbers.
+        field: String,
+        /// The numbers that are kept; `None` is all.
+        #[serde(default)]
+        values: Option<Vec<i64>>,
+        /// The least that is kept.
+        #[serde(default)]
+        min: Option<i64>,
+        /// The greatest that is kept.
+        #[serde(default)]
+        max: Option<i64>,
+        /// What is filtered.
+        input: Box<Node>,
+    },
     /// The data set several times over.
     Repeat {
         /// How often; `None` is without end.
@@ -220,6 +236,7 @@ impl Node {
             | Node::BatchByTokens { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
+            | Node::Filter { input, .. }
             | Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }
@@ -245,6 +262,7 @@ impl Node {
             | Node::BatchByTokens { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
+            | Node::Filter { input, .. }
             | Node::Repeat { input, .. }
             | Node::Take { input, .. }
             | Node::Skip { input, .. }
@@ -292,6 +310,7 @@ impl Node {
             Node::BatchByTokens { .. } => "batch_by_tokens",
             Node::Unbatch { .. } => "unbatch",
             Node::Enumerate { .. } => "enumerate",
+            Node::Filter { .. } => "filter",
             Node::Repeat { .. } => "repeat",
             Node::Take { .. } => "take",
             Node::Skip { .. } => "skip",

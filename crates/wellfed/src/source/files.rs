@@ -187,6 +187,11 @@ impl Source for ImageFiles {
         }]
     }
 
+    fn number(&self, index: u64, field: usize) -> Option<i64> {
+        let labels = self.labels.as_ref().filter(|_| field == 1)?;
+        labels.whole(usize::try_from(index).ok()?).ok()
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.spec.count);
         for path in self.text.bytes().split(|byte| *byte == 0) {

@@ -202,6 +202,10 @@ impl Source for ImageFolder {
         Ok(())
     }
 
+    fn number(&self, index: u64, field: usize) -> Option<i64> {
+        if field == 1 { self.label(index) } else { None }
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.len);
         // Of a pattern the folders that all matches share lead to the data, and are not part of it.

@@ -6,7 +6,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Source, SourceSpec, beyond_the_end};
+use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Result,
     sample::{DType, FieldKind, FieldSpec, PixelLayout, Record, Schema, Structure, Value},
@@ -458,6 +458,18 @@ impl Source for TensorSlices {
             Rows::Ragged(ragged) => ragged.length(index),
         };
         length.map(|length| length as u64)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len);
+        // Sizes, not shapes: how the pixels of an image lie changes none of its draws.
+        for rows in &self.rows {
+            hash.number(match rows {
+                Rows::Dense(array) => array.row_bytes as u64,
+                Rows::Ragged(_) => u64::MAX,
+            });
+        }
+        hash.finish()
     }
 
     fn in_memory(&self) -> bool {

@@ -374,6 +374,15 @@ def test_pickling_keeps_callables() -> None:
         wf.Dataset.from_json(ds.to_json(), [ROWS])
 
 
+def test_what_a_filter_kept_is_part_of_the_plan() -> None:
+    ds = rows().filter(lambda x: x % 5 == 2).shuffle(seed=1).with_options(num_workers=1)
+    again = wf.Dataset.from_json(ds.to_json(), [ROWS])
+    assert [int(x) for x in again.numpy()] == [int(x) for x in ds.numpy()]
+    assert [int(x) for x in pickle.loads(pickle.dumps(ds)).map(int).numpy(num_workers=0)] == [
+        int(x) for x in ds.numpy()
+    ]
+
+
 @pytest.mark.counts_epochs
 def test_a_loader_for_each_epoch_goes_through_epochs() -> None:
     ds = rows().map(noisy).batch(4)

@@ -228,7 +228,7 @@ class Dataset:
             return native.verb(json.dumps({"node": "python_filter", "name": name, "kept": kept}))
 
         later = Later(make, self, {"node": "python_filter", "name": name, "kept": None})
-        return self._with(later, [predicate])
+        return self._with(later)
 
     def cache(
         self,
@@ -725,10 +725,8 @@ class Dataset:
         return Loader(this, to_numpy, "numpy", None)
 
     def _has_python(self) -> bool:
-        """Whether a part of it runs in Python. What a filter kept is known, and asks Python no more."""
-        return bool(self._steps) and any(
-            node["node"] != "python_filter" for node in steps_in(self._plan()["root"])
-        )
+        """Whether a part of it runs in Python; not a filter, of which it is known what it kept."""
+        return bool(self._steps)
 
     def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
         """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
@@ -816,13 +814,16 @@ class Dataset:
             >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
             2
         """
-        if steps_in(json.loads(text).get("root", {"node": ""})):
+        if arrays is None:
+            parts: Sequence[Any] = ()
+        else:
+            parts = tuple(arrays) if text.count('"node":"source"') > 1 else (arrays,)
+        made = _restore(text, parts)
+        if steps_in(made._plan()["root"]):
             raise TypeError(
                 "the plan has Python steps, whose callables are not in its text\nhint: pickle the data set instead"
             )
-        if arrays is None:
-            return _restore(text, ())
-        return _restore(text, tuple(arrays) if text.count('"node":"source"') > 1 else (arrays,))
+        return made
 
     def _plan(self) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(self._native.to_json())

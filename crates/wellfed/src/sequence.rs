@@ -143,3 +143,79 @@ impl Dataset {
         Sequence::new(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        plan::{Kept, Node, PythonKind},
+        sample::DType,
+        source::{ArrayData, Pixels, TensorSlices},
+    };
+
+    fn numbers(count: usize) -> Dataset {
+        let bytes = (0..count as u8).collect();
+        let array = ArrayData::from_vec(bytes, DType::UInt8, vec![count]).unwrap();
+        let fields = vec![("x".to_owned(), array, Pixels::Never)];
+        Dataset::new(Arc::new(TensorSlices::new(fields, crate::sample::Structure::Field(0)).unwrap()))
+    }
+
+    fn hole() -> Box<Node> {
+        Box::new(Node::source(crate::source::SourceSpec::Custom { name: String::new() }))
+    }
+
+    fn step(name: &str) -> Node {
+        Node::Python { kind: PythonKind::Map, name: name.to_owned(), field: None, input: hole() }
+    }
+
+    fn indices(dataset: &Dataset) -> Vec<u64> {
+        let sequence = dataset.sequence().unwrap();
+        let batches = 0..sequence.len_from(0).unwrap();
+        batches.flat_map(|n| sequence.batch(0, 0, n).unwrap()).map(|picks| picks[0].index).collect()
+    }
+
+    #[test]
+    fn the_order_passes_through_python_steps() {
+        let plain = numbers(20).shuffle(3).skip(2).batch(4, false);
+        let steps = numbers(20).verb(step("f")).unwrap().shuffle(3).skip(2).batch(4, false);
+        assert_eq!(indices(&plain), indices(&steps));
+        let error = steps.loader().unwrap_err();
+        assert!(error.to_string().contains("Python steps"), "{error}");
+        let other = numbers(20).verb(step("g")).unwrap().shuffle(3).skip(2).batch(4, false);
+        let state = steps.sequence().unwrap().state(1, 0, 2);
+        assert_eq!(steps.sequence().unwrap().restore(&state).unwrap(), (1, 0, 2));
+        assert!(other.sequence().unwrap().restore(&state).is_err());
+    }
+
+    #[test]
+    fn what_a_function_kept_is_an_order() {
+        let filter = |of| Node::PythonFilter {
+            name: "f".to_owned(),
+            kept: Kept::new(of, vec![1, 4, 6]).unwrap(),
+            input: hole(),
+        };
+        let kept = numbers(8).verb(filter(8)).unwrap();
+        assert_eq!(indices(&kept), [1, 4, 6]);
+        let error = numbers(9).verb(filter(8)).unwrap_err();
+        assert!(
+            error.to_string().contains("8 elements") && error.to_string().contains("9 elements"),
+            "{error}"
+        );
+        assert!(numbers(8).batch(2, false).verb(filter(8)).is_err());
+    }
+
+    #[test]
+    fn substitutes_come_from_what_verbs_leave() {
+        let sequence = numbers(100).take(10).batch(5, false).sequence().unwrap();
+        let drawn: Vec<u64> =
+            (0..16).map(|attempt| sequence.substitute((0, 0, 1), 2, attempt).unwrap()[0].index).collect();
+        assert!(
+            drawn.iter().all(|index| *index < 10) && drawn.iter().any(|index| *index != drawn[0]),
+            "{drawn:?}"
+        );
+        assert!(sequence.batch(0, 0, 2).is_err());
+        assert!(sequence.substitute((0, 0, 1), 7, 0).is_err());
+    }
+}

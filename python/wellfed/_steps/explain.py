@@ -25,8 +25,6 @@ def explain(dataset: Dataset, batches: int) -> str:
         f"python, in {where}; a worker is told the number of a batch, and makes all of it, the native part included",
     ]
     for node in steps_in(plan["root"]):
-        if node["node"] == "python_filter":
-            continue
         lines.append(f"  {node.get('name') or node['spec']['name']}: {_what(node)}")
     lines.append(
         "  samples are collated in shared memory; generators are seeded by the sample (about 7 us each)"

@@ -29,8 +29,6 @@ Parts = dict[int, tuple[int, int]]
 
 Element = Callable[["Context"], Any]
 
-PYTHON = ("python", "python_filter")
-
 
 @dataclass
 class Context:
@@ -70,7 +68,7 @@ def steps_in(node: dict[str, Any]) -> list[dict[str, Any]]:
     """The nodes that callables and Python objects belong to, in their order: inputs first."""
     inputs = node.get("inputs") or ([node["input"]] if "input" in node else [])
     found = [step for one in inputs for step in steps_in(one)]
-    if node["node"] in PYTHON or (node["node"] == "source" and node["spec"]["type"] == "python"):
+    if node["node"] == "python" or (node["node"] == "source" and node["spec"]["type"] == "python"):
         found.append(node)
     return found
 
@@ -149,9 +147,6 @@ class Program:
             return below.with_(batched=False)
         if kind == "map" and below.python:
             return below.with_(element=self._transforms(below, node), chained=False)
-        if kind == "python_filter":
-            next(self._steps)
-            return below
         if kind == "python":
             return self._python(node, below)
         return below

@@ -165,7 +165,7 @@ def test_the_order_is_that_of_the_native_loader() -> None:
             assert same([batch.tolist() for batch in a], [batch["x"].tolist() for batch in b])
 
 
-@pytest.mark.parametrize("old, new", [(4, 2), (2, 4), (4, 1)])
+@pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4), (4, 1)])
 def test_a_state_goes_to_another_number_of_ranks(old: int, new: int) -> None:
     ds = rows(48).shuffle(seed=1).map(doubled)
     seen: list[int] = []

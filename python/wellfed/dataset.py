@@ -915,10 +915,11 @@ def _restore(text: str, arrays: Sequence[Sequence[Any] | None], steps: Sequence[
 
 
 def is_native(step: Any) -> bool:
-    """Whether the engine runs it. Classes are taken for transforms whose brackets were forgotten."""
+    """Whether the engine runs it; a class of transforms is one whose brackets were forgotten."""
     kind = type(step)
     twin = kind.__module__.startswith("torchvision.") and kind.__name__ in transforms_known
-    return isinstance(step, Transform | type) or twin or not callable(step)
+    forgotten = isinstance(step, type) and issubclass(step, Transform)
+    return isinstance(step, Transform) or forgotten or twin or not callable(step)
 
 
 def _node_repr(node: dict[str, Any]) -> list[str]:

@@ -35,6 +35,7 @@ from .exceptions import (
     ShapeError,
     StateError,
     StorageError,
+    TransientError,
     UnsupportedSampleError,
     WellfedError,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "ShapeError",
     "StateError",
     "StorageError",
+    "TransientError",
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",

@@ -36,7 +36,11 @@ impl Blocks {
         let object = self.objects.get(&extent.path)?;
         let Some(range) = &extent.range else {
             let whole = object.whole.as_ref()?;
-            return if whole.len() as u64 <= extent.max_bytes { Bytes::of(whole, 0..whole.len()) } else { None };
+            return if whole.len() as u64 <= extent.max_bytes {
+                Bytes::of(whole, 0..whole.len())
+            } else {
+                None
+            };
         };
         let (start, block) = object.parts.range(..=range.start).next_back()?;
         let from = usize::try_from(range.start - start).ok()?;
@@ -45,7 +49,13 @@ impl Blocks {
     }
 
     /// Keeps a block if all of them then have at most `limit` bytes.
-    pub(super) fn put(&mut self, path: &Arc<str>, range: Option<&Range<u64>>, block: &Arc<Vec<u8>>, limit: u64) {
+    pub(super) fn put(
+        &mut self,
+        path: &Arc<str>,
+        range: Option<&Range<u64>>,
+        block: &Arc<Vec<u8>>,
+        limit: u64,
+    ) {
         let size = block.capacity() as u64;
         if self.bytes.saturating_add(size) > limit {
             return;

@@ -76,7 +76,8 @@ fn join(merged: &mut Merged, extent: &Extent) -> Option<Option<Range<usize>>> {
     };
     let end = range.end.max(wanted.end);
     // Sorted by start: `wanted` begins at or after the beginning of `range`.
-    if wanted.start > range.end.saturating_add(GAP) || end - range.start > MERGED.max(range.end - range.start) {
+    if wanted.start > range.end.saturating_add(GAP) || end - range.start > MERGED.max(range.end - range.start)
+    {
         return None;
     }
     range.end = end;

@@ -134,7 +134,12 @@ pub(crate) struct Layer<T> {
 
 impl<T> Layer<T> {
     /// A layer over `store`, with at most `concurrency` requests under way.
-    pub(crate) fn new(store: Arc<dyn Store>, retry: Retry, concurrency: usize, mailbox: Arc<Mailbox>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        retry: Retry,
+        concurrency: usize,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
         Self {
             store,
             retry,
@@ -213,7 +218,8 @@ impl<T> Layer<T> {
             late.pending = None;
             let (path, time) = (late.path.clone(), self.retry.deadline.as_secs_f64());
             let hint = "storage is down or overloaded";
-            let error = Error::transient(format!("cannot read {path}: no answer in {time:.1} s")).with_hint(hint);
+            let error =
+                Error::transient(format!("cannot read {path}: no answer in {time:.1} s")).with_hint(hint);
             self.failed(call, error, now, room);
         }
         while let Some((at, call)) = self.again.first().copied().filter(|(at, _)| *at <= now) {
@@ -355,7 +361,9 @@ impl<T> Layer<T> {
         let Some(want) = self.wants.remove(&number) else { return };
         let pieces = || want.pieces.into_iter().collect::<Option<Vec<Bytes>>>();
         let result = result.and_then(|()| {
-            pieces().ok_or_else(|| Error::new(ErrorKind::Internal, "an answer is shorter than what was asked for"))
+            pieces().ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "an answer is shorter than what was asked for")
+            })
         });
         self.settled.push((want.tag, result));
     }
@@ -545,7 +553,10 @@ mod tests {
             assert_eq!(bench.store.cancelled(), attempt);
             if attempt == 3 {
                 let error = settled[0].1.as_ref().unwrap_err();
-                assert!(error.kind() == ErrorKind::Transient && error.message().contains("no answer"), "{error}");
+                assert!(
+                    error.kind() == ErrorKind::Transient && error.message().contains("no answer"),
+                    "{error}"
+                );
             } else {
                 assert!(settled.is_empty());
             }

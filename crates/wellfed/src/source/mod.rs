@@ -13,6 +13,7 @@ mod npy;
 pub mod spec;
 mod tar_header;
 mod tar_index;
+mod tar_links;
 mod tar_sidecar;
 pub mod tensor_slices;
 pub mod webdataset;
@@ -32,7 +33,7 @@ use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
     sample::{Record, Schema},
-    store::{Stat, Store},
+    store::{self, Stat, Store},
 };
 
 /// Samples of a source that lie together: in a folder or a shard.
@@ -140,6 +141,17 @@ pub trait Source: Send + Sync + fmt::Debug {
 
 fn cannot_locate(source: String, index: u64) -> Error {
     Error::new(ErrorKind::Internal, format!("{source} cannot say where the bytes of sample {index} lie"))
+}
+
+/// Copies the one piece of a sample that is an image file into its first field.
+pub(crate) fn copy_image(pieces: &[Bytes], record: &mut Record) -> Result<()> {
+    let (Some(piece), Some(value)) = (pieces.first(), record.values.first_mut()) else {
+        return Err(Error::new(ErrorKind::Internal, "a piece is missing"));
+    };
+    let image = value.buffer();
+    store::reserve(image, piece.len(), "an image")?;
+    image.extend_from_slice(piece);
+    Ok(())
 }
 
 /// [`Source::stamp`] of what `key` names in a file or shard.

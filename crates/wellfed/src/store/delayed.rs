@@ -78,7 +78,9 @@ impl DelayedStore {
             };
             let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(bad)?;
             match name {
-                "latency_ms" if unit == 1.0 && number < 1e9 => latency = Duration::from_secs_f64(number / 1e3),
+                "latency_ms" if unit == 1.0 && number < 1e9 => {
+                    latency = Duration::from_secs_f64(number / 1e3)
+                }
                 "bandwidth" if number * unit >= 1.0 => bandwidth = number * unit,
                 _ => return Err(bad()),
             }
@@ -260,8 +262,14 @@ mod tests {
         let text = format!("{:?}", found.store);
         assert!(text.contains("2.5ms") && text.contains("200000000 B/s"), "{text}");
         assert_eq!(DelayedStore::from_url("/data").unwrap().path, "/data");
-        for bad in ["x?latency", "x?latency_ms=", "x?latency_ms=1MB", "x?bandwidth=0", "x?speed=3", "x?bandwidth=1XB"]
-        {
+        for bad in [
+            "x?latency",
+            "x?latency_ms=",
+            "x?latency_ms=1MB",
+            "x?bandwidth=0",
+            "x?speed=3",
+            "x?bandwidth=1XB",
+        ] {
             assert!(DelayedStore::from_url(bad).is_err(), "{bad}");
         }
     }

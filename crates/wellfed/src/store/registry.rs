@@ -35,13 +35,12 @@ static OPENERS: LazyLock<RwLock<BTreeMap<String, Arc<Opener>>>> = LazyLock::new(
 ///
 /// # Errors
 /// [`crate::ErrorKind::Config`] for what is no scheme (RFC 3986, lower case), and for `file`.
-pub fn register(
-    scheme: &str,
-    open: impl Fn(&str) -> Result<Located> + Send + Sync + 'static,
-) -> Result<()> {
+pub fn register(scheme: &str, open: impl Fn(&str) -> Result<Located> + Send + Sync + 'static) -> Result<()> {
     if !is_scheme(scheme) || scheme == "file" {
         return Err(Error::config(format!("{scheme:?} cannot be registered as the scheme of a store"))
-            .with_hint("a scheme is lower-case letters, digits, + - and ., and file is always the local store"));
+            .with_hint(
+                "a scheme is lower-case letters, digits, + - and ., and file is always the local store",
+            ));
     }
     let mut openers = OPENERS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     openers.insert(scheme.to_owned(), Arc::new(open));

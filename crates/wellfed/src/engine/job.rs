@@ -5,7 +5,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use super::{
@@ -20,7 +20,11 @@ pub(crate) struct Job {
     pub(crate) number: u64,
     pub(crate) span: Span,
     columns: Arc<[ColumnSpec]>,
-    storage: Vec<Storage>,
+    /// Samples that there is room for.
+    room: usize,
+    pool: Arc<Pool>,
+    /// Made by the first worker that writes, since the schedule is locked where jobs are made.
+    storage: OnceLock<Vec<Storage>>,
     failed: Mutex<Vec<Failure>>,
 }
 
@@ -50,14 +54,19 @@ impl Job {
         columns: &Arc<[ColumnSpec]>,
         pool: &Arc<Pool>,
     ) -> Self {
-        let storage = columns
-            .iter()
-            .map(|column| match column.kind {
-                ColumnKind::Array { .. } => Storage::Array(pool.take(column.sample_bytes() * batch_size)),
-                _ => Storage::List(Mutex::new(vec![Vec::new(); span.len])),
-            })
-            .collect();
-        Self { epoch, number, span, columns: columns.clone(), storage, failed: Mutex::default() }
+        let (columns, pool) = (columns.clone(), pool.clone());
+        let (storage, failed) = (OnceLock::new(), Mutex::default());
+        Self { epoch, number, span, columns, room: batch_size, pool, storage, failed }
+    }
+
+    fn storage(&self) -> &[Storage] {
+        self.storage.get_or_init(|| {
+            let of = |column: &ColumnSpec| match column.kind {
+                ColumnKind::Array { .. } => Storage::Array(self.pool.take(column.sample_bytes() * self.room)),
+                _ => Storage::List(Mutex::new(vec![Vec::new(); self.span.len])),
+            };
+            self.columns.iter().map(of).collect()
+        })
     }
 
     /// Notes that a sample could not be made, and whether another one stands in for it.
@@ -72,25 +81,35 @@ impl Job {
         failures
     }
 
+    /// The error that the batch is, of samples that have no stand-in: that of storage which failed for a while, whatever
+    /// `on_error` says; else the first one, unless bad samples are skipped and others are left, or none are, but the
+    /// caller gave the order and so expects an answer to every batch: then that is an empty one.
+    fn fatal(&self, failed: &[Failure], on_error: OnError) -> Option<Error> {
+        let outage = failed.iter().find(|failure| failure.error.kind() == ErrorKind::Transient);
+        let skipped =
+            on_error == OnError::Skip && (failed.len() < self.span.len || self.span.given().is_some());
+        let first = outage.or_else(|| failed.first().filter(|_| !skipped))?;
+        Some(first.error.clone())
+    }
+
     /// Turns the finished job into what the consumer gets.
     ///
     /// # Errors
-    /// The error of the first bad sample that has no stand-in, unless bad samples are skipped and others are left; or
-    /// none are, but the caller gave the order and so expects an answer to every batch: then that is an empty one.
+    /// That of [`Job::fatal`].
     pub(crate) fn into_batch(self, on_error: OnError, batched: bool) -> Result<Batch> {
         let mut failed = self.failures();
         failed.retain(|failure| !failure.replaced);
-        if let Some(first) = failed.first()
-            && (on_error != OnError::Skip || failed.len() == self.span.len && self.span.given().is_none())
-        {
-            return Err(first.error.clone());
+        if let Some(error) = self.fatal(&failed, on_error) {
+            return Err(error);
         }
         let keep: Vec<usize> =
             (0..self.span.len).filter(|i| failed.binary_search_by_key(i, |f| f.offset).is_err()).collect();
+        // A batch of bad samples only has none yet.
+        self.storage();
         let columns = self
             .columns
             .iter()
-            .zip(self.storage)
+            .zip(self.storage.into_inner().unwrap_or_default())
             .map(|(spec, storage)| {
                 Ok(Column { name: spec.name.clone(), data: column(spec, storage, &keep, batched)? })
             })
@@ -164,7 +183,7 @@ impl SampleSlot<'_> {
     /// # Panics
     /// If the column is a list: the executor follows the same column specifications.
     pub(crate) fn array(&mut self, column: usize) -> &mut [u8] {
-        match &self.job.storage[column] {
+        match &self.job.storage()[column] {
             Storage::Array(buffer) => {
                 // SAFETY: the schedule hands out each sample once, a claim gives one slot at a time (`&mut`), and
                 // a slot one column at a time (`&mut`); the job becomes a batch after all claims are back.
@@ -177,7 +196,7 @@ impl SampleSlot<'_> {
 
     /// Sets the value of a list column (text, JSON, bytes).
     pub(crate) fn set(&mut self, column: usize, value: &[u8]) {
-        match &self.job.storage[column] {
+        match &self.job.storage()[column] {
             Storage::List(list) => lock(list)[self.offset] = value.to_vec(),
             Storage::Array(_) => unreachable!("column {column} is an array"),
         }
@@ -228,6 +247,14 @@ mod tests {
         raise.fail(1, Error::corrupt("early"), false);
         let error = Arc::into_inner(raise).unwrap().into_batch(OnError::Raise, true).unwrap_err();
         assert_eq!(error.message(), "early");
+        for on_error in [OnError::Skip, OnError::Replace] {
+            let outage = job(4);
+            fill(&outage);
+            outage.fail(1, Error::corrupt("bad"), on_error == OnError::Replace);
+            outage.fail(2, Error::transient("no answer"), false);
+            let error = Arc::into_inner(outage).unwrap().into_batch(on_error, true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Transient, "an outage is not a bad sample");
+        }
         let empty = job(1);
         empty.fail(0, Error::corrupt("only"), false);
         assert!(Arc::into_inner(empty).unwrap().into_batch(OnError::Skip, true).is_err());

@@ -4,7 +4,6 @@ use std::{
     collections::VecDeque,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering::Relaxed},
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -17,6 +16,7 @@ use super::{
     ring::Pool,
     schedule::{Left, Position, Schedule},
     shared::Shared,
+    threads::{PATIENCE, Threads, in_storage},
 };
 use crate::{
     Error, ErrorKind, Result, lock,
@@ -89,11 +89,11 @@ struct Consumer {
     /// Where the next epoch starts, if it was set by the user or restored.
     jump: Option<Position>,
     in_epoch: bool,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
     errors: VecDeque<BadSample>,
     tick: Tick,
     /// Writes caches to files.
-    saver: Option<JoinHandle<()>>,
+    saver: Threads,
 }
 
 /// Counters at the last look of the governor.
@@ -154,7 +154,7 @@ impl Loader {
             at: start,
             jump: Some(start),
             in_epoch: false,
-            threads: Vec::new(),
+            threads: Threads::default(),
             errors: VecDeque::new(),
             tick: Tick {
                 at: Instant::now(),
@@ -163,7 +163,7 @@ impl Loader {
                 batches: 0,
                 ready_sum: 0,
             },
-            saver: None,
+            saver: Threads::default(),
         };
         let this = Self {
             shared,
@@ -210,7 +210,8 @@ impl Loader {
         };
         consumer.at = position;
         consumer.in_epoch = true;
-        self.shared.lock().go_to(position);
+        let abandoned = self.shared.lock().go_to(position);
+        drop(abandoned);
         self.start_threads(&mut consumer)?;
         self.shared.wake();
         Ok(())
@@ -272,8 +273,11 @@ impl Loader {
         let failures = job.failures();
         // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it. But batches
         // that were asked for one by one are answered one by one.
-        let nothing_left =
-            self.options.on_error == OnError::Skip && failures.len() == job.span.len && !self.given;
+        let outage = failures.iter().any(|failure| failure.error.kind() == ErrorKind::Transient);
+        let nothing_left = self.options.on_error == OnError::Skip
+            && failures.len() == job.span.len
+            && !self.given
+            && !outage;
         for Failure { offset, error, replaced } in failures {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
@@ -376,7 +380,8 @@ impl Loader {
     pub fn begin(&self, seed: u64, position: u64) -> Result<()> {
         self.expect_given(true)?;
         let mut consumer = self.consumer()?;
-        self.shared.lock().begin(Pass::new(seed, position));
+        let abandoned = self.shared.lock().begin(Pass::new(seed, position));
+        drop(abandoned);
         self.start_threads(&mut consumer)
     }
 
@@ -495,11 +500,7 @@ impl Loader {
                 let id = number - workers;
                 (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
             };
-            let thread = std::thread::Builder::new()
-                .name(name)
-                .spawn(run)
-                .map_err(|e| Error::io("start", format!("thread {number} of {wanted}"), e))?;
-            consumer.threads.push(thread);
+            consumer.threads.start(name, run)?;
         }
         Ok(())
     }
@@ -509,13 +510,13 @@ impl Loader {
         if !self.shared.executor.caches().unsaved() {
             return;
         }
-        if consumer.saver.as_ref().is_some_and(|saver| !saver.is_finished()) {
+        if !consumer.saver.idle() {
             return;
         }
         let shared = self.shared.clone();
-        let run = move || shared.executor.caches().save();
+        let run = move || in_storage(|| shared.executor.caches().save());
         // Without a thread it is written when the loader is dropped.
-        consumer.saver = std::thread::Builder::new().name("wellfed-save".to_owned()).spawn(run).ok();
+        drop(consumer.saver.start("wellfed-save".to_owned(), run));
     }
 
     /// Lets the governor look at the last interval, if one has passed.
@@ -555,7 +556,7 @@ impl Loader {
         self.keep_buffers(self.shared.executor.columns().len(), settings.prefetch);
         // Without new threads the loader is only slower.
         drop(self.start_threads(consumer));
-        self.shared.wake();
+        self.shared.wake_parked();
     }
 }
 
@@ -650,12 +651,11 @@ impl Drop for Loader {
         }
         self.shared.shut_down();
         let mut consumer = lock(&self.consumer);
-        let saver = consumer.saver.take();
-        for thread in consumer.threads.drain(..).chain(saver) {
-            // A worker catches panics of its samples; one that died anyway has nothing left to clean up.
-            drop(thread.join());
+        let all = consumer.threads.end(PATIENCE) & consumer.saver.end(PATIENCE);
+        if all {
+            // Else storage hangs, and would hang here, too.
+            self.shared.executor.caches().save();
         }
-        self.shared.executor.caches().save();
     }
 }
 
@@ -704,6 +704,41 @@ impl ColumnData {
                     .collect(),
             ),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Dataset,
+        sample::{DType, Structure},
+        source::{ArrayData, Pixels, TensorSlices},
+    };
+
+    #[test]
+    fn wake_ups_never_end_with_parked_threads() {
+        let array = ArrayData::from_vec((0..255).collect(), DType::UInt8, vec![255]).unwrap();
+        let source =
+            TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Single).unwrap();
+        let fixed = crate::plan::Auto::Fixed;
+        let options = Options {
+            num_workers: fixed(16),
+            prefetch: fixed(1),
+            read_ahead: fixed(1),
+            ..Options::default()
+        };
+        let dataset = Dataset::new(Arc::new(source)).batch(1, false).repeat(Some(2)).with_options(options);
+        let loader = dataset.loader().unwrap();
+        // As the governor does where the consumer is the slow side: all but one are parked.
+        loader.shared.lock().settings.workers = 1;
+        loader.start_epoch().unwrap();
+        for batch in 0..510 {
+            match loader.next(Duration::from_secs(60)).unwrap() {
+                Next::Batch(found) => assert_eq!(found.number, batch),
+                other => panic!("batch {batch} never came: {other:?}"),
+            }
         }
     }
 }

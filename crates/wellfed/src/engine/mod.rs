@@ -23,6 +23,7 @@ mod ring;
 mod sampler;
 mod schedule;
 mod shared;
+pub(crate) mod threads;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};

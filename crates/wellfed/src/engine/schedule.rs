@@ -104,6 +104,11 @@ pub(crate) struct Done {
     count: usize,
 }
 
+/// Batches that were given up. Freeing their buffers may take long: drop it after the schedule is unlocked.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned(#[expect(dead_code, reason = "only to be dropped")] VecDeque<Entry>);
+
 #[derive(Debug)]
 pub(crate) struct Schedule {
     order: Arc<Order>,
@@ -165,26 +170,26 @@ impl Schedule {
     }
 
     /// Makes `position` the next batch to be delivered. Keeps what is under way if it already leads there.
-    pub(crate) fn go_to(&mut self, position: Position) {
+    pub(crate) fn go_to(&mut self, position: Position) -> Abandoned {
         if position == self.entries.front().map_or(self.cursor, |entry| entry.position) {
-            return;
+            return Abandoned::default();
         }
-        self.abandon();
         self.cursor = position;
+        self.abandon()
     }
 
-    /// Drops what is under way. Threads that work on it notice when they come back.
-    fn abandon(&mut self) {
+    /// Gives up what is under way. Threads that work on it notice when they come back.
+    pub(crate) fn abandon(&mut self) -> Abandoned {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
-        self.entries.clear();
         (self.read_count, self.read_bytes, self.open_bytes) = (0, 0, 0);
+        Abandoned(std::mem::take(&mut self.entries))
     }
 
-    /// Begins a pass whose order the caller gives. What was submitted before is dropped.
-    pub(crate) fn begin(&mut self, pass: Pass) {
-        self.abandon();
+    /// Begins a pass whose order the caller gives. What was submitted before is given up.
+    pub(crate) fn begin(&mut self, pass: Pass) -> Abandoned {
         self.feed = Some(Feed { pass, number: 0, queue: VecDeque::new(), finished: false });
+        self.abandon()
     }
 
     /// Adds a batch to the pass. False if none is under way, or it was said to be complete.
@@ -324,23 +329,26 @@ impl Schedule {
         }
     }
 
-    /// A reader is done with a sample. Dropped if its batch was abandoned meanwhile.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Record>) {
+    /// A reader is done with a sample. Given back if its batch was abandoned meanwhile, to be freed elsewhere.
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Record>) -> Option<Result<Record>> {
         if ticket.generation != self.generation {
-            return;
+            return Some(read);
         }
         let read = Box::new(read);
         self.read_count += 1;
         self.read_bytes += size(&read);
         // The entry is still here: a batch is delivered only when all its samples are done.
         self.entries[(ticket.entry - self.first_entry) as usize].slots[ticket.offset] = Slot::Read(read);
+        None
     }
 
-    /// Memory of a record that is no longer needed.
-    pub(crate) fn recycle(&mut self, record: Record) {
-        if self.spare.len() < 2 * self.settings.readers {
-            self.spare.push(record);
+    /// Memory of a record that is no longer needed. Given back if there is enough, to be freed elsewhere.
+    pub(crate) fn recycle(&mut self, record: Record) -> Option<Record> {
+        if self.spare.len() >= 2 * self.settings.readers {
+            return Some(record);
         }
+        self.spare.push(record);
+        None
     }
 
     /// Counts finished samples. True if the next batch to be delivered is now complete.
@@ -376,7 +384,7 @@ fn size(read: &Result<Record>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Verb;
+    use crate::{engine::batch::ColumnKind, plan::Verb, sample::DType};
 
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
         let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
@@ -408,7 +416,7 @@ mod tests {
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        s.put_read(first, Ok(record));
+        assert!(s.put_read(first, Ok(record)).is_none());
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -420,13 +428,38 @@ mod tests {
         let mut s = schedule(8, 2, 2);
         let old = s.work().unwrap();
         let reading = s.read().unwrap();
-        s.go_to(Position { epoch: 0, base: 0, number: 0 });
+        drop(s.go_to(Position { epoch: 0, base: 0, number: 0 }));
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
-        s.go_to(Position { epoch: 5, base: 0, number: 1 });
+        drop(s.go_to(Position { epoch: 5, base: 0, number: 1 }));
         assert!(!s.done(&old.finish()));
-        s.put_read(reading.0, Ok(Record::default()));
+        assert!(s.put_read(reading.0, Ok(Record::default())).is_some(), "nobody wants it any more");
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
+    }
+
+    #[test]
+    fn buffers_are_neither_made_nor_freed_while_the_schedule_is_locked() {
+        let order = Order::new(4, &[Verb::Batch { batch_size: 2, drop_last: false }]).unwrap();
+        let kind = ColumnKind::Array { dtype: DType::UInt8, shape: vec![1000] };
+        let columns: Arc<[ColumnSpec]> = Arc::new([ColumnSpec { name: "x".into(), kind }]);
+        let (settings, pool) = (Settings { workers: 1, prefetch: 2, readers: 0 }, Pool::new(4));
+        let budgets = (1 << 20, 1 << 20);
+        let mut s = Schedule::new(Arc::new(order), columns, pool.clone(), None, settings, budgets, false);
+        // Whatever is called here is called under the lock.
+        let mut work = s.work().unwrap();
+        assert_eq!(pool.held(), 0, "opening a batch takes no memory");
+        work.claim.slot(0).array(0).fill(1);
+        assert_eq!(pool.held(), 2000, "the first worker that writes does");
+        drop(work);
+        let first = pool.take(2000);
+        let before = first.as_ptr();
+        drop(first);
+        let abandoned = s.go_to(Position { epoch: 3, base: 0, number: 0 });
+        let other = pool.take(2000);
+        assert_eq!((pool.held(), other.as_ptr()), (4000, before), "the buffer is not back yet");
+        drop(abandoned);
+        drop(pool.take(2000));
+        assert_eq!(pool.held(), 4000, "now it is");
     }
 
     #[test]
@@ -437,7 +470,7 @@ mod tests {
             Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);
         assert!(!s.submit([1].into()) && !s.finish(), "no pass has begun");
         assert_eq!(s.left(), Left::NotBegun);
-        s.begin(Pass::new(1, 0));
+        drop(s.begin(Pass::new(1, 0)));
         assert_eq!((s.left(), s.work().is_none()), (Left::Nothing, true));
         for batch in [vec![7, 7], vec![2], vec![3]] {
             assert!(s.submit(batch.into()));
@@ -450,7 +483,7 @@ mod tests {
         }
         assert_eq!(s.deliver().unwrap().span.given().unwrap(), [7, 7]);
         let old = s.work().unwrap();
-        s.begin(Pass::new(1, 3));
+        drop(s.begin(Pass::new(1, 3)));
         assert!(!s.done(&old.finish()) && s.deliver().is_none());
         assert!(s.submit([5].into()) && s.finish() && !s.submit([6].into()));
         let work = s.work().unwrap();

@@ -17,6 +17,7 @@ use super::{
     job::Claim,
     ring::Pool,
     schedule::{Schedule, Work},
+    threads::in_storage,
 };
 use crate::{
     Error, ErrorKind, Result, lock,
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Readers wait here for samples to read.
     read: Condvar,
+    /// Threads above the present settings wait here, so that a wake-up for one sample never ends with one of them.
+    parked: Condvar,
     /// The consumer waits here for a batch.
     ready: Condvar,
     pub(crate) executor: Executor,
@@ -75,6 +78,7 @@ impl Shared {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
             read: Condvar::new(),
+            parked: Condvar::new(),
             ready: Condvar::new(),
             executor,
             order,
@@ -147,6 +151,12 @@ impl Shared {
         self.read.notify_all();
     }
 
+    /// Wakes everyone after the settings were changed.
+    pub(crate) fn wake_parked(&self) {
+        self.wake();
+        self.parked.notify_all();
+    }
+
     /// Waits for a complete batch, at most `timeout`.
     pub(crate) fn wait_ready<'a>(
         &self,
@@ -156,9 +166,15 @@ impl Shared {
         self.ready.wait_timeout(schedule, timeout).unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }
 
+    /// Lets all threads end, and gives back what is under way.
     pub(crate) fn shut_down(&self) {
-        self.lock().shutdown = true;
-        self.wake();
+        let abandoned = {
+            let mut schedule = self.lock();
+            schedule.shutdown = true;
+            schedule.abandon()
+        };
+        drop(abandoned);
+        self.wake_parked();
         self.ready.notify_all();
     }
 
@@ -168,6 +184,8 @@ impl Shared {
         let mut scratch = self.executor.scratch();
         let mut record = Record::default();
         let mut scratch_bytes = 0;
+        // Memory that nobody needs any more. It is freed when the schedule is not locked.
+        let mut surplus = None;
         let mut schedule = self.lock();
         loop {
             let mut idle = None;
@@ -180,9 +198,11 @@ impl Shared {
                     break work;
                 }
                 idle.get_or_insert_with(|| Probe::start(&lane, 1));
-                schedule = self.work.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let place = if active { &self.work } else { &self.parked };
+                schedule = place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
             };
             drop(schedule);
+            drop(surplus.take());
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
@@ -198,7 +218,7 @@ impl Shared {
             }
             schedule = self.lock();
             if let Some(used) = used {
-                schedule.recycle(used);
+                surplus = schedule.recycle(used);
                 // Readers stop at their budget; taking a record made room.
                 self.read.notify_one();
             }
@@ -227,12 +247,19 @@ impl Shared {
                 Some(Err(error)) => Err(error),
                 None => self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe),
             };
-            if let Err(error) = result {
-                let replaced = self.on_error == OnError::Replace
-                    && (0..REPLACEMENTS).any(|attempt| {
-                        let pick = self.replacement(pick, &job.span, attempt);
-                        self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe).is_ok()
-                    });
+            if let Err(mut error) = result {
+                let mut replaced = false;
+                let mut attempts = 0..REPLACEMENTS;
+                // An outage is no reason to take other samples.
+                while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
+                    let Some(attempt) = attempts.next() else { break };
+                    let pick = self.replacement(pick, &job.span, attempt);
+                    match self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe) {
+                        Ok(()) => replaced = true,
+                        Err(e) if e.kind() == ErrorKind::Transient => error = e,
+                        Err(_) => {}
+                    }
+                }
                 job.fail(offset, error, replaced);
             }
         }
@@ -263,7 +290,7 @@ impl Shared {
     }
 
     fn fetch(&self, pick: Pick, record: &mut Record, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || self.executor.fetch(pick, record));
+        let result = guard("read", || in_storage(|| self.executor.fetch(pick, record)));
         probe.lap(Stage::Read, record.len());
         result
     }
@@ -296,15 +323,21 @@ impl Shared {
             }
             let active = id < schedule.settings.readers;
             let Some((ticket, pick, mut record)) = active.then(|| schedule.read()).flatten() else {
-                schedule = self.read.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let place = if active { &self.read } else { &self.parked };
+                schedule = place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
                 continue;
             };
             drop(schedule);
             let mut probe = Probe::start(&lane, 1);
             let result = self.fetch(pick, &mut record, &mut probe);
             schedule = self.lock();
-            schedule.put_read(ticket, result.map(|()| record));
+            let late = schedule.put_read(ticket, result.map(|()| record));
             self.work.notify_one();
+            if late.is_some() {
+                drop(schedule);
+                drop(late);
+                schedule = self.lock();
+            }
         }
     }
 }

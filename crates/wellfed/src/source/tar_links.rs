@@ -139,10 +139,7 @@ fn normal(path: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::tar_index::{Member, ShardIndex},
-        *,
-    };
+    use super::super::tar_index::{Member, ShardIndex};
     use crate::{store::LocalStore, testing::TempFolder};
 
     enum Item<'a> {

@@ -10,11 +10,12 @@ use std::{
     sync::Arc,
 };
 
-use super::{Bytes, Extent};
+use super::{Bytes, Located};
 
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    objects: HashMap<Arc<str>, Object>,
+    /// By store and path.
+    objects: HashMap<(usize, Arc<str>), Object>,
     bytes: u64,
 }
 
@@ -31,9 +32,9 @@ impl Blocks {
         self.bytes
     }
 
-    /// The bytes of `extent`, if one block has them all.
-    pub(super) fn get(&self, extent: &Extent) -> Option<Bytes> {
-        let object = self.objects.get(&extent.path)?;
+    /// The bytes of an extent, if one block has them all.
+    pub(super) fn get(&self, Located { store, extent }: &Located) -> Option<Bytes> {
+        let object = self.objects.get(&(*store, extent.path.clone()))?;
         let Some(range) = &extent.range else {
             let whole = object.whole.as_ref()?;
             return if whole.len() as u64 <= extent.max_bytes {
@@ -51,7 +52,7 @@ impl Blocks {
     /// Keeps a block if all of them then have at most `limit` bytes.
     pub(super) fn put(
         &mut self,
-        path: &Arc<str>,
+        object: (usize, &Arc<str>),
         range: Option<&Range<u64>>,
         block: &Arc<Vec<u8>>,
         limit: u64,
@@ -60,7 +61,7 @@ impl Blocks {
         if self.bytes.saturating_add(size) > limit {
             return;
         }
-        let object = self.objects.entry(path.clone()).or_default();
+        let object = self.objects.entry((object.0, object.1.clone())).or_default();
         let there = match range {
             None => object.whole.as_ref(),
             Some(range) => object.parts.get(&range.start),
@@ -89,23 +90,25 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Extent, *};
 
     #[test]
     fn blocks_answer_for_what_lies_inside_of_them_and_go_when_room_is_needed() {
         let mut blocks = Blocks::default();
         let block = |len: usize| Arc::new((0..len).map(|i| i as u8).collect::<Vec<u8>>());
-        let a: Arc<str> = "a".into();
-        blocks.put(&a, Some(&(100..150)), &block(50), 200);
-        blocks.put(&a, None, &block(60), 200);
-        blocks.put(&"b".into(), None, &block(100), 200);
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let get = |blocks: &Blocks, extent| blocks.get(&Located { store: 0, extent });
+        blocks.put((0, &a), Some(&(100..150)), &block(50), 200);
+        blocks.put((0, &a), None, &block(60), 200);
+        blocks.put((0, &b), None, &block(100), 200);
         assert_eq!(blocks.bytes(), 110, "what does not fit is not kept");
-        assert_eq!(&*blocks.get(&Extent::range("a", 110, 3)).unwrap(), [10, 11, 12]);
-        assert!(blocks.get(&Extent::range("a", 149, 2)).is_none());
-        assert!(blocks.get(&Extent::range("a", 99, 2)).is_none());
-        assert_eq!(blocks.get(&Extent::whole("a", 60)).unwrap().len(), 60);
-        assert!(blocks.get(&Extent::whole("a", 59)).is_none(), "limits hold for kept bytes, too");
-        blocks.put(&a, Some(&(100..120)), &block(20), 200);
+        assert_eq!(&*get(&blocks, Extent::range("a", 110, 3)).unwrap(), [10, 11, 12]);
+        assert!(get(&blocks, Extent::range("a", 149, 2)).is_none());
+        assert!(get(&blocks, Extent::range("a", 99, 2)).is_none());
+        assert_eq!(get(&blocks, Extent::whole("a", 60)).unwrap().len(), 60);
+        assert!(blocks.get(&Located { store: 1, extent: Extent::whole("a", 60) }).is_none());
+        assert!(get(&blocks, Extent::whole("a", 59)).is_none(), "limits hold for kept bytes, too");
+        blocks.put((0, &a), Some(&(100..120)), &block(20), 200);
         assert_eq!(blocks.bytes(), 110, "a longer block stays");
         blocks.shrink(109);
         assert_eq!((blocks.bytes(), blocks.objects.len()), (0, 0));

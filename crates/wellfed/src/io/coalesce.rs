@@ -4,7 +4,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::Extent;
+use super::{Extent, Located};
 
 /// Ranges of one object are read together if no more than so many bytes between them are read in vain: a tar header
 /// and the padding of small members, but not another sample.
@@ -27,6 +27,7 @@ pub(super) struct Taker {
 /// One request, and who waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Merged {
+    pub(super) store: usize,
     pub(super) path: Arc<str>,
     pub(super) range: Option<Range<u64>>,
     pub(super) max_bytes: u64,
@@ -35,24 +36,26 @@ pub(super) struct Merged {
 
 /// Merges `extents`, each given with its want and its number there. Requests come in the order of their first extent,
 /// so that what is wanted first is asked for first.
-pub(super) fn merge(extents: Vec<(u64, usize, Extent)>) -> Vec<Merged> {
-    let mut numbered: Vec<(usize, (u64, usize, Extent))> = extents.into_iter().enumerate().collect();
+pub(super) fn merge(extents: Vec<(u64, usize, Located)>) -> Vec<Merged> {
+    let mut numbered: Vec<(usize, (u64, usize, Located))> = extents.into_iter().enumerate().collect();
     // By object and offset; whole objects (no range) come first.
     numbered.sort_by(|(_, (_, _, a)), (_, (_, _, b))| {
         let key = |e: &Extent| e.range.as_ref().map(|range| (range.start, range.end));
-        a.path.cmp(&b.path).then_with(|| key(a).cmp(&key(b)))
+        let place = (a.store, &a.extent.path).cmp(&(b.store, &b.extent.path));
+        place.then_with(|| key(&a.extent).cmp(&key(&b.extent)))
     });
     let mut merged: Vec<(usize, Merged)> = Vec::new();
-    for (number, (want, piece, extent)) in numbered {
-        let last = merged.last_mut().filter(|(_, last)| last.path == extent.path);
+    for (number, (want, piece, located)) in numbered {
+        let same = |last: &Merged| last.store == located.store && last.path == located.extent.path;
+        let last = merged.last_mut().filter(|(_, last)| same(last));
         let joined = last.and_then(|(first, last)| {
-            join(last, &extent).map(|part| {
+            join(last, &located.extent).map(|part| {
                 *first = number.min(*first);
                 last.takers.push(Taker { want, piece, part });
             })
         });
         if joined.is_none() {
-            merged.push((number, alone(want, piece, extent)));
+            merged.push((number, alone(want, piece, located)));
         }
     }
     merged.sort_by_key(|(first, _)| *first);
@@ -60,10 +63,10 @@ pub(super) fn merge(extents: Vec<(u64, usize, Extent)>) -> Vec<Merged> {
 }
 
 /// A request for one extent.
-pub(super) fn alone(want: u64, piece: usize, extent: Extent) -> Merged {
+pub(super) fn alone(want: u64, piece: usize, Located { store, extent }: Located) -> Merged {
     let part = extent.range.as_ref().map(|range| 0..length(range));
     let takers = vec![Taker { want, piece, part }];
-    Merged { path: extent.path, range: extent.range, max_bytes: extent.max_bytes, takers }
+    Merged { store, path: extent.path, range: extent.range, max_bytes: extent.max_bytes, takers }
 }
 
 /// Widens `merged` by `extent` of the same object, if that is worth it. Gives the extent's place in it.
@@ -96,8 +99,12 @@ mod tests {
 
     use super::*;
 
-    fn extent(path: &str, offset: u64, len: u64) -> Extent {
-        Extent::range(path, offset, len)
+    fn extent(path: &str, offset: u64, len: u64) -> Located {
+        Located { store: 0, extent: Extent::range(path, offset, len) }
+    }
+
+    fn whole(path: &str, max_bytes: u64) -> Located {
+        Located { store: 0, extent: Extent::whole(path, max_bytes) }
     }
 
     #[test]
@@ -107,8 +114,9 @@ mod tests {
             (0, 1, extent("a", 2000, 100)),
             (1, 0, extent("a", 0, 512)),
             (1, 1, extent("a", 900_000, 5)),
-            (2, 0, Extent::whole("a", 50)),
-            (3, 0, Extent::whole("a", 70)),
+            (2, 0, whole("a", 50)),
+            (3, 0, whole("a", 70)),
+            (4, 0, Located { store: 1, ..extent("a", 0, 512) }),
         ];
         let merged = merge(wanted);
         let seen: Vec<_> = merged.iter().map(|m| (&*m.path, m.range.clone(), m.takers.len())).collect();
@@ -119,6 +127,7 @@ mod tests {
                 ("a", Some(0..2100), 2),
                 ("a", Some(900_000..900_005), 1),
                 ("a", None, 2),
+                ("a", Some(0..512), 1),
             ]
         );
         assert_eq!(merged[1].takers[1], Taker { want: 0, piece: 1, part: Some(2000..2100) });
@@ -139,7 +148,7 @@ mod tests {
                 prop_assert!(range.end - range.start <= MERGED || request.takers.iter().any(|t| t.part == Some(0..length(&range))));
                 for taker in &request.takers {
                     seen[taker.want as usize] += 1;
-                    let extent = &wanted[taker.want as usize].2;
+                    let extent = &wanted[taker.want as usize].2.extent;
                     let part = taker.part.clone().unwrap();
                     prop_assert_eq!(&extent.path, &request.path);
                     let at = range.start + part.start as u64;

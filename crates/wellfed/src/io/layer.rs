@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    Bytes, Extent,
+    Bytes, Located,
     blocks::Blocks,
     coalesce::{self, Merged, Taker},
 };
@@ -85,13 +85,14 @@ impl Mailbox {
 #[derive(Debug)]
 struct Want<T> {
     tag: T,
-    extents: Vec<Extent>,
+    extents: Vec<Located>,
     pieces: Vec<Option<Bytes>>,
     missing: usize,
 }
 
 #[derive(Debug)]
 struct Call {
+    store: usize,
     path: Arc<str>,
     range: Option<Range<u64>>,
     max_bytes: u64,
@@ -111,8 +112,7 @@ pub(crate) type Arrived<T> = (T, Result<Vec<Bytes>>);
 
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
-    store: Arc<dyn Store>,
-    retry: Retry,
+    stores: Vec<(Arc<dyn Store>, Retry)>,
     concurrency: usize,
     mailbox: Arc<Mailbox>,
     wants: HashMap<u64, Want<T>>,
@@ -133,16 +133,14 @@ pub(crate) struct Layer<T> {
 }
 
 impl<T> Layer<T> {
-    /// A layer over `store`, with at most `concurrency` requests under way.
+    /// A layer over stores that answer later, with at most `concurrency` requests under way.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
-        retry: Retry,
+        stores: Vec<(Arc<dyn Store>, Retry)>,
         concurrency: usize,
         mailbox: Arc<Mailbox>,
     ) -> Self {
         Self {
-            store,
-            retry,
+            stores,
             concurrency,
             mailbox,
             wants: HashMap::new(),
@@ -174,7 +172,7 @@ impl<T> Layer<T> {
     }
 
     /// Asks for the bytes of several samples together: what lies side by side becomes one request.
-    pub(crate) fn submit(&mut self, wants: impl IntoIterator<Item = (T, Vec<Extent>)>, now: Instant) {
+    pub(crate) fn submit(&mut self, wants: impl IntoIterator<Item = (T, Vec<Located>)>, now: Instant) {
         let mut extents = Vec::new();
         for (tag, wanted) in wants {
             let number = self.next_number();
@@ -216,7 +214,7 @@ impl<T> Layer<T> {
             let Some(late) = self.calls.get_mut(&call) else { continue };
             // Dropping the request cancels it; what it may still bring is of an old attempt.
             late.pending = None;
-            let (path, time) = (late.path.clone(), self.retry.deadline.as_secs_f64());
+            let (path, time) = (late.path.clone(), self.stores[late.store].1.deadline.as_secs_f64());
             let hint = "storage is down or overloaded";
             let error =
                 Error::transient(format!("cannot read {path}: no answer in {time:.1} s")).with_hint(hint);
@@ -253,14 +251,14 @@ impl<T> Layer<T> {
     }
 
     fn enqueue(&mut self, merged: Merged) {
-        let Merged { path, range, max_bytes, takers } = merged;
+        let Merged { store, path, range, max_bytes, takers } = merged;
         let cost = match &range {
             Some(range) => range.end - range.start,
             None => (self.mean as u64).min(max_bytes),
         };
         let number = self.next_number();
         self.flying += cost;
-        let call = Call { path, range, max_bytes, takers, cost, failed: 0, since: None, pending: None };
+        let call = Call { store, path, range, max_bytes, takers, cost, failed: 0, since: None, pending: None };
         self.calls.insert(number, call);
         self.queue.push_back(number);
     }
@@ -275,12 +273,13 @@ impl<T> Layer<T> {
                 Request { path: call.path.clone(), range: call.range.clone(), max_bytes: call.max_bytes };
             let (mailbox, attempt) = (self.mailbox.clone(), call.failed);
             let done = Box::new(move |result| mailbox.put(Answer { call: number, attempt, result }));
-            let Some(remote) = self.store.remote() else {
+            let (store, retry) = &self.stores[call.store];
+            let Some(remote) = store.remote() else {
                 // Only a store that answers later has a layer.
                 done(Err(Error::new(ErrorKind::Internal, "the store takes no requests")));
                 continue;
             };
-            let deadline = now + self.retry.deadline;
+            let deadline = now + retry.deadline;
             call.pending = Some((remote.begin(request, done), deadline));
             self.deadlines.insert((deadline, number));
         }
@@ -305,10 +304,10 @@ impl<T> Layer<T> {
         if call.range.is_none() {
             self.mean += (block.len() as f64 - self.mean) / 16.0;
         }
-        self.blocks.put(&call.path, call.range.as_ref(), &block, room);
+        self.blocks.put((call.store, &call.path), call.range.as_ref(), &block, room);
         for Taker { want: number, piece, part } in call.takers {
             let Some(want) = self.wants.get_mut(&number) else { continue };
-            let most = want.extents.get(piece).map_or(0, |extent| extent.max_bytes);
+            let most = want.extents.get(piece).map_or(0, |located| located.extent.max_bytes);
             let part = part.unwrap_or(0..block.len());
             if part.len() as u64 > most {
                 let error = Error::limit(&call.path, part.len() as u64, most, "bytes");
@@ -329,11 +328,12 @@ impl<T> Layer<T> {
         call.failed += 1;
         let elapsed = call.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let error = if error.kind() == ErrorKind::Transient {
-            if let Some(pause) = self.retry.pause(&call.path, call.failed, elapsed) {
+            let retry = &self.stores[call.store].1;
+            if let Some(pause) = retry.pause(&call.path, call.failed, elapsed) {
                 self.again.insert((now + pause, number));
                 return;
             }
-            self.retry.exhausted(error, call.failed, elapsed)
+            retry.exhausted(error, call.failed, elapsed)
         } else {
             error
         };
@@ -406,7 +406,10 @@ fn check(call: &Call, bytes: Vec<u8>) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::testing::ManualStore, *};
+    use super::{
+        super::{Extent, testing::ManualStore},
+        *,
+    };
 
     const NO_PAUSE: Retry = Retry {
         attempts: 3,
@@ -425,12 +428,14 @@ mod tests {
     impl Bench {
         fn new(concurrency: usize) -> Self {
             let store = Arc::new(ManualStore::default());
-            let layer = Layer::new(store.clone(), NO_PAUSE, concurrency, Arc::default());
+            let layer = Layer::new(vec![(store.clone(), NO_PAUSE)], concurrency, Arc::default());
             Self { store, layer, now: Instant::now() }
         }
 
         fn submit(&mut self, wants: impl IntoIterator<Item = (u32, Vec<Extent>)>) {
-            self.layer.submit(wants, self.now);
+            let of = |extent| Located { store: 0, extent };
+            let located = |(tag, extents): (u32, Vec<Extent>)| (tag, extents.into_iter().map(of).collect());
+            self.layer.submit(wants.into_iter().map(located), self.now);
         }
 
         fn poll(&mut self) -> Vec<(u32, Result<Vec<Vec<u8>>>)> {

@@ -55,6 +55,15 @@ impl Extent {
     }
 }
 
+/// An extent of one of several stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    /// Number of the store among those of the layer.
+    pub(crate) store: usize,
+    /// What is wanted of it.
+    pub(crate) extent: Extent,
+}
+
 /// Bytes that have arrived: a part of a block that others may use as well.
 #[derive(Clone, Debug)]
 pub struct Bytes {

@@ -1,4 +1,4 @@
-//! Makes one sample: fetches its record, runs the program, writes to its slot of the batch.
+//! Makes one sample: fetches its records, runs the programs of their sources, writes to its slot of the batch.
 
 use std::sync::Arc;
 
@@ -11,11 +11,13 @@ use super::{
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{Rows, is_jpeg},
+    io::{Bytes, Located},
     meter::{Probe, Stage},
     order::Pick,
     plan::{Program, program::FieldProgram},
-    sample::{Record, Value},
+    sample::{FieldKind, Record, Value},
     source::Source,
+    store::{Retry, Store},
 };
 
 /// Memory of one worker, reused from sample to sample.
@@ -40,24 +42,310 @@ impl Scratch {
     }
 }
 
-/// A program bound to its source. Shared by all workers.
+/// What was fetched for one sample: a record for each of its picks. Reused from sample to sample.
+#[derive(Debug, Default)]
+pub(crate) struct Fetched {
+    records: Vec<Record>,
+    /// Records of the present sample; the others keep their memory.
+    used: usize,
+    /// Records whose bytes are on their way, and in how many pieces.
+    arriving: Vec<(usize, usize)>,
+    /// Records that are left to the worker, since their bytes lie near.
+    near: Vec<usize>,
+}
+
+impl Fetched {
+    /// Bytes that it keeps allocated.
+    pub(crate) fn capacity(&self) -> usize {
+        self.records.iter().map(Record::capacity).sum()
+    }
+
+    /// Bytes of all values.
+    pub(crate) fn len(&self) -> usize {
+        self.records[..self.used].iter().map(Record::len).sum()
+    }
+
+    /// Makes room for so many records.
+    fn reset(&mut self, count: usize) -> &mut [Record] {
+        if self.records.len() < count {
+            self.records.resize_with(count, Record::default);
+        }
+        self.used = count;
+        self.arriving.clear();
+        self.near.clear();
+        &mut self.records[..count]
+    }
+
+    /// Whether some records are left to the worker.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.near.is_empty()
+    }
+
+    /// The record of pick `number`, to be read into.
+    pub(crate) fn record(&mut self, number: usize, limits: Limits) -> &mut Record {
+        self.used = self.used.max(number + 1);
+        if self.records.len() <= number {
+            self.records.resize_with(number + 1, Record::default);
+        }
+        let record = &mut self.records[number];
+        record.limits = limits;
+        record
+    }
+
+    /// What was fetched for pick `number`.
+    pub(crate) fn get(&self, number: usize) -> &Record {
+        &self.records[number]
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(record: Record) -> Self {
+        Self { records: vec![record], used: 1, ..Self::default() }
+    }
+}
+
+/// The programs of all sources. Shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Executor {
+    leaves: Vec<LeafExecutor>,
+    columns: Arc<[ColumnSpec]>,
+    /// Of the choice of replacements.
+    seed: u64,
+}
+
+impl Executor {
+    /// `names` are those of the columns of a batch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if two leaves would write different things to one column.
+    pub(crate) fn new(leaves: Vec<LeafExecutor>, names: &[String], seed: u64) -> Result<Self> {
+        let mut columns: Vec<Option<(usize, ColumnSpec)>> = vec![None; names.len()];
+        for (number, leaf) in leaves.iter().enumerate() {
+            for (field, spec) in leaf.columns().iter().enumerate() {
+                let column = leaf.first_column + field;
+                let spec = ColumnSpec { name: names[column].clone(), kind: spec.kind.clone() };
+                match &columns[column] {
+                    None => columns[column] = Some((number, spec)),
+                    Some((other, first)) if first.kind != spec.kind => {
+                        return Err(different_columns(&leaves, (*other, first), (number, &spec)));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        let columns = columns.into_iter().flatten().map(|(_, spec)| spec).collect();
+        Ok(Self { leaves, columns, seed })
+    }
+
+    pub(crate) fn leaves(&self) -> &[LeafExecutor] {
+        &self.leaves
+    }
+
+    pub(crate) fn leaves_mut(&mut self) -> &mut [LeafExecutor] {
+        &mut self.leaves
+    }
+
+    pub(crate) fn columns(&self) -> &Arc<[ColumnSpec]> {
+        &self.columns
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch::default()
+    }
+
+    /// Names of all sources.
+    pub(crate) fn name(&self) -> String {
+        let names: Vec<String> = self.leaves.iter().map(|leaf| leaf.source.name()).collect();
+        names.join(", ")
+    }
+
+    /// Whether fetching needs no input or output.
+    pub(crate) fn in_memory(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.source.in_memory())
+    }
+
+    /// Whether some images are to be decoded.
+    pub(crate) fn encoded(&self) -> bool {
+        self.leaves.iter().any(|leaf| leaf.source.schema().fields.iter().any(|f| f.kind == FieldKind::Image))
+    }
+
+    /// Whether some cache has something to write to files.
+    pub(crate) fn unsaved(&self) -> bool {
+        self.leaves.iter().any(|leaf| leaf.caches.unsaved())
+    }
+
+    /// Writes what belongs into files and is not there yet.
+    pub(crate) fn save(&self) {
+        self.leaves.iter().for_each(|leaf| leaf.caches.save());
+    }
+
+    /// Reads the records of a sample.
+    pub(crate) fn fetch(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<()> {
+        let records = fetched.reset(picks.len());
+        picks.iter().zip(records).try_for_each(|(&pick, record)| self.leaves[pick.leaf].fetch(pick, record))
+    }
+
+    /// The stores of sources that answer later, and how each is tried again.
+    pub(crate) fn remote_stores(&self) -> Vec<(Arc<dyn Store>, Retry)> {
+        let of = |leaf: &LeafExecutor| {
+            let store = leaf.source.store()?;
+            Some((store.clone(), store.remote()?.retry()))
+        };
+        self.leaves.iter().filter_map(of).collect()
+    }
+
+    /// Whether the I/O layer reads for this loader.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.leaves.iter().any(LeafExecutor::is_remote)
+    }
+
+    /// The bytes that a sample needs of stores that answer later. What its other records need is left to the worker.
+    pub(crate) fn locate(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<Vec<Located>> {
+        fetched.reset(picks.len());
+        let mut wanted = Vec::new();
+        for (number, &pick) in picks.iter().enumerate() {
+            let leaf = &self.leaves[pick.leaf];
+            if !leaf.is_remote() {
+                fetched.near.push(number);
+                continue;
+            }
+            let record = &mut fetched.records[number];
+            record.limits = leaf.limits;
+            if leaf.restore(pick, record) {
+                continue;
+            }
+            let mut extents = Vec::new();
+            leaf.source
+                .locate(pick.index, &leaf.limits, &mut extents)
+                .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
+            fetched.arriving.push((number, extents.len()));
+            let store = self.leaves[..pick.leaf].iter().filter(|leaf| leaf.is_remote()).count();
+            wanted.extend(extents.into_iter().map(|extent| Located { store, extent }));
+        }
+        Ok(wanted)
+    }
+
+    /// Makes the records of the bytes that [`Executor::locate`] named.
+    pub(crate) fn assemble(&self, picks: &[Pick], pieces: &[Bytes], fetched: &mut Fetched) -> Result<()> {
+        let mut pieces = pieces;
+        for (number, count) in std::mem::take(&mut fetched.arriving) {
+            let (own, others) = pieces
+                .split_at_checked(count)
+                .ok_or_else(|| Error::new(ErrorKind::Internal, "pieces of a sample are missing"))?;
+            pieces = others;
+            let (leaf, pick) = (&self.leaves[picks[number].leaf], picks[number]);
+            leaf.source
+                .assemble(pick.index, own, &mut fetched.records[number])
+                .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the records that were left to the worker.
+    pub(crate) fn complete(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<()> {
+        for number in std::mem::take(&mut fetched.near) {
+            let pick = picks[number];
+            self.leaves[pick.leaf].fetch(pick, &mut fetched.records[number])?;
+        }
+        Ok(())
+    }
+
+    /// Names the sample whose bytes did not arrive.
+    pub(crate) fn not_arrived(&self, error: Error, picks: &[Pick]) -> Error {
+        match picks.iter().find(|pick| self.leaves[pick.leaf].is_remote()) {
+            Some(&pick) => self.leaves[pick.leaf].located(error, pick, None).with_stage("read"),
+            None => error,
+        }
+    }
+
+    /// As [`Executor::make`], into a slot that has the columns of one leaf only.
+    pub(crate) fn make_alone(
+        &self,
+        picks: &[Pick],
+        fetched: &mut Fetched,
+        scratch: &mut Scratch,
+        slot: &mut SampleSlot<'_>,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        picks
+            .iter()
+            .zip(&mut fetched.records)
+            .try_for_each(|(&pick, record)| self.leaves[pick.leaf].make(pick, record, scratch, slot, probe))
+    }
+
+    /// Takes columns anew from the leaves of `picks`, whose sizes were changed.
+    pub(crate) fn renew_columns(&mut self, picks: &[Pick]) {
+        let mut columns = self.columns.to_vec();
+        for pick in picks {
+            let leaf = &self.leaves[pick.leaf];
+            for (spec, column) in leaf.columns().iter().zip(&mut columns[leaf.first_column..]) {
+                column.kind = spec.kind.clone();
+            }
+        }
+        self.columns = columns.into();
+    }
+
+    /// Runs the programs for what was fetched.
+    pub(crate) fn make(
+        &self,
+        picks: &[Pick],
+        fetched: &mut Fetched,
+        scratch: &mut Scratch,
+        slot: &mut SampleSlot<'_>,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        for (&pick, record) in picks.iter().zip(&mut fetched.records) {
+            let leaf = &self.leaves[pick.leaf];
+            leaf.make(pick, record, scratch, &mut slot.of_leaf(leaf.first_column), probe)?;
+        }
+        Ok(())
+    }
+}
+
+fn different_columns(
+    leaves: &[LeafExecutor],
+    (a, first): (usize, &ColumnSpec),
+    (b, second): (usize, &ColumnSpec),
+) -> Error {
+    let (a, b) = (leaves[a].source.name(), leaves[b].source.name());
+    Error::config(format!(
+        "field {:?} is {:?} in {a} and {:?} in {b}, and both go into one batch",
+        first.name, first.kind, second.kind
+    ))
+    .with_hint(
+        "let all data sets end with the same size and dtype, for example with Resize((h, w)) and ToDtype",
+    )
+}
+
+/// A program bound to its source.
+#[derive(Debug)]
+pub(crate) struct LeafExecutor {
     source: Arc<dyn Source>,
     program: Program,
     seed: u64,
     limits: Limits,
     caches: Caches,
+    /// The column that its first field is written to.
+    first_column: usize,
 }
 
-impl Executor {
-    pub(crate) fn new(source: Arc<dyn Source>, program: Program, seed: u64, limits: Limits) -> Self {
-        Self { source, program, seed, limits, caches: Caches::default() }
+impl LeafExecutor {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        program: Program,
+        seed: u64,
+        limits: Limits,
+        first_column: usize,
+    ) -> Self {
+        Self { source, program, seed, limits, caches: Caches::default(), first_column }
     }
 
-    /// Adds what is kept from epoch to epoch.
-    pub(crate) fn with_caches(self, caches: Caches) -> Self {
-        Self { caches, ..self }
+    /// Sets what is kept from epoch to epoch.
+    pub(crate) fn set_caches(&mut self, caches: Caches) {
+        self.caches = caches;
     }
 
     pub(crate) fn caches(&self) -> &Caches {
@@ -76,37 +364,32 @@ impl Executor {
         &self.source
     }
 
-    pub(crate) fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
-    }
-
+    /// What its fields become, by their names in the source.
     pub(crate) fn columns(&self) -> &[ColumnSpec] {
         &self.program.columns
     }
 
-    pub(crate) fn scratch(&self) -> Scratch {
-        Scratch::default()
+    /// Whether its bytes lie in a store that answers later.
+    fn is_remote(&self) -> bool {
+        self.source.store().is_some_and(|store| store.remote().is_some())
+    }
+
+    /// Takes the record from a cache, if it is there.
+    fn restore(&self, pick: Pick, record: &mut Record) -> bool {
+        self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record))
     }
 
     /// Reads the sample's record.
-    pub(crate) fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
+    fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
         record.limits = self.limits;
-        if self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record)) {
+        if self.restore(pick, record) {
             return Ok(());
         }
         self.source.fetch(pick.index, record).map_err(|e| self.located(e, pick, None).with_stage("read"))
     }
 
     /// Runs the program for a fetched record.
-    pub(crate) fn make(
+    fn make(
         &self,
         pick: Pick,
         record: &mut Record,

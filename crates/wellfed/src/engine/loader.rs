@@ -22,15 +22,11 @@ use crate::{
     Error, ErrorKind, Result, lock,
     meter::{Meter, Stage, Stats, publish},
     order::{self, Order, Pass, State},
-    plan::{OnError, Options},
-    sample::FieldKind,
+    plan::{OnError, Options, lower::LeafCache},
 };
 
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
-
-/// Where samples are cached, in memory if nowhere else, and how many bytes of them.
-type Cache<'a> = (Option<&'a str>, Option<u64>);
 
 /// Batches made ahead at most.
 const MAX_PREFETCH: usize = 64;
@@ -112,11 +108,11 @@ impl Loader {
         order: Order,
         plan: u64,
         options: Options,
-        cache: Option<Cache<'_>>,
+        caches: &[Option<LeafCache>],
         given: bool,
     ) -> Result<Self> {
-        let (executor, budget, total) = with_caches(executor, &options, cache)?;
-        let columns: Arc<[ColumnSpec]> = executor.columns().into();
+        let (executor, budget, total) = with_caches(executor, &options, caches)?;
+        let columns = executor.columns().clone();
         let batch_bytes = bytes_of(&columns, order.batch_size());
         check_budget(batch_bytes, order.batch_size(), budget)?;
         let bounds = bounds(&options, &executor, batch_bytes, budget)?;
@@ -129,8 +125,7 @@ impl Loader {
         let order = Arc::new(order);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way.
-        let encoded = executor.source().schema().fields.iter().any(|f| f.kind == FieldKind::Image);
-        let pieces = (executor.source().in_memory() && !encoded).then_some(4 * bounds.workers.1);
+        let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
         let budgets = (budget / 2, budget / 8);
         if given {
@@ -282,14 +277,13 @@ impl Loader {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
                 let position = job.span.position(offset);
-                let epoch =
-                    position.map_or(job.epoch, |_| self.shared.order.pick_in(&job.span, offset).epoch);
+                let epoch = position.map_or(job.epoch, |_| self.shared.order.draws_of(&job.span, offset));
                 let batch = job.number;
                 consumer.errors.push_back(BadSample { epoch, batch, position, error, replaced });
             }
         }
         if nothing_left {
-            if self.shared.order.world_size() > 1 {
+            if self.shared.order.sharded() {
                 // A rank with fewer batches than the others would leave them waiting for it without end.
                 return Err(Error::new(
                     ErrorKind::Corrupt,
@@ -320,17 +314,16 @@ impl Loader {
         Ok(())
     }
 
-    /// Where the loader stands: between the last batch delivered and the next one.
+    /// Where the loader stands: between the last batch delivered and the next one. As in torchdata, a state taken after
+    /// the last batch of an epoch, but before its end was met, is of that epoch, of which nothing is left; once its end
+    /// was met ([`Next::EpochEnd`]), it is the start of the next one.
     ///
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn state_dict(&self) -> Result<State> {
         self.expect_given(false)?;
         let consumer = self.consumer()?;
-        let mut at = consumer.jump.unwrap_or(consumer.at);
-        if self.shared.order.len_from(at.base).is_some_and(|len| at.number >= len && len > 0) {
-            at = Position { epoch: at.epoch + 1, base: 0, number: 0 };
-        }
+        let at = consumer.jump.unwrap_or(consumer.at);
         Ok(State::new(&self.shared.order, self.plan, at.epoch, at.base, at.number))
     }
 
@@ -394,7 +387,7 @@ impl Loader {
     pub fn submit(&self, indices: &[u64]) -> Result<()> {
         self.expect_given(true)?;
         self.check_process()?;
-        let indices = order::checked(indices, self.shared.executor.len())?;
+        let indices = order::checked(indices, self.samples())?;
         check_budget(
             bytes_of(self.shared.executor.columns(), indices.len()),
             indices.len(),
@@ -432,9 +425,9 @@ impl Loader {
         Ok(self.shared.lock().ready() > 0)
     }
 
-    /// Samples of the source.
+    /// Samples of the source; of the first one, if there are several.
     pub fn samples(&self) -> u64 {
-        self.shared.executor.len()
+        self.shared.executor.leaves().first().map_or(0, |leaf| leaf.shared_source().len())
     }
 
     /// Whether a pass is over.
@@ -491,11 +484,16 @@ impl Loader {
         // Workers come first, so that a thread's number tells what it is: all workers the bounds allow, at once
         // (parked ones cost a stack), then readers as they are wanted.
         let workers = self.bounds.workers.1;
-        let wanted = if settings.readers == 0 { workers } else { workers + settings.readers };
+        // Where the I/O layer reads, its thread is the only reader.
+        let readers = if self.shared.mailbox.is_some() { 1 } else { settings.readers };
+        let wanted = workers + readers;
         for number in running..wanted {
             let shared = self.shared.clone();
+            let mailbox = shared.mailbox.clone();
             let (name, run): (String, Box<dyn FnOnce() + Send>) = if number < workers {
                 (format!("wellfed-work-{number}"), Box::new(move || shared.run_worker(number)))
+            } else if let Some(mailbox) = mailbox {
+                ("wellfed-io".to_owned(), Box::new(move || shared.run_io(&mailbox)))
             } else {
                 let id = number - workers;
                 (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
@@ -507,14 +505,14 @@ impl Loader {
 
     /// Writes what caches keep in files, on a thread of its own. Training does not wait for it.
     fn save_caches(&self, consumer: &mut Consumer) {
-        if !self.shared.executor.caches().unsaved() {
+        if !self.shared.executor.unsaved() {
             return;
         }
         if !consumer.saver.idle() {
             return;
         }
         let shared = self.shared.clone();
-        let run = move || in_storage(|| shared.executor.caches().save());
+        let run = move || in_storage(|| shared.executor.save());
         // Without a thread it is written when the loader is dropped.
         drop(consumer.saver.start("wellfed-save".to_owned(), run));
     }
@@ -583,41 +581,55 @@ fn check_budget(batch_bytes: u64, samples: usize, budget: u64) -> Result<()> {
     .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"))
 }
 
-/// Opens what is to be kept from epoch to epoch. Of the budget it gives back what is left for everything else, and
-/// how much there is in all.
+/// Opens what is to be kept from epoch to epoch, for every source what its cache says. Of the budget it gives back what
+/// is left for everything else, and how much there is in all.
 fn with_caches(
-    executor: Executor,
+    mut executor: Executor,
     options: &Options,
-    cache: Option<Cache<'_>>,
+    wanted: &[Option<LeafCache>],
 ) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
-    let mut budget = options.memory_budget.unwrap_or_else(governor::default_budget);
+    let given = options.memory_budget;
+    let mut budget = given.unwrap_or_else(governor::default_budget);
     let mut total = budget;
-    let mut caches = Caches::default();
-    if let Some((path, max_bytes)) = cache {
-        let limit = match (path, max_bytes, options.memory_budget) {
-            (Some(_), limit, _) => limit.unwrap_or(u64::MAX),
-            (None, Some(limit), _) => {
-                total = total.saturating_add(limit);
-                limit
-            }
-            (None, None, Some(given)) => {
-                budget = given - given / 2;
-                given / 2
-            }
-            (None, None, None) => {
-                let limit = governor::available_memory() / 2;
-                total = total.saturating_add(limit);
-                limit
-            }
-        };
-        caches.coefficients = Some(CoefficientCache::open(executor.shared_source().clone(), path, limit)?);
+    // Sources that share a limit have equal parts of it, and all caches without a limit share half of what there is.
+    let unlimited =
+        wanted.iter().flatten().filter(|c| c.path.is_none() && c.max_bytes.is_none()).count() as u64;
+    let half = given.unwrap_or_else(governor::available_memory) / 2;
+    if unlimited > 0 {
+        if given.is_some() {
+            budget -= half;
+        } else {
+            total = total.saturating_add(half);
+        }
     }
-    if executor.program().decodes_regions() {
-        // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.
-        caches.rows = RowCache::open(executor.shared_source().clone(), &options.row_index, budget / 8)?;
+    let mut limits = Vec::new();
+    for cache in wanted {
+        limits.push(cache.as_ref().map(|cache| match (&cache.path, cache.max_bytes) {
+            (Some(_), limit) => limit.map_or(u64::MAX, |limit| limit / cache.shared_by),
+            (None, Some(limit)) => {
+                let part = limit / cache.shared_by;
+                total = total.saturating_add(part);
+                part
+            }
+            (None, None) => half / unlimited,
+        }));
     }
-    Ok((executor.with_caches(caches), budget, total))
+    let regions = executor.leaves().iter().filter(|leaf| leaf.program().decodes_regions()).count() as u64;
+    for (number, leaf) in executor.leaves_mut().iter_mut().enumerate() {
+        let source = leaf.shared_source();
+        let mut caches = Caches::default();
+        if let Some(cache) = wanted.get(number).and_then(Option::as_ref) {
+            let limit = limits[number].unwrap_or(0);
+            caches.coefficients = Some(CoefficientCache::open(source.clone(), cache.path.as_deref(), limit)?);
+        }
+        if leaf.program().decodes_regions() {
+            // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.
+            caches.rows = RowCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
+        }
+        leaf.set_caches(caches);
+    }
+    Ok((executor, budget, total))
 }
 
 /// What the governor may choose from, given the user's fixed numbers and the budget.
@@ -636,8 +648,9 @@ fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, budget: u64)
         None => (2.min(fit), fit),
     };
     let readers = match options.read_ahead.fixed() {
+        _ if executor.is_remote() => (0, 0),
         Some(n) => (n, n),
-        None if executor.source().in_memory() => (0, 0),
+        None if executor.in_memory() => (0, 0),
         None => (0, governor::MAX_READERS),
     };
     Ok(Bounds { workers, prefetch, readers })
@@ -654,7 +667,7 @@ impl Drop for Loader {
         let all = consumer.threads.end(PATIENCE) & consumer.saver.end(PATIENCE);
         if all {
             // Else storage hangs, and would hang here, too.
-            self.shared.executor.caches().save();
+            self.shared.executor.save();
         }
     }
 }

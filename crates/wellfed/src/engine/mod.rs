@@ -19,6 +19,7 @@ mod job;
 mod kernel;
 mod loader;
 mod memory;
+mod remote;
 mod ring;
 mod sampler;
 mod schedule;

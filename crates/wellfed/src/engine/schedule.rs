@@ -8,15 +8,18 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     batch::ColumnSpec,
+    exec::Fetched,
     governor::Settings,
     job::{Claim, Job},
     ring::Pool,
 };
 use crate::{
     Result,
-    order::{Order, Pass, Pick, Span},
-    sample::Record,
+    order::{Order, Pass, Span},
 };
+
+/// Records that are kept for what the I/O layer reads.
+const SPARE: usize = 16;
 
 /// A place in the sequence of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ pub(crate) enum Left {
 enum Slot {
     Free,
     Reading,
-    Read(Box<Result<Record>>),
+    Read(Box<Result<Fetched>>),
     Taken,
 }
 
@@ -85,8 +88,20 @@ pub(crate) struct Ticket {
 pub(crate) struct Work {
     pub(crate) claim: Claim,
     /// What a reader fetched for the (then only) sample.
-    pub(crate) record: Option<Box<Result<Record>>>,
+    pub(crate) record: Option<Box<Result<Fetched>>>,
     ticket: Ticket,
+}
+
+impl Ticket {
+    /// Its place in its batch.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Whether its batch is of this [`Schedule::generation`].
+    pub(crate) fn is_of(&self, generation: u64) -> bool {
+        self.generation == generation
+    }
 }
 
 impl Work {
@@ -124,6 +139,11 @@ pub(crate) struct Schedule {
     given: bool,
     pub(crate) settings: Settings,
     pub(crate) shutdown: bool,
+    /// Samples that are asked for ahead of the batches that workers fill, at most. Not 0: the I/O layer reads, and
+    /// workers take only what it has fetched.
+    ahead: usize,
+    /// Samples of the entries.
+    open_samples: usize,
     /// The next batch to open.
     cursor: Position,
     entries: VecDeque<Entry>,
@@ -134,7 +154,7 @@ pub(crate) struct Schedule {
     read_count: usize,
     pub(crate) read_bytes: u64,
     pub(crate) read_budget: u64,
-    spare: Vec<Record>,
+    spare: Vec<Fetched>,
 }
 
 impl Schedule {
@@ -158,6 +178,8 @@ impl Schedule {
             given,
             settings,
             shutdown: false,
+            ahead: 0,
+            open_samples: 0,
             cursor: Position { epoch: 0, base: 0, number: 0 },
             entries: VecDeque::new(),
             first_entry: 0,
@@ -167,6 +189,16 @@ impl Schedule {
             read_budget,
             spare: Vec::new(),
         }
+    }
+
+    /// Lets the I/O layer read, so many samples ahead.
+    pub(crate) fn read_by_layer(&mut self, ahead: usize) {
+        self.ahead = ahead;
+    }
+
+    /// Counts up whenever what is under way is abandoned.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Makes `position` the next batch to be delivered. Keeps what is under way if it already leads there.
@@ -182,7 +214,7 @@ impl Schedule {
     pub(crate) fn abandon(&mut self) -> Abandoned {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
-        (self.read_count, self.read_bytes, self.open_bytes) = (0, 0, 0);
+        (self.read_count, self.read_bytes, self.open_bytes, self.open_samples) = (0, 0, 0, 0);
         Abandoned(std::mem::take(&mut self.entries))
     }
 
@@ -218,7 +250,8 @@ impl Schedule {
 
     /// Opens the next batch if there is room for one. Crosses into the next epoch by itself.
     fn open(&mut self) -> bool {
-        if self.entries.len() >= self.settings.prefetch {
+        // Batches that are only read for have no buffers yet.
+        if self.entries.len() >= self.settings.prefetch && self.open_samples >= self.ahead {
             return false;
         }
         if self.given {
@@ -258,6 +291,7 @@ impl Schedule {
     fn push(&mut self, position: Position, job: Job, bytes: u64) {
         let slots = (0..job.span.len).map(|_| Slot::Free).collect();
         self.open_bytes += bytes;
+        self.open_samples += job.span.len;
         self.entries.push_back(Entry { position, job: Arc::new(job), slots, first: 0, done: 0, bytes });
     }
 
@@ -267,6 +301,10 @@ impl Schedule {
         loop {
             let read =
                 (self.read_count > 0).then(|| self.find(|slot| matches!(slot, Slot::Read(_)))).flatten();
+            if self.ahead > 0 {
+                let (at, offset) = read.filter(|(at, _)| *at < self.settings.prefetch)?;
+                return Some(self.take(at, offset));
+            }
             let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
             if let Some((at, offset)) = found {
                 return Some(self.take(at, offset));
@@ -310,7 +348,7 @@ impl Schedule {
     }
 
     /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
-    pub(crate) fn read(&mut self) -> Option<(Ticket, Pick, Record)> {
+    pub(crate) fn read(&mut self) -> Option<(Ticket, Arc<Job>, Fetched)> {
         if self.read_bytes >= self.read_budget {
             return None;
         }
@@ -320,8 +358,7 @@ impl Schedule {
                 entry.slots[offset] = Slot::Reading;
                 let ticket =
                     Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
-                let pick = self.order.pick_in(&entry.job.span, offset);
-                return Some((ticket, pick, self.spare.pop().unwrap_or_default()));
+                return Some((ticket, entry.job.clone(), self.spare.pop().unwrap_or_default()));
             }
             if !self.open() {
                 return None;
@@ -330,7 +367,7 @@ impl Schedule {
     }
 
     /// A reader is done with a sample. Given back if its batch was abandoned meanwhile, to be freed elsewhere.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Record>) -> Option<Result<Record>> {
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Fetched>) -> Option<Result<Fetched>> {
         if ticket.generation != self.generation {
             return Some(read);
         }
@@ -343,8 +380,8 @@ impl Schedule {
     }
 
     /// Memory of a record that is no longer needed. Given back if there is enough, to be freed elsewhere.
-    pub(crate) fn recycle(&mut self, record: Record) -> Option<Record> {
-        if self.spare.len() >= 2 * self.settings.readers {
+    pub(crate) fn recycle(&mut self, record: Fetched) -> Option<Fetched> {
+        if self.spare.len() >= if self.ahead > 0 { SPARE } else { 2 * self.settings.readers } {
             return Some(record);
         }
         self.spare.push(record);
@@ -368,6 +405,7 @@ impl Schedule {
         let entry = complete.then(|| self.entries.pop_front()).flatten()?;
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
+        self.open_samples -= entry.slots.len();
         Some(entry.job)
     }
 
@@ -377,17 +415,26 @@ impl Schedule {
     }
 }
 
-fn size(read: &Result<Record>) -> u64 {
+fn size(read: &Result<Fetched>) -> u64 {
     read.as_ref().map_or(0, |record| record.capacity() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{engine::batch::ColumnKind, plan::Verb, sample::DType};
+    use crate::{
+        engine::batch::ColumnKind,
+        plan::Node,
+        sample::{DType, Record},
+        source::SourceSpec,
+    };
+
+    fn leaf() -> Node {
+        Node::source(SourceSpec::Custom { name: String::new() })
+    }
 
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
-        let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
+        let order = Order::new(&leaf().batch(batch_size, false), &[samples]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
         Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
     }
@@ -410,13 +457,13 @@ mod tests {
     #[test]
     fn what_readers_fetched_is_taken_first_and_counted() {
         let mut s = schedule(4, 4, 1);
-        let (first, pick, _) = s.read().unwrap();
-        assert_eq!(pick.index, 0);
+        let (first, _, _) = s.read().unwrap();
+        assert_eq!(first.offset(), 0);
         let mut record = Record::default();
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        assert!(s.put_read(first, Ok(record)).is_none());
+        assert!(s.put_read(first, Ok(Fetched::of(record))).is_none());
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -432,14 +479,41 @@ mod tests {
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
         drop(s.go_to(Position { epoch: 5, base: 0, number: 1 }));
         assert!(!s.done(&old.finish()));
-        assert!(s.put_read(reading.0, Ok(Record::default())).is_some(), "nobody wants it any more");
+        assert!(s.put_read(reading.0, Ok(Fetched::default())).is_some(), "nobody wants it any more");
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
     }
 
     #[test]
+    fn the_layer_reads_ahead_of_the_ring_and_workers_take_only_what_it_brought() {
+        let mut s = schedule(100, 2, 2);
+        s.read_by_layer(9);
+        assert!(s.work().is_none(), "workers read nothing");
+        let tickets: Vec<Ticket> = std::iter::from_fn(|| s.read()).map(|(ticket, ..)| ticket).collect();
+        assert_eq!(tickets.len(), 10, "whole batches, until nine samples are open");
+        let put = |s: &mut Schedule, number: usize| {
+            assert!(s.put_read(tickets[number], Ok(Fetched::default())).is_none())
+        };
+        put(&mut s, 5);
+        assert!(s.work().is_none(), "the third batch has no buffers yet");
+        put(&mut s, 1);
+        let work = s.work().unwrap();
+        assert_eq!(
+            (work.claim.job.number, work.claim.samples.clone(), work.record.is_some()),
+            (0, 1..2, true)
+        );
+        s.done(&work.finish());
+        put(&mut s, 0);
+        let work = s.work().unwrap();
+        assert!(s.done(&work.finish()));
+        assert!(s.deliver().is_some());
+        assert_eq!(s.work().unwrap().claim.job.number, 2);
+        assert!(s.read().is_some(), "another batch is opened");
+    }
+
+    #[test]
     fn buffers_are_neither_made_nor_freed_while_the_schedule_is_locked() {
-        let order = Order::new(4, &[Verb::Batch { batch_size: 2, drop_last: false }]).unwrap();
+        let order = Order::new(&leaf().batch(2, false), &[4]).unwrap();
         let kind = ColumnKind::Array { dtype: DType::UInt8, shape: vec![1000] };
         let columns: Arc<[ColumnSpec]> = Arc::new([ColumnSpec { name: "x".into(), kind }]);
         let (settings, pool) = (Settings { workers: 1, prefetch: 2, readers: 0 }, Pool::new(4));
@@ -464,7 +538,7 @@ mod tests {
 
     #[test]
     fn given_batches_are_opened_in_turn_and_a_new_pass_drops_them() {
-        let order = Order::new(9, &[]).unwrap();
+        let order = Order::new(&leaf(), &[9]).unwrap();
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
         let mut s =
             Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);

@@ -12,23 +12,25 @@ use std::{
 };
 
 use super::{
-    cache::{CoefficientCache, RowCache},
-    exec::{Executor, Scratch},
-    job::Claim,
+    cache::Caches,
+    exec::{Executor, Fetched, Scratch},
+    job::{Claim, Job},
+    remote::AHEAD,
     ring::Pool,
     schedule::{Schedule, Work},
     threads::in_storage,
 };
 use crate::{
-    Error, ErrorKind, Result, lock,
+    Error, ErrorKind, Result,
+    io::layer::Mailbox,
+    lock,
     meter::{
-        Lane, Meter, Probe, Stage, Stats,
+        CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
         publish::{Publisher, Snapshot},
     },
-    order::{Order, Pick, Span},
+    order::{Order, Pick},
     plan::OnError,
     rng::Rng,
-    sample::Record,
 };
 
 /// Other samples tried in place of a bad one before its batch is an error.
@@ -60,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Bytes that the loader may hold.
     pub(crate) budget: u64,
+    /// Of the thread that drives the I/O layer, where that reads.
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
+    /// Bytes that the I/O layer has under way or keeps.
+    pub(crate) io_bytes: AtomicU64,
     /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
     publisher: OnceLock<Publisher>,
 }
@@ -74,6 +80,11 @@ impl Shared {
         scratch_budget: usize,
         (pool, budget): (Arc<Pool>, u64),
     ) -> Self {
+        let mailbox = executor.is_remote().then(Arc::default);
+        let mut schedule = schedule;
+        if mailbox.is_some() {
+            schedule.read_by_layer(AHEAD);
+        }
         Self {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
@@ -88,6 +99,8 @@ impl Shared {
             scratch_budget,
             pool,
             budget,
+            mailbox,
+            io_bytes: AtomicU64::new(0),
             publisher: OnceLock::new(),
         }
     }
@@ -100,7 +113,7 @@ impl Shared {
             (schedule.settings, schedule.read_bytes)
         };
         let batches = meter.batches.load(Relaxed);
-        let caches = self.executor.caches();
+        let caches = || self.executor.leaves().iter().map(|leaf| leaf.caches());
         Stats {
             elapsed: meter.elapsed_nanos() as f64 * 1e-9,
             batches,
@@ -111,11 +124,15 @@ impl Shared {
             num_workers: settings.workers,
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
-            memory: self.pool.held() + read_bytes + self.scratch_bytes.load(Relaxed) + caches.memory(),
+            memory: self.pool.held()
+                + read_bytes
+                + self.io_bytes.load(Relaxed)
+                + self.scratch_bytes.load(Relaxed)
+                + caches().map(Caches::memory).sum::<u64>(),
             memory_budget: self.budget,
             errors: meter.errors.load(Relaxed),
-            row_index: caches.rows.as_ref().map(RowCache::stats),
-            cache: caches.coefficients.as_ref().map(CoefficientCache::stats),
+            row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
+            cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
             stages: meter.stages(),
         }
     }
@@ -135,7 +152,7 @@ impl Shared {
     pub(crate) fn publish(&self, ready: usize, gap: Duration) {
         let Some(publisher) = self.publisher.get() else { return };
         if publisher.due(self.meter.elapsed_nanos(), gap) {
-            let snapshot = Snapshot::now(self.executor.source().name(), ready, self.stats());
+            let snapshot = Snapshot::now(self.executor.name(), ready, self.stats());
             // It is a view of the loader; if it cannot be written, whoever looks sees that it stands still.
             drop(publisher.write(&snapshot));
         }
@@ -149,6 +166,19 @@ impl Shared {
     pub(crate) fn wake(&self) {
         self.work.notify_all();
         self.read.notify_all();
+        self.ring();
+    }
+
+    /// Tells the I/O layer that there may be room, or something to read.
+    fn ring(&self) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.ring();
+        }
+    }
+
+    /// Wakes a worker for a sample that was read.
+    pub(crate) fn wake_worker(&self) {
+        self.work.notify_one();
     }
 
     /// Wakes everyone after the settings were changed.
@@ -182,7 +212,8 @@ impl Shared {
     pub(crate) fn run_worker(&self, id: usize) {
         let lane = self.meter.lane(&format!("worker {id}"));
         let mut scratch = self.executor.scratch();
-        let mut record = Record::default();
+        let mut fetched = Fetched::default();
+        let mut picks = Vec::new();
         let mut scratch_bytes = 0;
         // Memory that nobody needs any more. It is freed when the schedule is not locked.
         let mut surplus = None;
@@ -206,12 +237,12 @@ impl Shared {
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
-            let used = self.run(&mut work, &lane, &mut scratch, &mut record);
+            let used = self.run(&mut work, &lane, &mut scratch, (&mut fetched, &mut picks));
             let done = work.finish();
             if scratch.capacity() > self.scratch_budget {
                 scratch = self.executor.scratch();
             }
-            let bytes = (scratch.capacity() + record.capacity()) as u64;
+            let bytes = (scratch.capacity() + fetched.capacity()) as u64;
             if bytes != scratch_bytes {
                 self.scratch_bytes.fetch_add(bytes.wrapping_sub(scratch_bytes), Relaxed);
                 scratch_bytes = bytes;
@@ -221,6 +252,7 @@ impl Shared {
                 surplus = schedule.recycle(used);
                 // Readers stop at their budget; taking a record made room.
                 self.read.notify_one();
+                self.ring();
             }
             if schedule.done(&done) {
                 self.ready.notify_one();
@@ -228,33 +260,40 @@ impl Shared {
         }
     }
 
-    /// Makes all samples of a claim. Gives back a record that came from a reader.
-    fn run(&self, work: &mut Work, lane: &Lane, scratch: &mut Scratch, own: &mut Record) -> Option<Record> {
+    /// Makes all samples of a claim. Gives back memory that came from a reader.
+    fn run(
+        &self,
+        work: &mut Work,
+        lane: &Lane,
+        scratch: &mut Scratch,
+        (own, picks): (&mut Fetched, &mut Vec<Pick>),
+    ) -> Option<Fetched> {
         let job = work.claim.job.clone();
         let samples = work.claim.samples.clone();
         let mut read = work.record.take();
         let mut used = None;
         for offset in samples.clone() {
-            let pick = self.order.pick_in(&job.span, offset);
+            self.order.pick_in(&job.span, offset, picks);
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
             let result = match read.take().map(|result| *result) {
-                Some(Ok(mut record)) => {
-                    let result = self.make(&mut work.claim, offset, pick, &mut record, scratch, &mut probe);
-                    used = Some(record);
+                Some(Ok(mut fetched)) => {
+                    let result = self.complete(picks, &mut fetched, &mut probe).and_then(|()| {
+                        self.make(&mut work.claim, offset, picks, &mut fetched, scratch, &mut probe)
+                    });
+                    used = Some(fetched);
                     result
                 }
                 Some(Err(error)) => Err(error),
-                None => self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe),
+                None => self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe),
             };
             if let Err(mut error) = result {
-                let mut replaced = false;
-                let mut attempts = 0..REPLACEMENTS;
+                let (first, mut attempts, mut replaced) = (picks[0], 0..REPLACEMENTS, false);
                 // An outage is no reason to take other samples.
                 while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
                     let Some(attempt) = attempts.next() else { break };
-                    let pick = self.replacement(pick, &job.span, attempt);
-                    match self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe) {
+                    self.replacement(first, &job, attempt, picks);
+                    match self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe) {
                         Ok(()) => replaced = true,
                         Err(e) if e.kind() == ErrorKind::Transient => error = e,
                         Err(_) => {}
@@ -266,32 +305,45 @@ impl Shared {
         used
     }
 
-    /// The sample that is tried in place of `pick`: a pure function of seed, epoch, sample and attempt. Where the caller
-    /// gave the order it is one of the same batch, since nobody else knows which samples may be seen at all.
-    fn replacement(&self, pick: Pick, span: &Span, attempt: u64) -> Pick {
-        let mut rng = Rng::for_stage(self.executor.seed(), pick.epoch, pick.index, REPLACEMENT_STAGE);
-        let len = span.given().map_or(self.executor.len(), |given| given.len() as u64);
-        let index = (0..=attempt).map(|_| rng.below(len)).last().unwrap_or(0);
-        let index = span.given().map_or(index, |given| given[index as usize]);
-        Pick { index, ..pick }
+    /// The sample that is tried in place of one that begins with `first`: a pure function of seed, epoch, sample and
+    /// attempt.
+    fn replacement(&self, first: Pick, job: &Job, attempt: u64, picks: &mut Vec<Pick>) {
+        let leaf = (first.leaf as u64).rotate_right(16);
+        let mut rng =
+            Rng::for_stage(self.executor.seed() ^ leaf, first.epoch, first.index, REPLACEMENT_STAGE);
+        // A number each is drawn, whatever their bounds: so attempts are told apart.
+        for _ in 0..2 * attempt {
+            rng.next_u64();
+        }
+        self.order.substitute(&job.span, (job.epoch, first.epoch), |bound| rng.below(bound), picks);
     }
 
     fn read_and_make(
         &self,
         claim: &mut Claim,
         offset: usize,
-        pick: Pick,
-        record: &mut Record,
+        picks: &[Pick],
+        fetched: &mut Fetched,
         scratch: &mut Scratch,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        self.fetch(pick, record, probe)?;
-        self.make(claim, offset, pick, record, scratch, probe)
+        self.fetch(picks, fetched, probe)?;
+        self.make(claim, offset, picks, fetched, scratch, probe)
     }
 
-    fn fetch(&self, pick: Pick, record: &mut Record, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || in_storage(|| self.executor.fetch(pick, record)));
-        probe.lap(Stage::Read, record.len());
+    /// Reads what a reader left to the worker.
+    fn complete(&self, picks: &[Pick], fetched: &mut Fetched, probe: &mut Probe<'_>) -> Result<()> {
+        if !fetched.is_partial() {
+            return Ok(());
+        }
+        let result = guard("read", || in_storage(|| self.executor.complete(picks, fetched)));
+        probe.lap(Stage::Read, fetched.len());
+        result
+    }
+
+    fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, probe: &mut Probe<'_>) -> Result<()> {
+        let result = guard("read", || in_storage(|| self.executor.fetch(picks, fetched)));
+        probe.lap(Stage::Read, fetched.len());
         result
     }
 
@@ -299,13 +351,13 @@ impl Shared {
         &self,
         claim: &mut Claim,
         offset: usize,
-        pick: Pick,
-        record: &mut Record,
+        picks: &[Pick],
+        fetched: &mut Fetched,
         scratch: &mut Scratch,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
         let mut slot = claim.slot(offset);
-        let result = guard("worker", || self.executor.make(pick, record, scratch, &mut slot, probe));
+        let result = guard("worker", || self.executor.make(picks, fetched, scratch, &mut slot, probe));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Internal) {
             // A panic may have left half-written scratch behind.
             *scratch = self.executor.scratch();
@@ -316,22 +368,26 @@ impl Shared {
     /// The loop of reader `id`, until shutdown.
     pub(crate) fn run_reader(&self, id: usize) {
         let lane = self.meter.lane(&format!("reader {id}"));
+        let mut picks = Vec::new();
         let mut schedule = self.lock();
         loop {
             if schedule.shutdown {
                 return;
             }
             let active = id < schedule.settings.readers;
-            let Some((ticket, pick, mut record)) = active.then(|| schedule.read()).flatten() else {
+            let Some((ticket, job, mut fetched)) = active.then(|| schedule.read()).flatten() else {
                 let place = if active { &self.read } else { &self.parked };
                 schedule = place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
                 continue;
             };
             drop(schedule);
             let mut probe = Probe::start(&lane, 1);
-            let result = self.fetch(pick, &mut record, &mut probe);
+            self.order.pick_in(&job.span, ticket.offset(), &mut picks);
+            // The batch becomes the consumer's when nobody else has a part in it.
+            drop(job);
+            let result = self.fetch(&picks, &mut fetched, &mut probe);
             schedule = self.lock();
-            let late = schedule.put_read(ticket, result.map(|()| record));
+            let late = schedule.put_read(ticket, result.map(|()| fetched));
             self.work.notify_one();
             if late.is_some() {
                 drop(schedule);
@@ -343,7 +399,7 @@ impl Shared {
 }
 
 /// Runs `f`; a panic in it becomes an error, so that one bad sample cannot take the process down.
-fn guard(stage: &'static str, f: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn guard<T>(stage: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -145,7 +145,7 @@ mod tests {
             .start("hung".to_owned(), move || {
                 in_storage(|| {
                     begun.send(()).unwrap();
-                    drop(wait.recv());
+                    wait.recv().unwrap_or_default();
                 });
             })
             .unwrap();
@@ -154,7 +154,7 @@ mod tests {
         drop(go);
         let mut threads = Threads::default();
         let (go, wait) = mpsc::channel::<()>();
-        threads.start("busy".to_owned(), move || drop(wait.recv())).unwrap();
+        threads.start("busy".to_owned(), move || wait.recv().unwrap_or_default()).unwrap();
         let waker = std::thread::spawn(move || go.send(()));
         assert!(threads.end(Duration::ZERO), "it is waited for whatever the patience");
         waker.join().unwrap().unwrap();

@@ -258,7 +258,8 @@ impl<T> Layer<T> {
         };
         let number = self.next_number();
         self.flying += cost;
-        let call = Call { store, path, range, max_bytes, takers, cost, failed: 0, since: None, pending: None };
+        let call =
+            Call { store, path, range, max_bytes, takers, cost, failed: 0, since: None, pending: None };
         self.calls.insert(number, call);
         self.queue.push_back(number);
     }

@@ -14,8 +14,7 @@ use crate::{
 /// I/O layer fails.
 #[derive(Default)]
 pub(crate) struct ManualStore {
-    state: Arc<Mutex<State>>,
-    changed: Condvar,
+    state: Arc<(Mutex<State>, Condvar)>,
 }
 
 #[derive(Default)]
@@ -34,30 +33,38 @@ impl std::fmt::Debug for ManualStore {
 impl ManualStore {
     /// Requests that were ever begun.
     pub(crate) fn begun(&self) -> u64 {
-        lock(&self.state).begun
+        lock(&self.state.0).begun
     }
 
     /// Requests that were cancelled before their answer.
     pub(crate) fn cancelled(&self) -> u64 {
-        lock(&self.state).cancelled
+        lock(&self.state.0).cancelled
     }
 
     /// Numbers of the requests under way, in the order in which they began.
     pub(crate) fn open(&self) -> Vec<u64> {
-        lock(&self.state).open.keys().copied().collect()
+        lock(&self.state.0).open.keys().copied().collect()
     }
 
     /// Waits until `count` requests are under way at once.
     pub(crate) fn wait_for(&self, count: usize) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         while state.open.len() < count {
-            state = self.changed.wait(state).unwrap();
+            state = self.state.1.wait(state).unwrap();
+        }
+    }
+
+    /// Waits until `count` requests were cancelled.
+    pub(crate) fn wait_for_cancelled(&self, count: u64) {
+        let mut state = lock(&self.state.0);
+        while state.cancelled < count {
+            state = self.state.1.wait(state).unwrap();
         }
     }
 
     /// Answers one request, if it is under way.
     pub(crate) fn answer(&self, number: u64, result: impl Fn(&Request) -> Result<Vec<u8>>) {
-        let open = lock(&self.state).open.remove(&number);
+        let open = lock(&self.state.0).open.remove(&number);
         if let Some((request, done)) = open {
             done(result(&request));
         }
@@ -92,17 +99,18 @@ impl Store for ManualStore {
 
 impl Remote for ManualStore {
     fn begin(&self, request: Request, done: Done) -> Pending {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         state.begun += 1;
         let number = state.begun;
         state.open.insert(number, (request, done));
         drop(state);
-        self.changed.notify_all();
+        self.state.1.notify_all();
         let state = self.state.clone();
         Pending::new(move || {
-            let mut state = lock(&state);
-            if state.open.remove(&number).is_some() {
-                state.cancelled += 1;
+            let mut guard = lock(&state.0);
+            if guard.open.remove(&number).is_some() {
+                guard.cancelled += 1;
+                state.1.notify_all();
             }
         })
     }

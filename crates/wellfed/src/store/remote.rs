@@ -5,6 +5,7 @@
 
 use std::{fmt, ops::Range, sync::Arc};
 
+use super::Retry;
 use crate::Result;
 
 /// Bytes that are wanted of one object.
@@ -26,6 +27,11 @@ pub trait Remote: Send + Sync + fmt::Debug {
     /// Begins `request` and returns at once. `done` is called exactly once, from any thread and also before this
     /// returns, unless [`Pending`] was dropped before. The answer to a range has exactly its length.
     fn begin(&self, request: Request, done: Done) -> Pending;
+
+    /// How requests that fail in a way that may pass are tried again, and when they are given up.
+    fn retry(&self) -> Retry {
+        Retry::default()
+    }
 }
 
 /// A request under way. Dropping it cancels the request: its answer is no longer wanted and may or may not come.

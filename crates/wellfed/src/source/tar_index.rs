@@ -67,7 +67,7 @@ impl Member {
 
     /// Number of the link in [`ShardIndex::broken`], if this is one that leads nowhere.
     pub(super) fn broken(self) -> Option<usize> {
-        (self.size & BROKEN != 0).then(|| (self.size & !(SPARSE | BROKEN | LINK)) as usize)
+        (self.size & BROKEN != 0).then_some((self.size & !(SPARSE | BROKEN | LINK)) as usize)
     }
 }
 

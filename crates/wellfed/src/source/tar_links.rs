@@ -178,8 +178,11 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
+    /// A key, and what its members hold.
+    type Sample = (String, Vec<Result<Vec<u8>, String>>);
+
     /// Keys with the content of their members, or what is wrong with them.
-    fn samples(items: &[Item<'_>]) -> Vec<(String, Vec<Result<Vec<u8>, String>>)> {
+    fn samples(items: &[Item<'_>]) -> Vec<Sample> {
         let bytes = tar(items);
         let folder = TempFolder::new();
         let index = ShardIndex::scan(&LocalStore::new(), &folder.write("x.tar", &bytes)).unwrap();

@@ -35,6 +35,7 @@ from .exceptions import (
     ShapeError,
     StateError,
     StorageError,
+    TransientError,
     UnsupportedSampleError,
     WellfedError,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "ShapeError",
     "StateError",
     "StorageError",
+    "TransientError",
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",

@@ -18,6 +18,7 @@ __all__ = [
     "ShapeError",
     "StateError",
     "StorageError",
+    "TransientError",
     "UnsupportedSampleError",
     "WellfedError",
 ]
@@ -87,6 +88,13 @@ class NotFoundError(WellfedError, FileNotFoundError):
 
 class StorageError(WellfedError, OSError):
     """The operating system refused or failed; ``errno`` says why."""
+
+
+class TransientError(StorageError):
+    """Storage failed in a way that may pass: a time-out, a lost connection, EIO, an overloaded server.
+
+    It was tried again, several times, and is raised whatever ``on_error`` says: it tells nothing about the sample.
+    """
 
 
 class CorruptSampleError(WellfedError, ValueError):

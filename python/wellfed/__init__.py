@@ -36,6 +36,7 @@ from .exceptions import (
     StateError,
     StepError,
     StorageError,
+    TransientError,
     UnsupportedSampleError,
     WellfedError,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "StateError",
     "StepError",
     "StorageError",
+    "TransientError",
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",

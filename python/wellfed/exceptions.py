@@ -19,6 +19,7 @@ __all__ = [
     "StateError",
     "StepError",
     "StorageError",
+    "TransientError",
     "UnsupportedSampleError",
     "WellfedError",
 ]
@@ -88,6 +89,13 @@ class NotFoundError(WellfedError, FileNotFoundError):
 
 class StorageError(WellfedError, OSError):
     """The operating system refused or failed; ``errno`` says why."""
+
+
+class TransientError(StorageError):
+    """Storage failed in a way that may pass: a time-out, a lost connection, EIO, an overloaded server.
+
+    It was tried again, several times, and is raised whatever ``on_error`` says: it tells nothing about the sample.
+    """
 
 
 class CorruptSampleError(WellfedError, ValueError):

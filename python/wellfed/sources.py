@@ -315,15 +315,16 @@ def webdataset(
     Shards are indexed once, in parallel, so that access is random and the order is shuffled globally.
 
     Args:
-        urls: Shards: paths with braces (``train-{0000..0099}.tar``) or stars.
+        urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.
         fields: Extensions to take, in order; samples are tuples of them. ``"jpg;png"`` is one field, found under
-            either extension. None: samples are dicts of ``__key__`` and all fields of the first sample.
+            either extension. None: samples are dicts of ``__key__`` and their fields, which must be the same in all.
         index: ``"memory"`` indexes shards anew each time; ``"sidecar"`` keeps an index file
             beside each shard, and rebuilds it when the shard has changed.
 
     Raises:
         FileNotFoundError: A shard does not exist.
-        wellfed.CorruptSampleError: A shard is no tar file, or is damaged.
+        ValueError: Samples differ in their fields, and ``fields`` does not say which to take.
+        wellfed.UnsupportedSampleError: A shard is compressed.
 
     Example:
         >>> import io, pathlib, tarfile, tempfile

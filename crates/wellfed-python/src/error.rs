@@ -12,6 +12,7 @@ fn exception(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NotFound => "NotFoundError",
         ErrorKind::Io => "StorageError",
+        ErrorKind::Transient => "TransientError",
         ErrorKind::Corrupt => "CorruptSampleError",
         ErrorKind::Unsupported => "UnsupportedSampleError",
         ErrorKind::Limit => "LimitExceededError",

@@ -530,7 +530,12 @@ impl Dataset {
                 match size {
                     Ok(size) => return Ok(size),
                     Err(error) => {
-                        last = Some(error.with_sample(source.key(index), index).with_source(source.name()));
+                        let error = error.with_sample(source.key(index), index).with_source(source.name());
+                        if error.kind() == crate::ErrorKind::Transient {
+                            // An outage must not let another sample settle the size.
+                            return Err(error);
+                        }
+                        last = Some(error);
                     }
                 }
             }

@@ -15,6 +15,9 @@ pub enum ErrorKind {
     NotFound,
     /// The operating system refused or failed (Python: `OSError`).
     Io,
+    /// Storage failed in a way that may pass: a time-out, a lost connection, EIO, an overloaded server (Python:
+    /// `TransientError`). Says nothing about the sample, so it is never skipped or replaced: see [`crate::store::retry`].
+    Transient,
     /// The bytes are damaged, cut short or of another format than they claim (Python: `CorruptSampleError`).
     Corrupt,
     /// The bytes are valid but of a kind that is not supported (Python: `CorruptSampleError`).
@@ -39,6 +42,7 @@ impl ErrorKind {
         match self {
             ErrorKind::NotFound => "not found",
             ErrorKind::Io => "i/o",
+            ErrorKind::Transient => "transient",
             ErrorKind::Corrupt => "corrupt",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Limit => "limit",
@@ -99,10 +103,16 @@ impl Error {
         Self::new(ErrorKind::Limit, format!("{what} has {actual} {unit}, above the limit of {allowed}"))
     }
 
+    /// A [`ErrorKind::Transient`] error: a store's answer that may be another one later (5xx, 429, no answer in time).
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Transient, message)
+    }
+
     /// An error of the operating system while doing `what` to `path`.
     pub fn io(what: &str, path: impl fmt::Display, error: io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ if may_pass(&error) => ErrorKind::Transient,
             _ => ErrorKind::Io,
         };
         let mut this = Self::new(kind, format!("cannot {what} {path}: {error}"));
@@ -204,6 +214,57 @@ impl Error {
     }
 }
 
+/// Whether the operating system failed for a reason that lies in storage, network or machine, not in the file: the same
+/// call may succeed later.
+fn may_pass(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    if let Some(number) = error.raw_os_error() {
+        return matches!(
+            number,
+            // Disks and network file systems.
+            libc::EIO
+                | libc::ESTALE
+                | libc::ENOTCONN
+                | libc::EBUSY
+                | libc::ETIMEDOUT
+                | libc::EAGAIN
+                | libc::EINTR
+                // Connections.
+                | libc::ECONNRESET
+                | libc::ECONNABORTED
+                | libc::ECONNREFUSED
+                | libc::EPIPE
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::ENETRESET
+                | libc::EHOSTDOWN
+                | libc::EHOSTUNREACH
+                // What the process or the machine has run out of.
+                | libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::ENOBUFS
+        );
+    }
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::TimedOut
+            | Kind::Interrupted
+            | Kind::WouldBlock
+            | Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::ConnectionRefused
+            | Kind::NotConnected
+            | Kind::BrokenPipe
+            | Kind::NetworkDown
+            | Kind::NetworkUnreachable
+            | Kind::HostUnreachable
+            | Kind::StaleNetworkFileHandle
+            | Kind::ResourceBusy
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let e = &*self.0;
@@ -277,6 +338,30 @@ mod tests {
         assert_eq!(offset(Error::corrupt("x").with_offset(33), 0), Some(33));
         assert_eq!(offset(Error::corrupt("x"), 512), Some(512));
         assert_eq!(offset(Error::corrupt("x"), 0), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_may_pass_is_told_apart_from_what_is_wrong_with_a_file() {
+        let kind = |number| Error::io("read", "a.jpg", io::Error::from_raw_os_error(number)).kind();
+        let transient = [
+            libc::EIO,
+            libc::ESTALE,
+            libc::ETIMEDOUT,
+            libc::ECONNRESET,
+            libc::EAGAIN,
+            libc::EINTR,
+            libc::ENOTCONN,
+            libc::EMFILE,
+        ];
+        for number in transient {
+            assert_eq!(kind(number), ErrorKind::Transient, "errno {number}");
+        }
+        for number in [libc::EACCES, libc::EISDIR, libc::ELOOP, libc::ENAMETOOLONG, libc::EINVAL] {
+            assert_eq!(kind(number), ErrorKind::Io, "errno {number}");
+        }
+        let e = Error::io("read", "a.jpg", io::ErrorKind::TimedOut.into());
+        assert_eq!(e.kind(), ErrorKind::Transient);
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub mod codec;
 pub mod dataset;
 pub mod engine;
 pub mod error;
+pub mod io;
 pub mod limits;
 pub mod meter;
 pub mod order;

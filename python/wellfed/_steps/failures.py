@@ -8,7 +8,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from ..exceptions import StepError, WellfedError
+from ..exceptions import StepError, TransientError, WellfedError
 
 __all__ = ["Failure", "RemoteTraceback", "failure_of", "may_pass"]
 
@@ -95,6 +95,6 @@ def failure_of(error: Exception, **place: Any) -> Failure:
 
 def may_pass(error: BaseException) -> bool:
     """Whether trying again later may help, so that it says nothing about the sample."""
-    if isinstance(error, ConnectionError | TimeoutError | MemoryError):
+    if isinstance(error, TransientError | ConnectionError | TimeoutError | MemoryError):
         return True
     return isinstance(error, OSError) and error.errno in _PASSING

@@ -12,11 +12,13 @@ use super::{
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{Rows, is_jpeg},
+    io::{Bytes, Located},
     meter::{Probe, Stage},
     order::Pick,
     plan::{Program, program::FieldProgram},
     sample::{FieldKind, Record, Value},
     source::Source,
+    store::{Retry, Store},
     transform::boxes::{Boxes, Points},
 };
 
@@ -51,6 +53,10 @@ pub(crate) struct Fetched {
     records: Vec<Record>,
     /// Records of the present sample; the others keep their memory.
     used: usize,
+    /// Records whose bytes are on their way, and in how many pieces.
+    arriving: Vec<(usize, usize)>,
+    /// Records that are left to the worker, since their bytes lie near.
+    near: Vec<usize>,
 }
 
 impl Fetched {
@@ -70,7 +76,14 @@ impl Fetched {
             self.records.resize_with(count, Record::default);
         }
         self.used = count;
+        self.arriving.clear();
+        self.near.clear();
         &mut self.records[..count]
+    }
+
+    /// Whether some records are left to the worker.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.near.is_empty()
     }
 
     /// The record of pick `number`, to be read into.
@@ -91,7 +104,7 @@ impl Fetched {
 
     #[cfg(test)]
     pub(crate) fn of(record: Record) -> Self {
-        Self { records: vec![record], used: 1 }
+        Self { records: vec![record], used: 1, ..Self::default() }
     }
 }
 
@@ -178,6 +191,79 @@ impl Executor {
     pub(crate) fn fetch(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<()> {
         let records = fetched.reset(picks.len());
         picks.iter().zip(records).try_for_each(|(&pick, record)| self.leaves[pick.leaf].fetch(pick, record))
+    }
+
+    /// The stores of sources that answer later, and how each is tried again.
+    pub(crate) fn remote_stores(&self) -> Vec<(Arc<dyn Store>, Retry)> {
+        let of = |leaf: &LeafExecutor| {
+            let store = leaf.source.store()?;
+            Some((store.clone(), store.remote()?.retry()))
+        };
+        self.leaves.iter().filter_map(of).collect()
+    }
+
+    /// Whether the I/O layer reads for this loader.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.leaves.iter().any(LeafExecutor::is_remote)
+    }
+
+    /// The bytes that a sample needs of stores that answer later. What its other records need is left to the worker.
+    pub(crate) fn locate(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<Vec<Located>> {
+        fetched.reset(picks.len());
+        let mut wanted = Vec::new();
+        for (number, &pick) in picks.iter().enumerate() {
+            let leaf = &self.leaves[pick.leaf];
+            if !leaf.is_remote() {
+                fetched.near.push(number);
+                continue;
+            }
+            let record = &mut fetched.records[number];
+            record.limits = leaf.limits;
+            if leaf.restore(pick, record) {
+                continue;
+            }
+            let mut extents = Vec::new();
+            leaf.source
+                .locate(pick.index, &leaf.limits, &mut extents)
+                .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
+            fetched.arriving.push((number, extents.len()));
+            let store = self.leaves[..pick.leaf].iter().filter(|leaf| leaf.is_remote()).count();
+            wanted.extend(extents.into_iter().map(|extent| Located { store, extent }));
+        }
+        Ok(wanted)
+    }
+
+    /// Makes the records of the bytes that [`Executor::locate`] named.
+    pub(crate) fn assemble(&self, picks: &[Pick], pieces: &[Bytes], fetched: &mut Fetched) -> Result<()> {
+        let mut pieces = pieces;
+        for (number, count) in std::mem::take(&mut fetched.arriving) {
+            let (own, others) = pieces
+                .split_at_checked(count)
+                .ok_or_else(|| Error::new(ErrorKind::Internal, "pieces of a sample are missing"))?;
+            pieces = others;
+            let (leaf, pick) = (&self.leaves[picks[number].leaf], picks[number]);
+            leaf.source
+                .assemble(pick.index, own, &mut fetched.records[number])
+                .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the records that were left to the worker.
+    pub(crate) fn complete(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<()> {
+        for number in std::mem::take(&mut fetched.near) {
+            let pick = picks[number];
+            self.leaves[pick.leaf].fetch(pick, &mut fetched.records[number])?;
+        }
+        Ok(())
+    }
+
+    /// Names the sample whose bytes did not arrive.
+    pub(crate) fn not_arrived(&self, error: Error, picks: &[Pick]) -> Error {
+        match picks.iter().find(|pick| self.leaves[pick.leaf].is_remote()) {
+            Some(&pick) => self.leaves[pick.leaf].located(error, pick, None).with_stage("read"),
+            None => error,
+        }
     }
 
     /// As [`Executor::make`], into a slot that has the columns of one leaf only.
@@ -307,10 +393,20 @@ impl LeafExecutor {
         &self.program.columns
     }
 
+    /// Whether its bytes lie in a store that answers later.
+    fn is_remote(&self) -> bool {
+        self.source.store().is_some_and(|store| store.remote().is_some())
+    }
+
+    /// Takes the record from a cache, if it is there.
+    fn restore(&self, pick: Pick, record: &mut Record) -> bool {
+        self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record))
+    }
+
     /// Reads the sample's record.
     fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
         record.limits = self.limits;
-        if self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record)) {
+        if self.restore(pick, record) {
             return Ok(());
         }
         self.source.fetch(pick.index, record).map_err(|e| self.located(e, pick, None).with_stage("read"))

@@ -9,7 +9,7 @@
 use std::{
     ops::Range,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering::AcqRel},
     },
 };
@@ -27,8 +27,11 @@ pub(crate) struct Job {
     pub(crate) number: u64,
     pub(crate) span: Span,
     columns: Columns,
-    storage: Vec<Storage>,
+    /// Samples that there is room for.
+    room: usize,
     pool: Arc<Pool>,
+    /// Made by the first worker that writes, since the schedule is locked where jobs are made.
+    storage: OnceLock<Vec<Storage>>,
     failed: Mutex<Vec<Failure>>,
     /// Samples that are not finished.
     left: AtomicUsize,
@@ -62,24 +65,28 @@ impl Job {
         columns: &Columns,
         pool: &Arc<Pool>,
     ) -> Self {
-        let storage = columns
-            .iter()
-            .map(|column| match column.kind {
-                ColumnKind::Array { .. } => Storage::Array(pool.take(column.sample_bytes() * batch_size)),
-                _ => Storage::Pieces(columns.shelf.take(span.len)),
-            })
-            .collect();
         Self {
             epoch,
             number,
             left: AtomicUsize::new(span.len),
             span,
             columns: columns.clone(),
-            storage,
+            room: batch_size,
             pool: pool.clone(),
+            storage: OnceLock::new(),
             failed: Mutex::default(),
             stacked: Mutex::new(Ok(Vec::new())),
         }
+    }
+
+    fn storage(&self) -> &[Storage] {
+        self.storage.get_or_init(|| {
+            let of = |column: &ColumnSpec| match column.kind {
+                ColumnKind::Array { .. } => Storage::Array(self.pool.take(column.sample_bytes() * self.room)),
+                _ => Storage::Pieces(self.columns.shelf.take(self.span.len)),
+            };
+            self.columns.iter().map(of).collect()
+        })
     }
 
     /// Notes that a sample could not be made, and whether another one stands in for it.
@@ -116,7 +123,7 @@ impl Job {
     ) -> Result<Vec<(usize, Stacked, Held)>> {
         let Some(keep) = self.keep(on_error) else { return Ok(Vec::new()) };
         let mut made = Vec::new();
-        for (number, (spec, storage)) in self.columns.iter().zip(&self.storage).enumerate() {
+        for (number, (spec, storage)) in self.columns.iter().zip(self.storage()).enumerate() {
             let Storage::Pieces(pieces) = storage else { continue };
             let text = || -> Result<Vec<String>> {
                 let own = |&offset: &usize| String::from_utf8(pieces.own(offset));
@@ -142,32 +149,42 @@ impl Job {
     fn keep(&self, on_error: OnError) -> Option<Vec<usize>> {
         let mut failed = self.failures();
         failed.retain(|failure| !failure.replaced);
-        if !failed.is_empty()
-            && (on_error != OnError::Skip || failed.len() == self.span.len && self.span.given().is_none())
-        {
+        if self.fatal(&failed, on_error).is_some() {
             return None;
         }
         let good = |i: &usize| failed.binary_search_by_key(i, |failure| failure.offset).is_err();
         Some((0..self.span.len).filter(good).collect())
     }
 
+    /// The error that the batch is, of samples that have no stand-in: that of storage which failed for a while, whatever
+    /// `on_error` says; else the first one, unless bad samples are skipped and others are left, or none are, but the
+    /// caller gave the order and so expects an answer to every batch: then that is an empty one.
+    fn fatal(&self, failed: &[Failure], on_error: OnError) -> Option<Error> {
+        let outage = failed.iter().find(|failure| failure.error.kind() == ErrorKind::Transient);
+        let skipped =
+            on_error == OnError::Skip && (failed.len() < self.span.len || self.span.given().is_some());
+        let first = outage.or_else(|| failed.first().filter(|_| !skipped))?;
+        Some(first.error.clone())
+    }
+
     /// Turns the finished job into what the consumer gets.
     ///
     /// # Errors
-    /// The error of the first bad sample that has no stand-in, unless bad samples are skipped and others are left; or
-    /// none are, but the caller gave the order and so expects an answer to every batch: then that is an empty one.
+    /// That of [`Job::fatal`].
     pub(crate) fn into_batch(self, on_error: OnError, batched: bool) -> Result<Batch> {
+        // A batch of bad samples only has none yet.
+        self.storage();
         let Some(keep) = self.keep(on_error) else {
-            let first = self.failures().into_iter().find(|failure| !failure.replaced);
-            return Err(first.map_or_else(
-                || Error::new(ErrorKind::Internal, "a batch without a bad sample failed"),
-                |first| first.error,
-            ));
+            let mut failed = self.failures();
+            failed.retain(|failure| !failure.replaced);
+            return Err(self
+                .fatal(&failed, on_error)
+                .unwrap_or_else(|| Error::new(ErrorKind::Internal, "a batch without a bad sample failed")));
         };
         let stacked = self.stacked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
         let mut stacked = stacked.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        for (spec, storage) in self.columns.iter().zip(self.storage) {
+        for (spec, storage) in self.columns.iter().zip(self.storage.into_inner().unwrap_or_default()) {
             let Stacked { mut data, lengths } = match storage {
                 Storage::Array(bytes) => Stacked { data: dense(spec, bytes, &keep, batched)?, lengths: None },
                 Storage::Pieces(_) => {
@@ -241,7 +258,7 @@ impl SampleSlot<'_> {
     /// If the column is a list: the executor follows the same column specifications.
     pub(crate) fn array(&mut self, column: usize) -> &mut [u8] {
         let column = self.first + column;
-        match &self.job.storage[column] {
+        match &self.job.storage()[column] {
             Storage::Array(buffer) => {
                 // SAFETY: the schedule hands out each sample once, a claim gives one slot at a time (`&mut`), and
                 // a slot one column at a time (`&mut`); the job becomes a batch after all claims are back.
@@ -258,7 +275,7 @@ impl SampleSlot<'_> {
     /// If the column is an array: the executor follows the same column specifications.
     pub(crate) fn pieces(&mut self, column: usize) -> Place<'_> {
         let column = self.first + column;
-        match &self.job.storage[column] {
+        match &self.job.storage()[column] {
             Storage::Pieces(pieces) => Place { pieces, offset: self.offset },
             Storage::Array(_) => unreachable!("column {column} is an array"),
         }
@@ -379,6 +396,14 @@ mod tests {
         finish(&raise, OnError::Raise);
         let error = Arc::into_inner(raise).unwrap().into_batch(OnError::Raise, true).unwrap_err();
         assert_eq!(error.message(), "early");
+        for on_error in [OnError::Skip, OnError::Replace] {
+            let outage = job(4);
+            fill(&outage);
+            outage.fail(1, Error::corrupt("bad"), on_error == OnError::Replace);
+            outage.fail(2, Error::transient("no answer"), false);
+            let error = Arc::into_inner(outage).unwrap().into_batch(on_error, true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Transient, "an outage is not a bad sample");
+        }
         let empty = job(1);
         empty.fail(0, Error::corrupt("only"), false);
         assert!(Arc::into_inner(empty).unwrap().into_batch(OnError::Skip, true).is_err());

@@ -4,7 +4,6 @@ use std::{
     collections::VecDeque,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering::Relaxed},
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -17,6 +16,7 @@ use super::{
     ring::Pool,
     schedule::{Left, Position, Schedule},
     shared::Shared,
+    threads::{PATIENCE, Threads, in_storage},
 };
 use crate::{
     Error, ErrorKind, Result, lock,
@@ -94,11 +94,11 @@ struct Consumer {
     fruitless: u64,
     /// Whether some batch of this pass through the epoch was delivered.
     delivered: bool,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
     errors: VecDeque<BadSample>,
     tick: Tick,
     /// Writes caches to files.
-    saver: Option<JoinHandle<()>>,
+    saver: Threads,
 }
 
 /// Counters at the last look of the governor.
@@ -162,7 +162,7 @@ impl Loader {
             in_epoch: false,
             fruitless: 0,
             delivered: false,
-            threads: Vec::new(),
+            threads: Threads::default(),
             errors: VecDeque::new(),
             tick: Tick {
                 at: Instant::now(),
@@ -171,7 +171,7 @@ impl Loader {
                 batches: 0,
                 ready_sum: 0,
             },
-            saver: None,
+            saver: Threads::default(),
         };
         let this = Self {
             shared,
@@ -230,7 +230,8 @@ impl Loader {
         consumer.at = position;
         consumer.in_epoch = true;
         (consumer.fruitless, consumer.delivered) = (0, false);
-        self.shared.lock().go_to(position);
+        let abandoned = self.shared.lock().go_to(position);
+        drop(abandoned);
         self.start_threads(&mut consumer)?;
         self.shared.wake();
         Ok(())
@@ -294,8 +295,11 @@ impl Loader {
         let failures = job.failures();
         // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it. But batches
         // that were asked for one by one are answered one by one.
-        let nothing_left =
-            self.options.on_error == OnError::Skip && failures.len() == job.span.len && !self.given;
+        let outage = failures.iter().any(|failure| failure.error.kind() == ErrorKind::Transient);
+        let nothing_left = self.options.on_error == OnError::Skip
+            && failures.len() == job.span.len
+            && !self.given
+            && !outage;
         for Failure { offset, error, replaced } in failures {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
@@ -409,7 +413,8 @@ impl Loader {
     pub fn begin(&self, seed: u64, position: u64) -> Result<()> {
         self.expect_given(true)?;
         let mut consumer = self.consumer()?;
-        self.shared.lock().begin(Pass::new(seed, position));
+        let abandoned = self.shared.lock().begin(Pass::new(seed, position));
+        drop(abandoned);
         self.start_threads(&mut consumer)
     }
 
@@ -519,20 +524,21 @@ impl Loader {
         // Workers come first, so that a thread's number tells what it is: all workers the bounds allow, at once
         // (parked ones cost a stack), then readers as they are wanted.
         let workers = self.bounds.workers.1;
-        let wanted = if settings.readers == 0 { workers } else { workers + settings.readers };
+        // Where the I/O layer reads, its thread is the only reader.
+        let readers = if self.shared.mailbox.is_some() { 1 } else { settings.readers };
+        let wanted = workers + readers;
         for number in running..wanted {
             let shared = self.shared.clone();
+            let mailbox = shared.mailbox.clone();
             let (name, run): (String, Box<dyn FnOnce() + Send>) = if number < workers {
                 (format!("wellfed-work-{number}"), Box::new(move || shared.run_worker(number)))
+            } else if let Some(mailbox) = mailbox {
+                ("wellfed-io".to_owned(), Box::new(move || shared.run_io(&mailbox)))
             } else {
                 let id = number - workers;
                 (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
             };
-            let thread = std::thread::Builder::new()
-                .name(name)
-                .spawn(run)
-                .map_err(|e| Error::io("start", format!("thread {number} of {wanted}"), e))?;
-            consumer.threads.push(thread);
+            consumer.threads.start(name, run)?;
         }
         Ok(())
     }
@@ -542,13 +548,13 @@ impl Loader {
         if !self.shared.executor.unsaved() {
             return;
         }
-        if consumer.saver.as_ref().is_some_and(|saver| !saver.is_finished()) {
+        if !consumer.saver.idle() {
             return;
         }
         let shared = self.shared.clone();
-        let run = move || shared.executor.save();
+        let run = move || in_storage(|| shared.executor.save());
         // Without a thread it is written when the loader is dropped.
-        consumer.saver = std::thread::Builder::new().name("wellfed-save".to_owned()).spawn(run).ok();
+        drop(consumer.saver.start("wellfed-save".to_owned(), run));
     }
 
     /// Lets the governor look at the last interval, if one has passed.
@@ -588,7 +594,7 @@ impl Loader {
         self.keep_buffers(self.shared.executor.columns(), settings.prefetch);
         // Without new threads the loader is only slower.
         drop(self.start_threads(consumer));
-        self.shared.wake();
+        self.shared.wake_parked();
     }
 }
 
@@ -692,6 +698,7 @@ fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, budget: u64)
         None => (2.min(fit), fit),
     };
     let readers = match options.read_ahead.fixed() {
+        _ if executor.is_remote() => (0, 0),
         Some(n) => (n, n),
         None if executor.in_memory() => (0, 0),
         None => (0, governor::MAX_READERS),
@@ -707,12 +714,11 @@ impl Drop for Loader {
         }
         self.shared.shut_down();
         let mut consumer = lock(&self.consumer);
-        let saver = consumer.saver.take();
-        for thread in consumer.threads.drain(..).chain(saver) {
-            // A worker catches panics of its samples; one that died anyway has nothing left to clean up.
-            drop(thread.join());
+        let all = consumer.threads.end(PATIENCE) & consumer.saver.end(PATIENCE);
+        if all {
+            // Else storage hangs, and would hang here, too.
+            self.shared.executor.save();
         }
-        self.shared.executor.save();
     }
 }
 
@@ -761,6 +767,41 @@ impl ColumnData {
                     .collect(),
             ),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Dataset,
+        sample::{DType, Structure},
+        source::{ArrayData, Pixels, TensorSlices},
+    };
+
+    #[test]
+    fn wake_ups_never_end_with_parked_threads() {
+        let array = ArrayData::from_vec((0..255).collect(), DType::UInt8, vec![255]).unwrap();
+        let source =
+            TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
+        let fixed = crate::plan::Auto::Fixed;
+        let options = Options {
+            num_workers: fixed(16),
+            prefetch: fixed(1),
+            read_ahead: fixed(1),
+            ..Options::default()
+        };
+        let dataset = Dataset::new(Arc::new(source)).batch(1, false).repeat(Some(2)).with_options(options);
+        let loader = dataset.loader().unwrap();
+        // As the governor does where the consumer is the slow side: all but one are parked.
+        loader.shared.lock().settings.workers = 1;
+        loader.start_epoch().unwrap();
+        for batch in 0..510 {
+            match loader.next(Duration::from_secs(60)).unwrap() {
+                Next::Batch(found) => assert_eq!(found.number, batch),
+                other => panic!("batch {batch} never came: {other:?}"),
+            }
         }
     }
 }

@@ -19,11 +19,13 @@ mod job;
 mod kernel;
 mod loader;
 mod memory;
+mod remote;
 mod ring;
 mod sampler;
 mod schedule;
 mod shared;
 pub(crate) mod stack;
+pub(crate) mod threads;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};

@@ -18,6 +18,9 @@ use crate::{
     order::{Order, Pass, Span},
 };
 
+/// Records that are kept for what the I/O layer reads.
+const SPARE: usize = 16;
+
 /// A place in the sequence of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -94,6 +97,11 @@ impl Ticket {
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
+
+    /// Whether its batch is of this [`Schedule::generation`].
+    pub(crate) fn is_of(&self, generation: u64) -> bool {
+        self.generation == generation
+    }
 }
 
 impl Work {
@@ -111,6 +119,11 @@ pub(crate) struct Done {
     count: usize,
 }
 
+/// Batches that were given up. Freeing their buffers may take long: drop it after the schedule is unlocked.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned(#[expect(dead_code, reason = "only to be dropped")] VecDeque<Entry>);
+
 #[derive(Debug)]
 pub(crate) struct Schedule {
     order: Arc<Order>,
@@ -126,6 +139,11 @@ pub(crate) struct Schedule {
     given: bool,
     pub(crate) settings: Settings,
     pub(crate) shutdown: bool,
+    /// Samples that are asked for ahead of the batches that workers fill, at most. Not 0: the I/O layer reads, and
+    /// workers take only what it has fetched.
+    ahead: usize,
+    /// Samples of the entries.
+    open_samples: usize,
     /// The next batch to open.
     cursor: Position,
     entries: VecDeque<Entry>,
@@ -160,6 +178,8 @@ impl Schedule {
             given,
             settings,
             shutdown: false,
+            ahead: 0,
+            open_samples: 0,
             cursor: Position { epoch: 0, base: 0, number: 0 },
             entries: VecDeque::new(),
             first_entry: 0,
@@ -171,27 +191,37 @@ impl Schedule {
         }
     }
 
-    /// Makes `position` the next batch to be delivered. Keeps what is under way if it already leads there.
-    pub(crate) fn go_to(&mut self, position: Position) {
-        if position == self.entries.front().map_or(self.cursor, |entry| entry.position) {
-            return;
-        }
-        self.abandon();
-        self.cursor = position;
+    /// Lets the I/O layer read, so many samples ahead.
+    pub(crate) fn read_by_layer(&mut self, ahead: usize) {
+        self.ahead = ahead;
     }
 
-    /// Drops what is under way. Threads that work on it notice when they come back.
-    fn abandon(&mut self) {
+    /// Counts up whenever what is under way is abandoned.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Makes `position` the next batch to be delivered. Keeps what is under way if it already leads there.
+    pub(crate) fn go_to(&mut self, position: Position) -> Abandoned {
+        if position == self.entries.front().map_or(self.cursor, |entry| entry.position) {
+            return Abandoned::default();
+        }
+        self.cursor = position;
+        self.abandon()
+    }
+
+    /// Gives up what is under way. Threads that work on it notice when they come back.
+    pub(crate) fn abandon(&mut self) -> Abandoned {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
-        self.entries.clear();
-        (self.read_count, self.read_bytes, self.open_bytes) = (0, 0, 0);
+        (self.read_count, self.read_bytes, self.open_bytes, self.open_samples) = (0, 0, 0, 0);
+        Abandoned(std::mem::take(&mut self.entries))
     }
 
-    /// Begins a pass whose order the caller gives. What was submitted before is dropped.
-    pub(crate) fn begin(&mut self, pass: Pass) {
-        self.abandon();
+    /// Begins a pass whose order the caller gives. What was submitted before is given up.
+    pub(crate) fn begin(&mut self, pass: Pass) -> Abandoned {
         self.feed = Some(Feed { pass, number: 0, queue: VecDeque::new(), finished: false });
+        self.abandon()
     }
 
     /// Adds a batch to the pass. False if none is under way, or it was said to be complete.
@@ -220,7 +250,8 @@ impl Schedule {
 
     /// Opens the next batch if there is room for one. Crosses into the next epoch by itself.
     fn open(&mut self) -> bool {
-        if self.entries.len() >= self.settings.prefetch {
+        // Batches that are only read for have no buffers yet.
+        if self.entries.len() >= self.settings.prefetch && self.open_samples >= self.ahead {
             return false;
         }
         if self.given {
@@ -261,6 +292,7 @@ impl Schedule {
     fn push(&mut self, position: Position, job: Job, bytes: u64) {
         let slots = (0..job.span.len).map(|_| Slot::Free).collect();
         self.open_bytes += bytes;
+        self.open_samples += job.span.len;
         self.entries.push_back(Entry { position, job: Arc::new(job), slots, first: 0, done: 0, bytes });
     }
 
@@ -270,6 +302,10 @@ impl Schedule {
         loop {
             let read =
                 (self.read_count > 0).then(|| self.find(|slot| matches!(slot, Slot::Read(_)))).flatten();
+            if self.ahead > 0 {
+                let (at, offset) = read.filter(|(at, _)| *at < self.settings.prefetch)?;
+                return Some(self.take(at, offset));
+            }
             let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
             if let Some((at, offset)) = found {
                 return Some(self.take(at, offset));
@@ -331,23 +367,26 @@ impl Schedule {
         }
     }
 
-    /// A reader is done with a sample. Dropped if its batch was abandoned meanwhile.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Fetched>) {
+    /// A reader is done with a sample. Given back if its batch was abandoned meanwhile, to be freed elsewhere.
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Fetched>) -> Option<Result<Fetched>> {
         if ticket.generation != self.generation {
-            return;
+            return Some(read);
         }
         let read = Box::new(read);
         self.read_count += 1;
         self.read_bytes += size(&read);
         // The entry is still here: a batch is delivered only when all its samples are done.
         self.entries[(ticket.entry - self.first_entry) as usize].slots[ticket.offset] = Slot::Read(read);
+        None
     }
 
-    /// Memory of a record that is no longer needed.
-    pub(crate) fn recycle(&mut self, record: Fetched) {
-        if self.spare.len() < 2 * self.settings.readers {
-            self.spare.push(record);
+    /// Memory of a record that is no longer needed. Given back if there is enough, to be freed elsewhere.
+    pub(crate) fn recycle(&mut self, record: Fetched) -> Option<Fetched> {
+        if self.spare.len() >= if self.ahead > 0 { SPARE } else { 2 * self.settings.readers } {
+            return Some(record);
         }
+        self.spare.push(record);
+        None
     }
 
     /// Counts finished samples. True if the next batch to be delivered is now complete.
@@ -367,6 +406,7 @@ impl Schedule {
         let entry = complete.then(|| self.entries.pop_front()).flatten()?;
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
+        self.open_samples -= entry.slots.len();
         Some(entry.job)
     }
 
@@ -383,7 +423,12 @@ fn size(read: &Result<Fetched>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{plan::Node, sample::Record, source::SourceSpec};
+    use crate::{
+        engine::batch::ColumnKind,
+        plan::Node,
+        sample::{DType, Record},
+        source::SourceSpec,
+    };
 
     fn leaf() -> Node {
         Node::source(SourceSpec::Custom { name: String::new() })
@@ -427,7 +472,7 @@ mod tests {
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        s.put_read(first, Ok(Fetched::of(record)));
+        assert!(s.put_read(first, Ok(Fetched::of(record))).is_none());
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -439,13 +484,65 @@ mod tests {
         let mut s = schedule(8, 2, 2);
         let old = s.work().unwrap();
         let reading = s.read().unwrap();
-        s.go_to(Position { epoch: 0, base: 0, number: 0 });
+        drop(s.go_to(Position { epoch: 0, base: 0, number: 0 }));
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
-        s.go_to(Position { epoch: 5, base: 0, number: 1 });
+        drop(s.go_to(Position { epoch: 5, base: 0, number: 1 }));
         assert!(!s.done(&old.finish()));
-        s.put_read(reading.0, Ok(Fetched::default()));
+        assert!(s.put_read(reading.0, Ok(Fetched::default())).is_some(), "nobody wants it any more");
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
+    }
+
+    #[test]
+    fn the_layer_reads_ahead_of_the_ring_and_workers_take_only_what_it_brought() {
+        let mut s = schedule(100, 2, 2);
+        s.read_by_layer(9);
+        assert!(s.work().is_none(), "workers read nothing");
+        let tickets: Vec<Ticket> = std::iter::from_fn(|| s.read()).map(|(ticket, ..)| ticket).collect();
+        assert_eq!(tickets.len(), 10, "whole batches, until nine samples are open");
+        let put = |s: &mut Schedule, number: usize| {
+            assert!(s.put_read(tickets[number], Ok(Fetched::default())).is_none())
+        };
+        put(&mut s, 5);
+        assert!(s.work().is_none(), "the third batch has no buffers yet");
+        put(&mut s, 1);
+        let work = s.work().unwrap();
+        assert_eq!(
+            (work.claim.job.number, work.claim.samples.clone(), work.record.is_some()),
+            (0, 1..2, true)
+        );
+        s.done(&work.finish());
+        put(&mut s, 0);
+        let work = s.work().unwrap();
+        assert!(s.done(&work.finish()));
+        assert!(s.deliver().is_some());
+        assert_eq!(s.work().unwrap().claim.job.number, 2);
+        assert!(s.read().is_some(), "another batch is opened");
+    }
+
+    #[test]
+    fn buffers_are_neither_made_nor_freed_while_the_schedule_is_locked() {
+        let order = Order::new(&leaf().batch(2, false), &[4]).unwrap();
+        let kind = ColumnKind::Array { dtype: DType::UInt8, shape: vec![1000] };
+        let columns = Columns::new(&[ColumnSpec { name: "x".into(), kind }]);
+        let (settings, pool) = (Settings { workers: 1, prefetch: 2, readers: 0 }, Pool::new(4));
+        let budgets = (1 << 20, 1 << 20);
+        let mut s = Schedule::new(Arc::new(order), columns, pool.clone(), None, settings, budgets, false);
+        // Whatever is called here is called under the lock.
+        let mut work = s.work().unwrap();
+        assert_eq!(pool.held(), 0, "opening a batch takes no memory");
+        work.claim.slot(0).array(0).fill(1);
+        assert_eq!(pool.held(), 2000, "the first worker that writes does");
+        drop(work);
+        let first = pool.take(2000);
+        let before = first.as_ptr();
+        drop(first);
+        let abandoned = s.go_to(Position { epoch: 3, base: 0, number: 0 });
+        let other = pool.take(2000);
+        assert_eq!((pool.held(), other.as_ptr()), (4000, before), "the buffer is not back yet");
+        drop(abandoned);
+        drop(pool.take(2000));
+        assert_eq!(pool.held(), 4000, "now it is");
     }
 
     #[test]
@@ -463,7 +560,7 @@ mod tests {
         );
         assert!(!s.submit([1].into()) && !s.finish(), "no pass has begun");
         assert_eq!(s.left(), Left::NotBegun);
-        s.begin(Pass::new(1, 0));
+        drop(s.begin(Pass::new(1, 0)));
         assert_eq!((s.left(), s.work().is_none()), (Left::Nothing, true));
         for batch in [vec![7, 7], vec![2], vec![3]] {
             assert!(s.submit(batch.into()));
@@ -476,7 +573,7 @@ mod tests {
         }
         assert_eq!(s.deliver().unwrap().span.given().unwrap(), [7, 7]);
         let old = s.work().unwrap();
-        s.begin(Pass::new(1, 3));
+        drop(s.begin(Pass::new(1, 3)));
         assert!(!s.done(&old.finish()) && s.deliver().is_none());
         assert!(s.submit([5].into()) && s.finish() && !s.submit([6].into()));
         let work = s.work().unwrap();

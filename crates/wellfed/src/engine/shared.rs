@@ -16,11 +16,15 @@ use super::{
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
+    remote::AHEAD,
     ring::Pool,
     schedule::{Schedule, Work},
+    threads::in_storage,
 };
 use crate::{
-    Error, ErrorKind, Result, lock,
+    Error, ErrorKind, Result,
+    io::layer::Mailbox,
+    lock,
     meter::{
         CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
         publish::{Publisher, Snapshot},
@@ -43,6 +47,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Readers wait here for samples to read.
     read: Condvar,
+    /// Threads above the present settings wait here, so that a wake-up for one sample never ends with one of them.
+    parked: Condvar,
     /// The consumer waits here for a batch.
     ready: Condvar,
     pub(crate) executor: Executor,
@@ -59,6 +65,10 @@ pub(crate) struct Shared {
     pub(crate) budget: u64,
     /// What batches are made of, and the bytes of values that are not in buffers.
     columns: Columns,
+    /// Of the thread that drives the I/O layer, where that reads.
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
+    /// Bytes that the I/O layer has under way or keeps.
+    pub(crate) io_bytes: AtomicU64,
     /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
     publisher: OnceLock<Publisher>,
 }
@@ -73,10 +83,16 @@ impl Shared {
         scratch_budget: usize,
         (pool, columns, budget): (Arc<Pool>, Columns, u64),
     ) -> Self {
+        let mailbox = executor.is_remote().then(Arc::default);
+        let mut schedule = schedule;
+        if mailbox.is_some() {
+            schedule.read_by_layer(AHEAD);
+        }
         Self {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
             read: Condvar::new(),
+            parked: Condvar::new(),
             ready: Condvar::new(),
             executor,
             order,
@@ -87,6 +103,8 @@ impl Shared {
             pool,
             budget,
             columns,
+            mailbox,
+            io_bytes: AtomicU64::new(0),
             publisher: OnceLock::new(),
         }
     }
@@ -113,6 +131,7 @@ impl Shared {
             memory: self.pool.held()
                 + self.columns.bytes()
                 + read_bytes
+                + self.io_bytes.load(Relaxed)
                 + self.scratch_bytes.load(Relaxed)
                 + caches().map(Caches::memory).sum::<u64>(),
             memory_budget: self.budget,
@@ -152,6 +171,25 @@ impl Shared {
     pub(crate) fn wake(&self) {
         self.work.notify_all();
         self.read.notify_all();
+        self.ring();
+    }
+
+    /// Tells the I/O layer that there may be room, or something to read.
+    fn ring(&self) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.ring();
+        }
+    }
+
+    /// Wakes a worker for a sample that was read.
+    pub(crate) fn wake_worker(&self) {
+        self.work.notify_one();
+    }
+
+    /// Wakes everyone after the settings were changed.
+    pub(crate) fn wake_parked(&self) {
+        self.wake();
+        self.parked.notify_all();
     }
 
     /// Waits for a complete batch, at most `timeout`.
@@ -163,9 +201,15 @@ impl Shared {
         self.ready.wait_timeout(schedule, timeout).unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }
 
+    /// Lets all threads end, and gives back what is under way.
     pub(crate) fn shut_down(&self) {
-        self.lock().shutdown = true;
-        self.wake();
+        let abandoned = {
+            let mut schedule = self.lock();
+            schedule.shutdown = true;
+            schedule.abandon()
+        };
+        drop(abandoned);
+        self.wake_parked();
         self.ready.notify_all();
     }
 
@@ -176,6 +220,8 @@ impl Shared {
         let mut fetched = Fetched::default();
         let mut picks = Vec::new();
         let mut scratch_bytes = 0;
+        // Memory that nobody needs any more. It is freed when the schedule is not locked.
+        let mut surplus = None;
         let mut schedule = self.lock();
         loop {
             let mut idle = None;
@@ -188,9 +234,11 @@ impl Shared {
                     break work;
                 }
                 idle.get_or_insert_with(|| Probe::start(&lane, 1));
-                schedule = self.work.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let place = if active { &self.work } else { &self.parked };
+                schedule = place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
             };
             drop(schedule);
+            drop(surplus.take());
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
@@ -206,9 +254,10 @@ impl Shared {
             }
             schedule = self.lock();
             if let Some(used) = used {
-                schedule.recycle(used);
+                surplus = schedule.recycle(used);
                 // Readers stop at their budget; taking a record made room.
                 self.read.notify_one();
+                self.ring();
             }
             if schedule.done(&done) {
                 self.ready.notify_one();
@@ -236,23 +285,30 @@ impl Shared {
             let result = match read.take().map(|result| *result) {
                 _ if refused.is_some() => refused.map_or(Ok(()), Err),
                 Some(Ok(mut fetched)) => {
-                    let result = self.make(&mut work.claim, offset, picks, &mut fetched, scratch, &mut probe);
+                    let result = self.complete(picks, &mut fetched, &mut probe).and_then(|()| {
+                        self.make(&mut work.claim, offset, picks, &mut fetched, scratch, &mut probe)
+                    });
                     used = Some(fetched);
                     result
                 }
                 Some(Err(error)) => Err(error),
                 None => self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe),
             };
-            if let Err(error) = result {
-                let first = picks[0];
-                let replaced = self.on_error == OnError::Replace
-                    && (0..REPLACEMENTS).any(|attempt| {
-                        self.replacement(first, &job, attempt, picks);
-                        !picks.is_empty()
-                            && self
-                                .read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe)
-                                .is_ok()
-                    });
+            if let Err(mut error) = result {
+                let (first, mut attempts, mut replaced) = (picks[0], 0..REPLACEMENTS, false);
+                // An outage is no reason to take other samples.
+                while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
+                    let Some(attempt) = attempts.next() else { break };
+                    self.replacement(first, &job, attempt, picks);
+                    if picks.is_empty() {
+                        continue;
+                    }
+                    match self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe) {
+                        Ok(()) => replaced = true,
+                        Err(e) if e.kind() == ErrorKind::Transient => error = e,
+                        Err(_) => {}
+                    }
+                }
                 job.fail(offset, error, replaced);
             }
         }
@@ -299,8 +355,18 @@ impl Shared {
         self.make(claim, offset, picks, fetched, scratch, probe)
     }
 
+    /// Reads what a reader left to the worker.
+    fn complete(&self, picks: &[Pick], fetched: &mut Fetched, probe: &mut Probe<'_>) -> Result<()> {
+        if !fetched.is_partial() {
+            return Ok(());
+        }
+        let result = guard("read", || in_storage(|| self.executor.complete(picks, fetched)));
+        probe.lap(Stage::Read, fetched.len());
+        result
+    }
+
     fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || self.executor.fetch(picks, fetched));
+        let result = guard("read", || in_storage(|| self.executor.fetch(picks, fetched)));
         probe.lap(Stage::Read, fetched.len());
         result
     }
@@ -334,7 +400,8 @@ impl Shared {
             }
             let active = id < schedule.settings.readers;
             let Some((ticket, job, mut fetched)) = active.then(|| schedule.read()).flatten() else {
-                schedule = self.read.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let place = if active { &self.read } else { &self.parked };
+                schedule = place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
                 continue;
             };
             drop(schedule);
@@ -344,14 +411,19 @@ impl Shared {
             drop(job);
             let result = self.fetch(&picks, &mut fetched, &mut probe);
             schedule = self.lock();
-            schedule.put_read(ticket, result.map(|()| fetched));
+            let late = schedule.put_read(ticket, result.map(|()| fetched));
             self.work.notify_one();
+            if late.is_some() {
+                drop(schedule);
+                drop(late);
+                schedule = self.lock();
+            }
         }
     }
 }
 
 /// Runs `f`; a panic in it becomes an error, so that one bad sample cannot take the process down.
-fn guard(stage: &'static str, f: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn guard<T>(stage: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

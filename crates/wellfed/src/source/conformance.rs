@@ -4,8 +4,10 @@ use std::{collections::HashSet, thread};
 
 use super::Source;
 use crate::{
-    Error, ErrorKind,
+    Error, ErrorKind, Limits,
+    io::Bytes,
     sample::{FieldKind, Record, Value},
+    store::Store,
 };
 
 /// What one sample holds, with resident fields copied out.
@@ -40,6 +42,9 @@ pub fn check(source: &dyn Source) {
     }
 
     let fresh: Vec<Fetched> = (0..len).map(|i| fetch(source, i, &mut Record::default())).collect();
+    if let Some(store) = source.store() {
+        check_pieces(source, &**store, &fresh);
+    }
     for i in (0..len).rev() {
         // The record comes full of the sample after, and once full of rubbish.
         assert_eq!(fetch(source, i, &mut record), fresh[at(i)], "sample {i} is the same in a used record");
@@ -65,13 +70,64 @@ pub fn check(source: &dyn Source) {
     });
 }
 
+/// What is located, read and assembled is what is fetched.
+fn check_pieces(source: &dyn Source, store: &dyn Store, fresh: &[Fetched]) {
+    let mut record = Record::default();
+    let located = |i: u64, limits: &Limits| {
+        let mut extents = Vec::new();
+        source.locate(i, limits, &mut extents).map(|()| extents)
+    };
+    for (i, fetched) in (0..).zip(fresh) {
+        let pieces = located(i, &record.limits).and_then(|extents| {
+            assert_eq!(
+                located(i, &record.limits).ok().as_ref(),
+                Some(&extents),
+                "sample {i} stays where it is"
+            );
+            extents.iter().map(|extent| extent.read(store)).collect::<Result<Vec<Bytes>, Error>>()
+        });
+        let assembled = pieces.map(|pieces| {
+            let fetched = values(source, i, &mut record, |record| source.assemble(i, &pieces, record));
+            let offsets = record.offsets.clone();
+            drop(pieces);
+            (fetched, offsets)
+        });
+        match assembled {
+            Ok((assembled, offsets)) => {
+                assert_eq!(assembled, *fetched, "sample {i} is assembled as it is fetched");
+                let mut whole = Record::default();
+                if source.fetch(i, &mut whole).is_ok() {
+                    assert_eq!(offsets, whole.offsets, "offsets of sample {i}");
+                }
+            }
+            Err(e) => assert!(fetched.is_err(), "sample {i} is fetched, but cannot be located and read: {e}"),
+        }
+    }
+    for beyond in [source.len(), u64::MAX] {
+        let e = located(beyond, &Limits::default()).expect_err("there is no such sample");
+        assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+        let e = source.assemble(beyond, &[], &mut record).expect_err("there is no such sample");
+        assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+    }
+}
+
 fn at(index: u64) -> usize {
     usize::try_from(index).expect("all samples were fetched into a vector")
 }
 
 fn fetch(source: &dyn Source, index: u64, record: &mut Record) -> Fetched {
+    values(source, index, record, |record| source.fetch(index, record))
+}
+
+/// What `read` puts into `record`.
+fn values(
+    source: &dyn Source,
+    index: u64,
+    record: &mut Record,
+    read: impl FnOnce(&mut Record) -> Result<(), Error>,
+) -> Fetched {
     let fields = &source.schema().fields;
-    if let Err(e) = source.fetch(index, record) {
+    if let Err(e) = read(record) {
         check_error(source, index, &e);
         return Err(e.to_string());
     }

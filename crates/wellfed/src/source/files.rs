@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
+use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, stamp};
 use crate::{
-    Error, Result,
+    Error, Limits, Result,
+    io::{Bytes, Extent},
     sample::{DType, FieldKind, Record, Schema, Value},
-    store::Store,
+    store::{RetryingStore, Store},
 };
 
 /// A list of files as data. The paths themselves are no part of a plan.
@@ -83,7 +84,15 @@ impl ImageFiles {
         let again = repeated(paths());
         let common = common_folder(paths());
         let schema = image_schema(spec.labels);
+        let store = RetryingStore::around(store);
         Ok(Self { store, spec, schema, text, ends, again, labels, common })
+    }
+
+    fn set_label(&self, index: u64, record: &mut Record) -> Result<()> {
+        if let (Some(value), Some(labels)) = (record.values.get_mut(1), &self.labels) {
+            *value = Value::Int(labels.whole(index as usize).map_err(|e| located(e, self, index))?);
+        }
+        Ok(())
     }
 
     /// Path of sample `index`, as given.
@@ -168,10 +177,26 @@ impl Source for ImageFiles {
         let max_bytes = record.limits.max_bytes;
         let image = record.values[0].buffer();
         self.store.read(path, max_bytes, image).map_err(|e| located(e, self, index))?;
-        if let (Some(value), Some(labels)) = (record.values.get_mut(1), &self.labels) {
-            *value = Value::Int(labels.whole(index as usize).map_err(|e| located(e, self, index))?);
-        }
+        self.set_label(index, record)
+    }
+
+    fn store(&self) -> Option<&Arc<dyn Store>> {
+        Some(&self.store)
+    }
+
+    fn locate(&self, index: u64, limits: &Limits, extents: &mut Vec<Extent>) -> Result<()> {
+        let Some(path) = self.path(index) else { return Err(beyond_the_end(self, index)) };
+        extents.push(Extent::whole(path, limits.max_bytes));
         Ok(())
+    }
+
+    fn assemble(&self, index: u64, pieces: &[Bytes], record: &mut Record) -> Result<()> {
+        if index >= self.len() {
+            return Err(beyond_the_end(self, index));
+        }
+        record.reset(self.schema.fields.len());
+        copy_image(pieces, record).map_err(|e| located(e, self, index))?;
+        self.set_label(index, record)
     }
 
     /// One part: the folder that all files lie in, under the name that `image_folder` gives it, so that both find the

@@ -9,13 +9,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
+use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, stamp};
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Limits, Result,
+    io::{Bytes, Extent},
     sample::{FieldKind, Record, Schema, Value},
     store::{
-        Store, glob, join,
+        RetryingStore, Store, glob, join,
         listing::{self, Listing},
+        registry,
     },
 };
 
@@ -65,6 +67,8 @@ impl ImageFolderSpec {
 pub struct ImageFolder {
     store: Arc<dyn Store>,
     spec: ImageFolderSpec,
+    /// The root in its store.
+    root: String,
     schema: Schema,
     classes: Option<Vec<String>>,
     folders: Vec<Listing>,
@@ -93,13 +97,15 @@ impl ImageFolder {
         }
         let lower = |list: &[String]| list.iter().map(|e| e.to_ascii_lowercase()).collect::<Vec<_>>();
         let defaults = || IMG_EXTENSIONS.map(str::to_owned).to_vec();
-        let pattern = glob::has_magic(&spec.root) && !store.is_folder(&spec.root);
+        let located = registry::locate(&spec.root, &store)?;
+        let (store, root) = (RetryingStore::around(located.store), located.path);
+        let pattern = glob::has_magic(&root) && !store.is_folder(&root);
         let labelled = !pattern && spec.labels == Labels::Folders;
         let extensions = if pattern { given.map(lower) } else { Some(given.map_or_else(defaults, lower)) };
         let keep = |name: &[u8]| extensions.as_ref().is_none_or(|list| has_extension(name, list));
 
         let (folders, classes) = if pattern {
-            let mut folders = glob::files(&*store, &spec.root)?;
+            let mut folders = glob::files(&*store, &root)?;
             if extensions.is_some() {
                 for folder in &mut folders {
                     let mut files = listing::Names::default();
@@ -110,16 +116,16 @@ impl ImageFolder {
             }
             (folders, None)
         } else if labelled {
-            let classes = find_classes(&*store, &spec.root)?;
-            let roots: Vec<String> = classes.iter().map(|class| join(&spec.root, class)).collect();
+            let classes = find_classes(&*store, &root)?;
+            let roots: Vec<String> = classes.iter().map(|class| join(&root, class)).collect();
             (listing::walk(&*store, &roots, &keep)?, Some(classes))
         } else {
-            (listing::walk(&*store, std::slice::from_ref(&spec.root), &keep)?, None)
+            (listing::walk(&*store, std::slice::from_ref(&root), &keep)?, None)
         };
 
         let supported = extensions.as_ref().map_or_else(|| "any".to_owned(), |list| list.join(", "));
         if !spec.allow_empty {
-            check_not_empty(&folders, classes.as_deref(), &spec.root, pattern, &supported)?;
+            check_not_empty(&folders, classes.as_deref(), &root, pattern, &supported)?;
         }
         let (mut starts, mut len) = (Vec::with_capacity(folders.len()), 0);
         for folder in &folders {
@@ -131,8 +137,8 @@ impl ImageFolder {
         } else {
             Schema::single("image", FieldKind::Image)
         };
-        let prefix = if pattern { 0 } else { join(&spec.root, "").len() };
-        Ok(Self { store, spec, schema, classes, folders, starts, len, prefix })
+        let prefix = if pattern { 0 } else { join(&root, "").len() };
+        Ok(Self { store, spec, root, schema, classes, folders, starts, len, prefix })
     }
 
     /// Labels by class name.
@@ -206,6 +212,26 @@ impl Source for ImageFolder {
         if field == 1 { self.label(index) } else { None }
     }
 
+    fn store(&self) -> Option<&Arc<dyn Store>> {
+        Some(&self.store)
+    }
+
+    fn locate(&self, index: u64, limits: &Limits, extents: &mut Vec<Extent>) -> Result<()> {
+        let Some(path) = self.path(index) else { return Err(beyond_the_end(self, index)) };
+        extents.push(Extent::whole(path, limits.max_bytes));
+        Ok(())
+    }
+
+    fn assemble(&self, index: u64, pieces: &[Bytes], record: &mut Record) -> Result<()> {
+        let Some((folder, _)) = self.find(index) else { return Err(beyond_the_end(self, index)) };
+        record.reset(self.schema.fields.len());
+        copy_image(pieces, record).map_err(|e| located(e, self, index))?;
+        if let Some(label) = record.values.get_mut(1) {
+            *label = Value::Int(i64::from(folder.root));
+        }
+        Ok(())
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.len);
         // Of a pattern the folders that all matches share lead to the data, and are not part of it.
@@ -225,10 +251,10 @@ impl Source for ImageFolder {
     }
 
     fn parts(&self) -> Vec<Part> {
-        let pattern = self.prefix == 0 && glob::has_magic(&self.spec.root);
+        let pattern = self.prefix == 0 && glob::has_magic(&self.root);
         vec![Part {
-            name: self.spec.root.clone(),
-            beside: (!pattern).then(|| join(&self.spec.root, "")),
+            name: self.root.clone(),
+            beside: (!pattern).then(|| join(&self.root, "")),
             store: self.store.clone(),
             samples: 0..self.len,
         }]

@@ -17,6 +17,7 @@ mod python;
 pub mod spec;
 mod tar_header;
 mod tar_index;
+mod tar_links;
 mod tar_sidecar;
 pub mod tensor_slices;
 pub mod voc;
@@ -39,9 +40,10 @@ pub use voc::{VocSegmentationSpec, voc_segmentation};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Limits, Result,
+    io::{Bytes, Extent},
     sample::{Record, Schema},
-    store::{Stat, Store},
+    store::{self, Stat, Store},
 };
 
 /// Samples of a source that lie together: in a folder or a shard.
@@ -93,6 +95,31 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// `index >= len()` is a [`crate::ErrorKind::NotFound`] error.
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()>;
 
+    /// Where the bytes that [`Source::locate`] names lie. `None`: samples need none, or the source cannot name them.
+    fn store(&self) -> Option<&Arc<dyn Store>> {
+        None
+    }
+
+    /// Appends the byte ranges that sample `index` needs to `extents`. None of them is larger than `limits` allows, as
+    /// far as that is known before reading.
+    ///
+    /// # Errors
+    /// As [`Source::fetch`], for what is known to be wrong without the bytes.
+    fn locate(&self, index: u64, limits: &Limits, extents: &mut Vec<Extent>) -> Result<()> {
+        let _ = (limits, extents);
+        Err(cannot_locate(self.name(), index))
+    }
+
+    /// Makes the record of sample `index` of the bytes that have arrived: one piece for each range that
+    /// [`Source::locate`] named, in its order. Gives what [`Source::fetch`] gives, and does no input or output.
+    ///
+    /// # Errors
+    /// As [`Source::fetch`].
+    fn assemble(&self, index: u64, pieces: &[Bytes], record: &mut Record) -> Result<()> {
+        let _ = (pieces, record);
+        Err(cannot_locate(self.name(), index))
+    }
+
     /// The bytes of `field` of sample `index` that `fetch` left as [`crate::sample::Value::Resident`].
     fn resident(&self, _index: u64, _field: usize) -> Option<&[u8]> {
         None
@@ -140,6 +167,21 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn classes(&self) -> Option<&[String]> {
         None
     }
+}
+
+fn cannot_locate(source: String, index: u64) -> Error {
+    Error::new(ErrorKind::Internal, format!("{source} cannot say where the bytes of sample {index} lie"))
+}
+
+/// Copies the one piece of a sample that is an image file into its first field.
+pub(crate) fn copy_image(pieces: &[Bytes], record: &mut Record) -> Result<()> {
+    let (Some(piece), Some(value)) = (pieces.first(), record.values.first_mut()) else {
+        return Err(Error::new(ErrorKind::Internal, "a piece is missing"));
+    };
+    let image = value.buffer();
+    store::reserve(image, piece.len(), "an image")?;
+    image.extend_from_slice(piece);
+    Ok(())
 }
 
 /// Makes a [`Source::fingerprint`] of the parts of a source, in their order.

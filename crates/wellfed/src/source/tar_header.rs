@@ -14,6 +14,8 @@ pub(super) struct Header {
     pub(super) size: u64,
     /// Name in the header itself, which a long name before it replaces.
     pub(super) name: Vec<u8>,
+    /// What a link leads to, which a long name before it replaces.
+    pub(super) link: Vec<u8>,
     /// Whether data follow at all, so that a pax size may replace this one.
     pub(super) carries_data: bool,
     /// For sparse files in GNU's old format: whether one more block of map follows.
@@ -26,13 +28,20 @@ pub(super) enum Kind {
     File,
     /// A file with holes, stored without them.
     Sparse,
+    /// Another name of a member before it.
+    HardLink,
+    /// A path, from the folder that it lies in.
+    SymbolicLink,
+    Folder,
     /// The name of the next member.
     LongName,
+    /// What the next member, a link, leads to.
+    LongLink,
     /// Records about the next member.
     Pax,
     /// Records about all members that follow.
     PaxGlobal,
-    /// Folders, links, devices and unknown things.
+    /// Devices and unknown things.
     Other,
 }
 
@@ -54,10 +63,14 @@ pub(super) fn parse(block: &[u8; 512]) -> Result<Header, String> {
     let mut name = until_zero(&block[..100]);
     let kind = match block[156] {
         // The old format marks folders by a slash at the end.
-        0 if name.ends_with(b"/") => Kind::Other,
+        0 if name.ends_with(b"/") => Kind::Folder,
         0 | b'0' | b'7' => Kind::File,
+        b'1' => Kind::HardLink,
+        b'2' => Kind::SymbolicLink,
+        b'5' => Kind::Folder,
         b'S' => Kind::Sparse,
         b'L' => Kind::LongName,
+        b'K' => Kind::LongLink,
         b'x' | b'X' => Kind::Pax,
         b'g' => Kind::PaxGlobal,
         _ => Kind::Other,
@@ -68,9 +81,10 @@ pub(super) fn parse(block: &[u8; 512]) -> Result<Header, String> {
         name = [prefix.as_slice(), b"/", &name].concat();
     }
     // Links, devices, folders and pipes have no data, whatever their size field says.
-    let carries_data = !(matches!(block[156], b'1'..=b'6') || (block[156] == 0 && kind == Kind::Other));
+    let carries_data = !(matches!(block[156], b'1'..=b'6') || (block[156] == 0 && kind == Kind::Folder));
     let size = if carries_data { size } else { 0 };
-    Ok(Header { kind, size, name, carries_data, extended: kind == Kind::Sparse && block[482] != 0 })
+    let link = until_zero(&block[157..257]);
+    Ok(Header { kind, size, name, link, carries_data, extended: kind == Kind::Sparse && block[482] != 0 })
 }
 
 /// A number in octal digits, or in binary where the first bit is set (GNU). `None` if it is negative, too large for
@@ -96,6 +110,7 @@ fn octal(field: &[u8]) -> Option<u64> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
+    pub(super) link: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     /// The member is a file with holes.
     pub(super) sparse: bool,
@@ -128,6 +143,7 @@ pub(super) fn parse_pax(mut records: &[u8]) -> Result<Pax, String> {
         match key {
             b"path" if pax.path.is_none() || !pax.sparse => pax.path = Some(value.to_vec()),
             b"GNU.sparse.name" => (pax.path, pax.sparse) = (Some(value.to_vec()), true),
+            b"linkpath" => pax.link = Some(value.to_vec()),
             b"size" => pax.size = Some(decimal(value).ok_or("its pax size is not a number")?),
             key if key.starts_with(b"GNU.sparse.") => pax.sparse = true,
             _ => {}

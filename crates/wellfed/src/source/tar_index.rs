@@ -3,14 +3,21 @@
 //! Members are grouped into samples as WebDataset groups them (`webdataset/tariterators.py`): the key is the path up
 //! to the first dot of the file name, the extension is the rest in lower case, and consecutive members of one key are
 //! one sample. Members without extension, hidden files (macOS writes `._name` beside each file), and everything in a
-//! top folder like `__meta__` belong to no sample. Names that are not UTF-8 are read with replacement characters.
+//! top folder like `__meta__` belong to no sample. Members are the same sample if their keys have the same bytes: those
+//! that are not UTF-8 are shown as `\xff`. Links are the files that they lead to (`tar_links.rs`).
 //!
 //! The invariant: every sample in the index lies wholly inside the shard, and what could not be read, because the
 //! shard is cut or damaged, is recorded as [`Damage`]. Nothing is lost silently.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
-use super::tar_header::{self, BLOCK, Kind, Pax};
+use super::{
+    tar_header::{self, BLOCK, Kind, Pax},
+    tar_links::Links,
+};
 use crate::{
     Error, ErrorKind, Result,
     store::{EntryKind, Store, listing::Names},
@@ -29,12 +36,17 @@ pub(super) struct Member {
     pub(super) block: u32,
     /// Index of the extension in [`ShardIndex::extensions`].
     pub(super) extension: u32,
-    /// Bytes of data; the top bit marks a file with holes, which cannot be read.
+    /// Bytes of data, with [`SPARSE`] and [`LINK`]. For a link that leads nowhere: [`BROKEN`], and its number in
+    /// [`ShardIndex::broken`].
     pub(super) size: u64,
 }
 
-/// Top bit of [`Member::size`].
+/// Bit of [`Member::size`]: a file with holes, which cannot be read.
 pub(super) const SPARSE: u64 = 1 << 63;
+/// Bit of [`Member::size`]: a link that leads nowhere.
+pub(super) const BROKEN: u64 = 1 << 62;
+/// Bit of [`Member::size`]: a link. The data are another member's.
+pub(super) const LINK: u64 = 1 << 61;
 
 impl Member {
     pub(super) fn offset(self) -> u64 {
@@ -42,11 +54,20 @@ impl Member {
     }
 
     pub(super) fn size(self) -> u64 {
-        self.size & !SPARSE
+        if self.broken().is_some() { 0 } else { self.size & !(SPARSE | LINK) }
     }
 
     pub(super) fn is_sparse(self) -> bool {
         self.size & SPARSE != 0
+    }
+
+    pub(super) fn is_link(self) -> bool {
+        self.size & (LINK | BROKEN) != 0
+    }
+
+    /// Number of the link in [`ShardIndex::broken`], if this is one that leads nowhere.
+    pub(super) fn broken(self) -> Option<usize> {
+        (self.size & BROKEN != 0).then_some((self.size & !(SPARSE | BROKEN | LINK)) as usize)
     }
 }
 
@@ -79,8 +100,10 @@ pub(super) struct ShardIndex {
     pub(super) extensions: Names,
     /// Samples whose key an earlier sample of this shard has too, in order.
     pub(super) repeated: Vec<u32>,
-    /// Regular files that belong to no sample.
+    /// Regular files and links that belong to no sample.
     pub(super) ignored: u64,
+    /// What is wrong with each link that leads nowhere.
+    pub(super) broken: Names,
     pub(super) damage: Option<Damage>,
 }
 
@@ -114,8 +137,21 @@ impl ShardIndex {
                 .with_hint(format!("{path}/*.tar names the shards in it")));
         }
         let mut scan = Scan { store, path, size: stat.size, start: 0, window: Vec::new() };
-        let mut builder = Builder::default();
-        let damage = scan.run(&mut builder)?;
+        let (mut builder, mut links) = (Builder::default(), Links::default());
+        let damage = scan.run(&mut |found| {
+            if matches!(found.kind, Kind::HardLink | Kind::SymbolicLink) {
+                links.add(found);
+            }
+            builder.add(found)
+        })?;
+        if !links.is_empty() {
+            // What links lead to is known after the whole shard was seen, and looked for only then: few shards have any.
+            scan.run(&mut |found| {
+                links.look_at(found);
+                Ok(())
+            })?;
+            builder.resolve(&links)?;
+        }
         let mut index = builder.index;
         index.damage = damage;
         index.members.shrink_to_fit();
@@ -127,15 +163,43 @@ impl ShardIndex {
     }
 }
 
+/// A member as its headers describe it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    pub(super) kind: Kind,
+    pub(super) name: &'a [u8],
+    /// What a link leads to.
+    pub(super) link: &'a [u8],
+    /// Where its header lies: its place in the order of members.
+    pub(super) at: u64,
+    /// Where its data lie.
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    pub(super) sparse: bool,
+}
+
 /// Key and extension of a path by WebDataset's rule, or `None` if it belongs to no sample.
-pub(super) fn split_key(path: &str) -> Option<(&str, &str)> {
-    let top = path.split('/').next().unwrap_or_default();
-    if top.len() >= 4 && top.starts_with("__") && top.ends_with("__") {
+pub(super) fn split_key(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let top = path.split(|b| *b == b'/').next().unwrap_or_default();
+    if top.len() >= 4 && top.starts_with(b"__") && top.ends_with(b"__") {
         return None;
     }
-    let name = path.rfind('/').map_or(0, |slash| slash + 1);
-    let dot = path[name..].find('.').filter(|dot| *dot > 0)?;
+    let name = path.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1);
+    let dot = path[name..].iter().position(|b| *b == b'.').filter(|dot| *dot > 0)?;
     Some((&path[..name + dot], &path[name + dot + 1..]))
+}
+
+/// `name` as text. Bytes that are no UTF-8 become `\xff`, and then a backslash two, so that other bytes give other text.
+pub(super) fn shown(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(name) {
+        return text.into();
+    }
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        text.push_str(&chunk.valid().replace('\\', "\\\\"));
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text.into()
 }
 
 /// Puts members together into samples.
@@ -143,21 +207,27 @@ pub(super) fn split_key(path: &str) -> Option<(&str, &str)> {
 struct Builder {
     index: ShardIndex,
     extensions: HashMap<String, u32>,
+    /// Key of the last sample.
+    key: Vec<u8>,
+    /// Members that are links, and where their headers lie.
+    links: Vec<(u32, u64)>,
 }
 
 impl Builder {
-    fn add(&mut self, path: &[u8], offset: u64, size: u64, sparse: bool) -> Result<()> {
-        let path = String::from_utf8_lossy(path);
-        let Some((key, extension)) = split_key(&path) else {
+    fn add(&mut self, found: Found<'_>) -> Result<()> {
+        let link = match found.kind {
+            Kind::File | Kind::Sparse => false,
+            Kind::HardLink | Kind::SymbolicLink => true,
+            _ => return Ok(()),
+        };
+        let Some((key, extension)) = split_key(found.name) else {
             self.index.ignored += 1;
             return Ok(());
         };
-        let block = u32::try_from(offset / BLOCK)
-            .map_err(|_| Error::limit("shard", offset, u64::from(u32::MAX) * BLOCK, "bytes"))?;
         let first = u32::try_from(self.index.members.len()).map_err(|_| {
             Error::limit("shard", self.index.members.len() as u64, u64::from(u32::MAX), "members")
         })?;
-        let lower = extension.to_lowercase();
+        let lower = shown(extension).to_lowercase();
         let extension = match self.extensions.get(&lower) {
             Some(id) => *id,
             None => {
@@ -168,14 +238,42 @@ impl Builder {
                 id
             }
         };
-        let keys = &mut self.index.keys;
-        if keys.is_empty() || keys.get(keys.len() - 1) != key {
-            keys.push(key)?;
+        if self.index.keys.is_empty() || self.key != key {
+            self.index.keys.push(&shown(key))?;
             self.index.firsts.push(first);
+            self.key.clear();
+            self.key.extend_from_slice(key);
         }
-        self.index.members.push(Member { block, extension, size: size | if sparse { SPARSE } else { 0 } });
+        if link {
+            self.links.push((first, found.at));
+        }
+        let size = found.size | if found.sparse { SPARSE } else { 0 };
+        self.index.members.push(Member { block: block_of(found.offset)?, extension, size });
         Ok(())
     }
+
+    /// Gives links the data of what they lead to.
+    fn resolve(&mut self, links: &Links) -> Result<()> {
+        for (number, at) in std::mem::take(&mut self.links) {
+            let member = &mut self.index.members[number as usize];
+            match links.resolve(at) {
+                Ok(file) => {
+                    member.block = block_of(file.offset)?;
+                    member.size = file.size | LINK | if file.sparse { SPARSE } else { 0 };
+                }
+                Err(message) => {
+                    member.size = BROKEN | self.index.broken.len() as u64;
+                    self.index.broken.push(&message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn block_of(offset: u64) -> Result<u32> {
+    u32::try_from(offset / BLOCK)
+        .map_err(|_| Error::limit("shard", offset, u64::from(u32::MAX) * BLOCK, "bytes"))
 }
 
 /// A walk over the headers of one shard.
@@ -207,11 +305,12 @@ impl Scan<'_> {
         Ok(self.window.get(from..from + len as usize))
     }
 
-    /// Adds all members to `builder`; gives the damage that ended the walk early.
-    fn run(&mut self, builder: &mut Builder) -> Result<Option<Damage>> {
+    /// Shows all members to `visit`, in order; gives the damage that ended the walk early.
+    fn run(&mut self, visit: &mut dyn FnMut(Found<'_>) -> Result<()>) -> Result<Option<Damage>> {
         let path = self.path;
         let damage = |offset, message: String, hint| Ok(Some(Damage { offset, message, hint }));
         let (mut at, mut long_name, mut pax) = (0_u64, None::<Vec<u8>>, None::<Pax>);
+        let mut long_link = None::<Vec<u8>>;
         let mut pending = None;
         loop {
             // A long name or pax records without their member are damage from where they start.
@@ -276,12 +375,13 @@ impl Scan<'_> {
                 let name = pax.as_ref().and_then(|p| p.path.as_ref()).or(long_name.as_ref());
                 name.unwrap_or(&header.name).clone()
             };
-            let about_next = matches!(header.kind, Kind::LongName | Kind::Pax | Kind::PaxGlobal);
+            let about_next =
+                matches!(header.kind, Kind::LongName | Kind::LongLink | Kind::Pax | Kind::PaxGlobal);
             let pax_size = pax.as_ref().and_then(|p| p.size).filter(|_| !about_next && header.carries_data);
             let size = pax_size.unwrap_or(header.size);
             if size > self.size - data {
-                let name = String::from_utf8_lossy(&name()).into_owned();
-                let end = self.size;
+                let (name, end) = (name(), self.size);
+                let name = shown(&name);
                 let message = format!(
                     "member {name} has {size} bytes from byte {data}, but the shard ends at byte {end}"
                 );
@@ -302,6 +402,7 @@ impl Scan<'_> {
                 };
                 match header.kind {
                     Kind::LongName => long_name = meta.split(|b| *b == 0).next().map(<[u8]>::to_vec),
+                    Kind::LongLink => long_link = meta.split(|b| *b == 0).next().map(<[u8]>::to_vec),
                     kind => match tar_header::parse_pax(&meta) {
                         Ok(records) if kind == Kind::Pax => pax = Some(records),
                         Ok(global) if global == Pax::default() => {}
@@ -320,10 +421,11 @@ impl Scan<'_> {
                 }
             } else {
                 let sparse = header.kind == Kind::Sparse || pax.as_ref().is_some_and(|p| p.sparse);
-                if matches!(header.kind, Kind::File | Kind::Sparse) {
-                    builder.add(&name(), data, size, sparse)?;
-                }
-                (long_name, pax, pending) = (None, None, None);
+                let link = pax.as_ref().and_then(|p| p.link.as_ref()).or(long_link.as_ref());
+                let link = link.unwrap_or(&header.link);
+                let (kind, name) = (header.kind, name());
+                visit(Found { kind, name: &name, link, at, offset: data, size, sparse })?;
+                (long_name, long_link, pax, pending) = (None, None, None, None);
             }
             // No overflow: the data end inside the shard, and no file is within 512 bytes of 2^64.
             at = (data + size).next_multiple_of(BLOCK);
@@ -412,7 +514,9 @@ pub(super) mod tests {
             ("d/__meta__/a.jpg", Some(("d/__meta__/a", "jpg"))),
             ("", None),
         ] {
-            assert_eq!(split_key(path), expected, "{path}");
+            let expected =
+                expected.map(|(key, extension): (&str, &str)| (key.as_bytes(), extension.as_bytes()));
+            assert_eq!(split_key(path.as_bytes()), expected, "{path}");
         }
     }
 
@@ -446,16 +550,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn pax_names_and_sizes_count_and_folders_and_links_are_skipped() {
+    fn pax_names_and_sizes_count_and_folders_are_skipped() {
         let mut builder = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_ustar();
         header.set_entry_type(tar::EntryType::Directory);
         header.set_size(0);
         builder.append_data(&mut header, "d/", &[][..]).unwrap();
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Symlink);
-        header.set_size(0);
-        builder.append_link(&mut header, "d/link.jpg", "a.jpg").unwrap();
         let path = "p/long name é.jpg";
         let record = |key: &str, value: &str| -> String {
             let mut length = key.len() + value.len() + 3;
@@ -485,6 +585,33 @@ pub(super) mod tests {
         assert_eq!(found[0], ("p/long name é".to_owned(), vec![("jpg".to_owned(), vec![9; 700])]));
         assert_eq!(found[1].0, "q");
         assert_eq!(scan(&bytes).damage, None);
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_stay_apart() {
+        // The writer of the crate `tar` takes paths, which are bytes on Unix only.
+        let mut bytes = tar(&[("a?.jpg", b"A"), ("a?.cls", b"1"), ("a!.jpg", b"B"), ("a!.j?g", b"C")]);
+        for at in (0..bytes.len() - 1024).step_by(1024) {
+            for byte in &mut bytes[at..at + 100] {
+                *byte = match *byte {
+                    b'?' => 0xff,
+                    b'!' => 0xfe,
+                    other => other,
+                };
+            }
+            let header: &mut [u8] = &mut bytes[at..at + 512];
+            header[148..156].fill(b' ');
+            let sum: u64 = header.iter().map(|b| u64::from(*b)).sum();
+            header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+        let found = content(&bytes);
+        let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, [r"a\xff", r"a\xfe"]);
+        let extensions: Vec<_> =
+            found.iter().flat_map(|(_, fields)| fields.iter().map(|(e, _)| e.as_str())).collect();
+        assert_eq!(extensions, ["jpg", "cls", "jpg", r"j\xffg"]);
+        assert_eq!(shown(br"a\xff"), r"a\xff");
+        assert_eq!(shown(b"a\\\xff"), r"a\\\xff");
     }
 
     #[test]

@@ -5,14 +5,14 @@
 //!
 //! ```text
 //! "wellfed-tar\n"  version u32  shard size u64  shard time i128  payload bytes u64  FNV-1a of payload u64  payload
-//! payload: keys, extensions, firsts, members, repeated, ignored u64     all numbers little-endian
+//! payload: keys, extensions, broken, firsts, members, repeated, ignored u64     all numbers little-endian
 //! ```
 
 use super::tar_index::{Member, ShardIndex};
 use crate::store::{Stat, Store, listing::Names};
 
 const MAGIC: &[u8; 12] = b"wellfed-tar\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 12 + 4 + 8 + 16 + 8 + 8;
 
 /// Where the index of `shard` is kept.
@@ -56,7 +56,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 fn encode(stat: &Stat, index: &ShardIndex) -> Vec<u8> {
     let mut payload = Vec::new();
     let number = |payload: &mut Vec<u8>, n: usize| payload.extend_from_slice(&(n as u64).to_le_bytes());
-    for names in [&index.keys, &index.extensions] {
+    for names in [&index.keys, &index.extensions, &index.broken] {
         let (text, ends) = names.parts();
         number(&mut payload, text.len());
         payload.extend_from_slice(text.as_bytes());
@@ -88,7 +88,7 @@ fn put_u32s(payload: &mut Vec<u8>, numbers: &[u32]) {
 }
 
 fn decode(mut reader: Reader<'_>, shard_size: u64) -> Option<ShardIndex> {
-    let (keys, extensions) = (reader.names()?, reader.names()?);
+    let (keys, extensions, broken) = (reader.names()?, reader.names()?, reader.names()?);
     let firsts = reader.u32s()?;
     let count = reader.count(16)?;
     let mut members = Vec::with_capacity(count);
@@ -104,9 +104,11 @@ fn decode(mut reader: Reader<'_>, shard_size: u64) -> Option<ShardIndex> {
         && repeated.iter().all(|i| (*i as usize) < keys.len())
         && members.iter().all(|m| {
             let end = m.offset().checked_add(m.size());
-            (m.extension as usize) < extensions.len() && end.is_some_and(|end| end <= shard_size)
+            (m.extension as usize) < extensions.len()
+                && end.is_some_and(|end| end <= shard_size)
+                && m.broken().is_none_or(|number| number < broken.len())
         });
-    fits.then_some(ShardIndex { keys, firsts, members, extensions, repeated, ignored, damage: None })
+    fits.then_some(ShardIndex { keys, firsts, members, extensions, repeated, ignored, broken, damage: None })
 }
 
 /// What is left of the file.

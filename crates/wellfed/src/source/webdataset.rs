@@ -4,7 +4,7 @@
 //! a read by position. How members become samples is in `tar_index.rs`. A shard that is cut or damaged keeps its
 //! intact samples and gets one more, last sample whose fetch says where and how it is damaged.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,13 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
+    io::{Bytes, Extent},
     sample::{FieldKind, FieldSpec, Record, Schema, Structure, Value},
-    store::{Store, brace, glob, join, listing},
+    store::{
+        RetryingStore, Store, brace, glob, join, listing,
+        registry::{self, Located},
+        reserve,
+    },
 };
 
 /// Extensions of encoded images that are one field unless fields are named.
@@ -44,8 +49,8 @@ pub struct WebDatasetSpec {
     /// Shards: paths with braces ([`brace`]) or stars ([`glob`]), `::` between several in one.
     pub urls: Vec<String>,
     /// Extensions of the fields, in order, handed out as a tuple; `;` between those that stand for one field, as in
-    /// `jpg;png`. `__key__` and `__url__` are texts. Default: a dict of `__key__` and the fields of the first sample,
-    /// jpg, jpeg and png being one.
+    /// `jpg;png`. `__key__` and `__url__` are texts. Default: a dict of `__key__` and the fields of the samples, which
+    /// must all have the same ones, jpg, jpeg and png being one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Vec<String>>,
     /// Where shard indices are kept.
@@ -72,7 +77,7 @@ enum Origin {
 /// One shard, and the index of its first sample in the source.
 #[derive(Debug)]
 struct Shard {
-    path: String,
+    path: Arc<str>,
     start: u64,
     index: ShardIndex,
 }
@@ -99,14 +104,15 @@ impl WebDataset {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a shard that does not exist; [`ErrorKind::Unsupported`] for a compressed one;
-    /// [`ErrorKind::Config`] for fields that no sample has or that mix kinds.
+    /// [`ErrorKind::Config`] for fields that no sample has or that mix kinds, and, unless fields are named, for samples
+    /// that differ in their fields.
     pub fn open(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
         let name = name_of(&spec);
         Self::build(store, spec).map_err(|e| e.with_source(name))
     }
 
     fn build(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
-        let paths = find_shards(&*store, &spec.urls)?;
+        let (store, paths) = find_shards(&store, &spec.urls)?;
         let indices = listing::parallel(&paths, |path| {
             if spec.index == IndexMode::Memory {
                 return ShardIndex::scan(&*store, path);
@@ -123,7 +129,7 @@ impl WebDataset {
         for (path, index) in paths.into_iter().zip(indices) {
             let start = len;
             len += index.len() as u64 + u64::from(index.damage.is_some());
-            shards.push(Shard { path, start, index });
+            shards.push(Shard { path: path.into(), start, index });
         }
         let schema = Schema { fields: Vec::new(), structure: Structure::Dict(Vec::new()) };
         let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
@@ -136,7 +142,7 @@ impl WebDataset {
 
     /// Paths of the shards, in order.
     pub fn shards(&self) -> impl Iterator<Item = &str> {
-        self.shards.iter().map(|shard| shard.path.as_str())
+        self.shards.iter().map(|shard| &*shard.path)
     }
 
     /// Regular files in the shards that belong to no sample: hidden, without extension, or in a `__meta__` folder.
@@ -189,30 +195,43 @@ impl WebDataset {
         Ok(())
     }
 
-    /// Takes the fields of the first sample that is surely complete.
+    /// Takes the fields that the samples have. What only some of them have is for the user to decide: a label that is
+    /// missing here and there must not vanish from all.
     fn find_fields(&mut self) -> Result<()> {
         self.push_field("__key__", Origin::Key)?;
-        // The last sample before a cut may lack fields, and must not decide which fields the others have.
-        let whole = |shard: &&Shard| shard.index.len() > usize::from(shard.index.damage.is_some());
-        let any = |shard: &&Shard| shard.index.len() > 0;
-        let shard = self.shards.iter().find(whole).or_else(|| self.shards.iter().find(any));
-        let Some(shard) = shard else { return Ok(()) };
-        let mut extensions: Vec<String> = Vec::new();
-        for member in shard.index.sample(0) {
-            let extension = shard.index.extension(*member);
-            if !extensions.iter().any(|e| e == extension) {
-                extensions.push(extension.to_owned());
-            }
+        let found = Fields::of(&self.shards);
+        if let Some(rare) = found.fields.iter().find(|field| field.samples < found.samples) {
+            return Err(self.differing(&found, rare));
         }
-        let images = extensions.iter().filter(|e| IMAGES.contains(&e.as_str())).count();
-        for extension in extensions {
-            let mut alternatives = vec![extension.clone()];
-            if images == 1 && IMAGES.contains(&extension.as_str()) {
-                alternatives.extend(IMAGES.iter().filter(|e| **e != extension).map(|e| (*e).to_owned()));
-            }
-            self.push_field(&extension, Origin::Members(alternatives))?;
+        for Field { alternatives, .. } in found.fields {
+            // There is at least the one that it was made for.
+            let name = alternatives[0].clone();
+            self.push_field(&name, Origin::Members(alternatives))?;
         }
         Ok(())
+    }
+
+    fn differing(&self, found: &Fields, rare: &Field) -> Error {
+        let all = found.samples;
+        let field = |f: &Field| format!("{} is in {} of {all}", f.alternatives.join("/"), f.samples);
+        let counts: Vec<String> = found.fields.iter().take(20).map(field).collect();
+        let more = if found.fields.len() > 20 { ", …" } else { "" };
+        let name = rare.alternatives.join("/");
+        let example = |place: Option<(usize, usize)>| {
+            place.map_or_else(String::new, |(shard, i)| shown_key(&self.shards[shard], i))
+        };
+        let (with, without) = (example(rare.first_with), example(found.first_without(&self.shards, rare)));
+        let common: Vec<String> = (found.fields.iter().filter(|f| f.samples == all).take(5))
+            .map(|f| format!("{:?}", f.alternatives.join(";")))
+            .collect();
+        Error::config(format!(
+            "samples differ in their fields: {}{more}. The first with {name} is {with}, the first without it {without}",
+            counts.join(", ")
+        ))
+        .with_hint(format!(
+            "name the fields to take: fields=[{}]. A sample that lacks one of them is then a bad sample; see on_error",
+            common.join(", ")
+        ))
     }
 
     fn push_field(&mut self, name: &str, origin: Origin) -> Result<()> {
@@ -253,11 +272,13 @@ impl WebDataset {
         // If so many are damaged, the first one's error tells more than a long search.
         for (shard, sample, member) in found.take(16) {
             let mut file = Vec::new();
-            let header = self
-                .read(shard, member, &Limits::default(), &mut file)
+            let member = whole(shard, member).map(|()| member);
+            let header = member
+                .and_then(|member| self.read(shard, member, &Limits::default(), &mut file))
                 .and_then(|()| npy::Header::parse(&file));
             match header {
                 Ok(header) => return Ok(FieldKind::array(header.dtype, &header.shape)),
+                Err(e) if e.kind() == ErrorKind::Transient => return Err(e),
                 Err(e) => {
                     let index = shard.start + sample as u64;
                     failure.get_or_insert_with(|| located(e, self, index));
@@ -271,6 +292,22 @@ impl WebDataset {
         }
     }
 
+    /// Where sample `index` lies.
+    fn sample(&self, index: u64) -> Result<(&Shard, usize)> {
+        let shard = match self.place(index) {
+            None => return Err(beyond_the_end(self, index)),
+            Some(Place::Sample(shard, sample)) => return Ok((shard, sample)),
+            Some(Place::Damage(shard)) => shard,
+        };
+        let error = match &shard.index.damage {
+            Some(damage) => Error::corrupt(format!("shard {} is damaged: {}", shard.path, damage.message))
+                .with_offset(damage.offset)
+                .with_hint(damage.hint),
+            None => Error::new(ErrorKind::Internal, "an intact shard has a damaged sample"),
+        };
+        Err(located(error, self, index))
+    }
+
     fn place(&self, index: u64) -> Option<Place<'_>> {
         if index >= self.len {
             return None;
@@ -282,63 +319,52 @@ impl WebDataset {
     }
 
     fn read(&self, shard: &Shard, member: Member, limits: &Limits, into: &mut Vec<u8>) -> Result<()> {
-        let (offset, size) = (member.offset(), member.size());
-        let extension = shard.index.extension(member);
-        if member.is_sparse() {
-            let message = format!("field {extension} is a file with holes, which is not supported");
-            return Err(Error::new(ErrorKind::Unsupported, message).with_offset(offset));
-        }
-        limits.check_bytes(&format!("field {extension}"), size).map_err(|e| e.with_offset(offset))?;
-        let len =
-            usize::try_from(size).map_err(|_| Error::limit("field", size, usize::MAX as u64, "bytes"))?;
+        let len = checked(shard, member, limits)?;
+        let offset = member.offset();
         self.store.read_range(&shard.path, offset, len, into).map_err(|e| e.with_offset(offset))
     }
 
-    fn fetch_sample(&self, shard: &Shard, sample: usize, record: &mut Record) -> Result<()> {
+    /// The members that the fields of a sample are made of, in the order of the fields; `None` for fields without.
+    fn members(&self, shard: &Shard, sample: usize) -> impl Iterator<Item = Result<Option<Member>>> {
+        self.origins.iter().map(move |origin| {
+            let Origin::Members(alternatives) = origin else { return Ok(None) };
+            let member = find(&shard.index, sample, alternatives)?;
+            let member = member.ok_or_else(|| self.lacks(shard, sample, alternatives))?;
+            whole(shard, member).map(|()| Some(member))
+        })
+    }
+
+    /// Makes the record of a sample; `read` gives the bytes of one member after the other.
+    fn fill(
+        &self,
+        shard: &Shard,
+        sample: usize,
+        record: &mut Record,
+        mut read: impl FnMut(Member, &Limits, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
         record.reset(self.origins.len());
         let limits = record.limits;
-        for (field, origin) in self.origins.iter().enumerate() {
+        for (field, member) in self.members(shard, sample).enumerate() {
             let value = &mut record.values[field];
-            let alternatives = match origin {
-                Origin::Key => {
-                    value.buffer().extend_from_slice(shard.index.keys.get(sample).as_bytes());
-                    continue;
-                }
-                Origin::Url => {
-                    value.buffer().extend_from_slice(shard.path.as_bytes());
-                    continue;
-                }
-                Origin::Members(alternatives) => alternatives,
-            };
-            let Some(member) = find(&shard.index, sample, alternatives)? else {
-                return Err(self.lacks(shard, sample, alternatives));
+            let Some(member) = member? else {
+                let text = match &self.origins[field] {
+                    Origin::Url => &*shard.path,
+                    _ => shard.index.keys.get(sample),
+                };
+                value.buffer().extend_from_slice(text.as_bytes());
+                continue;
             };
             record.offsets[field] = member.offset();
             let kind = &self.schema.fields[field].kind;
             let result = if *kind == FieldKind::LABEL {
-                self.read_int(shard, member).map(|number| *value = Value::Int(number))
+                int(shard, member, &mut read).map(|number| *value = Value::Int(number))
             } else {
                 let buffer = value.buffer();
-                self.read(shard, member, &limits, buffer).and_then(|()| convert(kind, buffer))
+                read(member, &limits, buffer).and_then(|()| convert(kind, buffer))
             };
             result.map_err(|e| e.with_offset(member.offset()))?;
         }
         Ok(())
-    }
-
-    fn read_int(&self, shard: &Shard, member: Member) -> Result<i64> {
-        let extension = shard.index.extension(member);
-        if member.size() > MAX_INT_BYTES {
-            let size = member.size();
-            return Err(Error::corrupt(format!("field {extension} has {size} bytes and is no whole number")));
-        }
-        let mut text = Vec::with_capacity(member.size() as usize);
-        self.read(shard, member, &Limits::default(), &mut text)?;
-        let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
-        number.ok_or_else(|| {
-            let text = String::from_utf8_lossy(&text);
-            Error::corrupt(format!("field {extension} is {text:?}, which is no whole number"))
-        })
     }
 
     fn lacks(&self, shard: &Shard, sample: usize, alternatives: &[String]) -> Error {
@@ -383,10 +409,14 @@ impl Source for WebDataset {
                 format!("{}/__damaged__@{offset}", shard.path)
             }
             Some(Place::Sample(shard, sample)) => {
-                let key = join(&shard.path, shard.index.keys.get(sample));
+                let key = shown_key(shard, sample);
                 let repeated =
                     u32::try_from(sample).is_ok_and(|i| shard.index.repeated.binary_search(&i).is_ok());
                 match shard.index.sample(sample).first() {
+                    // Links may share their data.
+                    Some(member) if repeated && member.is_link() => {
+                        format!("{key}@{}#{sample}", member.offset())
+                    }
                     Some(member) if repeated => format!("{key}@{}", member.offset()),
                     _ => key,
                 }
@@ -395,19 +425,40 @@ impl Source for WebDataset {
     }
 
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
-        let result = match self.place(index) {
-            None => return Err(beyond_the_end(self, index)),
-            Some(Place::Sample(shard, sample)) => self.fetch_sample(shard, sample, record),
-            Some(Place::Damage(shard)) => Err(match &shard.index.damage {
-                Some(damage) => {
-                    Error::corrupt(format!("shard {} is damaged: {}", shard.path, damage.message))
-                        .with_offset(damage.offset)
-                        .with_hint(damage.hint)
-                }
-                None => Error::new(ErrorKind::Internal, "an intact shard has a damaged sample"),
-            }),
+        let (shard, sample) = self.sample(index)?;
+        let read = |member, limits: &Limits, into: &mut Vec<u8>| self.read(shard, member, limits, into);
+        self.fill(shard, sample, record, read).map_err(|e| located(e, self, index))
+    }
+
+    fn store(&self) -> Option<&Arc<dyn Store>> {
+        Some(&self.store)
+    }
+
+    fn locate(&self, index: u64, limits: &Limits, extents: &mut Vec<Extent>) -> Result<()> {
+        let (shard, sample) = self.sample(index)?;
+        for (member, field) in self.members(shard, sample).zip(&self.schema.fields) {
+            let Some(member) = member.map_err(|e| located(e, self, index))? else { continue };
+            let len = if field.kind == FieldKind::LABEL {
+                int_bytes(shard, member).map(|()| member.size())
+            } else {
+                checked(shard, member, limits).map(|_| member.size())
+            };
+            let len = len.map_err(|e| located(e.with_offset(member.offset()), self, index))?;
+            extents.push(Extent::range(shard.path.clone(), member.offset(), len));
+        }
+        Ok(())
+    }
+
+    fn assemble(&self, index: u64, pieces: &[Bytes], record: &mut Record) -> Result<()> {
+        let (shard, sample) = self.sample(index)?;
+        let mut pieces = pieces.iter();
+        let read = |_, _: &Limits, into: &mut Vec<u8>| {
+            let piece = pieces.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a piece is missing"))?;
+            reserve(into, piece.len(), &shard.path)?;
+            into.extend_from_slice(piece);
+            Ok(())
         };
-        result.map_err(|e| located(e, self, index))
+        self.fill(shard, sample, record, read).map_err(|e| located(e, self, index))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -427,8 +478,8 @@ impl Source for WebDataset {
     fn parts(&self) -> Vec<Part> {
         let ends = self.shards.iter().skip(1).map(|shard| shard.start).chain([self.len]);
         let part = |(shard, end): (&Shard, u64)| Part {
-            name: shard.path.clone(),
-            beside: Some(shard.path.clone()),
+            name: shard.path.to_string(),
+            beside: Some(shard.path.to_string()),
             store: self.store.clone(),
             samples: shard.start..end,
         };
@@ -451,16 +502,28 @@ fn name_of(spec: &WebDatasetSpec) -> String {
     }
 }
 
-fn find_shards(store: &dyn Store, urls: &[String]) -> Result<Vec<String>> {
+/// The store that the shards lie in, and their paths.
+fn find_shards(local: &Arc<dyn Store>, urls: &[String]) -> Result<(Arc<dyn Store>, Vec<String>)> {
     let mut paths = Vec::new();
+    let mut first: Option<Located> = None;
     for url in urls.iter().flat_map(|url| url.split("::")) {
-        let url = url.strip_prefix("file://").or_else(|| url.strip_prefix("file:")).unwrap_or(url);
-        let scheme = url.split_once(':').map(|(scheme, _)| scheme);
-        if let Some(scheme @ ("pipe" | "http" | "https" | "s3" | "gs" | "az")) = scheme {
-            return Err(Error::config(format!("cannot read {url}: there is no store for {scheme}: yet"))
+        if let Some(command) = url.strip_prefix("pipe:") {
+            return Err(Error::config(format!("cannot read pipe:{command}: commands are not run"))
                 .with_hint("copy the shards to a local or mounted folder"));
         }
-        for path in brace::expand(url)? {
+        // WebDataset takes `file:path`, too.
+        let plain = url.strip_prefix("file:").filter(|rest| !rest.starts_with("//")).unwrap_or(url);
+        let located = registry::locate(plain, local)?;
+        let first = first.get_or_insert_with(|| Located {
+            store: RetryingStore::around(located.store.clone()),
+            ..located.clone()
+        });
+        if first.address != located.address {
+            return Err(Error::config(format!("{url} lies in another store than the first shards"))
+                .with_hint("open the data sets one by one, and put them together with concatenate"));
+        }
+        let store = &*first.store;
+        for path in brace::expand(&located.path)? {
             if !glob::has_magic(&path) || store.stat(&path).is_ok() {
                 paths.push(path);
                 continue;
@@ -472,10 +535,146 @@ fn find_shards(store: &dyn Store, urls: &[String]) -> Result<Vec<String>> {
             paths.extend(found.iter().flat_map(|l| l.files.iter().map(|name| join(&l.path, name))));
         }
     }
-    if paths.is_empty() {
-        return Err(Error::config("there is no shard"));
+    match first {
+        Some(first) if !paths.is_empty() => Ok((first.store, paths)),
+        _ => Err(Error::config("there is no shard")),
     }
-    Ok(paths)
+}
+
+/// `shard.tar/key`.
+fn shown_key(shard: &Shard, sample: usize) -> String {
+    join(&shard.path, shard.index.keys.get(sample))
+}
+
+/// Refuses a link that leads nowhere.
+fn whole(shard: &Shard, member: Member) -> Result<()> {
+    let Some(number) = member.broken() else { return Ok(()) };
+    let extension = shard.index.extension(member);
+    let e = Error::corrupt(format!("field {extension} has no data: {}", shard.index.broken.get(number)));
+    Err(e
+        .with_offset(member.offset())
+        .with_hint("write the shard with its links followed: tar --dereference"))
+}
+
+/// Bytes of a member that can be read and is not too large.
+fn checked(shard: &Shard, member: Member, limits: &Limits) -> Result<usize> {
+    let (offset, size) = (member.offset(), member.size());
+    let extension = shard.index.extension(member);
+    if member.is_sparse() {
+        let message = format!("field {extension} is a file with holes, which is not supported");
+        return Err(Error::new(ErrorKind::Unsupported, message).with_offset(offset));
+    }
+    limits.check_bytes(&format!("field {extension}"), size).map_err(|e| e.with_offset(offset))?;
+    usize::try_from(size).map_err(|_| Error::limit("field", size, usize::MAX as u64, "bytes"))
+}
+
+/// Refuses what is too long for a whole number.
+fn int_bytes(shard: &Shard, member: Member) -> Result<()> {
+    let (extension, size) = (shard.index.extension(member), member.size());
+    if size > MAX_INT_BYTES {
+        return Err(Error::corrupt(format!("field {extension} has {size} bytes and is no whole number")));
+    }
+    checked(shard, member, &Limits::default()).map(drop)
+}
+
+fn int(
+    shard: &Shard,
+    member: Member,
+    read: &mut impl FnMut(Member, &Limits, &mut Vec<u8>) -> Result<()>,
+) -> Result<i64> {
+    int_bytes(shard, member)?;
+    let mut text = Vec::with_capacity(member.size() as usize);
+    read(member, &Limits::default(), &mut text)?;
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| {
+        let (extension, text) = (shard.index.extension(member), String::from_utf8_lossy(&text));
+        Error::corrupt(format!("field {extension} is {text:?}, which is no whole number"))
+    })
+}
+
+/// The fields of all samples, as far as those are surely complete.
+#[derive(Debug)]
+struct Fields {
+    /// In order of appearance.
+    fields: Vec<Field>,
+    /// Samples that were looked at.
+    samples: u64,
+}
+
+/// One extension, or all of images.
+#[derive(Debug)]
+struct Field {
+    alternatives: Vec<String>,
+    /// How many samples have it.
+    samples: u64,
+    /// Shard and sample of the first one.
+    first_with: Option<(usize, usize)>,
+}
+
+impl Fields {
+    fn of(shards: &[Shard]) -> Self {
+        // The last sample before a cut may lack fields, and must not decide which fields the others have. It does if
+        // there is no other.
+        let complete = |shard: &Shard| {
+            shard.index.len() - usize::from(shard.index.damage.is_some()).min(shard.index.len())
+        };
+        let any = shards.iter().any(|shard| complete(shard) > 0);
+        let looked_at = |shard: &Shard| if any { complete(shard) } else { shard.index.len() };
+        let one = !shards.iter().any(|shard| (0..looked_at(shard)).any(|i| images(&shard.index, i) > 1));
+        let (mut fields, mut numbers) = (Vec::<Field>::new(), HashMap::<String, usize>::new());
+        let mut samples = 0;
+        for (number, shard) in shards.iter().enumerate() {
+            let index = &shard.index;
+            // What each extension of this shard is.
+            let known: Vec<usize> = (index.extensions.iter())
+                .map(|extension| {
+                    let image = one && IMAGES.contains(&extension);
+                    let name = if image { IMAGES[0] } else { extension };
+                    *numbers.entry(name.to_owned()).or_insert_with(|| {
+                        let mut alternatives = vec![extension.to_owned()];
+                        if image {
+                            let others = IMAGES.iter().filter(|e| **e != extension);
+                            alternatives.extend(others.map(|e| (*e).to_owned()));
+                        }
+                        fields.push(Field { alternatives, samples: 0, first_with: None });
+                        fields.len() - 1
+                    })
+                })
+                .collect();
+            for i in 0..looked_at(shard) {
+                samples += 1;
+                let members = index.sample(i);
+                for (at, member) in members.iter().enumerate() {
+                    let of = |member: &Member| known[member.extension as usize];
+                    // A field that a sample has twice counts once: reading it will say what is wrong.
+                    if !members[..at].iter().any(|earlier| of(earlier) == of(member)) {
+                        let field = &mut fields[of(member)];
+                        field.samples += 1;
+                        field.first_with.get_or_insert((number, i));
+                    }
+                }
+            }
+        }
+        // Those that only incomplete samples have.
+        fields.retain(|field| field.samples > 0);
+        Self { fields, samples }
+    }
+
+    /// Shard and sample of the first one that lacks `field`.
+    fn first_without(&self, shards: &[Shard], field: &Field) -> Option<(usize, usize)> {
+        let all =
+            shards.iter().enumerate().flat_map(|(n, shard)| (0..shard.index.len()).map(move |i| (n, i)));
+        let lacks = |(n, i): &(usize, usize)| {
+            let index = &shards[*n].index;
+            !index.sample(*i).iter().any(|m| field.alternatives.iter().any(|e| e == index.extension(*m)))
+        };
+        all.into_iter().find(lacks)
+    }
+}
+
+/// Members of a sample that are images by their extensions.
+fn images(index: &ShardIndex, sample: usize) -> usize {
+    index.sample(sample).iter().filter(|member| IMAGES.contains(&index.extension(**member))).count()
 }
 
 /// The member of a sample with the first of these extensions that it has.
@@ -553,7 +752,7 @@ mod tests {
     use super::*;
     use crate::{
         source::{conformance, npy::tests::npy, tar_index::tests::tar},
-        store::{Fault, FaultyStore, LocalStore, Operation},
+        store::{Fault, FaultyStore, LocalStore, Operation, Retry},
         testing::TempFolder,
     };
 
@@ -593,7 +792,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_decides_the_fields_of_a_dict() {
+    fn the_fields_of_all_samples_make_a_dict() {
         let folder = TempFolder::new();
         let source = open(&three(&folder), None).unwrap();
         conformance::check(&source);
@@ -615,6 +814,85 @@ mod tests {
         );
         assert_eq!(source.key(2), format!("{}/1/a", folder.join("t-1.tar")));
         assert_eq!(fetch(&source, 4).unwrap()[2], Value::Int(2));
+    }
+
+    #[test]
+    fn fields_that_only_some_samples_have_are_an_error_with_counts() {
+        let folder = TempFolder::new();
+        let late =
+            [("a.jpg", &b"A"[..]), ("b.jpg", b"B"), ("b.cls", b"1"), ("c.jpeg", b"C"), ("c.cls", b"2")];
+        let url = folder.write("late.tar", &tar(&late));
+        let e = open(&url, None).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Config);
+        assert!(e.message().contains("jpg/jpeg/png is in 3 of 3, cls is in 2 of 3"), "{e}");
+        assert!(e.message().contains(&format!("with cls is {url}/b, the first without it {url}/a")), "{e}");
+        assert!(e.hint().unwrap().contains("fields=[\"jpg;jpeg;png\"]"), "{e}");
+        let named = open(&url, Some(&["jpg;jpeg", "cls"])).unwrap();
+        assert_eq!((named.len(), fetch(&named, 0).is_err(), fetch(&named, 2).is_ok()), (3, true, true));
+        let other = folder.write("other.tar", &tar(&[("z.jpg", b"Z")]));
+        let early = folder.write("early.tar", &tar(&[("y.jpg", b"Y"), ("y.cls", b"1")]));
+        let e = open(&format!("{early}::{other}"), None).unwrap_err();
+        assert!(e.message().contains("cls is in 1 of 2"), "a later shard counts, too: {e}");
+        let pairs = folder
+            .write("pairs.tar", &tar(&[("a.jpg", b""), ("a.png", b""), ("b.png", b""), ("b.jpg", b"")]));
+        let names = |s: WebDataset| s.schema().fields.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(open(&pairs, None).unwrap()), ["__key__", "jpg", "png"]);
+    }
+
+    #[test]
+    fn links_are_samples_and_broken_ones_bad_samples() {
+        let folder = TempFolder::new();
+        let mut builder = ::tar::Builder::new(Vec::new());
+        let mut add = |name: &str, kind, link: &str, data: &[u8]| {
+            let mut header = ::tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(data.len() as u64);
+            match link {
+                "" => builder.append_data(&mut header, name, data).unwrap(),
+                link => builder.append_link(&mut header, name, link).unwrap(),
+            }
+        };
+        use ::tar::EntryType::{Link, Regular, Symlink};
+        add("a.jpg", Regular, "", b"A");
+        add("a.cls", Regular, "", b"1");
+        add("b.jpg", Link, "a.jpg", b"");
+        add("b.cls", Symlink, "a.cls", b"");
+        add("c.jpg", Symlink, "gone.jpg", b"");
+        add("c.cls", Regular, "", b"2");
+        add("b.jpg", Link, "a.jpg", b"");
+        add("b.cls", Regular, "", b"3");
+        let url = folder.write("x.tar", &builder.into_inner().unwrap());
+        let spec = WebDatasetSpec { index: IndexMode::Sidecar, ..WebDatasetSpec::new(url) };
+        for _ in 0..2 {
+            let source = WebDataset::open(Arc::new(LocalStore::new()), spec.clone()).unwrap();
+            conformance::check(&source);
+            assert_eq!(source.len(), 4);
+            assert_eq!(fetch(&source, 1).unwrap(), [bytes(b"b"), bytes(b"A"), Value::Int(1)]);
+            let e = fetch(&source, 2).unwrap_err();
+            assert_eq!((e.kind(), e.key()), (ErrorKind::Corrupt, Some(source.key(2).as_str())));
+            assert!(
+                e.message().contains("c.jpg is a symbolic link to gone.jpg, which is not in the shard"),
+                "{e}"
+            );
+            assert_eq!(fetch(&source, 3).unwrap()[1..], [bytes(b"A"), Value::Int(3)]);
+        }
+    }
+
+    #[test]
+    fn shards_are_found_by_url_in_one_store() {
+        let folder = TempFolder::new();
+        three(&folder);
+        let url =
+            |latency: u8| format!("delayed+file://{}?latency_ms={latency}", folder.join("t-{0..2}.tar"));
+        let source = open(&url(1), None).unwrap();
+        assert!(source.store().unwrap().remote().is_some());
+        conformance::check(&source);
+        assert_eq!((source.len(), source.name()), (6, format!("webdataset({})", url(1))));
+        assert_eq!(open(&format!("{}::{}", url(1), url(1)), None).unwrap().len(), 12);
+        let e = open(&format!("{}::{}", url(1), url(2)), None).unwrap_err();
+        assert!(e.message().contains("another store"), "{e}");
+        let e = open("s3://bucket/x.tar", None).unwrap_err();
+        assert!(e.kind() == ErrorKind::Config && e.message().contains("delayed+file, file"), "{e}");
     }
 
     #[test]
@@ -793,18 +1071,19 @@ mod tests {
         let blind = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
             Operation::ReadRange => Fault::Error(std::io::ErrorKind::TimedOut),
             _ => Fault::None,
-        });
+        })
+        .with_retry(Retry { attempts: 1, ..Retry::default() });
         let second = WebDataset::open(Arc::new(blind.clone()), spec.clone()).unwrap();
         assert_eq!((second.len(), second.key(5)), (first.len(), first.key(5)));
         conformance::check(&second);
         let e =
             WebDataset::open(Arc::new(blind), WebDatasetSpec { index: IndexMode::Memory, ..spec.clone() });
-        assert_eq!(e.unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(e.unwrap_err().kind(), ErrorKind::Transient);
         let dumb = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
             Operation::Write => Fault::Error(std::io::ErrorKind::PermissionDenied),
             _ => Fault::None,
         });
-        folder.write("t-0.tar", &tar(&[("n.jpg", b"new"), ("n.cls", b"1")]));
+        folder.write("t-0.tar", &tar(&[("n.jpg", b"new"), ("n.cls", b"1"), ("n.json", b"1")]));
         let third = WebDataset::open(Arc::new(dumb), spec).unwrap();
         assert_eq!(
             third.len(),

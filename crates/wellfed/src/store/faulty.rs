@@ -2,7 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use super::{Entry, Stat, Store};
+use super::{Entry, Retry, Stat, Store};
 use crate::{Error, Result};
 
 /// What is about to be done to a store.
@@ -52,6 +52,7 @@ type Decide = dyn Fn(&Call<'_>) -> Fault + Send + Sync;
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     decide: Arc<Decide>,
+    retry: Retry,
 }
 
 impl fmt::Debug for FaultyStore {
@@ -63,7 +64,13 @@ impl fmt::Debug for FaultyStore {
 impl FaultyStore {
     /// Wraps `inner`; `decide` is called before each call, from any thread.
     pub fn new(inner: Arc<dyn Store>, decide: impl Fn(&Call<'_>) -> Fault + Send + Sync + 'static) -> Self {
-        Self { inner, decide: Arc::new(decide) }
+        Self { inner, decide: Arc::new(decide), retry: Retry::default() }
+    }
+
+    /// The same store, whose errors that may pass are tried again as `retry` says.
+    #[must_use]
+    pub fn with_retry(self, retry: Retry) -> Self {
+        Self { retry, ..self }
     }
 
     /// Wraps `inner` so that each read takes up to `most` longer, by a hash of `seed`, path and offset: the same
@@ -155,6 +162,10 @@ impl Store for FaultyStore {
         self.fault(Operation::Write, path, 0, bytes.len())?;
         self.inner.write(path, bytes)
     }
+
+    fn retry(&self) -> Option<Retry> {
+        Some(self.retry)
+    }
 }
 
 #[cfg(test)]
@@ -187,6 +198,6 @@ mod tests {
         let e = store(Fault::Truncate(2)).read_range(&path, 0, 3, &mut bytes).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Corrupt);
         let e = store(Fault::Error(io::ErrorKind::TimedOut)).read(&path, 100, &mut bytes).unwrap_err();
-        assert_eq!(e.kind(), ErrorKind::Io);
+        assert_eq!(e.kind(), ErrorKind::Transient);
     }
 }

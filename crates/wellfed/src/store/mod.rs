@@ -4,15 +4,22 @@
 
 pub mod brace;
 pub mod conformance;
+pub mod delayed;
 pub mod faulty;
 pub mod glob;
 pub mod listing;
 pub mod local;
+pub mod registry;
+pub mod remote;
+pub mod retry;
 
 use std::fmt;
 
+pub use delayed::DelayedStore;
 pub use faulty::{Call, Fault, FaultyStore, Operation};
 pub use local::LocalStore;
+pub use remote::{Done, Pending, Remote, Request};
+pub use retry::{Retry, RetryingStore};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -59,6 +66,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Replaces the object `path` by `bytes`, all or nothing. A store that cannot write says so.
     fn write(&self, path: &str, _bytes: &[u8]) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, format!("cannot write {path}: this store only reads")))
+    }
+
+    /// How [`RetryingStore`] and the I/O layer try again what failed in a way that may pass. `None`: the store does
+    /// it itself.
+    fn retry(&self) -> Option<Retry> {
+        Some(Retry::default())
+    }
+
+    /// This store as one that answers later, if reading from it takes so long that many requests must be under way at
+    /// once. Its samples are then read by the I/O layer, never by workers. The methods above block all the same.
+    fn remote(&self) -> Option<&dyn Remote> {
+        None
     }
 }
 

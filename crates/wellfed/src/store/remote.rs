@@ -1,0 +1,60 @@
+//! Stores that answer later: the I/O layer ([`crate::io`]) has hundreds of their requests under way at once.
+//!
+//! Answers come by callback, from whatever thread the store has: a timer's, a connection's, a worker of an async
+//! runtime. So the engine needs no runtime of its own, and a store that has one keeps it to itself.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use super::Retry;
+use crate::Result;
+
+/// Bytes that are wanted of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Path of the object in its store.
+    pub path: Arc<str>,
+    /// Which of its bytes; `None` is all of them.
+    pub range: Option<Range<u64>>,
+    /// Larger answers are a [`crate::ErrorKind::Limit`] error. Checked before memory is taken.
+    pub max_bytes: u64,
+}
+
+/// Takes the answer.
+pub type Done = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
+
+/// A store whose requests do not block the caller.
+pub trait Remote: Send + Sync + fmt::Debug {
+    /// Begins `request` and returns at once. `done` is called exactly once, from any thread and also before this
+    /// returns, unless [`Pending`] was dropped before. The answer to a range has exactly its length.
+    fn begin(&self, request: Request, done: Done) -> Pending;
+
+    /// How requests that fail in a way that may pass are tried again, and when they are given up.
+    fn retry(&self) -> Retry {
+        Retry::default()
+    }
+}
+
+/// A request under way. Dropping it cancels the request: its answer is no longer wanted and may or may not come.
+#[must_use]
+pub struct Pending(Option<Box<dyn FnOnce() + Send>>);
+
+impl Pending {
+    /// `cancel` is called when this is dropped, also after the answer has come.
+    pub fn new(cancel: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(cancel)))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.0.take() {
+            cancel();
+        }
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}

@@ -1,0 +1,98 @@
+"""Storage: stores by URL, outages, and what tar shards hold."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wellfed as wf
+
+
+def _shard(path: Path, members: list[tuple[str, bytes]]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_a_far_store_gives_the_batches_of_the_local_one(tmp_path: Path) -> None:
+    members = [
+        (f"{i:04}.{kind}", data)
+        for i in range(300)
+        for kind, data in (("txt", f"{i}".encode() * 50), ("cls", str(i).encode()))
+    ]
+    path = _shard(tmp_path / "x.tar", members)
+
+    def epochs(url: str | Path) -> list[list[int]]:
+        ds = wf.webdataset(url, fields=["txt", "cls"]).shuffle(seed=3).batch(32)
+        loader = ds.numpy(num_workers=2)
+        batches = [[(text, labels) for text, labels in loader] for _ in range(2)]
+        for text, labels in batches[0]:
+            assert text == [str(label) * 50 for label in labels]
+        return [np.concatenate([labels for _, labels in epoch]).tolist() for epoch in batches]
+
+    far = epochs(f"delayed+file://{path}?latency_ms=1&bandwidth=1GB")
+    assert far == epochs(path)
+    assert sorted(far[0]) == list(range(300))
+
+
+def test_unknown_schemes_list_the_known_ones() -> None:
+    for open_ in (wf.image_folder, wf.webdataset):
+        with pytest.raises(wf.ConfigError, match=r"no store for nowhere://, only for .*file"):
+            open_("nowhere://bucket/train")
+
+
+def test_outages_are_errors_of_the_operating_system() -> None:
+    assert issubclass(wf.TransientError, OSError)
+    error = wf.TransientError("cannot read a.jpg", errno=5)
+    assert isinstance(error, wf.StorageError)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is wf.TransientError and again.errno == 5
+
+
+def test_labels_that_only_later_samples_have_do_not_vanish(tmp_path: Path) -> None:
+    path = _shard(tmp_path / "x.tar", [("a.txt", b"a"), ("b.txt", b"b"), ("b.cls", b"1")])
+    with pytest.raises(ValueError, match=r"txt is in 2 of 2, cls is in 1 of 2") as caught:
+        wf.webdataset(path)
+    assert "fields=" in str(caught.value)
+    loader = wf.webdataset(path, fields=["txt", "cls"]).batch(2).numpy(on_error="skip")
+    assert [(text, labels.tolist()) for text, labels in loader] == [(["b"], [1])]
+    assert len(loader.errors()) == 1
+
+
+def test_links_in_shards_are_what_they_lead_to(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for name, kind, link, data in (
+            ("pool/one", tarfile.REGTYPE, "", b"1"),
+            ("a.cls", tarfile.LNKTYPE, "pool/one", b""),
+            ("b.cls", tarfile.SYMTYPE, "a.cls", b""),
+            ("c.cls", tarfile.SYMTYPE, "gone", b""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, link, len(data)
+            tar.addfile(member, io.BytesIO(data))
+    ds = wf.webdataset(path, fields=["cls"])
+    assert len(ds) == 3
+    loader = ds.batch(3).numpy(on_error="skip")
+    (batch,) = list(loader)
+    assert np.asarray(batch).ravel().tolist() == [1, 1]
+    (bad,) = loader.errors()
+    assert "c.cls is a symbolic link to gone" in str(bad.cause)
+
+
+def test_names_that_are_not_utf8_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w", encoding="latin-1", format=tarfile.GNU_FORMAT) as tar:
+        for name in ("\xfe.cls", "\xff.cls"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            tar.addfile(member, io.BytesIO(b"1"))
+    assert len(wf.webdataset(path, fields=["cls"])) == 2

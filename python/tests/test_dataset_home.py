@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import time
+import threading
 from typing import Any
 
 import numpy as np
@@ -143,10 +143,16 @@ def test_a_notebook_shows_errors_and_never_waits() -> None:
     page = rows().map(broken)._repr_html_()
     assert "ValueError: no &lt;good&gt;" in page
 
+    released = threading.Event()
+
     def slow(sample: Any) -> Any:
-        time.sleep(30)
+        released.wait(60)
 
     assert "not made within" in rows().map(slow)._repr_html_()
+    released.set()
+    for thread in threading.enumerate():
+        if thread.name == "wellfed-grid":
+            thread.join()
 
 
 def test_showing_disturbs_no_generator() -> None:

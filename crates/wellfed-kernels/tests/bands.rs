@@ -65,7 +65,7 @@ fn bands(
     for height in heights.iter().cycle() {
         let height = (*height).min(view.height() - top);
         let mut band = Image::new();
-        band.copy_from(view.crop(top, 0, height, view.width()).unwrap());
+        band.copy_from(view.crop(top, 0, height, view.width()).unwrap()).unwrap();
         match planar {
             Some(gap) => {
                 let stride = view.width() + gap;

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
+    budget::Room,
     codec::{Rows, is_jpeg},
     meter::{Probe, Stage},
     order::Pick,
@@ -18,6 +19,9 @@ use crate::{
     source::Source,
 };
 
+/// Bytes of a field that are reserved before its size is known.
+const FIRST: u64 = 64 << 10;
+
 /// Memory of one worker, reused from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
@@ -25,6 +29,16 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// Memory that is reserved in `room` before it is taken.
+    pub(crate) fn within(room: Option<Arc<Room>>) -> Self {
+        Self { image: ImageScratch::within(room) }
+    }
+
+    /// Begins anew: what was allocated is freed.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::within(self.image.room().cloned());
+    }
+
     /// What is known of where a JPEG's rows begin.
     pub(crate) fn rows(&mut self) -> &mut Rows {
         self.image.rows()
@@ -92,13 +106,32 @@ impl Executor {
         &self.program.columns
     }
 
-    pub(crate) fn scratch(&self) -> Scratch {
-        Scratch::default()
+    /// Reads the sample's record, whose memory is reserved in `room` before it is taken: as much as the record has
+    /// already, then more, as long as the source says that a field is larger.
+    pub(crate) fn fetch_within(&self, pick: Pick, record: &mut Record, room: &Room) -> Result<()> {
+        let most = self.limits.max_bytes;
+        if self.source.in_memory() {
+            return self.fetch(pick, record, most);
+        }
+        let fields = self.source.schema().fields.len().max(1) as u64;
+        let mut allowed = (record.capacity() as u64 / fields).max(FIRST).min(most);
+        room.take((allowed * fields).saturating_sub(record.capacity() as u64) as usize)?;
+        loop {
+            match self.fetch(pick, record, allowed) {
+                Err(error) if error.kind() == ErrorKind::Limit && allowed < most => {
+                    let next = allowed.saturating_mul(4).min(most);
+                    room.take(usize::try_from((next - allowed).saturating_mul(fields)).unwrap_or(usize::MAX))
+                        .map_err(|e| self.located(e, pick, None).with_stage("read"))?;
+                    allowed = next;
+                }
+                result => return result,
+            }
+        }
     }
 
-    /// Reads the sample's record.
-    pub(crate) fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
-        record.limits = self.limits;
+    /// Reads the sample's record, of up to `max_bytes` a field.
+    pub(crate) fn fetch(&self, pick: Pick, record: &mut Record, max_bytes: u64) -> Result<()> {
+        record.limits = Limits { max_bytes: max_bytes.min(self.limits.max_bytes), ..self.limits };
         if self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record)) {
             return Ok(());
         }
@@ -117,7 +150,7 @@ impl Executor {
         if let Some(cache) = &self.caches.coefficients
             && !record.cached
         {
-            cache.admit(pick.index, record, scratch.image.decoder());
+            cache.admit(pick.index, record, scratch.image.codec());
             probe.lap(Stage::Decode, 0);
         }
         scratch.image.trust(record.cached);
@@ -182,7 +215,7 @@ impl Executor {
                         format!("{} is not UTF-8: byte {} is invalid", self.name(field), e.valid_up_to());
                     return Err(Error::corrupt(what).with_stage("batch"));
                 }
-                slot.set(field, bytes);
+                slot.set(field, bytes)?;
                 Ok(())
             }
         }

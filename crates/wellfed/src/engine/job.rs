@@ -5,14 +5,23 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use super::{
     batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec},
     ring::{Buffer, Pool},
 };
-use crate::{Error, ErrorKind, Result, lock, order::Span, plan::OnError};
+use crate::{
+    Error, ErrorKind, Result,
+    budget::{Budget, Holder, Reservation},
+    lock,
+    order::Span,
+    plan::OnError,
+};
 
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -22,6 +31,12 @@ pub(crate) struct Job {
     columns: Arc<[ColumnSpec]>,
     storage: Vec<Storage>,
     failed: Mutex<Vec<Failure>>,
+    /// Bytes of lists' values, reserved before they are copied.
+    lists: Mutex<Reservation>,
+    /// Bytes of lists that there was no room for.
+    wanted: AtomicU64,
+    /// The whole batch cannot be made.
+    impossible: OnceLock<Error>,
 }
 
 /// A bad sample of a job.
@@ -49,15 +64,83 @@ impl Job {
         batch_size: usize,
         columns: &Arc<[ColumnSpec]>,
         pool: &Arc<Pool>,
-    ) -> Self {
+    ) -> Result<Self> {
         let storage = columns
             .iter()
             .map(|column| match column.kind {
-                ColumnKind::Array { .. } => Storage::Array(pool.take(column.sample_bytes() * batch_size)),
-                _ => Storage::List(Mutex::new(vec![Vec::new(); span.len])),
+                ColumnKind::Array { .. } => {
+                    let bytes = column.sample_bytes().saturating_mul(batch_size);
+                    pool.take(bytes).map(Storage::Array)
+                }
+                _ => Ok(Storage::List(Mutex::new(vec![Vec::new(); span.len]))),
             })
-            .collect();
-        Self { epoch, number, span, columns: columns.clone(), storage, failed: Mutex::default() }
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            epoch,
+            number,
+            span,
+            columns: columns.clone(),
+            storage,
+            failed: Mutex::default(),
+            lists: Mutex::new(pool.budget().reserve(0, Holder::Lists)?),
+            wanted: AtomicU64::new(0),
+            impossible: OnceLock::new(),
+        })
+    }
+
+    /// A job that only says why it cannot be done.
+    pub(crate) fn failed(epoch: u64, number: u64, span: Span, error: Error) -> Self {
+        let budget = Budget::new();
+        Self {
+            epoch,
+            number,
+            span,
+            columns: Arc::new([]),
+            storage: Vec::new(),
+            failed: Mutex::default(),
+            lists: Mutex::new(Reservation::none(&budget)),
+            wanted: AtomicU64::new(0),
+            impossible: OnceLock::from(error),
+        }
+    }
+
+    /// Bytes that lists take, with those that there was no room for.
+    pub(crate) fn list_bytes(&self) -> u64 {
+        lock(&self.lists).bytes() + self.wanted.load(Relaxed)
+    }
+
+    /// Bytes of lists that a sample found no room for, since this was last asked.
+    pub(crate) fn take_wanted(&self) -> Option<u64> {
+        Some(self.wanted.swap(0, Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Gives the whole batch up: its samples are no worse than others, but there is no room for all of them.
+    pub(crate) fn give_up(&self, error: Error) {
+        // The first reason is as good as another.
+        drop(self.impossible.set(error));
+    }
+
+    /// Whether the batch was given up.
+    pub(crate) fn is_impossible(&self) -> bool {
+        self.impossible.get().is_some()
+    }
+
+    /// A copy of `value` in place of one of `old` bytes that is gone.
+    fn copy(&self, value: &[u8], old: usize) -> Result<Vec<u8>> {
+        let bytes = value.len() as u64;
+        let mut lists = lock(&self.lists);
+        lists.shrink(old as u64);
+        lists.grow(bytes).inspect_err(|_| {
+            self.wanted.fetch_max(bytes, Relaxed);
+        })?;
+        drop(lists);
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(value.len()).map_err(|_| {
+            lock(&self.lists).shrink(bytes);
+            Error::memory(value.len(), "a list")
+        })?;
+        copy.extend_from_slice(value);
+        Ok(copy)
     }
 
     /// Notes that a sample could not be made, and whether another one stands in for it.
@@ -78,6 +161,9 @@ impl Job {
     /// The error of the first bad sample that has no stand-in, unless bad samples are skipped and others are left; or
     /// none are, but the caller gave the order and so expects an answer to every batch: then that is an empty one.
     pub(crate) fn into_batch(self, on_error: OnError, batched: bool) -> Result<Batch> {
+        if let Some(error) = self.impossible.get() {
+            return Err(error.clone());
+        }
         let mut failed = self.failures();
         failed.retain(|failure| !failure.replaced);
         if let Some(first) = failed.first()
@@ -176,9 +262,17 @@ impl SampleSlot<'_> {
     }
 
     /// Sets the value of a list column (text, JSON, bytes).
-    pub(crate) fn set(&mut self, column: usize, value: &[u8]) {
+    ///
+    /// # Errors
+    /// `Limit` if there is no room for it, or no memory.
+    pub(crate) fn set(&mut self, column: usize, value: &[u8]) -> Result<()> {
         match &self.job.storage[column] {
-            Storage::List(list) => lock(list)[self.offset] = value.to_vec(),
+            Storage::List(list) => {
+                let old = std::mem::take(&mut lock(list)[self.offset]);
+                let copied = self.job.copy(value, old.len());
+                lock(list)[self.offset] = copied?;
+                Ok(())
+            }
             Storage::Array(_) => unreachable!("column {column} is an array"),
         }
     }
@@ -195,7 +289,7 @@ mod tests {
             ColumnSpec { name: "t".into(), kind: ColumnKind::Text },
         ]);
         let order = Order::new(n, &[crate::plan::Verb::Batch { batch_size: 4, drop_last: false }]).unwrap();
-        Arc::new(Job::new(0, 0, order.batch(0, 0, 0), 4, &columns, &Pool::new(4)))
+        Arc::new(Job::new(0, 0, order.batch(0, 0, 0), 4, &columns, &Pool::new(4)).unwrap())
     }
 
     fn fill(job: &Arc<Job>) {
@@ -203,7 +297,7 @@ mod tests {
         for i in 0..job.span.len {
             let mut slot = claim.slot(i);
             slot.array(0).fill(i as u8);
-            slot.set(1, format!("s{i}").as_bytes());
+            slot.set(1, format!("s{i}").as_bytes()).unwrap();
         }
     }
 

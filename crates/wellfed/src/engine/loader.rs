@@ -19,7 +19,9 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    Error, ErrorKind, Result, lock,
+    Error, ErrorKind, Result,
+    budget::{Budget, Holder},
+    lock,
     meter::{Meter, Stage, Stats, publish},
     order::{self, Order, Pass, State},
     plan::{OnError, Options},
@@ -115,38 +117,38 @@ impl Loader {
         cache: Option<Cache<'_>>,
         given: bool,
     ) -> Result<Self> {
-        let (executor, budget, total) = with_caches(executor, &options, cache)?;
         let columns: Arc<[ColumnSpec]> = executor.columns().into();
         let batch_bytes = bytes_of(&columns, order.batch_size());
+        let counted = Budget::new();
+        let (executor, budget, total) = with_caches(executor, &options, cache, &counted)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
-        let bounds = bounds(&options, &executor, batch_bytes, budget)?;
+        let shares = Shares::new(&columns, batch_bytes, given, &executor, budget);
+        shares.set(&counted);
+        let bounds = bounds(&options, &executor, batch_bytes, shares.batches)?;
         let settings = Settings {
             workers: bounds.workers.1,
             prefetch: START_PREFETCH.clamp(bounds.prefetch.0, bounds.prefetch.1),
             readers: bounds.readers.0,
         };
-        let pool = Pool::new(0);
+        let pool = Pool::with_budget(0, counted);
+        // What is under way and what is kept for the next batches, whatever their sizes.
+        pool.set_limit(shares.batches);
         let order = Arc::new(order);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way.
         let encoded = executor.source().schema().fields.iter().any(|f| f.kind == FieldKind::Image);
         let pieces = (executor.source().in_memory() && !encoded).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
-        let budgets = (budget / 2, budget / 8);
-        if given {
-            // What is under way and what is kept for the next batches, whatever their sizes.
-            pool.set_limit(budget / 2);
-        }
+        let budgets = (shares.batches, shares.records);
         let schedule =
             Schedule::new(order.clone(), columns.clone(), pool.clone(), pieces, settings, budgets, given);
-        let scratch_budget = (budget / 8) as usize / bounds.workers.1;
         let shared = Arc::new(Shared::new(
             schedule,
             executor,
             order,
             meter,
             options.on_error,
-            scratch_budget,
+            (bounds.workers.1, bounds.readers.1),
             (pool, total),
         ));
         let start = Position { epoch: 0, base: 0, number: 0 };
@@ -582,12 +584,56 @@ fn check_budget(batch_bytes: u64, samples: usize, budget: u64) -> Result<()> {
     .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"))
 }
 
+/// Who may hold how much of the budget.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    batches: u64,
+    lists: u64,
+    records: u64,
+    samples: u64,
+}
+
+/// The least that there is for samples being made, so that a budget for tiny batches can decode photographs.
+const LEAST_FOR_SAMPLES: u64 = 4 << 20;
+
+impl Shares {
+    /// Half at most is for what is under way: no more than all batches made ahead can use, and no less than two batches.
+    /// Lists have half of that. An eighth each is for row indexes and for records read ahead, where there are such. All
+    /// else is for samples being made.
+    fn new(columns: &[ColumnSpec], batch_bytes: u64, given: bool, executor: &Executor, budget: u64) -> Self {
+        let has_lists = columns.iter().any(|column| column.sample_bytes() == 0);
+        let has_arrays = given || batch_bytes > 0;
+        let half = budget / 2;
+        let lists = match (has_lists, has_arrays) {
+            (true, true) => half / 2,
+            (true, false) => half,
+            (false, _) => 0,
+        };
+        let ahead = if given { u64::MAX } else { batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1) };
+        let batches = (half - lists).min(ahead).max(batch_bytes.saturating_mul(2));
+        let left = budget.saturating_sub(batches).saturating_sub(lists);
+        let eighth = (budget / 8).min(left / 4);
+        let records = if executor.source().in_memory() { 0 } else { eighth };
+        let rows = if executor.caches().rows.is_some() { eighth } else { 0 };
+        let samples = left.saturating_sub(records + rows).max(LEAST_FOR_SAMPLES);
+        Self { batches, lists, records, samples }
+    }
+
+    fn set(self, budget: &Budget) {
+        budget.set_cap(Holder::Batches, self.batches);
+        budget.set_cap(Holder::Lists, self.lists);
+        budget.set_cap(Holder::Records, self.records);
+        budget.set_cap(Holder::Samples, self.samples);
+    }
+}
+
 /// Opens what is to be kept from epoch to epoch. Of the budget it gives back what is left for everything else, and
 /// how much there is in all.
 fn with_caches(
     executor: Executor,
     options: &Options,
     cache: Option<Cache<'_>>,
+    counted: &Arc<Budget>,
 ) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
     let mut budget = options.memory_budget.unwrap_or_else(governor::default_budget);
@@ -610,25 +656,27 @@ fn with_caches(
                 limit
             }
         };
-        caches.coefficients = Some(CoefficientCache::open(executor.shared_source().clone(), path, limit)?);
+        let source = executor.shared_source().clone();
+        caches.coefficients = Some(CoefficientCache::open(source, path, limit)?.counted(counted));
     }
     if executor.program().decodes_regions() {
-        // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.
-        caches.rows = RowCache::open(executor.shared_source().clone(), &options.row_index, budget / 8)?;
+        // An eighth, of what others have no use for: see `Shares`.
+        let rows = RowCache::open(executor.shared_source().clone(), &options.row_index, budget / 8)?;
+        caches.rows = rows.map(|rows| rows.counted(counted));
     }
     Ok((executor.with_caches(caches), budget, total))
 }
 
 /// What the governor may choose from, given the user's fixed numbers and the budget.
-fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, budget: u64) -> Result<Bounds> {
+fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, ring: u64) -> Result<Bounds> {
     let zero = |name: &str| Err(Error::config(format!("{name} is 0; it must be at least 1, or \"auto\"")));
     let workers = match options.num_workers.fixed() {
         Some(0) => return zero("num_workers"),
         Some(n) => (n, n),
         None => (1, governor::available_cpus()),
     };
-    // Half of the budget is the ring's: the rest is for the buffer on its way back, read-ahead and scratch.
-    let fit = (budget / 2 / batch_bytes.max(1)).clamp(1, MAX_PREFETCH as u64) as usize;
+    // One buffer is on its way back.
+    let fit = (ring / batch_bytes.max(1)).saturating_sub(1).clamp(1, MAX_PREFETCH as u64) as usize;
     let prefetch = match options.prefetch.fixed() {
         Some(0) => return zero("prefetch"),
         Some(n) => (n.min(fit), n.min(fit)),

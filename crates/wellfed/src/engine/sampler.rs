@@ -122,7 +122,7 @@ impl Sampler {
         };
         let Ready { executor, columns, order, pool, lane } = ready;
         let span = order.batch(pick.epoch, 0, pick.index);
-        let job = Arc::new(Job::new(pick.epoch, pick.index, span, 1, columns, pool));
+        let job = Arc::new(Job::new(pick.epoch, pick.index, span, 1, columns, pool)?);
         let mut claim = Claim { job, samples: 0..1 };
         let made = executor.make(pick, record, scratch, &mut claim.slot(0), &mut Probe::off(lane));
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");

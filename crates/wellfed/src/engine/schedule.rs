@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Result,
+    budget::Holder,
     order::{Order, Pass, Pick, Span},
     sample::Record,
 };
@@ -55,6 +56,8 @@ pub(crate) enum Left {
 #[derive(Debug)]
 enum Slot {
     Free,
+    /// Too large to be read ahead: whoever makes it reads it.
+    Direct,
     Reading,
     Read(Box<Result<Record>>),
     Taken,
@@ -70,6 +73,19 @@ struct Entry {
     done: usize,
     /// Bytes of its buffers.
     bytes: u64,
+    /// Tells it from others of its place: a batch that was taken back is opened again.
+    serial: u64,
+}
+
+/// How [`Schedule::make_room`] made room for lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evicted {
+    /// The batch opened last was taken back.
+    Another,
+    /// That was the batch itself, or it was dropped before.
+    Itself,
+    /// There is no other batch under way.
+    None,
 }
 
 /// Identifies a sample under way, also after its batch was abandoned.
@@ -77,6 +93,7 @@ struct Entry {
 pub(crate) struct Ticket {
     generation: u64,
     entry: u64,
+    serial: u64,
     offset: usize,
 }
 
@@ -124,6 +141,10 @@ pub(crate) struct Schedule {
     entries: VecDeque<Entry>,
     /// Number of the first entry since the schedule was made.
     first_entry: u64,
+    /// Entries that were made.
+    serial: u64,
+    /// Most bytes that lists of one batch took so far.
+    list_bytes: u64,
     generation: u64,
     /// Records that were read but not taken yet, and their bytes.
     read_count: usize,
@@ -156,6 +177,8 @@ impl Schedule {
             cursor: Position { epoch: 0, base: 0, number: 0 },
             entries: VecDeque::new(),
             first_entry: 0,
+            serial: 0,
+            list_bytes: 0,
             generation: 0,
             read_count: 0,
             read_bytes: 0,
@@ -178,7 +201,8 @@ impl Schedule {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
         self.entries.clear();
-        (self.read_count, self.read_bytes, self.open_bytes) = (0, 0, 0);
+        self.uncount(self.read_bytes);
+        (self.read_count, self.open_bytes) = (0, 0);
     }
 
     /// Begins a pass whose order the caller gives. What was submitted before is dropped.
@@ -226,34 +250,101 @@ impl Schedule {
             self.cursor = Position { epoch: self.cursor.epoch + 1, base: 0, number: 0 };
         }
         let Position { epoch, base, number } = self.cursor;
+        if !self.has_room_for_lists() {
+            return false;
+        }
         let span = self.order.batch(epoch, base, number);
-        let job = Job::new(epoch, number, span, self.order.batch_size(), &self.columns, &self.pool);
+        let job = Job::new(epoch, number, span.clone(), self.order.batch_size(), &self.columns, &self.pool);
+        let job = job.unwrap_or_else(|error| Job::failed(epoch, number, span, error));
         self.push(self.cursor, job, 0);
         self.cursor.number += 1;
         true
     }
 
+    /// Whether the lists of one more batch will fit, if it is as large as the largest so far.
+    fn has_room_for_lists(&self) -> bool {
+        let under_way = self.entries.iter().map(|entry| entry.job.list_bytes().max(self.list_bytes));
+        let all = under_way.fold(self.list_bytes, u64::saturating_add);
+        self.entries.is_empty() || all <= self.pool.budget().cap(Holder::Lists)
+    }
+
+    /// Takes back the batch opened last, so that its lists make room for those of `job`. It is opened again when there is
+    /// room; what comes out stays the same.
+    pub(crate) fn make_room(&mut self, job: &Arc<Job>) -> Evicted {
+        let Some(at) = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.job, job)) else {
+            return Evicted::Itself;
+        };
+        self.list_bytes = self.list_bytes.max(job.list_bytes());
+        if self.entries.len() == 1 {
+            return Evicted::None;
+        }
+        let last = self.entries.len() - 1;
+        let Some(entry) = self.entries.pop_back() else { return Evicted::None };
+        self.list_bytes = self.list_bytes.max(entry.job.list_bytes());
+        self.open_bytes -= entry.bytes;
+        for slot in &entry.slots {
+            if let Slot::Read(read) = slot {
+                self.read_count -= 1;
+                self.uncount(size(read));
+            }
+        }
+        match &mut self.feed {
+            Some(feed) => feed.queue.push_front((entry.position.number, entry.job.span.clone())),
+            None => self.cursor = entry.position,
+        }
+        if at == last { Evicted::Itself } else { Evicted::Another }
+    }
+
+    fn uncount(&mut self, bytes: u64) {
+        self.read_bytes -= bytes;
+        self.pool.budget().give(bytes, Holder::Records);
+    }
+
+    /// The batch that a ticket is of, if it is still under way, and its place among those that are.
+    fn entry(&mut self, ticket: Ticket) -> Option<(usize, &mut Entry)> {
+        let at = usize::try_from(ticket.entry.checked_sub(self.first_entry)?).ok()?;
+        let same = ticket.generation == self.generation;
+        let entry = self.entries.get_mut(at).filter(|entry| same && entry.serial == ticket.serial)?;
+        Some((at, entry))
+    }
+
     /// Opens the next batch that was submitted. Since their sizes differ, the ring has a limit in bytes too.
     fn open_given(&mut self) -> bool {
-        let Some(feed) = &mut self.feed else { return false };
-        let Some((_, span)) = feed.queue.front() else { return false };
+        let Some((_, span)) = self.feed.as_ref().and_then(|feed| feed.queue.front()) else { return false };
         let sample_bytes: usize = self.columns.iter().map(ColumnSpec::sample_bytes).sum();
         let bytes = (sample_bytes as u64).saturating_mul(span.len as u64);
-        if !self.entries.is_empty() && self.open_bytes.saturating_add(bytes) > self.ring_budget {
+        let full = self.open_bytes.saturating_add(bytes) > self.ring_budget;
+        if !self.entries.is_empty() && full || !self.has_room_for_lists() {
             return false;
         }
-        let Some((number, span)) = feed.queue.pop_front() else { return false };
+        let popped = self.feed.as_mut().and_then(|feed| feed.queue.pop_front());
+        let Some((number, span)) = popped else { return false };
         let len = span.len;
         let position = Position { epoch: 0, base: 0, number };
-        let job = Job::new(0, number, span, len, &self.columns, &self.pool);
+        let job = Job::new(0, number, span.clone(), len, &self.columns, &self.pool);
+        let job = job.unwrap_or_else(|error| Job::failed(0, number, span, error));
         self.push(position, job, bytes);
         true
     }
 
     fn push(&mut self, position: Position, job: Job, bytes: u64) {
-        let slots = (0..job.span.len).map(|_| Slot::Free).collect();
+        // Of a batch that cannot be made nothing is left to do.
+        let impossible = job.is_impossible();
+        let slots: Vec<Slot> =
+            (0..job.span.len).map(|_| if impossible { Slot::Taken } else { Slot::Free }).collect();
+        let done = if impossible { slots.len() } else { 0 };
         self.open_bytes += bytes;
-        self.entries.push_back(Entry { position, job: Arc::new(job), slots, first: 0, done: 0, bytes });
+        self.serial += 1;
+        let serial = self.serial;
+        self.entries.push_back(Entry {
+            position,
+            job: Arc::new(job),
+            slots,
+            first: done,
+            done,
+            bytes,
+            serial,
+        });
     }
 
     /// Samples for a worker: one that was read ahead, or else free ones that it reads itself. Opens a batch when
@@ -262,7 +353,7 @@ impl Schedule {
         loop {
             let read =
                 (self.read_count > 0).then(|| self.find(|slot| matches!(slot, Slot::Read(_)))).flatten();
-            let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
+            let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free | Slot::Direct)));
             if let Some((at, offset)) = found {
                 return Some(self.take(at, offset));
             }
@@ -280,7 +371,7 @@ impl Schedule {
     }
 
     fn take(&mut self, at: usize, offset: usize) -> Work {
-        let ticket = Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
+        let ticket = self.ticket(at, offset);
         let entry = &mut self.entries[at];
         let mut record = None;
         let mut end = offset + 1;
@@ -288,11 +379,13 @@ impl Schedule {
             Slot::Read(read) => {
                 self.read_count -= 1;
                 self.read_bytes -= size(&read);
+                self.pool.budget().give(size(&read), Holder::Records);
                 record = Some(read);
             }
             _ => {
                 let chunk = self.pieces.map_or(1, |pieces| (entry.slots.len() / pieces).clamp(1, 64));
-                while end < offset + chunk && matches!(entry.slots.get(end), Some(Slot::Free)) {
+                while end < offset + chunk && matches!(entry.slots.get(end), Some(Slot::Free | Slot::Direct))
+                {
                     entry.slots[end] = Slot::Taken;
                     end += 1;
                 }
@@ -304,6 +397,11 @@ impl Schedule {
         Work { claim: Claim { job: entry.job.clone(), samples: offset..end }, record, ticket }
     }
 
+    fn ticket(&self, at: usize, offset: usize) -> Ticket {
+        let serial = self.entries[at].serial;
+        Ticket { generation: self.generation, entry: self.first_entry + at as u64, serial, offset }
+    }
+
     /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
     pub(crate) fn read(&mut self) -> Option<(Ticket, Pick, Record)> {
         if self.read_bytes >= self.read_budget {
@@ -311,10 +409,9 @@ impl Schedule {
         }
         loop {
             if let Some((at, offset)) = self.find(|slot| matches!(slot, Slot::Free)) {
+                let ticket = self.ticket(at, offset);
                 let entry = &mut self.entries[at];
                 entry.slots[offset] = Slot::Reading;
-                let ticket =
-                    Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
                 let pick = self.order.pick_in(&entry.job.span, offset);
                 return Some((ticket, pick, self.spare.pop().unwrap_or_default()));
             }
@@ -324,32 +421,34 @@ impl Schedule {
         }
     }
 
-    /// A reader is done with a sample. Dropped if its batch was abandoned meanwhile.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Record>) {
-        if ticket.generation != self.generation {
+    /// A reader is done with a sample; `None` if there was no room for it. Dropped if its batch was abandoned
+    /// meanwhile.
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Option<Result<Record>>) {
+        let Some((_, entry)) = self.entry(ticket) else { return };
+        let Some(read) = read.map(Box::new) else {
+            entry.slots[ticket.offset] = Slot::Direct;
             return;
-        }
-        let read = Box::new(read);
+        };
+        let bytes = size(&read);
+        entry.slots[ticket.offset] = Slot::Read(read);
         self.read_count += 1;
-        self.read_bytes += size(&read);
-        // The entry is still here: a batch is delivered only when all its samples are done.
-        self.entries[(ticket.entry - self.first_entry) as usize].slots[ticket.offset] = Slot::Read(read);
+        self.read_bytes += bytes;
+        self.pool.budget().force(bytes, Holder::Records);
     }
 
     /// Memory of a record that is no longer needed.
     pub(crate) fn recycle(&mut self, record: Record) {
-        if self.spare.len() < 2 * self.settings.readers {
+        let most = 2 * self.settings.readers;
+        // A large one would keep its size for ever.
+        let small = record.capacity() as u64 <= self.read_budget / (2 * most.max(1)) as u64;
+        if small && self.spare.len() < most {
             self.spare.push(record);
         }
     }
 
     /// Counts finished samples. True if the next batch to be delivered is now complete.
     pub(crate) fn done(&mut self, done: &Done) -> bool {
-        if done.ticket.generation != self.generation {
-            return false;
-        }
-        let at = (done.ticket.entry - self.first_entry) as usize;
-        let entry = &mut self.entries[at];
+        let Some((at, entry)) = self.entry(done.ticket) else { return false };
         entry.done += done.count;
         at == 0 && entry.done == entry.slots.len()
     }
@@ -360,6 +459,7 @@ impl Schedule {
         let entry = complete.then(|| self.entries.pop_front()).flatten()?;
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
+        self.list_bytes = self.list_bytes.max(entry.job.list_bytes());
         Some(entry.job)
     }
 
@@ -408,7 +508,7 @@ mod tests {
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        s.put_read(first, Ok(record));
+        s.put_read(first, Some(Ok(record)));
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -424,7 +524,7 @@ mod tests {
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
         s.go_to(Position { epoch: 5, base: 0, number: 1 });
         assert!(!s.done(&old.finish()));
-        s.put_read(reading.0, Ok(Record::default()));
+        s.put_read(reading.0, Some(Ok(Record::default())));
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
     }
@@ -457,6 +557,42 @@ mod tests {
         assert_eq!((work.claim.job.number, work.claim.job.span.position(0)), (0, Some(3)));
         assert!(s.done(&work.finish()) && s.left() == Left::Some);
         assert!(s.deliver().is_some() && s.left() == Left::End);
+    }
+
+    #[test]
+    fn the_batch_opened_last_makes_room_and_is_opened_again() {
+        let mut s = schedule(8, 1, 3);
+        let works: Vec<Work> = std::iter::from_fn(|| s.work()).collect();
+        let [first, second, third] = &works[..] else { panic!("three batches are open") };
+        let (first, second, third) =
+            (&first.claim.job.clone(), &second.claim.job.clone(), &third.claim.job.clone());
+        assert_eq!(s.make_room(first), Evicted::Another);
+        assert_eq!(s.make_room(third), Evicted::Itself, "it is not under way any more");
+        assert_eq!(s.make_room(second), Evicted::Itself, "it was opened last");
+        assert_eq!(s.make_room(first), Evicted::None);
+        let again = s.work().unwrap();
+        assert_eq!(again.claim.job.number, 1);
+        let done: Vec<bool> = works.into_iter().map(|work| s.done(&work.finish())).collect();
+        assert_eq!(
+            (done, s.ready()),
+            (vec![true, false, false], 1),
+            "what was taken back counts for nothing"
+        );
+        assert!(s.done(&again.finish()) || s.ready() == 2);
+    }
+
+    #[test]
+    fn what_is_too_large_to_be_read_ahead_is_left_to_workers() {
+        let mut s = schedule(2, 2, 1);
+        let (ticket, ..) = s.read().unwrap();
+        s.put_read(ticket, None);
+        assert_eq!(s.read().map(|(_, pick, _)| pick.index), Some(1), "it is not read again");
+        assert_eq!(s.work().unwrap().claim.samples, 0..1);
+        let large =
+            Record { values: vec![crate::sample::Value::Bytes(vec![0; 1 << 20])], ..Record::default() };
+        s.settings.readers = 1;
+        s.recycle(large);
+        assert!(s.spare.is_empty());
     }
 
     #[test]

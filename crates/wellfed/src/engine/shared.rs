@@ -4,22 +4,21 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use super::{
     cache::{CoefficientCache, RowCache},
     exec::{Executor, Scratch},
-    job::Claim,
+    job::{Claim, Job},
     ring::Pool,
-    schedule::{Schedule, Work},
+    schedule::{Evicted, Schedule, Work},
 };
 use crate::{
-    Error, ErrorKind, Result, lock,
+    Error, ErrorKind, Result,
+    budget::{Budget, Holder, Room},
+    lock,
     meter::{
         Lane, Meter, Probe, Stage, Stats,
         publish::{Publisher, Snapshot},
@@ -49,14 +48,16 @@ pub(crate) struct Shared {
     pub(crate) order: Arc<Order>,
     pub(crate) meter: Meter,
     pub(crate) on_error: OnError,
-    /// Bytes of all workers' scratch memory.
-    pub(crate) scratch_bytes: AtomicU64,
-    /// A worker's scratch memory above this is given back after the sample.
-    pub(crate) scratch_budget: usize,
     /// Buffers of batches.
     pub(crate) pool: Arc<Pool>,
-    /// Bytes that the loader may hold.
-    pub(crate) budget: u64,
+    /// What the loader holds.
+    budget: Arc<Budget>,
+    /// Bytes that it may hold.
+    most: u64,
+    /// Workers and readers at most.
+    threads: (usize, usize),
+    /// Held by the one worker that waits for room.
+    alone: Mutex<()>,
     /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
     publisher: OnceLock<Publisher>,
 }
@@ -68,8 +69,8 @@ impl Shared {
         order: Arc<Order>,
         meter: Meter,
         on_error: OnError,
-        scratch_budget: usize,
-        (pool, budget): (Arc<Pool>, u64),
+        threads: (usize, usize),
+        (pool, most): (Arc<Pool>, u64),
     ) -> Self {
         Self {
             schedule: Mutex::new(schedule),
@@ -80,10 +81,11 @@ impl Shared {
             order,
             meter,
             on_error,
-            scratch_bytes: AtomicU64::new(0),
-            scratch_budget,
+            budget: pool.budget().clone(),
             pool,
-            budget,
+            most,
+            threads,
+            alone: Mutex::default(),
             publisher: OnceLock::new(),
         }
     }
@@ -91,10 +93,7 @@ impl Shared {
     /// A snapshot of all counters.
     pub(crate) fn stats(&self) -> Stats {
         let meter = &self.meter;
-        let (settings, read_bytes) = {
-            let schedule = self.lock();
-            (schedule.settings, schedule.read_bytes)
-        };
+        let settings = self.lock().settings;
         let batches = meter.batches.load(Relaxed);
         let caches = self.executor.caches();
         Stats {
@@ -107,8 +106,8 @@ impl Shared {
             num_workers: settings.workers,
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
-            memory: self.pool.held() + read_bytes + self.scratch_bytes.load(Relaxed) + caches.memory(),
-            memory_budget: self.budget,
+            memory: self.budget.total(),
+            memory_budget: self.most,
             errors: meter.errors.load(Relaxed),
             row_index: caches.rows.as_ref().map(RowCache::stats),
             cache: caches.coefficients.as_ref().map(CoefficientCache::stats),
@@ -158,6 +157,7 @@ impl Shared {
 
     pub(crate) fn shut_down(&self) {
         self.lock().shutdown = true;
+        self.budget.close();
         self.wake();
         self.ready.notify_all();
     }
@@ -165,9 +165,8 @@ impl Shared {
     /// The loop of worker `id`, until shutdown.
     pub(crate) fn run_worker(&self, id: usize) {
         let lane = self.meter.lane(&format!("worker {id}"));
-        let mut scratch = self.executor.scratch();
-        let mut record = Record::default();
-        let mut scratch_bytes = 0;
+        let room = Room::new(&self.budget, Holder::Samples, self.threads.0);
+        let mut desk = Desk { scratch: Scratch::within(Some(room.clone())), record: Record::default(), room };
         let mut schedule = self.lock();
         loop {
             let mut idle = None;
@@ -186,16 +185,9 @@ impl Shared {
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
-            let used = self.run(&mut work, &lane, &mut scratch, &mut record);
+            let used = self.run(&mut work, &lane, &mut desk);
             let done = work.finish();
-            if scratch.capacity() > self.scratch_budget {
-                scratch = self.executor.scratch();
-            }
-            let bytes = (scratch.capacity() + record.capacity()) as u64;
-            if bytes != scratch_bytes {
-                self.scratch_bytes.fetch_add(bytes.wrapping_sub(scratch_bytes), Relaxed);
-                scratch_bytes = bytes;
-            }
+            desk.tidy();
             schedule = self.lock();
             if let Some(used) = used {
                 schedule.recycle(used);
@@ -209,7 +201,7 @@ impl Shared {
     }
 
     /// Makes all samples of a claim. Gives back a record that came from a reader.
-    fn run(&self, work: &mut Work, lane: &Lane, scratch: &mut Scratch, own: &mut Record) -> Option<Record> {
+    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk) -> Option<Record> {
         let job = work.claim.job.clone();
         let samples = work.claim.samples.clone();
         let mut read = work.record.take();
@@ -220,18 +212,28 @@ impl Shared {
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
             let result = match read.take().map(|result| *result) {
                 Some(Ok(mut record)) => {
-                    let result = self.make(&mut work.claim, offset, pick, &mut record, scratch, &mut probe);
+                    desk.room.settle(desk.capacity() + record.capacity());
+                    let result = self.make(&mut work.claim, offset, pick, &mut record, desk, &mut probe);
                     used = Some(record);
                     result
                 }
                 Some(Err(error)) => Err(error),
-                None => self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe),
+                None => self.read_and_make(&mut work.claim, offset, pick, desk, &mut probe),
             };
+            let result = result
+                .or_else(|error| self.make_with_room(&mut work.claim, offset, pick, desk, &mut probe, error));
             if let Err(error) = result {
+                if job.is_impossible() {
+                    break;
+                }
                 let replaced = self.on_error == OnError::Replace
                     && (0..REPLACEMENTS).any(|attempt| {
                         let pick = self.replacement(pick, &job.span, attempt);
-                        self.read_and_make(&mut work.claim, offset, pick, own, scratch, &mut probe).is_ok()
+                        let made = self.read_and_make(&mut work.claim, offset, pick, desk, &mut probe);
+                        made.or_else(|error| {
+                            self.make_with_room(&mut work.claim, offset, pick, desk, &mut probe, error)
+                        })
+                        .is_ok()
                     });
                 job.fail(offset, error, replaced);
             }
@@ -254,16 +256,100 @@ impl Shared {
         claim: &mut Claim,
         offset: usize,
         pick: Pick,
-        record: &mut Record,
-        scratch: &mut Scratch,
+        desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        self.fetch(pick, record, probe)?;
-        self.make(claim, offset, pick, record, scratch, probe)
+        let mut record = std::mem::take(&mut desk.record);
+        desk.room.settle(desk.scratch.capacity() + record.capacity());
+        let fetched = self.fetch(pick, &mut record, &desk.room, probe);
+        let result = fetched.and_then(|()| {
+            desk.room.settle(desk.scratch.capacity() + record.capacity());
+            self.make(claim, offset, pick, &mut record, desk, probe)
+        });
+        desk.record = record;
+        result
     }
 
-    fn fetch(&self, pick: Pick, record: &mut Record, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || self.executor.fetch(pick, record));
+    /// Makes a sample again for which there was no room: where lists were in the way, after batches opened later were
+    /// taken back; where others' samples were, after them. An `error` of another kind stays.
+    fn make_with_room(
+        &self,
+        claim: &mut Claim,
+        offset: usize,
+        pick: Pick,
+        desk: &mut Desk,
+        probe: &mut Probe<'_>,
+        mut error: Error,
+    ) -> Result<()> {
+        let job = claim.job.clone();
+        loop {
+            let alone = if let Some(bytes) = job.take_wanted() {
+                desk.tidy();
+                if !self.make_room_for_lists(&job, bytes) {
+                    return Err(error);
+                }
+                None
+            } else if desk.room.was_refused() {
+                desk.clear();
+                Some(lock(&self.alone))
+            } else {
+                return Err(error);
+            };
+            desk.room.set_alone(alone.is_some());
+            let made = self.read_and_make(claim, offset, pick, desk, probe);
+            desk.room.set_alone(false);
+            drop(alone);
+            match made {
+                Ok(()) => return Ok(()),
+                Err(_) if self.lock().shutdown => return made,
+                Err(again) => error = again,
+            }
+        }
+    }
+
+    /// Waits until lists of `job` can have `bytes` more; false if they never will.
+    fn make_room_for_lists(&self, job: &Arc<Job>, bytes: u64) -> bool {
+        let most = self.budget.cap(Holder::Lists);
+        if bytes > most {
+            return false;
+        }
+        loop {
+            if job.is_impossible() {
+                return false;
+            }
+            if self.budget.used(Holder::Lists).saturating_add(bytes) <= most {
+                return true;
+            }
+            let mut schedule = self.lock();
+            if schedule.shutdown {
+                return false;
+            }
+            let evicted = schedule.make_room(job);
+            drop(schedule);
+            let needed = job.list_bytes().saturating_add(bytes);
+            match evicted {
+                Evicted::Another => {}
+                Evicted::Itself => {
+                    job.give_up(Error::new(ErrorKind::Internal, "a batch that was taken back was delivered"));
+                    return false;
+                }
+                Evicted::None if needed > most => {
+                    let what = format!(
+                        "the lists of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
+                    );
+                    job.give_up(Error::new(ErrorKind::Limit, what).with_hint(
+                        "use a smaller batch_size, or raise it with with_options(memory_budget=...)",
+                    ));
+                    return false;
+                }
+                // What was taken back is freed when whoever works on it notices.
+                Evicted::None => self.budget.wait(),
+            }
+        }
+    }
+
+    fn fetch(&self, pick: Pick, record: &mut Record, room: &Room, probe: &mut Probe<'_>) -> Result<()> {
+        let result = guard("read", || self.executor.fetch_within(pick, record, room));
         probe.lap(Stage::Read, record.len());
         result
     }
@@ -274,14 +360,15 @@ impl Shared {
         offset: usize,
         pick: Pick,
         record: &mut Record,
-        scratch: &mut Scratch,
+        desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
+        let scratch = &mut desk.scratch;
         let mut slot = claim.slot(offset);
         let result = guard("worker", || self.executor.make(pick, record, scratch, &mut slot, probe));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Internal) {
             // A panic may have left half-written scratch behind.
-            *scratch = self.executor.scratch();
+            scratch.clear();
         }
         result
     }
@@ -289,6 +376,7 @@ impl Shared {
     /// The loop of reader `id`, until shutdown.
     pub(crate) fn run_reader(&self, id: usize) {
         let lane = self.meter.lane(&format!("reader {id}"));
+        let room = Room::new(&self.budget, Holder::Records, self.threads.1);
         let mut schedule = self.lock();
         loop {
             if schedule.shutdown {
@@ -301,11 +389,50 @@ impl Shared {
             };
             drop(schedule);
             let mut probe = Probe::start(&lane, 1);
-            let result = self.fetch(pick, &mut record, &mut probe);
+            room.settle(record.capacity());
+            let result = self.fetch(pick, &mut record, &room, &mut probe);
+            // Workers have more room: what is too large to be read ahead is read by them.
+            let refused = room.was_refused();
+            let left = refused || result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Limit);
             schedule = self.lock();
-            schedule.put_read(ticket, result.map(|()| record));
+            schedule.put_read(ticket, (!left).then(|| result.map(|()| record)));
+            room.settle(0);
             self.work.notify_one();
         }
+    }
+}
+
+/// What a worker works with.
+struct Desk {
+    scratch: Scratch,
+    /// For samples that it reads itself.
+    record: Record,
+    /// What both take.
+    room: Arc<Room>,
+}
+
+impl Desk {
+    fn capacity(&self) -> usize {
+        self.scratch.capacity() + self.record.capacity()
+    }
+
+    /// After a sample: keeps no more than its share.
+    fn tidy(&mut self) {
+        let keeps = self.room.keeps();
+        if self.scratch.capacity() as u64 > keeps / 2 {
+            self.scratch.clear();
+        }
+        if self.record.capacity() as u64 > keeps / 2 {
+            self.record = Record::default();
+        }
+        self.room.settle(self.capacity());
+    }
+
+    /// Gives everything back.
+    fn clear(&mut self) {
+        self.scratch.clear();
+        self.record = Record::default();
+        self.room.settle(0);
     }
 }
 

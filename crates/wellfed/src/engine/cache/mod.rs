@@ -40,10 +40,4 @@ impl Caches {
             coefficients.save();
         }
     }
-
-    /// Bytes of memory that are taken.
-    pub(crate) fn memory(&self) -> u64 {
-        self.rows.as_ref().map_or(0, |rows| rows.stats().bytes)
-            + self.coefficients.as_ref().map_or(0, CoefficientCache::memory)
-    }
 }

@@ -54,7 +54,7 @@ def test_lists_give_what_the_folder_gives(photos: Path) -> None:
             assert equal(batches(ds, **options), expected)
         assert equal(batches(ds.cache()), expected)
         assert equal(batches(pickle.loads(pickle.dumps(ds))), expected)
-        again = wf.Dataset.from_json(ds.to_json(), ds._arrays)
+        again = wf.Dataset.from_json(ds.to_json(), ds._arrays[0])
         assert equal(batches(again), expected)
         with pytest.raises(ValueError, match="without its"):
             wf.Dataset.from_json(ds.to_json())
@@ -118,8 +118,8 @@ def test_memory_is_shared_and_kept_alive(photos: Path) -> None:
     good = np.frombuffer(listed(photos)[0][0].read_bytes(), np.uint8).copy()
     for data in (good, memoryview(good), torch.from_numpy(good)):
         ds = wf.encoded_images(data, np.array([0, len(good)]))
-        assert ds._arrays is not None
-        assert np.shares_memory(ds._arrays[0], good)
+        assert ds._arrays[0] is not None
+        assert np.shares_memory(ds._arrays[0][0], good)
     expected = ds.sample(0)
     del data, good
     assert np.array_equal(ds.sample(0), expected)

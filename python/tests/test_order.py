@@ -35,7 +35,7 @@ def test_any_number_of_workers_gives_the_same_bits(photos: Path) -> None:
 
 def test_small_arrays_as_well() -> None:
     images = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), dtype=np.uint8)
-    ds = wf.from_tensor_slices((images, np.arange(300))).shuffle(9).map(T.RandomCrop(8, padding=2)).batch(32)
+    ds = wf.from_tensor_slices((images, np.arange(300))).shuffle(seed=9).map(T.RandomCrop(8, padding=2)).batch(32)
     results = [epochs(ds.numpy(num_workers=n), 3) for n in (1, 2, 3, 8)]
     assert all(result == results[0] for result in results)
 
@@ -156,7 +156,7 @@ def test_foreign_states_are_refused(photos: Path) -> None:
     loader = train(photos).numpy()
     state = loader.state_dict()
     with pytest.raises(ValueError, match="another data set or pipeline"):
-        wf.image_folder(photos).shuffle(6).map(T.CenterCrop(9)).batch(5).numpy().load_state_dict(state)
+        wf.image_folder(photos).shuffle(seed=6).map(T.CenterCrop(9)).batch(5).numpy().load_state_dict(state)
     with pytest.raises(ValueError, match="version"):
         loader.load_state_dict({**state, "version": 99})
     for wrong in ({}, {"epoch": 3}, {**state, "epoch": -1}, []):

@@ -124,7 +124,7 @@ def test_optimized_and_plain_programs_give_the_same_bits(photos: Path) -> None:
         [T.Resize(30), T.RandomCrop(24), T.ToDtype("float16", scale=True), T.Normalize([0.5], [0.25])],
     ]
     for chain in chains:
-        ds = wf.image_folder(photos).shuffle(3).map(*chain).batch(5)
+        ds = wf.image_folder(photos).shuffle(seed=3).map(*chain).batch(5)
         for (a, la), (b, lb) in zip(ds.numpy(optimize=True), ds.numpy(optimize=False)):
             np.testing.assert_array_equal(a, b)
             np.testing.assert_array_equal(la, lb)
@@ -179,8 +179,8 @@ def test_verbs_mean_what_tf_data_means() -> None:
     assert values(ds.take(3).repeat(2)) == [0, 1, 2, 0, 1, 2]
     assert values(ds.take(3).repeat(2).batch(4)) == [[0, 1, 2, 0], [1, 2]]
     assert values(ds.batch(6).repeat(2)) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]] * 2
-    assert sorted(values(ds.shuffle(3))) == list(range(10))
-    assert sorted(values(ds.shuffle(3))) != values(ds.shuffle(3))
+    assert sorted(values(ds.shuffle(seed=3))) == list(range(10))
+    assert sorted(values(ds.shuffle(seed=3))) != values(ds.shuffle(seed=3))
     endless = iter(ds.repeat().batch(7).numpy())
     assert [len(next(endless)) for _ in range(50)] == [7] * 50
     with pytest.raises(TypeError, match="without end"):
@@ -391,12 +391,12 @@ def test_samples_without_batch_have_no_batch_dimension(photos: Path) -> None:
 
 
 def test_plans_survive_as_json(photos: Path) -> None:
-    ds = wf.image_folder(photos).shuffle(3).map(T.RandomResizedCrop(16)).batch(5).with_options(mode="L")
+    ds = wf.image_folder(photos).shuffle(seed=3).map(T.RandomResizedCrop(16)).batch(5).with_options(mode="L")
     again = wf.Dataset.from_json(ds.to_json())
     assert again.to_json() == ds.to_json()
     for (a, _), (b, _) in zip(ds.numpy(), again.numpy()):
         np.testing.assert_array_equal(a, b)
-    for text in ("", "{}", '{"version": 99}', ds.to_json().replace('"version":1', '"version":2')):
+    for text in ("", "{}", '{"version": 99}', ds.to_json().replace('"version":2', '"version":3')):
         with pytest.raises(wf.ConfigError):
             wf.Dataset.from_json(text)
 

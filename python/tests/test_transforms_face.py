@@ -66,7 +66,7 @@ def test_text_forms_survive(transform: T.Transform) -> None:
     assert hash(copy.copy(transform)) == hash(transform)
     # What the engine writes after reading it means the same.
     written = json.loads(wf.from_tensor_slices(np.zeros((1, 400, 400, 3), np.uint8)).map(transform).to_json())
-    assert T.Transform.from_plan(written["verbs"][0]["transforms"][0]) == transform
+    assert T.Transform.from_plan(written["root"]["transforms"][0]) == transform
 
 
 def test_transforms_cannot_be_changed() -> None:

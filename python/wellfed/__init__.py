@@ -41,6 +41,10 @@ from .exceptions import (
 
 if TYPE_CHECKING:
     from . import transforms as transforms
+    from ._combine import concatenate as concatenate
+    from ._combine import interleave as interleave
+    from ._combine import sample_from_datasets as sample_from_datasets
+    from ._combine import zip as zip  # noqa: A004
     from ._doctor import doctor as doctor
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
@@ -61,15 +65,19 @@ _HOMES = {
     "Loader": "_loader",
     "cifar10": "sources",
     "cifar100": "sources",
+    "concatenate": "_combine",
     "doctor": "_doctor",
     "encoded_images": "sources",
     "feed": "torch",
     "from_tensor_slices": "sources",
     "image_files": "sources",
     "image_folder": "sources",
+    "interleave": "_combine",
     "mnist": "sources",
+    "sample_from_datasets": "_combine",
     "transforms": "",
     "webdataset": "sources",
+    "zip": "_combine",
 }
 """Where the names are that are imported when they are first asked for.
 
@@ -103,14 +111,20 @@ __all__ = [
     "__version__",
     "cifar10",
     "cifar100",
+    "concatenate",
+    "doctor",
     "encoded_images",
     "exceptions",
+    "feed",
     "from_tensor_slices",
     "image_files",
     "image_folder",
+    "interleave",
     "mnist",
+    "sample_from_datasets",
     "transforms",
     "webdataset",
+    "zip",
 ]
 
 

@@ -63,13 +63,21 @@ def torch_converter(device: Any) -> Convert:
     return convert
 
 
-def structured(structure: str, fields: list[str], convert: Convert) -> Convert:
-    """From columns to what the user gets: a bare value, a tuple or a dict."""
+def structured(structure: Any, convert: Convert) -> Convert:
+    """From columns to what the user gets: a bare value, a tuple, a dict, or a tuple of such parts."""
     if structure == "single":
         return lambda columns: convert(columns[0])
     if structure == "tuple":
         return lambda columns: tuple(map(convert, columns))
-    return lambda columns: dict(zip(fields, map(convert, columns)))
+    if isinstance(structure, dict):
+        names = structure["dict"]
+        return lambda columns: dict(zip(names, map(convert, columns)))
+    parts: list[tuple[slice, Convert]] = []
+    start = 0
+    for part, count in structure:
+        parts.append((slice(start, start + count), structured(part, convert)))
+        start += count
+    return lambda columns: tuple(build(columns[place]) for place, build in parts)
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ class Loader:
         self._framework = framework
         self._device = device
         self._native: _native.Loader | None = dataset._native.loader()
-        self._build = structured(dataset._native.structure, dataset._native.fields, convert)
+        self._build = structured(json.loads(dataset._native.structure), convert)
         self._turn = 0
 
     @property

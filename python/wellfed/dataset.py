@@ -15,7 +15,7 @@ from .transforms import Transform, _known
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typing_extensions import Unpack
+    from typing_extensions import Never, Unpack
 
 __all__ = ["Dataset"]
 
@@ -42,25 +42,35 @@ class Dataset:
 
     __slots__ = ("_arrays", "_native")
 
-    def __init__(self, native: _native.Dataset, arrays: Sequence[Any] | None = None) -> None:
+    def __init__(self, native: _native.Dataset, arrays: Sequence[Sequence[Any] | None] = (None,)) -> None:
         if not isinstance(native, _native.Dataset):
             raise TypeError(
                 "a Dataset is made by image_folder, webdataset, from_tensor_slices and their siblings"
             )
         self._native = native
-        self._arrays = None if arrays is None else list(arrays)
+        # Of each source, in the order of the plan: what of it is in memory, and so not in the plan.
+        self._arrays = tuple(arrays)
 
     def _verb(self, verb: str, **parameters: Any) -> Dataset:
-        return Dataset(self._native.verb(json.dumps({"verb": verb, **parameters})), self._arrays)
+        return Dataset(self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays)
 
-    def shuffle(self, seed: int = 0) -> Dataset:
+    def shuffle(
+        self, *given: Never, seed: int = 0, block_size: int | None = None, window: int = 16
+    ) -> Dataset:
         """Orders samples by a permutation of all of them, a new one in every epoch.
 
-        The permutation is computed, not stored: it takes no memory, whatever the size of the data set.
+        The permutation is computed, not stored: it takes no memory, whatever the size of the data set. There is no
+        buffer, as tf.data has one, and so no buffer size: every sample may come at any place.
 
         Args:
             seed: 0 to 2**64 - 1. Same seed, same order; also the seed of random transforms, unless
-                ``with_options(seed=...)`` says another.
+                ``with_options(seed=...)`` says another. By keyword only.
+            block_size: So many neighbours stay together as a block: the order of blocks is permuted, and what is in
+                each window of ``window`` blocks. For sources in which far jumps are expensive, such as large files on
+                a network. Samples of one block come within ``window * block_size`` places of each other, so a batch
+                is a mixture of about ``window`` blocks: use whole permutations where neighbours are alike and reading
+                allows it. None: one permutation of everything.
+            window: How many blocks are mixed with each other.
 
         Example:
             >>> import numpy as np
@@ -69,7 +79,15 @@ class Dataset:
             >>> sorted(next(iter(ds.numpy()))) == list(range(100))
             True
         """
-        return self._verb("shuffle", seed=check.whole(seed, "seed"))
+        if given:
+            raise TypeError(
+                f"shuffle({given[0]!r}): shuffle takes its arguments by name\n"
+                "hint: tf.data's first argument is the size of a buffer; here all samples are permuted without one, so "
+                "leave it out, and write shuffle(seed=...) for another order"
+            )
+        size = None if block_size is None else check.whole(block_size, "block_size", 1)
+        blocks = check.whole(window, "window", 1)
+        return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks)
 
     def map(self, *transforms: Transform, field: str | None = None) -> Dataset:
         """Transforms images.
@@ -154,234 +172,67 @@ class Dataset:
         size = check.whole(batch_size, "batch_size", 1)
         return self._verb("batch", batch_size=size, drop_last=bool(drop_last))
 
-    def repeat(self, count: int | None = None) -> Dataset:
-        """The data set several times over, as one epoch. Each time round has its own order and random parameters.
+    def unbatch(self) -> Dataset:
+        """Undoes `batch`: elements are samples again.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(10)).batch(4)
+            >>> len(ds), len(ds.skip(1).unbatch())
+            (3, 6)
+        """
+        return self._verb("unbatch")
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Each sample with its number in the epoch: ``(number, sample)``.
 
         Args:
-            count: How often; None is without end.
+            start: The first number.
 
         Example:
             >>> import numpy as np
             >>> import wellfed as wf
-            >>> len(wf.from_tensor_slices(np.arange(10)).repeat(3))
-            30
+            >>> list(wf.from_tensor_slices(np.arange(10, 13)).enumerate().batch(3).numpy())
+            [(array([0, 1, 2]), array([10, 11, 12]))]
         """
-        return self._verb("repeat", count=None if count is None else check.whole(count, "count"))
+        return self._verb("enumerate", start=check.whole(start, "start", -(2**63)))
 
-    def take(self, count: int) -> Dataset:
-        """At most the first ``count`` elements (samples, or batches after `batch`).
+    @staticmethod
+    def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Dataset:
+    """Data sets put together by a verb that takes several."""
+    for place, dataset in enumerate(datasets):
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset")
+    given = json.dumps({"node": verb, **parameters})
+    native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
+    return Dataset(native, [arrays for dataset in datasets for arrays in dataset._arrays])
 
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> list(wf.from_tensor_slices(np.arange(10)).take(2).numpy())
-            [array(0), array(1)]
-        """
-        return self._verb("take", count=check.whole(count, "count"))
 
-    def skip(self, count: int) -> Dataset:
-        """All but the first ``count`` elements (samples, or batches after `batch`).
+def _restore(text: str, arrays: Sequence[Sequence[Any] | None]) -> Dataset:
+    from .sources import as_array
 
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> len(wf.from_tensor_slices(np.arange(10)).skip(3))
-            7
-        """
-        return self._verb("skip", count=check.whole(count, "count"))
+    held = [None if part is None else [as_array(a) for a in part] for part in arrays]
+    native = _native.Dataset.from_json(text, held)
+    return Dataset(native, arrays or [None] * len(native.sources))
 
-    def shard(self, rank: int, world_size: int) -> Dataset:
-        """The part of this process among ``world_size`` that share the data set.
 
-        Every rank gets the same number of batches.
-
-        Args:
-            rank: This process, 0 to ``world_size - 1``.
-            world_size: How many processes share the data set.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> ds = wf.from_tensor_slices(np.arange(8))
-            >>> [list(map(int, ds.shard(r, 2).batch(4).numpy().__iter__().__next__())) for r in (0, 1)]
-            [[0, 2, 4, 6], [1, 3, 5, 7]]
-        """
-        ranks = check.whole(world_size, "world_size", 1)
-        return self._verb("shard", rank=check.whole(rank, "rank"), world_size=ranks)
-
-    def with_options(self, **options: Unpack[Options]) -> Dataset:
-        """Sets how the pipeline is run. `torch` and `numpy` take the same options.
-
-        Args:
-            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number.
-            prefetch: Batches made ahead, or ``"auto"``.
-            read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
-            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
-            on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
-                ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
-            seed: Seed of random transforms. None: that of `shuffle`.
-            layout: Of image batches: ``"NCHW"`` (default) or ``"NHWC"``.
-            mode: Colours that images are decoded to: ``"RGB"`` (default), ``"L"``, ``"RGBA"``, ``"UNCHANGED"``.
-            decode: ``"exact"`` (default): Pillow's pixels. ``"fast"``: a JPEG that a resize shrinks at least by 2, 4 or
-                8 in both directions is decoded at that scale, like Pillow's ``draft``, and resized from there. Corners
-                of crops move to whole pixels of that scale; pixels differ a little from the exact ones.
-            exif_orientation: Turn images upright as their EXIF data says. Default: False, as in Pillow.
-            optimize: Fuse work and push crops into the decoder. Results are the same without. Default: True.
-            row_index: Where row indexes are kept: where in a JPEG its rows begin, noted when it is first decoded,
-                so that later crops of it start at the first row they need. ``"memory"`` (default, at most an eighth
-                of the budget), ``"beside"`` (also in a file beside the images or shards), a folder for such files,
-                or ``"off"``. Results are the same in any case.
-            trace: Keep what `Loader.write_trace` writes. Default: False.
-            max_pixels: Greatest height times width of an image; larger ones are errors. Default: 178,956,970.
-            max_bytes: Greatest encoded size of one field, in bytes. Default: 2**30.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> wf.from_tensor_slices(np.arange(3)).with_options(num_workers=2)
-            from_tensor_slices(0: int64 [3])
-                .with_options(num_workers=2)
-        """
-        merged = merge(self._plan()["options"], options)
-        return Dataset(self._native.with_options(json.dumps(merged)), self._arrays)
-
-    def torch(self, device: Any = None, **options: Unpack[Options]) -> Loader:
-        """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
-
-        Args:
-            device: Where tensors should be. Other than the CPU, they are copied there with
-                ``tensor.to(device, non_blocking=True)``.
-            options: As of `with_options`.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> ds = wf.from_tensor_slices({"x": np.arange(6), "y": np.zeros((6, 2), np.float32)}).batch(3)
-            >>> for batch in ds.torch():
-            ...     print(batch["x"].dtype, tuple(batch["y"].shape))
-            torch.int64 (3, 2)
-            torch.int64 (3, 2)
-        """
-        this = self.with_options(**options) if options else self
-        return Loader(this, torch_converter(device), "torch", device)
-
-    def numpy(self, **options: Unpack[Options]) -> Loader:
-        """A loader of NumPy arrays. The arrays use the memory that the batch was made in, without a copy.
-
-        Args:
-            options: As of `with_options`.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> ds = wf.from_tensor_slices((np.arange(4), np.eye(4))).batch(2)
-            >>> for index, row in ds.numpy(num_workers=1):
-            ...     print(index, row.shape)
-            [0 1] (2, 4)
-            [2 3] (2, 4)
-        """
-        this = self.with_options(**options) if options else self
-        return Loader(this, to_numpy, "numpy", None)
-
-    def sample(self, index: int, epoch: int = 0) -> Any:
-        """One sample of the source, transformed as it would be in ``epoch``, as NumPy arrays.
-
-        Useful to look at a sample, and to replay a bad one.
-
-        Args:
-            index: In the source, from 0: not changed by `shuffle`, `shard`, `take` or `skip`.
-            epoch: Decides random parameters.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> wf.from_tensor_slices((np.arange(4), np.eye(4))).sample(2)
-            (array(2), array([0., 0., 1., 0.]))
-        """
-        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"))
-        return structured(self._native.structure, self._native.fields, to_numpy)(columns)
-
-    def explain(self, analyze: bool = False, batches: int = 20) -> str:
-        """What was asked for, what the optimizer made of it, and what runs.
-
-        Args:
-            analyze: Run it, and add time and bytes per stage.
-            batches: How many batches to run.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> text = wf.from_tensor_slices(np.arange(4)).batch(2).explain()
-            >>> "batch" in text
-            True
-        """
-        return self._native.analyze(check.whole(batches, "batches", 1)) if analyze else self._native.explain()
-
-    @property
-    def classes(self) -> list[str] | None:
-        """Names of classes by label, if the source has them."""
-        return self._native.classes
-
-    @property
-    def class_to_idx(self) -> dict[str, int] | None:
-        """Labels by name of class, if the source has them."""
-        names = self.classes
-        return None if names is None else {name: label for label, name in enumerate(names)}
-
-    def to_json(self) -> str:
-        """The plan as JSON text, with a version.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> import json
-            >>> json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())["verbs"]
-            [{'verb': 'batch', 'batch_size': 2, 'drop_last': False}]
-        """
-        return self._native.to_json()
-
-    @classmethod
-    def from_json(cls, text: str, arrays: Sequence[Any] | None = None) -> Dataset:
-        """The data set whose plan is ``text``. Its source is opened anew.
-
-        Args:
-            text: As `to_json` gives it.
-            arrays: What of its source is not in the text: the arrays of ``from_tensor_slices`` in the order of the
-                fields, or those that `image_files` and `encoded_images` made of their arguments. Pickling keeps them.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> ds = wf.from_tensor_slices(np.arange(4)).batch(2)
-            >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
-            2
-        """
-        from .sources import as_array
-
-        held = None if arrays is None else [as_array(a) for a in arrays]
-        return cls(_native.Dataset.from_json(text, held), arrays)
-
-    def _plan(self) -> dict[str, Any]:
-        plan: dict[str, Any] = json.loads(self._native.to_json())
-        return plan
-
-    def __len__(self) -> int:
-        length = self._native.length()
-        if length is None:
-            raise TypeError("a data set that repeats without end has no length")
-        return length
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset.from_json, (self.to_json(), self._arrays)
-
-    def __repr__(self) -> str:
-        plan = self._plan()
-        lines = [_source_repr(plan["source"]), *map(_verb_repr, plan["verbs"])]
-        options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
-        changed = [f"{k}={v!r}" for k, v in options.items() if v != defaults.get(k)]
-        if changed:
-            lines.append(f".with_options({', '.join(changed)})")
-        return "\n    ".join(lines)
+def _node_repr(node: dict[str, Any]) -> list[str]:
+    """A tree as it is written in Python, line by line."""
+    if node["node"] == "source":
+        return [_source_repr(node["spec"])]
+    if "input" in node:
+        return [*_node_repr(node["input"]), f"    {_verb_repr(node)}"]
+    name, lists = node["node"], node["node"] in ("interleave", "sample_from_datasets")
+    lines = [f"{name}({'[' if lists else ''}"]
+    for part in node["inputs"]:
+        inner = _node_repr(part)
+        inner[-1] += ","
+        lines += [f"    {line}" for line in inner]
+    given = {k: v for k, v in node.items() if k not in ("node", "inputs")}
+    if lists:
+        return [*lines, f"], {', '.join(f'{k}={v!r}' for k, v in given.items())})"]
+    return [*lines, ")"]
 
 
 def _source_repr(spec: dict[str, Any]) -> str:
@@ -400,8 +251,8 @@ def _source_repr(spec: dict[str, Any]) -> str:
 
 
 def _verb_repr(verb: dict[str, Any]) -> str:
-    parameters = dict(verb)
-    match parameters.pop("verb"):
+    parameters = {k: v for k, v in verb.items() if k != "input"}
+    match parameters.pop("node"):
         case "map":
             inner = [repr(Transform.from_plan(t)) for t in parameters["transforms"]]
             if parameters["field"] is not None:
@@ -413,6 +264,8 @@ def _verb_repr(verb: dict[str, Any]) -> str:
         case "cache":
             given = [f"{k}={v!r}" for k, v in parameters.items() if v is not None and v != "coefficients"]
             return f".cache({', '.join(given)})"
+        case "shuffle" if parameters["block_size"] is None:
+            return f".shuffle(seed={parameters['seed']})"
         case "take" | "skip" as name:
             return f".{name}({parameters['count']})"
         case name:

@@ -156,7 +156,7 @@ def encoded_images(data: Any, offsets: Any, labels: Any = None) -> Dataset:
 
 def _open_arrays(kind: str, held: list[tuple[npt.NDArray[Any], str]], **parameters: Any) -> Dataset:
     native = _native.Dataset.open(json.dumps({"type": kind, **parameters}), held)
-    return Dataset(native, [array for array, _ in held])
+    return Dataset(native, [[array for array, _ in held]])
 
 
 def _bytes(data: Any) -> npt.NDArray[np.uint8]:
@@ -347,7 +347,7 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
         )
     spec = {"type": "tensor_slices", "fields": fields, "structure": structure}
     held = list(named.values())
-    return Dataset(_native.Dataset.open(json.dumps(spec), held), [_keep(*pair) for pair in held])
+    return Dataset(_native.Dataset.open(json.dumps(spec), held), [[_keep(*pair) for pair in held]])
 
 
 _DTYPES = frozenset(

@@ -1,14 +1,14 @@
 //! `_native.Dataset`: plans as JSON in, plans as JSON out.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use wellfed::{
     Error, Options, Plan, Result, Sampler,
-    plan::Verb,
+    plan::{Node, lower::Shape},
     sample::{DType, Structure},
-    source::{ArrayData, SourceSpec},
+    source::{ArrayData, Source, SourceSpec},
     store::LocalStore,
     transform::Transform,
 };
@@ -40,51 +40,41 @@ impl Dataset {
     fn open(py: Python<'_>, spec: &str, arrays: Given<'_>) -> PyResult<Self> {
         let spec: SourceSpec = parse(py, "source", spec)?;
         let arrays = borrow(py, arrays)?;
-        let inner = enter::slow(py, move || {
-            Ok(wellfed::Dataset::new(match arrays {
-                Some(arrays) => spec.open_arrays(arrays)?,
-                None => spec.open(std::sync::Arc::new(LocalStore::default()))?,
-            }))
-        })?;
+        let inner = enter::slow(py, move || Ok(wellfed::Dataset::new(open(spec, arrays)?)))?;
         Ok(Self::new(inner))
     }
 
-    /// Opens the source of a whole plan.
+    /// Opens the sources of a whole plan. `arrays` are those of each source, depth first, or None.
     #[staticmethod]
-    #[pyo3(signature = (plan, arrays=None))]
-    fn from_json(py: Python<'_>, plan: &str, arrays: Given<'_>) -> PyResult<Self> {
+    #[pyo3(signature = (plan, arrays))]
+    fn from_json(py: Python<'_>, plan: &str, arrays: Vec<Given<'_>>) -> PyResult<Self> {
         let plan: Plan = parse(py, "plan", plan)?;
-        let arrays = borrow(py, arrays)?;
-        let inner = enter::slow(py, move || match arrays {
-            Some(arrays) => wellfed::Dataset::with_plan(plan.source.clone().open_arrays(arrays)?, plan),
-            None => wellfed::Dataset::from_plan(plan),
+        let arrays = arrays.into_iter().map(|arrays| borrow(py, arrays)).collect::<PyResult<Vec<_>>>()?;
+        let inner = enter::slow(py, move || {
+            let mut arrays = arrays.into_iter();
+            let mut sources: Vec<Arc<dyn Source>> = Vec::new();
+            for spec in plan.root.sources() {
+                sources.push(open(spec.clone(), arrays.next().flatten())?);
+            }
+            wellfed::Dataset::with_plan(sources, plan)
         })?;
         Ok(Self::new(inner))
     }
 
-    /// Adds the verb that the JSON text describes, and checks that it makes sense here.
+    /// Adds the verb that the JSON text describes, without its input, and checks that it makes sense here.
     fn verb(&self, py: Python<'_>, verb: &str) -> PyResult<Self> {
-        let verb: Verb = parse(py, "verb", verb)?;
-        let inner = enter::quick(py, || {
-            let inner = match verb {
-                Verb::Shuffle { seed } => self.inner.shuffle(seed),
-                Verb::Map { field, transforms } => {
-                    transforms.iter().try_for_each(|t| t.as_stage().check())?;
-                    match field {
-                        Some(field) => self.inner.map_field(&field, transforms),
-                        None => self.inner.map(transforms),
-                    }
-                }
-                Verb::Cache { path, max_bytes, .. } => self.inner.cache(path.as_deref(), max_bytes),
-                Verb::Batch { batch_size, drop_last } => self.inner.batch(batch_size, drop_last),
-                Verb::Repeat { count } => self.inner.repeat(count),
-                Verb::Take { count } => self.inner.take(count),
-                Verb::Skip { count } => self.inner.skip(count),
-                Verb::Shard { rank, world_size } => self.inner.shard(rank, world_size),
-            };
-            inner.len().map(|_| inner)
-        })?;
-        Ok(Self::new(inner))
+        let verb = parse_verb(py, verb, "input", |hole| hole)?;
+        let inner = self.inner.clone();
+        Ok(Self::new(enter::quick(py, move || inner.verb(verb))?))
+    }
+
+    /// Puts data sets together by the verb that the JSON text describes, without its inputs.
+    #[staticmethod]
+    fn combine(py: Python<'_>, verb: &str, datasets: Vec<Py<Dataset>>) -> PyResult<Self> {
+        let verb = parse_verb(py, verb, "inputs", |hole| serde_json::Value::Array(vec![hole]))?;
+        let inner: Vec<wellfed::Dataset> =
+            datasets.iter().map(|dataset| dataset.get().inner.clone()).collect();
+        Ok(Self::new(enter::quick(py, move || wellfed::Dataset::combine(verb, &inner))?))
     }
 
     /// Replaces all options by those of the JSON text.
@@ -111,10 +101,17 @@ impl Dataset {
         enter::slow(py, move || inner.analyze(batches))
     }
 
-    /// One sample, made in this thread: no other one is started, so it may be asked for after a fork.
-    fn sample(&self, py: Python<'_>, index: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
+    /// One sample of a source, made in this thread: no other one is started, so it may be asked for after a fork.
+    #[pyo3(signature = (index, epoch, source=0))]
+    fn sample(&self, py: Python<'_>, index: u64, epoch: u64, source: usize) -> PyResult<Vec<Py<PyAny>>> {
         let sampler = self.sampler.get_or_init(|| self.inner.sampler());
-        loader::columns(py, enter::quick(py, || sampler.sample(index, epoch))?)
+        loader::columns(py, enter::quick(py, || sampler.sample(source, index, epoch))?)
+    }
+
+    /// The sample at a position of an epoch, made as by `sample`.
+    fn element(&self, py: Python<'_>, position: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
+        let sampler = self.sampler.get_or_init(|| self.inner.sampler());
+        loader::columns(py, enter::quick(py, || sampler.element(position, epoch))?)
     }
 
     fn loader(&self, py: Python<'_>) -> PyResult<loader::Loader> {
@@ -136,19 +133,59 @@ impl Dataset {
 
     /// Names of fields, in the order of columns.
     #[getter]
-    fn fields(&self) -> Vec<String> {
-        self.inner.source().schema().fields.iter().map(|field| field.name.clone()).collect()
+    fn fields(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        enter::quick(py, || Ok(self.inner.output()?.names))
     }
 
-    /// How columns are handed out: `single`, `tuple` or `dict`.
+    /// How columns are handed out, as JSON: `"single"`, `"tuple"`, `{"dict": names}`, or a list of parts, each with
+    /// its number of columns, which are a tuple.
     #[getter]
-    fn structure(&self) -> &'static str {
-        match self.inner.source().schema().structure {
-            Structure::Single => "single",
-            Structure::Tuple => "tuple",
-            Structure::Dict => "dict",
+    fn structure(&self, py: Python<'_>) -> PyResult<String> {
+        let shape = enter::quick(py, || Ok(self.inner.output()?.shape))?;
+        Ok(structure(&shape).to_string())
+    }
+
+    /// The structure of what each source gives by itself, depth first.
+    #[getter]
+    fn sources(&self) -> Vec<String> {
+        let one = |source: &Arc<dyn Source>| {
+            let schema = source.schema();
+            let names: Vec<String> = schema.fields.iter().map(|field| field.name.clone()).collect();
+            structure(&Shape::Sample(schema.structure, names)).to_string()
+        };
+        self.inner.sources().iter().map(one).collect()
+    }
+}
+
+fn structure(shape: &Shape) -> serde_json::Value {
+    match shape {
+        Shape::Sample(Structure::Single, _) => "single".into(),
+        Shape::Sample(Structure::Tuple, _) => "tuple".into(),
+        Shape::Sample(Structure::Dict, names) => serde_json::json!({ "dict": names }),
+        Shape::Tuple(parts) => {
+            parts.iter().map(|(part, columns)| serde_json::json!([structure(part), columns])).collect()
         }
     }
+}
+
+fn open(spec: SourceSpec, arrays: Option<Vec<ArrayData>>) -> Result<Arc<dyn Source>> {
+    match arrays {
+        Some(arrays) => spec.open_arrays(arrays),
+        None => spec.open(Arc::new(LocalStore::default())),
+    }
+}
+
+/// A verb that is written without what it works on; that is filled in with something that is put aside again.
+fn parse_verb(
+    py: Python<'_>,
+    json: &str,
+    inputs: &str,
+    fill: impl FnOnce(serde_json::Value) -> serde_json::Value,
+) -> PyResult<Node> {
+    let mut verb: serde_json::Map<String, serde_json::Value> = parse(py, "verb", json)?;
+    let hole = serde_json::json!({ "node": "source", "spec": { "type": "custom", "name": "" } });
+    verb.insert(inputs.to_owned(), fill(hole));
+    serde_json::from_value(verb.into()).map_err(|e| to_python(py, &Error::config(format!("verb: {e}"))))
 }
 
 /// Default options as JSON.

@@ -6,13 +6,16 @@ use crate::{
     Error, Result,
     engine::{
         Batch, Loader, Sampler,
-        exec::Executor,
+        exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
     },
     order::{Order, Pick},
-    plan::{Decoded, Options, PLAN_VERSION, Plan, Program, Verb, explain},
+    plan::{
+        Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
+        lower::{LeafPlan, Output, lower},
+    },
     sample::{Record, Structure, Value},
-    source::Source,
+    source::{Source, counter::Counter},
     store::LocalStore,
     transform::Transform,
 };
@@ -20,119 +23,249 @@ use crate::{
 /// Samples looked at to find out the size of images that the plan does not settle.
 const PROBES: u64 = 16;
 
-/// A data set: samples of a source, and what is to happen to them. Immutable: every verb gives a new one.
+/// A data set: samples of one or several sources, and what is to happen to them. Immutable: every verb gives a new one.
 ///
 /// Nothing is read until [`Dataset::loader`] (or [`Dataset::sample`]) is asked for.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    source: Arc<dyn Source>,
+    /// Those of the plan's leaves, depth first.
+    sources: Vec<Arc<dyn Source>>,
     plan: Plan,
+}
+
+/// A plan whose leaves have got what happens to their samples.
+pub(crate) struct Lowered {
+    /// Every leaf, those that count for `enumerate` included.
+    pub(crate) sources: Vec<Arc<dyn Source>>,
+    pub(crate) leaves: Vec<LeafPlan>,
+    pub(crate) output: Output,
+    /// What tells leaves apart: of equal ones each has another. Empty until it is asked for.
+    pub(crate) identities: Vec<u64>,
 }
 
 impl Dataset {
     /// The samples of `source` as they are.
     pub fn new(source: Arc<dyn Source>) -> Self {
-        let plan = Plan {
-            version: PLAN_VERSION,
-            source: source.spec(),
-            verbs: Vec::new(),
-            options: Options::default(),
-        };
-        Self { source, plan }
+        let root = Node::source(source.spec());
+        let plan = Plan { version: PLAN_VERSION, root, options: Options::default() };
+        Self { sources: vec![source], plan }
     }
 
-    /// Opens the source that `plan` names.
+    /// Opens the sources that `plan` names.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Config`] for another version of the plan's form, and those of opening the source. Arrays in
+    /// [`crate::ErrorKind::Config`] for another version of the plan's form, and those of opening a source. Arrays in
     /// memory are not part of a plan: use [`Dataset::with_plan`] for them.
     pub fn from_plan(plan: Plan) -> Result<Self> {
-        let source = plan.source.clone().open(Arc::new(LocalStore::default()))?;
-        Self::with_plan(source, plan)
+        let open = |spec: &crate::source::SourceSpec| spec.clone().open(Arc::new(LocalStore::default()));
+        let sources = plan.root.sources().into_iter().map(open).collect::<Result<_>>()?;
+        Self::with_plan(sources, plan)
     }
 
-    /// Puts a plan on an open source.
+    /// Puts a plan on open sources: those of its leaves, depth first.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Config`] for another version of the plan's form.
-    pub fn with_plan(source: Arc<dyn Source>, plan: Plan) -> Result<Self> {
+    /// [`crate::ErrorKind::Config`] for another version of the plan's form, or another number of sources.
+    pub fn with_plan(sources: Vec<Arc<dyn Source>>, plan: Plan) -> Result<Self> {
         if plan.version != PLAN_VERSION {
             return Err(Error::config(format!(
                 "the plan has version {}, this wellfed reads version {PLAN_VERSION}",
                 plan.version
             )));
         }
-        Ok(Self { source, plan })
+        let named = plan.root.sources().len();
+        if named != sources.len() {
+            return Err(Error::config(format!(
+                "the plan names {named} sources, and {} were given",
+                sources.len()
+            )));
+        }
+        plan.root.check()?;
+        Ok(Self { sources, plan })
     }
 
-    fn verb(&self, verb: Verb) -> Self {
+    fn wrap(&self, verb: impl FnOnce(Node) -> Node) -> Self {
         let mut this = self.clone();
-        this.plan.verbs.push(verb);
+        this.plan.root = verb(this.plan.root);
         this
+    }
+
+    /// A verb with one input on this data set; what it was on before does not count.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if it takes another number of data sets, or makes no sense here.
+    pub fn verb(&self, verb: Node) -> Result<Self> {
+        let root = verb.with_inputs(vec![self.plan.root.clone()])?;
+        let plan = Plan { root, ..self.plan.clone() };
+        Self { sources: self.sources.clone(), plan }.checked()
+    }
+
+    /// A verb on several data sets; what it was on before does not count. Its options are theirs, which must agree.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if their fields differ where they must not, or their options do.
+    pub fn combine(verb: Node, datasets: &[Dataset]) -> Result<Self> {
+        let Some(first) = datasets.first() else {
+            return Err(Error::config(format!("{}() needs at least one data set", verb.name())));
+        };
+        let mut options = first.plan.options.clone();
+        for other in &datasets[1..] {
+            options = options.merged(&other.plan.options)?;
+        }
+        let mut inputs = Vec::new();
+        for dataset in datasets {
+            match (&verb, &dataset.plan.root) {
+                // One after the other is one after the other, however it was put together.
+                (Node::Concatenate { .. }, Node::Concatenate { inputs: parts }) => {
+                    inputs.extend(parts.clone())
+                }
+                (_, root) => inputs.push(root.clone()),
+            }
+        }
+        let root = verb.with_inputs(inputs)?;
+        let sources = datasets.iter().flat_map(|dataset| dataset.sources.clone()).collect();
+        Self { sources, plan: Plan { version: PLAN_VERSION, root, options } }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        self.plan.root.check()?;
+        self.order(&self.lowered()?)?;
+        Ok(self)
+    }
+
+    /// Tuples of what the data sets give, as long as the shortest of them.
+    ///
+    /// # Errors
+    /// As [`Dataset::combine`].
+    pub fn zip(datasets: &[Dataset]) -> Result<Self> {
+        Self::combine(Node::Zip { inputs: Vec::new() }, datasets)
+    }
+
+    /// This data set, and then `other`.
+    ///
+    /// # Errors
+    /// As [`Dataset::combine`].
+    pub fn concatenate(&self, other: &Dataset) -> Result<Self> {
+        Self::combine(Node::Concatenate { inputs: Vec::new() }, &[self.clone(), other.clone()])
+    }
+
+    /// Blocks of `block_length` elements of each data set in turn; what has ended drops out.
+    ///
+    /// # Errors
+    /// As [`Dataset::combine`].
+    pub fn interleave(datasets: &[Dataset], block_length: u64) -> Result<Self> {
+        Self::combine(Node::Interleave { block_length, inputs: Vec::new() }, datasets)
+    }
+
+    /// Each element from a data set that is chosen at random, in proportion to `weights`. With `stop_on_empty_dataset`
+    /// the first one that has ended ends it; otherwise the others go on.
+    ///
+    /// # Errors
+    /// As [`Dataset::combine`]; [`crate::ErrorKind::Config`] for weights that make no sense.
+    pub fn sample_from_datasets(
+        datasets: &[Dataset],
+        weights: &[f64],
+        seed: u64,
+        stop_on_empty_dataset: bool,
+    ) -> Result<Self> {
+        let weights = weights.to_vec();
+        let verb = Node::SampleFromDatasets { weights, seed, stop_on_empty_dataset, inputs: Vec::new() };
+        Self::combine(verb, datasets)
     }
 
     /// A new global permutation in every epoch, and in every repetition. O(1) memory.
     #[must_use]
     pub fn shuffle(&self, seed: u64) -> Self {
-        self.verb(Verb::Shuffle { seed })
+        self.wrap(|input| input.shuffle(seed))
+    }
+
+    /// Blocks of `block_size` neighbours in a new order in every epoch, and everything permuted inside of each window
+    /// of `window` blocks. For sources whose blocks are expensive to open, such as shards or groups of rows.
+    #[must_use]
+    pub fn shuffle_blocks(&self, seed: u64, block_size: u64, window: u64) -> Self {
+        self.wrap(|input| Node::Shuffle {
+            seed,
+            block_size: Some(block_size),
+            window,
+            input: Box::new(input),
+        })
     }
 
     /// Transforms every image field.
     #[must_use]
     pub fn map(&self, transforms: impl IntoIterator<Item = Transform>) -> Self {
-        self.verb(Verb::Map { field: None, transforms: transforms.into_iter().collect() })
+        let transforms = transforms.into_iter().collect();
+        self.wrap(|input| Node::Map { field: None, transforms, input: Box::new(input) })
     }
 
     /// Transforms the image field called `field`.
     #[must_use]
     pub fn map_field(&self, field: &str, transforms: impl IntoIterator<Item = Transform>) -> Self {
-        self.verb(Verb::Map { field: Some(field.to_owned()), transforms: transforms.into_iter().collect() })
+        let (field, transforms) = (Some(field.to_owned()), transforms.into_iter().collect());
+        self.wrap(|input| Node::Map { field, transforms, input: Box::new(input) })
     }
 
     /// Keeps samples from the first time they are made on, with JPEGs as coefficients without Huffman coding: half as
     /// large again as the files, and several times faster to decode, to the same bits. In memory, or in the folder
-    /// `path` for later runs too. `max_bytes` as in [`Verb::Cache`]; what does not fit is decoded from files.
+    /// `path` for later runs too. `max_bytes` as in [`Node::Cache`]; what does not fit is decoded from files.
     ///
     /// In memory, files that change while the loader lives are not noticed. On disk, the path (or shard and place in
     /// it), size and time of change of a file are compared when it is first asked for by a loader.
     #[must_use]
     pub fn cache(&self, path: Option<&str>, max_bytes: Option<u64>) -> Self {
         let path = path.map(str::to_owned);
-        self.verb(Verb::Cache { decoded: Decoded::Coefficients, path, max_bytes })
+        self.wrap(|input| Node::Cache {
+            decoded: Decoded::Coefficients,
+            path,
+            max_bytes,
+            input: Box::new(input),
+        })
     }
 
     /// Stacks `batch_size` samples; with `drop_last` a smaller last batch is left out.
     #[must_use]
     pub fn batch(&self, batch_size: usize, drop_last: bool) -> Self {
-        self.verb(Verb::Batch { batch_size, drop_last })
+        self.wrap(|input| input.batch(batch_size, drop_last))
+    }
+
+    /// Undoes `batch`.
+    #[must_use]
+    pub fn unbatch(&self) -> Self {
+        self.wrap(|input| Node::Unbatch { input: Box::new(input) })
+    }
+
+    /// Pairs of a number, from `start` on, and a sample.
+    #[must_use]
+    pub fn enumerate(&self, start: i64) -> Self {
+        self.wrap(|input| Node::Enumerate { start, input: Box::new(input) })
     }
 
     /// The data set `count` times over; `None` is without end.
     #[must_use]
     pub fn repeat(&self, count: Option<u64>) -> Self {
-        self.verb(Verb::Repeat { count })
+        self.wrap(|input| input.repeat(count))
     }
 
     /// At most the first `count` elements.
     #[must_use]
     pub fn take(&self, count: u64) -> Self {
-        self.verb(Verb::Take { count })
+        self.wrap(|input| input.take(count))
     }
 
     /// All but the first `count` elements.
     #[must_use]
     pub fn skip(&self, count: u64) -> Self {
-        self.verb(Verb::Skip { count })
+        self.wrap(|input| input.skip(count))
     }
 
     /// Every `world_size`-th element from `rank` on. All ranks get as many elements: where the length is no
     /// multiple of `world_size`, up to `world_size - 1` elements are given twice.
     #[must_use]
     pub fn shard(&self, rank: u64, world_size: u64) -> Self {
-        self.verb(Verb::Shard { rank, world_size })
+        self.wrap(|input| input.shard(rank, world_size))
     }
 
-    /// The same data set, run with other options.
+    /// Replaces all options.
     #[must_use]
     pub fn with_options(&self, options: Options) -> Self {
         let mut this = self.clone();
@@ -140,19 +273,32 @@ impl Dataset {
         this
     }
 
-    /// The plan as data.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The present options.
+    /// The options.
     pub fn options(&self) -> &Options {
         &self.plan.options
     }
 
-    /// Where samples come from.
+    /// Where samples come from: of several sources the first one.
     pub fn source(&self) -> &Arc<dyn Source> {
-        &self.source
+        &self.sources[0]
+    }
+
+    /// All sources, in the order of the plan's leaves, depth first.
+    pub fn sources(&self) -> &[Arc<dyn Source>] {
+        &self.sources
+    }
+
+    /// What elements are.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for verbs that make no sense where they stand.
+    pub fn output(&self) -> Result<Output> {
+        Ok(self.lowered()?.output)
     }
 
     /// Elements of an epoch: samples, or batches after `batch`. `None` is without end.
@@ -160,7 +306,7 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for verbs that make no sense where they stand.
     pub fn len(&self) -> Result<Option<u64>> {
-        Ok(self.order()?.len())
+        Ok(self.order(&self.lowered()?)?.len())
     }
 
     /// True if an epoch has no element.
@@ -168,54 +314,98 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::len`].
     pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.order()?.is_empty())
+        Ok(self.len()? == Some(0))
     }
 
-    fn order(&self) -> Result<Order> {
-        self.plan.cache()?;
-        Order::new(self.source.len(), &self.plan.verbs)
+    /// Follows all leaves to the root.
+    pub(crate) fn lowered(&self) -> Result<Lowered> {
+        let mut sources = Vec::new();
+        leaves(&self.plan.root, &mut self.sources.iter(), &mut sources);
+        let (leaves, output) = lower(&self.plan.root, &sources)?;
+        Ok(Lowered { sources, leaves, output, identities: Vec::new() })
     }
 
-    /// The program. If transforms do not fix the size of an image, that of sample `first` does, or of the first
-    /// readable one.
-    fn program(&self, first: u64) -> Result<Program> {
-        Program::new(&self.plan, self.source.schema(), &mut |field, program| {
-            let mut record = Record { limits: self.plan.options.limits, ..Record::default() };
+    /// As [`Dataset::lowered`], with the identities of the leaves, for which all names are looked at.
+    pub(crate) fn identified(&self) -> Result<Lowered> {
+        let mut lowered = self.lowered()?;
+        for source in &lowered.sources {
+            // Of equal sources the n-th one has its number mixed in.
+            let fingerprint = source.fingerprint();
+            let mut identity = fingerprint;
+            while lowered.identities.contains(&identity) {
+                identity = mixed(identity, fingerprint);
+            }
+            lowered.identities.push(identity);
+        }
+        Ok(lowered)
+    }
+
+    pub(crate) fn order(&self, lowered: &Lowered) -> Result<Order> {
+        let lens: Vec<u64> = lowered.sources.iter().map(|source| source.len()).collect();
+        Order::new(&self.plan.root, &lens)
+    }
+
+    /// Of sources that are in the plan, and not made for `enumerate`.
+    fn fingerprint(&self, lowered: &Lowered) -> u64 {
+        let counts = |source: &Arc<dyn Source>| self.sources.iter().any(|known| Arc::ptr_eq(known, source));
+        let identities = lowered.sources.iter().zip(&lowered.identities);
+        let identities: Vec<u64> =
+            identities.filter(|(source, _)| counts(source)).map(|(_, identity)| *identity).collect();
+        self.plan.fingerprint(&identities)
+    }
+
+    /// Seed of the random numbers of a leaf: the option, or that of the shuffle next to the root on its way there, or
+    /// else 0; with what tells the leaf from others.
+    pub(crate) fn leaf_seed(&self, lowered: &Lowered, leaf: usize) -> u64 {
+        let seed = self.plan.options.seed.or(lowered.leaves[leaf].seed).unwrap_or(0);
+        mixed(seed, lowered.identities[leaf])
+    }
+
+    /// The program of a leaf. If transforms do not fix the size of an image, that of its first readable sample does.
+    fn program(&self, lowered: &Lowered, leaf: usize) -> Result<Program> {
+        let source = &lowered.sources[leaf];
+        let options = &self.plan.options;
+        let seed = self.leaf_seed(lowered, leaf);
+        Program::new(&lowered.leaves[leaf].maps, options, source.schema(), &mut |field, program| {
+            let mut record = Record { limits: options.limits, ..Record::default() };
             let mut scratch = ImageScratch::default();
             let mut last = None;
-            for index in std::iter::once(first).chain(0..self.source.len().min(PROBES)) {
-                let pick = Pick { index, epoch: 0 };
-                let seed = self.plan.seed();
-                let maker = Maker { program, seed, pick, limits: &self.plan.options.limits };
-                let size = self.source.fetch(index, &mut record).and_then(|()| {
+            for index in 0..source.len().min(PROBES) {
+                let pick = Pick { leaf, index, epoch: 0 };
+                let maker = Maker { program, seed, pick, limits: &options.limits };
+                let size = source.fetch(index, &mut record).and_then(|()| {
                     let bytes = match record.values.get(field) {
                         Some(Value::Bytes(bytes)) => bytes.as_slice(),
-                        _ => self.source.resident(index, field).unwrap_or_default(),
+                        _ => source.resident(index, field).unwrap_or_default(),
                     };
                     maker.final_size(bytes, &mut scratch)
                 });
                 match size {
                     Ok(size) => return Ok(size),
                     Err(error) => {
-                        last = Some(
-                            error.with_sample(self.source.key(index), index).with_source(self.source.name()),
-                        );
+                        last = Some(error.with_sample(source.key(index), index).with_source(source.name()));
                     }
                 }
             }
-            Err(last.unwrap_or_else(|| Error::config(format!("{} has no samples", self.source.name()))).with_hint(
+            Err(last.unwrap_or_else(|| Error::config(format!("{} has no samples", source.name()))).with_hint(
                 "the size of a batch is settled by the first readable sample, since the transforms do not fix it",
             ))
         })
     }
 
-    fn executor(&self, first: u64) -> Result<Executor> {
-        Ok(Executor::new(
-            self.source.clone(),
-            self.program(first)?,
-            self.plan.seed(),
-            self.plan.options.limits,
-        ))
+    fn executor(&self, lowered: &Lowered) -> Result<Executor> {
+        let mut leaves = Vec::new();
+        for (number, leaf) in lowered.leaves.iter().enumerate() {
+            leaves.push(LeafExecutor::new(
+                lowered.sources[number].clone(),
+                self.program(lowered, number)?,
+                self.leaf_seed(lowered, number),
+                self.plan.options.limits,
+                leaf.first_column,
+            ));
+        }
+        let seed = self.plan.options.seed.or(lowered.leaves.first().and_then(|leaf| leaf.seed)).unwrap_or(0);
+        Executor::new(leaves, &lowered.output.names, seed)
     }
 
     /// The plan, what each optimizer pass did, and the program that workers run.
@@ -223,7 +413,15 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense.
     pub fn explain(&self) -> Result<String> {
-        Ok(explain::explain(&self.plan, &self.program(0)?, &self.order()?, &*self.source))
+        let lowered = self.identified()?;
+        let order = self.order(&lowered)?;
+        let mut programs = Vec::new();
+        for leaf in 0..lowered.leaves.len() {
+            programs.push(self.program(&lowered, leaf)?);
+        }
+        let seeds: Vec<u64> =
+            lowered.leaves.iter().map(|leaf| self.plan.options.seed.or(leaf.seed).unwrap_or(0)).collect();
+        Ok(explain::explain(&self.plan, &lowered, &programs, &seeds, &order))
     }
 
     /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per stage.
@@ -238,12 +436,13 @@ impl Dataset {
         Ok(format!("{}analysis of up to {batches} batches\n{}\n", self.explain()?, loader.stats()))
     }
 
-    /// Makes one sample by itself, as it comes in `epoch`: for a look at it, or to replay a bad one.
+    /// Makes one sample by itself, as it comes in `epoch`: for a look at it, or to replay a bad one. See
+    /// [`Sampler::sample`].
     ///
     /// # Errors
     /// Whatever is wrong with this sample.
     pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
-        self.sampler().sample(index, epoch)
+        self.sampler().sample(0, index, epoch)
     }
 
     /// Makes samples one by one, in the calling thread, and keeps what the next one needs too.
@@ -269,20 +468,43 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::loader`]; [`crate::ErrorKind::Config`] if the plan has verbs other than `map` and `cache`.
     pub fn loader_given(&self) -> Result<Loader> {
-        let ordering = |verb: &&Verb| !matches!(verb, Verb::Map { .. } | Verb::Cache { .. });
-        if self.plan.verbs.iter().any(|verb| ordering(&verb)) {
+        let mut node = &self.plan.root;
+        while let Node::Map { input, .. } | Node::Cache { input, .. } = node {
+            node = input;
+        }
+        if !matches!(node, Node::Source { .. }) {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
-                .with_hint("leave out shuffle, batch, take, skip, repeat and shard"));
+                .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
         self.make_loader(true)
     }
 
     fn make_loader(&self, given: bool) -> Result<Loader> {
-        let order = self.order()?;
-        let fingerprint = self.plan.fingerprint(self.source.len());
-        let cache = self.plan.cache()?;
-        Loader::new(self.executor(0)?, order, fingerprint, self.plan.options.clone(), cache, given)
+        let lowered = self.identified()?;
+        let order = self.order(&lowered)?;
+        let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
+        let fingerprint = self.fingerprint(&lowered);
+        Loader::new(self.executor(&lowered)?, order, fingerprint, self.plan.options.clone(), &caches, given)
     }
+}
+
+/// The sources of all leaves, depth first: those of the plan, and for every `enumerate` one that counts.
+fn leaves<'a>(
+    node: &Node,
+    given: &mut impl Iterator<Item = &'a Arc<dyn Source>>,
+    out: &mut Vec<Arc<dyn Source>>,
+) {
+    match node {
+        Node::Source { .. } => out.extend(given.next().cloned()),
+        Node::Enumerate { start, .. } => out.push(Arc::new(Counter::new(*start))),
+        _ => {}
+    }
+    node.inputs().iter().for_each(|input| leaves(input, given, out));
+}
+
+/// Two numbers as one, in which each bit depends on all.
+fn mixed(a: u64, b: u64) -> u64 {
+    rapidhash::v3::rapidhash_v3(&[a.to_le_bytes(), b.to_le_bytes()].concat())
 }
 
 /// Applies `transforms` to one 8-bit image of `height` x `width` x `channels` interleaved pixels, with the random

@@ -120,11 +120,11 @@ fn samples_made_one_by_one_have_the_same_bits() {
         for (_, _, labels, bytes) in epoch(&loader) {
             let size = bytes.len() / labels.len();
             for (label, expected) in labels.iter().zip(bytes.chunks_exact(size)) {
-                let made = sampler.sample(*label as u64, number).unwrap();
+                let made = sampler.sample(0, *label as u64, number).unwrap();
                 assert_eq!(made.columns[0].data.as_bytes().unwrap(), expected);
                 assert_eq!(made.columns[1].data.as_i64().unwrap(), [*label]);
             }
-            assert_eq!(sampler.sample(4, number).unwrap_err().key(), Some("sample-4"));
+            assert_eq!(sampler.sample(0, 4, number).unwrap_err().key(), Some("sample-4"));
         }
     }
 }

@@ -233,23 +233,31 @@ impl Claim {
     /// Where sample `offset` goes.
     pub(crate) fn slot(&mut self, offset: usize) -> SampleSlot<'_> {
         assert!(self.samples.contains(&offset), "sample {offset} was not claimed");
-        SampleSlot { job: &self.job, offset }
+        SampleSlot { job: &self.job, offset, first: 0 }
     }
 }
 
-/// The place of one sample in all columns of its batch.
+/// The place of one sample in the columns of its batch.
 #[derive(Debug)]
 pub(crate) struct SampleSlot<'a> {
     job: &'a Job,
     offset: usize,
+    /// The column that counts as 0.
+    first: usize,
 }
 
 impl SampleSlot<'_> {
+    /// The columns from `first` on: those of one of the sources of a sample.
+    pub(crate) fn of_leaf(&mut self, first: usize) -> SampleSlot<'_> {
+        SampleSlot { job: self.job, offset: self.offset, first: self.first + first }
+    }
+
     /// Bytes of an array column.
     ///
     /// # Panics
     /// If the column is a list: the executor follows the same column specifications.
     pub(crate) fn array(&mut self, column: usize) -> &mut [u8] {
+        let column = self.first + column;
         match &self.job.storage[column] {
             Storage::Array(buffer) => {
                 // SAFETY: the schedule hands out each sample once, a claim gives one slot at a time (`&mut`), and
@@ -266,6 +274,7 @@ impl SampleSlot<'_> {
     /// # Errors
     /// `Limit` if there is no room for it, or no memory.
     pub(crate) fn set(&mut self, column: usize, value: &[u8]) -> Result<()> {
+        let column = self.first + column;
         match &self.job.storage[column] {
             Storage::List(list) => {
                 let old = std::mem::take(&mut lock(list)[self.offset]);
@@ -281,14 +290,15 @@ impl SampleSlot<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{order::Order, sample::DType};
+    use crate::{order::Order, plan::Node, sample::DType, source::SourceSpec};
 
     fn job(n: u64) -> Arc<Job> {
         let columns: Arc<[ColumnSpec]> = Arc::new([
             ColumnSpec { name: "x".into(), kind: ColumnKind::Array { dtype: DType::UInt8, shape: vec![2] } },
             ColumnSpec { name: "t".into(), kind: ColumnKind::Text },
         ]);
-        let order = Order::new(n, &[crate::plan::Verb::Batch { batch_size: 4, drop_last: false }]).unwrap();
+        let leaf = Node::source(SourceSpec::Custom { name: String::new() });
+        let order = Order::new(&leaf.batch(4, false), &[n]).unwrap();
         Arc::new(Job::new(0, 0, order.batch(0, 0, 0), 4, &columns, &Pool::new(4)).unwrap())
     }
 

@@ -24,15 +24,11 @@ use crate::{
     lock,
     meter::{Meter, Stage, Stats, publish},
     order::{self, Order, Pass, State},
-    plan::{OnError, Options},
-    sample::FieldKind,
+    plan::{OnError, Options, lower::LeafCache},
 };
 
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
-
-/// Where samples are cached, in memory if nowhere else, and how many bytes of them.
-type Cache<'a> = (Option<&'a str>, Option<u64>);
 
 /// Batches made ahead at most.
 const MAX_PREFETCH: usize = 64;
@@ -114,13 +110,13 @@ impl Loader {
         order: Order,
         plan: u64,
         options: Options,
-        cache: Option<Cache<'_>>,
+        caches: &[Option<LeafCache>],
         given: bool,
     ) -> Result<Self> {
-        let columns: Arc<[ColumnSpec]> = executor.columns().into();
+        let columns = executor.columns().clone();
         let batch_bytes = bytes_of(&columns, order.batch_size());
         let counted = Budget::new();
-        let (executor, budget, total) = with_caches(executor, &options, cache, &counted)?;
+        let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
         let shares = Shares::new(&columns, batch_bytes, given, &executor, budget);
         shares.set(&counted);
@@ -136,8 +132,7 @@ impl Loader {
         let order = Arc::new(order);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way.
-        let encoded = executor.source().schema().fields.iter().any(|f| f.kind == FieldKind::Image);
-        let pieces = (executor.source().in_memory() && !encoded).then_some(4 * bounds.workers.1);
+        let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
         let budgets = (shares.batches, shares.records);
         let schedule =
@@ -280,14 +275,13 @@ impl Loader {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
                 let position = job.span.position(offset);
-                let epoch =
-                    position.map_or(job.epoch, |_| self.shared.order.pick_in(&job.span, offset).epoch);
+                let epoch = position.map_or(job.epoch, |_| self.shared.order.draws_of(&job.span, offset));
                 let batch = job.number;
                 consumer.errors.push_back(BadSample { epoch, batch, position, error, replaced });
             }
         }
         if nothing_left {
-            if self.shared.order.world_size() > 1 {
+            if self.shared.order.sharded() {
                 // A rank with fewer batches than the others would leave them waiting for it without end.
                 return Err(Error::new(
                     ErrorKind::Corrupt,
@@ -318,17 +312,16 @@ impl Loader {
         Ok(())
     }
 
-    /// Where the loader stands: between the last batch delivered and the next one.
+    /// Where the loader stands: between the last batch delivered and the next one. As in torchdata, a state taken after
+    /// the last batch of an epoch, but before its end was met, is of that epoch, of which nothing is left; once its end
+    /// was met ([`Next::EpochEnd`]), it is the start of the next one.
     ///
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn state_dict(&self) -> Result<State> {
         self.expect_given(false)?;
         let consumer = self.consumer()?;
-        let mut at = consumer.jump.unwrap_or(consumer.at);
-        if self.shared.order.len_from(at.base).is_some_and(|len| at.number >= len && len > 0) {
-            at = Position { epoch: at.epoch + 1, base: 0, number: 0 };
-        }
+        let at = consumer.jump.unwrap_or(consumer.at);
         Ok(State::new(&self.shared.order, self.plan, at.epoch, at.base, at.number))
     }
 
@@ -391,7 +384,7 @@ impl Loader {
     pub fn submit(&self, indices: &[u64]) -> Result<()> {
         self.expect_given(true)?;
         self.check_process()?;
-        let indices = order::checked(indices, self.shared.executor.len())?;
+        let indices = order::checked(indices, self.samples())?;
         check_budget(
             bytes_of(self.shared.executor.columns(), indices.len()),
             indices.len(),
@@ -429,9 +422,9 @@ impl Loader {
         Ok(self.shared.lock().ready() > 0)
     }
 
-    /// Samples of the source.
+    /// Samples of the source; of the first one, if there are several.
     pub fn samples(&self) -> u64 {
-        self.shared.executor.len()
+        self.shared.executor.leaves().first().map_or(0, |leaf| leaf.shared_source().len())
     }
 
     /// Whether a pass is over.
@@ -508,14 +501,14 @@ impl Loader {
 
     /// Writes what caches keep in files, on a thread of its own. Training does not wait for it.
     fn save_caches(&self, consumer: &mut Consumer) {
-        if !self.shared.executor.caches().unsaved() {
+        if !self.shared.executor.unsaved() {
             return;
         }
         if consumer.saver.as_ref().is_some_and(|saver| !saver.is_finished()) {
             return;
         }
         let shared = self.shared.clone();
-        let run = move || shared.executor.caches().save();
+        let run = move || shared.executor.save();
         // Without a thread it is written when the loader is dropped.
         consumer.saver = std::thread::Builder::new().name("wellfed-save".to_owned()).spawn(run).ok();
     }
@@ -613,8 +606,8 @@ impl Shares {
         let batches = (half - lists).min(ahead).max(batch_bytes.saturating_mul(2));
         let left = budget.saturating_sub(batches).saturating_sub(lists);
         let eighth = (budget / 8).min(left / 4);
-        let records = if executor.source().in_memory() { 0 } else { eighth };
-        let rows = if executor.caches().rows.is_some() { eighth } else { 0 };
+        let records = if executor.in_memory() { 0 } else { eighth };
+        let rows = if executor.leaves().iter().any(|leaf| leaf.caches().rows.is_some()) { eighth } else { 0 };
         let samples = left.saturating_sub(records + rows).max(LEAST_FOR_SAMPLES);
         Self { batches, lists, records, samples }
     }
@@ -627,44 +620,58 @@ impl Shares {
     }
 }
 
-/// Opens what is to be kept from epoch to epoch. Of the budget it gives back what is left for everything else, and
-/// how much there is in all.
+/// Opens what is to be kept from epoch to epoch, for every source what its cache says. Of the budget it gives back what
+/// is left for everything else, and how much there is in all.
 fn with_caches(
-    executor: Executor,
+    mut executor: Executor,
     options: &Options,
-    cache: Option<Cache<'_>>,
+    wanted: &[Option<LeafCache>],
     counted: &Arc<Budget>,
 ) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
-    let mut budget = options.memory_budget.unwrap_or_else(governor::default_budget);
+    let given = options.memory_budget;
+    let mut budget = given.unwrap_or_else(governor::default_budget);
     let mut total = budget;
-    let mut caches = Caches::default();
-    if let Some((path, max_bytes)) = cache {
-        let limit = match (path, max_bytes, options.memory_budget) {
-            (Some(_), limit, _) => limit.unwrap_or(u64::MAX),
-            (None, Some(limit), _) => {
-                total = total.saturating_add(limit);
-                limit
-            }
-            (None, None, Some(given)) => {
-                budget = given - given / 2;
-                given / 2
-            }
-            (None, None, None) => {
-                let limit = governor::available_memory() / 2;
-                total = total.saturating_add(limit);
-                limit
-            }
-        };
-        let source = executor.shared_source().clone();
-        caches.coefficients = Some(CoefficientCache::open(source, path, limit)?.counted(counted));
+    // Sources that share a limit have equal parts of it, and all caches without a limit share half of what there is.
+    let unlimited =
+        wanted.iter().flatten().filter(|c| c.path.is_none() && c.max_bytes.is_none()).count() as u64;
+    let half = given.unwrap_or_else(governor::available_memory) / 2;
+    if unlimited > 0 {
+        if given.is_some() {
+            budget -= half;
+        } else {
+            total = total.saturating_add(half);
+        }
     }
-    if executor.program().decodes_regions() {
-        // An eighth, of what others have no use for: see `Shares`.
-        let rows = RowCache::open(executor.shared_source().clone(), &options.row_index, budget / 8)?;
-        caches.rows = rows.map(|rows| rows.counted(counted));
+    let mut limits = Vec::new();
+    for cache in wanted {
+        limits.push(cache.as_ref().map(|cache| match (&cache.path, cache.max_bytes) {
+            (Some(_), limit) => limit.map_or(u64::MAX, |limit| limit / cache.shared_by),
+            (None, Some(limit)) => {
+                let part = limit / cache.shared_by;
+                total = total.saturating_add(part);
+                part
+            }
+            (None, None) => half / unlimited,
+        }));
     }
-    Ok((executor.with_caches(caches), budget, total))
+    let regions = executor.leaves().iter().filter(|leaf| leaf.program().decodes_regions()).count() as u64;
+    for (number, leaf) in executor.leaves_mut().iter_mut().enumerate() {
+        let source = leaf.shared_source();
+        let mut caches = Caches::default();
+        if let Some(cache) = wanted.get(number).and_then(Option::as_ref) {
+            let limit = limits[number].unwrap_or(0);
+            let cache = CoefficientCache::open(source.clone(), cache.path.as_deref(), limit)?;
+            caches.coefficients = Some(cache.counted(counted));
+        }
+        if leaf.program().decodes_regions() {
+            // An eighth: see `Shares`.
+            let rows = RowCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
+            caches.rows = rows.map(|rows| rows.counted(counted));
+        }
+        leaf.set_caches(caches);
+    }
+    Ok((executor, budget, total))
 }
 
 /// What the governor may choose from, given the user's fixed numbers and the budget.
@@ -684,7 +691,7 @@ fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, ring: u64) -
     };
     let readers = match options.read_ahead.fixed() {
         Some(n) => (n, n),
-        None if executor.source().in_memory() => (0, 0),
+        None if executor.in_memory() => (0, 0),
         None => (0, governor::MAX_READERS),
     };
     Ok(Bounds { workers, prefetch, readers })
@@ -703,7 +710,7 @@ impl Drop for Loader {
             // A worker catches panics of its samples; one that died anyway has nothing left to clean up.
             drop(thread.join());
         }
-        self.shared.executor.caches().save();
+        self.shared.executor.save();
     }
 }
 

@@ -3,17 +3,21 @@
 //! Invariant: a sample has the bits that a loader gives it, whatever was made before. Nothing here starts a thread or
 //! waits for one, so a sampler works after a fork, whatever the other threads were about.
 
-use std::sync::{Arc, Mutex, TryLockError};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, OnceLock, TryLockError},
+};
 
 use super::{
     batch::{Batch, ColumnSpec},
-    exec::{Executor, Scratch},
+    exec::{Executor, Fetched, LeafExecutor, Scratch},
     image::Maker,
     job::{Claim, Job},
     ring::Pool,
 };
 use crate::{
-    Dataset, Error, Result,
+    Dataset, Error, ErrorKind, Result,
+    dataset::Lowered,
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
     plan::{OnError, Program, program::ImageProgram},
@@ -35,6 +39,7 @@ const SCRATCH: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Sampler {
     dataset: Dataset,
+    plan: OnceLock<Planned>,
     desks: Mutex<Desks>,
 }
 
@@ -45,19 +50,20 @@ struct Desks {
 }
 
 /// What one caller works with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Desk {
     /// Made with the first sample, whose size it may need.
     ready: Option<Ready>,
-    record: Record,
+    fetched: Fetched,
     scratch: Scratch,
 }
 
 #[derive(Debug)]
 struct Ready {
     executor: Executor,
+    /// Of one leaf, or of all.
     columns: Arc<[ColumnSpec]>,
-    order: Order,
+    whose: Option<usize>,
     pool: Arc<Pool>,
     /// Counters that nobody looks at.
     lane: Arc<Lane>,
@@ -65,27 +71,52 @@ struct Ready {
 
 impl Sampler {
     pub(crate) fn new(dataset: Dataset) -> Self {
-        Self { dataset, desks: Mutex::default() }
+        Self { dataset, plan: OnceLock::new(), desks: Mutex::default() }
     }
 
-    /// Makes one sample by itself, as it comes in `epoch`.
+    /// Makes one sample by itself, as it comes in `epoch`: that of `index` of the plan's `leaf`-th source, depth first. Its
+    /// columns are those that the source has.
     ///
     /// # Errors
-    /// Those of [`Dataset::sample`].
-    pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
-        let mut desk = self.take();
-        let batch = self.make(&mut desk, Pick { index, epoch });
-        if desk.scratch.capacity() > SCRATCH {
-            desk.scratch = Scratch::default();
+    /// Whatever is wrong with this sample; [`ErrorKind::Index`] for a source that there is none of.
+    pub fn sample(&self, leaf: usize, index: u64, epoch: u64) -> Result<Batch> {
+        let planned = self.planned()?;
+        // Sources that count for `enumerate` are leaves, too, but none that the caller knows of.
+        let known = planned.known.get(leaf).copied().ok_or_else(|| {
+            let count = planned.known.len();
+            Error::new(ErrorKind::Index, format!("there is no source {leaf}: the plan has {count}"))
+        })?;
+        self.make(planned, Some(known), &[Pick { leaf: known, index, epoch }])
+    }
+
+    /// Makes the sample at `position` of `epoch`, in the order of the plan: with all of its columns.
+    ///
+    /// # Errors
+    /// Whatever is wrong with this sample; [`ErrorKind::Index`] beyond the end.
+    pub fn element(&self, position: u64, epoch: u64) -> Result<Batch> {
+        let planned = self.planned()?;
+        let mut picks = Vec::new();
+        planned.order.sample_at(position, epoch, &mut picks)?;
+        self.make(planned, None, &picks)
+    }
+
+    /// The order and what happens to samples, found out with the first one.
+    fn planned(&self) -> Result<&Planned> {
+        if let Some(planned) = self.plan.get() {
+            return Ok(planned);
         }
-        self.put(desk);
-        batch
+        let lowered = self.dataset.identified()?;
+        let order = self.dataset.order(&lowered)?;
+        let sources = self.dataset.sources();
+        let known = (0..lowered.sources.len())
+            .filter(|leaf| sources.iter().any(|source| Arc::ptr_eq(source, &lowered.sources[*leaf])))
+            .collect();
+        Ok(self.plan.get_or_init(|| Planned { lowered, order, known }))
     }
 
     /// A desk that nobody uses. Never waits: a lock that was held when this process was forked stays locked for ever.
     fn take(&self) -> Desk {
-        let idle = self.idle(|idle| idle.pop()).flatten();
-        idle.unwrap_or_else(|| Desk { ready: None, record: Record::default(), scratch: Scratch::default() })
+        self.idle(Vec::pop).flatten().unwrap_or_default()
     }
 
     fn put(&self, desk: Desk) {
@@ -107,68 +138,124 @@ impl Sampler {
         Some(f(&mut desks.idle))
     }
 
-    fn make(&self, desk: &mut Desk, pick: Pick) -> Result<Batch> {
-        let source = &**self.dataset.source();
-        desk.record.limits = self.dataset.options().limits;
-        source.fetch(pick.index, &mut desk.record).map_err(|e| self.located(e, pick).with_stage("read"))?;
-        let Desk { ready, record, scratch } = desk;
+    /// Makes the sample of `picks`, with the columns of leaf `whose` or of all.
+    fn make(&self, planned: &Planned, whose: Option<usize>, picks: &[Pick]) -> Result<Batch> {
+        let mut desk = self.take();
+        let batch = self.make_at(&mut desk, planned, whose, picks);
+        if desk.scratch.capacity() > SCRATCH {
+            desk.scratch = Scratch::default();
+        }
+        self.put(desk);
+        batch
+    }
+
+    fn make_at(
+        &self,
+        desk: &mut Desk,
+        planned: &Planned,
+        whose: Option<usize>,
+        picks: &[Pick],
+    ) -> Result<Batch> {
+        let Desk { ready, fetched, scratch } = desk;
+        let limits = self.dataset.options().limits;
+        for (number, pick) in picks.iter().enumerate() {
+            let source = &planned.lowered.sources[pick.leaf];
+            let record = fetched.record(number, limits);
+            source.fetch(pick.index, record).map_err(|e| planned.located(e, *pick).with_stage("read"))?;
+        }
         let fits = match ready {
-            Some(ready) => self.settle(ready, pick, record, scratch)?,
-            None => false,
+            Some(ready) if ready.whose == whose => self.settle(ready, planned, picks, fetched, scratch)?,
+            _ => false,
         };
         let ready = match ready {
             Some(ready) if fits => ready,
-            stale => stale.insert(self.prepare(pick, record, scratch)?),
+            stale => stale.insert(self.prepare(planned, whose, picks, fetched, scratch)?),
         };
-        let Ready { executor, columns, order, pool, lane } = ready;
-        let span = order.batch(pick.epoch, 0, pick.index);
-        let job = Arc::new(Job::new(pick.epoch, pick.index, span, 1, columns, pool)?);
+        let Ready { executor, columns, pool, lane, .. } = ready;
+        let epoch = picks.first().map_or(0, |pick| pick.epoch);
+        let job = Arc::new(Job::new(epoch, 0, planned.order.single(), 1, columns, pool)?);
         let mut claim = Claim { job, samples: 0..1 };
-        let made = executor.make(pick, record, scratch, &mut claim.slot(0), &mut Probe::off(lane));
+        let probe = &mut Probe::off(lane);
+        let made = match whose {
+            Some(_) => executor.make_alone(picks, fetched, scratch, &mut claim.slot(0), probe),
+            None => executor.make(picks, fetched, scratch, &mut claim.slot(0), probe),
+        };
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         made?;
         job.into_batch(OnError::Raise, false)
     }
 
-    fn prepare(&self, pick: Pick, record: &Record, scratch: &mut Scratch) -> Result<Ready> {
-        let (dataset, source) = (&self.dataset, self.dataset.source());
-        let program = Program::new(dataset.plan(), source.schema(), &mut |field, image| {
-            self.final_size(image, field, pick, record, scratch)
-        })?;
+    /// Programs for the sizes of these samples. Leaves that have no part in it have none.
+    fn prepare(
+        &self,
+        planned: &Planned,
+        whose: Option<usize>,
+        picks: &[Pick],
+        fetched: &Fetched,
+        scratch: &mut Scratch,
+    ) -> Result<Ready> {
+        let mut leaves = Vec::new();
+        let options = self.dataset.options();
+        let mut settled = true;
+        for (leaf, plan) in planned.lowered.leaves.iter().enumerate() {
+            let source = &planned.lowered.sources[leaf];
+            let seed = self.dataset.leaf_seed(&planned.lowered, leaf);
+            let part = picks.iter().position(|pick| pick.leaf == leaf);
+            let program = match part {
+                Some(number) => Program::new(&plan.maps, options, source.schema(), &mut |field, image| {
+                    self.final_size(planned, image, field, picks[number], fetched.get(number), scratch)
+                })?,
+                None => Program::empty(),
+            };
+            settled &= program.is_settled();
+            leaves.push(LeafExecutor::new(source.clone(), program, seed, options.limits, plan.first_column));
+        }
         // Samples of different sizes would fill a pool with memory that fits none of the others.
-        let pool = Pool::new(if program.is_settled() { KEPT } else { 0 });
+        let pool = Pool::new(if settled { KEPT } else { 0 });
         pool.set_limit(KEPT_BYTES);
-        let columns = program.columns.as_slice().into();
-        let seed = dataset.plan().seed();
-        let executor = Executor::new(source.clone(), program, seed, dataset.options().limits);
-        Ok(Ready {
-            columns,
-            order: Order::new(source.len(), &[])?,
-            pool,
-            executor,
-            lane: Meter::new(false).lane("sample"),
-        })
+        let executor = Executor::new(leaves, &planned.lowered.output.names, 0)?;
+        let columns = columns(&executor, whose);
+        Ok(Ready { columns, whose, pool, executor, lane: Meter::new(false).lane("sample") })
     }
 
-    /// Adapts the program to the size of this sample, where transforms do not fix it. False if that takes a new one.
-    fn settle(&self, ready: &mut Ready, pick: Pick, record: &Record, scratch: &mut Scratch) -> Result<bool> {
-        let program = ready.executor.program_mut();
-        if program.is_settled() {
-            return Ok(true);
-        }
-        for field in 0..program.fields.len() {
-            let Some(image) = program.unsettled(field) else { continue };
-            let size = self.final_size(image, field, pick, record, scratch)?;
-            if !program.settle(field, size)? {
+    /// Adapts programs to the sizes of these samples, where transforms do not fix them. False if that takes new ones.
+    fn settle(
+        &self,
+        ready: &mut Ready,
+        planned: &Planned,
+        picks: &[Pick],
+        fetched: &Fetched,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        let mut changed = false;
+        for (number, pick) in picks.iter().enumerate() {
+            let program = ready.executor.leaves_mut()[pick.leaf].program_mut();
+            if program.fields.is_empty() {
+                // Of several sources, one of each of which a sample is: this one comes for the first time.
                 return Ok(false);
             }
+            if program.is_settled() {
+                continue;
+            }
+            for field in 0..program.fields.len() {
+                let Some(image) = program.unsettled(field) else { continue };
+                let size = self.final_size(planned, image, field, *pick, fetched.get(number), scratch)?;
+                if !program.settle(field, size)? {
+                    return Ok(false);
+                }
+                changed = true;
+            }
         }
-        ready.columns = program.columns.as_slice().into();
+        if changed {
+            ready.executor.renew_columns(picks);
+            ready.columns = columns(&ready.executor, ready.whose);
+        }
         Ok(true)
     }
 
     fn final_size(
         &self,
+        planned: &Planned,
         program: &ImageProgram,
         field: usize,
         pick: Pick,
@@ -177,17 +264,42 @@ impl Sampler {
     ) -> Result<Size> {
         let bytes = match record.values.get(field) {
             Some(Value::Bytes(bytes)) => bytes.as_slice(),
-            _ => self.dataset.source().resident(pick.index, field).unwrap_or_default(),
+            _ => planned.lowered.sources[pick.leaf].resident(pick.index, field).unwrap_or_default(),
         };
-        let (seed, limits) = (self.dataset.plan().seed(), &self.dataset.options().limits);
+        let seed = self.dataset.leaf_seed(&planned.lowered, pick.leaf);
+        let limits = &self.dataset.options().limits;
         Maker { program, seed, pick, limits }.final_size(bytes, scratch.image()).map_err(|e| {
             let offset = record.offsets.get(field).copied().unwrap_or(0);
-            self.located(e, pick).within(offset)
+            planned.located(e, pick).within(offset)
         })
     }
+}
 
+/// The columns of one leaf, or of all.
+fn columns(executor: &Executor, whose: Option<usize>) -> Arc<[ColumnSpec]> {
+    match whose {
+        Some(leaf) => executor.leaves()[leaf].columns().into(),
+        None => executor.columns().clone(),
+    }
+}
+
+/// What does not change from sample to sample.
+struct Planned {
+    lowered: Lowered,
+    order: Order,
+    /// Leaves that are sources of the plan.
+    known: Vec<usize>,
+}
+
+impl fmt::Debug for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planned").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+impl Planned {
     fn located(&self, error: Error, pick: Pick) -> Error {
-        let source = self.dataset.source();
+        let source = &self.lowered.sources[pick.leaf];
         error.with_sample(source.key(pick.index), pick.index).with_source(source.name())
     }
 }

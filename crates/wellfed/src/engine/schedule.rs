@@ -8,6 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     batch::ColumnSpec,
+    exec::Fetched,
     governor::Settings,
     job::{Claim, Job},
     ring::Pool,
@@ -15,8 +16,7 @@ use super::{
 use crate::{
     Result,
     budget::Holder,
-    order::{Order, Pass, Pick, Span},
-    sample::Record,
+    order::{Order, Pass, Span},
 };
 
 /// A place in the sequence of batches.
@@ -59,7 +59,7 @@ enum Slot {
     /// Too large to be read ahead: whoever makes it reads it.
     Direct,
     Reading,
-    Read(Box<Result<Record>>),
+    Read(Box<Result<Fetched>>),
     Taken,
 }
 
@@ -102,8 +102,15 @@ pub(crate) struct Ticket {
 pub(crate) struct Work {
     pub(crate) claim: Claim,
     /// What a reader fetched for the (then only) sample.
-    pub(crate) record: Option<Box<Result<Record>>>,
+    pub(crate) record: Option<Box<Result<Fetched>>>,
     ticket: Ticket,
+}
+
+impl Ticket {
+    /// Its place in its batch.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
 }
 
 impl Work {
@@ -150,7 +157,7 @@ pub(crate) struct Schedule {
     read_count: usize,
     pub(crate) read_bytes: u64,
     pub(crate) read_budget: u64,
-    spare: Vec<Record>,
+    spare: Vec<Fetched>,
 }
 
 impl Schedule {
@@ -403,7 +410,7 @@ impl Schedule {
     }
 
     /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
-    pub(crate) fn read(&mut self) -> Option<(Ticket, Pick, Record)> {
+    pub(crate) fn read(&mut self) -> Option<(Ticket, Arc<Job>, Fetched)> {
         if self.read_bytes >= self.read_budget {
             return None;
         }
@@ -412,8 +419,7 @@ impl Schedule {
                 let ticket = self.ticket(at, offset);
                 let entry = &mut self.entries[at];
                 entry.slots[offset] = Slot::Reading;
-                let pick = self.order.pick_in(&entry.job.span, offset);
-                return Some((ticket, pick, self.spare.pop().unwrap_or_default()));
+                return Some((ticket, entry.job.clone(), self.spare.pop().unwrap_or_default()));
             }
             if !self.open() {
                 return None;
@@ -423,7 +429,7 @@ impl Schedule {
 
     /// A reader is done with a sample; `None` if there was no room for it. Dropped if its batch was abandoned
     /// meanwhile.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Option<Result<Record>>) {
+    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Option<Result<Fetched>>) {
         let Some((_, entry)) = self.entry(ticket) else { return };
         let Some(read) = read.map(Box::new) else {
             entry.slots[ticket.offset] = Slot::Direct;
@@ -437,7 +443,7 @@ impl Schedule {
     }
 
     /// Memory of a record that is no longer needed.
-    pub(crate) fn recycle(&mut self, record: Record) {
+    pub(crate) fn recycle(&mut self, record: Fetched) {
         let most = 2 * self.settings.readers;
         // A large one would keep its size for ever.
         let small = record.capacity() as u64 <= self.read_budget / (2 * most.max(1)) as u64;
@@ -469,17 +475,21 @@ impl Schedule {
     }
 }
 
-fn size(read: &Result<Record>) -> u64 {
+fn size(read: &Result<Fetched>) -> u64 {
     read.as_ref().map_or(0, |record| record.capacity() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Verb;
+    use crate::{plan::Node, sample::Record, source::SourceSpec};
+
+    fn leaf() -> Node {
+        Node::source(SourceSpec::Custom { name: String::new() })
+    }
 
     fn schedule(samples: u64, batch_size: usize, prefetch: usize) -> Schedule {
-        let order = Order::new(samples, &[Verb::Batch { batch_size, drop_last: false }]).unwrap();
+        let order = Order::new(&leaf().batch(batch_size, false), &[samples]).unwrap();
         let settings = Settings { workers: 1, prefetch, readers: 0 };
         Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (1 << 20, 1 << 20), false)
     }
@@ -502,13 +512,13 @@ mod tests {
     #[test]
     fn what_readers_fetched_is_taken_first_and_counted() {
         let mut s = schedule(4, 4, 1);
-        let (first, pick, _) = s.read().unwrap();
-        assert_eq!(pick.index, 0);
+        let (first, _, _) = s.read().unwrap();
+        assert_eq!(first.offset(), 0);
         let mut record = Record::default();
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        s.put_read(first, Some(Ok(record)));
+        s.put_read(first, Some(Ok(Fetched::of(record))));
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -524,14 +534,14 @@ mod tests {
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
         s.go_to(Position { epoch: 5, base: 0, number: 1 });
         assert!(!s.done(&old.finish()));
-        s.put_read(reading.0, Some(Ok(Record::default())));
+        s.put_read(reading.0, Some(Ok(Fetched::default())));
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
     }
 
     #[test]
     fn given_batches_are_opened_in_turn_and_a_new_pass_drops_them() {
-        let order = Order::new(9, &[]).unwrap();
+        let order = Order::new(&leaf(), &[9]).unwrap();
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
         let mut s =
             Schedule::new(Arc::new(order), Arc::new([]), Pool::new(4), None, settings, (0, 1 << 20), true);
@@ -586,12 +596,12 @@ mod tests {
         let mut s = schedule(2, 2, 1);
         let (ticket, ..) = s.read().unwrap();
         s.put_read(ticket, None);
-        assert_eq!(s.read().map(|(_, pick, _)| pick.index), Some(1), "it is not read again");
+        assert_eq!(s.read().map(|(ticket, ..)| ticket.offset), Some(1), "it is not read again");
         assert_eq!(s.work().unwrap().claim.samples, 0..1);
         let large =
             Record { values: vec![crate::sample::Value::Bytes(vec![0; 1 << 20])], ..Record::default() };
         s.settings.readers = 1;
-        s.recycle(large);
+        s.recycle(Fetched::of(large));
         assert!(s.spare.is_empty());
     }
 

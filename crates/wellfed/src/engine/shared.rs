@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    cache::{CoefficientCache, RowCache},
-    exec::{Executor, Scratch},
+    cache::Caches,
+    exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
     ring::Pool,
     schedule::{Evicted, Schedule, Work},
@@ -20,13 +20,12 @@ use crate::{
     budget::{Budget, Holder, Room},
     lock,
     meter::{
-        Lane, Meter, Probe, Stage, Stats,
+        CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
         publish::{Publisher, Snapshot},
     },
-    order::{Order, Pick, Span},
+    order::{Order, Pick},
     plan::OnError,
     rng::Rng,
-    sample::Record,
 };
 
 /// Other samples tried in place of a bad one before its batch is an error.
@@ -95,7 +94,7 @@ impl Shared {
         let meter = &self.meter;
         let settings = self.lock().settings;
         let batches = meter.batches.load(Relaxed);
-        let caches = self.executor.caches();
+        let caches = || self.executor.leaves().iter().map(|leaf| leaf.caches());
         Stats {
             elapsed: meter.elapsed_nanos() as f64 * 1e-9,
             batches,
@@ -109,8 +108,8 @@ impl Shared {
             memory: self.budget.total(),
             memory_budget: self.most,
             errors: meter.errors.load(Relaxed),
-            row_index: caches.rows.as_ref().map(RowCache::stats),
-            cache: caches.coefficients.as_ref().map(CoefficientCache::stats),
+            row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
+            cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
             stages: meter.stages(),
         }
     }
@@ -130,7 +129,7 @@ impl Shared {
     pub(crate) fn publish(&self, ready: usize, gap: Duration) {
         let Some(publisher) = self.publisher.get() else { return };
         if publisher.due(self.meter.elapsed_nanos(), gap) {
-            let snapshot = Snapshot::now(self.executor.source().name(), ready, self.stats());
+            let snapshot = Snapshot::now(self.executor.name(), ready, self.stats());
             // It is a view of the loader; if it cannot be written, whoever looks sees that it stands still.
             drop(publisher.write(&snapshot));
         }
@@ -166,7 +165,8 @@ impl Shared {
     pub(crate) fn run_worker(&self, id: usize) {
         let lane = self.meter.lane(&format!("worker {id}"));
         let room = Room::new(&self.budget, Holder::Samples, self.threads.0);
-        let mut desk = Desk { scratch: Scratch::within(Some(room.clone())), record: Record::default(), room };
+        let mut desk = Desk::new(room);
+        let mut picks = Vec::new();
         let mut schedule = self.lock();
         loop {
             let mut idle = None;
@@ -185,7 +185,7 @@ impl Shared {
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
-            let used = self.run(&mut work, &lane, &mut desk);
+            let used = self.run(&mut work, &lane, &mut desk, &mut picks);
             let done = work.finish();
             desk.tidy();
             schedule = self.lock();
@@ -200,38 +200,40 @@ impl Shared {
         }
     }
 
-    /// Makes all samples of a claim. Gives back a record that came from a reader.
-    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk) -> Option<Record> {
+    /// Makes all samples of a claim. Gives back memory that came from a reader.
+    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk, picks: &mut Vec<Pick>) -> Option<Fetched> {
         let job = work.claim.job.clone();
         let samples = work.claim.samples.clone();
         let mut read = work.record.take();
         let mut used = None;
         for offset in samples.clone() {
-            let pick = self.order.pick_in(&job.span, offset);
+            self.order.pick_in(&job.span, offset, picks);
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
             let result = match read.take().map(|result| *result) {
-                Some(Ok(mut record)) => {
-                    desk.room.settle(desk.capacity() + record.capacity());
-                    let result = self.make(&mut work.claim, offset, pick, &mut record, desk, &mut probe);
-                    used = Some(record);
+                Some(Ok(mut fetched)) => {
+                    desk.room.settle(desk.capacity() + fetched.capacity());
+                    let result = self.make(&mut work.claim, offset, picks, &mut fetched, desk, &mut probe);
+                    used = Some(fetched);
                     result
                 }
                 Some(Err(error)) => Err(error),
-                None => self.read_and_make(&mut work.claim, offset, pick, desk, &mut probe),
+                None => self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe),
             };
-            let result = result
-                .or_else(|error| self.make_with_room(&mut work.claim, offset, pick, desk, &mut probe, error));
+            let result = result.or_else(|error| {
+                self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
+            });
             if let Err(error) = result {
                 if job.is_impossible() {
                     break;
                 }
+                let first = picks[0];
                 let replaced = self.on_error == OnError::Replace
                     && (0..REPLACEMENTS).any(|attempt| {
-                        let pick = self.replacement(pick, &job.span, attempt);
-                        let made = self.read_and_make(&mut work.claim, offset, pick, desk, &mut probe);
+                        self.replacement(first, &job, attempt, picks);
+                        let made = self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe);
                         made.or_else(|error| {
-                            self.make_with_room(&mut work.claim, offset, pick, desk, &mut probe, error)
+                            self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
                         })
                         .is_ok()
                     });
@@ -241,32 +243,34 @@ impl Shared {
         used
     }
 
-    /// The sample that is tried in place of `pick`: a pure function of seed, epoch, sample and attempt. Where the caller
-    /// gave the order it is one of the same batch, since nobody else knows which samples may be seen at all.
-    fn replacement(&self, pick: Pick, span: &Span, attempt: u64) -> Pick {
-        let mut rng = Rng::for_stage(self.executor.seed(), pick.epoch, pick.index, REPLACEMENT_STAGE);
-        let len = span.given().map_or(self.executor.len(), |given| given.len() as u64);
-        let index = (0..=attempt).map(|_| rng.below(len)).last().unwrap_or(0);
-        let index = span.given().map_or(index, |given| given[index as usize]);
-        Pick { index, ..pick }
+    /// The sample that is tried in place of one that begins with `first`: a pure function of seed, epoch, sample and
+    /// attempt.
+    fn replacement(&self, first: Pick, job: &Job, attempt: u64, picks: &mut Vec<Pick>) {
+        let leaf = (first.leaf as u64).rotate_right(16);
+        let mut rng =
+            Rng::for_stage(self.executor.seed() ^ leaf, first.epoch, first.index, REPLACEMENT_STAGE);
+        // A number each is drawn, whatever their bounds: so attempts are told apart.
+        for _ in 0..2 * attempt {
+            rng.next_u64();
+        }
+        self.order.substitute(&job.span, (job.epoch, first.epoch), |bound| rng.below(bound), picks);
     }
 
     fn read_and_make(
         &self,
         claim: &mut Claim,
         offset: usize,
-        pick: Pick,
+        picks: &[Pick],
         desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let mut record = std::mem::take(&mut desk.record);
-        desk.room.settle(desk.scratch.capacity() + record.capacity());
-        let fetched = self.fetch(pick, &mut record, &desk.room, probe);
-        let result = fetched.and_then(|()| {
-            desk.room.settle(desk.scratch.capacity() + record.capacity());
-            self.make(claim, offset, pick, &mut record, desk, probe)
+        let mut own = std::mem::take(&mut desk.own);
+        desk.room.settle(desk.scratch.capacity() + own.capacity());
+        let result = self.fetch(picks, &mut own, &desk.room, probe).and_then(|()| {
+            desk.room.settle(desk.scratch.capacity() + own.capacity());
+            self.make(claim, offset, picks, &mut own, desk, probe)
         });
-        desk.record = record;
+        desk.own = own;
         result
     }
 
@@ -276,7 +280,7 @@ impl Shared {
         &self,
         claim: &mut Claim,
         offset: usize,
-        pick: Pick,
+        picks: &[Pick],
         desk: &mut Desk,
         probe: &mut Probe<'_>,
         mut error: Error,
@@ -296,7 +300,7 @@ impl Shared {
                 return Err(error);
             };
             desk.room.set_alone(alone.is_some());
-            let made = self.read_and_make(claim, offset, pick, desk, probe);
+            let made = self.read_and_make(claim, offset, picks, desk, probe);
             desk.room.set_alone(false);
             drop(alone);
             match made {
@@ -348,9 +352,9 @@ impl Shared {
         }
     }
 
-    fn fetch(&self, pick: Pick, record: &mut Record, room: &Room, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || self.executor.fetch_within(pick, record, room));
-        probe.lap(Stage::Read, record.len());
+    fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, room: &Room, probe: &mut Probe<'_>) -> Result<()> {
+        let result = guard("read", || self.executor.fetch(picks, fetched, room));
+        probe.lap(Stage::Read, fetched.len());
         result
     }
 
@@ -358,14 +362,14 @@ impl Shared {
         &self,
         claim: &mut Claim,
         offset: usize,
-        pick: Pick,
-        record: &mut Record,
+        picks: &[Pick],
+        fetched: &mut Fetched,
         desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
         let scratch = &mut desk.scratch;
         let mut slot = claim.slot(offset);
-        let result = guard("worker", || self.executor.make(pick, record, scratch, &mut slot, probe));
+        let result = guard("worker", || self.executor.make(picks, fetched, scratch, &mut slot, probe));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Internal) {
             // A panic may have left half-written scratch behind.
             scratch.clear();
@@ -377,25 +381,29 @@ impl Shared {
     pub(crate) fn run_reader(&self, id: usize) {
         let lane = self.meter.lane(&format!("reader {id}"));
         let room = Room::new(&self.budget, Holder::Records, self.threads.1);
+        let mut picks = Vec::new();
         let mut schedule = self.lock();
         loop {
             if schedule.shutdown {
                 return;
             }
             let active = id < schedule.settings.readers;
-            let Some((ticket, pick, mut record)) = active.then(|| schedule.read()).flatten() else {
+            let Some((ticket, job, mut fetched)) = active.then(|| schedule.read()).flatten() else {
                 schedule = self.read.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
                 continue;
             };
             drop(schedule);
             let mut probe = Probe::start(&lane, 1);
-            room.settle(record.capacity());
-            let result = self.fetch(pick, &mut record, &room, &mut probe);
+            self.order.pick_in(&job.span, ticket.offset(), &mut picks);
+            // The batch becomes the consumer's when nobody else has a part in it.
+            drop(job);
+            room.settle(fetched.capacity());
+            let result = self.fetch(&picks, &mut fetched, &room, &mut probe);
             // Workers have more room: what is too large to be read ahead is read by them.
             let refused = room.was_refused();
             let left = refused || result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Limit);
             schedule = self.lock();
-            schedule.put_read(ticket, (!left).then(|| result.map(|()| record)));
+            schedule.put_read(ticket, (!left).then(|| result.map(|()| fetched)));
             room.settle(0);
             self.work.notify_one();
         }
@@ -406,14 +414,18 @@ impl Shared {
 struct Desk {
     scratch: Scratch,
     /// For samples that it reads itself.
-    record: Record,
+    own: Fetched,
     /// What both take.
     room: Arc<Room>,
 }
 
 impl Desk {
+    fn new(room: Arc<Room>) -> Self {
+        Self { scratch: Scratch::within(Some(room.clone())), own: Fetched::default(), room }
+    }
+
     fn capacity(&self) -> usize {
-        self.scratch.capacity() + self.record.capacity()
+        self.scratch.capacity() + self.own.capacity()
     }
 
     /// After a sample: keeps no more than its share.
@@ -422,8 +434,8 @@ impl Desk {
         if self.scratch.capacity() as u64 > keeps / 2 {
             self.scratch.clear();
         }
-        if self.record.capacity() as u64 > keeps / 2 {
-            self.record = Record::default();
+        if self.own.capacity() as u64 > keeps / 2 {
+            self.own = Fetched::default();
         }
         self.room.settle(self.capacity());
     }
@@ -431,7 +443,7 @@ impl Desk {
     /// Gives everything back.
     fn clear(&mut self) {
         self.scratch.clear();
-        self.record = Record::default();
+        self.own = Fetched::default();
         self.room.settle(0);
     }
 }

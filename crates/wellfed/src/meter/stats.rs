@@ -151,6 +151,36 @@ impl fmt::Display for Stats {
     }
 }
 
+impl RowIndexStats {
+    /// Both together: a loader of several sources has one of each.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            images: self.images + other.images,
+            used: self.used + other.used,
+            bytes: self.bytes + other.bytes,
+            limit: self.limit.saturating_add(other.limit),
+            refused: self.refused + other.refused,
+            problem: self.problem.or(other.problem),
+        }
+    }
+}
+
+impl CacheStats {
+    /// Both together: a loader of several sources has one of each.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            path: self.path.or(other.path),
+            samples: self.samples + other.samples,
+            bytes: self.bytes + other.bytes,
+            limit: self.limit.saturating_add(other.limit),
+            passed: self.passed + other.passed,
+            left_out: self.left_out + other.left_out,
+            hits: self.hits + other.hits,
+            problem: self.problem.or(other.problem),
+        }
+    }
+}
+
 impl fmt::Display for RowIndexStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { images, used, bytes, limit, refused, problem } = self;

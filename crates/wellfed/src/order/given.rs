@@ -29,7 +29,7 @@ impl Pass {
     pub(crate) fn batch(&mut self, indices: Arc<[u64]>) -> Span {
         let (start, len) = (self.position, indices.len());
         self.position = start.wrapping_add(len as u64);
-        Span { epoch: self.seed, base: 0, start, len, given: Some(indices) }
+        Span { at: 0, epoch: self.seed, base: 0, start, len, given: Some(indices) }
     }
 }
 
@@ -58,21 +58,28 @@ pub(super) fn pick(seed: u64, start: u64, offset: usize, index: u64) -> Pick {
     let position = start.wrapping_add(offset as u64);
     // Draws tell epochs apart by 32 bits: a place in a pass gets as many.
     let epoch = u64::from(Rng::for_stage(seed, 0, position, STAGE).next_u32());
-    Pick { index, epoch }
+    Pick { leaf: 0, index, epoch }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Order;
+    use crate::{order::Order, plan::Node, source::SourceSpec};
 
     fn picks(order: &Order, span: &Span) -> Vec<Pick> {
-        (0..span.len).map(|offset| order.pick_in(span, offset)).collect()
+        let mut all = Vec::new();
+        let mut picks = Vec::new();
+        for offset in 0..span.len {
+            order.pick_in(span, offset, &mut picks);
+            all.append(&mut picks);
+        }
+        all
     }
 
     #[test]
     fn draws_are_keyed_by_the_place_in_the_pass() {
-        let order = Order::new(10, &[]).unwrap();
+        let leaf = Node::source(SourceSpec::Custom { name: String::new() });
+        let order = Order::new(&leaf, &[10]).unwrap();
         let mut pass = Pass::new(5, 0);
         let whole = picks(&order, &pass.batch([3, 1, 3, 9].into()));
         assert_eq!(whole.iter().map(|p| p.index).collect::<Vec<_>>(), [3, 1, 3, 9]);

@@ -1,24 +1,37 @@
 //! Which sample comes when: a pure function of (plan, epoch, position), in O(1) memory.
 //!
 //! [`Order`] answers for any batch which samples it holds, so that shuffling, sharding and resuming need no
-//! lists (but for an order that the caller gives, see `given.rs`). Verbs before `batch` permute samples; verbs after it (`repeat`, `take`, `skip`) count batches.
+//! lists (but for an order that the caller gives, see `given.rs`, and for `filter`). It is a tree like the plan's, kept
+//! as a list of [`Entry`]s: a walk goes from the root to the leaves and translates the position at every verb. Verbs
+//! before `batch` permute samples; verbs after it count batches.
 
+mod build;
+mod concatenate;
 mod given;
+mod interleave;
 mod permutation;
+mod sample;
+mod shuffle;
 mod state;
 
 use std::sync::Arc;
 
+use concatenate::Concatenate;
 pub use given::out_of_range;
 pub(crate) use given::{Pass, checked};
-use permutation::Permutation;
+use interleave::Interleave;
+use sample::SampleFrom;
+use shuffle::{BlockShuffle, Shuffle};
 pub use state::State;
 
-use crate::{Error, Result, plan::Verb};
+use crate::{Error, ErrorKind, Result};
 
-/// One sample to make: its index in the source and the epoch that keys its random numbers.
+/// One sample to make: of which source, its index in it, and the epoch that keys its random numbers. An element of a
+/// data set is one of them, or several under `zip`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
+    /// Number of the source among the leaves of the plan, depth first.
+    pub leaf: usize,
     /// Index in the source.
     pub index: u64,
     /// Epoch for random draws. Differs from the loader's epoch under `repeat`.
@@ -28,6 +41,8 @@ pub struct Pick {
 /// The samples of one batch: positions in an epoch, from which [`Order::pick_in`] finds each sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
+    /// Entry whose positions these are.
+    at: usize,
     /// Under a given order: the seed of the pass.
     epoch: u64,
     base: u64,
@@ -50,148 +65,136 @@ impl Span {
     }
 }
 
-/// A verb on samples, with the length of what it works on.
-#[derive(Clone, Copy, Debug)]
+/// How an entry translates a position to one of its inputs.
+#[derive(Clone, Debug)]
 enum Step {
-    Shuffle { len: u64, seed: u64, stage: u32 },
-    Skip { count: u64 },
-    Repeat { len: u64, count: Option<u64> },
-    Shard { len: u64, rank: u64, world_size: u64 },
+    Leaf {
+        leaf: usize,
+    },
+    /// The position as it is; only how many there are differs.
+    Take,
+    Shuffle(Shuffle),
+    BlockShuffle(BlockShuffle),
+    Skip {
+        count: u64,
+    },
+    Repeat {
+        len: u64,
+        count: Option<u64>,
+    },
+    Shard(Shard),
+    Batch {
+        batch_size: u64,
+        drop_last: bool,
+    },
+    Unbatch {
+        batch_size: u64,
+    },
+    Zip,
+    Concatenate(Concatenate),
+    Interleave(Interleave),
+    Sample(SampleFrom),
 }
 
-/// A verb on batches.
+impl Step {
+    /// The verb it comes from.
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Leaf { .. } => "source",
+            Step::Take => "take",
+            Step::Shuffle(_) | Step::BlockShuffle(_) => "shuffle",
+            Step::Skip { .. } => "skip",
+            Step::Repeat { .. } => "repeat",
+            Step::Shard(_) => "shard",
+            Step::Batch { .. } => "batch",
+            Step::Unbatch { .. } => "unbatch",
+            Step::Zip => "zip",
+            Step::Concatenate(_) => "concatenate",
+            Step::Interleave(_) => "interleave",
+            Step::Sample(_) => "sample_from_datasets",
+        }
+    }
+}
+
+/// Every `world_size`-th element of `len`, from `rank` on. Without an end there is nothing to fill up.
 #[derive(Clone, Copy, Debug)]
-enum BatchStep {
-    Skip { count: u64 },
-    Repeat { len: u64, count: Option<u64> },
+struct Shard {
+    len: Option<u64>,
+    rank: u64,
+    world_size: u64,
 }
 
-/// The order of a plan over a source of known length.
+impl Shard {
+    /// The element at `position` after `base` that were given before.
+    fn at(&self, base: u64, position: u64) -> u64 {
+        let global = base + position * self.world_size + self.rank;
+        self.len.map_or(global, |len| global % len)
+    }
+}
+
+/// A verb of the tree.
+#[derive(Clone, Debug)]
+struct Entry {
+    step: Step,
+    inputs: Vec<usize>,
+    /// Elements; `None` is without end.
+    len: Option<u64>,
+    /// Whether elements are batches.
+    batched: bool,
+}
+
+/// Elements of a data set without end among which a substitute is drawn.
+const ENDLESS: u64 = 1 << 32;
+
+/// A position in an epoch.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    epoch: u64,
+    position: u64,
+}
+
+/// The order of a plan over sources of known length.
 #[derive(Clone, Debug)]
 pub struct Order {
-    steps: Vec<Step>,
-    batch_steps: Vec<BatchStep>,
-    /// Samples of one epoch on this rank before batching; `None` is without end.
-    samples: Option<u64>,
+    entries: Vec<Entry>,
+    root: usize,
+    /// Samples in a full batch, the largest where there are several kinds.
     batch_size: u64,
-    batched: bool,
-    drop_last: bool,
-    /// Batches of one epoch; `None` is without end.
-    batches: Option<u64>,
     padded: u64,
+    top: Top,
+}
+
+/// The verbs next to the root, with which a position can be carried over to another number of ranks or batch size.
+#[derive(Clone, Debug)]
+struct Top {
+    /// Size and whether a smaller last one is left out, if the root is a batch.
+    batch: Option<(u64, bool)>,
+    /// Where positions of ranks lie, below the batch.
+    below: usize,
+    /// The shard, if it is there.
+    shard: Option<Shard>,
+    /// What is shared: elements of all ranks.
+    unit: usize,
+    /// World sizes and batch sizes below, of which a position must not be carried over to others.
+    inner: u64,
+    /// The verb that keeps a position from being carried over, and the `shard` or `batch` that it comes after.
+    obstacle: Option<(&'static str, &'static str)>,
 }
 
 impl Order {
-    /// Follows the ordering verbs of a plan over `source_len` samples.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Config`] for a verb that makes no sense where it stands.
-    pub fn new(source_len: u64, verbs: &[Verb]) -> Result<Self> {
-        let mut this = Self {
-            steps: Vec::new(),
-            batch_steps: Vec::new(),
-            samples: Some(source_len),
-            batch_size: 1,
-            batched: false,
-            drop_last: false,
-            batches: None,
-            padded: 0,
-        };
-        // A cache has no part in the order, not even in the numbers of stages.
-        let ordering = verbs.iter().filter(|verb| !matches!(verb, Verb::Cache { .. }));
-        for (stage, verb) in ordering.enumerate() {
-            if this.batched { this.after_batch(verb)? } else { this.before_batch(verb, stage as u32)? }
-        }
-        if !this.batched {
-            this.batches = this.samples;
-        }
-        Ok(this)
-    }
-
-    fn before_batch(&mut self, verb: &Verb, stage: u32) -> Result<()> {
-        match *verb {
-            Verb::Map { .. } | Verb::Cache { .. } => {}
-            Verb::Shuffle { seed } => {
-                let len = self.samples.ok_or_else(|| endless("shuffle", "shuffle before repeat()"))?;
-                self.steps.push(Step::Shuffle { len, seed, stage });
-            }
-            Verb::Take { count } => self.samples = Some(self.samples.map_or(count, |n| n.min(count))),
-            Verb::Skip { count } => {
-                self.samples = self.samples.map(|n| n.saturating_sub(count));
-                self.steps.push(Step::Skip { count });
-            }
-            Verb::Repeat { count } => {
-                let len = self.samples.ok_or_else(|| endless("repeat", "repeat() once is enough"))?;
-                self.samples = repeated(len, count)?;
-                self.steps.push(Step::Repeat { len, count });
-            }
-            Verb::Shard { rank, world_size } => {
-                if world_size == 0 || rank >= world_size {
-                    return Err(Error::config(format!(
-                        "shard(rank={rank}, world_size={world_size}): rank must be in 0..world_size"
-                    )));
-                }
-                let len = self.samples.ok_or_else(|| endless("shard", "shard before repeat()"))?;
-                let share = len.div_ceil(world_size);
-                self.padded = share * world_size - len;
-                self.samples = Some(share);
-                self.steps.push(Step::Shard { len, rank, world_size });
-            }
-            Verb::Batch { batch_size, drop_last } => {
-                if batch_size == 0 {
-                    return Err(Error::config("batch_size is 0; it must be at least 1"));
-                }
-                self.batched = true;
-                self.batch_size = batch_size as u64;
-                self.drop_last = drop_last;
-                self.batches = self.samples.map(|n| self.batches_of(n));
-            }
-        }
-        Ok(())
-    }
-
-    fn after_batch(&mut self, verb: &Verb) -> Result<()> {
-        let before = |name: &str| {
-            Err(Error::config(format!("{name}() comes after batch(), where it would work on whole batches"))
-                .with_hint(format!("call {name}() before batch()")))
-        };
-        match *verb {
-            Verb::Map { .. } => return before("map"),
-            Verb::Cache { .. } => {}
-            Verb::Shuffle { .. } => return before("shuffle"),
-            Verb::Shard { .. } => return before("shard"),
-            Verb::Batch { .. } => return before("batch"),
-            Verb::Take { count } => self.batches = Some(self.batches.map_or(count, |n| n.min(count))),
-            Verb::Skip { count } => {
-                self.batches = self.batches.map(|n| n.saturating_sub(count));
-                self.batch_steps.push(BatchStep::Skip { count });
-            }
-            Verb::Repeat { count } => {
-                let len = self.batches.ok_or_else(|| endless("repeat", "repeat() once is enough"))?;
-                self.batches = repeated(len, count)?;
-                self.batch_steps.push(BatchStep::Repeat { len, count });
-            }
-        }
-        Ok(())
-    }
-
-    fn batches_of(&self, samples: u64) -> u64 {
-        if self.drop_last { samples / self.batch_size } else { samples.div_ceil(self.batch_size) }
-    }
-
     /// Batches (or samples, if there is no `batch`) of one epoch; `None` is without end.
     pub fn len(&self) -> Option<u64> {
-        self.batches
+        self.entries[self.root].len
     }
 
     /// True if an epoch has no batch.
     pub fn is_empty(&self) -> bool {
-        self.batches == Some(0)
+        self.len() == Some(0)
     }
 
-    /// True if the plan has a `batch` verb.
+    /// True if elements are batches.
     pub fn batched(&self) -> bool {
-        self.batched
+        self.entries[self.root].batched
     }
 
     /// Samples in a full batch (1 without `batch`).
@@ -199,90 +202,208 @@ impl Order {
         self.batch_size as usize
     }
 
-    /// Samples that `shard` repeats at the end of an epoch, over all ranks, so that every rank has as many.
+    /// Elements that `shard` repeats at the end of an epoch, over all ranks, so that every rank has as many.
     pub fn padded(&self) -> u64 {
         self.padded
     }
 
-    /// Ranks that share an epoch, if sharding is the last verb on samples, so that a position can be carried
-    /// over to another number of ranks.
+    /// Samples of one element of the order that a state counts: those of a batch if `batch` comes last.
+    pub(crate) fn unit_batch(&self) -> u64 {
+        self.top.batch.map_or(1, |(size, _)| size)
+    }
+
+    /// Whether what [`Order::padded`] counts are batches.
+    pub(crate) fn shards_batches(&self) -> bool {
+        self.entries.iter().any(|entry| entry.batched && matches!(entry.step, Step::Shard(_)))
+    }
+
+    /// Ranks that share an epoch, if sharding comes last (but for `batch`), so that a position can be carried over to
+    /// another number of ranks.
     pub(crate) fn world_size(&self) -> u64 {
-        match self.steps.last() {
-            Some(&Step::Shard { world_size, .. }) => world_size,
-            _ => 1,
-        }
+        self.top.shard.map_or(1, |shard| shard.world_size)
     }
 
-    /// Whether an epoch can go on from a number of samples consumed by all ranks together, on any number of
-    /// ranks.
-    pub(crate) fn elastic(&self) -> bool {
-        self.batch_steps.is_empty()
-            && self.steps.iter().filter(|s| matches!(s, Step::Shard { .. })).count() <= 1
-            && self.samples.is_some()
+    /// Whether ranks wait for each other, and so must get as many batches.
+    pub(crate) fn sharded(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.step, Step::Shard(shard) if shard.world_size > 1))
     }
 
-    /// Batches of an epoch of which `base` samples were consumed by an earlier set of ranks.
+    /// Elements of an epoch that are left for this rank below the batch, when all ranks had `base`.
+    fn left(&self, base: u64) -> Option<u64> {
+        let left = self.entries[self.top.unit].len?.saturating_sub(base);
+        Some(self.top.shard.map_or(left, |shard| left.div_ceil(shard.world_size)))
+    }
+
+    /// Batches of an epoch of which `base` elements were consumed by an earlier set of ranks.
     pub(crate) fn len_from(&self, base: u64) -> Option<u64> {
         if base == 0 {
-            return self.batches;
+            return self.len();
         }
-        let left = match self.steps.last() {
-            Some(&Step::Shard { len, world_size, .. }) => len.saturating_sub(base).div_ceil(world_size),
-            _ => self.samples?.saturating_sub(base),
-        };
-        Some(self.batches_of(left))
+        let left = self.left(base)?;
+        Some(match self.top.batch {
+            None => left,
+            Some((size, true)) => left / size,
+            Some((size, false)) => left.div_ceil(size),
+        })
     }
 
     /// Where batch `number` of `epoch` lies. `base` is as in [`Order::len_from`].
     pub(crate) fn batch(&self, epoch: u64, base: u64, number: u64) -> Span {
-        let (mut epoch, mut number) = (epoch, number);
-        for step in self.batch_steps.iter().rev() {
-            match *step {
-                BatchStep::Skip { count } => number += count,
-                BatchStep::Repeat { len, count } => (epoch, number) = unrepeat(epoch, number, len, count),
+        let place = Place { epoch, position: number };
+        if base == 0 {
+            return self.span(self.root, place);
+        }
+        match self.top.batch {
+            Some((size, _)) => {
+                let start = number * size;
+                let end = self.left(base).map_or(start + size, |left| left.min(start + size));
+                let len = end.saturating_sub(start) as usize;
+                Span { at: self.top.below, epoch, base, start, len, given: None }
+            }
+            None => {
+                let position = self.above_base(base, number);
+                self.span(self.top.unit, Place { epoch, position })
             }
         }
-        let samples = match (base, self.steps.last()) {
-            (0, _) => self.samples,
-            (_, Some(&Step::Shard { len, world_size, .. })) => {
-                Some(len.saturating_sub(base).div_ceil(world_size))
-            }
-            _ => self.samples.map(|n| n.saturating_sub(base)),
-        };
-        let start = number * self.batch_size;
-        let end = samples.map_or(start + self.batch_size, |n| n.min(start + self.batch_size));
-        Span { epoch, base, start, len: end.saturating_sub(start) as usize, given: None }
     }
 
-    /// Sample `offset` of a batch.
-    pub(crate) fn pick_in(&self, span: &Span, offset: usize) -> Pick {
+    /// The element of all ranks at a rank's `position` after `base`.
+    fn above_base(&self, base: u64, position: u64) -> u64 {
+        self.top.shard.map_or(base + position, |shard| shard.at(base, position))
+    }
+
+    /// The samples of the element of entry `at` at `place`.
+    fn span(&self, mut at: usize, mut place: Place) -> Span {
+        while self.entries[at].batched {
+            let entry = &self.entries[at];
+            if let Step::Batch { batch_size, .. } = entry.step {
+                let at = entry.inputs[0];
+                let start = place.position * batch_size;
+                let len =
+                    self.entries[at].len.map_or(batch_size, |n| n.saturating_sub(start).min(batch_size));
+                return Span { at, epoch: place.epoch, base: 0, start, len: len as usize, given: None };
+            }
+            (at, place) = self.step(entry, place);
+        }
+        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, given: None }
+    }
+
+    /// Sample `offset` of a batch: puts what makes it into `picks`, whose memory is used again.
+    pub(crate) fn pick_in(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
         debug_assert!(offset < span.len);
+        picks.clear();
         if let Some(given) = &span.given {
-            return given::pick(span.epoch, span.start, offset, given[offset]);
+            picks.push(given::pick(span.epoch, span.start, offset, given[offset]));
+            return;
         }
-        self.pick(span.epoch, span.base, span.start + offset as u64)
+        let position = span.start + offset as u64;
+        if span.base == 0 {
+            self.walk(span.at, Place { epoch: span.epoch, position }, picks);
+        } else {
+            let position = self.above_base(span.base, position);
+            self.walk(self.top.unit, Place { epoch: span.epoch, position }, picks);
+        }
     }
 
-    fn pick(&self, epoch: u64, base: u64, position: u64) -> Pick {
-        let (mut epoch, mut position) = (epoch, position);
-        // The base counts samples of all ranks: it goes in before the shard is undone, or at once without one.
-        let mut base = Some(base);
-        if !matches!(self.steps.last(), Some(Step::Shard { .. })) {
-            position += base.take().unwrap_or(0);
+    /// A batch of one sample, for what is made outside of any order.
+    pub(crate) fn single(&self) -> Span {
+        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, given: None }
+    }
+
+    /// The picks of the sample at `position` of `epoch`, batches aside.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Index`] beyond the end.
+    pub(crate) fn sample_at(&self, position: u64, epoch: u64, picks: &mut Vec<Pick>) -> Result<()> {
+        picks.clear();
+        let at = match self.entries[self.root].step {
+            Step::Batch { .. } => self.entries[self.root].inputs[0],
+            _ if self.batched() => {
+                return Err(Error::config("samples of a data set whose batches are changed have no number")
+                    .with_hint("ask for samples of the data set before take(), skip(), repeat() or shard() of batches"));
+            }
+            _ => self.root,
+        };
+        if let Some(len) = self.entries[at].len
+            && position >= len
+        {
+            return Err(Error::new(ErrorKind::Index, format!("index {position} of {len} samples")));
         }
-        for step in self.steps.iter().rev() {
-            match *step {
-                Step::Shuffle { len, seed, stage } => {
-                    position = Permutation::new(len, seed, epoch, stage).at(position);
+        self.walk(at, Place { epoch, position }, picks);
+        Ok(())
+    }
+
+    /// The epoch that keys the random numbers of sample `offset` of a batch: of its first source.
+    pub(crate) fn draws_of(&self, span: &Span, offset: usize) -> u64 {
+        let mut picks = Vec::new();
+        self.pick_in(span, offset, &mut picks);
+        picks.first().map_or(span.epoch, |pick| pick.epoch)
+    }
+
+    /// Another sample of `epoch` for one of `span`, drawn by `below` from all that may come: whatever `take`, `skip`,
+    /// `shard` and `filter` leave out stays out. Where the caller gave the order it is one of the same batch, since
+    /// nobody else knows which samples may be seen at all. `draws` is the epoch that then keys its random numbers.
+    pub(crate) fn substitute(
+        &self,
+        span: &Span,
+        (epoch, draws): (u64, u64),
+        mut below: impl FnMut(u64) -> u64,
+        picks: &mut Vec<Pick>,
+    ) {
+        if let Some(given) = &span.given {
+            let index = given[below(given.len() as u64) as usize];
+            picks.clear();
+            picks.push(Pick { leaf: 0, index, epoch: draws });
+            return;
+        }
+        let number = below(self.len().unwrap_or(ENDLESS));
+        let span = self.batch(epoch, 0, number);
+        self.pick_in(&span, below(span.len as u64) as usize, picks);
+    }
+
+    /// The picks of the element of entry `at` at `place`.
+    fn walk(&self, mut at: usize, mut place: Place, picks: &mut Vec<Pick>) {
+        loop {
+            let entry = &self.entries[at];
+            match entry.step {
+                Step::Leaf { leaf } => {
+                    picks.push(Pick { leaf, index: place.position, epoch: place.epoch });
+                    return;
                 }
-                Step::Skip { count } => position += count,
-                Step::Repeat { len, count } => (epoch, position) = unrepeat(epoch, position, len, count),
-                Step::Shard { len, rank, world_size } => {
-                    position = (base.take().unwrap_or(0) + position * world_size + rank) % len;
+                Step::Zip => {
+                    for &input in &entry.inputs {
+                        self.walk(input, place, picks);
+                    }
+                    return;
                 }
+                _ => (at, place) = self.step(entry, place),
             }
         }
-        Pick { index: position, epoch }
+    }
+
+    /// Follows an entry that takes each element from one of its inputs.
+    fn step(&self, entry: &Entry, Place { epoch, position }: Place) -> (usize, Place) {
+        let first = |position| (entry.inputs[0], Place { epoch, position });
+        let one_of = |(input, position): (usize, u64)| (entry.inputs[input], Place { epoch, position });
+        match &entry.step {
+            Step::Leaf { .. } | Step::Zip | Step::Batch { .. } | Step::Take => first(position),
+            Step::Shuffle(shuffle) => first(shuffle.at(epoch, position)),
+            Step::BlockShuffle(shuffle) => first(shuffle.at(epoch, position)),
+            Step::Skip { count } => first(position.saturating_add(*count)),
+            Step::Repeat { len, count } => {
+                let (epoch, position) = unrepeat(epoch, position, *len, *count);
+                (entry.inputs[0], Place { epoch, position })
+            }
+            Step::Shard(shard) => first(shard.at(0, position)),
+            Step::Unbatch { batch_size } => {
+                let place = Place { epoch, position: position / batch_size };
+                let span = self.span(entry.inputs[0], place);
+                (span.at, Place { epoch: span.epoch, position: span.start + position % batch_size })
+            }
+            Step::Concatenate(concatenate) => one_of(concatenate.at(position)),
+            Step::Interleave(interleave) => one_of(interleave.at(position)),
+            Step::Sample(sample) => one_of(sample.at(epoch, position)),
+        }
     }
 }
 
@@ -291,63 +412,59 @@ fn unrepeat(epoch: u64, position: u64, len: u64, count: Option<u64>) -> (u64, u6
     (epoch.wrapping_mul(count.unwrap_or(1)).wrapping_add(position / len), position % len)
 }
 
-fn repeated(len: u64, count: Option<u64>) -> Result<Option<u64>> {
-    match count {
-        _ if len == 0 => Ok(Some(0)),
-        None => Ok(None),
-        Some(count) => len.checked_mul(count).map(Some).ok_or_else(|| {
-            Error::config(format!("repeat(count={count}) of {len} elements overflows 64 bits"))
-                .with_hint("repeat() without a count goes on without end")
-        }),
-    }
-}
-
-fn endless(verb: &str, hint: &str) -> Error {
-    Error::config(format!("{verb}() of a data set without end")).with_hint(hint)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{plan::Node, source::SourceSpec};
+
+    fn leaf() -> Node {
+        Node::source(SourceSpec::Custom { name: String::new() })
+    }
+
+    fn order(node: Node, lens: &[u64]) -> Order {
+        Order::new(&node, lens).unwrap()
+    }
 
     fn all(order: &Order, epoch: u64, base: u64) -> Vec<u64> {
         (0..order.len_from(base).unwrap()).flat_map(|number| one(order, epoch, base, number)).collect()
     }
 
     fn one(order: &Order, epoch: u64, base: u64, number: u64) -> Vec<u64> {
-        let span = order.batch(epoch, base, number);
-        (0..span.len).map(|i| order.pick_in(&span, i).index).collect()
+        picks(order, epoch, base, number).into_iter().map(|pick| pick.index).collect()
     }
 
-    fn batch(batch_size: usize, drop_last: bool) -> Verb {
-        Verb::Batch { batch_size, drop_last }
+    fn picks(order: &Order, epoch: u64, base: u64, number: u64) -> Vec<Pick> {
+        let span = order.batch(epoch, base, number);
+        let (mut picks, mut all) = (Vec::new(), Vec::new());
+        for offset in 0..span.len {
+            order.pick_in(&span, offset, &mut picks);
+            all.append(&mut picks);
+        }
+        all
     }
 
     #[test]
     fn without_verbs_samples_come_in_order() {
-        let order = Order::new(5, &[]).unwrap();
+        let order = order(leaf(), &[5]);
         assert_eq!((order.len(), order.batched()), (Some(5), false));
         assert_eq!(all(&order, 0, 0), [0, 1, 2, 3, 4]);
     }
 
     #[test]
     fn verbs_apply_in_the_order_they_are_written() {
-        let verbs = [Verb::Skip { count: 2 }, Verb::Take { count: 3 }];
-        assert_eq!(all(&Order::new(9, &verbs).unwrap(), 0, 0), [2, 3, 4]);
-        let verbs = [Verb::Take { count: 3 }, Verb::Skip { count: 2 }];
-        assert_eq!(all(&Order::new(9, &verbs).unwrap(), 0, 0), [2]);
-        let verbs = [batch(2, false), Verb::Skip { count: 1 }, Verb::Take { count: 2 }];
-        assert_eq!(all(&Order::new(9, &verbs).unwrap(), 0, 0), [2, 3, 4, 5]);
-        let verbs = [batch(4, true), Verb::Repeat { count: Some(2) }];
+        assert_eq!(all(&order(leaf().skip(2).take(3), &[9]), 0, 0), [2, 3, 4]);
+        assert_eq!(all(&order(leaf().take(3).skip(2), &[9]), 0, 0), [2]);
+        assert_eq!(all(&order(leaf().batch(2, false).skip(1).take(2), &[9]), 0, 0), [2, 3, 4, 5]);
         assert_eq!(
-            all(&Order::new(9, &verbs).unwrap(), 0, 0),
+            all(&order(leaf().batch(4, true).repeat(Some(2)), &[9]), 0, 0),
             [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7]
         );
+        assert_eq!(all(&order(leaf().batch(4, false).shard(1, 2), &[9]), 0, 0), [4, 5, 6, 7, 0, 1, 2, 3]);
     }
 
     #[test]
     fn each_epoch_and_repetition_is_shuffled_anew() {
-        let order = Order::new(100, &[Verb::Shuffle { seed: 1 }, Verb::Repeat { count: Some(2) }]).unwrap();
+        let order = order(leaf().shuffle(1).repeat(Some(2)), &[100]);
         let (first, second) = (all(&order, 0, 0), all(&order, 1, 0));
         let (a, b) = first.split_at(100);
         assert_ne!(a, b);
@@ -366,8 +483,7 @@ mod tests {
             let mut seen = vec![0u32; len as usize];
             let mut lengths = Vec::new();
             for rank in 0..world_size {
-                let verbs = [Verb::Shuffle { seed: 5 }, Verb::Shard { rank, world_size }, batch(2, false)];
-                let order = Order::new(len, &verbs).unwrap();
+                let order = order(leaf().shuffle(5).shard(rank, world_size).batch(2, false), &[len]);
                 assert_eq!(order.padded(), len.div_ceil(world_size) * world_size - len);
                 lengths.push(order.len());
                 all(&order, 0, 0).into_iter().for_each(|i| seen[i as usize] += 1);
@@ -380,32 +496,120 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_goes_on_with_another_number_of_ranks() {
-        let verbs =
-            |rank, world_size| [Verb::Shuffle { seed: 5 }, Verb::Shard { rank, world_size }, batch(3, false)];
-        let mut seen = Vec::new();
-        for rank in 0..4 {
-            seen.extend(one(&Order::new(60, &verbs(rank, 4)).unwrap(), 2, 0, 0));
+    fn an_epoch_goes_on_with_other_ranks_and_batch_sizes() {
+        for (before, after) in [((2, 3), (3, 5)), ((3, 4), (1, 7)), ((1, 1), (4, 2))] {
+            let (old_ranks, old_size) = before;
+            let make =
+                |rank, ranks, size| order(leaf().shuffle(5).shard(rank, ranks).batch(size, false), &[101]);
+            let mut seen = Vec::new();
+            for rank in 0..old_ranks {
+                let order = make(rank, old_ranks, old_size);
+                (0..3).for_each(|number| seen.extend(one(&order, 0, 0, number)));
+            }
+            let state = State::new(&make(0, old_ranks, old_size), 0, 0, 0, 3);
+            let mut padded = 0;
+            for rank in 0..after.0 {
+                let order = make(rank, after.0, after.1);
+                let (base, number) = state.restore(&order, 0).unwrap();
+                assert_eq!((base, number), (old_ranks * old_size as u64 * 3, 0));
+                seen.extend(all(&order, 0, base));
+                padded = (101 - base).div_ceil(after.0) * after.0 - (101 - base);
+            }
+            let len = seen.len() as u64;
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!((seen.len(), len - padded), (101, 101));
         }
-        for rank in 0..6 {
-            seen.extend(all(&Order::new(60, &verbs(rank, 6)).unwrap(), 2, 12));
+    }
+
+    #[test]
+    fn a_zip_takes_from_all_and_a_concatenation_from_one() {
+        let zip = order(Node::Zip { inputs: vec![leaf().shuffle(1), leaf().shuffle(1), leaf()] }, &[7, 7, 9]);
+        assert_eq!(zip.len(), Some(7));
+        for number in 0..7 {
+            let picks = picks(&zip, 3, 0, number);
+            assert_eq!(picks.iter().map(|pick| pick.leaf).collect::<Vec<_>>(), [0, 1, 2]);
+            assert_eq!(picks[0].index, picks[1].index, "equal shuffles stay aligned");
+            assert_eq!(picks[2].index, number);
         }
-        seen.sort_unstable();
-        assert_eq!(seen, (0..60).collect::<Vec<_>>());
+        let both = Node::Concatenate { inputs: vec![leaf(), leaf().take(2), leaf().repeat(None)] };
+        let order = order(both, &[3, 5, 2]);
+        assert_eq!(order.len(), None);
+        let found: Vec<(usize, u64, u64)> =
+            (0..9).flat_map(|n| picks(&order, 0, 0, n)).map(|p| (p.leaf, p.index, p.epoch)).collect();
+        assert_eq!(
+            found,
+            [
+                (0, 0, 0),
+                (0, 1, 0),
+                (0, 2, 0),
+                (1, 0, 0),
+                (1, 1, 0),
+                (2, 0, 0),
+                (2, 1, 0),
+                (2, 0, 1),
+                (2, 1, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn unbatch_undoes_batch() {
+        let undo = |node: Node| Node::Unbatch { input: Box::new(node) };
+        for drop_last in [false, true] {
+            let expected = all(&order(leaf().batch(4, drop_last), &[10]), 0, 0);
+            assert_eq!(all(&order(undo(leaf().batch(4, drop_last)), &[10]), 0, 0), expected);
+        }
+        assert_eq!(all(&order(undo(leaf().batch(4, false).skip(1)), &[10]), 0, 0), [4, 5, 6, 7, 8, 9]);
+        assert_eq!(
+            all(&order(undo(leaf().batch(4, false).take(2)), &[10]), 0, 0),
+            (0..8).collect::<Vec<_>>()
+        );
+        assert_eq!(all(&order(undo(leaf().batch(4, false).skip(2).take(9)), &[10]), 0, 0), [8, 9]);
+        let shuffled = order(undo(leaf().batch(5, false).shuffle(1)).batch(3, false), &[20]);
+        let mut found = all(&shuffled, 0, 0);
+        assert!(found.chunks(5).all(|block| block[0] % 5 == 0 && block.windows(2).all(|w| w[0] + 1 == w[1])));
+        found.sort_unstable();
+        assert_eq!(found, (0..20).collect::<Vec<_>>());
+        assert!(Order::new(&undo(leaf().batch(4, false).repeat(Some(2))), &[10]).is_err());
+    }
+
+    #[test]
+    fn a_substitute_is_one_of_those_that_may_come() {
+        for node in [
+            leaf().skip(3).take(4).batch(2, false),
+            leaf().skip(3).shuffle(1).batch(2, false).take(2),
+            leaf().skip(3).take(4).repeat(None).batch(3, false),
+            leaf().shard(1, 4).batch(2, false),
+        ] {
+            let order = order(node, &[20]);
+            let mut allowed = Vec::new();
+            (0..order.len().unwrap_or(20)).for_each(|n| allowed.extend(one(&order, 0, 0, n)));
+            let span = order.batch(0, 0, 0);
+            let mut rng = crate::rng::Rng::for_stage(1, 0, 0, 0);
+            let mut picks = Vec::new();
+            for _ in 0..100 {
+                order.substitute(&span, (0, 0), |bound| rng.below(bound), &mut picks);
+                assert!(allowed.contains(&picks[0].index), "{picks:?} of {allowed:?}");
+            }
+        }
     }
 
     #[test]
     fn senseless_verbs_are_refused_with_a_hint() {
-        for verbs in [
-            vec![batch(2, false), Verb::Shuffle { seed: 0 }],
-            vec![batch(0, false)],
-            vec![Verb::Repeat { count: None }, Verb::Shuffle { seed: 0 }],
-            vec![Verb::Shard { rank: 2, world_size: 2 }],
-            vec![Verb::Repeat { count: Some(u64::MAX) }],
+        let zip = |inputs| Node::Concatenate { inputs };
+        for node in [
+            leaf().batch(0, false),
+            leaf().batch(2, false).batch(2, false),
+            leaf().repeat(None).shuffle(0),
+            leaf().repeat(None).repeat(None),
+            leaf().shard(2, 2),
+            leaf().repeat(Some(u64::MAX)),
+            zip(vec![leaf().repeat(None), leaf()]),
         ] {
-            assert!(Order::new(10, &verbs).is_err(), "{verbs:?}");
+            assert!(Order::new(&node, &[10, 10]).is_err(), "{node:?}");
         }
-        assert_eq!(Order::new(0, &[Verb::Repeat { count: None }, batch(4, false)]).unwrap().len(), Some(0));
-        assert_eq!(Order::new(3, &[Verb::Repeat { count: None }, batch(4, false)]).unwrap().len(), None);
+        assert_eq!(order(leaf().repeat(None).batch(4, false), &[0]).len(), Some(0));
+        assert_eq!(order(leaf().repeat(None).batch(4, false), &[3]).len(), None);
     }
 }

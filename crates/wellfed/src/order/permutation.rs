@@ -26,10 +26,17 @@ pub(crate) struct Permutation {
 
 impl Permutation {
     pub(crate) fn new(len: u64, seed: u64, epoch: u64, stage: u32) -> Self {
+        Self::inside(len, seed, epoch, stage, 0)
+    }
+
+    /// As [`Permutation::new`], for one of many parts that are permuted each by itself.
+    pub(crate) fn inside(len: u64, seed: u64, epoch: u64, stage: u32, part: u64) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let mut keys = [0; ROUNDS];
+        // Parts are told apart by 62 bits, in the word of the block and in that of the epoch's upper half.
+        let (low, high) = ((part as u32) << 2, (part >> 30) as u32);
         for (block, pair) in keys.chunks_exact_mut(2).enumerate() {
-            let counter = [block as u32, stage ^ DOMAIN, epoch as u32, (epoch >> 32) as u32];
+            let counter = [block as u32 | low, stage ^ DOMAIN, epoch as u32, (epoch >> 32) as u32 ^ high];
             let words = philox4x32(counter, [seed as u32, (seed >> 32) as u32]);
             pair[0] = u64::from(words[0]) << 32 | u64::from(words[1]);
             pair[1] = u64::from(words[2]) << 32 | u64::from(words[3]);
@@ -47,6 +54,27 @@ impl Permutation {
                 return value;
             }
         }
+    }
+
+    /// The position of `item`, which must be below `len`: undoes [`Permutation::at`].
+    pub(crate) fn place_of(&self, item: u64) -> u64 {
+        debug_assert!(item < self.len);
+        let mut value = item;
+        loop {
+            value = self.decrypt(value);
+            if value < self.len {
+                return value;
+            }
+        }
+    }
+
+    fn decrypt(&self, value: u64) -> u64 {
+        let mask = (1u64 << self.half_bits) - 1;
+        let (mut left, mut right) = (value >> self.half_bits, value & mask);
+        for key in self.keys.into_iter().rev() {
+            (left, right) = (right ^ (mix(left ^ key) & mask), left);
+        }
+        left << self.half_bits | right
     }
 
     fn encrypt(&self, value: u64) -> u64 {
@@ -77,6 +105,7 @@ mod tests {
             let mut seen = vec![false; len as usize];
             for i in 0..len {
                 let j = permutation.at(i) as usize;
+                assert_eq!(permutation.place_of(j as u64), i);
                 assert!(!seen[j], "{j} twice in {len}");
                 seen[j] = true;
             }

@@ -1,11 +1,17 @@
 //! Where a loader stands: small, versioned, and independent of the number of ranks.
+//!
+//! Invariant: what all ranks deliver before a state was taken and after it was loaded is the epoch, on whatever number
+//! of ranks and with whatever batch size; where that cannot be, loading it is an error that names the verb.
 
 use serde::{Deserialize, Serialize};
 
 use super::Order;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Positions of data sets without end are below this, so that sums of them do not overflow.
+const FARTHEST: u64 = 1 << 60;
 
 /// A position between two batches. O(1) in the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,16 +19,19 @@ const VERSION: u32 = 1;
 pub struct State {
     /// Version of this format.
     pub version: u32,
-    /// Epoch of the next batch.
+    /// Epoch of the next batch. After the last batch of an epoch it is still that one, of which nothing is left.
     pub epoch: u64,
     /// Batches of that epoch already delivered to this rank since `base`.
     pub batch: u64,
-    /// Samples of the epoch that all ranks together had consumed when the number of ranks last changed.
+    /// Samples of the epoch that all ranks together had consumed when the number of ranks or the batch size last
+    /// changed.
     pub base: u64,
-    /// Ranks that share the epoch.
+    /// Ranks that share the epoch, at least 1.
     pub world_size: u64,
-    /// Samples in a full batch.
+    /// Samples in a full batch, at least 1; 1 where other verbs come after `batch`.
     pub batch_size: u64,
+    /// World sizes and batch sizes that other verbs come after, hashed; 0 if there are none.
+    pub inner: u64,
     /// Fingerprint of the plan without rank, world size and options.
     pub plan: u64,
 }
@@ -35,7 +44,8 @@ impl State {
             batch,
             base,
             world_size: order.world_size(),
-            batch_size: order.batch_size,
+            batch_size: order.unit_batch(),
+            inner: order.top.inner,
             plan,
         }
     }
@@ -43,7 +53,8 @@ impl State {
     /// Translates the position to `order`, which may have another number of ranks: (base, batch).
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Config`] if the state belongs to another plan, or cannot be carried over.
+    /// [`ErrorKind::Config`] if the state belongs to another plan or makes no sense, [`ErrorKind::State`] if it cannot
+    /// be carried over.
     pub(crate) fn restore(&self, order: &Order, plan: u64) -> Result<(u64, u64)> {
         if self.version != VERSION {
             return Err(Error::config(format!(
@@ -58,28 +69,52 @@ impl State {
             ))
             .with_hint("number of workers, batch size and ranks may change; source, order and transforms may not"));
         }
-        let same = self.world_size == order.world_size() && self.batch_size == order.batch_size;
-        let (base, batch) = if same {
-            (self.base, self.batch)
-        } else if order.elastic() {
-            let consumed =
-                self.batch.checked_mul(self.batch_size).and_then(|n| n.checked_mul(self.world_size));
-            (consumed.and_then(|n| n.checked_add(self.base)).unwrap_or(u64::MAX), 0)
-        } else {
+        if self.world_size == 0 || self.batch_size == 0 {
             return Err(Error::config(format!(
-                "state was taken with batch_size {} on {} ranks; this loader has batch_size {} on {} ranks, \
-                 and the plan has take, skip or repeat after batch",
-                self.batch_size,
-                self.world_size,
-                order.batch_size,
-                order.world_size()
+                "state has batch_size {} and world_size {}; both must be at least 1",
+                self.batch_size, self.world_size
+            )));
+        }
+        let consumed = self.batch.checked_mul(self.batch_size).and_then(|n| n.checked_mul(self.world_size));
+        let Some(consumed) = consumed.and_then(|n| n.checked_add(self.base)).filter(|n| *n < FARTHEST) else {
+            return Err(Error::config(format!(
+                "state is at batch {} of an epoch: that is too far",
+                self.batch
             )));
         };
+        let (base, batch) = self.carried(order, consumed)?;
         match order.len_from(base) {
             Some(len) if batch > len => {
                 Err(Error::config(format!("state is at batch {batch} of an epoch that has {len} batches")))
             }
             _ => Ok((base, batch)),
         }
+    }
+
+    fn carried(&self, order: &Order, consumed: u64) -> Result<(u64, u64)> {
+        let inner = self.inner == order.top.inner;
+        if inner && self.world_size == order.world_size() && self.batch_size == order.unit_batch() {
+            return Ok((self.base, self.batch));
+        }
+        if self.base == 0 && self.batch == 0 {
+            // Nothing was consumed of this epoch.
+            return Ok((0, 0));
+        }
+        if !inner {
+            let (above, below) = order.top.obstacle.unwrap_or(("another verb", "shard"));
+            return Err(Error::new(
+                ErrorKind::State,
+                format!(
+                    "state was taken in the middle of an epoch with another number of ranks or batch size, and \
+                     {above}() comes after {below}(): which samples are left cannot be said"
+                ),
+            )
+            .with_hint(format!(
+                "put {above}() before {below}(), take the state between epochs, or go on with as many ranks and \
+                 batches of that size"
+            )));
+        }
+        // The last batch may have been smaller, and shards filled up.
+        Ok((order.entries[order.top.unit].len.map_or(consumed, |len| consumed.min(len)), 0))
     }
 }

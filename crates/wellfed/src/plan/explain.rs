@@ -2,44 +2,60 @@
 
 use std::fmt::Write as _;
 
-use super::{Plan, Program, RowIndexing, Verb};
-use crate::{order::Order, source::Source, transform::Transform};
+use super::{Node, Plan, Program, RowIndexing};
+use crate::{dataset::Lowered, order::Order, transform::Transform};
 
 /// What `explain()` shows: nothing hidden.
-pub(crate) fn explain(plan: &Plan, program: &Program, order: &Order, source: &dyn Source) -> String {
+pub(crate) fn explain(
+    plan: &Plan,
+    lowered: &Lowered,
+    programs: &[Program],
+    seeds: &[u64],
+    order: &Order,
+) -> String {
     let mut text = String::new();
     let count = order.len().map_or("without end".to_owned(), |n| n.to_string());
     let unit = if order.batched() { "batches" } else { "samples" };
     let _ = writeln!(text, "plan");
-    let _ = writeln!(text, "  {}: {} samples", source.name(), source.len());
-    for verb in &plan.verbs {
-        let _ = writeln!(text, "  .{}", describe(verb));
-    }
-    let _ = writeln!(text, "  = {count} {unit} an epoch; transforms seeded with {}", plan.seed());
+    tree(&mut text, &plan.root, 1, &mut Leaves { lowered, next: 0 });
+    let mut different = seeds.to_vec();
+    different.dedup();
+    let different: Vec<String> = different.iter().map(u64::to_string).collect();
+    let _ = writeln!(text, "  = {count} {unit} an epoch; transforms seeded with {}", different.join(", "));
     if order.padded() > 0 {
         let _ = writeln!(
             text,
-            "  {} samples at the end of an epoch are given twice, so that all ranks have as many",
-            order.padded()
+            "  {} {} at the end of an epoch are given twice, so that all ranks have as many",
+            order.padded(),
+            if order.shards_batches() { "batches" } else { "samples" },
         );
     }
     let _ = writeln!(text, "passes");
+    let notes: Vec<_> =
+        programs.iter().enumerate().flat_map(|(leaf, p)| p.notes.iter().map(move |n| (leaf, n))).collect();
+    let several = programs.len() > 1;
     if !plan.options.optimize {
         let _ = writeln!(text, "  none: optimize=False");
-    } else if program.notes.is_empty() {
+    } else if notes.is_empty() {
         let _ = writeln!(text, "  nothing to do");
     }
-    for note in &program.notes {
-        let _ = writeln!(text, "  {} ({}): {}", note.pass, note.field, note.change);
+    for (leaf, note) in notes {
+        let source = if several { format!(" of {}", lowered.sources[leaf].name()) } else { String::new() };
+        let _ = writeln!(text, "  {} ({}{source}): {}", note.pass, note.field, note.change);
     }
-    let _ = writeln!(text, "program, for one sample on one worker, all of it native");
-    let _ = write!(text, "{program}");
-    if let Ok(Some((path, _))) = plan.cache() {
-        let place = path.map_or("in memory".to_owned(), |path| format!("in {path}"));
+    for (leaf, program) in programs.iter().enumerate() {
+        let source = if several { format!(" of {}", lowered.sources[leaf].name()) } else { String::new() };
+        let _ = writeln!(text, "program, for one sample{source} on one worker, all of it native");
+        let _ = write!(text, "{program}");
+    }
+    for (leaf, cache) in lowered.leaves.iter().enumerate() {
+        let Some(cache) = &cache.cache else { continue };
+        let place = cache.path.as_ref().map_or("in memory".to_owned(), |path| format!("in {path}"));
+        let source = if several { format!(" of {}", lowered.sources[leaf].name()) } else { String::new() };
         let _ = writeln!(
             text,
-            "cache: JPEGs are kept as coefficients without Huffman coding {place} when they are first made; later \
-             epochs decode from them what fits, and the rest from files"
+            "cache: JPEGs{source} are kept as coefficients without Huffman coding {place} when they are first made; \
+             later epochs decode from them what fits, and the rest from files"
         );
     }
     let place = match &plan.options.row_index {
@@ -48,7 +64,7 @@ pub(crate) fn explain(plan: &Plan, program: &Program, order: &Order, source: &dy
         RowIndexing::Folder(folder) => format!("in memory and in files of {folder}"),
         RowIndexing::Off => return text,
     };
-    if program.decodes_regions() {
+    if programs.iter().any(Program::decodes_regions) {
         let _ = writeln!(
             text,
             "row indexes: where the rows of a JPEG begin is noted when it is first decoded and kept {place}; \
@@ -58,27 +74,69 @@ pub(crate) fn explain(plan: &Plan, program: &Program, order: &Order, source: &dy
     text
 }
 
+struct Leaves<'a> {
+    lowered: &'a Lowered,
+    next: usize,
+}
+
+/// A tree, verbs with one input below it and those with several above them, further in.
+fn tree(text: &mut String, node: &Node, depth: usize, leaves: &mut Leaves<'_>) {
+    let indent = "  ".repeat(depth);
+    match node {
+        Node::Source { .. } => {
+            let source = &leaves.lowered.sources[leaves.next];
+            leaves.next += 1;
+            let _ = writeln!(text, "{indent}{}: {} samples", source.name(), source.len());
+        }
+        _ if node.takes_several() => {
+            let _ = writeln!(text, "{indent}{}", describe(node));
+            node.inputs().iter().for_each(|input| tree(text, input, depth + 1, leaves));
+        }
+        _ => {
+            leaves.next += usize::from(matches!(node, Node::Enumerate { .. }));
+            node.inputs().iter().for_each(|input| tree(text, input, depth, leaves));
+            let _ = writeln!(text, "{indent}.{}", describe(node));
+        }
+    }
+}
+
 /// A verb as it is written in Python.
-pub(crate) fn describe(verb: &Verb) -> String {
-    match verb {
-        Verb::Shuffle { seed } => format!("shuffle(seed={seed})"),
-        Verb::Map { field, transforms } => {
+pub(crate) fn describe(node: &Node) -> String {
+    match node {
+        Node::Source { .. } => "source".to_owned(),
+        Node::Shuffle { seed, block_size: None, .. } => format!("shuffle(seed={seed})"),
+        Node::Shuffle { seed, block_size: Some(size), window, .. } => {
+            format!("shuffle(seed={seed}, block_size={size}, window={window})")
+        }
+        Node::Map { field, transforms, .. } => {
             let mut parts: Vec<String> = transforms.iter().map(Transform::to_string).collect();
             parts.extend(field.as_ref().map(|name| format!("field={name:?}")));
             format!("map({})", parts.join(", "))
         }
-        Verb::Cache { path, max_bytes, .. } => {
+        Node::Cache { path, max_bytes, .. } => {
             let mut parts = vec!["decoded=\"coefficients\"".to_owned()];
             parts.extend(path.as_ref().map(|path| format!("path={path:?}")));
             parts.extend(max_bytes.map(|bytes| format!("max_bytes={bytes}")));
             format!("cache({})", parts.join(", "))
         }
-        Verb::Batch { batch_size, drop_last: false } => format!("batch({batch_size})"),
-        Verb::Batch { batch_size, drop_last: true } => format!("batch({batch_size}, drop_last=True)"),
-        Verb::Repeat { count: None } => "repeat()".to_owned(),
-        Verb::Repeat { count: Some(count) } => format!("repeat({count})"),
-        Verb::Take { count } => format!("take({count})"),
-        Verb::Skip { count } => format!("skip({count})"),
-        Verb::Shard { rank, world_size } => format!("shard(rank={rank}, world_size={world_size})"),
+        Node::Batch { batch_size, drop_last: false, .. } => format!("batch({batch_size})"),
+        Node::Batch { batch_size, drop_last: true, .. } => format!("batch({batch_size}, drop_last=True)"),
+        Node::Repeat { count: None, .. } => "repeat()".to_owned(),
+        Node::Repeat { count: Some(count), .. } => format!("repeat({count})"),
+        Node::Take { count, .. } => format!("take({count})"),
+        Node::Skip { count, .. } => format!("skip({count})"),
+        Node::Shard { rank, world_size, .. } => format!("shard(rank={rank}, world_size={world_size})"),
+        Node::Unbatch { .. } => "unbatch()".to_owned(),
+        Node::Enumerate { start, .. } => format!("enumerate({start})"),
+        Node::Zip { inputs } => format!("zip of {}", inputs.len()),
+        Node::Concatenate { inputs } => format!("concatenate of {}", inputs.len()),
+        Node::Interleave { block_length, inputs } => {
+            format!("interleave(block_length={block_length}) of {}", inputs.len())
+        }
+        Node::SampleFromDatasets { weights, seed, stop_on_empty_dataset, inputs } => format!(
+            "sample_from_datasets(weights={weights:?}, seed={seed}{}) of {}",
+            if *stop_on_empty_dataset { ", stop_on_empty_dataset=True" } else { "" },
+            inputs.len()
+        ),
     }
 }

@@ -179,6 +179,36 @@ pub struct Options {
     pub limits: Limits,
 }
 
+impl Options {
+    /// These and those of another data set that is put together with this one. What was left as it is by default does
+    /// not count, unless it decides what samples look like.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if they disagree.
+    pub(crate) fn merged(&self, other: &Self) -> crate::Result<Self> {
+        const DECIDE: [&str; 5] = ["seed", "layout", "mode", "decode", "exif_orientation"];
+        let parts = |options: &Self| match serde_json::to_value(options) {
+            Ok(serde_json::Value::Object(parts)) => Ok(parts),
+            _ => Err(Error::config("options cannot be written as JSON")),
+        };
+        let (mut merged, others, defaults) = (parts(self)?, parts(other)?, parts(&Self::default())?);
+        for (name, value) in others {
+            let known = merged.get(&name).cloned().unwrap_or_default();
+            if known == value || (defaults.get(&name) == Some(&value) && !DECIDE.contains(&name.as_str())) {
+                continue;
+            }
+            if defaults.get(&name) != Some(&known) || DECIDE.contains(&name.as_str()) {
+                return Err(Error::config(format!(
+                    "the data sets have different options: {name} is {known} in one and {value} in another"
+                ))
+                .with_hint("call with_options() after they were put together"));
+            }
+            merged.insert(name, value);
+        }
+        serde_json::from_value(serde_json::Value::Object(merged)).map_err(|e| Error::config(e.to_string()))
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

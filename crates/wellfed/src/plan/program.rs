@@ -10,7 +10,11 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
-use super::{Batching, Decoding, Options, Plan, Verb, optimizer};
+use super::{
+    Batching, Decoding, Options,
+    lower::{LeafMap, is_image},
+    optimizer,
+};
 use crate::{
     Error, Result,
     codec::Mode,
@@ -93,7 +97,7 @@ pub(crate) struct ImageProgram {
 }
 
 impl Program {
-    /// Lowers and optimizes `plan` for a source with `schema`.
+    /// Lowers and optimizes what happens to samples of a source with `schema`.
     ///
     /// `probe` gives the finished size of a first sample of the field with the given place in the schema; it is
     /// only asked where the plan does not settle the size.
@@ -101,26 +105,24 @@ impl Program {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for transforms that make no sense where they stand.
     pub(crate) fn new(
-        plan: &Plan,
+        maps: &[LeafMap],
+        options: &Options,
         schema: &Schema,
         probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
     ) -> Result<Self> {
-        let stages = stages_by_field(&plan.verbs, schema)?;
+        let stages = stages_by_field(maps, schema)?;
         let mut notes = Vec::new();
         let mut fields = Vec::new();
         let mut columns = Vec::new();
         for (index, (field, stages)) in schema.fields.iter().zip(stages).enumerate() {
             let (program, kind) = match &field.kind {
                 FieldKind::Image => {
-                    let input = Input::Encoded {
-                        mode: plan.options.mode,
-                        orientation: plan.options.exif_orientation,
-                    };
-                    image(&mut notes, index, &field.name, input, stages, &plan.options, probe)?
+                    let input = Input::Encoded { mode: options.mode, orientation: options.exif_orientation };
+                    image(&mut notes, index, &field.name, input, stages, options, probe)?
                 }
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
-                    image(&mut notes, index, &field.name, input, stages, &plan.options, probe)?
+                    image(&mut notes, index, &field.name, input, stages, options, probe)?
                 }
                 FieldKind::Array { dtype, shape } => {
                     (FieldProgram::Copy, ColumnKind::Array { dtype: *dtype, shape: shape.clone() })
@@ -136,6 +138,11 @@ impl Program {
             columns.push(ColumnSpec { name: field.name.clone(), kind });
         }
         Ok(Self { fields, columns, notes })
+    }
+
+    /// Of a source that has no part in what is made.
+    pub(crate) fn empty() -> Self {
+        Self { fields: Vec::new(), columns: Vec::new(), notes: Vec::new() }
     }
 
     /// Whether the plan fixes the size of every image.
@@ -173,35 +180,16 @@ impl Program {
     }
 }
 
-/// The transforms of each field, in order, with their stage numbers. A stage number is the transform's place among
-/// all of the plan, so that adding a field does not change another one's draws.
-fn stages_by_field(verbs: &[Verb], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
-    let is_image = |kind: &FieldKind| matches!(kind, FieldKind::Image | FieldKind::Pixels { .. });
+/// The transforms of each field, in order, with their stage numbers. A stage number is the transform's place among all
+/// on the way from the source to the root, so that adding a field does not change another one's draws.
+fn stages_by_field(maps: &[LeafMap], schema: &Schema) -> Result<Vec<Vec<Planned>>> {
     let mut stages: Vec<Vec<Planned>> = vec![Vec::new(); schema.fields.len()];
     let mut stage = 0;
-    for verb in verbs {
-        let Verb::Map { field, transforms } = verb else { continue };
-        let chosen: Vec<usize> = schema
-            .fields
-            .iter()
-            .enumerate()
-            .filter(|(_, f)| is_image(&f.kind) && field.as_ref().is_none_or(|name| *name == f.name))
-            .map(|(i, _)| i)
-            .collect();
-        if chosen.is_empty() {
-            let names: Vec<&str> =
-                schema.fields.iter().filter(|f| is_image(&f.kind)).map(|f| f.name.as_str()).collect();
-            let what = match field {
-                Some(name) => format!("map(): there is no image field {name:?}; image fields are {names:?}"),
-                None => "map(): the source has no image field".to_owned(),
-            };
-            return Err(Error::config(what)
-                .with_hint("transforms work on encoded images and on uint8 arrays of images"));
-        }
-        for transform in Transform::flatten(transforms) {
+    for map in maps {
+        for transform in Transform::flatten(&map.transforms) {
             transform.as_stage().check().map_err(|e| e.with_stage(transform.name()))?;
             let class = transform.as_stage().class();
-            for &index in &chosen {
+            for &index in map.fields.iter().filter(|index| is_image(&schema.fields[**index].kind)) {
                 stages[index].push(Planned { transform: transform.clone(), class, stage });
             }
             stage += 1;

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Source, SourceSpec, beyond_the_end};
+use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Limits, Result,
     sample::{FieldKind, PixelLayout, Record, Schema, Structure, Value},
@@ -235,6 +235,12 @@ impl Source for Cifar {
     fn resident(&self, index: u64, field: usize) -> Option<&[u8]> {
         let start = usize::try_from(index).ok()?.checked_mul(IMAGE)?;
         if field == 0 { self.pixels.get(start..start.checked_add(IMAGE)?) } else { None }
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len());
+        hash.add(&self.labels);
+        hash.finish()
     }
 
     fn in_memory(&self) -> bool {

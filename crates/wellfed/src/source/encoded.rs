@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ArrayData, Source, SourceSpec, beyond_the_end,
+    ArrayData, Fingerprint, Source, SourceSpec, beyond_the_end,
     files::{check_labels, image_schema},
     located,
 };
@@ -168,6 +168,19 @@ impl Source for EncodedImages {
 
     fn resident(&self, index: u64, field: usize) -> Option<&[u8]> {
         if field == 0 { self.image(index) } else { None }
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.spec.count);
+        for chunk in &self.chunks {
+            let mut last = 0;
+            for row in 0..chunk.offsets.rows() {
+                let offset = chunk.offsets.whole(row).unwrap_or(0);
+                hash.number(offset.wrapping_sub(last).cast_unsigned());
+                last = offset;
+            }
+        }
+        hash.finish()
     }
 
     fn in_memory(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArrayData, Part, Source, SourceSpec, beyond_the_end, located, stamp};
+use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
     Error, Result,
     sample::{DType, FieldKind, Record, Schema, Structure, Value},
@@ -185,6 +185,14 @@ impl Source for ImageFiles {
             store: self.store.clone(),
             samples: 0..self.spec.count,
         }]
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.spec.count);
+        for path in self.text.bytes().split(|byte| *byte == 0) {
+            hash.add(path.get(self.common..).unwrap_or_default());
+        }
+        hash.finish()
     }
 
     fn stamp(&self, index: u64) -> Option<u64> {

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Part, Source, SourceSpec, beyond_the_end, located, stamp};
+use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
     Error, ErrorKind, Result,
     sample::{FieldKind, Record, Schema, Structure, Value},
@@ -200,6 +200,24 @@ impl Source for ImageFolder {
             *label = Value::Int(i64::from(folder.root));
         }
         Ok(())
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len);
+        // Of a pattern the folders that all matches share lead to the data, and are not part of it.
+        let first = self.folders.first().map_or("", |folder| folder.path.as_str());
+        let pattern = self.prefix == 0;
+        let shared = self.folders.iter().fold(first.len(), |shared, folder| {
+            folder.path.bytes().zip(first.bytes()).take(shared).take_while(|(a, b)| a == b).count()
+        });
+        for folder in &self.folders {
+            let skip = if pattern { shared } else { self.prefix.min(folder.path.len()) };
+            hash.add(&folder.path.as_bytes()[skip..]);
+            let (text, ends) = folder.files.parts();
+            hash.add(text.as_bytes());
+            hash.number(ends.len() as u64);
+        }
+        hash.finish()
     }
 
     fn parts(&self) -> Vec<Part> {

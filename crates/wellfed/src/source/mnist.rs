@@ -13,7 +13,7 @@ use std::io::Read;
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 
-use super::{Source, SourceSpec, beyond_the_end};
+use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Limits, Result,
     sample::{FieldKind, PixelLayout, Record, Schema, Structure, Value},
@@ -207,6 +207,12 @@ impl Source for Mnist {
         }
         let start = usize::try_from(index).ok()?.checked_mul(self.image_bytes)?;
         self.pixels.get(start..start.checked_add(self.image_bytes)?)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len());
+        hash.add(&self.labels);
+        hash.finish()
     }
 
     fn in_memory(&self) -> bool {

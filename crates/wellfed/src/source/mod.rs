@@ -5,6 +5,7 @@
 
 pub mod cifar;
 pub mod conformance;
+pub(crate) mod counter;
 pub mod encoded;
 pub mod files;
 pub mod image_folder;
@@ -106,9 +107,49 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
+    /// A number that tells this source's content from others': a hash of names, sizes and the number of samples, not of
+    /// where they lie (no absolute path). It keys random draws and is part of a pipeline's fingerprint. Nothing is read
+    /// for it that opening did not read.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(self.schema(), self.len());
+        hash.add(self.name().as_bytes());
+        hash.finish()
+    }
+
     /// Class names by label, if the source has them.
     fn classes(&self) -> Option<&[String]> {
         None
+    }
+}
+
+/// Makes a [`Source::fingerprint`] of the parts of a source, in their order.
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Begins with the fields and the number of samples.
+    pub fn new(schema: &Schema, len: u64) -> Self {
+        let mut this = Self(0);
+        for field in &schema.fields {
+            this.add(field.name.as_bytes());
+            this.add(format!("{:?}", field.kind).as_bytes());
+        }
+        this.number(len);
+        this
+    }
+
+    /// Adds a name.
+    pub fn add(&mut self, name: &[u8]) {
+        self.number(rapidhash::v3::rapidhash_v3(name));
+    }
+
+    /// Adds a size or a hash.
+    pub fn number(&mut self, number: u64) {
+        self.0 = rapidhash::v3::rapidhash_v3(&[self.0.to_le_bytes(), number.to_le_bytes()].concat());
+    }
+
+    /// The number.
+    pub fn finish(self) -> u64 {
+        self.0
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Part, Source, SourceSpec, beyond_the_end, located, npy, stamp,
+    Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, npy, stamp,
     tar_index::{Member, ShardIndex},
     tar_sidecar,
 };
@@ -404,6 +404,20 @@ impl Source for WebDataset {
             }),
         };
         result.map_err(|e| located(e, self, index))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len);
+        for shard in &self.shards {
+            hash.add(shard.path.rsplit('/').next().unwrap_or_default().as_bytes());
+            let (keys, _) = shard.index.keys.parts();
+            hash.add(keys.as_bytes());
+            hash.number(shard.index.len() as u64);
+            hash.number(
+                shard.index.members.iter().fold(0, |sum, m| sum.wrapping_mul(31).wrapping_add(m.size())),
+            );
+        }
+        hash.finish()
     }
 
     fn parts(&self) -> Vec<Part> {

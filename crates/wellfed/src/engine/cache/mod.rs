@@ -17,6 +17,8 @@ pub(crate) use coefficients::CoefficientCache;
 pub(crate) use rows::RowCache;
 pub use slab::Kept;
 
+use crate::meter::{CacheStats, RowIndexStats};
+
 /// What is kept; nothing by default.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
@@ -39,5 +41,13 @@ impl Caches {
         if let Some(coefficients) = &self.coefficients {
             coefficients.save();
         }
+    }
+
+    pub(crate) fn row_stats(&self) -> Option<RowIndexStats> {
+        self.rows.as_ref().map(RowCache::stats)
+    }
+
+    pub(crate) fn sample_stats(&self) -> Option<CacheStats> {
+        self.coefficients.as_ref().map(CoefficientCache::stats)
     }
 }

@@ -1,0 +1,327 @@
+//! Pushes what happens to samples down to the leaves: every leaf gets the transforms, the seed and the cache that stand
+//! on its way to the root, and learns which columns of a batch it writes. What is left of the tree is order only.
+//!
+//! Invariant: what a leaf gets depends on its way to the root alone, so a sibling changes none of its draws.
+
+use super::{Decoded, Node};
+use crate::{
+    Error, Result,
+    sample::{FieldKind, Structure},
+    source::Source,
+    transform::Transform,
+};
+
+/// How the columns of an element are handed to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As the source says; with the names that it gives its fields.
+    Sample(Structure, Vec<String>),
+    /// A tuple of parts, each with its number of columns.
+    Tuple(Vec<(Shape, usize)>),
+}
+
+/// What the elements of a data set are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Names of the columns, in order. No two are the same.
+    pub names: Vec<String>,
+    /// How they are handed out.
+    pub shape: Shape,
+    /// Kinds of the fields they come from.
+    pub kinds: Vec<FieldKind>,
+    /// Whether elements are batches.
+    pub batched: bool,
+}
+
+/// Transforms of one `map`.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafMap {
+    /// The fields they work on, by their place in the schema of the leaf.
+    pub(crate) fields: Vec<usize>,
+    pub(crate) transforms: Vec<Transform>,
+}
+
+/// What is kept of a leaf's samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeafCache {
+    pub(crate) path: Option<String>,
+    pub(crate) max_bytes: Option<u64>,
+    /// Leaves that share the limit.
+    pub(crate) shared_by: u64,
+}
+
+/// A leaf and what happens to its samples on the way to the root.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafPlan {
+    pub(crate) maps: Vec<LeafMap>,
+    /// Seed of the shuffle next to the root on the way there.
+    pub(crate) seed: Option<u64>,
+    pub(crate) cache: Option<LeafCache>,
+    /// The first column that it writes.
+    pub(crate) first_column: usize,
+    /// What its fields are called where the walk stands.
+    names: Vec<String>,
+    kinds: Vec<FieldKind>,
+}
+
+/// Follows all leaves to the root. `sources` are those of the leaves, depth first, as [`leaves`] gives them.
+pub(crate) fn lower(root: &Node, sources: &[std::sync::Arc<dyn Source>]) -> Result<(Vec<LeafPlan>, Output)> {
+    let mut lowering = Lowering { sources, leaves: Vec::new() };
+    let output = lowering.node(root)?;
+    Ok((lowering.leaves, output))
+}
+
+struct Lowering<'a> {
+    sources: &'a [std::sync::Arc<dyn Source>],
+    leaves: Vec<LeafPlan>,
+}
+
+impl Lowering<'_> {
+    fn node(&mut self, node: &Node) -> Result<Output> {
+        let first = self.leaves.len();
+        match node {
+            Node::Source { .. } => self.leaf(),
+            Node::Enumerate { input, .. } => {
+                let number = self.leaf()?;
+                let output = self.node(input)?;
+                if output.batched {
+                    return Err(after_batch("enumerate"));
+                }
+                Ok(self.side_by_side(vec![(first, number), (first + 1, output)]))
+            }
+            Node::Zip { inputs } => {
+                let mut parts = Vec::new();
+                for input in inputs {
+                    let part = (self.leaves.len(), self.node(input)?);
+                    if part.1.batched {
+                        return Err(
+                            Error::config("zip() of batches").with_hint("zip() samples, then batch()")
+                        );
+                    }
+                    parts.push(part);
+                }
+                Ok(self.side_by_side(parts))
+            }
+            Node::Concatenate { inputs }
+            | Node::Interleave { inputs, .. }
+            | Node::SampleFromDatasets { inputs, .. } => {
+                let mut outputs = Vec::new();
+                for input in inputs {
+                    outputs.push(self.node(input)?);
+                }
+                let mut outputs = outputs.into_iter();
+                let one = outputs.next().ok_or_else(|| Error::config("there is no data set"))?;
+                for (other, number) in outputs.zip(1..) {
+                    same(node.name(), &one, &other, number)?;
+                }
+                Ok(one)
+            }
+            Node::Map { field, transforms, input } => {
+                let output = self.node(input)?;
+                if output.batched {
+                    return Err(after_batch("map"));
+                }
+                self.map(first, field.as_deref(), transforms, &output)?;
+                Ok(output)
+            }
+            Node::Cache { decoded: Decoded::Coefficients, path, max_bytes, input } => {
+                let output = self.node(input)?;
+                self.cache(first, path.as_deref(), *max_bytes, output.batched)?;
+                Ok(output)
+            }
+            Node::Shuffle { seed, input, .. } => {
+                let output = self.node(input)?;
+                self.leaves[first..].iter_mut().for_each(|leaf| leaf.seed = Some(*seed));
+                Ok(output)
+            }
+            Node::Batch { input, .. } => {
+                let output = self.node(input)?;
+                if output.batched {
+                    return Err(after_batch("batch"));
+                }
+                Ok(Output { batched: true, ..output })
+            }
+            Node::Unbatch { input } => {
+                let output = self.node(input)?;
+                if !output.batched {
+                    return Err(Error::config("unbatch() of samples").with_hint("it undoes batch()"));
+                }
+                Ok(Output { batched: false, ..output })
+            }
+            Node::Repeat { input, .. }
+            | Node::Take { input, .. }
+            | Node::Skip { input, .. }
+            | Node::Shard { input, .. } => self.node(input),
+        }
+    }
+
+    fn leaf(&mut self) -> Result<Output> {
+        let source = self
+            .sources
+            .get(self.leaves.len())
+            .ok_or_else(|| Error::config("the plan names more sources than were opened"))?;
+        let schema = source.schema();
+        let names: Vec<String> = schema.fields.iter().map(|field| field.name.clone()).collect();
+        let kinds: Vec<FieldKind> = schema.fields.iter().map(|field| field.kind.clone()).collect();
+        self.leaves.push(LeafPlan {
+            maps: Vec::new(),
+            seed: None,
+            cache: None,
+            first_column: 0,
+            names: names.clone(),
+            kinds: kinds.clone(),
+        });
+        let shape = Shape::Sample(schema.structure, names.clone());
+        Ok(Output { names, kinds, shape, batched: false })
+    }
+
+    /// Puts the columns of several inputs, each with its first leaf, side by side. Names that occur in more than one
+    /// of them get the number of the input in front.
+    fn side_by_side(&mut self, parts: Vec<(usize, Output)>) -> Output {
+        let ends: Vec<usize> =
+            parts.iter().skip(1).map(|(first, _)| *first).chain([self.leaves.len()]).collect();
+        let renamed: Vec<Vec<String>> = parts
+            .iter()
+            .enumerate()
+            .map(|(number, (_, output))| {
+                let elsewhere = |name: &String| {
+                    parts
+                        .iter()
+                        .enumerate()
+                        .any(|(other, (_, output))| other != number && output.names.contains(name))
+                };
+                let name = |name: &String| {
+                    if elsewhere(name) { format!("{number}.{name}") } else { name.clone() }
+                };
+                output.names.iter().map(name).collect()
+            })
+            .collect();
+        let mut all =
+            Output { names: Vec::new(), kinds: Vec::new(), shape: Shape::Tuple(Vec::new()), batched: false };
+        let mut shapes = Vec::new();
+        for (((first, output), end), names) in parts.into_iter().zip(ends).zip(renamed) {
+            for leaf in &mut self.leaves[first..end] {
+                for name in &mut leaf.names {
+                    if let Some(at) = output.names.iter().position(|known| known == name) {
+                        name.clone_from(&names[at]);
+                    }
+                }
+                leaf.first_column += all.names.len();
+            }
+            shapes.push((output.shape, names.len()));
+            all.names.extend(names);
+            all.kinds.extend(output.kinds);
+        }
+        all.shape = Shape::Tuple(shapes);
+        all
+    }
+
+    fn map(
+        &mut self,
+        first: usize,
+        field: Option<&str>,
+        transforms: &[Transform],
+        output: &Output,
+    ) -> Result<()> {
+        let mut found = false;
+        for leaf in &mut self.leaves[first..] {
+            let chosen = |(at, name): (usize, &String)| {
+                (is_image(&leaf.kinds[at]) && field.is_none_or(|field| field == name)).then_some(at)
+            };
+            let fields: Vec<usize> = leaf.names.iter().enumerate().filter_map(chosen).collect();
+            found |= !fields.is_empty();
+            // Also where no field is chosen: the place of a transform on the way to the root keys its draws.
+            leaf.maps.push(LeafMap { fields, transforms: transforms.to_vec() });
+        }
+        if found {
+            return Ok(());
+        }
+        let images = output.names.iter().zip(&output.kinds).filter(|(_, kind)| is_image(kind));
+        let names: Vec<&str> = images.map(|(name, _)| name.as_str()).collect();
+        let what = match field {
+            Some(name) => format!("map(): there is no image field {name:?}; image fields are {names:?}"),
+            None => "map(): the source has no image field".to_owned(),
+        };
+        Err(Error::config(what).with_hint("transforms work on encoded images and on uint8 arrays of images"))
+    }
+
+    fn cache(
+        &mut self,
+        first: usize,
+        path: Option<&str>,
+        max_bytes: Option<u64>,
+        batched: bool,
+    ) -> Result<()> {
+        let encoded = |leaf: &LeafPlan| leaf.kinds.contains(&FieldKind::Image);
+        let leaves = &mut self.leaves[first..];
+        let shared_by = leaves.iter().filter(|leaf| encoded(leaf)).count().max(1) as u64;
+        let alone = leaves.len() == 1;
+        for leaf in leaves {
+            if batched || !leaf.maps.is_empty() {
+                return Err(Error::config(
+                    "cache(decoded=\"coefficients\") keeps images as they are stored, not as map() makes them",
+                )
+                .with_hint("put it before map() and batch()"));
+            }
+            // Of several sources those without encoded images pass; a single one is told so when it is opened.
+            if !alone && !encoded(leaf) {
+                continue;
+            }
+            let cache = LeafCache { path: path.map(str::to_owned), max_bytes, shared_by };
+            if leaf.cache.replace(cache).is_some() {
+                return Err(Error::config("cache() stands twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails, naming the first difference, unless elements of both inputs can stand in one batch.
+fn same(verb: &str, one: &Output, other: &Output, number: usize) -> Result<()> {
+    let differ = |what: String| {
+        Err(Error::config(format!("{verb}(): {what}"))
+            .with_hint("all data sets must have the same fields in the same structure"))
+    };
+    if one.batched != other.batched {
+        let what = |output: &Output| if output.batched { "batches" } else { "samples" };
+        return differ(format!("data set 0 gives {}, data set {number} gives {}", what(one), what(other)));
+    }
+    if one.names.len() != other.names.len() {
+        return differ(format!(
+            "data set 0 has the fields {:?}, data set {number} has {:?}",
+            one.names, other.names
+        ));
+    }
+    for at in 0..one.names.len() {
+        if one.names[at] != other.names[at] {
+            return differ(format!(
+                "field {at} is {:?} in data set 0 and {:?} in data set {number}",
+                one.names[at], other.names[at]
+            ));
+        }
+        let (a, b) = (&one.kinds[at], &other.kinds[at]);
+        // What becomes of images is known when their transforms are: then columns are compared.
+        if a != b && !(is_image(a) && is_image(b)) {
+            return differ(format!(
+                "field {:?} is {a:?} in data set 0 and {b:?} in data set {number}",
+                one.names[at]
+            ));
+        }
+    }
+    if one.shape != other.shape {
+        return differ(format!(
+            "data set 0 gives {:?}, data set {number} gives {:?}",
+            one.shape, other.shape
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn is_image(kind: &FieldKind) -> bool {
+    matches!(kind, FieldKind::Image | FieldKind::Pixels { .. })
+}
+
+fn after_batch(verb: &str) -> Error {
+    Error::config(format!("{verb}() comes after batch(), where it would work on whole batches"))
+        .with_hint(format!("call {verb}() before batch()"))
+}

@@ -1,0 +1,325 @@
+//! [`Node`]: one entry of the plan's tree, named as in tf.data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result, source::SourceSpec, transform::Transform};
+
+/// Nodes on the way from the root to a leaf at most: what JSON readers take.
+const MAX_DEPTH: usize = 100;
+
+/// One entry of the plan's tree: a source, a verb with one input, or a verb with several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "node", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Node {
+    /// Where samples come from: a leaf of the tree.
+    Source {
+        /// How it is opened.
+        spec: SourceSpec,
+    },
+    /// A new permutation in every epoch.
+    Shuffle {
+        /// Seed of the permutation.
+        seed: u64,
+        /// `None`: one permutation of everything. Otherwise blocks of so many neighbours stay together: the order of
+        /// blocks is permuted, and what is in a window of [`Node::Shuffle::window`] blocks.
+        #[serde(default)]
+        block_size: Option<u64>,
+        /// Blocks of a window.
+        #[serde(default = "default_window")]
+        window: u64,
+        /// What is shuffled.
+        input: Box<Node>,
+    },
+    /// Transforms, one after the other.
+    Map {
+        /// The field they work on; `None` for every image field.
+        field: Option<String>,
+        /// What is done.
+        transforms: Vec<Transform>,
+        /// What is transformed.
+        input: Box<Node>,
+    },
+    /// Samples are kept from the first time they are made on. Stands before `map` and `batch`.
+    Cache {
+        /// In what form their images are kept.
+        decoded: Decoded,
+        /// The folder they are kept in; `None` is memory.
+        #[serde(default)]
+        path: Option<String>,
+        /// Bytes that they may take there. `None`: half of the memory that is available, or of `memory_budget` if
+        /// that is set; without end on disk. Several sources below share it.
+        #[serde(default)]
+        max_bytes: Option<u64>,
+        /// What is kept.
+        input: Box<Node>,
+    },
+    /// Samples are stacked.
+    Batch {
+        /// Samples in a batch.
+        batch_size: usize,
+        /// Whether a smaller last batch is left out.
+        drop_last: bool,
+        /// Samples.
+        input: Box<Node>,
+    },
+    /// Batches become samples again.
+    Unbatch {
+        /// Batches.
+        input: Box<Node>,
+    },
+    /// Each sample comes with its number.
+    Enumerate {
+        /// The first number.
+        start: i64,
+        /// What is numbered.
+        input: Box<Node>,
+    },
+    /// The data set several times over.
+    Repeat {
+        /// How often; `None` is without end.
+        count: Option<u64>,
+        /// What is repeated.
+        input: Box<Node>,
+    },
+    /// At most the first elements.
+    Take {
+        /// How many.
+        count: u64,
+        /// What they are taken from.
+        input: Box<Node>,
+    },
+    /// All but the first elements.
+    Skip {
+        /// How many.
+        count: u64,
+        /// What they are left out of.
+        input: Box<Node>,
+    },
+    /// Every `world_size`-th element, beginning with `rank`.
+    Shard {
+        /// This process, in `0..world_size`.
+        rank: u64,
+        /// Processes that share the data set.
+        world_size: u64,
+        /// What is shared.
+        input: Box<Node>,
+    },
+    /// Tuples of what the inputs give, as long as the shortest of them.
+    Zip {
+        /// At least one.
+        inputs: Vec<Node>,
+    },
+    /// One input after the other.
+    Concatenate {
+        /// At least one.
+        inputs: Vec<Node>,
+    },
+    /// A block of each input in turn; what has ended drops out.
+    Interleave {
+        /// Neighbours of one input that stay together.
+        block_length: u64,
+        /// At least one.
+        inputs: Vec<Node>,
+    },
+    /// Each element from an input that is chosen at random.
+    SampleFromDatasets {
+        /// How often each input is chosen, in proportion.
+        weights: Vec<f64>,
+        /// Seed of the choice.
+        seed: u64,
+        /// Whether the first input that has ended ends it all. Otherwise the others go on.
+        stop_on_empty_dataset: bool,
+        /// At least one.
+        inputs: Vec<Node>,
+    },
+}
+
+fn default_window() -> u64 {
+    16
+}
+
+/// How far the images of a cache are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decoded {
+    /// JPEGs are kept as [packed coefficients](wellfed_jpeg::Packed), other formats as they are.
+    Coefficients,
+}
+
+impl Node {
+    /// What it takes its elements from.
+    pub fn inputs(&self) -> &[Node] {
+        match self {
+            Node::Source { .. } => &[],
+            Node::Shuffle { input, .. }
+            | Node::Map { input, .. }
+            | Node::Cache { input, .. }
+            | Node::Batch { input, .. }
+            | Node::Unbatch { input }
+            | Node::Enumerate { input, .. }
+            | Node::Repeat { input, .. }
+            | Node::Take { input, .. }
+            | Node::Skip { input, .. }
+            | Node::Shard { input, .. } => std::slice::from_ref(&**input),
+            Node::Zip { inputs }
+            | Node::Concatenate { inputs }
+            | Node::Interleave { inputs, .. }
+            | Node::SampleFromDatasets { inputs, .. } => inputs,
+        }
+    }
+
+    /// As [`Node::inputs`], to be changed.
+    pub fn inputs_mut(&mut self) -> &mut [Node] {
+        match self {
+            Node::Source { .. } => &mut [],
+            Node::Shuffle { input, .. }
+            | Node::Map { input, .. }
+            | Node::Cache { input, .. }
+            | Node::Batch { input, .. }
+            | Node::Unbatch { input }
+            | Node::Enumerate { input, .. }
+            | Node::Repeat { input, .. }
+            | Node::Take { input, .. }
+            | Node::Skip { input, .. }
+            | Node::Shard { input, .. } => std::slice::from_mut(&mut **input),
+            Node::Zip { inputs }
+            | Node::Concatenate { inputs }
+            | Node::Interleave { inputs, .. }
+            | Node::SampleFromDatasets { inputs, .. } => inputs,
+        }
+    }
+
+    /// This verb on other inputs.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if it takes another number of inputs.
+    pub fn with_inputs(mut self, given: Vec<Node>) -> Result<Self> {
+        if let Node::Zip { inputs }
+        | Node::Concatenate { inputs }
+        | Node::Interleave { inputs, .. }
+        | Node::SampleFromDatasets { inputs, .. } = &mut self
+        {
+            *inputs = given;
+            return Ok(self);
+        }
+        let taken = self.inputs_mut();
+        if taken.len() != given.len() {
+            let (taken, given) = (taken.len(), given.len());
+            return Err(Error::config(format!("{}() takes {taken} data sets, not {given}", self.name())));
+        }
+        taken.iter_mut().zip(given).for_each(|(input, given)| *input = given);
+        Ok(self)
+    }
+
+    /// What it is called in Python.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Node::Source { .. } => "source",
+            Node::Shuffle { .. } => "shuffle",
+            Node::Map { .. } => "map",
+            Node::Cache { .. } => "cache",
+            Node::Batch { .. } => "batch",
+            Node::Unbatch { .. } => "unbatch",
+            Node::Enumerate { .. } => "enumerate",
+            Node::Repeat { .. } => "repeat",
+            Node::Take { .. } => "take",
+            Node::Skip { .. } => "skip",
+            Node::Shard { .. } => "shard",
+            Node::Zip { .. } => "zip",
+            Node::Concatenate { .. } => "concatenate",
+            Node::Interleave { .. } => "interleave",
+            Node::SampleFromDatasets { .. } => "sample_from_datasets",
+        }
+    }
+
+    /// Whether it puts data sets together.
+    pub(crate) fn takes_several(&self) -> bool {
+        matches!(
+            self,
+            Node::Zip { .. }
+                | Node::Concatenate { .. }
+                | Node::Interleave { .. }
+                | Node::SampleFromDatasets { .. }
+        )
+    }
+
+    /// The descriptions of all sources, depth first.
+    pub fn sources(&self) -> Vec<&SourceSpec> {
+        match self {
+            Node::Source { spec } => vec![spec],
+            _ => self.inputs().iter().flat_map(Node::sources).collect(),
+        }
+    }
+
+    /// Nodes on the longest way to a leaf.
+    fn depth(&self) -> usize {
+        1 + self.inputs().iter().map(Node::depth).max().unwrap_or(0)
+    }
+
+    /// Checks what holds for every tree.
+    pub(crate) fn check(&self) -> Result<()> {
+        let depth = self.depth();
+        if depth > MAX_DEPTH {
+            return Err(Error::config(format!(
+                "the pipeline has {depth} verbs one upon the other; at most {MAX_DEPTH} can be"
+            ))
+            .with_hint("concatenate() and its siblings take many data sets at once"));
+        }
+        self.check_inputs()
+    }
+
+    fn check_inputs(&self) -> Result<()> {
+        if self.inputs().is_empty() && !matches!(self, Node::Source { .. }) {
+            return Err(Error::config(format!("{}() needs at least one data set", self.name())));
+        }
+        self.inputs().iter().try_for_each(Node::check_inputs)
+    }
+}
+
+/// Verbs as they are written one after the other.
+impl Node {
+    /// A leaf.
+    pub fn source(spec: SourceSpec) -> Self {
+        Node::Source { spec }
+    }
+
+    fn boxed(self) -> Box<Self> {
+        Box::new(self)
+    }
+
+    /// See [`Node::Shuffle`].
+    #[must_use]
+    pub fn shuffle(self, seed: u64) -> Self {
+        Node::Shuffle { seed, block_size: None, window: default_window(), input: self.boxed() }
+    }
+
+    /// See [`Node::Batch`].
+    #[must_use]
+    pub fn batch(self, batch_size: usize, drop_last: bool) -> Self {
+        Node::Batch { batch_size, drop_last, input: self.boxed() }
+    }
+
+    /// See [`Node::Take`].
+    #[must_use]
+    pub fn take(self, count: u64) -> Self {
+        Node::Take { count, input: self.boxed() }
+    }
+
+    /// See [`Node::Skip`].
+    #[must_use]
+    pub fn skip(self, count: u64) -> Self {
+        Node::Skip { count, input: self.boxed() }
+    }
+
+    /// See [`Node::Repeat`].
+    #[must_use]
+    pub fn repeat(self, count: Option<u64>) -> Self {
+        Node::Repeat { count, input: self.boxed() }
+    }
+
+    /// See [`Node::Shard`].
+    #[must_use]
+    pub fn shard(self, rank: u64, world_size: u64) -> Self {
+        Node::Shard { rank, world_size, input: self.boxed() }
+    }
+}

@@ -52,10 +52,10 @@ class Dataset:
         self._arrays = tuple(arrays)
 
     def _verb(self, verb: str, **parameters: Any) -> Dataset:
-        return Dataset(self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays)
+        return Dataset(self._native.verb(check.to_json({"node": verb, **parameters})), self._arrays)
 
     def shuffle(
-        self, *given: Never, seed: int = 0, block_size: int | None = None, window: int = 16
+        self, *args: Never, seed: int = 0, block_size: int | None = None, window: int = 16
     ) -> Dataset:
         """Orders samples by a permutation of all of them, a new one in every epoch.
 
@@ -63,8 +63,9 @@ class Dataset:
         buffer, as tf.data has one, and so no buffer size: every sample may come at any place.
 
         Args:
+            args: Nothing: arguments are given by name.
             seed: 0 to 2**64 - 1. Same seed, same order; also the seed of random transforms, unless
-                ``with_options(seed=...)`` says another. By keyword only.
+                ``with_options(seed=...)`` says another.
             block_size: So many neighbours stay together as a block: the order of blocks is permuted, and what is in
                 each window of ``window`` blocks. For sources in which far jumps are expensive, such as large files on
                 a network. Samples of one block come within ``window * block_size`` places of each other, so a batch
@@ -79,9 +80,9 @@ class Dataset:
             >>> sorted(next(iter(ds.numpy()))) == list(range(100))
             True
         """
-        if given:
+        if args:
             raise TypeError(
-                f"shuffle({given[0]!r}): shuffle takes its arguments by name\n"
+                f"shuffle({args[0]!r}): shuffle takes its arguments by name\n"
                 "hint: tf.data's first argument is the size of a buffer; here all samples are permuted without one, so "
                 "leave it out, and write shuffle(seed=...) for another order"
             )
@@ -199,12 +200,336 @@ class Dataset:
         return self._verb("enumerate", start=check.whole(start, "start", -(2**63)))
 
     @staticmethod
-    def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Dataset:
+    def zip(*datasets: Dataset) -> Dataset:
+        """Tuples of what the data sets give, as long as the shortest of them.
+
+        Data sets of one length that are shuffled by one seed stay aligned. Fields of one name in several of them get
+        the place of their data set in front (``"0.image"``), for ``map(..., field=...)``.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> one, two = wf.from_tensor_slices(np.arange(3)), wf.from_tensor_slices((np.arange(9), np.arange(9) * 10))
+            >>> list(wf.Dataset.zip(one, two).batch(3).numpy())
+            [(array([0, 1, 2]), (array([0, 1, 2]), array([ 0, 10, 20])))]
+        """
+        return combined("zip", datasets)
+
+    def concatenate(self, *others: Dataset) -> Dataset:
+        """This data set, and then the others. All must have the same fields.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(3)).concatenate(wf.from_tensor_slices(np.arange(10, 12)))
+            >>> [int(x) for x in ds.numpy()]
+            [0, 1, 2, 10, 11]
+        """
+        return combined("concatenate", (self, *others))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        seed: int = 0,
+        stop_on_empty_dataset: bool = False,
+    ) -> Dataset:
+        """Each element from a data set that is chosen at random.
+
+        Each data set gives its own elements in its own order. In every 64 elements it is chosen as often as its weight
+        says, to within one or two, in a random order that is new in every epoch. Any position is found without
+        going through those before it.
+
+        Args:
+            datasets: What is mixed. All must have the same fields.
+            weights: How often each is chosen, in proportion; None is all alike.
+            seed: Of the choice.
+            stop_on_empty_dataset: Whether the first data set that has no more ends the epoch, as tf.data's does.
+                Otherwise the others go on, by the weights that are left. A data set that should start over is given
+                with `repeat`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> small, large = wf.from_tensor_slices(np.arange(10)), wf.from_tensor_slices(np.arange(100, 200))
+            >>> ds = wf.Dataset.sample_from_datasets([small.repeat(), large.repeat()], [0.8, 0.2], seed=1)
+            >>> batch = next(iter(ds.batch(1000).numpy()))
+            >>> 795 < sum(batch < 100) < 805
+            np.True_
+        """
+        given = list(datasets)
+        shares = [1.0] * len(given) if weights is None else [float(weight) for weight in weights]
+        return combined(
+            "sample_from_datasets",
+            given,
+            weights=shares,
+            seed=check.whole(seed, "seed"),
+            stop_on_empty_dataset=bool(stop_on_empty_dataset),
+        )
+
+    @staticmethod
+    def interleave(datasets: Sequence[Dataset], block_length: int = 1) -> Dataset:
+        """``block_length`` elements of each data set in turn; what has ended drops out.
+
+        Args:
+            datasets: What is mixed. All must have the same fields.
+            block_length: Neighbours of one data set that stay together.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> parts = [wf.from_tensor_slices(np.arange(n, n + 3)) for n in (0, 10)]
+            >>> [int(x) for x in wf.Dataset.interleave(parts, block_length=2).numpy()]
+            [0, 1, 10, 11, 2, 12]
+        """
+        return combined(
+            "interleave", list(datasets), block_length=check.whole(block_length, "block_length", 1)
+        )
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """The data set several times over, as one epoch. Each time round has its own order and random parameters.
+
+        Args:
+            count: How often; None is without end.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> len(wf.from_tensor_slices(np.arange(10)).repeat(3))
+            30
+        """
+        return self._verb("repeat", count=None if count is None else check.whole(count, "count"))
+
+    def take(self, count: int) -> Dataset:
+        """At most the first ``count`` elements (samples, or batches after `batch`).
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> list(wf.from_tensor_slices(np.arange(10)).take(2).numpy())
+            [array(0), array(1)]
+        """
+        return self._verb("take", count=check.whole(count, "count"))
+
+    def skip(self, count: int) -> Dataset:
+        """All but the first ``count`` elements (samples, or batches after `batch`).
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> len(wf.from_tensor_slices(np.arange(10)).skip(3))
+            7
+        """
+        return self._verb("skip", count=check.whole(count, "count"))
+
+    def shard(self, rank: int, world_size: int) -> Dataset:
+        """The part of this process among ``world_size`` that share the data set.
+
+        Every rank gets the same number of batches.
+
+        Args:
+            rank: This process, 0 to ``world_size - 1``.
+            world_size: How many processes share the data set.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(8))
+            >>> [list(map(int, ds.shard(r, 2).batch(4).numpy().__iter__().__next__())) for r in (0, 1)]
+            [[0, 2, 4, 6], [1, 3, 5, 7]]
+        """
+        ranks = check.whole(world_size, "world_size", 1)
+        return self._verb("shard", rank=check.whole(rank, "rank"), world_size=ranks)
+
+    def with_options(self, **options: Unpack[Options]) -> Dataset:
+        """Sets how the pipeline is run. `torch` and `numpy` take the same options.
+
+        Args:
+            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number.
+            prefetch: Batches made ahead, or ``"auto"``.
+            read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
+            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
+            on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
+                ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
+            seed: Seed of random transforms. None: that of `shuffle`.
+            layout: Of image batches: ``"NCHW"`` (default) or ``"NHWC"``.
+            mode: Colours that images are decoded to: ``"RGB"`` (default), ``"L"``, ``"RGBA"``, ``"UNCHANGED"``.
+            decode: ``"exact"`` (default): Pillow's pixels. ``"fast"``: a JPEG that a resize shrinks at least by 2, 4 or
+                8 in both directions is decoded at that scale, like Pillow's ``draft``, and resized from there. Corners
+                of crops move to whole pixels of that scale; pixels differ a little from the exact ones.
+            exif_orientation: Turn images upright as their EXIF data says. Default: False, as in Pillow.
+            optimize: Fuse work and push crops into the decoder. Results are the same without. Default: True.
+            row_index: Where row indexes are kept: where in a JPEG its rows begin, noted when it is first decoded,
+                so that later crops of it start at the first row they need. ``"memory"`` (default, at most an eighth
+                of the budget), ``"beside"`` (also in a file beside the images or shards), a folder for such files,
+                or ``"off"``. Results are the same in any case.
+            trace: Keep what `Loader.write_trace` writes. Default: False.
+            max_pixels: Greatest height times width of an image; larger ones are errors. Default: 178,956,970.
+            max_bytes: Greatest encoded size of one field, in bytes. Default: 2**30.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> wf.from_tensor_slices(np.arange(3)).with_options(num_workers=2)
+            from_tensor_slices(0: int64 [3])
+                .with_options(num_workers=2)
+        """
+        merged = merge(self._plan()["options"], options)
+        return Dataset(self._native.with_options(check.to_json(merged)), self._arrays)
+
+    def torch(self, device: Any = None, **options: Unpack[Options]) -> Loader:
+        """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
+
+        Args:
+            device: Where tensors should be. Other than the CPU, they are copied there with
+                ``tensor.to(device, non_blocking=True)``.
+            options: As of `with_options`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices({"x": np.arange(6), "y": np.zeros((6, 2), np.float32)}).batch(3)
+            >>> for batch in ds.torch():
+            ...     print(batch["x"].dtype, tuple(batch["y"].shape))
+            torch.int64 (3, 2)
+            torch.int64 (3, 2)
+        """
+        this = self.with_options(**options) if options else self
+        return Loader(this, torch_converter(device), "torch", device)
+
+    def numpy(self, **options: Unpack[Options]) -> Loader:
+        """A loader of NumPy arrays. The arrays use the memory that the batch was made in, without a copy.
+
+        Args:
+            options: As of `with_options`.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices((np.arange(4), np.eye(4))).batch(2)
+            >>> for index, row in ds.numpy(num_workers=1):
+            ...     print(index, row.shape)
+            [0 1] (2, 4)
+            [2 3] (2, 4)
+        """
+        this = self.with_options(**options) if options else self
+        return Loader(this, to_numpy, "numpy", None)
+
+    def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
+        """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
+
+        Useful to look at a sample, and to replay a bad one.
+
+        Args:
+            index: In the source, from 0: not changed by `shuffle`, `shard`, `take` or `skip`.
+            epoch: Decides random parameters.
+            source: Which of the sources, in the order in which they are written, where there are several. Of `zip` it
+                is the part that comes from this source.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> wf.from_tensor_slices((np.arange(4), np.eye(4))).sample(2)
+            (array(2), array([0., 0., 1., 0.]))
+        """
+        which = check.whole(source, "source")
+        columns = self._native.sample(check.whole(index, "index"), check.whole(epoch, "epoch"), which)
+        fields, structure = self._native.sources[which]
+        return structured(structure, fields, to_numpy)(columns)
+
+    def explain(self, analyze: bool = False, batches: int = 20) -> str:
+        """What was asked for, what the optimizer made of it, and what runs.
+
+        Args:
+            analyze: Run it, and add time and bytes per stage.
+            batches: How many batches to run.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> text = wf.from_tensor_slices(np.arange(4)).batch(2).explain()
+            >>> "batch" in text
+            True
+        """
+        return self._native.analyze(check.whole(batches, "batches", 1)) if analyze else self._native.explain()
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of classes by label, if the source has them."""
+        return self._native.classes
+
+    @property
+    def class_to_idx(self) -> dict[str, int] | None:
+        """Labels by name of class, if the source has them."""
+        names = self.classes
+        return None if names is None else {name: label for label, name in enumerate(names)}
+
+    def to_json(self) -> str:
+        """The plan as JSON text, with a version.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> import json
+            >>> plan = json.loads(wf.from_tensor_slices(np.arange(4)).batch(2).to_json())
+            >>> plan["root"]["node"], plan["root"]["batch_size"], plan["root"]["input"]["node"]
+            ('batch', 2, 'source')
+        """
+        return self._native.to_json()
+
+    @classmethod
+    def from_json(cls, text: str, arrays: Sequence[Any] | None = None) -> Dataset:
+        """The data set whose plan is ``text``. Its sources are opened anew.
+
+        Args:
+            text: As `to_json` gives it.
+            arrays: What of its source is not in the text: the arrays of ``from_tensor_slices`` in the order of the
+                fields, or those that `image_files` and `encoded_images` made of their arguments. Where there are
+                several sources, a list of such lists, with None for those that need none. Pickling keeps them.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> ds = wf.from_tensor_slices(np.arange(4)).batch(2)
+            >>> len(wf.Dataset.from_json(ds.to_json(), [np.arange(4)]))
+            2
+        """
+        several = arrays is not None and all(
+            part is None or isinstance(part, list | tuple) for part in arrays
+        )
+        return _restore(text, tuple(arrays) if arrays is not None and several else (arrays,))
+
+    def _plan(self) -> dict[str, Any]:
+        plan: dict[str, Any] = json.loads(self._native.to_json())
+        return plan
+
+    def __len__(self) -> int:
+        length = self._native.length()
+        if length is None:
+            raise TypeError("a data set that repeats without end has no length")
+        return length
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.to_json(), self._arrays)
+
+    def __repr__(self) -> str:
+        plan = self._plan()
+        lines = _node_repr(plan["root"])
+        options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
+        changed = [f"{k}={v!r}" for k, v in options.items() if v != defaults.get(k)]
+        if changed:
+            lines.append(f"    .with_options({', '.join(changed)})")
+        return "\n".join(lines)
+
+
+def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Dataset:
     """Data sets put together by a verb that takes several."""
     for place, dataset in enumerate(datasets):
         if not isinstance(dataset, Dataset):
-            raise TypeError(f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset")
-    given = json.dumps({"node": verb, **parameters})
+            raise TypeError(
+                f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset"
+            )
+    given = check.to_json({"node": verb, **parameters})
     native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
     return Dataset(native, [arrays for dataset in datasets for arrays in dataset._arrays])
 

@@ -126,7 +126,7 @@ class Transform:
             )
         if array.ndim == 2:
             array = array[:, :, None]
-        result: npt.NDArray[Any] = to_numpy(_native.apply(json.dumps(self.to_plan()), array, seed))
+        result: npt.NDArray[Any] = to_numpy(_native.apply(check.to_json(self.to_plan()), array, seed))
         return result
 
     def __repr__(self) -> str:

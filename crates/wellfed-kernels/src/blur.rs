@@ -34,7 +34,9 @@ impl fmt::Display for BlurError {
                 "a blur kernel of {kernel} pixels needs an image side of more than {}, this one has {side}",
                 kernel / 2,
             ),
-            BlurError::Memory { bytes } => write!(f, "no memory for {bytes} bytes between the passes of a blur"),
+            BlurError::Memory { bytes } => {
+                write!(f, "no memory for {bytes} bytes between the passes of a blur")
+            }
         }
     }
 }

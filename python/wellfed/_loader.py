@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -169,6 +170,7 @@ class Loader:
         self._native: _native.Loader | None = dataset._native.loader()
         self._build = structured(json.loads(dataset._native.structure), convert)
         self._turn = 0
+        self._warned: set[str] = set()
 
     @property
     def dataset(self) -> Dataset:
@@ -185,6 +187,16 @@ class Loader:
         native.start_epoch()
         self._turn += 1
         return _Epoch(self, native, self._turn)
+
+    def _warn(self) -> None:
+        """Warns, once, of caches that cannot be written: training goes on without, but not as fast as was hoped for."""
+        stats = self.stats()
+        for name in ("cache", "row_index"):
+            problem = (stats.get(name) or {}).get("problem")
+            if problem is not None and problem not in self._warned:
+                self._warned.add(problem)
+                what = "samples are not cached" if name == "cache" else "row indexes are not kept"
+                warnings.warn(f"{what}: {problem}", RuntimeWarning, stacklevel=3)
 
     def __len__(self) -> int:
         length = self._open().length()
@@ -291,6 +303,7 @@ class _Epoch(Iterator[Any]):
         columns = self._next()
         if columns is None:
             self._next = _exhausted
+            self._loader._warn()
             raise StopIteration
         return self._build(columns)
 

@@ -345,10 +345,14 @@ class Dataset:
         """Sets how the pipeline is run. `torch` and `numpy` take the same options.
 
         Args:
-            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number.
+            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number, up to
+                this rank's part of the cores: those of the machine divided by ``LOCAL_WORLD_SIZE`` (torchrun) or by the
+                tasks of SLURM's job step.
             prefetch: Batches made ahead, or ``"auto"``.
             read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
-            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
+            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB,
+                divided among the ranks of this machine in the same way. Bytes are reserved before memory is taken; what
+                cannot fit is an error of its sample.
             on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
                 ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
             seed: Seed of random transforms. None: that of `shuffle`.

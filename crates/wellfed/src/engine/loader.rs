@@ -458,7 +458,11 @@ impl Loader {
         Ok(lock(&self.consumer))
     }
 
-    fn check_process(&self) -> Result<()> {
+    /// Refuses in a forked child, where locks may be held by threads that are not there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn check_process(&self) -> Result<()> {
         let process = std::process::id();
         if process != self.process {
             return Err(Error::new(

@@ -30,6 +30,8 @@ pub(crate) struct Pool {
     lent: AtomicU64,
     /// Where what the loader holds is counted.
     budget: Arc<Budget>,
+    /// Locks that others held when a child was forked stay locked there.
+    process: u32,
 }
 
 impl Pool {
@@ -42,6 +44,7 @@ impl Pool {
     pub(crate) fn with_budget(keep: usize, budget: Arc<Budget>) -> Arc<Self> {
         Arc::new(Self {
             budget,
+            process: std::process::id(),
             free: Mutex::default(),
             keep: AtomicUsize::new(keep),
             limit: AtomicU64::new(u64::MAX),
@@ -103,6 +106,9 @@ impl Pool {
     }
 
     fn give_back(&self, memory: Memory) {
+        if self.process != std::process::id() {
+            return;
+        }
         let mut free = lock(&self.free);
         free.push(memory);
         let surplus = self.surplus(&mut free);
@@ -219,6 +225,34 @@ mod tests {
         assert_eq!(pool.held(), 50, "one of the two made room");
         drop(other);
         assert_eq!(pool.held(), 50);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_frees_memory_whatever_was_locked() {
+        let pool = Pool::new(2);
+        let buffer = pool.take(1000).unwrap();
+        let held = lock(&pool.free);
+        // SAFETY: the child only frees memory and ends, without running anything else of this process.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(buffer);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(7) };
+        }
+        drop(held);
+        let mut status = 0;
+        for _ in 0..1000 {
+            // SAFETY: `child` is ours, and `status` is a place for its status.
+            if unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } != 0 {
+                assert_eq!(libc::WEXITSTATUS(status), 7);
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        // SAFETY: `child` is ours and hangs.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        panic!("the child waits for a lock that nobody holds");
     }
 
     #[test]

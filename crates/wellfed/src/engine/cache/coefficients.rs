@@ -28,7 +28,8 @@ use crate::{
     lock,
     meter::CacheStats,
     sample::{FieldKind, Record, Value},
-    source::Source,
+    source::{Source, location},
+    store,
 };
 
 /// Maps that samples are spread over.
@@ -47,6 +48,8 @@ pub(crate) struct CoefficientCache {
     /// Where samples in memory are.
     slab: Slab,
     disk: Option<Disk>,
+    /// The folder that keys are relative to, if it is one.
+    folder: Option<String>,
     share: Share,
     full: AtomicBool,
     kept: AtomicU64,
@@ -90,6 +93,10 @@ impl CoefficientCache {
             }
             Some(path) => Some(Disk::open(path)?),
         };
+        let folder = match disk.as_ref().map(|_| source.parts()).as_deref() {
+            Some([part]) => Some(part.name.clone()),
+            _ => None,
+        };
         let used = disk.as_ref().map_or(0, Disk::bytes);
         let full = !share.take(used);
         Ok(Self {
@@ -98,6 +105,7 @@ impl CoefficientCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             slab: Slab::default(),
             disk,
+            folder,
             share,
             full: AtomicBool::new(full),
             kept: AtomicU64::new(0),
@@ -305,9 +313,14 @@ impl CoefficientCache {
         &self.shards[(index % SHARDS as u64) as usize]
     }
 
-    /// What a sample is found by on disk: its key and the fields it has.
+    /// What a sample is found by on disk: where it lies and the fields it has. Keys alone are the same in folders of the
+    /// same form, such as those for training and validation.
     fn key(&self, index: u64) -> u64 {
         let mut text = self.source.key(index);
+        text = location(&match &self.folder {
+            Some(folder) if !text.starts_with(folder.as_str()) => store::join(folder, &text),
+            _ => text,
+        });
         for field in &self.source.schema().fields {
             text.push('\0');
             text.push_str(&field.name);

@@ -60,7 +60,7 @@ class Dataset:
 
     def _verb(self, verb: str, **parameters: Any) -> Dataset:
         return Dataset(
-            self._native.verb(json.dumps({"node": verb, **parameters})), self._arrays, self._passes
+            self._native.verb(check.to_json({"node": verb, **parameters})), self._arrays, self._passes
         )
 
     def shuffle(
@@ -536,10 +536,14 @@ class Dataset:
         """Sets how the pipeline is run. `torch` and `numpy` take the same options.
 
         Args:
-            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number.
+            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number, up to
+                this rank's part of the cores: those of the machine divided by ``LOCAL_WORLD_SIZE`` (torchrun) or by the
+                tasks of SLURM's job step.
             prefetch: Batches made ahead, or ``"auto"``.
             read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
-            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
+            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB,
+                divided among the ranks of this machine in the same way. Bytes are reserved before memory is taken; what
+                cannot fit is an error of its sample.
             on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
                 ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
             seed: Seed of random transforms. None: that of `shuffle`.
@@ -566,7 +570,7 @@ class Dataset:
                 .with_options(num_workers=2)
         """
         merged = merge(self._plan()["options"], options)
-        return Dataset(self._native.with_options(json.dumps(merged)), self._arrays, self._passes)
+        return Dataset(self._native.with_options(check.to_json(merged)), self._arrays, self._passes)
 
     def torch(self, device: Any = None, **options: Unpack[Options]) -> Loader:
         """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
@@ -718,7 +722,7 @@ def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Datas
             raise TypeError(
                 f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset"
             )
-    given = json.dumps({"node": verb, **parameters})
+    given = check.to_json({"node": verb, **parameters})
     native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
     # Of one that is put together anew in every epoch, the first one's sources tell that they are the same.
     return Dataset(

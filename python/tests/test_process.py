@@ -186,11 +186,33 @@ def test_threads_end_with_the_loader(photos: Path, how: str) -> None:
 
 
 def test_nothing_is_started_before_it_is_iterated(photos: Path) -> None:
-    before = threads()
+    def ours() -> list[str]:
+        names = [Path(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
+        return [name for name in map(_name, names) if name.startswith("wellfed-")]
+
+    # Threads of other tests and libraries come and go: those of loaders are known by their names.
+    assert wait_until(lambda: not ours())
     ds = train(photos)
-    loaders = [ds.numpy() for _ in range(20)]
-    assert not threads() - before
+    loaders = [ds.numpy(num_workers=2) for _ in range(20)]
+    assert not ours()
+    next(iter(loaders[0]))
+    assert len([name for name in ours() if name.startswith("wellfed-work")]) == 2
     del loaders
+
+
+def _name(comm: Path) -> str:
+    try:
+        return comm.read_text().strip()
+    except OSError:  # it has just ended
+        return ""
+
+
+def wait_until(done: Callable[[], bool]) -> bool:
+    for _ in range(500):
+        if done():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def test_many_loaders_come_and_go(photos: Path) -> None:

@@ -1,14 +1,16 @@
-"""Checks of transforms' arguments, with the exception types that torchvision v2 raises.
+"""Checks of arguments: those of transforms with the exception types that torchvision v2 raises.
 
 What torchvision accepts and we cannot do is refused here with a reason, never ignored.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
 import operator
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,70 @@ _DTYPE_ALIASES = {"float": "float32", "half": "float16", "single": "float32"}
 def is_sequence(value: Any) -> bool:
     """True for lists, tuples and the like, not for text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def path(value: Any, name: str) -> str:
+    """A path that is not empty, from text, bytes or a path object."""
+    if not isinstance(value, str | bytes | os.PathLike):
+        raise TypeError(f"{name} is {value!r}; it must be a path")
+    text = os.fsdecode(value)
+    if not text:
+        raise ValueError(f"{name} is empty; it must be a path\nhint: the current folder is '.'")
+    _check_text(text, name)
+    return text
+
+
+def names(value: Any, name: str) -> list[str]:
+    """A list of texts. One text is a list of one."""
+    given = [value] if isinstance(value, str) else value
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is {value!r}; it must be a list of strings")
+    listed = list(given)
+    if not all(isinstance(one, str) for one in listed):
+        raise TypeError(f"{name} is {value!r}; it must be a list of strings")
+    return listed
+
+
+def to_json(plan: Any, what: str = "") -> str:
+    """`plan` as the engine's JSON. `what` names it in errors, in front of the names of its parts."""
+    try:
+        text = json.dumps(plan, allow_nan=False, default=_plain)
+    except (TypeError, ValueError):
+        _check(plan, what)
+        raise
+    if "\\ud" in text:  # perhaps a lone surrogate, which is no text for anybody else
+        _check(plan, what)
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """Paths as text, and whole numbers of NumPy's."""
+    return path(value, "path") if isinstance(value, bytes | os.PathLike) else operator.index(value)
+
+
+def _check(value: Any, name: str) -> None:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            _check(part, str(key))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            _check(part, name)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}; it must be a finite number")
+    elif isinstance(value, str):
+        _check_text(value, name)
+    elif not isinstance(value, int | float | None):
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}, which a pipeline cannot hold")
+
+
+def _check_text(text: str, name: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise ValueError(
+            f"{name} is {text!r}, whose character {e.start} is not Unicode\n"
+            "hint: names that are not UTF-8 cannot be used; convmv renames files"
+        ) from None
 
 
 def whole(value: Any, name: str, least: int = 0) -> int:

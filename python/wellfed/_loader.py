@@ -6,6 +6,7 @@ import functools
 import json
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -196,6 +197,7 @@ class Loader:
         self._began = False
         self._placed = False
         self._pipeline = Pipeline(self._native.fingerprint, json.dumps(dataset._plan()["root"]))
+        self._warned: set[str] = set()
 
     @property
     def dataset(self) -> Dataset:
@@ -225,6 +227,16 @@ class Loader:
         staged = Staged(epoch, self._stage())
         self._progress = staged._progress
         return staged
+
+    def _warn(self) -> None:
+        """Warns, once, of caches that cannot be written: training goes on without, but not as fast as was hoped for."""
+        stats = self.stats()
+        for name in ("cache", "row_index"):
+            problem = (stats.get(name) or {}).get("problem")
+            if problem is not None and problem not in self._warned:
+                self._warned.add(problem)
+                what = "samples are not cached" if name == "cache" else "row indexes are not kept"
+                warnings.warn(f"{what}: {problem}", RuntimeWarning, stacklevel=3)
 
     def __len__(self) -> int:
         length = self._open().length()
@@ -345,6 +357,7 @@ class _Epoch(Iterator[Any]):
         columns = self._next()
         if columns is None:
             self._next = _exhausted
+            self._loader._warn()
             raise StopIteration
         self._num_yielded += 1
         return self._build(columns)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from . import _arguments as check
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,7 +25,7 @@ class Options(TypedDict, total=False):
     decode: Literal["exact", "fast"]
     exif_orientation: bool
     optimize: bool
-    row_index: Literal["memory", "off", "beside"] | str | os.PathLike[str]
+    row_index: Literal["memory", "off", "beside"] | str | bytes | os.PathLike[str]
     trace: bool
     max_pixels: int
     max_bytes: int
@@ -41,7 +43,7 @@ def merge(plan: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         raise TypeError(f"there is no option {', '.join(unknown)}\nhint: options are {known}")
     merged = {**plan, "limits": dict(plan.get("limits", {}))}
     for name, value in given.items():
-        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        value = check.path(value, name) if isinstance(value, bytes | os.PathLike) else value
         (merged["limits"] if name in _LIMITS else merged)[name] = value
     return merged
 

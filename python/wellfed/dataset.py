@@ -86,7 +86,7 @@ class Dataset:
         return self._made
 
     def _verb(self, verb: str, *, steps: Sequence[Any] = (), **parameters: Any) -> Dataset:
-        text = json.dumps({"node": verb, **parameters})
+        text = check.to_json({"node": verb, **parameters})
         if self._made is None:
             later = Later(lambda options: self._open(options).verb(text), self, json.loads(text))
             return self._with(later, steps)
@@ -625,10 +625,14 @@ class Dataset:
         """Sets how the pipeline is run. `torch` and `numpy` take the same options.
 
         Args:
-            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number.
+            num_workers: Threads that decode and transform. ``"auto"`` (default) finds the best number, up to
+                this rank's part of the cores: those of the machine divided by ``LOCAL_WORLD_SIZE`` (torchrun) or by the
+                tasks of SLURM's job step.
             prefetch: Batches made ahead, or ``"auto"``.
             read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
-            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB.
+            memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB,
+                divided among the ranks of this machine in the same way. Bytes are reserved before memory is taken; what
+                cannot fit is an error of its sample.
             on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
                 ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
             seed: Seed of random transforms. None: that of `shuffle`.
@@ -659,11 +663,11 @@ class Dataset:
             def make(more: Mapping[str, Any]) -> NativeDataset:
                 native = self._open({**options, **more})
                 merged = merge(json.loads(native.to_json())["options"], options)
-                return native.with_options(json.dumps(merged))
+                return native.with_options(check.to_json(merged))
 
             return self._with(Later(make, self, {"node": "with_options", **options}))
         merged = merge(self._plan()["options"], options)
-        return self._with(self._made.with_options(json.dumps(merged)))
+        return self._with(self._made.with_options(check.to_json(merged)))
 
     def torch(
         self, device: Any = None, *, multiprocessing_context: Any = None, **options: Unpack[Options]
@@ -898,7 +902,7 @@ def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Datas
             raise TypeError(
                 f"{verb}: data set {place} is of type {type(dataset).__name__}, not a wellfed.Dataset"
             )
-    given = json.dumps({"node": verb, **parameters})
+    given = check.to_json({"node": verb, **parameters})
     native = _native.Dataset.combine(given, [dataset._native for dataset in datasets])
     arrays = [part for dataset in datasets for part in dataset._arrays]
     steps = [step for dataset in datasets for step in dataset._steps]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from . import _arguments as check
 from . import _native
 from ._ragged import Ragged
 from ._steps.program import name_of
@@ -35,19 +35,19 @@ __all__ = [
     "webdataset",
 ]
 
-Path = str | os.PathLike[str]
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 def _open(kind: str, **parameters: Any) -> Dataset:
     given = {k: v for k, v in parameters.items() if v is not None}
-    return Dataset(_native.Dataset.open(json.dumps({"type": kind, **given})))
+    return Dataset(_native.Dataset.open(check.to_json({"type": kind, **given})))
 
 
 def image_folder(
     root: Path,
     *,
     labels: Literal["folders"] | None = "folders",
-    extensions: Sequence[str] | None = None,
+    extensions: str | Sequence[str] | None = None,
     allow_empty: bool = False,
 ) -> Dataset:
     """Images in folders. Samples are (image, label), sorted as torchvision's ``ImageFolder`` sorts them.
@@ -56,7 +56,7 @@ def image_folder(
         root: A folder with one folder per class. Or a pattern such as ``photos/**/*.jpg``, which gives images
             without labels.
         labels: ``"folders"``; or None for images without labels, from ``root`` and all folders below it.
-        extensions: Ends of names to take, such as ``[".jpg"]``. None: those of torchvision; any, with a pattern.
+        extensions: Ends of names to take, such as ``[".jpg"]``, or one. None: those of torchvision; any, with a pattern.
         allow_empty: Accept classes without images.
 
     Raises:
@@ -77,9 +77,9 @@ def image_folder(
         raise ValueError(f"labels is {labels!r}; it must be 'folders' or None")
     return _open(
         "image_folder",
-        root=os.fspath(root),
+        root=check.path(root, "root"),
         labels="folders" if labels else "none",
-        extensions=None if extensions is None else list(extensions),
+        extensions=None if extensions is None else check.names(extensions, "extensions"),
         allow_empty=bool(allow_empty),
     )
 
@@ -273,7 +273,7 @@ def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvi
 
 
 def _open_arrays(kind: str, held: list[tuple[npt.NDArray[Any], str]], **parameters: Any) -> Dataset:
-    native = _native.Dataset.open(json.dumps({"type": kind, **parameters}), held)
+    native = _native.Dataset.open(check.to_json({"type": kind, **parameters}), held)
     return Dataset(native, [[array for array, _ in held]])
 
 
@@ -307,7 +307,7 @@ def _whole_numbers(values: Any) -> list[tuple[npt.NDArray[Any], str]]:
 def webdataset(
     urls: Path | Sequence[Path],
     *,
-    fields: Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
     index: Literal["memory", "sidecar"] = "memory",
 ) -> Dataset:
     """Samples in tar shards: files of one key belong to one sample, their extensions are its fields.
@@ -316,7 +316,7 @@ def webdataset(
 
     Args:
         urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.
-        fields: Extensions to take, in order; samples are tuples of them. ``"jpg;png"`` is one field, found under
+        fields: Extensions to take, in order; samples are tuples of them, also of one. ``"jpg;png"`` is one field, found under
             either extension. None: samples are dicts of ``__key__`` and their fields, which must be the same in all.
         index: ``"memory"`` indexes shards anew each time; ``"sidecar"`` keeps an index file
             beside each shard, and rebuilds it when the shard has changed.
@@ -340,11 +340,11 @@ def webdataset(
         >>> list(ds.batch(2).numpy())
         [(['a', 'b'], array([7, 7]))]
     """
-    paths = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
+    paths = [urls] if isinstance(urls, str | bytes | os.PathLike) else list(urls)
     return _open(
         "webdataset",
-        urls=[os.fspath(path) for path in paths],
-        fields=None if fields is None else list(fields),
+        urls=[check.path(path, "urls") for path in paths],
+        fields=None if fields is None else check.names(fields, "fields"),
         index=index,
     )
 
@@ -368,7 +368,7 @@ def cifar10(root: Path, train: bool = True) -> Dataset:
         >>> image.shape, int(label)
         ((3, 32, 32), 3)
     """
-    return _open("cifar10", root=os.fspath(root), train=bool(train))
+    return _open("cifar10", root=check.path(root, "root"), train=bool(train))
 
 
 def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] = "fine") -> Dataset:
@@ -390,7 +390,7 @@ def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] =
         >>> int(wf.cifar100(root, train=False).sample(0)[1])
         42
     """
-    return _open("cifar100", root=os.fspath(root), train=bool(train), label=labels)
+    return _open("cifar100", root=check.path(root, "root"), train=bool(train), label=labels)
 
 
 def mnist(root: Path, train: bool = True) -> Dataset:
@@ -415,7 +415,7 @@ def mnist(root: Path, train: bool = True) -> Dataset:
         >>> image.shape, int(label)
         ((1, 28, 28), 6)
     """
-    return _open("mnist", root=os.fspath(root), train=bool(train))
+    return _open("mnist", root=check.path(root, "root"), train=bool(train))
 
 
 def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "never"] = "infer") -> Dataset:
@@ -483,7 +483,7 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
 
     structure = walk(tensors, "")
     spec = {"type": "tensor_slices", "fields": fields, "structure": structure}
-    return Dataset(_native.Dataset.open(json.dumps(spec), held), [[_keep(*pair) for pair in held]])
+    return Dataset(_native.Dataset.open(check.to_json(spec), held), [[_keep(*pair) for pair in held]])
 
 
 def _ragged(value: Any) -> Ragged | None:
@@ -610,7 +610,7 @@ def from_dataset(dataset: Any) -> Dataset | StreamDataset:
     if not hasattr(dataset, "__len__"):
         raise TypeError(f"{name} has no len()\nhint: from_generator takes what has no index or no length")
     spec = {"type": "python", "name": name, "count": len(dataset)}
-    return Dataset(_native.Dataset.open(json.dumps(spec)), steps=[dataset])
+    return Dataset(_native.Dataset.open(check.to_json(spec)), steps=[dataset])
 
 
 def from_generator(generator: Callable[[], Iterable[Any]]) -> StreamDataset:

@@ -176,7 +176,12 @@ impl Inspect {
             suggestions: Vec::new(),
         };
         report.suggestions = advice(&report.facts());
-        if self.json { output::json(&report) } else { Ok(report.print()?) }
+        if self.json {
+            output::json(&report)?
+        } else {
+            report.print()?
+        }
+        if report.bad_samples.is_empty() { Ok(()) } else { Err(Failure::Found) }
     }
 }
 

@@ -43,7 +43,8 @@ enum Command {
 
 /// Runs the command that `args` asks for; the first one is the program's name.
 ///
-/// Returns the exit status: 0 if all went well, 1 after an error (printed to standard error), 2 for arguments that
+/// Returns the exit status: 0 if all went well, 1 after an error (printed to standard error) or if
+/// `inspect` found bad samples, 2 for arguments that
 /// make no sense.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(args) {

@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Engine(Error),
     /// The results could not be written.
     Output(io::Error),
+    /// The results are there, and say that something is wrong.
+    Found,
 }
 
 impl From<Error> for Failure {
@@ -69,17 +71,19 @@ pub(crate) fn note(text: impl std::fmt::Display) {
 
 /// Prints what went wrong, if anything; gives the exit status.
 pub(crate) fn status(result: Result<(), Failure>) -> i32 {
+    let found = matches!(result, Err(Failure::Found));
     let text = complaint(result);
     if let Some(text) = &text {
         note(text);
     }
-    i32::from(text.is_some())
+    i32::from(found || text.is_some())
 }
 
 /// What a user is told about `result`; `None` if there is nothing to complain of.
 fn complaint(result: Result<(), Failure>) -> Option<String> {
     match result {
-        Ok(()) => None,
+        // What was found is in the results.
+        Ok(()) | Err(Failure::Found) => None,
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => None,
         Err(Failure::Output(error)) => Some(format!("error: cannot write the results: {error}")),
         Err(Failure::Engine(error)) => Some(format!("error: {error}")),

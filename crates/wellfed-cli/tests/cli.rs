@@ -74,8 +74,10 @@ fn run(folder: &Folder, args: &[&str]) -> (Option<i32>, String, String) {
 
 fn json(folder: &Folder, args: &[&str]) -> Value {
     let (status, stdout, stderr) = run(folder, args);
-    assert_eq!(status, Some(0), "{stderr}");
-    serde_json::from_str(&stdout).unwrap()
+    let report: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
+    let bad = args[0] == "inspect" && report["bad_samples"] != serde_json::json!([]);
+    assert_eq!(status, Some(i32::from(bad)), "{stderr}");
+    report
 }
 
 /// Every number becomes `#`, every run of blanks one.
@@ -224,7 +226,8 @@ fn index_is_made_once_and_completed_after_changes() {
 fn inspect_prints_what_there_is() {
     let folder = Folder::photos();
     let (status, stdout, stderr) = run(&folder, &["inspect", "data", "--full"]);
-    assert_eq!(status, Some(0), "{stderr}");
+    assert_eq!(status, Some(1), "samples are bad: {stderr}");
+    assert_eq!(run(&folder, &["inspect", "data/cat", "--full"]).0, Some(0), "these are not");
     let lines: Vec<String> =
         stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [

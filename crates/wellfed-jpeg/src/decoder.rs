@@ -1,54 +1,25 @@
 //! [`Decoder`]: from bytes to pixels.
 
 use crate::ending::{self, Rest};
-use crate::entropy::{Entropy, ScanEnd, Stream};
+use crate::entropy::{Entropy, Part, ScanEnd, Stream};
 use crate::frame::{Frame, Plane, Window};
 use crate::header::{Colour, File, Header, Process};
 use crate::huffman::PairTables;
 use crate::index::{Point, RowIndex};
 use crate::level::Level;
 use crate::markers::truncated;
+use crate::memory::Ask;
 use crate::multiscan::{Coefficients, check_mcu};
+use crate::options::{Info, Options};
 use crate::output::{Format, Rows, Sink, Target};
 use crate::reconstruct::{Job, Reconstructor};
 use crate::sequential::{Block, GROUP};
 use crate::walk::Walk;
-use crate::{Limits, Region, Result, Scale, trailer};
+use crate::{Limits, Region, Result, trailer};
 
 /// MCUs that are decoded before their blocks are transformed: few enough for coefficients to stay in the first
 /// cache, enough to set up the transform seldom.
 const CHUNK: usize = 16;
-
-/// What to decode, and how.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
-    /// The pixels that are wanted, at the scale of the output; `None` for all.
-    pub region: Option<Region>,
-    /// Channels of the output.
-    pub format: Format,
-    /// How much smaller than stored.
-    pub scale: Scale,
-    /// Decode what there is of a file that was cut short, as libjpeg does; what is missing is grey or as rough as
-    /// the scans before left it. Otherwise such a file is an error, as for Pillow.
-    pub tolerant: bool,
-    /// Upper bounds for sizes and work.
-    pub limits: Limits,
-    /// Where rows begin, from an earlier decode of the same file. Of another file's it takes no notice.
-    pub index: Option<&'a RowIndex>,
-    /// Note where rows begin: [`Decoder::take_index`].
-    pub record: bool,
-}
-
-/// What a decode gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// Columns of the region.
-    pub width: usize,
-    /// Rows of the region.
-    pub height: usize,
-    /// Channels.
-    pub channels: usize,
-}
 
 /// A decoded image: interleaved 8-bit pixels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +107,8 @@ impl Decoder {
         let file = File::open(bytes, options.tolerant)?;
         let (frame, region, channels) = prepare(&file.header, options)?;
         let Region { width, height, .. } = region;
-        let mut pixels = vec![0; width * height * channels];
+        let mut pixels = Vec::new();
+        options.ask.at_least(&mut pixels, width * height * channels)?;
         let sink = Sink::Interleaved { out: &mut pixels, stride: width * channels };
         self.run(bytes, file, frame, region, options, sink)?;
         Ok(Image { width, height, channels, pixels })
@@ -218,7 +190,7 @@ impl Decoder {
             self.run_sequential(bytes, file, &frame, region, options, &mut target)?;
         } else {
             let quant = self.coefficients.read(self.level, bytes, file, &mut self.entropy, options, false)?;
-            self.finish_coefficients(&header, &frame, region, &quant, &mut target);
+            self.finish_coefficients(&header, &frame, region, &quant, &mut target, options.ask)?;
         }
         Ok(Info { width: region.width, height: region.height, channels })
     }
@@ -249,7 +221,8 @@ impl Decoder {
         let from = index.and_then(|index| index.before(first)).map_or(file.markers.at(), Point::byte);
         let to = index.and_then(|index| index.after(end)).map_or(bytes.len(), |to| to.byte() + 2);
         let interval = usize::from(file.tables.restart_interval);
-        self.entropy.load(level, bytes, from, to.min(bytes.len()), interval != 0);
+        let part = Part { start: from, end: to.min(bytes.len()), interval, mcus: columns * frame.mcus.1 };
+        self.entropy.load(level, bytes, part, options.ask)?;
         if index.is_none() {
             check_end(&self.entropy, bytes, &file, frame, options.tolerant)?;
         }
@@ -262,7 +235,7 @@ impl Decoder {
         });
         let mut walk = Walk::new(Stream::new(&self.entropy, interval), bytes, index, record);
         let job = Job { level, frame, colour: header.colour, region, window, quant: &quant };
-        self.reconstructor.start(&job, (window.right - window.left).next_multiple_of(4));
+        self.reconstructor.start(&job, (window.right - window.left).next_multiple_of(4), options.ask)?;
         // The row of pixels up to which the output is done.
         let mut done = region.top;
         for row in window.top..window.bottom {
@@ -290,7 +263,7 @@ impl Decoder {
                 column += n;
             }
             let ready = Reconstructor::ready(&job, row);
-            self.reconstructor.emit(&job, done, ready, target);
+            self.reconstructor.emit(&job, done, ready, target, options.ask)?;
             done = done.max(ready);
         }
         self.recorded = walk.record.filter(|record| index.is_none_or(|index| record.extends(index)));
@@ -305,13 +278,14 @@ impl Decoder {
         region: Region,
         quant: &[[u16; 64]; 4],
         target: &mut Target<'_, '_>,
-    ) {
+        ask: Ask<'_>,
+    ) -> Result<()> {
         let window = frame.window(region);
         let job = Job { level: self.level, frame, colour: header.colour, region, window, quant };
         // Whole groups, which may begin left of the window.
         let left = window.left & !3;
         let job = Job { window: Window { left, ..window }, ..job };
-        self.reconstructor.start(&job, (window.right - left).next_multiple_of(4));
+        self.reconstructor.start(&job, (window.right - left).next_multiple_of(4), ask)?;
         let mut done = region.top;
         for row in window.top..window.bottom {
             for (c, plane) in frame.planes().iter().enumerate() {
@@ -326,9 +300,10 @@ impl Decoder {
                 }
             }
             let ready = Reconstructor::ready(&job, row);
-            self.reconstructor.emit(&job, done, ready, target);
+            self.reconstructor.emit(&job, done, ready, target, ask)?;
             done = done.max(ready);
         }
+        Ok(())
     }
 
     /// Builds the lookup tables of a scan with all components, and lists the blocks of a chunk in the file's order;

@@ -7,9 +7,14 @@ use crate::bits::Bits;
 use crate::kernels;
 use crate::level::Level;
 use crate::markers::{INVENTED, code, find};
+use crate::memory::Ask;
+use crate::{Error, ErrorKind, Limits, Result};
 
 /// Zero bytes behind each piece, so that whole words can be loaded up to its end.
 const PADDING: usize = 8;
+
+/// Bytes that kernels may write behind what they append.
+const VECTOR: usize = 64;
 
 /// Entropy-coded data between two markers.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +33,47 @@ pub(crate) struct Piece {
     marker: Option<u8>,
 }
 
+/// A piece as it is kept: there may be one for each two bytes of a file.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    start: u32,
+    end: u32,
+    raw_start: u32,
+    raw_end: u32,
+    marks: u32,
+    straight: u32,
+    marker: Option<u8>,
+}
+
+impl From<Kept> for Piece {
+    fn from(kept: Kept) -> Self {
+        Piece {
+            start: kept.start as usize,
+            end: kept.end as usize,
+            raw_start: kept.raw_start as usize,
+            raw_end: kept.raw_end as usize,
+            marks: kept.marks as usize,
+            straight: kept.straight as usize,
+            marker: kept.marker,
+        }
+    }
+}
+
+/// Pieces that a scan may have beyond one for each restart of its image: damaged files may have some.
+const SPARE_PIECES: usize = 1024;
+
+/// Which part of a file to take in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// From where on, and up to where at most.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// MCUs between two restarts; 0 for none.
+    pub(crate) interval: usize,
+    /// MCUs that the scan has at most.
+    pub(crate) mcus: usize,
+}
+
 /// What is behind the last MCU of a scan.
 pub(crate) enum ScanEnd<'a> {
     /// A marker, and where it begins.
@@ -44,26 +90,39 @@ pub(crate) struct Entropy {
     data: Vec<u8>,
     /// Length of `data` at every 64th byte of a piece in the file.
     marks: Vec<u32>,
-    pieces: Vec<Piece>,
+    pieces: Vec<Kept>,
+    /// Pieces from the first on whose restart markers are numbered as they should be.
+    in_place: usize,
 }
 
 impl Entropy {
     /// Bytes allocated.
     pub(crate) fn capacity(&self) -> usize {
-        self.data.capacity() + 4 * self.marks.capacity() + size_of::<Piece>() * self.pieces.capacity()
+        self.data.capacity() + 4 * self.marks.capacity() + size_of::<Kept>() * self.pieces.capacity()
     }
 
     /// Takes in the scan's data from `start` to `end` at most: one piece, or all up to the first marker that is
     /// none of restarting if there are restart markers.
-    pub(crate) fn load(&mut self, level: Level, bytes: &[u8], start: usize, end: usize, restarts: bool) {
+    ///
+    /// # Errors
+    /// `Memory` if there is none, `Limit` for more restart markers than the image has a use for.
+    pub(crate) fn load(&mut self, level: Level, bytes: &[u8], part: Part, ask: Ask<'_>) -> Result<()> {
+        let Part { start, end, interval, mcus } = part;
         self.data.clear();
         self.marks.clear();
         self.pieces.clear();
+        self.in_place = 0;
         if start > bytes.len() {
-            return self.load_invented(start, start - bytes.len());
+            return self.load_invented(start, start - bytes.len(), ask);
         }
+        let restarts = mcus.checked_div(interval).unwrap_or(0);
+        let most = restarts.saturating_mul(2).saturating_add(SPARE_PIECES);
         let mut at = start;
         loop {
+            // Kernels write whole vectors, and what they append is reserved here.
+            ask.reserve(&mut self.data, end - at + VECTOR + PADDING)?;
+            ask.reserve(&mut self.marks, (end - at).div_ceil(64) + 1)?;
+            ask.reserve(&mut self.pieces, 1)?;
             let (begin, marks) = (self.data.len(), self.marks.len());
             let mut stop = at + kernels::unstuff(level, &bytes[at..end], &mut self.data, &mut self.marks);
             let straight = self.data.len();
@@ -76,37 +135,56 @@ impl Entropy {
             self.data.extend_from_slice(&[0; PADDING]);
             // A lone FF at the very end may be cut off its second byte.
             let marker = if stop + 1 < end { find(bytes, stop) } else { None };
-            self.pieces.push(Piece {
-                start: begin,
-                end: piece_end,
-                raw_start: at,
-                raw_end: stop,
-                marks,
-                straight,
-                marker: marker.map(|(code, _)| code),
+            if self.data.len() > u32::MAX as usize || stop > u32::MAX as usize {
+                return Err(Error::new(ErrorKind::Limit, "JPEG has a scan of more than 4 GiB"));
+            }
+            let code = marker.map(|(code, _)| code);
+            if self.in_place == self.pieces.len() && code == Some(code::RST0 + (self.in_place & 7) as u8) {
+                self.in_place += 1;
+            }
+            self.pieces.push(Kept {
+                start: begin as u32,
+                end: piece_end as u32,
+                raw_start: at as u32,
+                raw_end: stop as u32,
+                marks: marks as u32,
+                straight: straight as u32,
+                marker: code,
             });
             match marker {
-                Some((code, after)) if restarts && is_restart_or_reserved(code) && after <= end => at = after,
-                _ => return,
+                Some((code, after)) if interval != 0 && is_restart_or_reserved(code) && after <= end => {
+                    Limits::check("has", self.pieces.len() as u64, most as u64, "restart markers in a scan")?;
+                    at = after;
+                }
+                _ => return Ok(()),
             }
         }
     }
 
     /// The data so many bytes behind the file's end, where end markers are invented: half of one may be left.
-    fn load_invented(&mut self, start: usize, behind: usize) {
+    fn load_invented(&mut self, start: usize, behind: usize, ask: Ask<'_>) -> Result<()> {
+        ask.reserve(&mut self.data, 1 + PADDING)?;
+        ask.reserve(&mut self.pieces, 1)?;
         self.data.extend(INVENTED.get(1).filter(|_| behind % 2 == 1));
         let end = self.data.len();
         self.data.extend_from_slice(&[0; PADDING]);
-        let (raw_start, raw_end, marker) = (start, start, None);
-        self.pieces.push(Piece { start: 0, end, raw_start, raw_end, marks: 0, straight: 0, marker });
+        let (raw, marker) = (start as u32, None);
+        let end = end as u32;
+        self.pieces.push(Kept { start: 0, end, raw_start: raw, raw_end: raw, marks: 0, straight: 0, marker });
+        Ok(())
+    }
+
+    /// A piece by its number.
+    fn piece(&self, number: usize) -> Piece {
+        self.pieces[number].into()
     }
 
     /// What is behind a scan of `mcus` MCUs.
     pub(crate) fn end(&self, interval: usize, mcus: usize) -> ScanEnd<'_> {
         let Some(last) = self.pieces.last() else { return ScanEnd::Missing };
-        let restarts = |piece: &Piece| piece.marker.is_some_and(|marker| marker >= code::SOF0);
+        let restarts = |piece: &Kept| piece.marker.is_some_and(|marker| marker >= code::SOF0);
         if last.marker == Some(code::EOI) && self.pieces.iter().all(restarts) {
-            return ScanEnd::Marker(last.raw_end);
+            return ScanEnd::Marker(last.raw_end as usize);
         }
         // Which of the markers are passed does not depend on the data between them.
         let mut stream = Stream::new(self, interval);
@@ -115,7 +193,7 @@ impl Entropy {
             stream.restart();
             left -= interval;
         }
-        let Piece { marker, raw_start, raw_end, .. } = self.pieces[stream.piece];
+        let Piece { marker, raw_start, raw_end, .. } = self.piece(stream.piece);
         match marker {
             Some(_) => ScanEnd::Marker(raw_end),
             None if stream.stuck || interval != 0 && left > interval => ScanEnd::Missing,
@@ -124,18 +202,18 @@ impl Entropy {
     }
 
     fn bits(&self, piece: usize) -> Bits<'_> {
-        let Piece { start, end, .. } = self.pieces[piece];
+        let Piece { start, end, .. } = self.piece(piece);
         Bits::new(&self.data[start..end + PADDING], 0)
     }
 
     /// The file's bit behind `bit` of a piece's data: byte times 8, plus bits. `None` behind fill bytes.
     fn raw_bit(&self, bytes: &[u8], piece: usize, bit: usize) -> Option<usize> {
-        let Piece { start, end, raw_start, raw_end, marks, straight, .. } = self.pieces[piece];
+        let Piece { start, end, raw_start, raw_end, marks, straight, .. } = self.piece(piece);
         let target = (start + bit / 8).min(end);
         if target > straight {
             return None;
         }
-        let next = self.pieces.get(piece + 1).map_or(self.marks.len(), |next| next.marks);
+        let next = self.pieces.get(piece + 1).map_or(self.marks.len(), |next| next.marks as usize);
         let chunk =
             self.marks[marks..next].partition_point(|&length| length as usize <= target).saturating_sub(1);
         let mut raw = raw_start + 64 * chunk;
@@ -156,8 +234,8 @@ impl Entropy {
     /// The piece and its bit where the file's bit lies; the reverse of [`Entropy::raw_bit`]. `None` outside.
     fn find_bit(&self, bytes: &[u8], raw_bit: usize) -> Option<(usize, usize)> {
         let raw = raw_bit / 8;
-        let piece = self.pieces.partition_point(|piece| piece.raw_start <= raw).checked_sub(1)?;
-        let Piece { start, raw_start, raw_end, marks, .. } = self.pieces[piece];
+        let piece = self.pieces.partition_point(|piece| piece.raw_start as usize <= raw).checked_sub(1)?;
+        let Piece { start, raw_start, raw_end, marks, .. } = self.piece(piece);
         if raw > raw_end {
             return None;
         }
@@ -248,7 +326,7 @@ impl<'a> Stream<'a> {
     /// How many bits the piece has.
     #[inline]
     pub(crate) fn end(&self) -> usize {
-        let Piece { start, end, .. } = self.entropy.pieces[self.piece];
+        let Piece { start, end, .. } = self.entropy.piece(self.piece);
         if self.stuck { 0 } else { 8 * (end - start) }
     }
 
@@ -312,7 +390,7 @@ impl<'a> Stream<'a> {
 
     /// Where in the file the marker behind the stream's position begins: from where to read on after the scan.
     pub(crate) fn raw_end(&self) -> usize {
-        self.entropy.pieces[self.piece].raw_end
+        self.entropy.piece(self.piece).raw_end
     }
 
     /// Jumps to MCU `mcu` or to the last restart before it, if the restarts are all in place; says how many MCUs
@@ -322,9 +400,7 @@ impl<'a> Stream<'a> {
             return mcu - here;
         }
         let piece = mcu / self.interval;
-        let in_place = |(i, piece): (usize, &Piece)| piece.marker == Some(code::RST0 + (i & 7) as u8);
-        let pieces = &self.entropy.pieces;
-        if piece >= pieces.len() || !pieces[..piece].iter().enumerate().all(in_place) {
+        if piece >= self.entropy.pieces.len() || piece > self.entropy.in_place {
             return mcu - here;
         }
         *self = Stream {
@@ -345,7 +421,7 @@ impl<'a> Stream<'a> {
     /// Jumps to a bit of the file, where MCU `mcu` begins; false if it is not in the data.
     pub(crate) fn seek(&mut self, bytes: &[u8], raw_bit: usize, mcu: usize, predictors: Predictors) -> bool {
         let Some((piece, bit)) = self.entropy.find_bit(bytes, raw_bit) else { return false };
-        let Piece { start, end, .. } = self.entropy.pieces[piece];
+        let Piece { start, end, .. } = self.entropy.piece(piece);
         self.bits = Bits::new(&self.entropy.data[start..end + PADDING], bit);
         (self.piece, self.predictors) = (piece, predictors);
         (self.exhausted, self.stuck) = (false, false);
@@ -355,5 +431,48 @@ impl<'a> Stream<'a> {
             self.next_restart = (passed & 7) as u8;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restarts(count: usize) -> Vec<u8> {
+        (0..count).flat_map(|i| [0xFF, code::RST0 + (i % 8) as u8]).collect()
+    }
+
+    #[test]
+    fn restart_markers_take_no_more_memory_than_is_allowed() {
+        let bytes = restarts(1 << 17);
+        let part = |mcus| Part { start: 0, end: bytes.len(), interval: 1, mcus };
+        let (level, mut entropy) = (Level::best(), Entropy::default());
+        let error = entropy.load(level, &bytes, part(100), Ask::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "a hundred MCUs have no use for so many");
+        assert!(entropy.capacity() < 1 << 20, "{}", entropy.capacity());
+        entropy.load(level, &bytes, part(1 << 17), Ask::default()).unwrap();
+        assert!(entropy.capacity() < 32 * bytes.len(), "{}", entropy.capacity());
+        let (asked, mut entropy) = (std::cell::Cell::new(0), Entropy::default());
+        let allowed = |more| {
+            asked.set(asked.get() + more);
+            asked.get() < 1 << 20
+        };
+        let error = entropy.load(level, &bytes, part(1 << 17), Ask::new(&allowed)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory);
+        assert!(entropy.capacity() < 1 << 20, "{}", entropy.capacity());
+    }
+
+    #[test]
+    fn a_jump_over_restarts_needs_no_look_at_those_before() {
+        let mut bytes = restarts(64);
+        let part = Part { start: 0, end: bytes.len(), interval: 1, mcus: 64 };
+        let mut entropy = Entropy::default();
+        entropy.load(Level::Scalar, &bytes, part, Ask::default()).unwrap();
+        assert_eq!((entropy.in_place, Stream::new(&entropy, 1).jump(0, 60)), (64, 0));
+        bytes[81] = code::RST0;
+        bytes[83] = code::RST0;
+        entropy.load(Level::Scalar, &bytes, part, Ask::default()).unwrap();
+        assert_eq!(entropy.in_place, 41, "the one before is an RST0 by right");
+        assert_eq!(Stream::new(&entropy, 1).jump(0, 60), 60, "damage is passed in order");
     }
 }

@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The image asks for more than [`Limits`](crate::Limits) allow.
     Limit,
+    /// There is no memory, or [`Ask`](crate::Ask) did not allow it.
+    Memory,
     /// A region, buffer or index that does not fit the image.
     Argument,
 }

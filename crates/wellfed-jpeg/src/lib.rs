@@ -73,6 +73,7 @@
 //! | `frame` | geometry: MCUs, components, windows |
 //! | `reconstruct`, `output` | inverse DCT to rows; where rows go |
 //! | `index`, `packed` | what spares Huffman codes the second time |
+//! | `options`, `limits`, `memory` | what is wanted; what may be taken for it |
 //! | `kernels` | arithmetic: scalar, AVX2, AVX-512, NEON |
 
 mod bits;
@@ -89,7 +90,9 @@ mod kernels;
 mod level;
 mod limits;
 mod markers;
+mod memory;
 mod multiscan;
+mod options;
 mod output;
 mod packed;
 mod progressive;
@@ -100,13 +103,15 @@ mod smoothing;
 mod trailer;
 mod walk;
 
-pub use decoder::{Decoder, Image, Info, Options};
+pub use decoder::{Decoder, Image};
 pub use error::{Error, ErrorKind, Result};
 pub use exif::exif_orientation;
 pub use header::{Colour, Component, Density, Header, Process};
 pub use index::RowIndex;
 pub use level::Level;
 pub use limits::Limits;
+pub use memory::Ask;
+pub use options::{Info, Options};
 pub use output::{Format, Rows};
 pub use packed::Packed;
 pub use region::{Region, Scale};

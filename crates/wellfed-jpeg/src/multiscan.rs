@@ -1,13 +1,14 @@
 //! Images whose coefficients come in several scans: progressive ones, and sequential ones with a scan for each
 //! component. All coefficients of the image are held until the last scan was read.
 
-use crate::decoder::Options;
-use crate::entropy::{Entropy, Stream};
+use crate::entropy::{Entropy, Part, Stream};
 use crate::frame::{Frame, Plane};
 use crate::header::{File, Header, Process, Scan};
 use crate::huffman::PairTables;
 use crate::level::Level;
 use crate::markers::code;
+use crate::memory::Ask;
+use crate::options::Options;
 use crate::progressive;
 use crate::sequential::{self, Block, GROUP};
 use crate::smoothing::{Blocks, Progress};
@@ -81,7 +82,9 @@ impl Coefficients {
     ) -> Result<[[u16; 64]; 4]> {
         let File { header, mut tables, mut scan, mut markers } = file;
         let frame = Frame::new(&header, Scale::Full);
-        let blocks = self.allocate(&frame, header.process == Process::Progressive, &options.limits)?;
+        let blocks = self.allocate(&frame, header.process == Process::Progressive, options)?;
+        // A scan of one component has an MCU for each block.
+        let most_mcus = blocks.iter().sum::<u64>() as usize;
         let (mut quant, mut seen): ([Option<[u16; 64]>; 4], _) = ([None; 4], [false; 4]);
         let (mut scans, mut visits) = (0, 0);
         let mut progress = Progress::new();
@@ -97,7 +100,8 @@ impl Coefficients {
                 }
             }
             let interval = usize::from(tables.restart_interval);
-            entropy.load(level, bytes, markers.at(), bytes.len(), interval != 0);
+            let part = Part { start: markers.at(), end: bytes.len(), interval, mcus: most_mcus };
+            entropy.load(level, bytes, part, options.ask)?;
             let mut stream = Stream::new(entropy, interval);
             if header.process == Process::Progressive {
                 let decoder = progressive::ScanDecoder::new(&scan, &tables)?;
@@ -160,7 +164,7 @@ impl Coefficients {
                     }
                     code::EOI => {
                         let quant = quant.map(|table| table.unwrap_or([0; 64]));
-                        self.smooth(&header, &frame, &quant, &progress);
+                        self.smooth(&header, &frame, &quant, &progress, options.ask)?;
                         return Ok(quant);
                     }
                     code::SOF0..=0xCF => {
@@ -173,17 +177,25 @@ impl Coefficients {
     }
 
     /// Estimates what the scans of a progressive image did not bring.
-    fn smooth(&mut self, header: &Header, frame: &Frame, quant: &[[u16; 64]; 4], progress: &Progress) {
+    fn smooth(
+        &mut self,
+        header: &Header,
+        frame: &Frame,
+        quant: &[[u16; 64]; 4],
+        progress: &Progress,
+        ask: Ask<'_>,
+    ) -> Result<()> {
         if header.process != Process::Progressive {
-            return;
+            return Ok(());
         }
-        let Some(smoothing) = progress.smoothing(header, quant) else { return };
+        let Some(smoothing) = progress.smoothing(header, quant) else { return Ok(()) };
         let mut dc = Vec::new();
         for (c, plane) in frame.all_planes().iter().enumerate() {
             let layout = self.components[c];
             let per_mcu = usize::from(header.components()[c].vertical);
             let blocks = Blocks { component: c, size: plane.blocks, per_mcu, quant: &quant[c] };
             dc.clear();
+            ask.reserve(&mut dc, plane.blocks.0 * blocks.padded_rows())?;
             for y in 0..blocks.padded_rows() {
                 // Where a component is alone there are no blocks to fill up MCUs: they count as zeros.
                 let there = y < frame.mcus.1 * plane.v;
@@ -198,10 +210,12 @@ impl Coefficients {
                 }
             });
         }
+        Ok(())
     }
 
     /// Makes room for all coefficients, zeroed; says how many blocks each component has.
-    fn allocate(&mut self, frame: &Frame, progressive: bool, limits: &Limits) -> Result<[u64; 4]> {
+    fn allocate(&mut self, frame: &Frame, progressive: bool, options: &Options<'_>) -> Result<[u64; 4]> {
+        let Options { limits, ask, .. } = options;
         let (mut total, mut blocks) = (0, [0; 4]);
         for (c, plane) in frame.all_planes().iter().enumerate() {
             let (groups, rows) = ((frame.mcus.0 * plane.h).div_ceil(4), frame.mcus.1 * plane.v);
@@ -210,12 +224,8 @@ impl Coefficients {
             blocks[c] = (frame.mcus.0 * plane.h * rows) as u64;
         }
         Limits::check("takes", 2 * total as u64, limits.max_coefficient_bytes, "bytes of coefficients")?;
-        self.data.clear();
-        self.data.resize(total + GROUP, 0);
-        self.filled.clear();
-        if progressive {
-            self.filled.resize(total / 64, 0);
-        }
+        ask.zeroed(&mut self.data, total + GROUP)?;
+        ask.zeroed(&mut self.filled, if progressive { total / 64 } else { 0 })?;
         Ok(blocks)
     }
 

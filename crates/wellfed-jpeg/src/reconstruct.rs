@@ -3,13 +3,14 @@
 //! Planes hold two rows of MCUs at a time, of the window's columns only: rows are given out as soon as the rows
 //! around them are there that upsampling looks at.
 
-use crate::Region;
 use crate::frame::{Frame, Plane, Upsampling, Window};
 use crate::header::Colour;
 use crate::kernels::{self, RUN, Run};
 use crate::level::Level;
+use crate::memory::Ask;
 use crate::output::{Sink, Target};
 use crate::sequential::GROUP;
+use crate::{Region, Result};
 
 /// Bytes before the first column of a plane's rows, of which the last one repeats the image's edge.
 const MARGIN: usize = 64;
@@ -69,21 +70,17 @@ impl Reconstructor {
 
     /// Makes room for the window's columns. `columns` is how many MCUs are decoded at most: those of the window,
     /// rounded up to whole groups.
-    pub(crate) fn start(&mut self, job: &Job<'_>, columns: usize) {
+    pub(crate) fn start(&mut self, job: &Job<'_>, columns: usize, ask: Ask<'_>) -> Result<()> {
         for (samples, plane) in self.samples.iter_mut().zip(job.frame.planes()) {
             let width = (columns * plane.h).next_multiple_of(4) * plane.size;
             samples.stride = MARGIN + width.next_multiple_of(64) + SLACK;
             samples.band = plane.v * plane.size;
             samples.left = job.window.left * plane.h * plane.size;
             let bytes = 2 * samples.band * samples.stride + SLACK;
-            if samples.data.len() < bytes {
-                samples.data.resize(bytes, 0);
-            }
-            let row = job.region.width + 16 + SLACK;
-            if samples.row.len() < row {
-                samples.row.resize(row, 0);
-            }
+            ask.at_least(&mut samples.data, bytes)?;
+            ask.at_least(&mut samples.row, job.region.width + 16 + SLACK)?;
         }
+        Ok(())
     }
 
     /// Transforms `groups` of block row `row` of component `c` to columns from block `block` of the window on,
@@ -134,17 +131,22 @@ impl Reconstructor {
     }
 
     /// Gives out rows `from..to` of the image.
-    pub(crate) fn emit(&mut self, job: &Job<'_>, from: usize, to: usize, target: &mut Target<'_, '_>) {
+    pub(crate) fn emit(
+        &mut self,
+        job: &Job<'_>,
+        from: usize,
+        to: usize,
+        target: &mut Target<'_, '_>,
+        ask: Ask<'_>,
+    ) -> Result<()> {
         if from >= to {
-            return;
+            return Ok(());
         }
         let (width, channels) = (job.region.width, target.channels());
         let stride = width.next_multiple_of(64);
         if let Sink::Bands(_) = target.sink {
             let bytes = channels * (to - from) * stride;
-            if self.band.len() < bytes {
-                self.band.resize(bytes, 0);
-            }
+            ask.at_least(&mut self.band, bytes)?;
         }
         let count = job.frame.planes().len();
         for y in from..to {
@@ -176,6 +178,7 @@ impl Reconstructor {
             );
         }
         target.end_band(from - job.region.top, to - from, &self.band, stride, width);
+        Ok(())
     }
 
     /// Brings a component's row to the resolution of the image: where in `Samples::row` the region's first column

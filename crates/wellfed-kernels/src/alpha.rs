@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn opaque_pixels_stay_and_others_are_scaled() {
         let mut image = Image::new();
-        image.reshape(1, 3, 4).copy_from_slice(&[10, 20, 30, 255, 100, 200, 255, 128, 9, 9, 9, 0]);
+        image.reshape(1, 3, 4).unwrap().copy_from_slice(&[10, 20, 30, 255, 100, 200, 255, 128, 9, 9, 9, 0]);
         premultiply(&mut image);
         assert_eq!(image.pixels(), [10, 20, 30, 255, 50, 100, 128, 128, 0, 0, 0, 0]);
         unpremultiply(&mut image);

@@ -9,24 +9,35 @@ use std::fmt;
 
 use crate::image::{Image, View};
 
-/// The kernel reaches too far: reflection needs more pixels than its radius.
+/// Why an image cannot be blurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlurError {
-    /// Kernel length.
-    pub kernel: usize,
-    /// Pixels of that side of the image.
-    pub side: usize,
+pub enum BlurError {
+    /// The kernel reaches too far: reflection needs more pixels than its radius.
+    Reach {
+        /// Kernel length.
+        kernel: usize,
+        /// Pixels of that side of the image.
+        side: usize,
+    },
+    /// There is no memory for so many bytes between the two passes.
+    Memory {
+        /// Bytes needed.
+        bytes: usize,
+    },
 }
 
 impl fmt::Display for BlurError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a blur kernel of {} pixels needs an image side of more than {}, this one has {}",
-            self.kernel,
-            self.kernel / 2,
-            self.side
-        )
+        match self {
+            BlurError::Reach { kernel, side } => write!(
+                f,
+                "a blur kernel of {kernel} pixels needs an image side of more than {}, this one has {side}",
+                kernel / 2,
+            ),
+            BlurError::Memory { bytes } => {
+                write!(f, "no memory for {bytes} bytes between the passes of a blur")
+            }
+        }
     }
 }
 
@@ -36,7 +47,7 @@ impl std::error::Error for BlurError {}
 /// `scratch` is working memory.
 ///
 /// # Errors
-/// If a side of the image is not longer than half the kernel.
+/// If a side of the image is not longer than half the kernel, or there is no memory.
 pub fn gaussian_blur(
     image: &mut Image,
     kernel: [usize; 2],
@@ -46,15 +57,17 @@ pub fn gaussian_blur(
     let (height, width, channels) = (image.height(), image.width(), image.channels());
     for (kernel, side) in [(kernel[0], width), (kernel[1], height)] {
         if kernel / 2 >= side {
-            return Err(BlurError { kernel, side });
+            return Err(BlurError::Reach { kernel, side });
         }
     }
     let (across, down) = (weights(kernel[0], sigma[0]), weights(kernel[1], sigma[1]));
     let row = width * channels;
     // Two buffers: all rows after the horizontal pass, and one row with its borders.
     let padded = row + 2 * (kernel[0] / 2) * channels;
+    let len = height * row + padded.max(row);
     scratch.clear();
-    scratch.resize(height * row + padded.max(row), 0.0);
+    scratch.try_reserve_exact(len).map_err(|_| BlurError::Memory { bytes: 4 * len })?;
+    scratch.resize(len, 0.0);
     let (rows, line) = scratch.split_at_mut(height * row);
     for (y, out) in rows.chunks_exact_mut(row).enumerate() {
         border(image.view(), y, kernel[0] / 2, &mut line[..padded]);
@@ -123,7 +136,7 @@ mod tests {
 
     fn blurred(pixels: Vec<u8>, (h, w): (usize, usize), kernel: [usize; 2], sigma: f64) -> Vec<u8> {
         let mut image = Image::new();
-        image.copy_from(View::new(&pixels, h, w, 1, w).unwrap());
+        image.copy_from(View::new(&pixels, h, w, 1, w).unwrap()).unwrap();
         gaussian_blur(&mut image, kernel, [sigma, sigma], &mut Vec::new()).unwrap();
         image.pixels().to_vec()
     }
@@ -150,8 +163,8 @@ mod tests {
     #[test]
     fn a_kernel_larger_than_reflection_allows_is_refused() {
         let mut image = Image::new();
-        image.reshape(3, 3, 1);
+        image.reshape(3, 3, 1).unwrap();
         let error = gaussian_blur(&mut image, [7, 3], [1.0, 1.0], &mut Vec::new()).unwrap_err();
-        assert_eq!(error, BlurError { kernel: 7, side: 3 });
+        assert_eq!(error, BlurError::Reach { kernel: 7, side: 3 });
     }
 }

@@ -65,7 +65,7 @@ mod tests {
 
     fn applied(f: fn(&mut Image, f64), pixels: &[u8], channels: usize, factor: f64) -> Vec<u8> {
         let mut image = Image::new();
-        image.reshape(1, pixels.len() / channels, channels).copy_from_slice(pixels);
+        image.reshape(1, pixels.len() / channels, channels).unwrap().copy_from_slice(pixels);
         f(&mut image, factor);
         image.pixels().to_vec()
     }

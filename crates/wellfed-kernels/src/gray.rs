@@ -1,6 +1,6 @@
 //! Luma, as Pillow's `convert("L")`: ITU-R 601-2 in 16-bit fixed point.
 
-use crate::image::Image;
+use crate::{image::Image, write::GeometryError};
 
 /// Luma of one pixel: `(19595 R + 38470 G + 7471 B + 2^15) / 2^16` (Pillow, `src/libImaging/Convert.c`).
 #[inline]
@@ -20,9 +20,12 @@ fn luma_of(pixel: &[u8]) -> u8 {
 
 /// Makes `image` grey, on `channels` channels: luma, repeated on 3; 2 and 4 have an alpha behind, which is kept or
 /// opaque. `spare` is working memory.
-pub fn to_gray(image: &mut Image, spare: &mut Image, channels: usize) {
+///
+/// # Errors
+/// [`GeometryError::Memory`] if there is none for it.
+pub fn to_gray(image: &mut Image, spare: &mut Image, channels: usize) -> Result<(), GeometryError> {
     let from = image.channels();
-    let out = spare.reshape(image.height(), image.width(), channels);
+    let out = spare.reshape(image.height(), image.width(), channels)?;
     for (to, pixel) in out.chunks_exact_mut(channels).zip(image.pixels().chunks_exact(from)) {
         to.fill(luma_of(pixel));
         if channels.is_multiple_of(2) {
@@ -30,6 +33,7 @@ pub fn to_gray(image: &mut Image, spare: &mut Image, channels: usize) {
         }
     }
     std::mem::swap(image, spare);
+    Ok(())
 }
 
 /// Mean luma of an image, rounded half up, as `ImageEnhance.Contrast` takes it. 0 for an empty image.
@@ -59,8 +63,8 @@ mod tests {
             [(1, vec![76]), (2, vec![76, 9]), (3, vec![76, 76, 76]), (4, vec![76, 76, 76, 9])]
         {
             let mut image = Image::new();
-            image.reshape(1, 1, 4).copy_from_slice(&[255, 0, 0, 9]);
-            to_gray(&mut image, &mut spare, channels);
+            image.reshape(1, 1, 4).unwrap().copy_from_slice(&[255, 0, 0, 9]);
+            to_gray(&mut image, &mut spare, channels).unwrap();
             assert_eq!((image.pixels(), image.channels()), (expected.as_slice(), channels));
         }
     }

@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_third_of_the_circle_turns_red_to_green() {
         let mut image = Image::new();
-        image.reshape(1, 2, 3).copy_from_slice(&[255, 0, 0, 90, 90, 90]);
+        image.reshape(1, 2, 3).unwrap().copy_from_slice(&[255, 0, 0, 90, 90, 90]);
         hue(&mut image, 1.0 / 3.0);
         assert_eq!(image.pixels(), [0, 255, 0, 90, 90, 90]);
     }
@@ -90,13 +90,13 @@ mod tests {
             let parts: Vec<&str> = line.split_whitespace().collect();
             let factor: f64 = parts[1].parse().unwrap();
             let mut image = Image::new();
-            image.reshape(33 * 33, 33, 3).copy_from_slice(&grid);
+            image.reshape(33 * 33, 33, 3).unwrap().copy_from_slice(&grid);
             match parts[0] {
                 "hue" => hue(&mut image, factor),
                 "brightness" => crate::color::brightness(&mut image, factor),
                 "contrast" => crate::color::contrast(&mut image, factor),
                 "saturation" => crate::color::saturation(&mut image, factor),
-                _ => crate::gray::to_gray(&mut image, &mut Image::new(), 3),
+                _ => crate::gray::to_gray(&mut image, &mut Image::new(), 3).unwrap(),
             }
             let hash = image.pixels().iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)

@@ -4,6 +4,8 @@
 //! One byte a channel, rows `stride` bytes apart. The constructors check that every row lies inside its slice,
 //! so that kernels may rely on it.
 
+use crate::write::GeometryError;
+
 /// A borrowed, interleaved 8-bit image of 1 to 4 channels.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -240,23 +242,35 @@ impl Image {
 
     /// Sets the size, keeping the allocation where it is large enough. Pixel values are unspecified afterwards.
     ///
-    /// # Panics
-    /// If the number of bytes overflows `usize`: callers check sizes that input controls before this.
-    pub fn reshape(&mut self, height: usize, width: usize, channels: usize) -> &mut [u8] {
-        let len =
-            height.checked_mul(width).and_then(|n| n.checked_mul(channels)).expect("image size overflows");
+    /// # Errors
+    /// [`GeometryError::Memory`] if the system does not give as many bytes; the image is empty then.
+    pub fn reshape(
+        &mut self,
+        height: usize,
+        width: usize,
+        channels: usize,
+    ) -> Result<&mut [u8], GeometryError> {
+        let len = height.checked_mul(width).and_then(|n| n.checked_mul(channels)).unwrap_or(usize::MAX);
+        if len > self.data.capacity() {
+            *self = Self::default();
+            self.data.try_reserve_exact(len).map_err(|_| GeometryError::Memory { bytes: len })?;
+        }
         (self.height, self.width, self.channels) = (height, width, channels);
         self.data.resize(len, 0);
-        &mut self.data
+        Ok(&mut self.data)
     }
 
     /// Copies `view` densely into this image.
-    pub fn copy_from(&mut self, view: View<'_>) {
+    ///
+    /// # Errors
+    /// As [`Image::reshape`].
+    pub fn copy_from(&mut self, view: View<'_>) -> Result<(), GeometryError> {
         let row = view.width() * view.channels();
-        let data = self.reshape(view.height(), view.width(), view.channels());
+        let data = self.reshape(view.height(), view.width(), view.channels())?;
         for (y, out) in data.chunks_exact_mut(row).enumerate() {
             out.copy_from_slice(view.row(y));
         }
+        Ok(())
     }
 
     /// Borrows the pixels.
@@ -358,7 +372,7 @@ mod tests {
         assert!(view.crop(3, 0, 2, 1).is_none());
         assert!(view.crop(0, 0, 0, 1).is_none());
         let mut image = Image::new();
-        image.copy_from(crop);
+        image.copy_from(crop).unwrap();
         assert_eq!(image.view().row(1), crop.row(1));
     }
 }

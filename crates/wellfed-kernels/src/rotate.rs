@@ -4,7 +4,10 @@
 //! there as `src/libImaging/Geometry.c` does: in 16.16 fixed point for nearest, in double precision for bilinear
 //! and bicubic (a = -1, without antialiasing, truncated to 8 bits). Quarter turns are exact moves of pixels.
 
-use crate::image::{Image, View};
+use crate::{
+    image::{Image, View},
+    write::GeometryError,
+};
 
 /// How pixels between pixels are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +48,19 @@ impl Rotation {
 
 /// Rotates `src` into `dst` of `height` x `width` pixels: the size of `src`, or under `expand` the size that
 /// Pillow's rule gives. Nothing is done with a size of zero.
-pub fn rotate(src: View<'_>, rotation: &Rotation, (height, width): (usize, usize), dst: &mut Image) {
+///
+/// # Errors
+/// [`GeometryError::Memory`] if there is none for the result.
+pub fn rotate(
+    src: View<'_>,
+    rotation: &Rotation,
+    (height, width): (usize, usize),
+    dst: &mut Image,
+) -> Result<(), GeometryError> {
     let channels = src.channels();
-    let out = dst.reshape(height, width, channels);
+    let out = dst.reshape(height, width, channels)?;
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     let angle = rotation.angle.rem_euclid(360.0);
     if rotation.moves_pixels(src.height(), src.width()) {
@@ -65,7 +76,7 @@ pub fn rotate(src: View<'_>, rotation: &Rotation, (height, width): (usize, usize
                 pixel.copy_from_slice(&src.row(y)[x * channels..][..channels]);
             }
         }
-        return;
+        return Ok(());
     }
     for pixel in out.chunks_exact_mut(channels) {
         pixel.copy_from_slice(&rotation.fill[..channels]);
@@ -76,6 +87,7 @@ pub fn rotate(src: View<'_>, rotation: &Rotation, (height, width): (usize, usize
         Sampling::Bilinear => generic(src, &matrix, width, out, bilinear),
         Sampling::Bicubic => generic(src, &matrix, width, out, bicubic),
     }
+    Ok(())
 }
 
 /// From output to source: x' = a*x + b*y + c, y' = d*x + e*y + f.
@@ -245,7 +257,7 @@ mod tests {
             fill: [9; 4],
         };
         let mut dst = Image::new();
-        rotate(View::new(pixels, h, w, 1, w).unwrap(), &rotation, out, &mut dst);
+        rotate(View::new(pixels, h, w, 1, w).unwrap(), &rotation, out, &mut dst).unwrap();
         dst.pixels().to_vec()
     }
 
@@ -288,7 +300,7 @@ mod tests {
                 fill: [7, 8, 9, 0],
             };
             let mut dst = Image::new();
-            rotate(view, &rotation, (number(5) as usize, number(6) as usize), &mut dst);
+            rotate(view, &rotation, (number(5) as usize, number(6) as usize), &mut dst).unwrap();
             let hash = dst.pixels().iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
             });

@@ -7,7 +7,7 @@ use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer, Source};
 use wellfed_kernels::write::{GeometryError, Output, PadMode, Window, Writer, write_at};
 
-const FILTERS: [Filter; 7] = [
+const FILTERS: [Filter; 8] = [
     Filter::Nearest,
     Filter::NearestExact,
     Filter::NearestCorner,
@@ -66,7 +66,7 @@ fn bands(
     for height in heights.iter().cycle() {
         let height = (*height).min(view.height() - top);
         let mut band = Image::new();
-        band.copy_from(view.crop(top, 0, height, view.width()).unwrap());
+        band.copy_from(view.crop(top, 0, height, view.width()).unwrap()).unwrap();
         match planar {
             Some(gap) => {
                 let stride = view.width() + gap;

@@ -89,7 +89,8 @@ impl Loader {
     /// Batches made ahead at present.
     #[getter]
     fn depth(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.get(py)?.depth())
+        let inner = self.get(py)?;
+        enter::quick(py, || inner.check_process().map(|()| inner.depth()))
     }
 
     fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
@@ -131,7 +132,7 @@ impl Loader {
     /// Counters as JSON, and as a table for people.
     fn stats(&self, py: Python<'_>) -> PyResult<(String, String)> {
         let inner = self.get(py)?;
-        let stats = enter::quick(py, || Ok(inner.stats()))?;
+        let stats = enter::quick(py, || inner.check_process().map(|()| inner.stats()))?;
         Ok((text(py, &stats)?, stats.to_string()))
     }
 

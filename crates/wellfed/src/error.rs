@@ -108,6 +108,11 @@ impl Error {
         Self::new(ErrorKind::Transient, message)
     }
 
+    /// A [`ErrorKind::Limit`] error: the system has no `bytes` of memory for `what`.
+    pub fn memory(bytes: usize, what: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Limit, format!("no memory for {bytes} bytes of {what}"))
+    }
+
     /// An error of the operating system while doing `what` to `path`.
     pub fn io(what: &str, path: impl fmt::Display, error: io::Error) -> Self {
         let kind = match error.kind() {

@@ -35,6 +35,7 @@
 //! # Ok::<(), wellfed::Error>(())
 //! ```
 
+pub(crate) mod budget;
 pub mod codec;
 pub mod dataset;
 pub mod engine;

@@ -285,3 +285,52 @@ fn what_makes_no_sense_is_refused() {
     let text = pipeline(Dataset::new(source).cache(None, Some(7))).explain().unwrap();
     assert!(text.contains(".cache(decoded=\"coefficients\", max_bytes=7)") && text.contains("cache: JPEGs"));
 }
+
+#[test]
+fn folders_of_the_same_form_share_a_cache_on_disk_without_a_mix_up() {
+    let folder = Folder::new();
+    let cache = folder.path("cache");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    // Names, sizes and times are the same, as in an archive with normalized times; contents are not.
+    let longest = [photo(1), photo(2)].iter().map(Vec::len).max().unwrap();
+    for (set, seed) in [("train", 1), ("validation", 2)] {
+        let class = folder.0.join(set).join("a");
+        fs::create_dir_all(&class).unwrap();
+        let mut bytes = photo(seed);
+        // What follows the end of a JPEG is not looked at.
+        bytes.resize(longest, 0);
+        fs::write(class.join("0.jpg"), bytes).unwrap();
+        fs::File::options().write(true).open(class.join("0.jpg")).unwrap().set_modified(time).unwrap();
+    }
+    let pixels = |set: &str, cached: bool| {
+        let spec = ImageFolderSpec::new(folder.path(set));
+        let source = Arc::new(ImageFolder::open(Arc::new(LocalStore::new()), spec).unwrap());
+        let dataset = Dataset::new(source);
+        let dataset = if cached { dataset.cache(Some(&cache), None) } else { dataset };
+        let loader = dataset.map([RandomResizedCrop::new(16).into()]).batch(1, false).loader().unwrap();
+        let batch = loader.epoch().unwrap().next().unwrap().unwrap();
+        batch.columns[0].data.as_bytes().unwrap().to_vec()
+    };
+    for _ in 0..2 {
+        for set in ["train", "validation"] {
+            assert!(pixels(set, true) == pixels(set, false), "{set}");
+        }
+    }
+}
+
+#[test]
+fn another_class_changes_labels_that_were_cached() {
+    let folder = Folder::photos();
+    let cache = folder.path("cache");
+    let labels = || {
+        let dataset = Dataset::new(folder.source()).cache(Some(&cache), None);
+        let loader = dataset.map([RandomResizedCrop::new(16).into()]).batch(100, false).loader().unwrap();
+        let batch = loader.epoch().unwrap().next().unwrap().unwrap();
+        batch.columns[1].data.as_i64().unwrap()
+    };
+    assert_eq!(labels().iter().sum::<i64>(), 10);
+    let first = folder.0.join("data/-first");
+    fs::create_dir_all(&first).unwrap();
+    fs::write(first.join("x.jpg"), photo(3)).unwrap();
+    assert_eq!(labels().iter().sum::<i64>(), 10 + 20);
+}

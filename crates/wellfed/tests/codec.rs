@@ -135,7 +135,7 @@ fn the_header_agrees_with_the_decode() {
 fn check_region(bytes: &[u8], mode: Mode, orient: bool, whole: &Image, rect: Rect) {
     let (_, part) = decode(bytes, mode, Some(rect), orient).unwrap();
     let mut expected = Image::new();
-    expected.copy_from(whole.view().crop(rect.top, rect.left, rect.height, rect.width).unwrap());
+    expected.copy_from(whole.view().crop(rect.top, rect.left, rect.height, rect.width).unwrap()).unwrap();
     assert!(part == expected, "{rect:?}");
 }
 

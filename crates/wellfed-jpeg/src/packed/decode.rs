@@ -1,8 +1,9 @@
 //! From a record to pixels.
 
 use super::{Layout, Packed, damaged};
-use crate::decoder::{Decoder, Image, Info, Options, prepare};
+use crate::decoder::{Decoder, Image, prepare};
 use crate::frame::{Frame, Window};
+use crate::options::{Info, Options};
 use crate::output::{Rows, Sink, Target};
 use crate::reconstruct::{Job, Reconstructor};
 use crate::{Region, Result};
@@ -17,7 +18,8 @@ impl Decoder {
     pub fn decode_packed(&mut self, packed: &Packed<'_>, options: &Options<'_>) -> Result<Image> {
         let (frame, region, channels) = prepare(&packed.header, options)?;
         let Region { width, height, .. } = region;
-        let mut pixels = vec![0; width * height * channels];
+        let mut pixels = Vec::new();
+        options.ask.at_least(&mut pixels, width * height * channels)?;
         let sink = Sink::Interleaved { out: &mut pixels, stride: width * channels };
         self.run_packed(packed, &frame, region, options, sink)?;
         Ok(Image { width, height, channels, pixels })
@@ -82,7 +84,7 @@ impl Decoder {
         let left = window.left & !3;
         let window = Window { left, ..window };
         let job = Job { level: self.level, frame, colour, region, window, quant: &packed.quant };
-        self.reconstructor.start(&job, (window.right - left).next_multiple_of(4));
+        self.reconstructor.start(&job, (window.right - left).next_multiple_of(4), options.ask)?;
         let mut done = region.top;
         for mcu in window.top..window.bottom {
             for (c, plane) in frame.planes().iter().enumerate() {
@@ -97,7 +99,7 @@ impl Decoder {
                 }
             }
             let ready = Reconstructor::ready(&job, mcu);
-            self.reconstructor.emit(&job, done, ready, &mut target);
+            self.reconstructor.emit(&job, done, ready, &mut target, options.ask)?;
             done = done.max(ready);
         }
         Ok(Info { width: region.width, height: region.height, channels: target.channels() })

@@ -1,12 +1,16 @@
 //! From a JPEG to a record.
 
 use super::{CHECKSUM, COLOURS, FIXED, MAGIC, PROCESSES, VERSION, hash, layouts};
-use crate::decoder::{Decoder, Options, check_end};
+use crate::decoder::{Decoder, check_end};
 use crate::frame::Frame;
 use crate::header::{File, Header, Process};
 use crate::kernels::{HEAD, Head};
+use crate::options::Options;
 use crate::sequential::GROUP;
 use crate::{Error, ErrorKind, Limits, Result, Scale};
+
+/// Bytes of a group's body at most: a map, half a byte for each number, a byte and two for each that needs them.
+const MOST: usize = GROUP / 8 + GROUP / 2 + GROUP + 2 * GROUP;
 
 impl Decoder {
     /// Packs a JPEG's coefficients into a record that decodes to the same pixels, several times faster:
@@ -16,7 +20,16 @@ impl Decoder {
     /// Those of [`Decoder::decode`]; `Limit` also where the coefficients, two bytes each, take more than
     /// [`Limits::max_coefficient_bytes`], or the record more than 4 GiB.
     pub fn pack(&mut self, jpeg: &[u8], limits: &Limits) -> Result<Vec<u8>> {
-        let options = Options { limits: *limits, ..Options::default() };
+        self.pack_with(jpeg, &Options { limits: *limits, ..Options::default() })
+    }
+
+    /// As [`Decoder::pack`], with the options `limits` and `ask`.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::pack`], and `Memory`.
+    pub fn pack_with(&mut self, jpeg: &[u8], options: &Options<'_>) -> Result<Vec<u8>> {
+        let options = Options { limits: options.limits, ask: options.ask, ..Options::default() };
+        let limits = &options.limits;
         let file = File::open(jpeg, false)?;
         let mut header = file.header;
         let pixels = header.width as u64 * header.height as u64;
@@ -39,7 +52,7 @@ impl Decoder {
         }
         write_head(&header, tables.len(), jpeg, &mut record);
         let (layouts, end) = layouts(&header, record.len());
-        record.resize(end, 0);
+        options.ask.at_least(&mut record, end)?;
         for (c, layout) in layouts[..header.components().len()].iter().enumerate() {
             let columns = self.coefficients.columns(c);
             for row in 0..layout.rows {
@@ -54,6 +67,7 @@ impl Decoder {
                     let place = block / 4 * GROUP + block % 4 * 8;
                     (0..8).for_each(|r| groups[place + 32 * r..][..8].fill(0));
                 }
+                options.ask.reserve(&mut record, layout.groups * (HEAD + MOST))?;
                 record.resize(start + layout.groups * HEAD, 0);
                 for (g, group) in groups.as_chunks().0.iter().enumerate() {
                     let head = write_group(group, &mut record);

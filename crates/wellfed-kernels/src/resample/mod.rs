@@ -265,7 +265,7 @@ impl Resizer {
         if bytes.is_none_or(|n| n > isize::MAX as usize) {
             return Err(GeometryError::TooLarge { side: height.max(width) });
         }
-        let slot = dst.reshape(height, width, channels);
+        let slot = dst.reshape(height, width, channels)?;
         self.resize_write(src, resize, Output::new(&map, Layout::Hwc), slot)
     }
 

@@ -123,7 +123,7 @@ pub enum GeometryError {
         /// Columns pushed.
         actual: usize,
     },
-    /// Rows between the passes do not fit in memory.
+    /// The system does not give the memory for the result, or for rows between the passes.
     Memory {
         /// Bytes needed; `usize::MAX` if the number overflows.
         bytes: usize,
@@ -156,7 +156,7 @@ impl fmt::Display for GeometryError {
             GeometryError::Width { expected, actual } => {
                 write!(f, "rows of {actual} pixels, where {expected} were announced")
             }
-            GeometryError::Memory { bytes } => write!(f, "no memory for {bytes} bytes of rows to resample"),
+            GeometryError::Memory { bytes } => write!(f, "no memory for {bytes} bytes of pixels"),
             GeometryError::Missing { what, start, end } => {
                 write!(f, "resampling needs the source's {what} {start}..{end}, which are not all there")
             }

@@ -153,8 +153,7 @@ impl<'a> Writer<'a> {
         let height = self.window.height;
         let whole = self.columns.len() == self.window.width;
         if self.at == self.source.0 && first == 0 && !(whole && self.rows.len() == height) {
-            self.assemble(0..height, band.broadcast(self.sink.channels()), 0);
-            return Ok(());
+            return self.assemble(0..height, band.broadcast(self.sink.channels()), 0);
         }
         if first == 0 {
             self.outer.extend((0..self.rows.start).chain(self.rows.end..height).map(|y| (y, None)));
@@ -186,7 +185,7 @@ impl<'a> Writer<'a> {
         let mut rest = &ready[..];
         while let Some(y) = rest.first() {
             let consecutive = rest.iter().zip(*y..).take_while(|(a, b)| *a == b).count();
-            self.assemble(*y..*y + consecutive, band.broadcast(self.sink.channels()), first);
+            self.assemble(*y..*y + consecutive, band.broadcast(self.sink.channels()), first)?;
             rest = &rest[consecutive..];
         }
         self.ready = ready;
@@ -194,11 +193,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes `rows` of the window, which show rows of `band`; its first row is the source's row `first`.
-    fn assemble(&mut self, rows: Range<usize>, band: Pixels<'_>, first: usize) {
+    fn assemble(&mut self, rows: Range<usize>, band: Pixels<'_>, first: usize) -> Result<(), GeometryError> {
         let width = self.window.width;
         let bytes = width * band.channels;
         let at_once = (BAND_BYTES / bytes).clamp(1, rows.len().max(1));
         if self.lines.len() < at_once * bytes {
+            let more = at_once * bytes - self.lines.len();
+            self.lines.try_reserve_exact(more).map_err(|_| GeometryError::Memory { bytes: more })?;
             self.lines.resize(at_once * bytes, 0);
         }
         // Interleaved rows are one stretch of pixels, planar rows several.
@@ -231,6 +232,7 @@ impl<'a> Writer<'a> {
             };
             self.sink.band(y, band);
         }
+        Ok(())
     }
 
     /// Whether the slot is complete: further rows would change nothing.

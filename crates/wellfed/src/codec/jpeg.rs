@@ -4,11 +4,13 @@
 //! become RGB in every mode, so that four channels always mean RGBA; brightness (`L`) is that of the RGB pixels,
 //! as `Image.convert` computes it, not the file's own.
 
-use wellfed_jpeg::{Colour, Region, Rows};
+use std::cell::RefCell;
+
+use wellfed_jpeg::{Ask, Colour, Region, Rows};
 use wellfed_kernels::{gray::luma, image::Planes};
 
 use super::{Codec, Header, Mode, Part, Push, Rect, Scratch, at_least};
-use crate::{Error, ErrorKind, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result, budget::Room};
 
 /// The JPEG codec.
 #[derive(Clone, Copy, Debug)]
@@ -40,26 +42,35 @@ impl Codec for Jpeg {
         push: &mut Push<'_>,
     ) -> Result<()> {
         let Rect { top, left, height, width } = part.region;
-        let Scratch { jpeg, rows, pixels, .. } = scratch;
+        let Scratch { jpeg, rows, pixels, room, .. } = scratch;
+        let (room, refusal) = (room.as_deref(), RefCell::new(None));
+        let allowed = |bytes| allows(room, bytes, &refusal);
         let options = wellfed_jpeg::Options {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             index: rows.known.as_ref(),
             record: rows.record,
+            ask: Ask::new(&allowed),
             ..Default::default()
         };
         let mut pushed = Ok(());
         let decoded = jpeg.decode_rows(bytes, &options, |band| {
             if pushed.is_ok() {
-                pushed = convert(band, part.mode, pixels, push);
+                pushed = convert(band, part.mode, pixels, room, push);
             }
         });
         pushed?;
-        decoded.map_err(error)?;
+        decoded.map_err(|e| refusal.take().unwrap_or_else(|| error(e)))?;
         rows.found = jpeg.take_index();
         Ok(())
     }
+}
+
+/// Reserves what a decoder asks for; a refusal is kept, since the decoder's own error knows less.
+pub(super) fn allows(room: Option<&Room>, bytes: usize, refusal: &RefCell<Option<Error>>) -> bool {
+    let reserved = room.map_or(Ok(()), |room| room.take(bytes));
+    reserved.map_err(|error| refusal.replace(Some(error))).is_ok()
 }
 
 /// The header in the engine's terms.
@@ -73,7 +84,13 @@ pub(super) fn header_of(header: &wellfed_jpeg::Header) -> Header {
 }
 
 /// Brings a band to the channels of `mode`, in `memory` where they are not the decoder's own.
-pub(super) fn convert(band: Rows<'_>, mode: Mode, memory: &mut Vec<u8>, push: &mut Push<'_>) -> Result<()> {
+pub(super) fn convert(
+    band: Rows<'_>,
+    mode: Mode,
+    memory: &mut Vec<u8>,
+    room: Option<&Room>,
+    push: &mut Push<'_>,
+) -> Result<()> {
     let plane = band.count * band.stride;
     let stored: [&[u8]; 4] =
         std::array::from_fn(|c| if c < band.channels { band.plane(c) } else { &[] as &[u8] });
@@ -85,7 +102,7 @@ pub(super) fn convert(band: Rows<'_>, mode: Mode, memory: &mut Vec<u8>, push: &m
     if band.channels < 4 && matches!(mode, Mode::Rgb | Mode::Unchanged) || grey && mode == Mode::L {
         return push(&stored[..band.channels]);
     }
-    let (inks, more) = at_least(memory, 4 * plane).split_at_mut(3 * plane);
+    let (inks, more) = at_least(memory, 4 * plane, room)?.split_at_mut(3 * plane);
     let [r, g, b] = match stored {
         [grey, [], [], []] => [grey; 3],
         [r, g, b, []] => [r, g, b],
@@ -129,7 +146,7 @@ pub(crate) fn error(error: wellfed_jpeg::Error) -> Error {
     let kind = match error.kind() {
         Kind::Corrupt | Kind::Truncated => ErrorKind::Corrupt,
         Kind::Unsupported => ErrorKind::Unsupported,
-        Kind::Limit => ErrorKind::Limit,
+        Kind::Limit | Kind::Memory => ErrorKind::Limit,
         _ => ErrorKind::Internal,
     };
     let mut this = Error::new(kind, error.message());

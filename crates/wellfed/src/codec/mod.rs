@@ -7,18 +7,20 @@ mod packed;
 mod png;
 mod unknown;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use wellfed_jpeg::RowIndex;
 pub use wellfed_jpeg::Scale;
 use wellfed_kernels::{
     image::{Image, Layout, Pixels},
     points::PointMap,
-    write::{Output, PadMode, Window, Writer},
+    write::{GeometryError, Output, PadMode, Window, Writer},
 };
 
 pub(crate) use self::jpeg::error as jpeg_error;
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, packed::PackedJpeg, png::Png};
-use crate::{Error, ErrorKind, Limits, Result, sample::DType};
+use crate::{Error, ErrorKind, Limits, Result, budget::Room, sample::DType};
 
 /// Colour mode of a decoded image, named as Pillow names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -211,9 +213,26 @@ pub struct Scratch {
     converted: Vec<u8>,
     /// An image as stored, and turned.
     turned: [Image; 2],
+    /// Is asked before memory is taken.
+    room: Option<Arc<Room>>,
 }
 
 impl Scratch {
+    /// Memory that is reserved in `room` before it is taken.
+    pub(crate) fn within(room: Option<Arc<Room>>) -> Self {
+        Self { room, ..Self::default() }
+    }
+
+    /// Where memory is reserved.
+    pub(crate) fn room(&self) -> Option<&Arc<Room>> {
+        self.room.as_ref()
+    }
+
+    /// Reserves memory for an image where `held` bytes are allocated already.
+    pub(crate) fn reserve(&self, bytes: usize, held: usize) -> Result<()> {
+        reserve(self.room.as_deref(), bytes, held)
+    }
+
     /// The decoder of JPEGs.
     pub(crate) fn decoder(&mut self) -> &mut wellfed_jpeg::Decoder {
         &mut self.jpeg
@@ -228,12 +247,36 @@ impl Scratch {
     }
 }
 
+/// Reserves `bytes` of which `held` are allocated already.
+fn reserve(room: Option<&Room>, bytes: usize, held: usize) -> Result<()> {
+    match room {
+        Some(room) if bytes > held => room.take(bytes - held),
+        _ => Ok(()),
+    }
+}
+
 /// `size` bytes of unspecified value. The memory never shrinks, so that nothing is cleared twice.
-fn at_least(memory: &mut Vec<u8>, size: usize) -> &mut [u8] {
+///
+/// # Errors
+/// `Limit` if there is no room for them, or no memory.
+fn at_least<'a>(memory: &'a mut Vec<u8>, size: usize, room: Option<&Room>) -> Result<&'a mut [u8]> {
     if memory.len() < size {
+        if memory.capacity() < size {
+            reserve(room, size, memory.capacity())?;
+            *memory = Vec::new();
+            memory.try_reserve_exact(size).map_err(|_| Error::memory(size, "pixels"))?;
+        }
         memory.resize(size, 0);
     }
-    &mut memory[..size]
+    Ok(&mut memory[..size])
+}
+
+/// An error of the kernels in the engine's terms; only a lack of memory can come from an image's size.
+pub(crate) fn kernel_error(error: GeometryError) -> Error {
+    match error {
+        GeometryError::Memory { bytes } => Error::memory(bytes, "pixels"),
+        other => Error::new(ErrorKind::Internal, other.to_string()),
+    }
 }
 
 /// True if `bytes` begin like a JPEG.
@@ -341,13 +384,15 @@ impl<'a> Encoded<'a> {
         }
         let Header { height, width, .. } = self.stored(scale);
         let region = orientation::stored_rect(region, orientation, height, width);
-        let [mut stored, mut turned] = std::mem::take(&mut scratch.turned);
         let bands = mode.band_channels(self.header.channels);
+        let held: usize = scratch.turned.iter().map(Image::capacity).sum();
+        scratch.reserve(2 * region.height * region.width * bands, held)?;
+        let [mut stored, mut turned] = std::mem::take(&mut scratch.turned);
         let result = collect(region, (bands, bands), &mut stored, |push| {
             self.codec.decode(self.bytes, &Part { mode, region, scale }, limits, scratch, push)
         });
         let result = result.and_then(|()| {
-            orientation::apply_orientation(stored.view(), orientation, &mut turned);
+            orientation::apply_orientation(stored.view(), orientation, &mut turned)?;
             push(turned.view().into())
         });
         scratch.turned = [stored, turned];
@@ -411,16 +456,14 @@ pub(crate) fn collect(
     out: &mut Image,
     decode: impl FnOnce(&mut Push<'_>) -> Result<()>,
 ) -> Result<()> {
-    fn internal(error: impl std::fmt::Display) -> Error {
-        Error::new(ErrorKind::Internal, error.to_string())
-    }
     let Rect { height, width, .. } = region;
-    let map = PointMap::identity(channels).map_err(internal)?;
+    let map =
+        PointMap::identity(channels).map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
     let window = Window { top: 0, left: 0, height, width };
     let output = Output::new(&map, Layout::Hwc);
-    let slot = out.reshape(height, width, channels);
+    let slot = out.reshape(height, width, channels).map_err(kernel_error)?;
     let writer = Writer::new((height, width), bands, window, PadMode::Edge, output, slot);
-    let mut writer = writer.map_err(internal)?;
-    decode(&mut |band| writer.push(band).map_err(internal))?;
-    writer.finish().map_err(internal)
+    let mut writer = writer.map_err(kernel_error)?;
+    decode(&mut |band| writer.push(band).map_err(kernel_error))?;
+    writer.finish().map_err(kernel_error)
 }

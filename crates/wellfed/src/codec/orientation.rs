@@ -5,7 +5,8 @@
 
 use wellfed_kernels::image::{Image, View};
 
-use super::Rect;
+use super::{Rect, kernel_error};
+use crate::Result;
 
 /// Whether an orientation exchanges rows and columns.
 pub(crate) fn swaps_sides(orientation: u8) -> bool {
@@ -35,7 +36,10 @@ pub(crate) fn stored_rect(rect: Rect, orientation: u8, height: usize, width: usi
 }
 
 /// Writes `image` flipped and turned into `out`, as `PIL.ImageOps.exif_transpose` does.
-pub fn apply_orientation(image: View<'_>, orientation: u8, out: &mut Image) {
+///
+/// # Errors
+/// `Limit` if there is no memory for it.
+pub fn apply_orientation(image: View<'_>, orientation: u8, out: &mut Image) -> Result<()> {
     match image.channels() {
         1 => apply::<1>(image, orientation, out),
         2 => apply::<2>(image, orientation, out),
@@ -44,12 +48,12 @@ pub fn apply_orientation(image: View<'_>, orientation: u8, out: &mut Image) {
     }
 }
 
-fn apply<const C: usize>(image: View<'_>, orientation: u8, out: &mut Image) {
+fn apply<const C: usize>(image: View<'_>, orientation: u8, out: &mut Image) -> Result<()> {
     let (height, width) = (image.height(), image.width());
     let (rows, columns) = flips(orientation);
     let row = |y: usize| image.row(if rows { height - 1 - y } else { y }).as_chunks::<C>().0;
     if !swaps_sides(orientation) {
-        let data = out.reshape(height, width, C);
+        let data = out.reshape(height, width, C).map_err(kernel_error)?;
         for (y, to) in data.chunks_exact_mut(width * C).enumerate() {
             let (from, to) = (row(y), to.as_chunks_mut::<C>().0);
             to.copy_from_slice(from);
@@ -57,9 +61,9 @@ fn apply<const C: usize>(image: View<'_>, orientation: u8, out: &mut Image) {
                 to.reverse();
             }
         }
-        return;
+        return Ok(());
     }
-    let data = out.reshape(width, height, C).as_chunks_mut::<C>().0;
+    let data = out.reshape(width, height, C).map_err(kernel_error)?.as_chunks_mut::<C>().0;
     // Blocks of 16 rows: as many cache lines are written again while they are still near.
     for block in (0..height).step_by(16) {
         let block = block..height.min(block + 16);
@@ -70,6 +74,7 @@ fn apply<const C: usize>(image: View<'_>, orientation: u8, out: &mut Image) {
             }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -94,7 +99,7 @@ mod tests {
             let view = View::new(&wide, 2, 3, channels, 3 * channels).unwrap();
             for (i, (height, values)) in expected.iter().enumerate() {
                 let mut out = Image::new();
-                apply_orientation(view, i as u8 + 1, &mut out);
+                apply_orientation(view, i as u8 + 1, &mut out).unwrap();
                 assert_eq!(out.height(), *height);
                 let values: Vec<u8> = values.iter().flat_map(|&v| vec![v; channels]).collect();
                 assert_eq!(out.pixels(), values, "orientation {}", i + 1);
@@ -109,7 +114,7 @@ mod tests {
         let stored = View::new(&pixels, height, width, 1, width).unwrap();
         for orientation in 1..=8 {
             let mut oriented = Image::new();
-            apply_orientation(stored, orientation, &mut oriented);
+            apply_orientation(stored, orientation, &mut oriented).unwrap();
             let (h, w) = (oriented.height(), oriented.width());
             let rect = Rect { top: 3, left: 5, height: h - 9, width: w - 6 };
             let part = stored_rect(rect, orientation, height, width);
@@ -118,9 +123,10 @@ mod tests {
                 stored.crop(part.top, part.left, part.height, part.width).unwrap(),
                 orientation,
                 &mut crop,
-            );
+            )
+            .unwrap();
             let mut expected = Image::new();
-            expected.copy_from(oriented.view().crop(3, 5, rect.height, rect.width).unwrap());
+            expected.copy_from(oriented.view().crop(3, 5, rect.height, rect.width).unwrap()).unwrap();
             assert_eq!(crop, expected, "orientation {orientation}");
         }
     }

@@ -1,10 +1,12 @@
 //! Packed coefficients in the place of their JPEG: what caches hold. The pixels are the JPEG's.
 
-use wellfed_jpeg::{Packed, Region};
+use std::cell::RefCell;
+
+use wellfed_jpeg::{Ask, Packed, Region};
 
 use super::{
     Codec, Header, Part, Push, Rect, Scratch,
-    jpeg::{convert, error, header_of},
+    jpeg::{allows, convert, error, header_of},
 };
 use crate::{Limits, Result};
 
@@ -38,21 +40,24 @@ impl Codec for PackedJpeg {
         push: &mut Push<'_>,
     ) -> Result<()> {
         let Rect { top, left, height, width } = part.region;
-        let Scratch { jpeg, sound, pixels, .. } = scratch;
+        let Scratch { jpeg, sound, pixels, room, .. } = scratch;
+        let (room, refusal) = (room.as_deref(), RefCell::new(None));
+        let allowed = |bytes| allows(room, bytes, &refusal);
         let packed = if *sound { Packed::reopen(bytes) } else { Packed::open(bytes) }.map_err(error)?;
         let options = wellfed_jpeg::Options {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
+            ask: Ask::new(&allowed),
             ..Default::default()
         };
         let mut pushed = Ok(());
         let decoded = jpeg.decode_packed_rows(&packed, &options, |band| {
             if pushed.is_ok() {
-                pushed = convert(band, part.mode, pixels, push);
+                pushed = convert(band, part.mode, pixels, room, push);
             }
         });
         pushed?;
-        decoded.map(|_| ()).map_err(error)
+        decoded.map(|_| ()).map_err(|e| refusal.take().unwrap_or_else(|| error(e)))
     }
 }

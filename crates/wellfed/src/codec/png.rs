@@ -2,8 +2,9 @@
 //!
 //! All chunks are walked first: a file that ends before its `IEND` chunk or holds a chunk whose checksum is
 //! wrong is an error whatever part of the image is wanted, so that full decodes and decodes of a region accept
-//! the same files (Pillow is more lenient: it takes a file whose last chunk is cut). A region then spares the
-//! rows below it. Of an animation the default image is decoded, as Pillow shows it first.
+//! the same files (Pillow is more lenient: it takes a file whose last chunk is cut). For the same reason rows below a
+//! region are inflated too: the checksum of all pixels comes last, and Pillow refuses a wrong one. A region spares the
+//! memory of the other rows. Of an animation the default image is decoded, as Pillow shows it first.
 //!
 //! Values are those of Pillow's `convert`: samples of 1, 2 and 4 bits are spread over 0 to 255, a palette
 //! becomes RGB, 16-bit colours and grey with alpha keep their high byte. 16-bit grey without alpha, Pillow's
@@ -12,13 +13,16 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, ColorType, Decoder, DecodingError, Reader, Transformations};
+use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Reader, Transformations};
 use wellfed_kernels::image::View;
 
 use super::{Codec, Header, MaskDepth, Mode, Part, Push, Rect, Scratch, at_least, color};
 use crate::{Error, ErrorKind, Limits, Result, sample::DType};
 
 const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
+
+/// Rows that the `png` crate holds at most, of 8 bytes a pixel: those it has inflated, while it makes room for more.
+const ROWS: usize = 12;
 
 /// The PNG codec.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +53,21 @@ impl Codec for Png {
         let region = part.region;
         walk(bytes, true)?;
 
+        // The crate takes its memory by itself: what it will take is reserved, and known to be there, before.
+        let own = bytes.len().saturating_add(ROWS.saturating_mul(8 * width)).saturating_add(1 << 18);
+        scratch.reserve(own, 0)?;
+        Vec::<u8>::new().try_reserve_exact(own).map_err(|_| Error::memory(own, "rows of a PNG"))?;
+        // `walk` has verified the chunks' checksums.
+        let mut options = DecodeOptions::default();
+        options.set_ignore_crc(true);
+        options.set_ignore_adler32(false);
+        options.set_ignore_text_chunk(true);
+        options.set_ignore_iccp_chunk(true);
+        let mut decoder = Decoder::new_with_options(Cursor::new(bytes), options);
         // Ancillary data cannot exceed the file; rows can, by at most 4 samples of 2 bytes a pixel.
-        let budget = png::Limits { bytes: bytes.len() + 64 * width + (1 << 20) };
-        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), budget);
+        decoder.set_limits(png::Limits { bytes: bytes.len() + 64 * width + (1 << 20) });
         let mask = matches!(part.mode, Mode::Mask(_));
         decoder.set_transformations(if mask { Transformations::IDENTITY } else { Transformations::EXPAND });
-        decoder.set_ignore_text_chunk(true);
-        decoder.set_ignore_iccp_chunk(true);
-        decoder.ignore_checksums(true); // `walk` has verified them.
         let mut reader = decoder.read_info().map_err(error)?;
         let info = reader.info();
         let (interlaced, clips) = (info.interlaced, info.color_type == ColorType::Grayscale);
@@ -78,25 +89,36 @@ impl Codec for Png {
             _ => return Err(Error::new(ErrorKind::Internal, "PNG samples were not expanded to bytes")),
         };
 
-        let rows = if interlaced { height } else { region.top + region.height };
+        let Scratch { pixels, converted, room, .. } = scratch;
+        let room = room.as_deref();
         let row = width * channels * sample;
-        let pixels = at_least(&mut scratch.pixels, rows * row);
+        // Of rows above and below the region only one is kept at a time.
+        let (top, rows) = if interlaced { (region.top, height) } else { (0, region.height + 1) };
+        let pixels = at_least(pixels, rows.saturating_mul(row), room)?;
         if interlaced {
             reader.next_frame(pixels).map_err(error)?;
         } else {
-            for row in pixels.chunks_exact_mut(row) {
-                if reader.read_row(row).map_err(error)?.is_none() {
-                    return Err(Error::corrupt("PNG has fewer rows than its header says"));
-                }
-            }
+            let (wanted, other) = pixels.split_at_mut(region.height * row);
+            let mut read = |to: &mut [u8]| match reader.read_row(to).map_err(error)? {
+                Some(_) => Ok(()),
+                None => Err(Error::corrupt("PNG has fewer rows than its header says")),
+            };
+            (0..region.top).try_for_each(|_| read(other))?;
+            wanted.chunks_exact_mut(row).try_for_each(&mut read)?;
+            // The checksum of the pixels is behind the last row.
+            (region.top + region.height..height).try_for_each(|_| read(other))?;
+        }
+        // Goes on to the end of the compressed data.
+        if reader.read_row(&mut []).map_err(error)?.is_some() {
+            return Err(Error::corrupt("PNG has more rows than its header says"));
         }
         if sample == 2 {
             narrow(pixels, channels, clips);
         }
-        let mut pixels = &pixels[region.top * width * channels..][..region.height * width * channels];
+        let mut pixels = &pixels[top * width * channels..][..region.height * width * channels];
         let wanted = part.mode.band_channels(channels);
         if wanted != channels {
-            let converted = at_least(&mut scratch.converted, region.height * width * wanted);
+            let converted = at_least(converted, region.height * width * wanted, room)?;
             color::convert(pixels, channels, converted, wanted);
             pixels = converted;
         }
@@ -146,23 +168,33 @@ fn numbers(
         ));
     }
     let packed = (width * bits).div_ceil(8);
+    let Scratch { pixels, converted, room, .. } = scratch;
+    let room = room.as_deref();
+    // Of rows below the region only one is kept at a time.
     let rows = if interlaced { height } else { region.top + region.height };
-    let bytes = at_least(&mut scratch.pixels, rows * packed);
+    let bytes = at_least(pixels, (rows + 1).saturating_mul(packed), room)?;
+    let (bytes, other) = bytes.split_at_mut(rows * packed);
     if interlaced {
         reader.next_frame(bytes).map_err(error)?;
     } else {
-        for row in bytes.chunks_exact_mut(packed) {
-            if reader.read_row(row).map_err(error)?.is_none() {
-                return Err(Error::corrupt("PNG has fewer rows than its header says"));
-            }
-        }
+        let mut read = |to: &mut [u8]| match reader.read_row(to).map_err(error)? {
+            Some(_) => Ok(()),
+            None => Err(Error::corrupt("PNG has fewer rows than its header says")),
+        };
+        bytes.chunks_exact_mut(packed).try_for_each(&mut read)?;
+        // The checksum of the pixels is behind the last row.
+        (rows..height).try_for_each(|_| read(&mut other[..packed]))?;
+    }
+    // Goes on to the end of the compressed data.
+    if reader.read_row(&mut []).map_err(error)?.is_some() {
+        return Err(Error::corrupt("PNG has more rows than its header says"));
     }
     let bytes = &mut bytes[region.top * packed..];
     let channels = if bits == 16 { 2 } else { 1 };
     let view = if bits < 8 {
         // Pillow spreads grey of 2 and 4 bits over 0 to 255, and leaves indices and single bits alone.
         let spread = if color == ColorType::Grayscale && bits > 1 { 255 / ((1 << bits) - 1) } else { 1 };
-        let values = at_least(&mut scratch.converted, region.height * width);
+        let values = at_least(converted, region.height * width, room)?;
         for (row, out) in bytes.chunks_exact(packed).zip(values.chunks_exact_mut(width)) {
             for (x, value) in out.iter_mut().enumerate() {
                 let shift = 8 - bits - (x * bits) % 8;

@@ -6,7 +6,7 @@ use super::{
     ring::Buffer,
     stack::{Shelf, Stacking},
 };
-use crate::sample::DType;
+use crate::{budget::Budget, sample::DType};
 
 /// A column of a batch.
 #[derive(Debug)]
@@ -119,20 +119,16 @@ impl ColumnData {
 }
 
 /// The columns of every batch of a loader, and memory that batches under way share.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Columns {
     specs: Arc<[ColumnSpec]>,
     pub(crate) shelf: Arc<Shelf>,
 }
 
 impl Columns {
-    pub(crate) fn new(specs: &[ColumnSpec]) -> Self {
-        Self { specs: specs.into(), shelf: Arc::default() }
-    }
-
-    /// Bytes held by values that are not in buffers of the pool: of texts, byte strings and arrays that vary.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.shelf.bytes()
+    /// Values that are not in buffers of the pool (texts, byte strings, arrays that vary) are counted in `budget`.
+    pub(crate) fn new(specs: &[ColumnSpec], budget: &Arc<Budget>) -> Self {
+        Self { specs: specs.into(), shelf: Shelf::new(budget) }
     }
 }
 

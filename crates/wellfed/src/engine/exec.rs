@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
+    budget::Room,
     codec::{Rows, is_jpeg},
     io::{Bytes, Located},
     meter::{Probe, Stage},
@@ -22,6 +23,9 @@ use crate::{
     transform::boxes::{Boxes, Points},
 };
 
+/// Bytes of a field that are reserved before its size is known.
+const FIRST: u64 = 64 << 10;
+
 /// Memory of one worker, reused from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
@@ -32,6 +36,16 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// Memory that is reserved in `room` before it is taken.
+    pub(crate) fn within(room: Option<Arc<Room>>) -> Self {
+        Self { image: ImageScratch::within(room), ..Self::default() }
+    }
+
+    /// Begins anew: what was allocated is freed.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::within(self.image.room().cloned());
+    }
+
     /// What is known of where a JPEG's rows begin.
     pub(crate) fn rows(&mut self) -> &mut Rows {
         self.image.rows()
@@ -157,10 +171,6 @@ impl Executor {
         self.seed
     }
 
-    pub(crate) fn scratch(&self) -> Scratch {
-        Scratch::default()
-    }
-
     /// Names of all sources.
     pub(crate) fn name(&self) -> String {
         let names: Vec<String> = self.leaves.iter().map(|leaf| leaf.source.name()).collect();
@@ -187,10 +197,13 @@ impl Executor {
         self.leaves.iter().for_each(|leaf| leaf.caches.save());
     }
 
-    /// Reads the records of a sample.
-    pub(crate) fn fetch(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<()> {
+    /// Reads the records of a sample, whose memory is reserved in `room` before it is taken.
+    pub(crate) fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, room: &Room) -> Result<()> {
         let records = fetched.reset(picks.len());
-        picks.iter().zip(records).try_for_each(|(&pick, record)| self.leaves[pick.leaf].fetch(pick, record))
+        picks
+            .iter()
+            .zip(records)
+            .try_for_each(|(&pick, record)| self.leaves[pick.leaf].fetch_within(pick, record, room))
     }
 
     /// The stores of sources that answer later, and how each is tried again.
@@ -253,7 +266,8 @@ impl Executor {
     pub(crate) fn complete(&self, picks: &[Pick], fetched: &mut Fetched) -> Result<()> {
         for number in std::mem::take(&mut fetched.near) {
             let pick = picks[number];
-            self.leaves[pick.leaf].fetch(pick, &mut fetched.records[number])?;
+            let leaf = &self.leaves[pick.leaf];
+            leaf.fetch(pick, &mut fetched.records[number], leaf.limits.max_bytes)?;
         }
         Ok(())
     }
@@ -403,9 +417,32 @@ impl LeafExecutor {
         self.caches.coefficients.as_ref().is_some_and(|cache| cache.restore(pick.index, record))
     }
 
-    /// Reads the sample's record.
-    fn fetch(&self, pick: Pick, record: &mut Record) -> Result<()> {
-        record.limits = self.limits;
+    /// Reads the sample's record, whose memory is reserved in `room` before it is taken: as much as the record has
+    /// already, then more, as long as the source says that a field is larger.
+    fn fetch_within(&self, pick: Pick, record: &mut Record, room: &Room) -> Result<()> {
+        let most = self.limits.max_bytes;
+        if self.source.in_memory() {
+            return self.fetch(pick, record, most);
+        }
+        let fields = self.source.schema().fields.len().max(1) as u64;
+        let mut allowed = (record.capacity() as u64 / fields).max(FIRST).min(most);
+        room.take((allowed * fields).saturating_sub(record.capacity() as u64) as usize)?;
+        loop {
+            match self.fetch(pick, record, allowed) {
+                Err(error) if error.kind() == ErrorKind::Limit && allowed < most => {
+                    let next = allowed.saturating_mul(4).min(most);
+                    room.take(usize::try_from((next - allowed).saturating_mul(fields)).unwrap_or(usize::MAX))
+                        .map_err(|e| self.located(e, pick, None).with_stage("read"))?;
+                    allowed = next;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Reads the sample's record, of up to `max_bytes` a field.
+    fn fetch(&self, pick: Pick, record: &mut Record, max_bytes: u64) -> Result<()> {
+        record.limits = Limits { max_bytes: max_bytes.min(self.limits.max_bytes), ..self.limits };
         if self.restore(pick, record) {
             return Ok(());
         }
@@ -424,7 +461,7 @@ impl LeafExecutor {
         if let Some(cache) = &self.caches.coefficients
             && !record.cached
         {
-            cache.admit(pick.index, record, scratch.image.decoder());
+            cache.admit(pick.index, record, scratch.image.codec());
             probe.lap(Stage::Decode, 0);
         }
         scratch.image.trust(record.cached);
@@ -472,7 +509,7 @@ impl LeafExecutor {
                 }
                 out.clear();
                 boxes.store(out);
-                slot.pieces(field).copy(&[boxes.rows.len(), 4], out);
+                slot.pieces(field).copy(&[boxes.rows.len(), 4], out)?;
                 probe.lap(Stage::Transform, out.len());
                 Ok(())
             }
@@ -487,7 +524,7 @@ impl LeafExecutor {
                 }
                 out.clear();
                 out.extend(points.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
-                slot.pieces(field).copy(&[points.rows.len(), 2], out);
+                slot.pieces(field).copy(&[points.rows.len(), 2], out)?;
                 probe.lap(Stage::Transform, out.len());
                 Ok(())
             }
@@ -508,7 +545,7 @@ impl LeafExecutor {
                     let start = *entry as usize * size;
                     out.extend_from_slice(&bytes[start..start + size]);
                 }
-                slot.pieces(field).copy(&[boxes.labels.len()], out);
+                slot.pieces(field).copy(&[boxes.labels.len()], out)?;
                 Ok(())
             }
             FieldProgram::Copy => {
@@ -540,11 +577,11 @@ impl LeafExecutor {
                         0
                     }
                     Value::Bytes(bytes) => {
-                        place.swap(&shape, bytes);
+                        place.swap(&shape, bytes)?;
                         shape.iter().product()
                     }
                     other => {
-                        place.copy(&shape, self.bytes(other, field, pick)?);
+                        place.copy(&shape, self.bytes(other, field, pick)?)?;
                         shape.iter().product()
                     }
                 };
@@ -566,7 +603,7 @@ impl LeafExecutor {
                         format!("{} is not UTF-8: byte {} is invalid", self.name(field), e.valid_up_to());
                     return Err(Error::corrupt(what).with_stage("batch"));
                 }
-                slot.pieces(field).copy(&[], bytes);
+                slot.pieces(field).copy(&[], bytes)?;
                 Ok(())
             }
         }

@@ -39,6 +39,18 @@ impl FloatImage {
         4 * self.planes.len()
     }
 
+    /// Makes sure of memory for `elements`, before and after a step.
+    ///
+    /// # Errors
+    /// `Limit` if there is none.
+    pub(crate) fn make_room(&mut self, elements: usize) -> Result<()> {
+        for memory in [&mut self.planes, &mut self.spare] {
+            memory.clear();
+            memory.try_reserve_exact(elements).map_err(|_| Error::memory(4 * elements, "pixels"))?;
+        }
+        Ok(())
+    }
+
     /// Takes 8-bit pixels.
     pub(crate) fn load(&mut self, view: View<'_>) {
         self.size = Size { height: view.height(), width: view.width(), channels: view.channels() };

@@ -73,24 +73,60 @@ pub(crate) fn decide(now: Settings, seen: Observation, bounds: &Bounds) -> Setti
     }
 }
 
-/// CPUs this process may use: affinity and cgroup quota included (as the standard library finds them).
-pub(crate) fn available_cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// Ranks that a launcher started on this machine, which share its cores and memory: `LOCAL_WORLD_SIZE` of torchrun (and
+/// Accelerate, DeepSpeed, Lightning), or the tasks of SLURM's job step here. 1 where neither says.
+fn local_ranks(variable: impl Fn(&str) -> Option<String>) -> usize {
+    // SLURM writes 4(x2),3 for two nodes of 4 tasks and one of 3. Nodes of fewer tasks have more than they need.
+    let number = |name: &str| {
+        let text = variable(name)?;
+        let digits = text.trim().split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<usize>().ok().filter(|ranks| *ranks > 0)
+    };
+    number("LOCAL_WORLD_SIZE").or_else(|| number("SLURM_STEP_TASKS_PER_NODE")).unwrap_or(1)
 }
 
-/// A quarter of the memory this process may use (cgroup v2 limit or physical memory), at most 4 GiB.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// This rank's part of `cpus`: all of them where it is alone, what SLURM gave to it, or an equal part.
+fn part_of_cpus(cpus: usize, variable: impl Fn(&str) -> Option<String>) -> usize {
+    let ranks = local_ranks(&variable);
+    let given = variable("SLURM_CPUS_PER_TASK").and_then(|text| text.trim().parse::<usize>().ok());
+    match given.filter(|given| ranks > 1 && *given > 0 && variable("LOCAL_WORLD_SIZE").is_none()) {
+        Some(given) => cpus.min(given),
+        None => (cpus / ranks).max(1),
+    }
+}
+
+/// CPUs this process may use: affinity and cgroup quota included (as the standard library finds them), divided among
+/// the ranks of this machine.
+pub(crate) fn available_cpus() -> usize {
+    part_of_cpus(std::thread::available_parallelism().map_or(1, usize::from), environment)
+}
+
+/// A quarter of the memory this process may use (cgroup v2 limit or physical memory), at most 4 GiB; divided among the
+/// ranks of this machine, but at least 64 MiB each.
 pub(crate) fn default_budget() -> u64 {
+    budget_of(usable_memory(), local_ranks(environment))
+}
+
+fn budget_of(memory: u64, ranks: usize) -> u64 {
+    (memory / 4 / ranks as u64).clamp(64 << 20, 4 << 30)
+}
+
+fn usable_memory() -> u64 {
     let cgroup =
         std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|s| s.trim().parse().ok());
     let physical = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
     });
-    let memory = [cgroup, physical].into_iter().flatten().min().unwrap_or(4 << 30);
-    (memory / 4).clamp(64 << 20, 4 << 30)
+    [cgroup, physical].into_iter().flatten().min().unwrap_or(4 << 30)
 }
 
-/// Memory that nobody uses: of the machine, or of the cgroup (v2) this process is in.
+/// Memory that nobody uses: of the machine, or of the cgroup (v2) this process is in; divided among the ranks of this
+/// machine.
 pub(crate) fn available_memory() -> u64 {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limit = number("/sys/fs/cgroup/memory.max");
@@ -100,7 +136,8 @@ pub(crate) fn available_memory() -> u64 {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
     });
-    [cgroup, physical].into_iter().flatten().min().unwrap_or(2 << 30)
+    let free = [cgroup, physical].into_iter().flatten().min().unwrap_or(2 << 30);
+    free / local_ranks(environment) as u64
 }
 
 #[cfg(test)]
@@ -110,6 +147,25 @@ mod tests {
     const BOUNDS: Bounds = Bounds { workers: (1, 4), prefetch: (2, 8), readers: (0, 16) };
     const START: Settings = Settings { workers: 2, prefetch: 4, readers: 0 };
     const CALM: Observation = Observation { waiting: 0.0, reading: 0.0, idle: 0.1, ready: 0.9 };
+
+    #[test]
+    fn ranks_of_one_machine_share_its_cores_and_its_memory() {
+        let with = |set: &'static [(&str, &str)]| {
+            move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        };
+        for (set, ranks, cpus) in [
+            (&[][..], 1, 96),
+            (&[("LOCAL_WORLD_SIZE", "8")], 8, 12),
+            (&[("LOCAL_WORLD_SIZE", "0")], 1, 96),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "4(x2),3")], 4, 24),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "4"), ("SLURM_CPUS_PER_TASK", "10")], 4, 10),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "1"), ("LOCAL_WORLD_SIZE", "3")], 3, 32),
+            (&[("LOCAL_WORLD_SIZE", "1000")], 1000, 1),
+        ] {
+            assert_eq!((local_ranks(with(set)), part_of_cpus(96, with(set))), (ranks, cpus), "{set:?}");
+        }
+        assert_eq!([1, 8, 1000].map(|ranks| budget_of(16 << 30, ranks) >> 20), [4096, 512, 64]);
+    }
 
     #[test]
     fn a_fed_consumer_changes_nothing() {

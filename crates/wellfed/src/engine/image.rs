@@ -3,7 +3,11 @@
 //! All random numbers are settled right after the header is read, because draws look only at sizes. Decoding waits
 //! until the first step that needs pixels has said which ones.
 
-use std::{ops::Range, sync::OnceLock, time::Duration};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use wellfed_kernels::{
     alpha::{premultiply, unpremultiply},
@@ -21,6 +25,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
+    budget::Room,
     codec::{self, Encoded, Push, Request, Scale},
     meter::{Probe, Stage},
     order::Pick,
@@ -124,9 +129,19 @@ impl ImageScratch {
         &mut self.group
     }
 
-    /// The decoder of JPEGs.
-    pub(crate) fn decoder(&mut self) -> &mut wellfed_jpeg::Decoder {
-        self.codec.decoder()
+    /// Memory that is reserved in `room` before it is taken.
+    pub(crate) fn within(room: Option<Arc<Room>>) -> Self {
+        Self { codec: codec::Scratch::within(room), ..Self::default() }
+    }
+
+    /// Where memory is reserved.
+    pub(crate) fn room(&self) -> Option<&Arc<Room>> {
+        self.codec.room()
+    }
+
+    /// The decoders' memory.
+    pub(crate) fn codec(&mut self) -> &mut codec::Scratch {
+        &mut self.codec
     }
 
     /// Whether packed coefficients are known to be sound.
@@ -193,6 +208,9 @@ impl Maker<'_> {
                 }
                 Step::Whole(at) => {
                     held = self.whole(held, *at, scratch, probe)?;
+                    let (before, after) = (scratch.sizes[*at], scratch.sizes[*at + 1]);
+                    let bytes = whole::memory(&scratch.actions[*at], before, after);
+                    scratch.codec.reserve(bytes, scratch.whole.capacity())?;
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
                     whole::run(&mut actions[*at], work, whole)
                         .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
@@ -212,6 +230,11 @@ impl Maker<'_> {
                 }
                 Step::Float(operations) => {
                     held = self.whole(held, operations.start, scratch, probe)?;
+                    // As float32, before and after each step.
+                    let pixels = scratch.sizes[operations.start..=operations.end].iter();
+                    let most = pixels.map(|size| size.height * size.width * size.channels).max().unwrap_or(0);
+                    scratch.codec.reserve(8 * most, scratch.float.capacity())?;
+                    scratch.float.make_room(most)?;
                     scratch.float.load(scratch.work.view());
                     for at in operations.clone() {
                         scratch
@@ -256,7 +279,7 @@ impl Maker<'_> {
                 let view = if layout == PixelLayout::Hwc || channels == 1 {
                     View::new(bytes, height, width, channels, width * channels).ok_or_else(wrong)?
                 } else {
-                    interleave(bytes, size, scratch.work.reshape(height, width, channels))
+                    interleave(bytes, size, scratch.work.reshape(height, width, channels).map_err(geometry)?)
                         .ok_or_else(wrong)?;
                     return Ok((Held::Work, size));
                 };
@@ -378,8 +401,9 @@ impl Maker<'_> {
     ) -> Result<()> {
         let (height, width) = fold.size();
         let map = identity(size.channels)?;
+        scratch.codec.reserve(height * width * size.channels, scratch.spare.capacity())?;
         let mut spare = std::mem::take(&mut scratch.spare);
-        let slot = spare.reshape(height, width, size.channels);
+        let slot = spare.reshape(height, width, size.channels).map_err(geometry)?;
         let result = self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe);
         scratch.spare = std::mem::replace(&mut scratch.work, spare);
         result?;
@@ -410,6 +434,12 @@ impl Maker<'_> {
             Held::Encoded(encoded) => self.request()?.mode.band_channels(encoded.header().channels),
             _ => size.channels,
         };
+        let with_alpha = matches!(size.channels, 2 | 4) && !fold.is_nearest();
+        let with_alpha = fold.kernel_resize().filter(|_| with_alpha);
+        if let Some(resize) = &with_alpha {
+            let pixels = fold.crop.height * fold.crop.width + resize.window.height * resize.window.width;
+            codec.reserve(pixels * size.channels, alpha.iter().map(Image::capacity).sum())?;
+        }
         let mut feed = |region: Rect, push: &mut Push<'_>| {
             let view = match held {
                 Held::Resident(view) => view,
@@ -423,8 +453,8 @@ impl Maker<'_> {
             push(part?.into())
         };
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
-        match fold.kernel_resize() {
-            Some(resize) if matches!(size.channels, 2 | 4) && !fold.is_nearest() => {
+        match with_alpha {
+            Some(resize) => {
                 // Pillow resamples images with alpha premultiplied, one of few things that a fused kernel cannot do.
                 let [premultiplied, resized] = alpha;
                 codec::collect(fold.crop, (channels, size.channels), premultiplied, |push| {
@@ -436,7 +466,7 @@ impl Maker<'_> {
                 let full = Window { top: 0, left: 0, height: resized.height(), width: resized.width() };
                 write(resized.view(), full, fold.pad, output, slot).map_err(geometry)
             }
-            _ => {
+            None => {
                 let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
                 feed(needed, &mut |band| kernel.push(band))?;
                 kernel.finish()

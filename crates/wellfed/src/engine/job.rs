@@ -31,12 +31,14 @@ pub(crate) struct Job {
     room: usize,
     pool: Arc<Pool>,
     /// Made by the first worker that writes, since the schedule is locked where jobs are made.
-    storage: OnceLock<Vec<Storage>>,
+    storage: OnceLock<Result<Vec<Storage>>>,
     failed: Mutex<Vec<Failure>>,
     /// Samples that are not finished.
     left: AtomicUsize,
     /// Columns that were put together after the last sample, by number.
     stacked: Mutex<Result<Vec<(usize, Stacked, Held)>>>,
+    /// The whole batch cannot be made.
+    impossible: OnceLock<Error>,
 }
 
 /// A bad sample of a job.
@@ -76,17 +78,57 @@ impl Job {
             storage: OnceLock::new(),
             failed: Mutex::default(),
             stacked: Mutex::new(Ok(Vec::new())),
+            impossible: OnceLock::new(),
         }
     }
 
-    fn storage(&self) -> &[Storage] {
-        self.storage.get_or_init(|| {
+    /// # Errors
+    /// [`ErrorKind::Limit`] if the system has no memory for the batch: then that is what the batch is.
+    fn storage(&self) -> Result<&[Storage]> {
+        let made = self.storage.get_or_init(|| {
             let of = |column: &ColumnSpec| match column.kind {
-                ColumnKind::Array { .. } => Storage::Array(self.pool.take(column.sample_bytes() * self.room)),
-                _ => Storage::Pieces(self.columns.shelf.take(self.span.len)),
+                ColumnKind::Array { .. } => {
+                    self.pool.take(column.sample_bytes().saturating_mul(self.room)).map(Storage::Array)
+                }
+                _ => Ok(Storage::Pieces(self.columns.shelf.take(self.span.len))),
             };
             self.columns.iter().map(of).collect()
+        });
+        made.as_deref().map_err(|error| {
+            self.give_up(error.clone());
+            error.clone()
         })
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Pieces> {
+        let made = self.storage.get().and_then(|made| made.as_ref().ok());
+        made.into_iter().flatten().filter_map(|storage| match storage {
+            Storage::Pieces(pieces) => Some(pieces),
+            Storage::Array(_) => None,
+        })
+    }
+
+    /// Bytes that values which differ in size take, with those that there was no room for, and the columns made of them.
+    pub(crate) fn list_bytes(&self) -> u64 {
+        let stacked = lock(&self.stacked);
+        let stacked = stacked.iter().flatten().map(|(_, column, _)| column.data.bytes() as u64);
+        stacked.sum::<u64>() + self.pieces().map(Pieces::bytes).sum::<u64>()
+    }
+
+    /// Bytes that a sample found no room for, since this was last asked.
+    pub(crate) fn take_wanted(&self) -> Option<u64> {
+        self.pieces().filter_map(Pieces::take_wanted).max()
+    }
+
+    /// Gives the whole batch up: its samples are no worse than others, but there is no room for all of them.
+    pub(crate) fn give_up(&self, error: Error) {
+        // The first reason is as good as another.
+        drop(self.impossible.set(error));
+    }
+
+    /// Whether the batch was given up.
+    pub(crate) fn is_impossible(&self) -> bool {
+        self.impossible.get().is_some()
     }
 
     /// Notes that a sample could not be made, and whether another one stands in for it.
@@ -123,7 +165,7 @@ impl Job {
     ) -> Result<Vec<(usize, Stacked, Held)>> {
         let Some(keep) = self.keep(on_error) else { return Ok(Vec::new()) };
         let mut made = Vec::new();
-        for (number, (spec, storage)) in self.columns.iter().zip(self.storage()).enumerate() {
+        for (number, (spec, storage)) in self.columns.iter().zip(self.storage()?).enumerate() {
             let Storage::Pieces(pieces) = storage else { continue };
             let text = || -> Result<Vec<String>> {
                 let own = |&offset: &usize| String::from_utf8(pieces.own(offset));
@@ -172,8 +214,11 @@ impl Job {
     /// # Errors
     /// That of [`Job::fatal`].
     pub(crate) fn into_batch(self, on_error: OnError, batched: bool) -> Result<Batch> {
+        if let Some(error) = self.impossible.get() {
+            return Err(error.clone());
+        }
         // A batch of bad samples only has none yet.
-        self.storage();
+        self.storage()?;
         let Some(keep) = self.keep(on_error) else {
             let mut failed = self.failures();
             failed.retain(|failure| !failure.replaced);
@@ -184,7 +229,8 @@ impl Job {
         let stacked = self.stacked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
         let mut stacked = stacked.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        for (spec, storage) in self.columns.iter().zip(self.storage.into_inner().unwrap_or_default()) {
+        let made = self.storage.into_inner().transpose()?.unwrap_or_default();
+        for (spec, storage) in self.columns.iter().zip(made) {
             let Stacked { mut data, lengths } = match storage {
                 Storage::Array(bytes) => Stacked { data: dense(spec, bytes, &keep, batched)?, lengths: None },
                 Storage::Pieces(_) => {
@@ -231,9 +277,13 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Where sample `offset` goes.
-    pub(crate) fn slot(&mut self, offset: usize) -> SampleSlot<'_> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if the system has no memory for the batch.
+    pub(crate) fn slot(&mut self, offset: usize) -> Result<SampleSlot<'_>> {
         assert!(self.samples.contains(&offset), "sample {offset} was not claimed");
-        SampleSlot { job: &self.job, offset, first: 0 }
+        let storage = self.job.storage()?;
+        Ok(SampleSlot { job: &self.job, storage, offset, first: 0 })
     }
 }
 
@@ -241,6 +291,7 @@ impl Claim {
 #[derive(Debug)]
 pub(crate) struct SampleSlot<'a> {
     job: &'a Job,
+    storage: &'a [Storage],
     offset: usize,
     /// The column that counts as 0.
     first: usize,
@@ -249,7 +300,7 @@ pub(crate) struct SampleSlot<'a> {
 impl SampleSlot<'_> {
     /// The columns from `first` on: those of one of the sources of a sample.
     pub(crate) fn of_leaf(&mut self, first: usize) -> SampleSlot<'_> {
-        SampleSlot { job: self.job, offset: self.offset, first: self.first + first }
+        SampleSlot { first: self.first + first, ..*self }
     }
 
     /// Bytes of an array column.
@@ -258,7 +309,7 @@ impl SampleSlot<'_> {
     /// If the column is a list: the executor follows the same column specifications.
     pub(crate) fn array(&mut self, column: usize) -> &mut [u8] {
         let column = self.first + column;
-        match &self.job.storage()[column] {
+        match &self.storage[column] {
             Storage::Array(buffer) => {
                 // SAFETY: the schedule hands out each sample once, a claim gives one slot at a time (`&mut`), and
                 // a slot one column at a time (`&mut`); the job becomes a batch after all claims are back.
@@ -275,7 +326,7 @@ impl SampleSlot<'_> {
     /// If the column is an array: the executor follows the same column specifications.
     pub(crate) fn pieces(&mut self, column: usize) -> Place<'_> {
         let column = self.first + column;
-        match &self.job.storage()[column] {
+        match &self.storage[column] {
             Storage::Pieces(pieces) => Place { pieces, offset: self.offset },
             Storage::Array(_) => unreachable!("column {column} is an array"),
         }
@@ -290,13 +341,19 @@ pub(crate) struct Place<'a> {
 
 impl Place<'_> {
     /// A copy of the value.
-    pub(crate) fn copy(&self, shape: &[usize], bytes: &[u8]) {
-        self.pieces.copy(self.offset, shape, bytes);
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if there is no room for it.
+    pub(crate) fn copy(&self, shape: &[usize], bytes: &[u8]) -> Result<()> {
+        self.pieces.copy(self.offset, shape, bytes)
     }
 
     /// The value itself, in exchange for memory that was used before.
-    pub(crate) fn swap(&self, shape: &[usize], bytes: &mut Vec<u8>) {
-        self.pieces.swap(self.offset, shape, bytes);
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if there is no room for it; then `bytes` are as they were.
+    pub(crate) fn swap(&self, shape: &[usize], bytes: &mut Vec<u8>) -> Result<()> {
+        self.pieces.swap(self.offset, shape, bytes)
     }
 
     /// A value that stays in the memory of its source.
@@ -309,6 +366,7 @@ impl Place<'_> {
 mod tests {
     use super::*;
     use crate::{
+        budget::Holder,
         engine::stack::{Padding, Stacking},
         order::Order,
         plan::Node,
@@ -322,25 +380,27 @@ mod tests {
         let padding = Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: true };
         let padded = Stacking::Padded(padding);
         let padded = ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: padded };
-        let columns = Columns::new(&[
+        let specs = [
             ColumnSpec { name: "x".into(), kind: ColumnKind::Array { dtype: DType::UInt8, shape: vec![2] } },
             ColumnSpec { name: "t".into(), kind: ColumnKind::Text },
             ColumnSpec { name: "r".into(), kind: ragged },
             ColumnSpec { name: "p".into(), kind: padded },
-        ]);
+        ];
+        let pool = Pool::new(4);
+        let columns = Columns::new(&specs, pool.budget());
         let leaf = Node::source(SourceSpec::Custom { name: String::new() });
         let order = Order::new(&leaf.batch(4, false), &[n]).unwrap();
-        Arc::new(Job::new(0, 0, order.batch(0, 0, 0), 4, &columns, &Pool::new(4)))
+        Arc::new(Job::new(0, 0, order.batch(0, 0, 0), 4, &columns, &pool))
     }
 
     fn fill(job: &Arc<Job>) {
         let mut claim = Claim { job: job.clone(), samples: 0..job.span.len };
         for i in 0..job.span.len {
-            let mut slot = claim.slot(i);
+            let mut slot = claim.slot(i).unwrap();
             slot.array(0).fill(i as u8);
-            slot.pieces(1).copy(&[], format!("s{i}").as_bytes());
-            slot.pieces(2).copy(&[i], &vec![i as u8; i]);
-            slot.pieces(3).swap(&[i], &mut vec![i as u8; i]);
+            slot.pieces(1).copy(&[], format!("s{i}").as_bytes()).unwrap();
+            slot.pieces(2).copy(&[i], &vec![i as u8; i]).unwrap();
+            slot.pieces(3).swap(&[i], &mut vec![i as u8; i]).unwrap();
         }
     }
 
@@ -376,15 +436,41 @@ mod tests {
     #[test]
     fn what_is_under_way_is_counted_until_it_is_delivered() {
         let job = job(4);
-        let columns = job.columns.clone();
+        let budget = job.pool.budget().clone();
         fill(&job);
-        assert!(columns.bytes() >= 8 + 6 + 6);
+        assert!(budget.used(Holder::Lists) >= 8 + 6 + 6);
+        assert!(job.list_bytes() >= 8 + 6 + 6);
         finish(&job, OnError::Raise);
-        assert!(columns.bytes() >= 8, "the texts are still there");
+        assert!(budget.used(Holder::Lists) >= 8, "the texts are still there");
         let batch = Arc::into_inner(job).unwrap().into_batch(OnError::Raise, true).unwrap();
-        let kept = columns.bytes();
+        let kept = budget.used(Holder::Lists);
         drop(batch);
-        assert_eq!(columns.bytes(), kept, "the consumer's bytes are its own");
+        assert_eq!(budget.used(Holder::Lists), kept, "the consumer's bytes are its own");
+    }
+
+    #[test]
+    fn values_without_room_say_how_much_they_want_and_kept_memory_makes_room() {
+        let first = job(4);
+        let budget = first.pool.budget().clone();
+        fill(&first);
+        finish(&first, OnError::Raise);
+        let shelf = first.columns.shelf.clone();
+        drop(Arc::into_inner(first).unwrap().into_batch(OnError::Raise, true).unwrap());
+        assert!(budget.used(Holder::Lists) > 0, "memory is kept for the next batch");
+        shelf.clear();
+        assert_eq!(budget.used(Holder::Lists), 0);
+
+        let second = job(4);
+        second.pool.budget().set_cap(Holder::Lists, 10);
+        let mut claim = Claim { job: second.clone(), samples: 0..4 };
+        let error = claim.slot(0).unwrap().pieces(1).copy(&[], &[b'x'; 11]).unwrap_err();
+        assert_eq!((error.kind(), second.take_wanted()), (ErrorKind::Limit, Some(11)));
+        assert_eq!(second.take_wanted(), None, "asked once");
+        let mut bytes = vec![1; 16];
+        assert!(claim.slot(0).unwrap().pieces(2).swap(&[16], &mut bytes).is_err());
+        assert_eq!(bytes, [1; 16], "what found no room stays where it was");
+        claim.slot(0).unwrap().pieces(1).copy(&[], &[b'x'; 10]).unwrap();
+        assert_eq!(second.pool.budget().used(Holder::Lists), 10);
     }
 
     #[test]

@@ -60,5 +60,8 @@ impl<'a> Kernel<'a> {
 
 /// An error of the kernels in the engine's terms.
 pub(crate) fn geometry(error: GeometryError) -> Error {
-    Error::new(ErrorKind::Shape, error.to_string()).with_stage("resample")
+    match error {
+        GeometryError::Memory { bytes } => Error::memory(bytes, "pixels").with_stage("resample"),
+        error => Error::new(ErrorKind::Shape, error.to_string()).with_stage("resample"),
+    }
 }

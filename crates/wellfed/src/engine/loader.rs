@@ -19,7 +19,9 @@ use super::{
     threads::{PATIENCE, Threads, in_storage},
 };
 use crate::{
-    Error, ErrorKind, Result, lock,
+    Error, ErrorKind, Result,
+    budget::{Budget, Holder},
+    lock,
     meter::{Meter, Stage, Stats, publish},
     order::{self, Order, Pass, State},
     plan::{OnError, Options, lower::LeafCache},
@@ -122,37 +124,37 @@ impl Loader {
     ) -> Result<Self> {
         let samples: u64 =
             executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
-        let (executor, budget, total) = with_caches(executor, &options, caches)?;
-        let columns = Columns::new(executor.columns());
+        let counted = Budget::new();
+        let columns = Columns::new(executor.columns(), &counted);
         let batch_bytes = bytes_of(&columns, order.batch_size());
+        let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
-        let bounds = bounds(&options, &executor, batch_bytes, budget)?;
+        let shares = Shares::new(&columns, batch_bytes, given, &executor, budget);
+        shares.set(&counted);
+        let bounds = bounds(&options, &executor, batch_bytes, shares.batches)?;
         let settings = Settings {
             workers: bounds.workers.1,
             prefetch: START_PREFETCH.clamp(bounds.prefetch.0, bounds.prefetch.1),
             readers: bounds.readers.0,
         };
-        let pool = Pool::new(0);
+        let pool = Pool::with_budget(0, counted);
+        // What is under way and what is kept for the next batches, whatever their sizes.
+        pool.set_limit(shares.batches);
         let order = Arc::new(order);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way.
         let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
-        let budgets = (budget / 2, budget / 8);
-        if given || columns.iter().any(ColumnSpec::is_stacked) {
-            // What is under way and what is kept for the next batches, whatever their sizes.
-            pool.set_limit(budget / 2);
-        }
+        let budgets = (shares.batches, shares.records);
         let schedule =
             Schedule::new(order.clone(), columns.clone(), pool.clone(), pieces, settings, budgets, given);
-        let scratch_budget = (budget / 8) as usize / bounds.workers.1;
         let shared = Arc::new(Shared::new(
             schedule,
             executor,
             order,
             meter,
             options.on_error,
-            scratch_budget,
+            (bounds.workers.1, bounds.readers.1),
             (pool, columns.clone(), total),
         ));
         let start = Position { epoch: 0, base: 0, number: 0 };
@@ -501,7 +503,11 @@ impl Loader {
         Ok(lock(&self.consumer))
     }
 
-    fn check_process(&self) -> Result<()> {
+    /// Refuses in a forked child, where locks may be held by threads that are not there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] in a forked child.
+    pub fn check_process(&self) -> Result<()> {
         let process = std::process::id();
         if process != self.process {
             return Err(Error::new(
@@ -631,12 +637,56 @@ fn check_budget(batch_bytes: u64, samples: usize, budget: u64) -> Result<()> {
     .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"))
 }
 
+/// Who may hold how much of the budget.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    batches: u64,
+    lists: u64,
+    records: u64,
+    samples: u64,
+}
+
+/// The least that there is for samples being made, so that a budget for tiny batches can decode photographs.
+const LEAST_FOR_SAMPLES: u64 = 4 << 20;
+
+impl Shares {
+    /// Half at most is for what is under way: no more than all batches made ahead can use, and no less than two batches.
+    /// Lists have half of that. An eighth each is for row indexes and for records read ahead, where there are such. All
+    /// else is for samples being made.
+    fn new(columns: &[ColumnSpec], batch_bytes: u64, given: bool, executor: &Executor, budget: u64) -> Self {
+        let has_lists = columns.iter().any(|column| column.sample_bytes() == 0);
+        let has_arrays = given || batch_bytes > 0;
+        let half = budget / 2;
+        let lists = match (has_lists, has_arrays) {
+            (true, true) => half / 2,
+            (true, false) => half,
+            (false, _) => 0,
+        };
+        let ahead = if given { u64::MAX } else { batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1) };
+        let batches = (half - lists).min(ahead).max(batch_bytes.saturating_mul(2));
+        let left = budget.saturating_sub(batches).saturating_sub(lists);
+        let eighth = (budget / 8).min(left / 4);
+        let records = if executor.in_memory() { 0 } else { eighth };
+        let rows = if executor.leaves().iter().any(|leaf| leaf.caches().rows.is_some()) { eighth } else { 0 };
+        let samples = left.saturating_sub(records + rows).max(LEAST_FOR_SAMPLES);
+        Self { batches, lists, records, samples }
+    }
+
+    fn set(self, budget: &Budget) {
+        budget.set_cap(Holder::Batches, self.batches);
+        budget.set_cap(Holder::Lists, self.lists);
+        budget.set_cap(Holder::Records, self.records);
+        budget.set_cap(Holder::Samples, self.samples);
+    }
+}
+
 /// Opens what is to be kept from epoch to epoch, for every source what its cache says. Of the budget it gives back what
 /// is left for everything else, and how much there is in all.
 fn with_caches(
     mut executor: Executor,
     options: &Options,
     wanted: &[Option<LeafCache>],
+    counted: &Arc<Budget>,
 ) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
     let given = options.memory_budget;
@@ -671,11 +721,13 @@ fn with_caches(
         let mut caches = Caches::default();
         if let Some(cache) = wanted.get(number).and_then(Option::as_ref) {
             let limit = limits[number].unwrap_or(0);
-            caches.coefficients = Some(CoefficientCache::open(source.clone(), cache.path.as_deref(), limit)?);
+            let cache = CoefficientCache::open(source.clone(), cache.path.as_deref(), limit)?;
+            caches.coefficients = Some(cache.counted(counted));
         }
         if leaf.program().decodes_regions() {
-            // An eighth: half is the ring's, an eighth each read-ahead's and scratch memory's.
-            caches.rows = RowCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
+            // An eighth: see `Shares`.
+            let rows = RowCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
+            caches.rows = rows.map(|rows| rows.counted(counted));
         }
         leaf.set_caches(caches);
     }
@@ -683,15 +735,15 @@ fn with_caches(
 }
 
 /// What the governor may choose from, given the user's fixed numbers and the budget.
-fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, budget: u64) -> Result<Bounds> {
+fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, ring: u64) -> Result<Bounds> {
     let zero = |name: &str| Err(Error::config(format!("{name} is 0; it must be at least 1, or \"auto\"")));
     let workers = match options.num_workers.fixed() {
         Some(0) => return zero("num_workers"),
         Some(n) => (n, n),
         None => (1, governor::available_cpus()),
     };
-    // Half of the budget is the ring's: the rest is for the buffer on its way back, read-ahead and scratch.
-    let fit = (budget / 2 / batch_bytes.max(1)).clamp(1, MAX_PREFETCH as u64) as usize;
+    // One buffer is on its way back.
+    let fit = (ring / batch_bytes.max(1)).saturating_sub(1).clamp(1, MAX_PREFETCH as u64) as usize;
     let prefetch = match options.prefetch.fixed() {
         Some(0) => return zero("prefetch"),
         Some(n) => (n.min(fit), n.min(fit)),

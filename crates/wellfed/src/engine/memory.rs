@@ -5,9 +5,11 @@
 //! later, the system has long given small ones.
 
 use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    alloc::{Layout, alloc, dealloc},
     ptr::NonNull,
 };
+
+use crate::{Error, Result};
 
 /// Alignment of small allocations: a cache line, and the widest vector there is.
 pub(super) const ALIGN: usize = 64;
@@ -29,28 +31,34 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// `len` bytes, not initialized, and without pages behind them until they are touched.
-    pub(super) fn new(len: usize) -> Self {
+    ///
+    /// # Errors
+    /// `Limit` if the system does not give them.
+    pub(super) fn new(len: usize) -> Result<Self> {
         let align = if len >= HUGE { HUGE } else { ALIGN };
-        let layout =
-            Layout::from_size_align(len.max(1), align).expect("sizes are checked against the budget");
+        let none = || Error::memory(len, "batches or caches");
+        let layout = Layout::from_size_align(len.max(1), align).map_err(|_| none())?;
         // SAFETY: the layout has a size of at least 1.
         let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let start = NonNull::new(start).ok_or_else(none)?;
         #[cfg(target_os = "linux")]
         if len >= HUGE {
             // A refusal changes nothing.
             // SAFETY: the range is ours, and the advice does not change its contents.
             unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
-        Self { start, layout }
+        Ok(Self { start, layout })
     }
 
     /// `len` bytes of zero.
-    pub(super) fn zeroed(len: usize) -> Self {
-        let memory = Self::new(len);
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub(super) fn zeroed(len: usize) -> Result<Self> {
+        let memory = Self::new(len)?;
         // SAFETY: the allocation has at least `len` bytes, and nobody else knows of it.
         unsafe { memory.start.as_ptr().write_bytes(0, len) };
-        memory
+        Ok(memory)
     }
 
     /// The first byte.
@@ -76,9 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn more_than_there_is_is_an_error() {
+        assert!(Memory::new(isize::MAX as usize - HUGE).is_err() && Memory::new(usize::MAX).is_err());
+    }
+
+    #[test]
     fn large_memory_begins_at_a_huge_page_and_small_at_a_cache_line() {
         for (len, align) in [(0, ALIGN), (1, ALIGN), (HUGE - 1, ALIGN), (HUGE, HUGE), (HUGE + 1, HUGE)] {
-            let memory = Memory::zeroed(len);
+            let memory = Memory::zeroed(len).unwrap();
             assert_eq!((memory.start() as usize % align, memory.size()), (0, len.max(1)));
         }
     }

@@ -96,7 +96,7 @@ impl Shared {
     }
 
     fn hand_over(&self, ticket: Ticket, result: Result<Fetched>) {
-        let late = self.lock().put_read(ticket, result);
+        let late = self.lock().put_read(ticket, Some(result));
         // Freed outside of the lock.
         drop(late);
         self.wake_worker();

@@ -10,7 +10,11 @@ use std::sync::{
 };
 
 use super::memory::Memory;
-use crate::lock;
+use crate::{
+    Result,
+    budget::{Budget, Holder},
+    lock,
+};
 
 /// Keeps memory for reuse.
 #[derive(Debug)]
@@ -24,11 +28,23 @@ pub(crate) struct Pool {
     bytes: AtomicU64,
     /// Of these, bytes that the consumer holds.
     lent: AtomicU64,
+    /// Where what the loader holds is counted.
+    budget: Arc<Budget>,
+    /// Locks that others held when a child was forked stay locked there.
+    process: u32,
 }
 
 impl Pool {
+    /// A pool by itself.
     pub(crate) fn new(keep: usize) -> Arc<Self> {
+        Self::with_budget(keep, Budget::new())
+    }
+
+    /// A pool whose bytes are counted in `budget`.
+    pub(crate) fn with_budget(keep: usize, budget: Arc<Budget>) -> Arc<Self> {
         Arc::new(Self {
+            budget,
+            process: std::process::id(),
             free: Mutex::default(),
             keep: AtomicUsize::new(keep),
             limit: AtomicU64::new(u64::MAX),
@@ -46,20 +62,32 @@ impl Pool {
         self.limit.store(bytes, Relaxed);
     }
 
-    /// A buffer of `len` bytes. Contents are unspecified but initialized.
-    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Buffer {
+    /// The budget that bytes are counted in.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// A buffer of `len` bytes. Contents are unspecified but initialized. Whoever calls has made sure of room.
+    ///
+    /// # Errors
+    /// `Limit` if the system has no memory for it.
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Result<Buffer> {
         let reused = {
             let mut free = lock(&self.free);
             // The last one returned is the most likely to be in cache.
             free.iter().rposition(|m| m.size() == len.max(1)).map(|i| free.remove(i))
         };
-        let memory = reused.unwrap_or_else(|| {
-            let memory = Memory::zeroed(len);
-            self.bytes.fetch_add(memory.size() as u64, Relaxed);
-            drop(self.surplus(&mut lock(&self.free)));
-            memory
-        });
-        Buffer { memory: Some(memory), len, lent: false, pool: self.clone() }
+        let memory = match reused {
+            Some(memory) => memory,
+            None => {
+                // Counted, and room made, before it is taken.
+                let size = len.max(1) as u64;
+                self.count(size);
+                drop(self.surplus(&mut lock(&self.free)));
+                Memory::zeroed(len).inspect_err(|_| self.discount(size))?
+            }
+        };
+        Ok(Buffer { memory: Some(memory), len, lent: false, pool: self.clone() })
     }
 
     /// Bytes the loader holds: under way, or kept for reuse.
@@ -67,7 +95,20 @@ impl Pool {
         self.bytes.load(Relaxed).saturating_sub(self.lent.load(Relaxed))
     }
 
+    fn count(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.budget.force(bytes, Holder::Batches);
+    }
+
+    fn discount(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+        self.budget.give(bytes, Holder::Batches);
+    }
+
     fn give_back(&self, memory: Memory) {
+        if self.process != std::process::id() {
+            return;
+        }
         let mut free = lock(&self.free);
         free.push(memory);
         let surplus = self.surplus(&mut free);
@@ -82,7 +123,7 @@ impl Pool {
         let mut surplus = Vec::new();
         while !free.is_empty() && (free.len() > keep || self.held() > limit) {
             let memory = free.remove(0);
-            self.bytes.fetch_sub(memory.size() as u64, Relaxed);
+            self.discount(memory.size() as u64);
             surplus.push(memory);
         }
         surplus
@@ -107,6 +148,7 @@ impl Buffer {
     pub(crate) fn lend(&mut self) {
         self.lent = true;
         self.pool.lent.fetch_add(self.len as u64, Relaxed);
+        self.pool.budget.give(self.len as u64, Holder::Batches);
     }
 
     /// Part `index` of `size` bytes, to write.
@@ -144,6 +186,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if self.lent {
             self.pool.lent.fetch_sub(self.len as u64, Relaxed);
+            self.pool.budget.force(self.len as u64, Holder::Batches);
         }
         if let Some(memory) = self.memory.take() {
             self.pool.give_back(memory);
@@ -159,35 +202,63 @@ mod tests {
     #[test]
     fn memory_returns_to_the_pool_only_when_its_owner_is_gone() {
         let pool = Pool::new(2);
-        let first = pool.take(1000);
+        let first = pool.take(1000).unwrap();
         let address = first.as_ptr();
         assert_eq!(address as usize % 64, 0);
-        let second = pool.take(1000);
+        let second = pool.take(1000).unwrap();
         assert_ne!(second.as_ptr(), address);
         drop(first);
-        assert_eq!(pool.take(1000).as_ptr(), address);
-        assert_eq!(pool.take(3 << 20).as_ptr() as usize % HUGE, 0);
+        assert_eq!(pool.take(1000).unwrap().as_ptr(), address);
+        assert_eq!(pool.take(3 << 20).unwrap().as_ptr() as usize % HUGE, 0);
     }
 
     #[test]
     fn buffers_of_a_size_no_longer_used_go_first() {
         let pool = Pool::new(2);
-        drop((pool.take(10), pool.take(10)));
-        let (first, second) = (pool.take(30), pool.take(30));
+        drop((pool.take(10).unwrap(), pool.take(10).unwrap()));
+        let (first, second) = (pool.take(30).unwrap(), pool.take(30).unwrap());
         let address = second.as_ptr();
         drop((first, second));
-        assert_eq!((pool.held(), pool.take(30).as_ptr()), (60, address));
+        assert_eq!((pool.held(), pool.take(30).unwrap().as_ptr()), (60, address));
         pool.set_limit(65);
-        let other = pool.take(20);
+        let other = pool.take(20).unwrap();
         assert_eq!(pool.held(), 50, "one of the two made room");
         drop(other);
         assert_eq!(pool.held(), 50);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_frees_memory_whatever_was_locked() {
+        let pool = Pool::new(2);
+        let buffer = pool.take(1000).unwrap();
+        let held = lock(&pool.free);
+        // SAFETY: the child only frees memory and ends, without running anything else of this process.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(buffer);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(7) };
+        }
+        drop(held);
+        let mut status = 0;
+        for _ in 0..1000 {
+            // SAFETY: `child` is ours, and `status` is a place for its status.
+            if unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } != 0 {
+                assert_eq!(libc::WEXITSTATUS(status), 7);
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        // SAFETY: `child` is ours and hangs.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        panic!("the child waits for a lock that nobody holds");
+    }
+
     #[test]
     fn the_pool_counts_and_bounds_what_it_keeps() {
         let pool = Pool::new(1);
-        let mut buffers = [pool.take(100), pool.take(100), pool.take(100)];
+        let mut buffers = [pool.take(100).unwrap(), pool.take(100).unwrap(), pool.take(100).unwrap()];
         assert_eq!(pool.held(), 300);
         buffers[0].lend();
         assert_eq!(pool.held(), 200);

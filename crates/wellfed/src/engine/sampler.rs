@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Dataset, Error, ErrorKind, Result,
+    budget::Budget,
     dataset::Lowered,
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
@@ -176,11 +177,11 @@ impl Sampler {
         let job = Arc::new(Job::new(epoch, 0, planned.order.single(), 1, columns, pool));
         let mut claim = Claim { job, samples: 0..1 };
         let probe = &mut Probe::off(lane);
-        let made = match whose {
-            Some(_) => executor.make_alone(picks, fetched, scratch, &mut claim.slot(0), probe),
-            None => executor.make(picks, fetched, scratch, &mut claim.slot(0), probe),
-        };
-        made?;
+        let mut slot = claim.slot(0)?;
+        match whose {
+            Some(_) => executor.make_alone(picks, fetched, scratch, &mut slot, probe),
+            None => executor.make(picks, fetched, scratch, &mut slot, probe),
+        }?;
         // The columns of one leaf begin where it does.
         let first = whose.and_then(|leaf| executor.leaves().get(leaf)).map_or(0, LeafExecutor::first_column);
         claim
@@ -288,10 +289,11 @@ impl Sampler {
 
 /// The columns of one leaf, or of all.
 fn columns(executor: &Executor, whose: Option<usize>) -> Columns {
-    Columns::new(match whose {
+    let specs = match whose {
         Some(leaf) => executor.leaves()[leaf].columns(),
         None => executor.columns(),
-    })
+    };
+    Columns::new(specs, &Budget::new())
 }
 
 /// What does not change from sample to sample.

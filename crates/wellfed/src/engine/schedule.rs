@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Result,
+    budget::Holder,
     order::{Order, Pass, Span},
 };
 
@@ -58,6 +59,8 @@ pub(crate) enum Left {
 #[derive(Debug)]
 enum Slot {
     Free,
+    /// Too large to be read ahead: whoever makes it reads it.
+    Direct,
     Reading,
     Read(Box<Result<Fetched>>),
     Taken,
@@ -73,6 +76,19 @@ struct Entry {
     done: usize,
     /// Bytes of its buffers.
     bytes: u64,
+    /// Tells it from others of its place: a batch that was taken back is opened again.
+    serial: u64,
+}
+
+/// How [`Schedule::make_room`] made room for lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evicted {
+    /// The batch opened last was taken back.
+    Another,
+    /// That was the batch itself, or it was dropped before.
+    Itself,
+    /// There is no other batch under way.
+    None,
 }
 
 /// Identifies a sample under way, also after its batch was abandoned.
@@ -80,6 +96,7 @@ struct Entry {
 pub(crate) struct Ticket {
     generation: u64,
     entry: u64,
+    serial: u64,
     offset: usize,
 }
 
@@ -149,6 +166,10 @@ pub(crate) struct Schedule {
     entries: VecDeque<Entry>,
     /// Number of the first entry since the schedule was made.
     first_entry: u64,
+    /// Entries that were made.
+    serial: u64,
+    /// Most bytes that lists of one batch took so far.
+    list_bytes: u64,
     generation: u64,
     /// Records that were read but not taken yet, and their bytes.
     read_count: usize,
@@ -183,6 +204,8 @@ impl Schedule {
             cursor: Position { epoch: 0, base: 0, number: 0 },
             entries: VecDeque::new(),
             first_entry: 0,
+            serial: 0,
+            list_bytes: 0,
             generation: 0,
             read_count: 0,
             read_bytes: 0,
@@ -214,7 +237,8 @@ impl Schedule {
     pub(crate) fn abandon(&mut self) -> Abandoned {
         self.generation += 1;
         self.first_entry += self.entries.len() as u64;
-        (self.read_count, self.read_bytes, self.open_bytes, self.open_samples) = (0, 0, 0, 0);
+        self.uncount(self.read_bytes);
+        (self.read_count, self.open_bytes, self.open_samples) = (0, 0, 0);
         Abandoned(std::mem::take(&mut self.entries))
     }
 
@@ -264,6 +288,9 @@ impl Schedule {
             self.cursor = Position { epoch: self.cursor.epoch + 1, base: 0, number: 0 };
         }
         let Position { epoch, base, number } = self.cursor;
+        if !self.has_room_for_lists() {
+            return false;
+        }
         let span = self.order.batch(epoch, base, number);
         let size = if self.order.is_cut() { span.len } else { self.order.batch_size() };
         let job = Job::new(epoch, number, span, size, &self.columns, &self.pool);
@@ -272,16 +299,65 @@ impl Schedule {
         true
     }
 
+    /// Whether the lists of one more batch will fit, if it is as large as the largest so far.
+    fn has_room_for_lists(&self) -> bool {
+        let under_way = self.entries.iter().map(|entry| entry.job.list_bytes().max(self.list_bytes));
+        let all = under_way.fold(self.list_bytes, u64::saturating_add);
+        self.entries.is_empty() || all <= self.pool.budget().cap(Holder::Lists)
+    }
+
+    /// Takes back the batch opened last, so that its lists make room for those of `job`. It is opened again when there is
+    /// room; what comes out stays the same.
+    pub(crate) fn make_room(&mut self, job: &Arc<Job>) -> Evicted {
+        let Some(at) = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.job, job)) else {
+            return Evicted::Itself;
+        };
+        self.list_bytes = self.list_bytes.max(job.list_bytes());
+        if self.entries.len() == 1 {
+            return Evicted::None;
+        }
+        let last = self.entries.len() - 1;
+        let Some(entry) = self.entries.pop_back() else { return Evicted::None };
+        self.list_bytes = self.list_bytes.max(entry.job.list_bytes());
+        self.open_bytes -= entry.bytes;
+        self.open_samples -= entry.slots.len();
+        for slot in &entry.slots {
+            if let Slot::Read(read) = slot {
+                self.read_count -= 1;
+                self.uncount(size(read));
+            }
+        }
+        match &mut self.feed {
+            Some(feed) => feed.queue.push_front((entry.position.number, entry.job.span.clone())),
+            None => self.cursor = entry.position,
+        }
+        if at == last { Evicted::Itself } else { Evicted::Another }
+    }
+
+    fn uncount(&mut self, bytes: u64) {
+        self.read_bytes -= bytes;
+        self.pool.budget().give(bytes, Holder::Records);
+    }
+
+    /// The batch that a ticket is of, if it is still under way, and its place among those that are.
+    fn entry(&mut self, ticket: Ticket) -> Option<(usize, &mut Entry)> {
+        let at = usize::try_from(ticket.entry.checked_sub(self.first_entry)?).ok()?;
+        let same = ticket.generation == self.generation;
+        let entry = self.entries.get_mut(at).filter(|entry| same && entry.serial == ticket.serial)?;
+        Some((at, entry))
+    }
+
     /// Opens the next batch that was submitted. Since their sizes differ, the ring has a limit in bytes too.
     fn open_given(&mut self) -> bool {
-        let Some(feed) = &mut self.feed else { return false };
-        let Some((_, span)) = feed.queue.front() else { return false };
+        let Some((_, span)) = self.feed.as_ref().and_then(|feed| feed.queue.front()) else { return false };
         let sample_bytes: usize = self.columns.iter().map(ColumnSpec::sample_bytes).sum();
         let bytes = (sample_bytes as u64).saturating_mul(span.len as u64);
-        if !self.entries.is_empty() && self.open_bytes.saturating_add(bytes) > self.ring_budget {
+        let full = self.open_bytes.saturating_add(bytes) > self.ring_budget;
+        if !self.entries.is_empty() && full || !self.has_room_for_lists() {
             return false;
         }
-        let Some((number, span)) = feed.queue.pop_front() else { return false };
+        let popped = self.feed.as_mut().and_then(|feed| feed.queue.pop_front());
+        let Some((number, span)) = popped else { return false };
         let len = span.len;
         let position = Position { epoch: 0, base: 0, number };
         let job = Job::new(0, number, span, len, &self.columns, &self.pool);
@@ -293,7 +369,10 @@ impl Schedule {
         let slots = (0..job.span.len).map(|_| Slot::Free).collect();
         self.open_bytes += bytes;
         self.open_samples += job.span.len;
-        self.entries.push_back(Entry { position, job: Arc::new(job), slots, first: 0, done: 0, bytes });
+        self.serial += 1;
+        let serial = self.serial;
+        let job = Arc::new(job);
+        self.entries.push_back(Entry { position, job, slots, first: 0, done: 0, bytes, serial });
     }
 
     /// Samples for a worker: one that was read ahead, or else free ones that it reads itself. Opens a batch when
@@ -306,7 +385,7 @@ impl Schedule {
                 let (at, offset) = read.filter(|(at, _)| *at < self.settings.prefetch)?;
                 return Some(self.take(at, offset));
             }
-            let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free)));
+            let found = read.or_else(|| self.find(|slot| matches!(slot, Slot::Free | Slot::Direct)));
             if let Some((at, offset)) = found {
                 return Some(self.take(at, offset));
             }
@@ -324,7 +403,7 @@ impl Schedule {
     }
 
     fn take(&mut self, at: usize, offset: usize) -> Work {
-        let ticket = Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
+        let ticket = self.ticket(at, offset);
         let entry = &mut self.entries[at];
         let mut record = None;
         let mut end = offset + 1;
@@ -332,11 +411,13 @@ impl Schedule {
             Slot::Read(read) => {
                 self.read_count -= 1;
                 self.read_bytes -= size(&read);
+                self.pool.budget().give(size(&read), Holder::Records);
                 record = Some(read);
             }
             _ => {
                 let chunk = self.pieces.map_or(1, |pieces| (entry.slots.len() / pieces).clamp(1, 64));
-                while end < offset + chunk && matches!(entry.slots.get(end), Some(Slot::Free)) {
+                while end < offset + chunk && matches!(entry.slots.get(end), Some(Slot::Free | Slot::Direct))
+                {
                     entry.slots[end] = Slot::Taken;
                     end += 1;
                 }
@@ -348,6 +429,11 @@ impl Schedule {
         Work { claim: Claim { job: entry.job.clone(), samples: offset..end }, record, ticket }
     }
 
+    fn ticket(&self, at: usize, offset: usize) -> Ticket {
+        let serial = self.entries[at].serial;
+        Ticket { generation: self.generation, entry: self.first_entry + at as u64, serial, offset }
+    }
+
     /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
     pub(crate) fn read(&mut self) -> Option<(Ticket, Arc<Job>, Fetched)> {
         if self.read_bytes >= self.read_budget {
@@ -355,10 +441,9 @@ impl Schedule {
         }
         loop {
             if let Some((at, offset)) = self.find(|slot| matches!(slot, Slot::Free)) {
+                let ticket = self.ticket(at, offset);
                 let entry = &mut self.entries[at];
                 entry.slots[offset] = Slot::Reading;
-                let ticket =
-                    Ticket { generation: self.generation, entry: self.first_entry + at as u64, offset };
                 return Some((ticket, entry.job.clone(), self.spare.pop().unwrap_or_default()));
             }
             if !self.open() {
@@ -367,22 +452,32 @@ impl Schedule {
         }
     }
 
-    /// A reader is done with a sample. Given back if its batch was abandoned meanwhile, to be freed elsewhere.
-    pub(crate) fn put_read(&mut self, ticket: Ticket, read: Result<Fetched>) -> Option<Result<Fetched>> {
-        if ticket.generation != self.generation {
-            return Some(read);
-        }
-        let read = Box::new(read);
+    /// A reader is done with a sample; `None` if there was no room for it. Given back if its batch was abandoned
+    /// meanwhile, to be freed elsewhere.
+    pub(crate) fn put_read(
+        &mut self,
+        ticket: Ticket,
+        read: Option<Result<Fetched>>,
+    ) -> Option<Result<Fetched>> {
+        let Some((_, entry)) = self.entry(ticket) else { return read };
+        let Some(read) = read.map(Box::new) else {
+            entry.slots[ticket.offset] = Slot::Direct;
+            return None;
+        };
+        let bytes = size(&read);
+        entry.slots[ticket.offset] = Slot::Read(read);
         self.read_count += 1;
-        self.read_bytes += size(&read);
-        // The entry is still here: a batch is delivered only when all its samples are done.
-        self.entries[(ticket.entry - self.first_entry) as usize].slots[ticket.offset] = Slot::Read(read);
+        self.read_bytes += bytes;
+        self.pool.budget().force(bytes, Holder::Records);
         None
     }
 
     /// Memory of a record that is no longer needed. Given back if there is enough, to be freed elsewhere.
     pub(crate) fn recycle(&mut self, record: Fetched) -> Option<Fetched> {
-        if self.spare.len() >= if self.ahead > 0 { SPARE } else { 2 * self.settings.readers } {
+        let most = if self.ahead > 0 { SPARE } else { 2 * self.settings.readers };
+        // A large one would keep its size for ever.
+        let large = record.capacity() as u64 > self.read_budget / (2 * most.max(1)) as u64;
+        if large || self.spare.len() >= most {
             return Some(record);
         }
         self.spare.push(record);
@@ -391,11 +486,7 @@ impl Schedule {
 
     /// Counts finished samples. True if the next batch to be delivered is now complete.
     pub(crate) fn done(&mut self, done: &Done) -> bool {
-        if done.ticket.generation != self.generation {
-            return false;
-        }
-        let at = (done.ticket.entry - self.first_entry) as usize;
-        let entry = &mut self.entries[at];
+        let Some((at, entry)) = self.entry(done.ticket) else { return false };
         entry.done += done.count;
         at == 0 && entry.done == entry.slots.len()
     }
@@ -407,6 +498,7 @@ impl Schedule {
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
         self.open_samples -= entry.slots.len();
+        self.list_bytes = self.list_bytes.max(entry.job.list_bytes());
         Some(entry.job)
     }
 
@@ -424,6 +516,7 @@ fn size(read: &Result<Fetched>) -> u64 {
 mod tests {
     use super::*;
     use crate::{
+        budget::Budget,
         engine::batch::ColumnKind,
         plan::Node,
         sample::{DType, Record},
@@ -439,7 +532,7 @@ mod tests {
         let settings = Settings { workers: 1, prefetch, readers: 0 };
         Schedule::new(
             Arc::new(order),
-            Columns::default(),
+            Columns::new(&[], &Budget::new()),
             Pool::new(4),
             None,
             settings,
@@ -472,7 +565,7 @@ mod tests {
         record.reset(1);
         record.values[0].buffer().extend([1; 100]);
         assert_eq!(s.work().unwrap().claim.samples, 1..2);
-        assert!(s.put_read(first, Ok(Fetched::of(record))).is_none());
+        assert!(s.put_read(first, Some(Ok(Fetched::of(record)))).is_none());
         assert!(s.read_bytes >= 100);
         let work = s.work().unwrap();
         assert_eq!((work.claim.samples.clone(), work.record.is_some()), (0..1, true));
@@ -488,7 +581,7 @@ mod tests {
         assert_eq!(s.work().unwrap().claim.job.number, 1, "the same place keeps the work");
         drop(s.go_to(Position { epoch: 5, base: 0, number: 1 }));
         assert!(!s.done(&old.finish()));
-        assert!(s.put_read(reading.0, Ok(Fetched::default())).is_some(), "nobody wants it any more");
+        assert!(s.put_read(reading.0, Some(Ok(Fetched::default()))).is_some(), "nobody wants it any more");
         let new = s.work().unwrap();
         assert_eq!((new.claim.job.epoch, new.claim.job.number, new.claim.samples.start), (5, 1, 0));
     }
@@ -501,7 +594,7 @@ mod tests {
         let tickets: Vec<Ticket> = std::iter::from_fn(|| s.read()).map(|(ticket, ..)| ticket).collect();
         assert_eq!(tickets.len(), 10, "whole batches, until nine samples are open");
         let put = |s: &mut Schedule, number: usize| {
-            assert!(s.put_read(tickets[number], Ok(Fetched::default())).is_none())
+            assert!(s.put_read(tickets[number], Some(Ok(Fetched::default()))).is_none())
         };
         put(&mut s, 5);
         assert!(s.work().is_none(), "the third batch has no buffers yet");
@@ -524,21 +617,21 @@ mod tests {
     fn buffers_are_neither_made_nor_freed_while_the_schedule_is_locked() {
         let order = Order::new(&leaf().batch(2, false), &[4]).unwrap();
         let kind = ColumnKind::Array { dtype: DType::UInt8, shape: vec![1000] };
-        let columns = Columns::new(&[ColumnSpec { name: "x".into(), kind }]);
+        let columns = Columns::new(&[ColumnSpec { name: "x".into(), kind }], &Budget::new());
         let (settings, pool) = (Settings { workers: 1, prefetch: 2, readers: 0 }, Pool::new(4));
         let budgets = (1 << 20, 1 << 20);
         let mut s = Schedule::new(Arc::new(order), columns, pool.clone(), None, settings, budgets, false);
         // Whatever is called here is called under the lock.
         let mut work = s.work().unwrap();
         assert_eq!(pool.held(), 0, "opening a batch takes no memory");
-        work.claim.slot(0).array(0).fill(1);
+        work.claim.slot(0).unwrap().array(0).fill(1);
         assert_eq!(pool.held(), 2000, "the first worker that writes does");
         drop(work);
-        let first = pool.take(2000);
+        let first = pool.take(2000).unwrap();
         let before = first.as_ptr();
         drop(first);
         let abandoned = s.go_to(Position { epoch: 3, base: 0, number: 0 });
-        let other = pool.take(2000);
+        let other = pool.take(2000).unwrap();
         assert_eq!((pool.held(), other.as_ptr()), (4000, before), "the buffer is not back yet");
         drop(abandoned);
         drop(pool.take(2000));
@@ -551,7 +644,7 @@ mod tests {
         let settings = Settings { workers: 1, prefetch: 2, readers: 0 };
         let mut s = Schedule::new(
             Arc::new(order),
-            Columns::default(),
+            Columns::new(&[], &Budget::new()),
             Pool::new(4),
             None,
             settings,
@@ -580,6 +673,42 @@ mod tests {
         assert_eq!((work.claim.job.number, work.claim.job.span.position(0)), (0, Some(3)));
         assert!(s.done(&work.finish()) && s.left() == Left::Some);
         assert!(s.deliver().is_some() && s.left() == Left::End);
+    }
+
+    #[test]
+    fn the_batch_opened_last_makes_room_and_is_opened_again() {
+        let mut s = schedule(8, 1, 3);
+        let works: Vec<Work> = std::iter::from_fn(|| s.work()).collect();
+        let [first, second, third] = &works[..] else { panic!("three batches are open") };
+        let (first, second, third) =
+            (&first.claim.job.clone(), &second.claim.job.clone(), &third.claim.job.clone());
+        assert_eq!(s.make_room(first), Evicted::Another);
+        assert_eq!(s.make_room(third), Evicted::Itself, "it is not under way any more");
+        assert_eq!(s.make_room(second), Evicted::Itself, "it was opened last");
+        assert_eq!(s.make_room(first), Evicted::None);
+        let again = s.work().unwrap();
+        assert_eq!(again.claim.job.number, 1);
+        let done: Vec<bool> = works.into_iter().map(|work| s.done(&work.finish())).collect();
+        assert_eq!(
+            (done, s.ready()),
+            (vec![true, false, false], 1),
+            "what was taken back counts for nothing"
+        );
+        assert!(s.done(&again.finish()) || s.ready() == 2);
+    }
+
+    #[test]
+    fn what_is_too_large_to_be_read_ahead_is_left_to_workers() {
+        let mut s = schedule(2, 2, 1);
+        let (ticket, ..) = s.read().unwrap();
+        s.put_read(ticket, None);
+        assert_eq!(s.read().map(|(ticket, ..)| ticket.offset), Some(1), "it is not read again");
+        assert_eq!(s.work().unwrap().claim.samples, 0..1);
+        let large =
+            Record { values: vec![crate::sample::Value::Bytes(vec![0; 1 << 20])], ..Record::default() };
+        s.settings.readers = 1;
+        s.recycle(Fetched::of(large));
+        assert!(s.spare.is_empty());
     }
 
     #[test]

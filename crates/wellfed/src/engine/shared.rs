@@ -18,11 +18,12 @@ use super::{
     job::{Claim, Job},
     remote::AHEAD,
     ring::Pool,
-    schedule::{Schedule, Work},
+    schedule::{Evicted, Schedule, Work},
     threads::in_storage,
 };
 use crate::{
     Error, ErrorKind, Result,
+    budget::{Budget, Holder, Room},
     io::layer::Mailbox,
     lock,
     meter::{
@@ -55,16 +56,18 @@ pub(crate) struct Shared {
     pub(crate) order: Arc<Order>,
     pub(crate) meter: Meter,
     pub(crate) on_error: OnError,
-    /// Bytes of all workers' scratch memory.
-    pub(crate) scratch_bytes: AtomicU64,
-    /// A worker's scratch memory above this is given back after the sample.
-    pub(crate) scratch_budget: usize,
     /// Buffers of batches.
     pub(crate) pool: Arc<Pool>,
-    /// Bytes that the loader may hold.
-    pub(crate) budget: u64,
-    /// What batches are made of, and the bytes of values that are not in buffers.
+    /// What the loader holds.
+    budget: Arc<Budget>,
+    /// Bytes that it may hold.
+    most: u64,
+    /// What batches are made of.
     columns: Columns,
+    /// Workers and readers at most.
+    threads: (usize, usize),
+    /// Held by the one worker that waits for room.
+    alone: Mutex<()>,
     /// Of the thread that drives the I/O layer, where that reads.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// Bytes that the I/O layer has under way or keeps.
@@ -80,8 +83,8 @@ impl Shared {
         order: Arc<Order>,
         meter: Meter,
         on_error: OnError,
-        scratch_budget: usize,
-        (pool, columns, budget): (Arc<Pool>, Columns, u64),
+        threads: (usize, usize),
+        (pool, columns, most): (Arc<Pool>, Columns, u64),
     ) -> Self {
         let mailbox = executor.is_remote().then(Arc::default);
         let mut schedule = schedule;
@@ -98,11 +101,12 @@ impl Shared {
             order,
             meter,
             on_error,
-            scratch_bytes: AtomicU64::new(0),
-            scratch_budget,
+            budget: pool.budget().clone(),
             pool,
-            budget,
+            most,
             columns,
+            threads,
+            alone: Mutex::default(),
             mailbox,
             io_bytes: AtomicU64::new(0),
             publisher: OnceLock::new(),
@@ -112,10 +116,7 @@ impl Shared {
     /// A snapshot of all counters.
     pub(crate) fn stats(&self) -> Stats {
         let meter = &self.meter;
-        let (settings, read_bytes) = {
-            let schedule = self.lock();
-            (schedule.settings, schedule.read_bytes)
-        };
+        let settings = self.lock().settings;
         let batches = meter.batches.load(Relaxed);
         let caches = || self.executor.leaves().iter().map(|leaf| leaf.caches());
         Stats {
@@ -128,13 +129,8 @@ impl Shared {
             num_workers: settings.workers,
             prefetch: settings.prefetch,
             read_ahead: settings.readers,
-            memory: self.pool.held()
-                + self.columns.bytes()
-                + read_bytes
-                + self.io_bytes.load(Relaxed)
-                + self.scratch_bytes.load(Relaxed)
-                + caches().map(Caches::memory).sum::<u64>(),
-            memory_budget: self.budget,
+            memory: self.budget.total() + self.io_bytes.load(Relaxed),
+            memory_budget: self.most,
             errors: meter.errors.load(Relaxed),
             row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
@@ -208,6 +204,7 @@ impl Shared {
             schedule.shutdown = true;
             schedule.abandon()
         };
+        self.budget.close();
         drop(abandoned);
         self.wake_parked();
         self.ready.notify_all();
@@ -216,10 +213,9 @@ impl Shared {
     /// The loop of worker `id`, until shutdown.
     pub(crate) fn run_worker(&self, id: usize) {
         let lane = self.meter.lane(&format!("worker {id}"));
-        let mut scratch = self.executor.scratch();
-        let mut fetched = Fetched::default();
+        let room = Room::new(&self.budget, Holder::Samples, self.threads.0);
+        let mut desk = Desk::new(room);
         let mut picks = Vec::new();
-        let mut scratch_bytes = 0;
         // Memory that nobody needs any more. It is freed when the schedule is not locked.
         let mut surplus = None;
         let mut schedule = self.lock();
@@ -242,16 +238,9 @@ impl Shared {
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
-            let used = self.run(&mut work, &lane, &mut scratch, (&mut fetched, &mut picks));
+            let used = self.run(&mut work, &lane, &mut desk, &mut picks);
             let done = work.finish();
-            if scratch.capacity() > self.scratch_budget {
-                scratch = self.executor.scratch();
-            }
-            let bytes = (scratch.capacity() + fetched.capacity()) as u64;
-            if bytes != scratch_bytes {
-                self.scratch_bytes.fetch_add(bytes.wrapping_sub(scratch_bytes), Relaxed);
-                scratch_bytes = bytes;
-            }
+            desk.tidy();
             schedule = self.lock();
             if let Some(used) = used {
                 surplus = schedule.recycle(used);
@@ -266,13 +255,7 @@ impl Shared {
     }
 
     /// Makes all samples of a claim. Gives back memory that came from a reader.
-    fn run(
-        &self,
-        work: &mut Work,
-        lane: &Lane,
-        scratch: &mut Scratch,
-        (own, picks): (&mut Fetched, &mut Vec<Pick>),
-    ) -> Option<Fetched> {
+    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk, picks: &mut Vec<Pick>) -> Option<Fetched> {
         let job = work.claim.job.clone();
         let samples = work.claim.samples.clone();
         let mut read = work.record.take();
@@ -285,16 +268,23 @@ impl Shared {
             let result = match read.take().map(|result| *result) {
                 _ if refused.is_some() => refused.map_or(Ok(()), Err),
                 Some(Ok(mut fetched)) => {
+                    desk.room.settle(desk.capacity() + fetched.capacity());
                     let result = self.complete(picks, &mut fetched, &mut probe).and_then(|()| {
-                        self.make(&mut work.claim, offset, picks, &mut fetched, scratch, &mut probe)
+                        self.make(&mut work.claim, offset, picks, &mut fetched, desk, &mut probe)
                     });
                     used = Some(fetched);
                     result
                 }
                 Some(Err(error)) => Err(error),
-                None => self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe),
+                None => self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe),
             };
+            let result = result.or_else(|error| {
+                self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
+            });
             if let Err(mut error) = result {
+                if job.is_impossible() {
+                    break;
+                }
                 let (first, mut attempts, mut replaced) = (picks[0], 0..REPLACEMENTS, false);
                 // An outage is no reason to take other samples.
                 while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
@@ -303,7 +293,11 @@ impl Shared {
                     if picks.is_empty() {
                         continue;
                     }
-                    match self.read_and_make(&mut work.claim, offset, picks, own, scratch, &mut probe) {
+                    let made = self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe);
+                    let made = made.or_else(|error| {
+                        self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
+                    });
+                    match made {
                         Ok(()) => replaced = true,
                         Err(e) if e.kind() == ErrorKind::Transient => error = e,
                         Err(_) => {}
@@ -347,12 +341,17 @@ impl Shared {
         claim: &mut Claim,
         offset: usize,
         picks: &[Pick],
-        fetched: &mut Fetched,
-        scratch: &mut Scratch,
+        desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        self.fetch(picks, fetched, probe)?;
-        self.make(claim, offset, picks, fetched, scratch, probe)
+        let mut own = std::mem::take(&mut desk.own);
+        desk.room.settle(desk.scratch.capacity() + own.capacity());
+        let result = self.fetch(picks, &mut own, &desk.room, probe).and_then(|()| {
+            desk.room.settle(desk.scratch.capacity() + own.capacity());
+            self.make(claim, offset, picks, &mut own, desk, probe)
+        });
+        desk.own = own;
+        result
     }
 
     /// Reads what a reader left to the worker.
@@ -365,8 +364,89 @@ impl Shared {
         result
     }
 
-    fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || in_storage(|| self.executor.fetch(picks, fetched)));
+    /// Makes a sample again for which there was no room: where lists were in the way, after batches opened later were
+    /// taken back; where others' samples were, after them. An `error` of another kind stays.
+    fn make_with_room(
+        &self,
+        claim: &mut Claim,
+        offset: usize,
+        picks: &[Pick],
+        desk: &mut Desk,
+        probe: &mut Probe<'_>,
+        mut error: Error,
+    ) -> Result<()> {
+        let job = claim.job.clone();
+        loop {
+            let alone = if let Some(bytes) = job.take_wanted() {
+                desk.tidy();
+                if !self.make_room_for_lists(&job, bytes) {
+                    return Err(error);
+                }
+                None
+            } else if desk.room.was_refused() {
+                desk.clear();
+                Some(lock(&self.alone))
+            } else {
+                return Err(error);
+            };
+            desk.room.set_alone(alone.is_some());
+            let made = self.read_and_make(claim, offset, picks, desk, probe);
+            desk.room.set_alone(false);
+            drop(alone);
+            match made {
+                Ok(()) => return Ok(()),
+                Err(_) if self.lock().shutdown => return made,
+                Err(again) => error = again,
+            }
+        }
+    }
+
+    /// Waits until lists of `job` can have `bytes` more; false if they never will.
+    fn make_room_for_lists(&self, job: &Arc<Job>, bytes: u64) -> bool {
+        let most = self.budget.cap(Holder::Lists);
+        if bytes > most {
+            return false;
+        }
+        loop {
+            if job.is_impossible() {
+                return false;
+            }
+            if self.budget.used(Holder::Lists).saturating_add(bytes) <= most {
+                return true;
+            }
+            let mut schedule = self.lock();
+            if schedule.shutdown {
+                return false;
+            }
+            let evicted = schedule.make_room(job);
+            drop(schedule);
+            let needed = job.list_bytes().saturating_add(bytes);
+            match evicted {
+                Evicted::Another => {}
+                Evicted::Itself => {
+                    job.give_up(Error::new(ErrorKind::Internal, "a batch that was taken back was delivered"));
+                    return false;
+                }
+                Evicted::None if needed > most => {
+                    let what = format!(
+                        "the lists of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
+                    );
+                    job.give_up(Error::new(ErrorKind::Limit, what).with_hint(
+                        "use a smaller batch_size, or raise it with with_options(memory_budget=...)",
+                    ));
+                    return false;
+                }
+                // What was taken back is freed when whoever works on it notices.
+                Evicted::None => {
+                    self.columns.shelf.clear();
+                    self.budget.wait();
+                }
+            }
+        }
+    }
+
+    fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, room: &Room, probe: &mut Probe<'_>) -> Result<()> {
+        let result = guard("read", || in_storage(|| self.executor.fetch(picks, fetched, room)));
         probe.lap(Stage::Read, fetched.len());
         result
     }
@@ -377,14 +457,15 @@ impl Shared {
         offset: usize,
         picks: &[Pick],
         fetched: &mut Fetched,
-        scratch: &mut Scratch,
+        desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let mut slot = claim.slot(offset);
+        let scratch = &mut desk.scratch;
+        let mut slot = claim.slot(offset)?;
         let result = guard("worker", || self.executor.make(picks, fetched, scratch, &mut slot, probe));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Internal) {
             // A panic may have left half-written scratch behind.
-            *scratch = self.executor.scratch();
+            scratch.clear();
         }
         result
     }
@@ -392,6 +473,7 @@ impl Shared {
     /// The loop of reader `id`, until shutdown.
     pub(crate) fn run_reader(&self, id: usize) {
         let lane = self.meter.lane(&format!("reader {id}"));
+        let room = Room::new(&self.budget, Holder::Records, self.threads.1);
         let mut picks = Vec::new();
         let mut schedule = self.lock();
         loop {
@@ -409,9 +491,15 @@ impl Shared {
             self.order.pick_in(&job.span, ticket.offset(), &mut picks);
             // The batch becomes the consumer's when nobody else has a part in it.
             drop(job);
-            let result = self.fetch(&picks, &mut fetched, &mut probe);
+            room.settle(fetched.capacity());
+            let result = self.fetch(&picks, &mut fetched, &room, &mut probe);
+            // Workers have more room: what is too large to be read ahead is read by them.
+            let refused = room.was_refused();
+            let left = refused || result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Limit);
+            let read = (!left).then(|| result.map(|()| fetched));
             schedule = self.lock();
-            let late = schedule.put_read(ticket, result.map(|()| fetched));
+            let late = schedule.put_read(ticket, read);
+            room.settle(0);
             self.work.notify_one();
             if late.is_some() {
                 drop(schedule);
@@ -419,6 +507,44 @@ impl Shared {
                 schedule = self.lock();
             }
         }
+    }
+}
+
+/// What a worker works with.
+struct Desk {
+    scratch: Scratch,
+    /// For samples that it reads itself.
+    own: Fetched,
+    /// What both take.
+    room: Arc<Room>,
+}
+
+impl Desk {
+    fn new(room: Arc<Room>) -> Self {
+        Self { scratch: Scratch::within(Some(room.clone())), own: Fetched::default(), room }
+    }
+
+    fn capacity(&self) -> usize {
+        self.scratch.capacity() + self.own.capacity()
+    }
+
+    /// After a sample: keeps no more than its share.
+    fn tidy(&mut self) {
+        let keeps = self.room.keeps();
+        if self.scratch.capacity() as u64 > keeps / 2 {
+            self.scratch.clear();
+        }
+        if self.own.capacity() as u64 > keeps / 2 {
+            self.own = Fetched::default();
+        }
+        self.room.settle(self.capacity());
+    }
+
+    /// Gives everything back.
+    fn clear(&mut self) {
+        self.scratch.clear();
+        self.own = Fetched::default();
+        self.room.settle(0);
     }
 }
 

@@ -13,7 +13,12 @@ use super::{
     batch::{ColumnData, ColumnKind, ColumnSpec},
     ring::{Buffer, Pool},
 };
-use crate::{Error, ErrorKind, Result, lock, sample::DType};
+use crate::{
+    Error, ErrorKind, Result,
+    budget::{Budget, Holder},
+    lock,
+    sample::DType,
+};
 
 /// A piece that grew larger gives its memory back after the batch.
 const KEPT_PIECE: usize = 1 << 20;
@@ -61,29 +66,41 @@ struct Piece {
 pub(crate) type Resident<'a, 'b> = &'b dyn Fn(usize, usize, u64) -> Option<&'a [u8]>;
 
 /// Memory of pieces for the next batches, and the count of all bytes that pieces and finished lists hold.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shelf {
     free: Mutex<Vec<Vec<Mutex<Piece>>>>,
-    bytes: AtomicU64,
+    budget: Arc<Budget>,
 }
 
 impl Shelf {
+    /// Counts what it holds in `budget`.
+    pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::default(), budget: budget.clone() })
+    }
+
     /// Room for a column of `len` samples.
     pub(crate) fn take(self: &Arc<Self>, len: usize) -> Pieces {
         let mut pieces = lock(&self.free).pop().unwrap_or_default();
         if pieces.len() < len {
             pieces.resize_with(len, Mutex::default);
         }
-        Pieces { pieces, shelf: self.clone() }
+        let held = pieces.iter().map(|piece| lock(piece).bytes.capacity() as u64).sum();
+        Pieces { pieces, held: AtomicU64::new(held), wanted: AtomicU64::new(0), shelf: self.clone() }
     }
 
-    /// Bytes held by values of batches under way and by memory kept for the next ones, but for buffers of the pool.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
+    /// Frees the memory that is kept for the next batches.
+    pub(crate) fn clear(&self) {
+        let free = std::mem::take(&mut *lock(&self.free));
+        let bytes: usize = free.iter().flatten().map(|piece| lock(piece).bytes.capacity()).sum();
+        drop(free);
+        self.count(bytes, 0);
     }
 
     fn count(&self, before: usize, after: usize) {
-        self.bytes.fetch_add((after as u64).wrapping_sub(before as u64), Relaxed);
+        match after.checked_sub(before) {
+            Some(more) => self.budget.force(more as u64, Holder::Lists),
+            None => self.budget.give((before - after) as u64, Holder::Lists),
+        }
     }
 
     /// Counts `bytes` of a finished list until the answer is dropped.
@@ -110,45 +127,87 @@ impl Drop for Held {
 #[derive(Debug)]
 pub(crate) struct Pieces {
     pieces: Vec<Mutex<Piece>>,
+    /// Bytes of all values.
+    held: AtomicU64,
+    /// Most bytes that a value found no room for.
+    wanted: AtomicU64,
     shelf: Arc<Shelf>,
 }
 
 impl Pieces {
     /// Copies the value of sample `offset`.
-    pub(crate) fn copy(&self, offset: usize, shape: &[usize], bytes: &[u8]) {
-        self.change(offset, shape, |piece| {
-            piece.bytes.clear();
-            piece.bytes.extend_from_slice(bytes);
-        });
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if there is no room for it in the budget, or no memory.
+    pub(crate) fn copy(&self, offset: usize, shape: &[usize], bytes: &[u8]) -> Result<()> {
+        let mut piece = self.named(offset, shape);
+        piece.bytes.clear();
+        let before = piece.bytes.capacity();
+        if before < bytes.len() {
+            let more = bytes.len() - before;
+            self.claim(more)?;
+            let made = piece.bytes.try_reserve_exact(bytes.len());
+            // The allocator may have given more than was asked for, or nothing.
+            self.shelf.count(before + more, piece.bytes.capacity());
+            self.held.fetch_add((piece.bytes.capacity() - before) as u64, Relaxed);
+            made.map_err(|_| Error::memory(bytes.len(), "a value of a batch"))?;
+        }
+        piece.bytes.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// Takes over the value of sample `offset`, and leaves memory of an earlier one in its place.
-    pub(crate) fn swap(&self, offset: usize, shape: &[usize], bytes: &mut Vec<u8>) {
-        self.change(offset, shape, |piece| std::mem::swap(&mut piece.bytes, bytes));
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if there is no room for it in the budget; then `bytes` are as they were.
+    pub(crate) fn swap(&self, offset: usize, shape: &[usize], bytes: &mut Vec<u8>) -> Result<()> {
+        let mut piece = self.named(offset, shape);
+        let (before, after) = (piece.bytes.capacity(), bytes.capacity());
+        match after.checked_sub(before) {
+            Some(more) => self.claim(more)?,
+            None => self.shelf.count(before, after),
+        }
+        self.held.fetch_add((after as u64).wrapping_sub(before as u64), Relaxed);
+        std::mem::swap(&mut piece.bytes, bytes);
+        Ok(())
     }
 
     /// Notes that the value of sample `offset` lies in the memory of source `leaf`.
     pub(crate) fn refer(&self, offset: usize, shape: &[usize], leaf: usize, index: u64) {
-        self.change(offset, shape, |piece| piece.resident = Some((leaf, index)));
+        self.named(offset, shape).resident = Some((leaf, index));
     }
 
-    fn change(&self, offset: usize, shape: &[usize], f: impl FnOnce(&mut Piece)) {
+    fn named(&self, offset: usize, shape: &[usize]) -> MutexGuard<'_, Piece> {
         let mut piece = lock(&self.pieces[offset]);
-        let before = piece.bytes.capacity();
         piece.resident = None;
         piece.shape.clear();
         piece.shape.extend_from_slice(shape);
-        f(&mut piece);
-        let after = piece.bytes.capacity();
-        if before != after {
-            self.shelf.count(before, after);
-        }
+        piece
+    }
+
+    /// Reserves `more` bytes, before they are taken.
+    fn claim(&self, more: usize) -> Result<()> {
+        let budget = &self.shelf.budget;
+        budget.reserve(more as u64, Holder::Lists).inspect_err(|_| {
+            self.wanted.fetch_max(more as u64, Relaxed);
+        })
+    }
+
+    /// Bytes of all values, with those that found no room.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.held.load(Relaxed) + self.wanted.load(Relaxed)
+    }
+
+    /// Most bytes that a value found no room for, since this was last asked.
+    pub(crate) fn take_wanted(&self) -> Option<u64> {
+        Some(self.wanted.swap(0, Relaxed)).filter(|bytes| *bytes > 0)
     }
 
     /// The bytes of sample `offset`, which are its own from now on.
     pub(crate) fn own(&self, offset: usize) -> Vec<u8> {
         let bytes = std::mem::take(&mut lock(&self.pieces[offset]).bytes);
         self.shelf.count(bytes.capacity(), 0);
+        self.held.fetch_sub(bytes.capacity() as u64, Relaxed);
         bytes
     }
 }
@@ -240,13 +299,13 @@ pub(crate) fn stack<'a>(
             let Some(value) = values.first() else {
                 return Err(Error::new(ErrorKind::Internal, format!("column {} has no sample", spec.name)));
             };
-            let mut bytes = pool.take(value.bytes().len());
+            let mut bytes = pool.take(value.bytes().len())?;
             bytes.copy_from_slice(value.bytes());
             ColumnData::Array { dtype: *dtype, shape: value.shape().to_vec(), bytes }
         }
         Stacking::Padded(padding) => {
             if padding.lengths {
-                lengths = Some(lengths_of(&values, pool));
+                lengths = Some(lengths_of(&values, pool)?);
             }
             pad(&spec.name, *dtype, padding, &values, pad_to, pool)?
         }
@@ -270,7 +329,7 @@ fn elements(shape: &[usize]) -> Option<usize> {
 
 /// A buffer of at least `len` bytes. Sizes come in steps of at most a quarter, so that buffers of batches that
 /// differ in size can be used again.
-fn roomy(pool: &Arc<Pool>, len: usize) -> Buffer {
+fn roomy(pool: &Arc<Pool>, len: usize) -> Result<Buffer> {
     let step = (len.max(1).next_power_of_two() / 8).max(64);
     pool.take(len.next_multiple_of(step))
 }
@@ -280,13 +339,13 @@ fn too_large(name: &str) -> Error {
         .with_hint("use a smaller batch, or bucket_by_sequence_length()")
 }
 
-fn lengths_of(values: &[Value<'_>], pool: &Arc<Pool>) -> Buffer {
-    let mut lengths = pool.take(8 * values.len());
+fn lengths_of(values: &[Value<'_>], pool: &Arc<Pool>) -> Result<Buffer> {
+    let mut lengths = pool.take(8 * values.len())?;
     for (to, value) in lengths.chunks_exact_mut(8).zip(values) {
         let length = value.shape().first().copied().unwrap_or(1) as i64;
         to.copy_from_slice(&length.to_ne_bytes());
     }
-    lengths
+    Ok(lengths)
 }
 
 fn pad(
@@ -318,7 +377,7 @@ fn pad(
     for value in values {
         check_fits(name, value.shape(), &shape[1..])?;
     }
-    let mut bytes = roomy(pool, len);
+    let mut bytes = roomy(pool, len)?;
     if row > 0 {
         for (to, value) in bytes[..len].chunks_exact_mut(row).zip(values) {
             place(to, &shape[1..], value.bytes(), value.shape(), &padding.value);
@@ -391,7 +450,7 @@ fn ragged(
     pool: &Arc<Pool>,
 ) -> Result<ColumnData> {
     let (bytes, shapes) = concatenate(name, values, pool)?;
-    let mut offsets = pool.take(8 * (values.len() + 1));
+    let mut offsets = pool.take(8 * (values.len() + 1))?;
     let mut end = 0_usize;
     offsets[..8].fill(0);
     for (to, shape) in offsets[8..].chunks_exact_mut(8).zip(&shapes) {
@@ -406,7 +465,7 @@ fn ragged(
 fn concatenate(name: &str, values: &[Value<'_>], pool: &Arc<Pool>) -> Result<(Buffer, Vec<Vec<usize>>)> {
     let len = values.iter().try_fold(0_usize, |len, value| len.checked_add(value.bytes().len()));
     let len = len.filter(|len| *len <= isize::MAX as usize / 2).ok_or_else(|| too_large(name))?;
-    let mut bytes = roomy(pool, len);
+    let mut bytes = roomy(pool, len)?;
     let mut at = 0;
     for value in values {
         let end = at + value.bytes().len();
@@ -427,11 +486,11 @@ mod tests {
         padding: Padding,
         pad_to: Option<usize>,
     ) -> Result<(Vec<usize>, Vec<u8>)> {
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Shelf::new(&Budget::new());
         let pieces = shelf.take(shapes.len());
         for (i, shape) in shapes.iter().enumerate() {
             let n: usize = shape.iter().product();
-            pieces.copy(i, shape, &vec![i as u8 + 1; n]);
+            pieces.copy(i, shape, &vec![i as u8 + 1; n]).unwrap();
         }
         let spec = ColumnSpec {
             name: "x".into(),
@@ -498,18 +557,18 @@ mod tests {
 
     #[test]
     fn every_byte_is_counted_and_large_pieces_are_not_kept() {
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Shelf::new(&Budget::new());
         let pieces = shelf.take(2);
-        pieces.copy(0, &[3], &[1, 2, 3]);
-        pieces.copy(1, &[KEPT_PIECE + 1], &vec![0; KEPT_PIECE + 1]);
-        let both = shelf.bytes();
+        pieces.copy(0, &[3], &[1, 2, 3]).unwrap();
+        pieces.copy(1, &[KEPT_PIECE + 1], &vec![0; KEPT_PIECE + 1]).unwrap();
+        let both = shelf.budget.used(Holder::Lists);
         assert!(both >= KEPT_PIECE as u64 + 4, "{both}");
         drop(pieces);
-        assert!((3..100).contains(&shelf.bytes()), "{}", shelf.bytes());
+        assert!((3..100).contains(&shelf.budget.used(Holder::Lists)), "{}", shelf.budget.used(Holder::Lists));
         let pieces = shelf.take(1);
         let held = shelf.hold(pieces.own(0).capacity());
-        assert!(shelf.bytes() >= 3);
+        assert!(shelf.budget.used(Holder::Lists) >= 3);
         drop((pieces, held));
-        assert_eq!(shelf.bytes(), 0);
+        assert_eq!(shelf.budget.used(Holder::Lists), 0);
     }
 }

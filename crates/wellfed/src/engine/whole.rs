@@ -2,13 +2,14 @@
 
 use wellfed_kernels::{
     alpha::{premultiply, unpremultiply},
-    blur::gaussian_blur,
+    blur::{BlurError, gaussian_blur},
     color, erase, gray, hue,
     image::{Dtype, Image, Layout},
     resample,
     rotate::{Rotation, Sampling, rotate},
 };
 
+use super::kernel::geometry;
 use crate::{
     Error, ErrorKind, Result,
     transform::{Action, ColorStep, EraseValue, Interpolation, Rect, Size},
@@ -24,6 +25,17 @@ pub(crate) struct WholeScratch {
 impl WholeScratch {
     pub(crate) fn capacity(&self) -> usize {
         self.spare.capacity() + 4 * self.floats.capacity()
+    }
+}
+
+/// Bytes of working memory that `action` takes for an image of size `before` that becomes one of `after`.
+pub(crate) fn memory(action: &Action, before: Size, after: Size) -> usize {
+    let elements = |size: Size| size.height * size.width * size.channels;
+    match action {
+        Action::Gray { .. } | Action::Rotate { .. } => elements(after),
+        // Rows of float32, and one with borders.
+        Action::Blur { kernel, .. } => 4 * (elements(before) + (before.width + kernel[0]) * before.channels),
+        _ => 0,
     }
 }
 
@@ -43,9 +55,14 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScr
                 }
             }
         }
-        Action::Gray { channels } => gray::to_gray(image, &mut scratch.spare, *channels),
+        Action::Gray { channels } => {
+            gray::to_gray(image, &mut scratch.spare, *channels).map_err(geometry)?;
+        }
         Action::Blur { kernel, sigma } => gaussian_blur(image, *kernel, *sigma, &mut scratch.floats)
-            .map_err(|e| Error::new(ErrorKind::Shape, e.to_string()))?,
+            .map_err(|e| match e {
+                BlurError::Memory { bytes } => Error::memory(bytes, "pixels"),
+                BlurError::Reach { .. } => Error::new(ErrorKind::Shape, e.to_string()),
+            })?,
         &mut Action::Rotate { angle, interpolation, expand, center, ref fill } => {
             let sampling = match interpolation {
                 Interpolation::Nearest | Interpolation::NearestExact | Interpolation::NearestCorner => {
@@ -67,7 +84,8 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, scratch: &mut WholeScr
             if alpha {
                 premultiply(image);
             }
-            rotate(image.view(), &rotation, (after.height, after.width), &mut scratch.spare);
+            rotate(image.view(), &rotation, (after.height, after.width), &mut scratch.spare)
+                .map_err(geometry)?;
             std::mem::swap(image, &mut scratch.spare);
             if alpha {
                 unpremultiply(image);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, stamp};
+use super::{
+    ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, location, stamp,
+};
 use crate::{
     Error, Limits, Result,
     io::{Bytes, Extent},
@@ -227,7 +229,8 @@ impl Source for ImageFiles {
 
     fn stamp(&self, index: u64) -> Option<u64> {
         let path = self.path(index)?;
-        Some(stamp(path, &self.store.stat(path).ok()?))
+        let label = self.labels.as_ref().and_then(|labels| labels.whole(index as usize).ok());
+        Some(stamp(&format!("{}\0{label:?}", location(path)), &self.store.stat(path).ok()?))
     }
 }
 

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, stamp};
+use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, location, stamp};
 use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
@@ -261,8 +261,11 @@ impl Source for ImageFolder {
     }
 
     fn stamp(&self, index: u64) -> Option<u64> {
-        let stat = self.store.stat(&self.path(index)?).ok()?;
-        Some(stamp(&self.key(index), &stat))
+        let path = self.path(index)?;
+        // A label is the number of its class among all: another class changes it.
+        let label = self.classes.as_ref().and_then(|_| self.find(index)).map(|(folder, _)| folder.root);
+        let stat = self.store.stat(&path).ok()?;
+        Some(stamp(&format!("{}\0{label:?}", location(&path)), &stat))
     }
 
     fn classes(&self) -> Option<&[String]> {

@@ -220,6 +220,14 @@ pub(crate) fn stamp(key: &str, stat: &Stat) -> u64 {
     rapidhash::v3::rapidhash_v3(&[key.as_bytes(), &[0], &numbers].concat())
 }
 
+/// Where `path` lies, whatever the current folder is. Of a store with URLs: `path` itself.
+pub(crate) fn location(path: &str) -> String {
+    if path.contains("://") {
+        return path.to_owned();
+    }
+    std::path::absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
 /// Adds to `error` which sample of `source` it happened to, and that it was being read.
 pub(crate) fn located(error: Error, source: &dyn Source, index: u64) -> Error {
     error.with_stage("read").with_sample(source.key(index), index).with_source(source.name())

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, npy, stamp,
+    Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, stamp,
     tar_index::{Member, ShardIndex},
     tar_sidecar,
 };
@@ -490,7 +490,7 @@ impl Source for WebDataset {
         let Some(Place::Sample(shard, sample)) = self.place(index) else { return None };
         let stat = self.store.stat(&shard.path).ok()?;
         let first = shard.index.sample(sample).first()?;
-        Some(stamp(&format!("{}@{}", self.key(index), first.offset()), &stat))
+        Some(stamp(&format!("{}@{}", location(&self.key(index)), first.offset()), &stat))
     }
 }
 

@@ -20,6 +20,8 @@ use crate::{Error, ErrorKind, Limits, Result};
 #[derive(Debug)]
 pub struct LocalStore {
     open: Mutex<OpenFiles>,
+    /// Whose threads may hold the lock: in a forked child nobody gives it back.
+    process: u32,
 }
 
 /// The most recently used files of [`LocalStore::read_range`].
@@ -45,10 +47,15 @@ impl LocalStore {
     /// A store that keeps up to `capacity` files (at least one) open for ranges.
     pub fn with_open_files(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { open: Mutex::new(OpenFiles { files: HashMap::new(), clock: 0, capacity }) }
+        let open = OpenFiles { files: HashMap::new(), clock: 0, capacity };
+        Self { open: Mutex::new(open), process: std::process::id() }
     }
 
     fn shared(&self, path: &str) -> Result<Arc<File>> {
+        if self.process != std::process::id() {
+            let file = Arc::new(open_file(path)?);
+            return regular(&file, path).map(|_| file);
+        }
         // A panic cannot leave the table half changed, so a poisoned lock is as good as any.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get(path) {

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use wellfed_jpeg::Decoder;
+use wellfed_jpeg::{Ask, Options};
 
 use super::{
     disk::{Blob, Disk},
@@ -23,11 +23,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::is_jpeg,
+    budget::{Budget, Holder},
+    codec::{self, is_jpeg},
     lock,
     meter::CacheStats,
     sample::{FieldKind, Record, Value},
-    source::Source,
+    source::{Source, location},
+    store,
 };
 
 /// Maps that samples are spread over.
@@ -46,6 +48,8 @@ pub(crate) struct CoefficientCache {
     /// Where samples in memory are.
     slab: Slab,
     disk: Option<Disk>,
+    /// The folder that keys are relative to, if it is one.
+    folder: Option<String>,
     share: Share,
     full: AtomicBool,
     kept: AtomicU64,
@@ -89,6 +93,10 @@ impl CoefficientCache {
             }
             Some(path) => Some(Disk::open(path)?),
         };
+        let folder = match disk.as_ref().map(|_| source.parts()).as_deref() {
+            Some([part]) => Some(part.name.clone()),
+            _ => None,
+        };
         let used = disk.as_ref().map_or(0, Disk::bytes);
         let full = !share.take(used);
         Ok(Self {
@@ -97,12 +105,21 @@ impl CoefficientCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             slab: Slab::default(),
             disk,
+            folder,
             share,
             full: AtomicBool::new(full),
             kept: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             hits: AtomicU64::new(0),
         })
+    }
+
+    /// Counts what is taken of memory in `budget`.
+    pub(crate) fn counted(self, budget: &Arc<Budget>) -> Self {
+        match self.disk {
+            None => Self { share: self.share.counted(budget, Holder::Cache), ..self },
+            Some(_) => self,
+        }
     }
 
     /// Fills `record` with sample `index`, if that is cached.
@@ -154,11 +171,14 @@ impl CoefficientCache {
     }
 
     /// Caches a sample that was read from its source, and puts what was cached into `record`.
-    pub(crate) fn admit(&self, index: u64, record: &mut Record, decoder: &mut Decoder) {
+    pub(crate) fn admit(&self, index: u64, record: &mut Record, scratch: &mut codec::Scratch) {
         if record.cached || self.full.load(Relaxed) || lock(self.shard(index)).contains_key(&index) {
             return;
         }
         let limits = wellfed_jpeg::Limits { max_pixels: record.limits.max_pixels, ..Default::default() };
+        let room = scratch.room().cloned();
+        let allowed = |bytes| room.as_ref().is_none_or(|room| room.take(bytes).is_ok());
+        let options = Options { limits, ask: Ask::new(&allowed), ..Options::default() };
         let mut packed = Vec::new();
         for &field in &self.images {
             let bytes = match record.values.get(field) {
@@ -167,8 +187,10 @@ impl CoefficientCache {
                 _ => None,
             };
             if let Some(bytes) = bytes.filter(|bytes| is_jpeg(bytes)) {
-                match decoder.pack(bytes, &limits) {
+                match scratch.decoder().pack_with(bytes, &options) {
                     Ok(record) => packed.push((field, record)),
+                    // There may be room another time, and there must be for the sample itself.
+                    Err(e) if e.kind() == wellfed_jpeg::ErrorKind::Memory => return,
                     // Whatever is wrong with it, making the sample will say so, in every epoch.
                     Err(_) => return self.pass(index),
                 }
@@ -200,15 +222,21 @@ impl CoefficientCache {
             self.full.store(true, Relaxed);
             return false;
         }
-        let values: Arc<[(Value, u64)]> = (record.values.iter().enumerate())
+        let values: Result<Arc<[(Value, u64)]>> = (record.values.iter().enumerate())
             .map(|(i, value)| {
                 let value = match (replaced(i), value) {
-                    (Some(bytes), _) | (None, Value::Bytes(bytes)) => Value::Shared(self.slab.keep(bytes)),
+                    (Some(bytes), _) | (None, Value::Bytes(bytes)) => Value::Shared(self.slab.keep(bytes)?),
                     (None, value) => value.clone(),
                 };
-                (value, record.offsets.get(i).copied().unwrap_or(0))
+                Ok((value, record.offsets.get(i).copied().unwrap_or(0)))
             })
             .collect();
+        let Ok(values) = values else {
+            // The system has less memory than the cache was promised.
+            self.share.give(size as u64 + OVERHEAD);
+            self.full.store(true, Relaxed);
+            return false;
+        };
         self.keep(index, Slot::Held(values))
     }
 
@@ -265,11 +293,6 @@ impl CoefficientCache {
         self.disk.is_some()
     }
 
-    /// Bytes of memory.
-    pub(crate) fn memory(&self) -> u64 {
-        if self.disk.is_some() { 0 } else { self.share.used() }
-    }
-
     pub(crate) fn stats(&self) -> CacheStats {
         let (samples, passed) = (self.kept.load(Relaxed), self.passed.load(Relaxed));
         let full = self.full.load(Relaxed);
@@ -290,9 +313,14 @@ impl CoefficientCache {
         &self.shards[(index % SHARDS as u64) as usize]
     }
 
-    /// What a sample is found by on disk: its key and the fields it has.
+    /// What a sample is found by on disk: where it lies and the fields it has. Keys alone are the same in folders of the
+    /// same form, such as those for training and validation.
     fn key(&self, index: u64) -> u64 {
         let mut text = self.source.key(index);
+        text = location(&match &self.folder {
+            Some(folder) if !text.starts_with(folder.as_str()) => store::join(folder, &text),
+            _ => text,
+        });
         for field in &self.source.schema().fields {
             text.push('\0');
             text.push_str(&field.name);

@@ -95,6 +95,8 @@ enum Writer {
         end: u64,
         /// Also holds the lock.
         list: File,
+        /// Up to where the list is whole.
+        listed: u64,
         /// Entries that are not yet in the list.
         pending: Vec<u8>,
     },
@@ -283,7 +285,7 @@ impl Disk {
         if matches!(writer, Writer::Idle) {
             *writer = self.start_writing()?;
         }
-        let Writer::Open { segment, data, end, list, pending } = writer else {
+        let Writer::Open { segment, data, end, list, listed, pending } = writer else {
             return Err(io::Error::other("writing failed before"));
         };
         let offset = *end;
@@ -304,8 +306,7 @@ impl Disk {
         put_sum(pending, start);
         let location = Location { segment: *segment, stamp, offset, length };
         if pending.len() >= FLUSH {
-            list.write_all(pending)?;
-            pending.clear();
+            write_entries(list, listed, pending)?;
         }
         lock(&self.found).insert(key, location);
         Ok(())
@@ -333,27 +334,21 @@ impl Disk {
             let listed = (LIST_MAGIC.len() + whole.len() * ENTRY) as u64;
             list.set_len(listed)?;
             list.write_all(LIST_MAGIC)?;
-            list.seek(SeekFrom::Start(listed))?;
             // Longer data were not listed; shorter ones lost what was: their checksums will not fit.
             data.set_len(end)?;
             data.write_all(DATA_MAGIC)?;
             data.seek(SeekFrom::Start(end))?;
-            return Ok(Writer::Open { segment, data, end, list, pending: Vec::new() });
+            return Ok(Writer::Open { segment, data, end, list, listed, pending: Vec::new() });
         }
         Err(io::Error::other(format!("more than {MAX_SEGMENTS} processes write to {}", self.folder)))
     }
 
     /// Lists what was stored.
     pub(super) fn flush(&self) {
-        if let Writer::Open { list, pending, segment, .. } = &mut *lock(&self.writer) {
-            match list.write_all(pending) {
-                Ok(()) => {
-                    pending.clear();
-                    // What this process wrote is known to it.
-                    if let Ok(end) = list.stream_position() {
-                        lock(&self.read).insert(*segment, end);
-                    }
-                }
+        if let Writer::Open { list, listed, pending, segment, .. } = &mut *lock(&self.writer) {
+            match write_entries(list, listed, pending) {
+                // What this process wrote is known to it.
+                Ok(()) => drop(lock(&self.read).insert(*segment, *listed)),
                 Err(error) => {
                     *lock(&self.problem) = Some(format!("cannot write to {}: {error}", self.folder));
                 }
@@ -366,6 +361,16 @@ impl Drop for Disk {
     fn drop(&mut self) {
         self.flush();
     }
+}
+
+/// Writes `pending` behind what is `listed`, and empties it. What an earlier attempt wrote in part, on a full disk, is
+/// overwritten, so that entries stay where readers look for them.
+fn write_entries(list: &mut (impl Write + Seek), listed: &mut u64, pending: &mut Vec<u8>) -> io::Result<()> {
+    list.seek(SeekFrom::Start(*listed))?;
+    list.write_all(pending)?;
+    *listed += pending.len() as u64;
+    pending.clear();
+    Ok(())
 }
 
 /// Appends the checksum of what begins at `start`.
@@ -389,4 +394,54 @@ fn parse_entry(entry: &[u8], segment: u32) -> Option<(u64, Location)> {
 fn is_usable(path: &str) -> bool {
     let Ok(mut entries) = fs::read_dir(path) else { return !Path::new(path).exists() };
     entries.next().is_none() || Path::new(path).join("000.list").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file on a disk that is full at `room` bytes.
+    struct Full {
+        bytes: io::Cursor<Vec<u8>>,
+        room: usize,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let left = self.room.saturating_sub(self.bytes.position() as usize);
+            if left == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.bytes.write(&bytes[..bytes.len().min(left)])
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Seek for Full {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.bytes.seek(to)
+        }
+    }
+
+    #[test]
+    fn entries_that_were_written_in_part_do_not_shift_later_ones() {
+        let entry = |key: u64| {
+            let mut entry: Vec<u8> = [key, 2, 3, 4].into_iter().flat_map(u64::to_le_bytes).collect();
+            put_sum(&mut entry, 0);
+            entry
+        };
+        let mut list = Full { bytes: io::Cursor::new(LIST_MAGIC.to_vec()), room: 70 };
+        let (mut listed, mut pending) = (8, [entry(1), entry(2)].concat());
+        assert!(write_entries(&mut list, &mut listed, &mut pending).is_err());
+        assert_eq!((listed, pending.len(), list.bytes.get_ref().len()), (8, 2 * ENTRY, 70));
+        list.room = 1000;
+        pending.extend(entry(3));
+        write_entries(&mut list, &mut listed, &mut pending).unwrap();
+        let entries = &list.bytes.get_ref()[8..];
+        let keys: Vec<_> = entries.chunks(ENTRY).map(|e| parse_entry(e, 0).map(|(key, _)| key)).collect();
+        assert_eq!((keys, pending.len()), (vec![Some(1), Some(2), Some(3)], 0));
+    }
 }

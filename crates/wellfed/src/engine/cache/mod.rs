@@ -50,10 +50,4 @@ impl Caches {
     pub(crate) fn sample_stats(&self) -> Option<CacheStats> {
         self.coefficients.as_ref().map(CoefficientCache::stats)
     }
-
-    /// Bytes of memory that are taken.
-    pub(crate) fn memory(&self) -> u64 {
-        self.rows.as_ref().map_or(0, |rows| rows.stats().bytes)
-            + self.coefficients.as_ref().map_or(0, CoefficientCache::memory)
-    }
 }

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    budget::{Budget, Holder},
     codec::Rows,
     engine::exec::Scratch,
     lock,
@@ -108,6 +109,11 @@ impl RowCache {
             saving: Mutex::default(),
             problem: Mutex::default(),
         }))
+    }
+
+    /// Counts what is taken in `budget`.
+    pub(crate) fn counted(self, budget: &Arc<Budget>) -> Self {
+        Self { share: self.share.counted(budget, Holder::RowIndexes), ..self }
     }
 
     /// Runs `decode` with what is known of the image in `field` of sample `index`, and keeps what it finds out.

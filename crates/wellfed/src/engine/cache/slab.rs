@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    Result,
     engine::memory::{ALIGN, Memory},
     lock,
 };
@@ -30,26 +31,29 @@ pub(super) struct Slab {
 
 impl Slab {
     /// A copy of `bytes`.
-    pub(super) fn keep(&self, bytes: &[u8]) -> Kept {
-        let (block, at) = self.part(bytes.len());
+    ///
+    /// # Errors
+    /// `Limit` if the system has no memory for it.
+    pub(super) fn keep(&self, bytes: &[u8]) -> Result<Kept> {
+        let (block, at) = self.part(bytes.len())?;
         // SAFETY: `part` gave these bytes of the block to nobody else, and nobody reads them before this returns.
         unsafe { block.start().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Kept { block, at, len: bytes.len() }
+        Ok(Kept { block, at, len: bytes.len() })
     }
 
     /// `len` bytes that nobody has: of which block, and where in it.
-    fn part(&self, len: usize) -> (Arc<Memory>, usize) {
+    fn part(&self, len: usize) -> Result<(Arc<Memory>, usize)> {
         if len >= OWN {
-            return (Arc::new(Memory::new(len)), 0);
+            return Ok((Arc::new(Memory::new(len)?), 0));
         }
         let mut open = lock(&self.open);
         let (block, at) = match open.take() {
             Some((block, at)) if len <= block.size() - at => (block, at),
-            _ => (Arc::new(Memory::new(BLOCK)), 0),
+            _ => (Arc::new(Memory::new(BLOCK)?), 0),
         };
         let next = (at + len).next_multiple_of(ALIGN).min(block.size());
         *open = Some((block.clone(), next));
-        (block, at)
+        Ok((block, at))
     }
 }
 
@@ -92,7 +96,7 @@ mod tests {
     fn what_is_kept_stays_whole_and_apart() {
         let slab = Slab::default();
         let lens = [0, 1, 63, 64, 65, OWN - 1, OWN - 1, OWN, OWN - 1, OWN - 1, OWN - 1, BLOCK + 1, 7];
-        let kept: Vec<Kept> = (0u8..).zip(lens).map(|(i, len)| slab.keep(&vec![i; len])).collect();
+        let kept: Vec<Kept> = (0u8..).zip(lens).map(|(i, len)| slab.keep(&vec![i; len]).unwrap()).collect();
         drop(slab);
         for ((i, len), kept) in (0u8..).zip(lens).zip(&kept) {
             assert_eq!(kept.len(), len);
@@ -108,7 +112,8 @@ mod tests {
             for i in 0..4u8 {
                 let slab = &slab;
                 scope.spawn(move || {
-                    let kept: Vec<Kept> = (0..200).map(|len| slab.keep(&vec![i; len * 97])).collect();
+                    let kept: Vec<Kept> =
+                        (0..200).map(|len| slab.keep(&vec![i; len * 97]).unwrap()).collect();
                     assert!(kept.iter().all(|kept| kept.iter().all(|byte| *byte == i)));
                 });
             }

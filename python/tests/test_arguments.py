@@ -23,7 +23,7 @@ def images() -> wf.Dataset:
 
 
 @pytest.mark.parametrize(
-    "call, error, text",
+    ("call", "error", "text"),
     [
         (lambda: wf.image_folder(""), ValueError, "root is empty"),
         (lambda: wf.image_folder(3), TypeError, "root is 3"),  # type: ignore[arg-type]

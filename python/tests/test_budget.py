@@ -80,7 +80,7 @@ def small(folder: Path, count: int = 8) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name, bomb, transforms",
+    ("name", "bomb", "transforms"),
     [
         ("rgba.png", lambda: png(13_300, 13_300), "T.RandomResizedCrop(24), T.ToTensor()"),
         (
@@ -213,4 +213,5 @@ except wf.LimitExceededError as e:
     print(json.dumps({{"text": str(e)}}))
 """
     text = child(script, tar)["text"]
-    assert "lists of one batch" in text and "batch_size" in text
+    assert "lists of one batch" in text
+    assert "batch_size" in text

@@ -54,7 +54,8 @@ def test_outages_are_errors_of_the_operating_system() -> None:
     error = wf.TransientError("cannot read a.jpg", errno=5)
     assert isinstance(error, wf.StorageError)
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is wf.TransientError and again.errno == 5
+    assert type(again) is wf.TransientError
+    assert again.errno == 5
 
 
 def test_labels_that_only_later_samples_have_do_not_vanish(tmp_path: Path) -> None:

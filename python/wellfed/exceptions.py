@@ -1,9 +1,9 @@
 """What can go wrong, as exceptions that are also the standard ones where those fit.
 
-Whatever goes wrong with data, pipelines and loaders is a `WellfedError` that states the fact first, then the place, then
-a hint. Arguments of a wrong type or value are the `TypeError` or `ValueError` that Python, torch and torchvision raise
-for them, with the name of the argument. The table
-from the engine's kinds of errors to these classes is in ``crates/wellfed-python/src/error.rs``.
+Whatever goes wrong with data, pipelines and loaders is a `WellfedError` that states the fact first, then the place,
+then a hint. Arguments of a wrong type or value are the `TypeError` or `ValueError` that Python, torch and torchvision
+raise for them, with the name of the argument. The table from the engine's kinds of errors to these classes is in
+``crates/wellfed-python/src/error.rs``.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ def image_folder(
         root: A folder with one folder per class. Or a pattern such as ``photos/**/*.jpg``, which gives images
             without labels.
         labels: ``"folders"``; or None for images without labels, from ``root`` and all folders below it.
-        extensions: Ends of names to take, such as ``[".jpg"]``, or one. None: those of torchvision; any, with a pattern.
+        extensions: Ends of names to take, such as ``[".jpg"]``, or one. None: those of torchvision; any, with a
+            pattern.
         allow_empty: Accept classes without images.
 
     Raises:
@@ -316,8 +317,9 @@ def webdataset(
 
     Args:
         urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.
-        fields: Extensions to take, in order; samples are tuples of them, also of one. ``"jpg;png"`` is one field, found under
-            either extension. None: samples are dicts of ``__key__`` and their fields, which must be the same in all.
+        fields: Extensions to take, in order; samples are tuples of them, also of one. ``"jpg;png"`` is one
+            field, found under either extension. None: samples are dicts of ``__key__`` and their fields, which must
+            be the same in all.
         index: ``"memory"`` indexes shards anew each time; ``"sidecar"`` keeps an index file
             beside each shard, and rebuilds it when the shard has changed.
 

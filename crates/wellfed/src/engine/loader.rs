@@ -606,10 +606,10 @@ impl Loader {
 
 /// The error of an epoch in which everything was skipped.
 fn no_good_sample(count: u64, consumer: &Consumer) -> Error {
-    let last = consumer
-        .errors
-        .back()
-        .map_or(String::new(), |bad| format!("; the last one: {}", bad.error.message()));
+    let last = consumer.errors.back().map_or(String::new(), |bad| {
+        let key = bad.error.key().map_or(String::new(), |key| format!(" ({key})"));
+        format!("; the last one{key}: {}", bad.error.message())
+    });
     Error::new(ErrorKind::Corrupt, format!("all {count} samples in a row were bad and skipped{last}"))
         .with_hint("errors() lists them")
 }

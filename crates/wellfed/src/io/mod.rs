@@ -1,7 +1,7 @@
 //! The I/O layer: between sources, which say which bytes they need, and stores that answer later.
 //!
 //! A source names the [`Extent`]s of a sample (`locate`) and makes a record of the [`Bytes`] that have arrived
-//! (`assemble`). Between the two, [`layer::Layer`] owns everything about getting bytes: how many requests are under way,
+//! (`assemble`). Between the two, `layer::Layer` owns everything about getting bytes: how many requests are under way,
 //! neighbouring ranges as one request (`coalesce.rs`), what is tried again and when it is given up
 //! ([`crate::store::Retry`]), cancellation, and bytes that are kept for later (`blocks.rs`). It is driven by one thread of
 //! a loader (`engine/remote.rs`), which walks ahead along the order. Nothing in it blocks or looks at a clock by itself.

@@ -2,7 +2,7 @@
 //!
 //! [`Order`] answers for any batch which samples it holds, so that shuffling, sharding and resuming need no
 //! lists (but for an order that the caller gives, see `given.rs`, and for `filter`). It is a tree like the plan's, kept
-//! as a list of [`Entry`]s: a walk goes from the root to the leaves and translates the position at every verb. Verbs
+//! as a list of `Entry`s: a walk goes from the root to the leaves and translates the position at every verb. Verbs
 //! before `batch` permute samples; verbs after it count batches.
 
 mod build;

@@ -219,7 +219,7 @@ pub enum Takes {
 }
 
 /// One step on fields of a sample: what it takes, what it makes, and what it draws. How an [`Action`] is run is up to the
-/// kind of field: [`crate::engine`] for pixels, [`boxes`] for boxes and points.
+/// kind of field: [`crate::engine`] for pixels, `boxes.rs` for boxes and points.
 ///
 /// All operations may also give [`Action::Keep`].
 pub trait Operation {

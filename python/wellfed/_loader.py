@@ -265,11 +265,8 @@ class Loader:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
         self._turn += 1
-<<<<<<< HEAD
         self._progress = None
-=======
         self._placed = True
->>>>>>> columns
         self._open().load_state_dict(json.dumps(state))
 
     def stats(self) -> Stats:

@@ -7,7 +7,7 @@ use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer, Source};
 use wellfed_kernels::write::{GeometryError, Output, PadMode, Window, write_at};
 
-const FILTERS: [Filter; 7] = [
+const FILTERS: [Filter; 8] = [
     Filter::Nearest,
     Filter::NearestExact,
     Filter::NearestCorner,

@@ -284,8 +284,10 @@ fn a_filter_keeps_what_it_says_wherever_it_stands() {
     let more = some.filter("number ", Some(&[25, 26, 104, 999]), None, None).unwrap();
     let all = |data: &Dataset| numbers(&epoch(&loader(&data.batch(4, false), 2, true)));
     assert_eq!(all(&more), [25, 26, 104]);
-    let both =
-        Dataset::zip(&[more.clone()]).unwrap().concatenate(&Dataset::zip(&[some.clone()]).unwrap()).unwrap();
+    let both = Dataset::zip(std::slice::from_ref(&more))
+        .unwrap()
+        .concatenate(&Dataset::zip(&[some]).unwrap())
+        .unwrap();
     assert_eq!(both.len().unwrap(), Some(23));
     let mut found = all(&more.shuffle(1).repeat(Some(2)));
     found.sort_unstable();

@@ -139,7 +139,10 @@ def test_when_nothing_is_left(own_photos: Path) -> None:
     for path in own_photos.rglob("*.*g"):
         empty(path)
     ds = pipeline(own_photos)
-    assert [len(x) for x, _ in ds.numpy(on_error="skip")] == []
+    loader = ds.numpy(on_error="skip")
+    with pytest.raises(wf.CorruptSampleError, match="all 12 samples in a row were bad and skipped"):
+        list(loader)
+    assert len(loader.errors()) == 12
     with pytest.raises(wf.CorruptSampleError):
         list(ds.numpy(on_error="replace"))
 

@@ -45,8 +45,11 @@ def test_names_are_imported_when_they_are_asked_for() -> None:
         import sys
         import wellfed.__main__
         assert "numpy" not in sys.modules
-        assert set(wellfed.__all__) <= set(dir(wellfed)) and "feed" not in dir(wellfed)
+        assert {"feed", "doctor", *wellfed.__all__} <= set(dir(wellfed))
         from wellfed import *
+        import pydoc
+        assert "feed(loader" in pydoc.render_doc(wellfed)
+        assert "torch" not in sys.modules
         assert Dataset is wellfed.dataset.Dataset and transforms.Resize and "numpy" in sys.modules
         try:
             wellfed.nothing

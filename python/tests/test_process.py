@@ -197,7 +197,8 @@ def test_nothing_is_started_before_it_is_iterated(photos: Path) -> None:
     loaders = [ds.numpy(num_workers=2) for _ in range(20)]
     assert not ours()
     next(iter(loaders[0]))
-    assert len([name for name in ours() if name.startswith("wellfed-work")]) == 2
+    # A thread gives itself its name, some time after it was started.
+    assert wait_until(lambda: len([name for name in ours() if name.startswith("wellfed-work")]) == 2)
     del loaders
 
 

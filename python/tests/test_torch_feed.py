@@ -139,7 +139,8 @@ def test_classes_that_change_how_a_loader_works_are_refused() -> None:
 
 def test_import_of_wellfed_leaves_torch_alone() -> None:
     code = (
-        "import sys, wellfed; assert 'torch' not in sys.modules; wellfed.feed; assert 'torch' in sys.modules"
+        "import sys, wellfed; wellfed.feed; assert 'torch' not in sys.modules; "
+        "wellfed.feed([1, 2]); assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

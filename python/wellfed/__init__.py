@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
     from ._doctor import doctor as doctor
+    from ._feed import feed as feed
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
     from ._ragged import Ragged as Ragged
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from .sources import mnist as mnist
     from .sources import voc_segmentation as voc_segmentation
     from .sources import webdataset as webdataset
-    from .torch import feed as feed
 
 _HOMES = {
     "BadSample": "_loader",
@@ -79,7 +79,7 @@ _HOMES = {
     "concatenate": "_combine",
     "doctor": "_doctor",
     "encoded_images": "sources",
-    "feed": "torch",
+    "feed": "_feed",
     "from_dataset": "sources",
     "from_generator": "sources",
     "from_tensor_slices": "sources",
@@ -162,7 +162,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # `help` and others ask for all that is listed here: nothing that needs torch.
+    # `help` asks for all that is listed here, so nothing of it may need torch.
     return sorted({*globals(), *__all__})
 
 

@@ -115,3 +115,12 @@ def set_state(tensor: torch.Tensor, state: Any) -> torch.Tensor:
 def typed_storage(memory: torch.Tensor, dtype: torch.dtype) -> Any:
     """The memory of a tensor of bytes, as what ``Tensor.new`` takes."""
     return torch.storage.TypedStorage(wrap_storage=memory.untyped_storage(), dtype=dtype, _internal=True)
+
+
+def wrapper_of_vision_datasets() -> Any:
+    """The class of what torchvision's `wrap_dataset_for_transforms_v2` gives; None where there is none."""
+    try:
+        from torchvision.tv_tensors._dataset_wrapper import VisionDatasetTVTensorWrapper
+    except ImportError:
+        return None
+    return VisionDatasetTVTensorWrapper

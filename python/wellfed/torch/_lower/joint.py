@@ -17,6 +17,7 @@ import torch
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
+from .._private import wrapper_of_vision_datasets
 from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
 
 if TYPE_CHECKING:
@@ -129,11 +130,8 @@ Follower = Masks | Boxes
 
 def inner_of(dataset: Any) -> Any:
     """The data set that `wrap_dataset_for_transforms_v2` was given; None for anything else."""
-    try:
-        from torchvision.tv_tensors._dataset_wrapper import VisionDatasetTVTensorWrapper as Wrapper
-    except ImportError:
-        return None
-    if not isinstance(dataset, Wrapper):
+    Wrapper = wrapper_of_vision_datasets()  # noqa: N806 (a class)
+    if Wrapper is None or not isinstance(dataset, Wrapper):
         return None
     inner = vars(dataset).get("_dataset")
     if type(dataset).__mro__[1:3] != (Wrapper, type(inner)) or not is_stock(dataset, *_WRAPPED):

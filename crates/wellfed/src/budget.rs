@@ -229,7 +229,12 @@ impl Room {
 
     /// Says how many bytes are really held after a sample, or between two steps.
     pub(crate) fn settle(&self, bytes: usize) {
-        let (now, before) = (bytes as u64, self.held.swap(bytes as u64, Relaxed));
+        // Only this thread changes what it holds; the share is everyone's, and left alone where nothing changed.
+        let (now, before) = (bytes as u64, self.held.load(Relaxed));
+        if now == before {
+            return;
+        }
+        self.held.store(now, Relaxed);
         match now.checked_sub(before) {
             Some(more) => self.budget.force(more, self.who),
             None => self.budget.give(before - now, self.who),

@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     threads: (usize, usize),
     /// Held by the one worker that waits for room.
     alone: Mutex<()>,
+    /// All samples lie in memory, decoded.
+    resident: bool,
     /// Of the thread that drives the I/O layer, where that reads.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// Bytes that the I/O layer has under way or keeps.
@@ -91,6 +93,7 @@ impl Shared {
         if mailbox.is_some() {
             schedule.read_by_layer(AHEAD);
         }
+        let resident = executor.in_memory() && !executor.encoded();
         Self {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
@@ -107,6 +110,7 @@ impl Shared {
             columns,
             threads,
             alone: Mutex::default(),
+            resident,
             mailbox,
             io_bytes: AtomicU64::new(0),
             publisher: OnceLock::new(),
@@ -345,6 +349,13 @@ impl Shared {
         probe: &mut Probe<'_>,
     ) -> Result<()> {
         let mut own = std::mem::take(&mut desk.own);
+        if self.resident {
+            // Nothing is read: what is held was settled after the last claim.
+            let result = self.fetch(picks, &mut own, &desk.room, probe);
+            let result = result.and_then(|()| self.make(claim, offset, picks, &mut own, desk, probe));
+            desk.own = own;
+            return result;
+        }
         desk.room.settle(desk.scratch.capacity() + own.capacity());
         let result = self.fetch(picks, &mut own, &desk.room, probe).and_then(|()| {
             desk.room.settle(desk.scratch.capacity() + own.capacity());

@@ -72,8 +72,8 @@ impl SourceSpec {
             Self::Encoded(_) => {
                 return Err(Error::config("encoded_images cannot be opened without its data"));
             }
-            Self::VocSegmentation(spec) => Arc::new(voc_segmentation(store, spec)?),
-            Self::CocoDetection(spec) => Arc::new(coco_detection(store, spec)?),
+            Self::VocSegmentation(spec) => Arc::new(voc_segmentation(RetryingStore::around(store), spec)?),
+            Self::CocoDetection(spec) => Arc::new(coco_detection(RetryingStore::around(store), spec)?),
             Self::Annotated(_) => {
                 return Err(Error::config("annotated_images cannot be opened without its lists"));
             }
@@ -94,9 +94,11 @@ impl SourceSpec {
             Self::Files(spec) => {
                 Ok(Arc::new(ImageFiles::open(Arc::new(LocalStore::default()), spec, arrays)?))
             }
-            Self::Annotated(spec) => {
-                Ok(Arc::new(Annotated::open(Arc::new(LocalStore::default()), spec, arrays)?))
-            }
+            Self::Annotated(spec) => Ok(Arc::new(Annotated::open(
+                RetryingStore::around(Arc::new(LocalStore::default())),
+                spec,
+                arrays,
+            )?)),
             Self::Encoded(spec) => Ok(Arc::new(EncodedImages::open(spec, arrays)?)),
             other => Err(Error::config(format!("{other:?} takes no arrays"))),
         }

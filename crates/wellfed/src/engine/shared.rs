@@ -274,7 +274,7 @@ impl Shared {
                 Some(Ok(mut fetched)) => {
                     desk.room.settle(desk.capacity() + fetched.capacity());
                     let result = self.complete(picks, &mut fetched, &mut probe).and_then(|()| {
-                        self.make(&mut work.claim, offset, picks, &mut fetched, desk, &mut probe)
+                        self.make(&mut work.claim, offset, picks, &mut fetched, &mut desk.scratch, &mut probe)
                     });
                     used = Some(fetched);
                     result
@@ -348,21 +348,17 @@ impl Shared {
         desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let mut own = std::mem::take(&mut desk.own);
-        if self.resident {
-            // Nothing is read: what is held was settled after the last claim.
-            let result = self.fetch(picks, &mut own, &desk.room, probe);
-            let result = result.and_then(|()| self.make(claim, offset, picks, &mut own, desk, probe));
-            desk.own = own;
-            return result;
-        }
-        desk.room.settle(desk.scratch.capacity() + own.capacity());
-        let result = self.fetch(picks, &mut own, &desk.room, probe).and_then(|()| {
-            desk.room.settle(desk.scratch.capacity() + own.capacity());
-            self.make(claim, offset, picks, &mut own, desk, probe)
-        });
-        desk.own = own;
-        result
+        let Desk { scratch, own, room } = desk;
+        // Where nothing is read, what is held was settled after the last claim.
+        let settle = |own: &Fetched, scratch: &Scratch| {
+            if !self.resident {
+                room.settle(scratch.capacity() + own.capacity());
+            }
+        };
+        settle(own, scratch);
+        self.fetch(picks, own, room, probe)?;
+        settle(own, scratch);
+        self.make(claim, offset, picks, own, scratch, probe)
     }
 
     /// Reads what a reader left to the worker.
@@ -457,7 +453,12 @@ impl Shared {
     }
 
     fn fetch(&self, picks: &[Pick], fetched: &mut Fetched, room: &Room, probe: &mut Probe<'_>) -> Result<()> {
-        let result = guard("read", || in_storage(|| self.executor.fetch(picks, fetched, room)));
+        let result = guard("read", || {
+            if self.resident {
+                return self.executor.fetch(picks, fetched, room);
+            }
+            in_storage(|| self.executor.fetch(picks, fetched, room))
+        });
         probe.lap(Stage::Read, fetched.len());
         result
     }
@@ -468,10 +469,9 @@ impl Shared {
         offset: usize,
         picks: &[Pick],
         fetched: &mut Fetched,
-        desk: &mut Desk,
+        scratch: &mut Scratch,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let scratch = &mut desk.scratch;
         let mut slot = claim.slot(offset)?;
         let result = guard("worker", || self.executor.make(picks, fetched, scratch, &mut slot, probe));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Internal) {

@@ -5,6 +5,8 @@
 //! Philox. Feistel networks give permutations for any round function (Luby and Rackoff, 1988); cycle walking
 //! keeps that on a subset (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 
+use std::cell::Cell;
+
 use crate::rng::philox4x32;
 
 /// Four rounds are pseudorandom for an ideal round function; small domains need more to look uniform.
@@ -24,7 +26,29 @@ pub(crate) struct Permutation {
     keys: [u64; ROUNDS],
 }
 
+/// What a permutation is drawn from: (len, seed, epoch, stage).
+type Drawn = (u64, u64, u64, u32);
+
+thread_local! {
+    /// The permutation that this thread asked for last: the samples of a batch ask for the same one, whose keys take
+    /// longer to draw than a position to look up.
+    static LAST: Cell<Option<(Drawn, Permutation)>> = const { Cell::new(None) };
+}
+
 impl Permutation {
+    /// [`Permutation::new`], drawn anew only if this thread asked for another one last.
+    pub(crate) fn recent(len: u64, seed: u64, epoch: u64, stage: u32) -> Self {
+        let drawn = (len, seed, epoch, stage);
+        match LAST.get() {
+            Some((last, permutation)) if last == drawn => permutation,
+            _ => {
+                let permutation = Self::new(len, seed, epoch, stage);
+                LAST.set(Some((drawn, permutation)));
+                permutation
+            }
+        }
+    }
+
     pub(crate) fn new(len: u64, seed: u64, epoch: u64, stage: u32) -> Self {
         Self::inside(len, seed, epoch, stage, 0)
     }
@@ -97,6 +121,24 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_permutation_that_is_kept_is_the_one_that_was_asked_for() {
+        let kinds = [
+            (100, 1, 0, 0),
+            (100, 1, 0, 0),
+            (100, 1, 1, 0),
+            (100, 1, 0, 0),
+            (100, 2, 0, 0),
+            (90, 2, 0, 0),
+            (90, 2, 0, 1),
+        ];
+        for (len, seed, epoch, stage) in kinds {
+            let new = Permutation::new(len, seed, epoch, stage);
+            let recent = Permutation::recent(len, seed, epoch, stage);
+            assert!((0..len).all(|at| new.at(at) == recent.at(at)));
+        }
+    }
 
     #[test]
     fn every_length_is_permuted() {

@@ -16,7 +16,7 @@ pub(super) struct Shuffle {
 
 impl Shuffle {
     pub(super) fn at(&self, epoch: u64, position: u64) -> u64 {
-        Permutation::new(self.len, self.seed, epoch, self.stage).at(position)
+        Permutation::recent(self.len, self.seed, epoch, self.stage).at(position)
     }
 }
 

@@ -1,0 +1,333 @@
+use super::*;
+use crate::{
+    source::{conformance, npy::tests::npy, tar_index::tests::tar},
+    store::{Fault, FaultyStore, LocalStore, Operation, Retry},
+    testing::TempFolder,
+};
+
+fn open(url: &str, fields: Option<&[&str]>) -> Result<WebDataset> {
+    let fields = fields.map(|fields| fields.iter().map(|f| (*f).to_owned()).collect());
+    let spec = WebDatasetSpec { fields, ..WebDatasetSpec::new(url) };
+    WebDataset::open(Arc::new(LocalStore::new()), spec)
+}
+
+fn fetch(source: &WebDataset, index: u64) -> Result<Vec<Value>> {
+    let mut record = Record::default();
+    source.fetch(index, &mut record).map(|()| record.values)
+}
+
+fn bytes(content: &[u8]) -> Value {
+    Value::Bytes(content.to_vec())
+}
+
+/// Three shards of two samples each.
+fn three(folder: &TempFolder) -> String {
+    for shard in 0..3_u8 {
+        let (a, b) = (format!("{shard}/a"), format!("{shard}/b"));
+        let label = format!(" {shard}\n");
+        folder.write(
+            &format!("t-{shard}.tar"),
+            &tar(&[
+                (&format!("{a}.jpg"), &[shard; 700]),
+                (&format!("{a}.cls"), label.as_bytes()),
+                (&format!("{a}.json"), b"{\"x\": [1, NaN]}"),
+                (&format!("{b}.PNG"), b"png"),
+                (&format!("{b}.cls"), b"-7"),
+                (&format!("{b}.json"), b"{}"),
+            ]),
+        );
+    }
+    folder.join("t-{0..2}.tar")
+}
+
+#[test]
+fn the_fields_of_all_samples_make_a_dict() {
+    let folder = TempFolder::new();
+    let source = open(&three(&folder), None).unwrap();
+    conformance::check(&source);
+    let fields: Vec<_> = source.schema().fields.iter().map(|f| (f.name.as_str(), f.kind.clone())).collect();
+    let expected = [
+        ("__key__", FieldKind::Text),
+        ("jpg", FieldKind::Image),
+        ("cls", FieldKind::LABEL),
+        ("json", FieldKind::Json),
+    ];
+    assert_eq!(fields, expected);
+    assert_eq!(*source.schema(), Schema::dict(expected));
+    assert_eq!(source.len(), 6);
+    assert_eq!(
+        fetch(&source, 3).unwrap(),
+        [bytes(b"1/b"), bytes(b"png"), Value::Int(-7), bytes(b"{}")],
+        "jpg, jpeg and png are one field"
+    );
+    assert_eq!(source.key(2), format!("{}/1/a", folder.join("t-1.tar")));
+    assert_eq!(fetch(&source, 4).unwrap()[2], Value::Int(2));
+}
+
+#[test]
+fn fields_that_only_some_samples_have_are_an_error_with_counts() {
+    let folder = TempFolder::new();
+    let late = [("a.jpg", &b"A"[..]), ("b.jpg", b"B"), ("b.cls", b"1"), ("c.jpeg", b"C"), ("c.cls", b"2")];
+    let url = folder.write("late.tar", &tar(&late));
+    let e = open(&url, None).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Config);
+    assert!(e.message().contains("jpg/jpeg/png is in 3 of 3, cls is in 2 of 3"), "{e}");
+    assert!(e.message().contains(&format!("with cls is {url}/b, the first without it {url}/a")), "{e}");
+    assert!(e.hint().unwrap().contains("fields=[\"jpg;jpeg;png\"]"), "{e}");
+    let named = open(&url, Some(&["jpg;jpeg", "cls"])).unwrap();
+    assert_eq!((named.len(), fetch(&named, 0).is_err(), fetch(&named, 2).is_ok()), (3, true, true));
+    let other = folder.write("other.tar", &tar(&[("z.jpg", b"Z")]));
+    let early = folder.write("early.tar", &tar(&[("y.jpg", b"Y"), ("y.cls", b"1")]));
+    let e = open(&format!("{early}::{other}"), None).unwrap_err();
+    assert!(e.message().contains("cls is in 1 of 2"), "a later shard counts, too: {e}");
+    let pairs =
+        folder.write("pairs.tar", &tar(&[("a.jpg", b""), ("a.png", b""), ("b.png", b""), ("b.jpg", b"")]));
+    let names = |s: WebDataset| s.schema().fields.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(open(&pairs, None).unwrap()), ["__key__", "jpg", "png"]);
+}
+
+#[test]
+fn links_are_samples_and_broken_ones_bad_samples() {
+    let folder = TempFolder::new();
+    let mut builder = ::tar::Builder::new(Vec::new());
+    let mut add = |name: &str, kind, link: &str, data: &[u8]| {
+        let mut header = ::tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(data.len() as u64);
+        match link {
+            "" => builder.append_data(&mut header, name, data).unwrap(),
+            link => builder.append_link(&mut header, name, link).unwrap(),
+        }
+    };
+    use ::tar::EntryType::{Link, Regular, Symlink};
+    add("a.jpg", Regular, "", b"A");
+    add("a.cls", Regular, "", b"1");
+    add("b.jpg", Link, "a.jpg", b"");
+    add("b.cls", Symlink, "a.cls", b"");
+    add("c.jpg", Symlink, "gone.jpg", b"");
+    add("c.cls", Regular, "", b"2");
+    add("b.jpg", Link, "a.jpg", b"");
+    add("b.cls", Regular, "", b"3");
+    let url = folder.write("x.tar", &builder.into_inner().unwrap());
+    let spec = WebDatasetSpec { index: IndexMode::Sidecar, ..WebDatasetSpec::new(url) };
+    for _ in 0..2 {
+        let source = WebDataset::open(Arc::new(LocalStore::new()), spec.clone()).unwrap();
+        conformance::check(&source);
+        assert_eq!(source.len(), 4);
+        assert_eq!(fetch(&source, 1).unwrap(), [bytes(b"b"), bytes(b"A"), Value::Int(1)]);
+        let e = fetch(&source, 2).unwrap_err();
+        assert_eq!((e.kind(), e.key()), (ErrorKind::Corrupt, Some(source.key(2).as_str())));
+        assert!(
+            e.message().contains("c.jpg is a symbolic link to gone.jpg, which is not in the shard"),
+            "{e}"
+        );
+        assert_eq!(fetch(&source, 3).unwrap()[1..], [bytes(b"A"), Value::Int(3)]);
+    }
+}
+
+#[test]
+fn shards_are_found_by_url_in_one_store() {
+    let folder = TempFolder::new();
+    three(&folder);
+    let url = |latency: u8| format!("delayed+file://{}?latency_ms={latency}", folder.join("t-{0..2}.tar"));
+    let source = open(&url(1), None).unwrap();
+    assert!(source.store().unwrap().remote().is_some());
+    conformance::check(&source);
+    assert_eq!((source.len(), source.name()), (6, format!("webdataset({})", url(1))));
+    assert_eq!(open(&format!("{}::{}", url(1), url(1)), None).unwrap().len(), 12);
+    let e = open(&format!("{}::{}", url(1), url(2)), None).unwrap_err();
+    assert!(e.message().contains("another store"), "{e}");
+    let e = open("s3://bucket/x.tar", None).unwrap_err();
+    assert!(e.kind() == ErrorKind::Config && e.message().contains("delayed+file, file"), "{e}");
+}
+
+#[test]
+fn named_fields_make_a_tuple() {
+    let folder = TempFolder::new();
+    let url = three(&folder);
+    let source = open(&url, Some(&["png;jpg", "cls", "__key__", "__url__"])).unwrap();
+    conformance::check(&source);
+    assert_eq!(source.schema().structure, Structure::Tuple((0..4).map(Structure::Field).collect()));
+    let url_of = folder.join("t-0.tar");
+    let expected = [bytes(&[0; 700]), Value::Int(0), bytes(b"0/a"), bytes(url_of.as_bytes())];
+    assert_eq!(fetch(&source, 0).unwrap(), expected);
+    let e = open(&url, Some(&["webp"])).unwrap_err();
+    assert!(e.message().contains("jpg, cls, json, png"), "{e}");
+    for bad in [&["jpg;cls"][..], &[], &[""], &["jpg", "jpg"], &["cls;npy"]] {
+        assert_eq!(open(&url, Some(bad)).unwrap_err().kind(), ErrorKind::Config, "{bad:?}");
+    }
+    let jpg = open(&url, Some(&["jpg"])).unwrap();
+    conformance::check(&jpg);
+    let e = fetch(&jpg, 1).unwrap_err();
+    assert!(e.message().contains("lacks field jpg: it has png, cls, json"), "{e}");
+}
+
+#[test]
+fn shards_are_found_by_braces_stars_and_lists() {
+    let folder = TempFolder::new();
+    three(&folder);
+    let t = |i: u8| folder.join(&format!("t-{i}.tar"));
+    let shards = |url: &str| open(url, None).map(|s| s.shards().map(str::to_owned).collect::<Vec<_>>());
+    assert_eq!(shards(&folder.join("t-{2..1}.tar")).unwrap(), [t(2), t(1)]);
+    assert_eq!(shards(&folder.join("*.tar")).unwrap(), [t(0), t(1), t(2)]);
+    assert_eq!(shards(&format!("file:{}::{}", t(1), t(0))).unwrap(), [t(1), t(0)]);
+    let e = shards(&folder.join("t-{1..3}.tar")).unwrap_err();
+    assert!(e.kind() == ErrorKind::NotFound && e.message().contains("t-3.tar"), "{e}");
+    assert_eq!(shards(&folder.join("x*.tar")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(shards("pipe:cat x.tar").unwrap_err().kind(), ErrorKind::Config);
+    assert_eq!(shards(folder.path()).unwrap_err().kind(), ErrorKind::Config);
+    assert_eq!(shards("").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn arrays_have_the_dtype_and_shape_of_the_first() {
+    let folder = TempFolder::new();
+    let data: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let url = folder.write(
+        "x.tar",
+        &tar(&[
+            ("bad.npy", b"rubbish"),
+            ("a.npy", &npy("<f4", false, "(2, 3)", &data)),
+            ("b.npy", &npy("<f4", true, "(2, 3)", &data)),
+            ("c.npy", &npy("<f4", false, "(3, 2)", &data)),
+            ("d.npy", &npy("<f8", false, "(3,)", &data)),
+        ]),
+    );
+    let source = open(&url, Some(&["npy"])).unwrap();
+    conformance::check(&source);
+    let kind = FieldKind::array(crate::sample::DType::Float32, &[2, 3]);
+    assert_eq!(source.schema().fields[0].kind, kind);
+    assert_eq!(fetch(&source, 1).unwrap(), [bytes(&data)]);
+    let swapped: Vec<u8> = [1.0_f32, 3.0, 5.0, 2.0, 4.0, 6.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    assert_eq!(fetch(&source, 2).unwrap(), [bytes(&swapped)]);
+    assert_eq!(fetch(&source, 0).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(fetch(&source, 3).unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(fetch(&source, 4).unwrap_err().kind(), ErrorKind::Shape);
+}
+
+#[test]
+fn bad_members_are_errors_of_their_sample() {
+    let folder = TempFolder::new();
+    let url = folder.write(
+        "x.tar",
+        &tar(&[
+            ("a.cls", b"12x"),
+            ("a.txt", b"fine"),
+            ("b.cls", &[b'1'; 100]),
+            ("b.txt", b"fine"),
+            ("c.cls", b"1"),
+            ("c.txt", b"not \xff fine"),
+            ("d.cls", b"1"),
+            ("d.txt", b"fine"),
+            ("d.CLS", b"2"),
+            ("e.cls", b"+5 "),
+            ("e.txt", &[b'x'; 200]),
+        ]),
+    );
+    let source = open(&url, Some(&["cls", "txt"])).unwrap();
+    conformance::check(&source);
+    let message = |i| fetch(&source, i).unwrap_err().message().to_owned();
+    assert!(message(0).contains("\"12x\""));
+    assert!(message(1).contains("100 bytes"));
+    assert!(message(2).contains("not UTF-8 from byte 4"));
+    assert!(message(3).contains("cls twice"));
+    assert_eq!(fetch(&source, 4).unwrap()[0], Value::Int(5));
+    let mut record = Record::default();
+    record.limits.max_bytes = 199;
+    let e = source.fetch(4, &mut record).unwrap_err();
+    assert_eq!((e.kind(), e.key()), (ErrorKind::Limit, Some(source.key(4).as_str())));
+    let json = folder.write("y.tar", &tar(&[("a.json", b"{\"x\": }")]));
+    let e = fetch(&open(&json, Some(&["json"])).unwrap(), 0).unwrap_err();
+    assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(512)));
+}
+
+#[test]
+fn a_shard_cut_at_any_byte_accounts_for_every_sample() {
+    let folder = TempFolder::new();
+    let files: [(&str, &[u8]); 6] = [
+        ("a.jpg", &[1; 600]),
+        ("a.cls", b"1"),
+        ("b.jpg", &[2; 512]),
+        ("b.cls", b"2"),
+        ("c.jpg", &[3; 10]),
+        ("c.cls", b"3"),
+    ];
+    let whole = tar(&files);
+    let other = folder.write("other.tar", &tar(&[("z.jpg", b"z"), ("z.cls", b"9")]));
+    // Where the last byte of each sample lies.
+    let ends = [512 + 1024 + 512 + 1, 2560 + 512 + 512 + 512 + 1, 4608 + 512 + 512 + 512 + 1];
+    for cut in 0..whole.len() {
+        let path = folder.write("cut.tar", &whole[..cut]);
+        let source = open(&format!("{path}::{other}"), Some(&["jpg", "cls"])).unwrap();
+        let fetched: Vec<_> = (0..source.len()).map(|i| fetch(&source, i)).collect();
+        let (good, bad): (Vec<_>, Vec<_>) = fetched.into_iter().partition(Result::is_ok);
+        let intact = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!(good.len(), intact + 1, "cut at {cut}: intact samples and the other shard's are there");
+        for (i, sample) in good.iter().take(intact).enumerate() {
+            let label = Value::Int(i as i64 + 1);
+            assert_eq!(sample.as_ref().unwrap()[1], label, "cut at {cut}");
+        }
+        if cut < whole.len() - 512 {
+            assert!(!bad.is_empty(), "cut at {cut}: nothing is lost silently");
+        }
+        for e in bad {
+            let e = e.unwrap_err();
+            assert!(e.kind() == ErrorKind::Corrupt && e.offset().is_some_and(|o| o <= cut as u64), "{e}");
+            assert!(e.hint().is_some() && e.key().unwrap().contains("cut.tar"), "{e}");
+        }
+        if cut % 97 == 0 {
+            conformance::check(&source);
+        }
+    }
+}
+
+#[test]
+fn an_incomplete_first_sample_does_not_decide_the_fields() {
+    let folder = TempFolder::new();
+    let whole = tar(&[("a.jpg", &[1; 600]), ("a.cls", b"1")]);
+    let cut = folder.write("cut.tar", &whole[..1600]);
+    let good = folder.write("good.tar", &whole);
+    let source = open(&format!("{cut}::{good}"), None).unwrap();
+    assert_eq!(source.schema().fields.len(), 3, "__key__, jpg and cls");
+    assert_eq!(
+        (fetch(&source, 0).is_err(), fetch(&source, 1).is_err(), fetch(&source, 2).is_ok()),
+        (true, true, true)
+    );
+    let nothing = folder.write("nothing.tar", b"");
+    let source = open(&nothing, None).unwrap();
+    conformance::check(&source);
+    assert!(fetch(&source, 0).unwrap_err().message().contains("empty"));
+}
+
+#[test]
+fn sidecars_are_written_when_asked_for_and_used() {
+    let folder = TempFolder::new();
+    let url = three(&folder);
+    open(&url, None).unwrap();
+    assert!(!std::path::Path::new(&folder.join("t-0.tar.wfidx")).exists(), "nothing is written unasked");
+    let spec = WebDatasetSpec { index: IndexMode::Sidecar, ..WebDatasetSpec::new(url) };
+    let first = WebDataset::open(Arc::new(LocalStore::new()), spec.clone()).unwrap();
+    assert!(std::path::Path::new(&folder.join("t-0.tar.wfidx")).exists());
+    // With kept indices no header is read, so a store that cannot read ranges is good enough.
+    let blind = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
+        Operation::ReadRange => Fault::Error(std::io::ErrorKind::TimedOut),
+        _ => Fault::None,
+    })
+    .with_retry(Retry { attempts: 1, ..Retry::default() });
+    let second = WebDataset::open(Arc::new(blind.clone()), spec.clone()).unwrap();
+    assert_eq!((second.len(), second.key(5)), (first.len(), first.key(5)));
+    conformance::check(&second);
+    let e = WebDataset::open(Arc::new(blind), WebDatasetSpec { index: IndexMode::Memory, ..spec.clone() });
+    assert_eq!(e.unwrap_err().kind(), ErrorKind::Transient);
+    let dumb = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
+        Operation::Write => Fault::Error(std::io::ErrorKind::PermissionDenied),
+        _ => Fault::None,
+    });
+    folder.write("t-0.tar", &tar(&[("n.jpg", b"new"), ("n.cls", b"1"), ("n.json", b"1")]));
+    let third = WebDataset::open(Arc::new(dumb), spec).unwrap();
+    assert_eq!(
+        third.len(),
+        5,
+        "a changed shard is read again, and a folder that cannot be written is no error"
+    );
+}

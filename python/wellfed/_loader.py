@@ -209,16 +209,21 @@ class Loader:
             raise StateError("the loader is closed")
         return self._native
 
-    def __iter__(self) -> Iterator[Any]:
+    def _placed_native(self) -> _native.Loader:
+        """The engine's loader, where this one stands: before its first epoch, at the one that comes next."""
         native = self._open()
-        passes, pipeline = self._dataset._passes, self._pipeline
         if not self._began and not self._placed:
             # A loader that is made anew for each epoch goes on where the one before it began.
-            native.set_epoch(passes.next(pipeline))
+            native.set_epoch(self._dataset._passes.next(self._pipeline))
+        return native
+
+    def __iter__(self) -> Iterator[Any]:
+        native = self._placed_native()
         native.start_epoch()
+        counted = not self._began and not self._placed
         self._began = True
         self._turn += 1
-        passes.begun(pipeline, native.epoch)
+        self._dataset._passes.begun(self._pipeline, native.epoch, counted)
         epoch = _Epoch(self, native, self._turn)
         if self._stage is None:
             return epoch
@@ -239,15 +244,16 @@ class Loader:
                 warnings.warn(f"{what}: {problem}", RuntimeWarning, stacklevel=3)
 
     def __len__(self) -> int:
-        length = self._open().length()
+        length = self._placed_native().length()
         if length is None:
             raise TypeError("a loader that repeats without end has no length")
         return length
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
-        self._placed = True
         self._open().set_epoch(check.whole(epoch, "epoch"))
+        self._placed = True
+        self._progress = None
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out, in a few numbers that JSON can express.
@@ -266,7 +272,7 @@ class Loader:
             >>> [batch.tolist() for batch in other] == rest
             True
         """
-        native = self._open()
+        native = self._placed_native()
         state: dict[str, Any] = (_Progress(native) if self._progress is None else self._progress).state_dict()
         return state
 
@@ -276,10 +282,10 @@ class Loader:
         Raises:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
+        self._open().load_state_dict(json.dumps(state))
         self._turn += 1
         self._progress = None
         self._placed = True
-        self._open().load_state_dict(json.dumps(state))
 
     def stats(self) -> Stats:
         """What happened since the loader was made: time and bytes per stage, waits, queues, memory.

@@ -45,21 +45,21 @@ class Passes:
         self._warned = False
 
     def next(self, pipeline: Pipeline) -> int:
-        """The epoch that a new loader of this pipeline begins."""
+        """The epoch that a new loader of this pipeline would begin now."""
         with _LOCK:
-            known = self._next.get(pipeline)
-            again = known is None and pipeline.random and pipeline in _STARTED and not self._warned
-            self._warned |= again
-        if again:
-            warnings.warn(_AGAIN, UserWarning, stacklevel=4)
-        return known or 0
+            return self._next.get(pipeline, 0)
 
-    def begun(self, pipeline: Pipeline, epoch: int) -> None:
-        """A loader of this pipeline began `epoch`."""
+    def begun(self, pipeline: Pipeline, epoch: int, counted: bool) -> None:
+        """A loader of this pipeline began `epoch`; `counted` if that was `next`, and not what its user said."""
         with _LOCK:
+            first = pipeline not in self._next
+            again = counted and first and pipeline.random and pipeline in _STARTED and not self._warned
+            self._warned |= again
             self._next[pipeline] = epoch + 1
             if epoch == 0:
                 _STARTED.add(pipeline)
+        if again:
+            warnings.warn(_AGAIN, UserWarning, stacklevel=3)
 
     def __reduce__(self) -> tuple[type[Passes], tuple[()]]:
         return Passes, ()

@@ -176,6 +176,20 @@ fn set_epoch_and_a_broken_off_epoch_lead_where_they_should() {
 }
 
 #[test]
+fn the_rest_of_an_epoch_is_not_lost_by_beginning_it_twice() {
+    let make = || pipeline(Flaky::new(20, &[], 0)).with_options(options(2)).loader().unwrap();
+    let loader = make();
+    let whole = epoch(&loader);
+    loader.set_epoch(0).unwrap();
+    loader.epoch().unwrap().next().unwrap().unwrap();
+    let again = make();
+    again.load_state_dict(&loader.state_dict().unwrap()).unwrap();
+    again.start_epoch().unwrap();
+    assert!(epoch(&again) == whole[1..], "nothing was taken of the rest of epoch 0, so it comes");
+    assert_eq!(epoch(&again)[0].0, 1);
+}
+
+#[test]
 fn bad_samples_are_raised_skipped_or_replaced_and_always_listed() {
     let make = |on_error| {
         let options = Options { on_error, ..options(3) };

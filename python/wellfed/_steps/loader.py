@@ -96,12 +96,15 @@ class StepsLoader:
         )
         self._workers = workers
         self._at: Task = (0, 0, 0)
-        self._jump: Task | None = (0, 0, 0)
+        self._jump: Task | None = None
+        # The batch that the pass under way began with.
+        self._first = 0
         self._began = self._placed = False
         self._pipeline = Pipeline(self._order.fingerprint, json.dumps(dataset._plan()["root"]))
         self._in_epoch = False
         self._turn = 0
-        self._good = self._bad_run = 0
+        # Of the pass under way: good batches, bad samples, and bad samples since the last good batch.
+        self._good = self._bad = self._bad_run = 0
         self._errors: list[BadSample] = []
         self._stats: dict[str, float] = dict.fromkeys(("batches", "samples", "errors"), 0)
         self._nanos: dict[str, int] = {}
@@ -119,22 +122,27 @@ class StepsLoader:
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
-        passes = self._dataset._passes
-        if not self._began and not self._placed:
-            # A loader that is made anew for each epoch goes on where the one before it began.
-            self._jump = (passes.next(self._pipeline), 0, 0)
-        self._began = True
-        if self._jump is not None:
-            self._at, self._jump = self._jump, None
-        elif self._in_epoch and self._at[2] > 0:
+        counted = not self._began and not self._placed
+        jump = self._settled()
+        if jump is not None:
+            self._at, self._jump = jump, None
+        elif self._in_epoch and self._at[2] > self._first:
             self._at = (self._at[0] + 1, 0, 0)
-        self._in_epoch = True
+        self._began = self._in_epoch = True
+        self._first = self._at[2]
         self._turn += 1
-        passes.begun(self._pipeline, self._at[0])
-        self._good = 0
+        self._dataset._passes.begun(self._pipeline, self._at[0], counted)
+        self._good = self._bad = 0
         self._tasks.start = self._at
         self._tasks.end = self._order.length_from(self._at[1])
         return _Epoch(self, iter(loader), self._turn)
+
+    def _settled(self) -> Task | None:
+        """Where the next pass begins, if that does not follow from the one before it."""
+        if self._began or self._placed:
+            return self._jump
+        # A loader that is made anew for each epoch goes on where the one before it began.
+        return self._dataset._passes.next(self._pipeline), 0, 0
 
     def _taken(self, made: Made) -> bool:
         """Notes that a batch came; whether there is one to hand out."""
@@ -158,9 +166,9 @@ class StepsLoader:
 
     def _ended(self) -> None:
         """The epoch is over."""
-        epoch, _, number = self._at
+        epoch = self._at[0]
         self._at, self._in_epoch = (epoch + 1, 0, 0), False
-        if self._good == 0 and self._errors and number > 0:
+        if self._good == 0 and self._bad > 0:
             last = self._errors[-1].error
             raise CorruptSampleError(
                 f"no sample of epoch {epoch} could be made; the last error: {last}"
@@ -174,6 +182,7 @@ class StepsLoader:
         for failure in made.failures:
             error = failure.exception()
             self._stats["errors"] += 1
+            self._bad += 1
             if len(self._errors) < MAX_LISTED:
                 # What stays in the list must not keep frames alive.
                 self._errors.append(
@@ -200,14 +209,13 @@ class StepsLoader:
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
         self._open()
-        self._placed = True
         self._jump = (check.whole(epoch, "epoch"), 0, 0)
+        self._placed = True
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out, as of `wellfed.Loader.state_dict`."""
         self._open()
-        at = self._at if self._jump is None else self._jump
-        state: dict[str, Any] = json.loads(self._order.state(*at))
+        state: dict[str, Any] = json.loads(self._order.state(*(self._settled() or self._at)))
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -217,8 +225,8 @@ class StepsLoader:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
         self._open()
-        self._placed = True
         self._jump = self._order.restore(json.dumps(state))
+        self._placed = True
         self._in_epoch = False
         self._turn += 1
 

@@ -421,10 +421,13 @@ class StreamLoader:
             snapshot_every_n_steps=0,
         )
         self._epoch = self._number = 0
-        self._jump: tuple[int, int] | None = (0, 0)
+        self._jump: tuple[int, int] | None = None
+        # The batch that the pass under way began with.
+        self._first = 0
         self._in_epoch = self._began = self._placed = False
         self._pipeline = Pipeline(int(dataset._fingerprint(), 16), repr(dataset))
-        self._turn = self._good = 0
+        # Of the pass under way: good batches and bad elements.
+        self._turn = self._good = self._bad = 0
         self._errors: list[BadSample] = []
         self._counts = dict.fromkeys(("batches", "samples", "errors"), 0)
         self._nanos: dict[str, int] = {}
@@ -441,20 +444,26 @@ class StreamLoader:
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
-        passes = self._dataset._passes
-        if not self._began and not self._placed:
-            # A loader that is made anew for each epoch goes on where the one before it began.
-            self._jump = passes.next(self._pipeline), 0
-        self._began = True
-        if self._jump is not None:
-            (self._epoch, self._number), self._jump = self._jump, None
-        elif self._in_epoch and self._number > 0:
+        counted = not self._began and not self._placed
+        jump = self._settled()
+        if jump is not None:
+            (self._epoch, self._number), self._jump = jump, None
+        elif self._in_epoch and self._number > self._first:
             self._epoch, self._number = self._epoch + 1, 0
-        self._in_epoch, self._good = True, 0
-        passes.begun(self._pipeline, self._epoch)
+        self._began = self._in_epoch = True
+        self._first = self._number
+        self._good = self._bad = 0
+        self._dataset._passes.begun(self._pipeline, self._epoch, counted)
         self._turn += 1
         self._pass.epoch, self._pass.start = self._epoch, self._number
         return self._batches(iter(loader), self._turn)
+
+    def _settled(self) -> tuple[int, int] | None:
+        """Where the next pass begins, if that does not follow from the one before it."""
+        if self._began or self._placed:
+            return self._jump
+        # A loader that is made anew for each epoch goes on where the one before it began.
+        return self._dataset._passes.next(self._pipeline), 0
 
     def _batches(self, batches: Iterator[Any], turn: int) -> Iterator[Any]:
         for number, value, samples, failures, nanos in batches:
@@ -472,9 +481,9 @@ class StreamLoader:
                 self._good += 1
                 yield value if self._convert is None else self._convert(value)
         self._in_epoch = False
-        epoch, count = self._epoch, self._number
+        epoch = self._epoch
         self._epoch, self._number = epoch + 1, 0
-        if self._good == 0 and self._errors and count > 0:
+        if self._good == 0 and self._bad > 0:
             last = self._errors[-1].error
             raise CorruptSampleError(
                 f"no sample of epoch {epoch} could be made; the last error: {last}"
@@ -484,6 +493,7 @@ class StreamLoader:
         for failure in failures:
             error = failure.exception().with_traceback(None)
             self._counts["errors"] += 1
+            self._bad += 1
             if len(self._errors) < MAX_LISTED:
                 self._errors.append(BadSample(failure.epoch, number, False, error))
             if failure.passing or self._on_error == "raise":
@@ -495,13 +505,13 @@ class StreamLoader:
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration that of ``epoch``, from 0."""
         self._open()
-        self._placed = True
         self._jump = (check.whole(epoch, "epoch"), 0)
+        self._placed = True
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out."""
         self._open()
-        epoch, number = (self._epoch, self._number) if self._jump is None else self._jump
+        epoch, number = self._settled() or (self._epoch, self._number)
         return {
             "version": VERSION,
             "kind": "stream",
@@ -524,8 +534,8 @@ class StreamLoader:
                 "state belongs to another stream or pipeline\nhint: verbs, batch size and ranks of a stream must be "
                 "those of the state, since it is resumed by going through it again"
             )
-        self._placed = True
         self._jump = check.whole(state["epoch"], "epoch"), check.whole(state["batch"], "batch")
+        self._placed = True
         self._in_epoch = False
         self._turn += 1
 

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import weakref
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -65,44 +66,94 @@ def decode_generator(text: Any) -> torch.Tensor:
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
 
 
+class _Pinned:
+    """A copy of the default generator of the run that was interrupted.
+
+    Args:
+        state: Where it is.
+        seed: What the generator of this process was seeded with when the copy was made.
+    """
+
+    def __init__(self, state: torch.Tensor, seed: int) -> None:
+        self.state, self.seed = state, seed
+        self.inside = False
+
+
+class _Resumed:
+    """The copies by the data sets of which a loader was resumed: a loader that is made anew goes on with them."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], _Pinned]] = {}
+
+    def note(self, dataset: Any, pinned: _Pinned | None) -> None:
+        key = id(dataset)
+        self._known.pop(key, None)
+        # Of lists and ranges nobody can tell when they are gone.
+        with contextlib.suppress(TypeError):
+            if pinned is not None:
+                self._known[key] = weakref.ref(dataset, lambda _: self._known.pop(key, None)), pinned
+
+    def of(self, dataset: Any) -> _Pinned | None:
+        known = self._known.get(id(dataset))
+        return None if known is None or known[0]() is not dataset else known[1]
+
+
+_RESUMED = _Resumed()
+
+
 class Rng:
     """Where a loader draws its seeds from if it has no generator: torch's default generator.
 
     After a resume, the default generator may be anywhere. If it is not where the interrupted run left it, the seeds of
-    later epochs come from a copy of that one, so that those epochs, too, are as they would have been.
+    later epochs come from a copy of that one, so that those epochs, too, are as they would have been; also those of
+    loaders of the same data set that are made later. That ends when the caller seeds the default generator.
     """
 
     def __init__(self) -> None:
-        self._pinned: torch.Tensor | None = None
-        self._inside = False
+        self._pinned: _Pinned | None = None
 
-    def resume(self, text: Any) -> None:
-        """Continues with the numbers that come after `state` was taken."""
-        state = decode_generator(text)
-        self._pinned = None if torch.equal(state, torch.get_rng_state()) else state
-
-    def unpin(self) -> None:
-        """Back to the default generator."""
+    def resume(self, text: Any, dataset: Any) -> None:
+        """Continues with the numbers that come after a state was taken, or with the default generator's for None."""
         self._pinned = None
+        if text is not None:
+            state = decode_generator(text)
+            if not torch.equal(state, torch.get_rng_state()):
+                self._pinned = _Pinned(state, torch.initial_seed())
+        _RESUMED.note(dataset, self._pinned)
+
+    def follow(self, dataset: Any) -> None:
+        """Continues with the numbers that loaders of `dataset` draw that were resumed."""
+        self._pinned = _RESUMED.of(dataset)
+
+    def _copy(self) -> _Pinned | None:
+        """What stands in for the default generator, unless that was seeded meanwhile."""
+        if self._pinned is not None and self._pinned.seed != torch.initial_seed():
+            self._pinned = None
+        return self._pinned
 
     def state(self) -> str:
         """What `resume` takes."""
-        return encode_generator(torch.get_rng_state() if self._pinned is None else self._pinned)
+        pinned = self._copy()
+        return encode_generator(torch.get_rng_state() if pinned is None else pinned.state)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """What is drawn from the default generator within comes from here."""
-        if self._pinned is None or self._inside:
+        if self._pinned is not None and self._pinned.inside:
+            yield
+            return
+        pinned = self._copy()
+        if pinned is None:
             yield
             return
         outside = torch.get_rng_state()
-        torch.set_rng_state(self._pinned)
-        self._inside = True
+        torch.set_rng_state(pinned.state)
+        pinned.inside = True
         try:
             yield
         finally:
-            self._inside = False
-            self._pinned = torch.get_rng_state()
+            pinned.inside = False
+            pinned.state = torch.get_rng_state()
             torch.set_rng_state(outside)
 
     @contextlib.contextmanager

@@ -136,7 +136,7 @@ class Progress:
         if place.finished:
             of_sampler, of_iterator = self.order.report(self._last_mark[1])
             state[END] = {INDEX_SAMPLER_STATE: of_sampler, SAMPLER_ITER_STATE: of_iterator}
-        if self.order.draws:
+        if self.order.draws or self._generator is None:
             state[RNG] = self._rng.state()
         if isinstance(self._generator, torch.Generator) and not self.order.uses(self._generator):
             state[GENERATOR] = encode_generator(self._generator.get_state())

@@ -95,7 +95,7 @@ class LoaderState(OrderState, WorkerState, total=False):
     what `OrderState`, `WorkerState` and `_num_yielded` say here.
 
     Attributes:
-        _rng: Torch's default generator, if the order came from it.
+        _rng: Torch's default generator, if the order or the seeds of workers and of the engine come from it.
         _generator: The loader's, if the order did not come from it.
         _sampler_end: What the next epoch's order depends on, at the end of one.
         _samples_yielded: Samples before, by which the engine draws.

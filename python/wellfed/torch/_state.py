@@ -72,6 +72,8 @@ class Checkpoints:
             iterator, self._ready = self._ready, None
             return iterator
         if self._pending is None:
+            if self.progress is None:
+                self.rng.follow(loader.dataset)
             iterator = fresh()
         else:
             iterator = self._resume(loader, Resume(self._pending), fresh)
@@ -81,10 +83,7 @@ class Checkpoints:
 
     def _resume(self, loader: Any, resume: Resume, fresh: Callable[[], Any]) -> Any:
         resume.check(loader, loader._dataset_kind == DatasetKind.Iterable)
-        if resume.rng is None:
-            self.rng.unpin()
-        else:
-            self.rng.resume(resume.rng)
+        self.rng.resume(resume.rng, loader.dataset)
         # Iterators that live on hand something over to the next epoch: workers their state, the engine's their seed.
         lives_on = loader.num_workers > 0 and loader.persistent_workers
         carries = resume.carries and (loader.num_workers == 0 or lives_on)

@@ -92,6 +92,8 @@ struct Consumer {
     /// Where the next epoch starts, if it was set by the user or restored.
     jump: Option<Position>,
     in_epoch: bool,
+    /// The batch that the pass under way began with.
+    began_with: u64,
     /// Samples since the last batch that was delivered, all of them bad and skipped.
     fruitless: u64,
     /// Whether some batch of this pass through the epoch was delivered.
@@ -162,6 +164,7 @@ impl Loader {
             at: start,
             jump: Some(start),
             in_epoch: false,
+            began_with: 0,
             fruitless: 0,
             delivered: false,
             threads: Threads::default(),
@@ -216,7 +219,8 @@ impl Loader {
     }
 
     /// Begins an epoch: the first one, the one set by [`Loader::set_epoch`], the rest of the one restored by
-    /// [`Loader::load_state_dict`], or else the one after the last. A half-read epoch is abandoned.
+    /// [`Loader::load_state_dict`], or else the one after the last. A half-read epoch is abandoned; one of which nothing
+    /// was taken yet begins again.
     ///
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
@@ -226,11 +230,13 @@ impl Loader {
         let next = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
         let position = match consumer.jump.take() {
             Some(position) => position,
-            None if consumer.in_epoch && consumer.at.number > 0 => next,
+            None if consumer.in_epoch && consumer.at.number > consumer.began_with => next,
+            // Nothing was taken of the pass under way: it begins again, be it an epoch or the rest of one.
             None => consumer.at,
         };
         consumer.at = position;
         consumer.in_epoch = true;
+        consumer.began_with = position.number;
         (consumer.fruitless, consumer.delivered) = (0, false);
         let abandoned = self.shared.lock().go_to(position);
         drop(abandoned);

@@ -19,10 +19,15 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _epochs_from_the_first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New loaders begin with epoch 0, so that tests can compare them. Without it they go on: `counts_epochs`."""
-    if request.node.get_closest_marker("counts_epochs") is None:
-        monkeypatch.setattr("wellfed._passes.Passes.next", lambda passes, pipeline: 0)
+def _no_pipeline_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is a program of its own: of a source that another test opened there is no warning."""
+    monkeypatch.setattr("wellfed._passes._STARTED", set())
+
+
+@pytest.fixture
+def epochs_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every new loader begins with epoch 0: only for tests that compare several loaders of a pipeline."""
+    monkeypatch.setattr("wellfed._passes.Passes.begun", lambda *_: None)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
     return len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b))
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_nothing_differs(jpegs: Path, tmp_path: Path, workers: int) -> None:
     source = wf.image_folder(jpegs)
@@ -54,6 +56,7 @@ def test_nothing_differs(jpegs: Path, tmp_path: Path, workers: int) -> None:
         loader.close()
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_row_indexes_are_kept_and_counted(jpegs: Path) -> None:
     loader = pipeline(wf.image_folder(jpegs)).numpy(row_index="beside")
     first = epochs(loader, 1)
@@ -69,6 +72,7 @@ def test_row_indexes_are_kept_and_counted(jpegs: Path) -> None:
     assert same(epochs(pipeline(wf.image_folder(jpegs)).numpy(row_index="beside"), 1), first)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_a_replaced_file_is_seen(jpegs: Path, tmp_path: Path) -> None:
     def run(cached: bool) -> list[np.ndarray]:
         source = wf.image_folder(jpegs)
@@ -84,6 +88,48 @@ def test_a_replaced_file_is_seen(jpegs: Path, tmp_path: Path) -> None:
     after = run(True)
     assert not same(before, after)
     assert same(after, run(False))
+
+
+def test_folders_that_share_a_cache_keep_their_images_and_labels(jpegs: Path, tmp_path: Path) -> None:
+    """Training and validation of one form, with the times that an archive gives all of its files."""
+    names = [f"{number}.jpg" for number in range(4)]
+    photographs = {
+        part: [(jpegs / f"class{i % 2}" / f"{i}.jpg").read_bytes() for i in numbers]
+        for part, numbers in (("train", (0, 2, 4, 6)), ("val", (1, 3, 5, 9)))
+    }
+    longest = max(len(data) for part in photographs.values() for data in part)
+    for part, files in photographs.items():
+        for number, (name, data) in enumerate(zip(names, files)):
+            path = tmp_path / part / "ab"[number // 2] / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data.ljust(longest, b"\0"))  # what follows the end is not looked at
+            os.utime(path, (10**9, 10**9))
+    # One class more comes first, so that the others have other labels.
+    (tmp_path / "val" / "0").mkdir()
+    (tmp_path / "val" / "0" / "4.jpg").write_bytes((jpegs / "class1" / "11.jpg").read_bytes())
+
+    def run(part: str, cached: bool) -> list[np.ndarray]:
+        source = wf.image_folder(tmp_path / part)
+        source = source.cache(path=tmp_path / "cache") if cached else source
+        with source.map(T.CenterCrop(40)).batch(5).numpy() as loader:
+            return epochs(loader, 2)
+
+    for _ in range(2):
+        for part in ("train", "val"):
+            assert same(run(part, True), run(part, False)), part
+
+
+def test_a_class_that_is_added_changes_labels_that_were_cached(jpegs: Path, tmp_path: Path) -> None:
+    def labels() -> list[int]:
+        source = wf.image_folder(jpegs).cache(path=tmp_path / "cache")
+        with source.map(T.CenterCrop(40)).batch(20).numpy() as loader:
+            ((_, found),) = loader
+            return [int(label) for label in found]
+
+    assert sum(labels()) == 6
+    (jpegs / "a class before").mkdir()
+    (jpegs / "class0" / "4.jpg").rename(jpegs / "a class before" / "4.jpg")
+    assert labels() == [0] + [1] * 5 + [2] * 6
 
 
 def test_what_does_not_fit_is_said(jpegs: Path) -> None:

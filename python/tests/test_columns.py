@@ -63,6 +63,7 @@ def by_tokens(picks: list[int], lengths: list[int], limit: int, multiple_of: int
     return [batch for batch in batches if batch]
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize("seed", range(12))
 def test_padded_batches_are_those_of_a_model(seed: int) -> None:
     rng = random.Random(seed)
@@ -105,6 +106,7 @@ def test_ragged_batches_are_those_of_a_model(seed: int) -> None:
         assert int(ragged.offsets[-1]) == len(ragged.values)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize("seed", range(8))
 def test_buckets_are_tf_datas_for_any_workers_and_resume_position(seed: int) -> None:
     rng = random.Random(seed)

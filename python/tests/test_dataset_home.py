@@ -73,7 +73,6 @@ def test_slices() -> None:
         ds[::2]
 
 
-@pytest.mark.counts_epochs
 def test_iterating_goes_through_epochs() -> None:
     ds = rows().shuffle(seed=0)
     first, second = [[int(x) for x, _ in ds] for _ in range(2)]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import signal
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +81,7 @@ def pipeline(photos: Path) -> wf.Dataset:
     return wf.image_folder(photos).map(T.Resize((24, 24))).batch(4)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize(("damage", "error", "stage"), DAMAGES, ids=[d[0].__name__ for d in DAMAGES])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_bad_samples(
@@ -127,6 +132,7 @@ def test_bad_samples(
         ds.sample(index)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_replacements_are_the_same_for_any_number_of_workers(own_photos: Path) -> None:
     for path in sorted((own_photos / "class2").iterdir())[:2]:
         garbage(path)
@@ -135,10 +141,52 @@ def test_replacements_are_the_same_for_any_number_of_workers(own_photos: Path) -
     assert runs[0] == runs[1] == runs[2]
 
 
+def test_a_replacement_is_one_of_the_samples_that_take_left(own_photos: Path) -> None:
+    garbage(first_file(own_photos))
+    ds = wf.image_folder(own_photos)
+    (_, labels), *_ = ds.map(T.CenterCrop(8)).batch(5).numpy(on_error="skip")
+    assert labels.tolist() == [0] * 4, "four of the first class, and a bad one of the second"
+    loader = ds.take(5).map(T.CenterCrop(8)).batch(5).numpy(on_error="replace")
+    for _ in range(20):
+        ((_, found),) = loader
+        assert found.tolist() == [0] * 5
+    assert all(bad.replaced for bad in loader.errors())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the file whose bytes cannot be read is Linux's")
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_an_outage_is_raised_whatever_on_error_says(own_photos: Path, on_error: Any) -> None:
+    path = first_file(own_photos)
+    path.unlink()
+    # Nothing is mapped at the first address, so reading it is an input/output error, as of a disk that fails.
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(OSError, match="cannot read") as caught:
+        list(pipeline(own_photos).numpy(on_error=on_error))
+    assert caught.value.errno == errno.EIO
+    assert type(caught.value) is wf.TransientError
+
+
+class Alarm:
+    """Ends what would never end by itself."""
+
+    def __enter__(self) -> None:
+        def ring(*_: object) -> None:
+            raise TimeoutError("it does not end")
+
+        self.before = signal.signal(signal.SIGALRM, ring)
+        signal.alarm(60)
+
+    def __exit__(self, *_: object) -> None:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, self.before)
+
+
 def test_when_nothing_is_left(own_photos: Path) -> None:
     for path in own_photos.rglob("*.*g"):
         empty(path)
     ds = pipeline(own_photos)
+    with Alarm(), pytest.raises(wf.CorruptSampleError, match="all 12 samples in a row were bad and skipped"):
+        next(iter(ds.repeat().numpy(on_error="skip")))
     loader = ds.numpy(on_error="skip")
     with pytest.raises(wf.CorruptSampleError, match="all 12 samples in a row were bad and skipped"):
         list(loader)

@@ -40,6 +40,7 @@ def encoded(paths: list[Path], labels: list[int] | None, chunks: int) -> wf.Data
     return wf.encoded_images(data, offsets, labels)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_lists_give_what_the_folder_gives(photos: Path) -> None:
     paths, labels = listed(photos)
     expected = batches(wf.image_folder(photos))
@@ -70,6 +71,7 @@ def test_the_cache_holds_images_of_both(photos: Path) -> None:
         assert loader.stats()["cache"]["samples"] == jpegs
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_row_indexes_are_those_of_the_folder(own_photos: Path, tmp_path: Path) -> None:
     paths, labels = listed(own_photos)
     kept = str(tmp_path / "rows")

@@ -238,6 +238,7 @@ def test_what_makes_no_sense_is_said_at_once(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_draws_are_the_same_for_any_number_of_threads(tmp_path: Path) -> None:
     samples = [Sample(tmp_path, seed) for seed in range(20)]
     ds = wf.annotated_images(

@@ -65,6 +65,7 @@ def test_memory_is_not_used_again_before_the_last_array_is_gone() -> None:
     assert len({next(batches)[0].data_ptr() for _ in range(100)}) < 12
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_kept_batches_never_change(framework: str, workers: int) -> None:
@@ -90,6 +91,7 @@ def test_batches_outlive_their_loader_and_data_set() -> None:
     assert torch.equal(first, expected * 2)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_arrays_are_released_on_any_thread() -> None:
     batches = [batch for _ in range(4) for batch in noise().torch()]
     threads = [threading.Thread(target=batches.pop) for _ in range(len(batches))]

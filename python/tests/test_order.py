@@ -24,6 +24,7 @@ def epochs(loader: wf.Loader, count: int) -> list[list[tuple[bytes, bytes]]]:
     return [[(x.tobytes(), y.tobytes()) for x, y in loader] for _ in range(count)]
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_any_number_of_workers_gives_the_same_bits(photos: Path) -> None:
     results = [epochs(train(photos).numpy(num_workers=n), 3) for n in (1, 2, 3, 8)]
     results.append(epochs(train(photos).numpy(num_workers=3, prefetch=1, read_ahead=2), 3))
@@ -33,6 +34,7 @@ def test_any_number_of_workers_gives_the_same_bits(photos: Path) -> None:
     assert len(set(flat)) == len(flat) == 15
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_small_arrays_as_well() -> None:
     images = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), dtype=np.uint8)
     ds = (
@@ -57,6 +59,7 @@ def test_epochs_differ_and_can_be_chosen(photos: Path) -> None:
         loader.set_epoch(-1)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_seeds_matter(photos: Path) -> None:
     ds = wf.image_folder(photos).map(T.RandomResizedCrop(24)).batch(24)
     (a, _), (b, _), (c, _) = (next(iter(ds.numpy(seed=seed))) for seed in (1, 2, 1))
@@ -71,6 +74,7 @@ def test_repetitions_are_shuffled_anew() -> None:
     assert first != second
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_a_half_read_epoch_is_left_for_the_next(photos: Path) -> None:
     expected = epochs(train(photos).numpy(), 2)
     loader = train(photos).numpy()
@@ -95,6 +99,7 @@ def test_iterators_that_were_overtaken_say_so(photos: Path) -> None:
     assert next(new, "over") == "over"
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_state_is_small_and_moves_between_loaders(photos: Path) -> None:
     expected = [batch for epoch in epochs(train(photos).numpy(), 3) for batch in epoch]
     for stop in range(len(expected) + 1):

@@ -112,6 +112,7 @@ def test_training_runs_all_transforms(photos: Path) -> None:
         list(wf.image_folder(photos).map(T.RandomHorizontalFlip(), field="label").torch())
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_optimized_and_plain_programs_give_the_same_bits(photos: Path) -> None:
     chains = [
         [T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToTensor()],
@@ -391,6 +392,7 @@ def test_samples_without_batch_have_no_batch_dimension(photos: Path) -> None:
         ds.sample(10_000)
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_plans_survive_as_json(photos: Path) -> None:
     ds = wf.image_folder(photos).shuffle(seed=3).map(T.RandomResizedCrop(16)).batch(5).with_options(mode="L")
     again = wf.Dataset.from_json(ds.to_json())

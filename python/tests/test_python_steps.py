@@ -141,6 +141,7 @@ def test_resuming_gives_the_same_bits_at_every_position(name: str) -> None:
         assert same(list(after), whole[position:]), position
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_resuming_with_workers_and_after_the_end() -> None:
     ds = rows().shuffle(seed=0).map(noisy).batch(6)
     with ds.torch(num_workers=2) as loader:
@@ -365,6 +366,7 @@ def test_explain_says_where_python_begins() -> None:
     assert "brighter" in measured
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_pickling_keeps_callables() -> None:
     ds = rows().map(doubled).filter(is_even).shuffle(seed=1).batch(4)
     again = pickle.loads(pickle.dumps(ds))
@@ -374,6 +376,7 @@ def test_pickling_keeps_callables() -> None:
         wf.Dataset.from_json(ds.to_json(), [ROWS])
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_what_a_filter_kept_is_part_of_the_plan() -> None:
     ds = rows().filter(lambda x: x % 5 == 2).shuffle(seed=1).with_options(num_workers=1)
     again = wf.Dataset.from_json(ds.to_json(), [ROWS])
@@ -383,7 +386,6 @@ def test_what_a_filter_kept_is_part_of_the_plan() -> None:
     ]
 
 
-@pytest.mark.counts_epochs
 def test_a_loader_for_each_epoch_goes_through_epochs() -> None:
     ds = rows().map(noisy).batch(4)
     with ds.torch(num_workers=0) as loader:

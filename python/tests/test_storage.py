@@ -68,6 +68,13 @@ def test_labels_that_only_later_samples_have_do_not_vanish(tmp_path: Path) -> No
     assert len(loader.errors()) == 1
 
 
+def test_one_field_is_named_by_one_text(tmp_path: Path) -> None:
+    path = _shard(tmp_path / "x.tar", [("a.txt", b"a"), ("b.txt", b"b")])
+    assert list(wf.webdataset(path, fields="txt").batch(2).numpy()) == list(
+        wf.webdataset(path, fields=["txt"]).batch(2).numpy()
+    )
+
+
 def test_links_in_shards_are_what_they_lead_to(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w") as tar:

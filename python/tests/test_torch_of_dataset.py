@@ -58,6 +58,7 @@ def labels(batches: Any) -> list[list[int]]:
     return [y.tolist() for _, y in batches]
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_batches_go_to_the_device_ahead_by_one_stage(cuda: list[Stage]) -> None:
     plain = dataset().torch()
     loader = dataset().torch(device="cuda")
@@ -79,6 +80,7 @@ def wait(batches: Any) -> None:
         assert time.monotonic() < deadline
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize("taken", range(8))
 def test_a_state_is_that_of_a_loader_without_a_device(taken: int, cuda: list[Stage]) -> None:
     """Whatever is staged already: batches that were not handed out do not count."""
@@ -106,6 +108,7 @@ def test_ragged_columns_go_to_the_device_whole() -> None:
     assert (batch.values.shape, batch.offsets.shape) == ((5,), (4,))
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_other_devices_and_those_that_are_not_there() -> None:
     assert {x.device.type for x, _ in dataset().torch(device="meta")} == {"meta"}
     assert {x.device.type for x, _ in dataset().torch(device="cpu")} == {"cpu"}

@@ -206,6 +206,21 @@ impl Executor {
             .try_for_each(|(&pick, record)| self.leaves[pick.leaf].fetch_within(pick, record, room))
     }
 
+    /// Touches what lies in the memory of sources. A shuffled row is almost never in the processor's cache; asked for one
+    /// after the other in a loop that does nothing else, many are on their way at a time.
+    pub(crate) fn touch(&self, picks: &[Pick]) {
+        let mut ends = 0;
+        for pick in picks {
+            let leaf = &self.leaves[pick.leaf];
+            for field in 0..leaf.columns().len() {
+                if let Some([first, .., last]) = leaf.source.resident(pick.index, field) {
+                    ends ^= first ^ last;
+                }
+            }
+        }
+        std::hint::black_box(ends);
+    }
+
     /// The stores of sources that answer later, and how each is tried again.
     pub(crate) fn remote_stores(&self) -> Vec<(Arc<dyn Store>, Retry)> {
         let of = |leaf: &LeafExecutor| {

@@ -30,7 +30,7 @@ use crate::{
         CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
         publish::{Publisher, Snapshot},
     },
-    order::{Order, Pick},
+    order::{Order, Pick, Picks},
     plan::OnError,
     rng::Rng,
 };
@@ -219,7 +219,6 @@ impl Shared {
         let lane = self.meter.lane(&format!("worker {id}"));
         let room = Room::new(&self.budget, Holder::Samples, self.threads.0);
         let mut desk = Desk::new(room);
-        let mut picks = Vec::new();
         // Memory that nobody needs any more. It is freed when the schedule is not locked.
         let mut surplus = None;
         let mut schedule = self.lock();
@@ -242,7 +241,7 @@ impl Shared {
             if let Some(mut probe) = idle {
                 probe.lap(Stage::Idle, 0);
             }
-            let used = self.run(&mut work, &lane, &mut desk, &mut picks);
+            let used = self.run(&mut work, &lane, &mut desk);
             let done = work.finish();
             desk.tidy();
             schedule = self.lock();
@@ -259,13 +258,24 @@ impl Shared {
     }
 
     /// Makes all samples of a claim. Gives back memory that came from a reader.
-    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk, picks: &mut Vec<Pick>) -> Option<Fetched> {
+    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk) -> Option<Fetched> {
         let job = work.claim.job.clone();
         let samples = work.claim.samples.clone();
         let mut read = work.record.take();
         let mut used = None;
+        let mut claimed = std::mem::take(&mut desk.picks);
+        self.order.picks_in(&job.span, samples.clone(), &mut claimed);
+        if self.resident && samples.len() > 1 {
+            let mut probe = Probe::start(lane, samples.len());
+            // What it cannot have, reading the sample will say.
+            drop(guard("read", || {
+                self.executor.touch(claimed.all());
+                Ok(())
+            }));
+            probe.lap_together(Stage::Read);
+        }
         for offset in samples.clone() {
-            self.order.pick_in(&job.span, offset, picks);
+            let picks = claimed.of(offset);
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
             let refused = job.span.refused().map(|error| self.executor.located(error.clone(), picks[0]));
@@ -290,16 +300,17 @@ impl Shared {
                     break;
                 }
                 let (first, mut attempts, mut replaced) = (picks[0], 0..REPLACEMENTS, false);
+                let mut picks = Vec::new();
                 // An outage is no reason to take other samples.
                 while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
                     let Some(attempt) = attempts.next() else { break };
-                    self.replacement(first, &job, attempt, picks);
+                    self.replacement(first, &job, attempt, &mut picks);
                     if picks.is_empty() {
                         continue;
                     }
-                    let made = self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe);
+                    let made = self.read_and_make(&mut work.claim, offset, &picks, desk, &mut probe);
                     let made = made.or_else(|error| {
-                        self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
+                        self.make_with_room(&mut work.claim, offset, &picks, desk, &mut probe, error)
                     });
                     match made {
                         Ok(()) => replaced = true,
@@ -310,6 +321,7 @@ impl Shared {
                 job.fail(offset, error, replaced);
             }
         }
+        desk.picks = claimed;
         self.finish(&job, samples.len());
         used
     }
@@ -348,7 +360,7 @@ impl Shared {
         desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let Desk { scratch, own, room } = desk;
+        let Desk { scratch, own, room, .. } = desk;
         // Where nothing is read, what is held was settled after the last claim.
         let settle = |own: &Fetched, scratch: &Scratch| {
             if !self.resident {
@@ -526,13 +538,20 @@ struct Desk {
     scratch: Scratch,
     /// For samples that it reads itself.
     own: Fetched,
+    /// What the samples of its claim are made of.
+    picks: Picks,
     /// What both take.
     room: Arc<Room>,
 }
 
 impl Desk {
     fn new(room: Arc<Room>) -> Self {
-        Self { scratch: Scratch::within(Some(room.clone())), own: Fetched::default(), room }
+        Self {
+            scratch: Scratch::within(Some(room.clone())),
+            own: Fetched::default(),
+            picks: Picks::default(),
+            room,
+        }
     }
 
     fn capacity(&self) -> usize {

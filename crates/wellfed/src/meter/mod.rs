@@ -96,6 +96,17 @@ impl<'a> Probe<'a> {
         self.lap_without(stage, bytes, Duration::ZERO);
     }
 
+    /// Ends a part of `stage` now that was done for all samples of the chunk at once.
+    pub(crate) fn lap_together(&mut self, stage: Stage) {
+        let Some(last) = self.last else { return };
+        let now = Instant::now();
+        self.lane.add(stage, (now - last).as_nanos() as u64, 0, 0);
+        if let Some(trace) = &self.lane.trace {
+            trace.span(stage.name(), last, now);
+        }
+        self.last = Some(now);
+    }
+
     /// Runs a piece of the stage that comes next, while another one is under way, and adds its time to `spent`.
     pub(crate) fn aside<T>(&self, spent: &mut Duration, f: impl FnOnce() -> T) -> T {
         if self.last.is_none() {
@@ -229,7 +240,9 @@ mod tests {
         let mut probe = Probe::start(&lane, 8);
         probe.lap(Stage::Read, 100);
         probe.lap(Stage::Write, 5);
+        probe.lap_together(Stage::Read);
         Probe::off(&lane).lap(Stage::Read, 1_000_000);
+        Probe::off(&lane).lap_together(Stage::Read);
         let stages = meter.stages();
         assert_eq!((stages[0].count, stages[0].bytes), (8, 800));
         assert_eq!((stages[3].count, stages[3].bytes), (8, 40));

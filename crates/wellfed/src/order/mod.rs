@@ -16,7 +16,7 @@ mod sample;
 mod shuffle;
 mod state;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use concatenate::Concatenate;
 use cut::Cut;
@@ -40,6 +40,30 @@ pub struct Pick {
     pub index: u64,
     /// Epoch for random draws. Differs from the loader's epoch under `repeat`.
     pub epoch: u64,
+}
+
+/// The picks of neighbouring samples of a batch. Its memory is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Picks {
+    /// Offset of the first sample.
+    first: usize,
+    all: Vec<Pick>,
+    /// Where each sample's picks end.
+    ends: Vec<usize>,
+}
+
+impl Picks {
+    /// What makes the sample at `offset`.
+    pub(crate) fn of(&self, offset: usize) -> &[Pick] {
+        let number = offset - self.first;
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.all[start..self.ends[number]]
+    }
+
+    /// The picks of all samples.
+    pub(crate) fn all(&self) -> &[Pick] {
+        &self.all
+    }
 }
 
 /// The samples of one batch: positions in an epoch, from which [`Order::pick_in`] finds each sample.
@@ -430,8 +454,12 @@ impl Order {
 
     /// Sample `offset` of a batch: puts what makes it into `picks`, whose memory is used again.
     pub(crate) fn pick_in(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
-        debug_assert!(offset < span.len);
         picks.clear();
+        self.add_pick(span, offset, picks);
+    }
+
+    fn add_pick(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
+        debug_assert!(offset < span.len);
         if let Some(given) = &span.given {
             picks.push(given::pick(span.epoch, span.start, offset, given[offset]));
             return;
@@ -446,6 +474,17 @@ impl Order {
         } else {
             let position = self.above_base(span.epoch, span.base, position);
             self.walk(self.top.unit, Place { epoch: span.epoch, position }, picks);
+        }
+    }
+
+    /// The picks of the samples `offsets` of a batch, put into `picks`.
+    pub(crate) fn picks_in(&self, span: &Span, offsets: Range<usize>, picks: &mut Picks) {
+        picks.first = offsets.start;
+        picks.all.clear();
+        picks.ends.clear();
+        for offset in offsets {
+            self.add_pick(span, offset, &mut picks.all);
+            picks.ends.push(picks.all.len());
         }
     }
 
@@ -516,7 +555,7 @@ impl Order {
     }
 
     /// Calls `f` with each pick of the element of entry `at` at `place`.
-    fn visit(&self, mut at: usize, mut place: Place, f: &mut dyn FnMut(Pick)) {
+    fn visit<F: FnMut(Pick)>(&self, mut at: usize, mut place: Place, f: &mut F) {
         loop {
             let entry = &self.entries[at];
             match entry.step {

@@ -298,28 +298,15 @@ impl Maker<'_> {
         }
         let mut size = size;
         for planned in &self.program.operations {
-            let operation = planned.transform.as_operation();
-            let found = if shared { scratch.group.find(planned.place) } else { None };
-            let drawn = match found {
-                Some(drawn) if same_sides(drawn.size, size) => Ok(drawn.action.clone()),
-                Some(drawn) if operation.draws_by_size() => Err(other_size(size, drawn.size)),
-                found => {
-                    let known = found.is_some();
-                    let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place);
-                    operation.draw(size, &mut rng).inspect(|action| {
-                        if shared && !known {
-                            let action = action.clone();
-                            scratch.group.draws.push(Drawn { place: planned.place, size, action });
-                        }
-                    })
-                }
+            let drawn = if shared {
+                self.draw_shared(planned, size, &mut scratch.group)
+            } else {
+                planned.transform.as_operation().draw(size, &mut self.rng(planned))
             };
-            let action = drawn
-                .and_then(|action| match self.program.mask {
-                    Some(depth) => action.for_mask(depth),
-                    None => Ok(action),
-                })
-                .map_err(|e| e.with_stage(planned.transform.name()))?;
+            let mut action = drawn.map_err(|e| e.with_stage(planned.transform.name()))?;
+            if let Some(depth) = self.program.mask {
+                action = action.for_mask(depth).map_err(|e| e.with_stage(planned.transform.name()))?;
+            }
             size = action.size(size);
             self.limits
                 .check_pixels(size.height, size.width)
@@ -328,6 +315,28 @@ impl Maker<'_> {
             scratch.sizes.push(size);
         }
         Ok(())
+    }
+
+    /// The random numbers of an operation for this sample.
+    fn rng(&self, planned: &Planned) -> Rng {
+        Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place)
+    }
+
+    /// What an image or mask of `size` does where all of a sample do the same: what the first one drew.
+    fn draw_shared(&self, planned: &Planned, size: Size, group: &mut Group) -> Result<Action> {
+        let operation = planned.transform.as_operation();
+        let found = group.find(planned.place);
+        match found {
+            Some(drawn) if same_sides(drawn.size, size) => return Ok(drawn.action.clone()),
+            Some(drawn) if operation.draws_by_size() => return Err(other_size(size, drawn.size)),
+            _ => {}
+        }
+        let known = found.is_some();
+        let action = operation.draw(size, &mut self.rng(planned))?;
+        if !known {
+            group.draws.push(Drawn { place: planned.place, size, action: action.clone() });
+        }
+        Ok(action)
     }
 
     /// Puts the image before `at` into `scratch.work`, where it may be changed.

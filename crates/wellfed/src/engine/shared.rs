@@ -471,7 +471,9 @@ impl Shared {
             }
             in_storage(|| self.executor.fetch(picks, fetched, room))
         });
-        probe.lap(Stage::Read, fetched.len());
+        if probe.is_on() {
+            probe.lap(Stage::Read, fetched.len());
+        }
         result
     }
 

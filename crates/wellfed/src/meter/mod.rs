@@ -91,6 +91,11 @@ impl<'a> Probe<'a> {
         Self { lane, last: None, weight: 0 }
     }
 
+    /// Whether it does anything: what is handled need not be counted otherwise.
+    pub(crate) fn is_on(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// Ends `stage` now; it handled `bytes`.
     pub(crate) fn lap(&mut self, stage: Stage, bytes: usize) {
         self.lap_without(stage, bytes, Duration::ZERO);

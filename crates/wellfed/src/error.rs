@@ -5,6 +5,8 @@
 
 use std::{fmt, io, sync::Arc};
 
+use wellfed_kernels::write::GeometryError;
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -308,6 +310,16 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.cause.as_ref().map(|e| e.as_ref() as _)
+    }
+}
+
+impl From<GeometryError> for Error {
+    fn from(error: GeometryError) -> Self {
+        match error {
+            GeometryError::Memory { bytes } => Self::memory(bytes, "pixels"),
+            error => Self::new(ErrorKind::Shape, error.to_string()),
+        }
+        .with_stage("resample")
     }
 }
 

@@ -17,12 +17,7 @@ use wellfed_kernels::{
     write::{Output, Window, write},
 };
 
-use super::{
-    float::FloatImage,
-    fold::Fold,
-    kernel::{Kernel, geometry},
-    whole::{self, WholeScratch},
-};
+use super::{float::FloatImage, fold::Fold, kernel::Kernel, whole};
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
@@ -32,7 +27,7 @@ use crate::{
     plan::program::{ImageProgram, Input, Planned, Step},
     rng::Rng,
     sample::PixelLayout,
-    transform::{Action, Class, Rect, Size},
+    transform::{Action, Class, ImageMemory, Rect, Size},
 };
 
 /// Memory for one image at a time.
@@ -50,7 +45,7 @@ pub(crate) struct ImageScratch {
     /// Size before each action, and after the last.
     sizes: Vec<Size>,
     float: FloatImage,
-    whole: WholeScratch,
+    whole: ImageMemory,
     group: Group,
 }
 
@@ -208,8 +203,7 @@ impl Maker<'_> {
                 }
                 Step::Whole(at) => {
                     held = self.whole(held, *at, scratch, probe)?;
-                    let (before, after) = (scratch.sizes[*at], scratch.sizes[*at + 1]);
-                    let bytes = whole::memory(&scratch.actions[*at], before, after);
+                    let bytes = whole::memory(&scratch.actions[*at], scratch.sizes[*at]);
                     scratch.codec.reserve(bytes, scratch.whole.capacity())?;
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
                     whole::run(&mut actions[*at], work, whole)
@@ -279,7 +273,7 @@ impl Maker<'_> {
                 let view = if layout == PixelLayout::Hwc || channels == 1 {
                     View::new(bytes, height, width, channels, width * channels).ok_or_else(wrong)?
                 } else {
-                    interleave(bytes, size, scratch.work.reshape(height, width, channels).map_err(geometry)?)
+                    interleave(bytes, size, scratch.work.reshape(height, width, channels)?)
                         .ok_or_else(wrong)?;
                     return Ok((Held::Work, size));
                 };
@@ -412,7 +406,7 @@ impl Maker<'_> {
         let map = identity(size.channels)?;
         scratch.codec.reserve(height * width * size.channels, scratch.spare.capacity())?;
         let mut spare = std::mem::take(&mut scratch.spare);
-        let slot = spare.reshape(height, width, size.channels).map_err(geometry)?;
+        let slot = spare.reshape(height, width, size.channels)?;
         let result = self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe);
         scratch.spare = std::mem::replace(&mut scratch.work, spare);
         result?;
@@ -470,10 +464,10 @@ impl Maker<'_> {
                     feed(fold.crop, push)
                 })?;
                 premultiply(premultiplied);
-                resizer.resize(premultiplied.view(), &resize, resized).map_err(geometry)?;
+                resizer.resize(premultiplied.view(), &resize, resized)?;
                 unpremultiply(resized);
                 let full = Window { top: 0, left: 0, height: resized.height(), width: resized.width() };
-                write(resized.view(), full, fold.pad, output, slot).map_err(geometry)
+                write(resized.view(), full, fold.pad, output, slot).map_err(Error::from)
             }
             None => {
                 let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;

@@ -384,7 +384,7 @@ fn check_types(program: &ImageProgram) -> Result<Dtype> {
                     .with_stage(name)
                     .with_hint("put ToDtype(float32, scale=True) or ToTensor() before it"));
             }
-            Class::Resize | Class::Rotate | Class::Color | Class::Gray | Class::Blur if cast.is_some() => {
+            Class::Resize | Class::Image if cast.is_some() => {
                 return Err(Error::config(format!(
                     "{name} comes after {}, but works on uint8 images",
                     cast.unwrap_or_default()

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_collate, default_convert
 
 from wellfed._cores import engine_threads
 from wellfed._options import Options
+from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
 from .datasets import Flat, Leaf, Pixels, flatten
@@ -109,6 +110,9 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         return _python(
             dataset, "an iterable data set is Python code", "a data set with an index, or one of wellfed"
         )
+    if isinstance(dataset, Dataset):
+        why = "its samples are made one by one, since torch's sampler gives their order"
+        return _python(dataset, why, _pipeline(loader))
     try:
         rows = Rows(dataset)
     except RefusalError as refused:
@@ -131,6 +135,17 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         return _python(dataset, refused.why, refused.change)
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
+
+
+def _pipeline(loader: Any) -> str:
+    """What gives batches of a data set of wellfed as this loader does, but for the seed of the order."""
+    try:
+        loader.dataset.batch(loader.batch_size or 0)
+    except (WellfedError, ValueError):
+        return "its own torch() in place of the loader"
+    shuffle = ".shuffle(seed=0)" if isinstance(loader.sampler, RandomSampler) else ""
+    drop_last = ", drop_last=True" if loader.drop_last else ""
+    return f"the data set's own verbs in place of the loader: {shuffle}.batch({loader.batch_size}{drop_last}).torch()"
 
 
 def _same(one: list[Any], other: list[Any]) -> bool:

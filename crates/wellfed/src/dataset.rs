@@ -5,14 +5,15 @@ use std::sync::Arc;
 use crate::{
     Error, Result,
     engine::{
-        Batch, Loader, Sampler,
+        Batch, Loader,
         exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
     },
+    explain,
     order::{Fields, Order, Pick},
     plan::{
-        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
-        lower::{LeafPlan, Output, is_transformed, lower},
+        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program,
+        lower::{Lowered, Output, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter},
@@ -43,18 +44,6 @@ struct Filtered {
     samples: u64,
     /// Whether they had to be fetched.
     fetched: bool,
-}
-
-/// A plan whose leaves have got what happens to their samples.
-pub(crate) struct Lowered {
-    /// Every leaf, those that count for `enumerate` included.
-    pub(crate) sources: Vec<Arc<dyn Source>>,
-    pub(crate) leaves: Vec<LeafPlan>,
-    pub(crate) output: Output,
-    /// What tells leaves apart: of equal ones each has another. Empty until it is asked for.
-    pub(crate) identities: Vec<u64>,
-    /// For every `filter`: of how many samples it keeps how many, and whether they had to be fetched.
-    pub(crate) filtered: Vec<(u64, u64, bool)>,
 }
 
 impl Dataset {
@@ -588,20 +577,6 @@ impl Dataset {
             batch?;
         }
         Ok(format!("{}analysis of up to {batches} batches\n{}\n", self.explain()?, loader.stats()))
-    }
-
-    /// Makes one sample by itself, as it comes in `epoch`: for a look at it, or to replay a bad one. See
-    /// [`Sampler::sample`].
-    ///
-    /// # Errors
-    /// Whatever is wrong with this sample.
-    pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
-        self.sampler().sample(0, index, epoch)
-    }
-
-    /// Makes samples one by one, in the calling thread, and keeps what the next one needs too.
-    pub fn sampler(&self) -> Sampler {
-        Sampler::new(self.clone())
     }
 
     /// A loader for this data set. Threads start with its first epoch.

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use super::{
-    ColumnKind, ColumnSpec,
     cache::Caches,
     image::{ImageScratch, Maker},
     job::SampleSlot,
-    stack::{Stacking, check_fits},
+    stack::check_fits,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
     codec::{Rows, is_jpeg},
+    column::{ColumnKind, ColumnSpec, Stacking},
     io::{Bytes, Located},
     meter::{Probe, Stage},
     order::Pick,
-    plan::{Program, program::FieldProgram},
+    plan::{Program, field::FieldProgram},
     sample::{FieldKind, Record, Value},
     source::Source,
     store::{Retry, Store},
@@ -494,8 +494,10 @@ impl LeafExecutor {
                 let Some(rows) = rows else {
                     return maker.make(bytes, &mut scratch.image, slot.array(field), probe);
                 };
-                rows.decode(pick.index, field, scratch, |scratch| {
-                    maker.make(bytes, &mut scratch.image, slot.array(field), probe)
+                rows.decode(pick.index, field, |known| {
+                    *scratch.rows() = known;
+                    let made = maker.make(bytes, &mut scratch.image, slot.array(field), probe);
+                    (made, std::mem::take(scratch.rows()).found)
                 })
             }
             FieldProgram::Boxes { operations, format, whole } => {

@@ -29,7 +29,7 @@ use crate::{
     codec::{self, Encoded, Push, Request, Scale},
     meter::{Probe, Stage},
     order::Pick,
-    plan::program::{ImageProgram, Input, Planned, Step},
+    plan::field::{ImageProgram, Input, Planned, Step},
     rng::Rng,
     sample::PixelLayout,
     transform::{Action, Class, Rect, Size},

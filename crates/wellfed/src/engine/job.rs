@@ -15,11 +15,17 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec, Columns},
+    batch::{Batch, Column, ColumnData},
     ring::{Buffer, Pool},
-    stack::{self, Held, Pieces, Resident, Stacked},
+    stack::{self, Columns, Held, Pieces, Resident, Stacked},
 };
-use crate::{Error, ErrorKind, Result, lock, order::Span, plan::OnError};
+use crate::{
+    Error, ErrorKind, Result,
+    column::{ColumnKind, ColumnSpec},
+    lock,
+    order::Span,
+    plan::OnError,
+};
 
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -367,7 +373,7 @@ mod tests {
     use super::*;
     use crate::{
         budget::Holder,
-        engine::stack::{Padding, Stacking},
+        column::{Padding, Stacking},
         order::Order,
         plan::Node,
         sample::DType,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, ColumnData, ColumnSpec, Columns},
+    batch::{Batch, ColumnData},
     cache::{Caches, CoefficientCache, RowCache},
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
@@ -16,11 +16,13 @@ use super::{
     ring::Pool,
     schedule::{Left, Position, Schedule},
     shared::Shared,
+    stack::Columns,
     threads::{PATIENCE, Threads, in_storage},
 };
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
+    column::ColumnSpec,
     lock,
     meter::{Meter, Stage, Stats, publish},
     order::{self, Order, Pass, State},

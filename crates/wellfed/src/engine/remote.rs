@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     exec::Fetched,
-    schedule::Ticket,
+    schedule::{AHEAD, Ticket},
     shared::{Shared, guard},
     threads::in_storage,
 };
@@ -24,9 +24,6 @@ use crate::{
     meter::{Lane, Probe, Stage},
     order::Pick,
 };
-
-/// Samples that are under way or have arrived, at most.
-pub(super) const AHEAD: usize = 2 * CONCURRENCY;
 
 /// Samples are asked for so many at a time, so that neighbours are seen together.
 const GROUP: usize = 32;

@@ -7,17 +7,22 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    batch::{ColumnSpec, Columns},
     exec::Fetched,
     governor::Settings,
     job::{Claim, Job},
     ring::Pool,
+    stack::Columns,
 };
 use crate::{
     Result,
     budget::Holder,
+    column::ColumnSpec,
+    io::layer::CONCURRENCY,
     order::{Order, Pass, Span},
 };
+
+/// Samples that the I/O layer has under way or has brought, at most.
+pub(crate) const AHEAD: usize = 2 * CONCURRENCY;
 
 /// Records that are kept for what the I/O layer reads.
 const SPARE: usize = 16;
@@ -517,7 +522,7 @@ mod tests {
     use super::*;
     use crate::{
         budget::Budget,
-        engine::batch::ColumnKind,
+        column::ColumnKind,
         plan::Node,
         sample::{DType, Record},
         source::SourceSpec,

@@ -12,13 +12,12 @@ use std::{
 };
 
 use super::{
-    batch::Columns,
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
-    remote::AHEAD,
     ring::Pool,
-    schedule::{Evicted, Schedule, Work},
+    schedule::{AHEAD, Evicted, Schedule, Work},
+    stack::Columns,
     threads::in_storage,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kept, Pad};
+use super::{kept::Kept, pad::Pad};
 use crate::{Error, Result, source::SourceSpec, transform::Transform};
 
 /// Nodes on the way from the root to a leaf at most: what JSON readers take.

@@ -2,8 +2,8 @@
 
 use std::{fmt, ops::Deref};
 
-use super::{BoxFormat, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size};
-use crate::{Error, Result, codec::MaskDepth, rng::Rng};
+use super::{ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size};
+use crate::{Error, Result, codec::MaskDepth, rng::Rng, sample::BoxFormat};
 
 /// One colour adjustment with its drawn factor.
 #[derive(Clone, Copy, Debug, PartialEq)]

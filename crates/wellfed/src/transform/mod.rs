@@ -46,7 +46,6 @@ mod to_tensor;
 
 pub use action::{Action, ColorStep, ColorSteps, EraseValue, Noise};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
-pub use boxes::BoxFormat;
 pub use center_crop::CenterCrop;
 pub use color_jitter::ColorJitter;
 pub use compose::Compose;

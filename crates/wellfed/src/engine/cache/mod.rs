@@ -10,12 +10,10 @@ mod disk;
 mod row_file;
 mod rows;
 mod share;
-mod slab;
 
 pub use build::{Indexed, index_rows};
 pub(crate) use coefficients::CoefficientCache;
 pub(crate) use rows::RowCache;
-pub use slab::Kept;
 
 use crate::meter::{CacheStats, RowIndexStats};
 

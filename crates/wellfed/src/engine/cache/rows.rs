@@ -23,7 +23,6 @@ use crate::{
     Error, Result,
     budget::{Budget, Holder},
     codec::Rows,
-    engine::exec::Scratch,
     lock,
     meter::RowIndexStats,
     plan::RowIndexing,
@@ -121,20 +120,17 @@ impl RowCache {
         &self,
         index: u64,
         field: usize,
-        scratch: &mut Scratch,
-        mut decode: impl FnMut(&mut Scratch) -> Result<()>,
+        mut decode: impl FnMut(Rows) -> (Result<()>, Option<RowIndex>),
     ) -> Result<()> {
         let known = self.get(index, field);
         let had = known.is_some();
-        *scratch.rows() = Rows { record: self.records(had), known, found: None };
-        let mut result = decode(scratch);
+        let (mut result, mut found) = decode(Rows { record: self.records(had), known, found: None });
         if result.is_err() && had {
             // Should an index ever be the reason, the image is as good as without.
             self.forget(index, field);
-            *scratch.rows() = Rows::default();
-            result = decode(scratch);
+            (result, found) = decode(Rows::default());
         }
-        if let Some(found) = std::mem::take(scratch.rows()).found.filter(|_| result.is_ok()) {
+        if let Some(found) = found.filter(|_| result.is_ok()) {
             self.put(index, field, &found);
         }
         result

@@ -567,7 +567,7 @@ impl Dataset {
         Ok(explain::explain(&self.plan, &lowered, &programs, &seeds, &order))
     }
 
-    /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per stage.
+    /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per phase.
     ///
     /// # Errors
     /// As [`Dataset::explain`], and those of bad samples.

@@ -14,7 +14,7 @@ use crate::{
     codec::{Rows, is_jpeg},
     column::{ColumnKind, ColumnSpec, Stacking},
     io::{Bytes, Located},
-    meter::{Probe, Stage},
+    meter::{Phase, Probe},
     order::Pick,
     plan::{Program, field::FieldProgram},
     sample::{FieldKind, Record, Value},
@@ -462,7 +462,7 @@ impl LeafExecutor {
             && !record.cached
         {
             cache.admit(pick.index, record, scratch.image.codec());
-            probe.lap(Stage::Decode, 0);
+            probe.lap(Phase::Decode, 0);
         }
         scratch.image.trust(record.cached);
         if self.program.shared {
@@ -512,7 +512,7 @@ impl LeafExecutor {
                 out.clear();
                 boxes.store(out);
                 slot.pieces(field).copy(&[boxes.rows.len(), 4], out)?;
-                probe.lap(Stage::Transform, out.len());
+                probe.lap(Phase::Transform, out.len());
                 Ok(())
             }
             FieldProgram::Points(operations) => {
@@ -527,7 +527,7 @@ impl LeafExecutor {
                 out.clear();
                 out.extend(points.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
                 slot.pieces(field).copy(&[points.rows.len(), 2], out)?;
-                probe.lap(Stage::Transform, out.len());
+                probe.lap(Phase::Transform, out.len());
                 Ok(())
             }
             FieldProgram::Labels(size) => {
@@ -566,7 +566,7 @@ impl LeafExecutor {
                     .with_stage("batch"));
                 }
                 out.copy_from_slice(bytes);
-                probe.lap(Stage::Write, bytes.len());
+                probe.lap(Phase::Write, bytes.len());
                 Ok(())
             }
             FieldProgram::Varying => {
@@ -590,7 +590,7 @@ impl LeafExecutor {
                 if let Some(kept) = shapes.get_mut(field) {
                     *kept = shape;
                 }
-                probe.lap(Stage::Write, bytes);
+                probe.lap(Phase::Write, bytes);
                 Ok(())
             }
             FieldProgram::Int => {

@@ -27,7 +27,7 @@ use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
     codec::{self, Encoded, Push, Request, Scale},
-    meter::{Probe, Stage},
+    meter::{Phase, Probe},
     order::Pick,
     plan::field::{ImageProgram, Input, Planned, Step},
     rng::Rng,
@@ -214,19 +214,19 @@ impl Maker<'_> {
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
                     whole::run(&mut actions[*at], work, whole)
                         .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
-                    probe.lap(Stage::Transform, work.pixels().len());
+                    probe.lap(Phase::Transform, work.pixels().len());
                 }
                 Step::Write { operations, map } => {
                     let (fold, size);
                     (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
-                    probe.lap(Stage::Write, slot.len());
+                    probe.lap(Phase::Write, slot.len());
                 }
                 Step::Erase(at) => {
                     let size = scratch.sizes[*at];
                     let program = self.program;
                     whole::erase_slot(&mut scratch.actions[*at], size, program.dtype, program.layout, slot);
-                    probe.lap(Stage::Write, 0);
+                    probe.lap(Phase::Write, 0);
                 }
                 Step::Float(operations) => {
                     held = self.whole(held, operations.start, scratch, probe)?;
@@ -242,9 +242,9 @@ impl Maker<'_> {
                             .run(&mut scratch.actions[at])
                             .map_err(|e| e.with_stage(self.program.operations[at].transform.name()))?;
                     }
-                    probe.lap(Stage::Transform, scratch.float.bytes());
+                    probe.lap(Phase::Transform, scratch.float.bytes());
                     scratch.float.store(self.program.layout, slot);
-                    probe.lap(Stage::Write, slot.len());
+                    probe.lap(Phase::Write, slot.len());
                 }
             }
         }
@@ -407,7 +407,7 @@ impl Maker<'_> {
         let result = self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe);
         scratch.spare = std::mem::replace(&mut scratch.work, spare);
         result?;
-        probe.lap(Stage::Transform, height * width * size.channels);
+        probe.lap(Phase::Transform, height * width * size.channels);
         Ok(())
     }
 
@@ -491,7 +491,7 @@ impl Maker<'_> {
         decoded.map_err(|e| e.with_stage("decode"))?;
         let pixels = region.height * region.width;
         let channels = request.mode.channels(encoded.header().channels);
-        probe.lap_without(Stage::Decode, pixels * channels, spent);
+        probe.lap_without(Phase::Decode, pixels * channels, spent);
         Ok(())
     }
 

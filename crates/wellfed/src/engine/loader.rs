@@ -24,7 +24,7 @@ use crate::{
     budget::{Budget, Holder},
     column::ColumnSpec,
     lock,
-    meter::{Meter, Stage, Stats, publish},
+    meter::{Meter, Phase, Stats, publish},
     order::{self, Order, Pass, State},
     plan::{OnError, Options, lower::LeafCache},
 };
@@ -110,7 +110,7 @@ struct Consumer {
 struct Tick {
     at: Instant,
     wait_nanos: u64,
-    nanos: [u64; Stage::ALL.len()],
+    nanos: [u64; Phase::ALL.len()],
     batches: u64,
     ready_sum: u64,
 }
@@ -171,7 +171,7 @@ impl Loader {
             tick: Tick {
                 at: Instant::now(),
                 wait_nanos: 0,
-                nanos: [0; Stage::ALL.len()],
+                nanos: [0; Phase::ALL.len()],
                 batches: 0,
                 ready_sum: 0,
             },
@@ -581,15 +581,15 @@ impl Loader {
         };
         let last = std::mem::replace(&mut consumer.tick, tick);
         let tick = &consumer.tick;
-        let delta = |stage: Stage| (tick.nanos[stage as usize] - last.nanos[stage as usize]) as f64;
-        let idle = delta(Stage::Idle);
-        let busy: f64 = Stage::ALL.into_iter().map(delta).sum::<f64>() - idle;
+        let delta = |phase: Phase| (tick.nanos[phase as usize] - last.nanos[phase as usize]) as f64;
+        let idle = delta(Phase::Idle);
+        let busy: f64 = Phase::ALL.into_iter().map(delta).sum::<f64>() - idle;
         let mut schedule = self.shared.lock();
         let now = schedule.settings;
         let taken = (tick.batches - last.batches).max(1) as f64 * now.prefetch as f64;
         let seen = Observation {
             waiting: (tick.wait_nanos - last.wait_nanos) as f64 / elapsed.as_nanos() as f64,
-            reading: delta(Stage::Read) / busy.max(1.0),
+            reading: delta(Phase::Read) / busy.max(1.0),
             idle: idle / (elapsed.as_nanos() as f64 * now.workers as f64),
             ready: (tick.ready_sum - last.ready_sum) as f64 / taken,
         };

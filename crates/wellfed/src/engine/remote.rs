@@ -21,7 +21,7 @@ use crate::{
         Bytes, Located,
         layer::{CONCURRENCY, Layer, Mailbox},
     },
-    meter::{Lane, Probe, Stage},
+    meter::{Lane, Phase, Probe},
     order::Pick,
 };
 
@@ -87,7 +87,7 @@ impl Shared {
             Ok(pieces) => guard("read", || self.executor.assemble(&picks, &pieces, &mut fetched)),
             Err(error) => Err(self.executor.not_arrived(error, &picks)),
         };
-        probe.lap(Stage::Read, fetched.len());
+        probe.lap(Phase::Read, fetched.len());
         *mean += (fetched.len() as f64 - *mean) / 16.0;
         self.hand_over(ticket, result.map(|()| fetched));
     }

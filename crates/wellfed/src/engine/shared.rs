@@ -26,7 +26,7 @@ use crate::{
     io::layer::Mailbox,
     lock,
     meter::{
-        CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
+        CacheStats, Lane, Meter, Phase, Probe, RowIndexStats, Stats,
         publish::{Publisher, Snapshot},
     },
     order::{Order, Pick},
@@ -137,7 +137,7 @@ impl Shared {
             errors: meter.errors.load(Relaxed),
             row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
-            stages: meter.stages(),
+            phases: meter.phases(),
         }
     }
 
@@ -239,7 +239,7 @@ impl Shared {
             drop(schedule);
             drop(surplus.take());
             if let Some(mut probe) = idle {
-                probe.lap(Stage::Idle, 0);
+                probe.lap(Phase::Idle, 0);
             }
             let used = self.run(&mut work, &lane, &mut desk, &mut picks);
             let done = work.finish();
@@ -366,7 +366,7 @@ impl Shared {
             return Ok(());
         }
         let result = guard("read", || in_storage(|| self.executor.complete(picks, fetched)));
-        probe.lap(Stage::Read, fetched.len());
+        probe.lap(Phase::Read, fetched.len());
         result
     }
 
@@ -458,7 +458,7 @@ impl Shared {
             }
             in_storage(|| self.executor.fetch(picks, fetched, room))
         });
-        probe.lap(Stage::Read, fetched.len());
+        probe.lap(Phase::Read, fetched.len());
         result
     }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
-    codec::{Rows, is_jpeg},
+    codec::{RowHint, is_jpeg},
     column::{ColumnKind, ColumnSpec, Stacking},
     io::{Bytes, Located},
     meter::{Phase, Probe},
@@ -47,8 +47,8 @@ impl Scratch {
     }
 
     /// What is known of where a JPEG's rows begin.
-    pub(crate) fn rows(&mut self) -> &mut Rows {
-        self.image.rows()
+    pub(crate) fn row_hint(&mut self) -> &mut RowHint {
+        self.image.row_hint()
     }
 
     pub(crate) fn image(&mut self) -> &mut ImageScratch {
@@ -490,14 +490,15 @@ impl LeafExecutor {
             FieldProgram::Image(program) => {
                 let bytes = self.bytes(value, field, pick)?;
                 let maker = Maker { program, seed: self.seed, pick, limits: &self.limits };
-                let rows = self.caches.rows.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
-                let Some(rows) = rows else {
+                let cache =
+                    self.caches.row_indexes.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
+                let Some(cache) = cache else {
                     return maker.make(bytes, &mut scratch.image, slot.array(field), probe);
                 };
-                rows.decode(pick.index, field, |known| {
-                    *scratch.rows() = known;
+                cache.decode(pick.index, field, |hint| {
+                    *scratch.row_hint() = hint;
                     let made = maker.make(bytes, &mut scratch.image, slot.array(field), probe);
-                    (made, std::mem::take(scratch.rows()).found)
+                    (made, std::mem::take(scratch.row_hint()).found)
                 })
             }
             FieldProgram::Boxes { operations, format, whole } => {

@@ -149,8 +149,8 @@ impl ImageScratch {
         self.codec.sound = sound;
     }
 
-    pub(crate) fn rows(&mut self) -> &mut codec::Rows {
-        &mut self.codec.rows
+    pub(crate) fn row_hint(&mut self) -> &mut codec::RowHint {
+        &mut self.codec.row_hint
     }
 
     pub(crate) fn capacity(&self) -> usize {

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     batch::{Batch, ColumnData},
-    cache::{Caches, CoefficientCache, RowCache},
+    cache::{Caches, CoefficientCache, RowIndexCache},
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
@@ -669,8 +669,9 @@ impl Shares {
         let left = budget.saturating_sub(batches).saturating_sub(lists);
         let eighth = (budget / 8).min(left / 4);
         let records = if executor.in_memory() { 0 } else { eighth };
-        let rows = if executor.leaves().iter().any(|leaf| leaf.caches().rows.is_some()) { eighth } else { 0 };
-        let samples = left.saturating_sub(records + rows).max(LEAST_FOR_SAMPLES);
+        let indexed = executor.leaves().iter().any(|leaf| leaf.caches().row_indexes.is_some());
+        let row_indexes = if indexed { eighth } else { 0 };
+        let samples = left.saturating_sub(records + row_indexes).max(LEAST_FOR_SAMPLES);
         Self { batches, lists, records, samples }
     }
 
@@ -728,8 +729,8 @@ fn with_caches(
         }
         if leaf.program().decodes_regions() {
             // An eighth: see `Shares`.
-            let rows = RowCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
-            caches.rows = rows.map(|rows| rows.counted(counted));
+            let opened = RowIndexCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
+            caches.row_indexes = opened.map(|cache| cache.counted(counted));
         }
         leaf.set_caches(caches);
     }

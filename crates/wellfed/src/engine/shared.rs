@@ -135,7 +135,7 @@ impl Shared {
             memory: self.budget.total() + self.io_bytes.load(Relaxed),
             memory_budget: self.most,
             errors: meter.errors.load(Relaxed),
-            row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
+            row_index: caches().filter_map(Caches::row_index_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
             phases: meter.phases(),
         }

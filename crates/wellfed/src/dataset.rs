@@ -10,7 +10,7 @@ use crate::{
         image::{ImageScratch, Maker},
     },
     explain,
-    order::{Fields, Order, Pick},
+    order::{Batches, Fields, Order, Pick},
     plan::{
         Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program,
         lower::{Lowered, Output, is_transformed, lower},
@@ -141,7 +141,7 @@ impl Dataset {
         self.plan.root.check()?;
         let lowered = self.lowered()?;
         self.order(&lowered)?;
-        let assembly = self.assembly(&lowered, false)?;
+        let assembly = self.assembly(&lowered)?;
         let Output { names, kinds, .. } = &lowered.output;
         for (number, (name, kind)) in names.iter().zip(kinds).enumerate() {
             if !is_transformed(kind) && !matches!(kind, FieldKind::BoxLabels { .. }) {
@@ -489,9 +489,9 @@ impl Dataset {
         mixed(seed, lowered.identities[leaf])
     }
 
-    /// How samples are put together; `given` if the caller chooses the samples of each batch.
-    fn assembly(&self, lowered: &Lowered, given: bool) -> Result<Assembly<'_>> {
-        let assembly = if given { Assembly::List } else { Assembly::of(&self.plan.root)? };
+    /// How the plan puts samples together.
+    fn assembly<'a>(&'a self, lowered: &Lowered) -> Result<Assembly<'a>> {
+        let assembly = Assembly::of(&self.plan.root)?;
         assembly.check(lowered.output.names.len())?;
         Ok(assembly)
     }
@@ -534,8 +534,7 @@ impl Dataset {
         })
     }
 
-    fn executor(&self, lowered: &Lowered, given: bool) -> Result<Executor> {
-        let assembly = self.assembly(lowered, given)?;
+    fn executor(&self, lowered: &Lowered, assembly: Assembly<'_>) -> Result<Executor> {
         let mut leaves = Vec::new();
         for (number, leaf) in lowered.leaves.iter().enumerate() {
             leaves.push(LeafExecutor::new(
@@ -557,7 +556,7 @@ impl Dataset {
     pub fn explain(&self) -> Result<String> {
         let lowered = self.identified()?;
         let order = self.order(&lowered)?;
-        let assembly = self.assembly(&lowered, false)?;
+        let assembly = self.assembly(&lowered)?;
         let mut programs = Vec::new();
         for leaf in 0..lowered.leaves.len() {
             programs.push(self.program(&lowered, leaf, assembly)?);
@@ -585,7 +584,7 @@ impl Dataset {
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense, [`crate::ErrorKind::Limit`] if a batch is too large for the
     /// memory budget.
     pub fn loader(&self) -> Result<Loader> {
-        self.make_loader(false)
+        self.make_loader(Self::assembly, Batches::planned)
     }
 
     /// A loader whose samples the caller chooses, batch by batch: [`Loader::begin`], [`Loader::submit`],
@@ -605,25 +604,30 @@ impl Dataset {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
                 .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
-        self.make_loader(true)
+        self.make_loader(|_, _| Ok(Assembly::List), |_| Batches::given())
     }
 
-    fn make_loader(&self, given: bool) -> Result<Loader> {
+    /// A loader that puts samples together as `assembly` says, in the batches that `batches` makes of the order.
+    fn make_loader(
+        &self,
+        assembly: impl for<'a> FnOnce(&'a Self, &Lowered) -> Result<Assembly<'a>>,
+        batches: impl FnOnce(Arc<Order>) -> Batches,
+    ) -> Result<Loader> {
         if self.plan.root.has_python() {
             return Err(Error::config("the pipeline has Python steps, which the engine cannot run")
                 .with_hint("iterate it in Python, by torch() or numpy()"));
         }
         let lowered = self.identified()?;
-        let order = self.order(&lowered)?;
+        let order = Arc::new(self.order(&lowered)?);
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
         let fingerprint = self.fingerprint(&lowered);
         Loader::new(
-            self.executor(&lowered, given)?,
-            order,
+            self.executor(&lowered, assembly(self, &lowered)?)?,
+            order.clone(),
+            batches(order),
             fingerprint,
             self.plan.options.clone(),
             &caches,
-            given,
         )
     }
 }

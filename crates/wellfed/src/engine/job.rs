@@ -209,8 +209,7 @@ impl Job {
     /// caller gave the order and so expects an answer to every batch: then that is an empty one.
     fn fatal(&self, failed: &[Failure], on_error: OnError) -> Option<Error> {
         let outage = failed.iter().find(|failure| failure.error.kind() == ErrorKind::Transient);
-        let skipped =
-            on_error == OnError::Skip && (failed.len() < self.span.len || self.span.given().is_some());
+        let skipped = on_error == OnError::Skip && (failed.len() < self.span.len || self.span.is_answered());
         let first = outage.or_else(|| failed.first().filter(|_| !skipped))?;
         Some(first.error.clone())
     }

@@ -10,6 +10,7 @@
 
 mod batch;
 pub(crate) mod cache;
+mod epochs;
 pub(crate) mod exec;
 mod float;
 mod fold;

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ._order import encode_generator
+from ._generators import encode_generator
 from ._private import DatasetKind
 from ._schema import (
     AHEAD,
@@ -48,7 +48,8 @@ from ._source import Source, carries
 from ._stateful import Ledger, is_stateful
 
 if TYPE_CHECKING:
-    from ._order import Order, Rng
+    from ._generators import Rng
+    from ._order import Order
     from ._resume import Resume
     from ._stateful import Delta
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ._generators import Rng
 
-__all__ = ["Order", "order_of", "sees_nothing"]
+__all__ = ["Mark", "Order", "order_of", "sees_nothing"]
 
 
 _NOTHING = object()
@@ -46,6 +46,22 @@ _NOTHING = object()
 Indices = npt.NDArray[np.int64]
 
 _RANDOM_ITER = RandomSampler.__iter__
+
+
+class Mark(NamedTuple):
+    """A place in the order, as it was when it was taken.
+
+    Attributes:
+        yielded: Items that the sampler had given; of a batch sampler, those of the sampler within.
+        sampler_state: The sampler's own state, if it has one.
+        iter_state: That of its iterator.
+        ended: Whether a sampler with a state of its own had no more.
+    """
+
+    yielded: int
+    sampler_state: Any = None
+    iter_state: Any = None
+    ended: bool = False
 
 
 class Order:
@@ -81,11 +97,11 @@ class Order:
         """Draws now what the epoch needs, so that a report made before the first sample is complete."""
         raise NotImplementedError
 
-    def mark(self) -> Any:
+    def mark(self) -> Mark:
         """The place, cheaply: for `report`, later."""
         raise NotImplementedError
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
+    def report(self, mark: Mark) -> tuple[Any, Any]:
         """States of the sampler and of its iterator as of `mark`, for `restore`."""
         raise NotImplementedError
 
@@ -249,11 +265,11 @@ class _Steps(Order):
     def settle(self) -> None:
         """Nothing is drawn."""
 
-    def mark(self) -> Any:
-        return self.yielded, None, None, False
+    def mark(self) -> Mark:
+        return Mark(self.yielded)
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
-        return None, {YIELDED: mark[0], **self._drawn} if self._drawn else None
+    def report(self, mark: Mark) -> tuple[Any, Any]:
+        return None, {YIELDED: mark.yielded, **self._drawn} if self._drawn else None
 
     def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
         self.yielded = yielded
@@ -316,12 +332,11 @@ class _Stateful(_Steps):
     def stateful(self) -> bool:
         return True
 
-    def mark(self) -> Any:
-        return self.yielded, state_of(self.sampler), state_of(self._items), self._ended
+    def mark(self) -> Mark:
+        return Mark(self.yielded, state_of(self.sampler), state_of(self._items), self._ended)
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
-        _, sampler_state, iter_state, _ = mark
-        return copy.deepcopy(sampler_state), copy.deepcopy(iter_state)
+    def report(self, mark: Mark) -> tuple[Any, Any]:
+        return copy.deepcopy(mark.sampler_state), copy.deepcopy(mark.iter_state)
 
     def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
         self.yielded = yielded
@@ -516,17 +531,17 @@ class _Batches(Order):
     def settle(self) -> None:
         self._steps.settle()
 
-    def mark(self) -> Any:
+    def mark(self) -> Mark:
         return self._steps.mark()
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
-        state: dict[str, Any] = {SAMPLES_YIELDED: mark[0]}
+    def report(self, mark: Mark) -> tuple[Any, Any]:
+        state: dict[str, Any] = {SAMPLES_YIELDED: mark.yielded}
         sampler_state, iter_state = self._steps.report(mark)
         if sampler_state is not None:
             state[INNER_STATE] = sampler_state
         if iter_state is not None:
             state[INNER_ITER_STATE] = iter_state
-        if mark[3]:
+        if mark.ended:
             state[SAMPLER_ENDED] = True
         return None, state
 

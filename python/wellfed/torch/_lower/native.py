@@ -198,7 +198,7 @@ class _EngineProgress(AheadProgress):
     def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         super().__init__(iterator, loader, resume)
         known = None if resume is None else resume.samples
-        self.samples: int = self.order.mark()[0] if known is None else known
+        self.samples: int = self.order.mark().yielded if known is None else known
 
     def _at_place(self) -> Any:
         return super()._at_place(), self.samples

@@ -241,13 +241,13 @@ class PoolProgress(Progress):
         self._stateful_workers = any(carries(state) for state in states)
         self._snapshot: _Snapshot | None = None
 
-    def hello(self, worker: int, stateful: bool, delta: Delta | None) -> None:
+    def worker_started(self, worker: int, stateful: bool, delta: Delta | None) -> None:
         """A worker has started; `delta` is its state, unless it was started with one."""
         self._stateful_workers |= stateful
         self._ledgers[worker] = self._ledgers[worker].after(delta)
 
     def ready(self) -> None:
-        """The hellos that were to be waited for have come; to be called before the first task is sent."""
+        """The workers that were to be waited for have started; to be called before the first task is sent."""
         if self._interval:
             self._snapshot = self._now()
 

@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::{
     Dataset, Error, ErrorKind, Result,
-    dataset::Lowered,
     order::{Order, Pick, State},
+    plan::lower::Lowered,
     rng::Rng,
 };
 

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use super::{
-    ColumnKind, ColumnSpec,
     cache::Caches,
     image::{ImageScratch, Maker},
     job::SampleSlot,
-    stack::{Stacking, check_fits},
+    stack::check_fits,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
-    codec::{Rows, is_jpeg},
+    codec::{RowHint, is_jpeg},
+    column::{ColumnKind, ColumnSpec, Stacking},
     io::{Bytes, Located},
-    meter::{Probe, Stage},
+    meter::{Phase, Probe},
     order::Pick,
-    plan::{Program, program::FieldProgram},
+    plan::{Program, field::FieldProgram},
     sample::{FieldKind, Record, Value},
     source::Source,
     store::{Retry, Store},
@@ -47,8 +47,8 @@ impl Scratch {
     }
 
     /// What is known of where a JPEG's rows begin.
-    pub(crate) fn rows(&mut self) -> &mut Rows {
-        self.image.rows()
+    pub(crate) fn row_hint(&mut self) -> &mut RowHint {
+        self.image.row_hint()
     }
 
     pub(crate) fn image(&mut self) -> &mut ImageScratch {
@@ -477,7 +477,7 @@ impl LeafExecutor {
             && !record.cached
         {
             cache.admit(pick.index, record, scratch.image.codec());
-            probe.lap(Stage::Decode, 0);
+            probe.lap(Phase::Decode, 0);
         }
         scratch.image.trust(record.cached);
         if self.program.shared {
@@ -505,12 +505,15 @@ impl LeafExecutor {
             FieldProgram::Image(program) => {
                 let bytes = self.bytes(value, field, pick)?;
                 let maker = Maker { program, seed: self.seed, pick, limits: &self.limits };
-                let rows = self.caches.rows.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
-                let Some(rows) = rows else {
+                let cache =
+                    self.caches.row_indexes.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
+                let Some(cache) = cache else {
                     return maker.make(bytes, &mut scratch.image, slot.array(field), probe);
                 };
-                rows.decode(pick.index, field, scratch, |scratch| {
-                    maker.make(bytes, &mut scratch.image, slot.array(field), probe)
+                cache.decode(pick.index, field, |hint| {
+                    *scratch.row_hint() = hint;
+                    let made = maker.make(bytes, &mut scratch.image, slot.array(field), probe);
+                    (made, std::mem::take(scratch.row_hint()).found)
                 })
             }
             FieldProgram::Boxes { operations, format, whole } => {
@@ -525,7 +528,7 @@ impl LeafExecutor {
                 out.clear();
                 boxes.store(out);
                 slot.pieces(field).copy(&[boxes.rows.len(), 4], out)?;
-                probe.lap(Stage::Transform, out.len());
+                probe.lap(Phase::Transform, out.len());
                 Ok(())
             }
             FieldProgram::Points(operations) => {
@@ -540,7 +543,7 @@ impl LeafExecutor {
                 out.clear();
                 out.extend(points.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
                 slot.pieces(field).copy(&[points.rows.len(), 2], out)?;
-                probe.lap(Stage::Transform, out.len());
+                probe.lap(Phase::Transform, out.len());
                 Ok(())
             }
             FieldProgram::Labels(size) => {
@@ -579,7 +582,7 @@ impl LeafExecutor {
                     .with_stage("batch"));
                 }
                 out.copy_from_slice(bytes);
-                probe.lap(Stage::Write, bytes.len());
+                probe.lap(Phase::Write, bytes.len());
                 Ok(())
             }
             FieldProgram::Varying => {
@@ -603,7 +606,7 @@ impl LeafExecutor {
                 if let Some(kept) = shapes.get_mut(field) {
                     *kept = shape;
                 }
-                probe.lap(Stage::Write, bytes);
+                probe.lap(Phase::Write, bytes);
                 Ok(())
             }
             FieldProgram::Int => {

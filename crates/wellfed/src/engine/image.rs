@@ -22,9 +22,9 @@ use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
     codec::{self, Encoded, Push, Request, Scale},
-    meter::{Probe, Stage},
+    meter::{Phase, Probe},
     order::Pick,
-    plan::program::{ImageProgram, Input, Planned, Step},
+    plan::field::{ImageProgram, Input, Planned, Step},
     rng::Rng,
     sample::PixelLayout,
     transform::{Action, Class, ImageMemory, Rect, Size},
@@ -144,8 +144,8 @@ impl ImageScratch {
         self.codec.sound = sound;
     }
 
-    pub(crate) fn rows(&mut self) -> &mut codec::Rows {
-        &mut self.codec.rows
+    pub(crate) fn row_hint(&mut self) -> &mut codec::RowHint {
+        &mut self.codec.row_hint
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -208,19 +208,19 @@ impl Maker<'_> {
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
                     whole::run(&mut actions[*at], work, whole)
                         .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
-                    probe.lap(Stage::Transform, work.pixels().len());
+                    probe.lap(Phase::Transform, work.pixels().len());
                 }
                 Step::Write { operations, map } => {
                     let (fold, size);
                     (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
-                    probe.lap(Stage::Write, slot.len());
+                    probe.lap(Phase::Write, slot.len());
                 }
                 Step::Erase(at) => {
                     let size = scratch.sizes[*at];
                     let program = self.program;
                     whole::erase_slot(&mut scratch.actions[*at], size, program.dtype, program.layout, slot);
-                    probe.lap(Stage::Write, 0);
+                    probe.lap(Phase::Write, 0);
                 }
                 Step::Float(operations) => {
                     held = self.whole(held, operations.start, scratch, probe)?;
@@ -236,9 +236,9 @@ impl Maker<'_> {
                             .run(&mut scratch.actions[at])
                             .map_err(|e| e.with_stage(self.program.operations[at].transform.name()))?;
                     }
-                    probe.lap(Stage::Transform, scratch.float.bytes());
+                    probe.lap(Phase::Transform, scratch.float.bytes());
                     scratch.float.store(self.program.layout, slot);
-                    probe.lap(Stage::Write, slot.len());
+                    probe.lap(Phase::Write, slot.len());
                 }
             }
         }
@@ -410,7 +410,7 @@ impl Maker<'_> {
         let result = self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe);
         scratch.spare = std::mem::replace(&mut scratch.work, spare);
         result?;
-        probe.lap(Stage::Transform, height * width * size.channels);
+        probe.lap(Phase::Transform, height * width * size.channels);
         Ok(())
     }
 
@@ -494,7 +494,7 @@ impl Maker<'_> {
         decoded.map_err(|e| e.with_stage("decode"))?;
         let pixels = region.height * region.width;
         let channels = request.mode.channels(encoded.header().channels);
-        probe.lap_without(Stage::Decode, pixels * channels, spent);
+        probe.lap_without(Phase::Decode, pixels * channels, spent);
         Ok(())
     }
 

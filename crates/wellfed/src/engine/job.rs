@@ -15,11 +15,17 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec, Columns},
+    batch::{Batch, Column, ColumnData},
     ring::{Buffer, Pool},
-    stack::{self, Held, Pieces, Resident, Stacked},
+    stack::{self, Columns, Held, Pieces, Resident, Stacked},
 };
-use crate::{Error, ErrorKind, Result, lock, order::Span, plan::OnError};
+use crate::{
+    Error, ErrorKind, Result,
+    column::{ColumnKind, ColumnSpec},
+    lock,
+    order::Span,
+    plan::OnError,
+};
 
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -203,8 +209,7 @@ impl Job {
     /// caller gave the order and so expects an answer to every batch: then that is an empty one.
     fn fatal(&self, failed: &[Failure], on_error: OnError) -> Option<Error> {
         let outage = failed.iter().find(|failure| failure.error.kind() == ErrorKind::Transient);
-        let skipped =
-            on_error == OnError::Skip && (failed.len() < self.span.len || self.span.given().is_some());
+        let skipped = on_error == OnError::Skip && (failed.len() < self.span.len || self.span.is_answered());
         let first = outage.or_else(|| failed.first().filter(|_| !skipped))?;
         Some(first.error.clone())
     }
@@ -367,7 +372,7 @@ mod tests {
     use super::*;
     use crate::{
         budget::Holder,
-        engine::stack::{Padding, Stacking},
+        column::{Padding, Stacking},
         order::Order,
         plan::Node,
         sample::DType,

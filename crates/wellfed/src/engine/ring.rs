@@ -9,11 +9,11 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use super::memory::Memory;
 use crate::{
     Result,
     budget::{Budget, Holder},
     lock,
+    memory::Memory,
 };
 
 /// Keeps memory for reuse.
@@ -197,7 +197,7 @@ impl Drop for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::memory::HUGE;
+    use crate::memory::HUGE;
 
     #[test]
     fn memory_returns_to_the_pool_only_when_its_owner_is_gone() {

@@ -12,13 +12,12 @@ use std::{
 };
 
 use super::{
-    batch::Columns,
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
-    remote::AHEAD,
     ring::Pool,
-    schedule::{Evicted, Schedule, Work},
+    schedule::{AHEAD, Evicted, Schedule, Work},
+    stack::Columns,
     threads::in_storage,
 };
 use crate::{
@@ -27,7 +26,7 @@ use crate::{
     io::layer::Mailbox,
     lock,
     meter::{
-        CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
+        CacheStats, Lane, Meter, Phase, Probe, RowIndexStats, Stats,
         publish::{Publisher, Snapshot},
     },
     order::{Order, Pick, Picks},
@@ -136,9 +135,9 @@ impl Shared {
             memory: self.budget.total() + self.io_bytes.load(Relaxed),
             memory_budget: self.most,
             errors: meter.errors.load(Relaxed),
-            row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
+            row_index: caches().filter_map(Caches::row_index_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
-            stages: meter.stages(),
+            phases: meter.phases(),
         }
     }
 
@@ -239,7 +238,7 @@ impl Shared {
             drop(schedule);
             drop(surplus.take());
             if let Some(mut probe) = idle {
-                probe.lap(Stage::Idle, 0);
+                probe.lap(Phase::Idle, 0);
             }
             let used = self.run(&mut work, &lane, &mut desk);
             let done = work.finish();
@@ -272,7 +271,7 @@ impl Shared {
                 self.executor.touch(claimed.all());
                 Ok(())
             }));
-            probe.lap_together(Stage::Read);
+            probe.lap_together(Phase::Read);
         }
         for offset in samples.clone() {
             let picks = claimed.of(offset);
@@ -379,7 +378,7 @@ impl Shared {
             return Ok(());
         }
         let result = guard("read", || in_storage(|| self.executor.complete(picks, fetched)));
-        probe.lap(Stage::Read, fetched.len());
+        probe.lap(Phase::Read, fetched.len());
         result
     }
 
@@ -472,7 +471,7 @@ impl Shared {
             in_storage(|| self.executor.fetch(picks, fetched, room))
         });
         if probe.is_on() {
-            probe.lap(Stage::Read, fetched.len());
+            probe.lap(Phase::Read, fetched.len());
         }
         result
     }

@@ -4,18 +4,22 @@
 //! Invariant: a piece is written by the worker that holds the claim on its sample, and read after all claims on the
 //! batch are back. All bytes that pieces and finished lists hold are counted by their [`Shelf`].
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    ops::Deref,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use super::{
-    batch::{ColumnData, ColumnKind, ColumnSpec},
+    batch::ColumnData,
     ring::{Buffer, Pool},
 };
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
+    column::{ColumnKind, ColumnSpec, Padding, Stacking},
     lock,
     sample::DType,
 };
@@ -27,30 +31,26 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Columns of pieces that are kept.
 const KEPT_COLUMNS: usize = 16;
 
-/// How the arrays of a batch that differ in size become one column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stacking {
-    /// There is one sample, without a batch.
-    Alone,
-    /// Each is filled up to the largest, or to a given size.
-    Padded(Padding),
-    /// One after the other, with offsets.
-    Ragged,
-    /// Each by itself.
-    List,
+/// The columns of every batch of a loader, and memory that batches under way share.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    specs: Arc<[ColumnSpec]>,
+    pub(crate) shelf: Arc<Shelf>,
 }
 
-/// What arrays are filled up to, and with what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Padding {
-    /// Sides of the finished array; `None` is that of the largest in the batch.
-    pub(crate) shape: Vec<Option<usize>>,
-    /// One element, in native byte order.
-    pub(crate) value: Vec<u8>,
-    /// Sides that are not given are rounded up to a multiple of this.
-    pub(crate) multiple_of: usize,
-    /// Whether the lengths before padding are handed out as well.
-    pub(crate) lengths: bool,
+impl Columns {
+    /// Values that are not in buffers of the pool (texts, byte strings, arrays that vary) are counted in `budget`.
+    pub(crate) fn new(specs: &[ColumnSpec], budget: &Arc<Budget>) -> Self {
+        Self { specs: specs.into(), shelf: Shelf::new(budget) }
+    }
+}
+
+impl Deref for Columns {
+    type Target = [ColumnSpec];
+
+    fn deref(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
 }
 
 /// What a worker leaves of one sample.

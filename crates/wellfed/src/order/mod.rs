@@ -5,6 +5,7 @@
 //! as a list of `Entry`s: a walk goes from the root to the leaves and translates the position at every verb. Verbs
 //! before `batch` permute samples; verbs after it count batches.
 
+mod batches;
 mod build;
 mod concatenate;
 mod cut;
@@ -18,11 +19,13 @@ mod state;
 
 use std::{ops::Range, sync::Arc};
 
+pub(crate) use batches::{Batches, Position, Upcoming, no_epochs};
 use concatenate::Concatenate;
 use cut::Cut;
 pub(crate) use cutting::{Cutting, Fields};
+use given::GivenSamples;
 pub use given::out_of_range;
-pub(crate) use given::{Pass, checked};
+pub(crate) use given::{Given, checked};
 use interleave::Interleave;
 use sample::SampleFrom;
 use shuffle::{BlockShuffle, Shuffle};
@@ -71,37 +74,51 @@ impl Picks {
 pub(crate) struct Span {
     /// Entry whose positions these are.
     at: usize,
-    /// Under a given order: the seed of the pass.
     epoch: u64,
     base: u64,
     start: u64,
     /// Samples in the batch.
     pub(crate) len: usize,
-    /// The samples, if they were cut by length.
-    cut: Option<Cut>,
-    /// The samples, if the caller gave them.
-    given: Option<Arc<[u64]>>,
+    samples: Samples,
+}
+
+/// Which samples a batch holds.
+#[derive(Clone, Debug)]
+enum Samples {
+    /// Those at `start` of the span and after.
+    Run,
+    /// Those that were cut by length.
+    Cut(Cut),
+    /// Those that the caller gave. The span starts at their place in the pass.
+    Given(GivenSamples),
 }
 
 impl Span {
     /// Place of sample `offset` in its pass, if the caller gave the order.
     pub(crate) fn position(&self, offset: usize) -> Option<u64> {
-        self.given.as_ref().map(|_| self.start.wrapping_add(offset as u64))
+        matches!(self.samples, Samples::Given(_)).then(|| self.start.wrapping_add(offset as u64))
     }
 
     /// What arrays are padded to, if the plan leaves it to the batch.
     pub(crate) fn pad_to(&self) -> Option<usize> {
-        self.cut.as_ref()?.pad_to
+        self.cut()?.pad_to
     }
 
     /// Why its only sample cannot be in any batch.
     pub(crate) fn refused(&self) -> Option<&Error> {
-        self.cut.as_ref()?.refused.as_ref()
+        self.cut()?.refused.as_ref()
     }
 
-    /// The samples, if the caller gave them.
-    pub(crate) fn given(&self) -> Option<&[u64]> {
-        self.given.as_deref()
+    /// Whether the caller gave it, and so expects an answer to it, even if none of its samples is good.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.samples, Samples::Given(_))
+    }
+
+    fn cut(&self) -> Option<&Cut> {
+        match &self.samples {
+            Samples::Cut(cut) => Some(cut),
+            Samples::Run | Samples::Given(_) => None,
+        }
     }
 }
 
@@ -399,7 +416,7 @@ impl Order {
                 let start = number * size;
                 let end = self.left(base).map_or(start + size, |left| left.min(start + size));
                 let len = end.saturating_sub(start) as usize;
-                Span { at: self.top.below, epoch, base, start, len, cut: None, given: None }
+                Span { at: self.top.below, epoch, base, start, len, samples: Samples::Run }
             }
             None => {
                 let position = self.above_base(epoch, base, number);
@@ -430,8 +447,7 @@ impl Order {
                     base: 0,
                     start,
                     len: len as usize,
-                    cut: None,
-                    given: None,
+                    samples: Samples::Run,
                 };
             }
             if let Step::Cut(_) = entry.step {
@@ -443,13 +459,12 @@ impl Order {
                     base: 0,
                     start: 0,
                     len,
-                    cut,
-                    given: None,
+                    samples: cut.map_or(Samples::Run, Samples::Cut),
                 };
             }
             (at, place) = self.step(entry, place);
         }
-        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, cut: None, given: None }
+        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, samples: Samples::Run }
     }
 
     /// Sample `offset` of a batch: puts what makes it into `picks`, whose memory is used again.
@@ -460,15 +475,16 @@ impl Order {
 
     fn add_pick(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
         debug_assert!(offset < span.len);
-        if let Some(given) = &span.given {
-            picks.push(given::pick(span.epoch, span.start, offset, given[offset]));
-            return;
-        }
-        if let Some(cut) = &span.cut {
-            let position = cut.positions[offset];
-            return self.walk(span.at, Place { epoch: span.epoch, position }, picks);
-        }
-        let position = span.start + offset as u64;
+        let position = match &span.samples {
+            Samples::Run => span.start + offset as u64,
+            Samples::Cut(cut) => {
+                let position = cut.positions[offset];
+                return self.walk(span.at, Place { epoch: span.epoch, position }, picks);
+            }
+            Samples::Given(given) => {
+                return picks.push(given.pick(offset, span.start.wrapping_add(offset as u64)));
+            }
+        };
         if span.base == 0 {
             self.walk(span.at, Place { epoch: span.epoch, position }, picks);
         } else {
@@ -490,7 +506,7 @@ impl Order {
 
     /// A batch of one sample, for what is made outside of any order.
     pub(crate) fn single(&self) -> Span {
-        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, cut: None, given: None }
+        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, samples: Samples::Run }
     }
 
     /// The picks of the sample at `position` of `epoch`, batches aside.
@@ -533,11 +549,9 @@ impl Order {
         mut below: impl FnMut(u64) -> u64,
         picks: &mut Vec<Pick>,
     ) {
-        if let Some(given) = &span.given {
-            let index = given[below(given.len() as u64) as usize];
+        if let Samples::Given(given) = &span.samples {
             picks.clear();
-            picks.push(Pick { leaf: 0, index, epoch: draws });
-            return;
+            return picks.push(given.substitute(draws, below));
         }
         let number = below(self.len_of(epoch).unwrap_or(ENDLESS));
         let span = self.batch(epoch, 0, number);

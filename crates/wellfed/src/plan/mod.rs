@@ -2,22 +2,23 @@
 //!
 //! [`Plan`] is serializable, versioned and printable: a tree of [`Node`]s. [`lower`] pushes what happens to samples
 //! down to the sources, so that each has one [`Program`], the plan after the passes in [`optimizer`]; what is left of
-//! the tree is the [`crate::order`]. [`explain`] shows all of it.
+//! the tree is the [`crate::order`].
 
 mod assembly;
-pub mod explain;
+pub(crate) mod field;
 mod kept;
 pub mod lower;
 mod node;
 pub mod optimizer;
 pub mod options;
+mod pad;
 pub mod program;
 
 pub(crate) use assembly::Assembly;
-pub use assembly::{Pad, PadValue};
 pub use kept::Kept;
 pub use node::{Decoded, Node, PythonKind};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
+pub use pad::{Pad, PadValue};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

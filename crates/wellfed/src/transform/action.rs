@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{
-    BoxFormat, ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size,
-};
-use crate::{Error, Result, codec::MaskDepth, rng::Rng};
+use super::{ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size};
+use crate::{Error, Result, codec::MaskDepth, rng::Rng, sample::BoxFormat};
 
 /// What [`super::RandomErasing`] writes.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,33 +4,8 @@
 //!
 //! Boxes are rows of four numbers, points rows of two, both in pixels of the canvas: the image that they belong to.
 
-use serde::{Deserialize, Serialize};
-
 use super::{Action, Padding, PaddingMode, PointMove, Rect, Size, param::impossible};
-use crate::Result;
-
-/// What the four numbers of a box are, named as torchvision's `BoundingBoxFormat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum BoxFormat {
-    /// Left, top, right, bottom.
-    #[default]
-    Xyxy,
-    /// Left, top, width, height.
-    Xywh,
-    /// Middle (x, y), width, height.
-    Cxcywh,
-}
-
-impl std::fmt::Display for BoxFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            BoxFormat::Xyxy => "XYXY",
-            BoxFormat::Xywh => "XYWH",
-            BoxFormat::Cxcywh => "CXCYWH",
-        })
-    }
-}
+use crate::{Result, sample::BoxFormat};
 
 /// The boxes of one sample on their way through its actions. Reused from sample to sample.
 #[derive(Debug, Default)]

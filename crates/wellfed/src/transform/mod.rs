@@ -47,7 +47,6 @@ mod to_tensor;
 
 pub use action::{Action, EraseValue, Noise};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
-pub use boxes::BoxFormat;
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;

@@ -286,12 +286,10 @@ fn round_15(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            boxes::{BoxFormat, Boxes},
-            testing::*,
-        },
+        super::{boxes::Boxes, testing::*},
         *,
     };
+    use crate::sample::BoxFormat;
 
     #[test]
     fn angles_are_uniform() {

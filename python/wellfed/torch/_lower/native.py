@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from .._resume import Resume
 
-__all__ = ["NativeIterator", "Pass", "TensorIterator"]
+__all__ = ["NativeIterator", "NativeSource", "TensorIterator"]
 
 # What the data set itself may still be able to make, or should report in its own words.
 _PASSED_ON = (
@@ -50,7 +50,7 @@ _PASSED_ON = (
 )
 
 
-class _Quick(Tracked):
+class _Unprofiled(Tracked):
     """Without what only a profiler needs: with small batches that takes longer than the batch."""
 
     def __next__(self) -> Any:
@@ -65,7 +65,7 @@ class _Quick(Tracked):
         return data
 
 
-class TensorIterator(_Quick):
+class TensorIterator(_Unprofiled):
     """Batches of `rows`."""
 
     _progress: InlineProgress
@@ -87,7 +87,7 @@ class TensorIterator(_Quick):
         return batch
 
 
-class Pass:
+class NativeSource:
     """What batches are made from: the engine's loaders, labels, and the data set for what the engine cannot.
 
     One belongs to a loader; iterators of it that live at the same time have a loader of the engine each.
@@ -176,7 +176,7 @@ class Pass:
             return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
 
-    def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
+    def make_in_python(self, given: Any, error: BaseException | None) -> Any:
         """The batch as the data set makes it. Whatever it raises has the engine's words as its cause."""
         if isinstance(given, np.ndarray):
             given = given.tolist()
@@ -198,7 +198,7 @@ class _EngineProgress(AheadProgress):
     def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         super().__init__(iterator, loader, resume)
         known = None if resume is None else resume.samples
-        self.samples: int = self.order.mark()[0] if known is None else known
+        self.samples: int = self.order.mark().yielded if known is None else known
 
     def _at_place(self) -> Any:
         return super()._at_place(), self.samples
@@ -208,12 +208,12 @@ class _EngineProgress(AheadProgress):
         return {**super()._state(place._replace(at=mark)), SAMPLES: samples}
 
 
-class NativeIterator(_Quick):
+class NativeIterator(_Unprofiled):
     """Batches of the engine, several of them under way."""
 
     _progress: _EngineProgress
 
-    def __init__(self, loader: Any, source: Pass, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, source: NativeSource, resume: Resume | None = None) -> None:
         self._source = source
         self._native: Any = None
         super().__init__(loader, resume)
@@ -288,13 +288,13 @@ class NativeIterator(_Quick):
 
     def _made(self, given: Any, rows: Any) -> Any:
         if rows is None:
-            return self._source.in_its_own_way(given, None)
+            return self._source.make_in_python(given, None)
         try:
             columns = self._native.next()
         except _PASSED_ON as error:
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
-            return self._source.in_its_own_way(given, error)
+            return self._source.make_in_python(given, error)
         return self._source.finish(columns, rows)
 
     def _release(self) -> None:

@@ -22,7 +22,7 @@ from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
 from .joint import Boxes
-from .native import NativeIterator, Pass, TensorIterator
+from .native import NativeIterator, NativeSource, TensorIterator
 from .tensors import Rows
 from .transforms import lower_leaf
 
@@ -51,7 +51,7 @@ class Plan:
     kind: Kind
     dataset: Any
     lines: Lines
-    passes: Pass | None = None
+    native_source: NativeSource | None = None
     rows: Rows | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
@@ -62,8 +62,8 @@ class Plan:
 
         None where Python has to collate samples of `dataset`.
         """
-        if self.passes is not None:
-            return NativeIterator(loader, self.passes, resume)
+        if self.native_source is not None:
+            return NativeIterator(loader, self.native_source, resume)
         if self.rows is not None:
             return TensorIterator(loader, self.rows, resume)
         return None
@@ -227,7 +227,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     obstacle = _obstacle(loader, flat, chains, custom, foreign)
     if obstacle is None:
         try:
-            passes = _passes(loader, flat, chains[0])
+            native_source = _native_source(loader, flat, chains[0])
         except (RefusalError, WellfedError) as e:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
@@ -236,7 +236,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
                 "native",
                 dataset,
                 [("data", Line(_name(dataset), True, f"{what} by the engine")), *lines],
-                passes=passes,
+                native_source=native_source,
             )
     if flat.leaves[0].table is not None:
         return _python(dataset, obstacle.why or obstacle.part, obstacle.change)
@@ -297,7 +297,7 @@ def _plain_batches(loader: Any) -> bool:
     return type(loader.batch_sampler) is BatchSampler
 
 
-def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
+def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     memory = memory_of(flat.leaves)
     source = source_of(flat.leaves, memory)
     if chain.native:
@@ -307,7 +307,7 @@ def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
         "num_workers": engine_threads(getattr(loader, "num_threads", None)),
         "memory_budget": getattr(loader, "memory_budget", None),
     }
-    passes = Pass(flat, source.with_options(**options), loader, chain, memory)
+    native_source = NativeSource(flat, source.with_options(**options), loader, chain, memory)
     # What the engine has to say against it, it says here.
-    passes.release(passes.acquire())
-    return passes
+    native_source.release(native_source.acquire())
+    return native_source

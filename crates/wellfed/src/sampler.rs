@@ -8,20 +8,20 @@ use std::{
     sync::{Arc, Mutex, OnceLock, TryLockError},
 };
 
-use super::{
-    batch::{Batch, Columns},
-    exec::{Executor, Fetched, LeafExecutor, Scratch},
-    image::Maker,
-    job::{Claim, Job},
-    ring::Pool,
-};
 use crate::{
     Dataset, Error, ErrorKind, Result,
     budget::Budget,
-    dataset::Lowered,
+    engine::{
+        Batch,
+        exec::{Executor, Fetched, LeafExecutor, Scratch},
+        image::Maker,
+        job::{Claim, Job},
+        ring::Pool,
+        stack::Columns,
+    },
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
-    plan::{Assembly, OnError, Program, program::ImageProgram},
+    plan::{Assembly, OnError, Program, field::ImageProgram, lower::Lowered},
     sample::{Record, Value},
     transform::Size,
 };
@@ -68,6 +68,22 @@ struct Ready {
     pool: Arc<Pool>,
     /// Counters that nobody looks at.
     lane: Arc<Lane>,
+}
+
+impl Dataset {
+    /// Makes one sample by itself, as it comes in `epoch`: for a look at it, or to replay a bad one. See
+    /// [`Sampler::sample`].
+    ///
+    /// # Errors
+    /// Whatever is wrong with this sample.
+    pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
+        self.sampler().sample(0, index, epoch)
+    }
+
+    /// Makes samples one by one, in the calling thread, and keeps what the next one needs too.
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new(self.clone())
+    }
 }
 
 impl Sampler {

@@ -133,7 +133,7 @@ class StepsLoader:
         passes.begun(self._pipeline, self._at[0])
         self._good = 0
         self._tasks.start = self._at
-        self._tasks.end = self._order.length_from(self._at[1])
+        self._tasks.end = self._order.length_from(*self._at[:2])
         return _Epoch(self, iter(loader), self._turn)
 
     def _taken(self, made: Made) -> bool:

@@ -285,7 +285,12 @@ impl Schedule {
             if self.order.is_empty() {
                 return false;
             }
-            self.cursor = Position { epoch: self.cursor.epoch + 1, base: 0, number: 0 };
+            let epoch = self.cursor.epoch + 1;
+            self.cursor = Position { epoch, base: 0, number: 0 };
+            if self.order.is_over(epoch, 0, 0) {
+                // Of batches that are cut by length, an epoch may have none.
+                return false;
+            }
         }
         let Position { epoch, base, number } = self.cursor;
         if !self.has_room_for_lists() {

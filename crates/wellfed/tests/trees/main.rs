@@ -96,7 +96,7 @@ fn choices() -> impl Strategy<Value = Vec<u32>> {
 #[test]
 fn plans_give_the_same_bits_whatever_runs_them_and_from_every_position() {
     let (files, tally) = (Files::new(), Tally::default());
-    let mut runner = TestRunner::new(config(600));
+    let mut runner = TestRunner::new(config(400));
     let result = runner.run(&choices(), |choices| {
         let case = Generator::new(&choices, &files, None).plan();
         tally.tried.set(tally.tried.get() + 1);

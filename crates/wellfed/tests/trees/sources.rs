@@ -101,6 +101,14 @@ impl Leaf {
         self.first / 1000 % 2 == 1 && index == 4
     }
 
+    /// Of every third source the bytes come from a store that answers later.
+    fn place(&self, files: &Files, name: &str) -> String {
+        match self.first / 1000 % 3 {
+            2 => format!("delayed+file://{}?latency_ms=0.1", files.path(name)),
+            _ => files.path(name),
+        }
+    }
+
     pub(crate) fn open(&self, files: &Files) -> Dataset {
         let numbers = (self.first..self.first + self.len as i64).flat_map(i64::to_ne_bytes).collect();
         let numbers = ArrayData::from_vec(numbers, DType::Int64, vec![self.len]).unwrap();
@@ -146,11 +154,11 @@ impl Leaf {
                 Arc::new(EncodedImages::open(spec, vec![data, offsets, numbers]).unwrap())
             }
             Kind::Folder => {
-                let spec = ImageFolderSpec::new(files.path("folder"));
+                let spec = ImageFolderSpec::new(self.place(files, "folder"));
                 Arc::new(ImageFolder::open(Arc::new(LocalStore::new()), spec).unwrap())
             }
             Kind::Tar => {
-                let spec = WebDatasetSpec::new(files.path("shard.tar"));
+                let spec = WebDatasetSpec::new(self.place(files, "shard.tar"));
                 Arc::new(WebDataset::open(Arc::new(LocalStore::new()), spec).unwrap())
             }
         };

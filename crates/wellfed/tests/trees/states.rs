@@ -28,7 +28,7 @@ fn an_epoch_goes_on_exactly_on_other_ranks_or_its_state_is_refused() {
     let (files, tally) = (Files::new(), Tally::default());
     let (refused, carried) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     let legs = proptest::collection::vec((1..4u64, 1..5usize, 0..5usize), 2..5);
-    let mut runner = TestRunner::new(config(600));
+    let mut runner = TestRunner::new(config(400));
     let result = runner.run(&(choices(), legs), |(choices, legs)| {
         tally.tried.set(tally.tried.get() + 1);
         let journey = Journey { choices: &choices, files: &files };

@@ -161,6 +161,12 @@ fn a_filter_keeps_what_it_says_wherever_it_stands() {
         .concatenate(&Dataset::zip(std::slice::from_ref(&some)).unwrap())
         .unwrap();
     assert_eq!(both.len().unwrap(), Some(23));
+    // What filters keep is found out anew where a plan is opened.
+    for data in [&both, &some.concatenate(&more).unwrap()] {
+        let again = Dataset::with_plan(data.sources().to_vec(), data.plan().clone()).unwrap();
+        assert_eq!(all(&again), all(data));
+        assert_eq!(all(data).len(), 23);
+    }
     let mut found = all(&more.shuffle(1).repeat(Some(2)));
     found.sort_unstable();
     assert_eq!(found, [25, 25, 26, 26, 104, 104]);

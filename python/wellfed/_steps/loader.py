@@ -95,7 +95,7 @@ class StepsLoader(EpochLoader):
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
         self._tasks.start = self._start()
-        self._tasks.end = self._order.length_from(self._at[1])
+        self._tasks.end = self._order.length_from(*self._at[:2])
         return _Epoch(self, iter(loader), self._turn)
 
     def _taken(self, made: Made) -> bool:

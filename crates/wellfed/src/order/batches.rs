@@ -140,6 +140,10 @@ impl Planned {
                 return None;
             }
             self.cursor = Position::start_of(epoch + 1);
+            if self.order.is_over(epoch + 1, 0, 0) {
+                // Of batches that are cut by length, an epoch may have none.
+                return None;
+            }
         }
         // None counts: as a batch has so many samples at most, a limit of how many are made ahead bounds their bytes.
         let counted = 0;

@@ -213,6 +213,9 @@ struct Entry {
 /// Elements of a data set without end among which a substitute is drawn.
 const ENDLESS: u64 = 1 << 32;
 
+/// The same for batches that are cut by length, which are found by walking there.
+const ENDLESS_CUT: u64 = 1 << 10;
+
 /// A position in an epoch.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -282,7 +285,7 @@ impl Order {
     /// Whether batch `number` of `epoch` is beyond its end. `base` is as in [`Order::len_from`].
     pub(crate) fn is_over(&self, epoch: u64, base: u64, number: u64) -> bool {
         if !self.is_cut() {
-            return self.len_from(base).is_some_and(|len| number >= len);
+            return self.len_from(epoch, base).is_some_and(|len| number >= len);
         }
         if base == 0 {
             return !self.has(self.root, epoch, number);
@@ -301,13 +304,14 @@ impl Order {
             let len = self.entries[entry.inputs[0]].len?;
             return Some(cutting.cuts.len(epoch, len, &|at| self.length(entry, cutting, epoch, at)));
         }
-        let len = self.count(entry.inputs[0], epoch)?;
-        Some(match &entry.step {
-            Step::Take { count } => len.min(*count),
-            Step::Skip { count } => len.saturating_sub(*count),
-            Step::Shard(shard) => len.div_ceil(shard.world_size),
+        let len = self.count(entry.inputs[0], epoch);
+        match &entry.step {
+            // Batches that are cut from samples without end do not end either.
+            Step::Take { count } => Some(len.map_or(*count, |len| len.min(*count))),
+            Step::Skip { count } => len.map(|len| len.saturating_sub(*count)),
+            Step::Shard(shard) => len.map(|len| len.div_ceil(shard.world_size)),
             _ => len,
-        })
+        }
     }
 
     /// Whether an entry that is cut has an element at `position` of `epoch`. Walks no further than there.
@@ -386,18 +390,19 @@ impl Order {
         self.entries.iter().any(|entry| matches!(entry.step, Step::Shard(shard) if shard.world_size > 1))
     }
 
-    /// Elements of an epoch that are left for this rank below the batch, when all ranks had `base`.
-    fn left(&self, base: u64) -> Option<u64> {
-        let left = self.entries[self.top.unit].len?.saturating_sub(base);
+    /// Elements of `epoch` that are left for this rank below the batch, when all ranks had `base`.
+    fn left(&self, epoch: u64, base: u64) -> Option<u64> {
+        let left = self.count(self.top.unit, epoch)?.saturating_sub(base);
         Some(self.top.shard.map_or(left, |shard| left.div_ceil(shard.world_size)))
     }
 
-    /// Batches of an epoch of which `base` elements were consumed by an earlier set of ranks.
-    pub(crate) fn len_from(&self, base: u64) -> Option<u64> {
+    /// Batches of `epoch`, of which `base` elements were consumed by an earlier set of ranks. As costly as
+    /// [`Order::len_of`].
+    pub(crate) fn len_from(&self, epoch: u64, base: u64) -> Option<u64> {
         if base == 0 {
-            return self.len();
+            return self.len_of(epoch);
         }
-        let left = self.left(base)?;
+        let left = self.left(epoch, base)?;
         Some(match self.top.batch {
             None => left,
             Some((size, true)) => left / size,
@@ -414,7 +419,7 @@ impl Order {
         match self.top.batch {
             Some((size, _)) => {
                 let start = number * size;
-                let end = self.left(base).map_or(start + size, |left| left.min(start + size));
+                let end = self.left(epoch, base).map_or(start + size, |left| left.min(start + size));
                 let len = end.saturating_sub(start) as usize;
                 Span { at: self.top.below, epoch, base, start, len, samples: Samples::Run }
             }
@@ -541,7 +546,8 @@ impl Order {
 
     /// Another sample of `epoch` for one of `span`, drawn by `below` from all that may come: whatever `take`, `skip`,
     /// `shard` and `filter` leave out stays out. Where the caller gave the order it is one of the same batch, since
-    /// nobody else knows which samples may be seen at all. `draws` is the epoch that then keys its random numbers.
+    /// nobody else knows which samples may be seen at all; `draws` is the epoch that then keys its random numbers. So it
+    /// is in batches that are cut by length. No picks: this attempt found none.
     pub(crate) fn substitute(
         &self,
         span: &Span,
@@ -553,14 +559,41 @@ impl Order {
             picks.clear();
             return picks.push(given.substitute(draws, below));
         }
-        let number = below(self.len_of(epoch).unwrap_or(ENDLESS));
-        let span = self.batch(epoch, 0, number);
-        if span.refused().is_some() {
-            // No sample that may come: the next attempt may find one.
-            picks.clear();
-            return;
+        if span.cut().is_some() && span.len > 1 {
+            // One of the same batch is no longer than the longest in it: the batch keeps its size.
+            below(1);
+            return self.pick_in(span, below(span.len as u64) as usize, picks);
         }
-        self.pick_in(&span, below(span.len as u64) as usize, picks);
+        let other = self.batch(epoch, 0, below(self.reach(epoch)));
+        self.pick_in(&other, below(other.len as u64) as usize, picks);
+        if other.refused().is_some() || !self.fits(span, picks) {
+            // No sample that may come here: the next attempt may find one.
+            picks.clear();
+        }
+    }
+
+    /// Whether a sample is not too long for what its arrays are padded to in `span`.
+    fn fits(&self, span: &Span, picks: &[Pick]) -> bool {
+        let Some(most) = span.pad_to() else { return true };
+        let above = self.entries.iter().filter(|entry| entry.inputs.first() == Some(&span.at));
+        let cutting = above.filter_map(|entry| match &entry.step {
+            Step::Cut(cutting) => Some(cutting),
+            _ => None,
+        });
+        let mut lengths = cutting.flat_map(|cutting| picks.iter().filter_map(|pick| cutting.length(*pick)));
+        lengths.all(|length| length <= most as u64)
+    }
+
+    /// Elements of `epoch` among which a substitute is drawn.
+    fn reach(&self, epoch: u64) -> u64 {
+        let len = self.len_of(epoch).unwrap_or(ENDLESS);
+        let mut at = self.root;
+        while self.entries[at].cut && !matches!(self.entries[at].step, Step::Cut(_)) {
+            at = self.entries[at].inputs[0];
+        }
+        let entry = &self.entries[at];
+        let endless = entry.cut && self.entries[entry.inputs[0]].len.is_none();
+        if endless { len.min(ENDLESS_CUT) } else { len }
     }
 
     /// The picks of the element of entry `at` at `place`.
@@ -636,7 +669,7 @@ mod tests {
     }
 
     fn all(order: &Order, epoch: u64, base: u64) -> Vec<u64> {
-        (0..order.len_from(base).unwrap()).flat_map(|number| one(order, epoch, base, number)).collect()
+        (0..order.len_from(epoch, base).unwrap()).flat_map(|number| one(order, epoch, base, number)).collect()
     }
 
     fn one(order: &Order, epoch: u64, base: u64, number: u64) -> Vec<u64> {
@@ -782,6 +815,9 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, (0..20).collect::<Vec<_>>());
         assert!(Order::new(&undo(leaf().batch(4, false).repeat(Some(2))), &[10]).is_err());
+        // Of batches that are taken apart no memory is asked for.
+        assert_eq!(order(undo(leaf().batch(400, false)), &[10]).batch_size(), 1);
+        assert_eq!(order(undo(leaf().batch(400, false)).batch(2, false), &[10]).batch_size(), 2);
     }
 
     #[test]

@@ -190,6 +190,16 @@ impl Lowering<'_> {
                 if *kind == PythonKind::Collate && !matches!(**input, Node::Batch { .. }) {
                     return Err(Error::config("a collate function stands directly above batch()"));
                 }
+                let plain = |verb: &Node| matches!(verb, Node::Batch { .. });
+                if let Some(verb) = batching(input).into_iter().find(|verb| output.batched && !plain(verb)) {
+                    return Err(Error::config(format!(
+                        "map() with a Python function comes after {}(), whose batches Python cannot make",
+                        verb.name()
+                    ))
+                    .with_hint(
+                        "call the function in the loop over the loader, or pad in a collate function: batch(n, collate_fn=...)",
+                    ));
+                }
                 Ok(Output { python: true, ..output })
             }
             Node::Filter { field, input, .. } => {
@@ -439,6 +449,18 @@ pub(crate) fn works_on(takes: Takes, kind: &FieldKind) -> bool {
         FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
         FieldKind::Boxes { .. } => takes != Takes::Images,
         _ => false,
+    }
+}
+
+/// The verbs that make the batches of `node`.
+fn batching(node: &Node) -> Vec<&Node> {
+    match node {
+        Node::Batch { .. }
+        | Node::PaddedBatch { .. }
+        | Node::RaggedBatch { .. }
+        | Node::BucketBySequenceLength { .. }
+        | Node::BatchByTokens { .. } => vec![node],
+        _ => node.inputs().iter().flat_map(batching).collect(),
     }
 }
 

@@ -68,9 +68,17 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
         | Node::PaddedBatch { drop_last, .. }
         | Node::RaggedBatch { drop_last, .. } => serde_json::json!({ "drop_last": drop_last }),
         Node::BucketBySequenceLength {
-            field, bucket_boundaries, bucket_batch_sizes, drop_remainder, ..
+            field,
+            bucket_boundaries,
+            bucket_batch_sizes,
+            drop_remainder,
+            pad_to_bucket_boundary,
+            ..
         } => {
-            serde_json::json!([field, bucket_boundaries, bucket_batch_sizes, drop_remainder])
+            // Then samples beyond the last boundary are in no bucket. Others keep the fingerprint they always had.
+            let refuses = pad_to_bucket_boundary.then_some("pad_to_bucket_boundary");
+            let rule = (field, bucket_boundaries, bucket_batch_sizes, drop_remainder);
+            refuses.map_or(serde_json::json!(rule), |refuses| serde_json::json!([rule, refuses]))
         }
         Node::BatchByTokens { max_tokens, field, bucket_boundaries, drop_last, pad, .. } => {
             serde_json::json!([max_tokens, field, bucket_boundaries, drop_last, pad.multiple_of])

@@ -651,18 +651,21 @@ const LEAST_FOR_SAMPLES: u64 = 4 << 20;
 
 impl Shares {
     /// Half at most is for what is under way: no more than all batches made ahead can use, and no less than two batches.
-    /// Lists have half of that. An eighth each is for row indexes and for records read ahead, where there are such. All
-    /// else is for samples being made.
+    /// Lists, and values that are put together later, have half of that. An eighth each is for row indexes and for
+    /// records read ahead, where there are such. All else is for samples being made.
     fn new(columns: &[ColumnSpec], batch_bytes: u64, given: bool, executor: &Executor, budget: u64) -> Self {
         let has_lists = columns.iter().any(|column| column.sample_bytes() == 0);
-        let has_arrays = given || batch_bytes > 0;
+        // Their buffers are as large as the values of a batch make them.
+        let has_stacked = columns.iter().any(|column| column.is_stacked() && !column.is_list());
+        let has_arrays = given || batch_bytes > 0 || has_stacked;
         let half = budget / 2;
         let lists = match (has_lists, has_arrays) {
             (true, true) => half / 2,
             (true, false) => half,
             (false, _) => 0,
         };
-        let ahead = if given { u64::MAX } else { batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1) };
+        let ahead = batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1);
+        let ahead = if given || has_stacked { u64::MAX } else { ahead };
         let batches = (half - lists).min(ahead).max(batch_bytes.saturating_mul(2));
         let left = budget.saturating_sub(batches).saturating_sub(lists);
         let eighth = (budget / 8).min(left / 4);

@@ -72,6 +72,7 @@ struct Inner {
     stage: Option<&'static str>,
     hint: Option<String>,
     cause: Option<Arc<io::Error>>,
+    size: Option<u64>,
 }
 
 impl Error {
@@ -87,6 +88,7 @@ impl Error {
             stage: None,
             hint: None,
             cause: None,
+            size: None,
         }))
     }
 
@@ -173,6 +175,18 @@ impl Error {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint.get_or_insert(hint.into());
         self
+    }
+
+    /// States the size of what is above a limit.
+    #[must_use]
+    pub(crate) fn with_size(mut self, size: u64) -> Self {
+        self.0.size = Some(size);
+        self
+    }
+
+    /// The size of what is above a limit, where it is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.0.size
     }
 
     /// What sort of error this is.

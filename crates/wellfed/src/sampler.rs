@@ -200,9 +200,8 @@ impl Sampler {
         }?;
         // The columns of one leaf begin where it does.
         let first = whose.and_then(|leaf| executor.leaves().get(leaf)).map_or(0, LeafExecutor::first_column);
-        claim
-            .job
-            .finish(1, OnError::Raise, &|column, leaf, index| executor.resident(first + column, leaf, index));
+        let resident = |column, leaf, index| executor.resident(first + column, leaf, index);
+        claim.job.finish(1, OnError::Raise, &resident, &|len| pool.take(len));
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         job.into_batch(OnError::Raise, false)
     }

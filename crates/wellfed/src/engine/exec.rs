@@ -26,6 +26,9 @@ use crate::{
 /// Bytes of a field that are reserved before its size is known.
 const FIRST: u64 = 64 << 10;
 
+/// Bytes of a value from which on it goes into the batch with its memory, and not as a copy.
+const LARGE: usize = 1 << 20;
+
 /// Memory of one worker, reused from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
@@ -445,7 +448,12 @@ impl LeafExecutor {
         loop {
             match self.fetch(pick, record, allowed) {
                 Err(error) if error.kind() == ErrorKind::Limit && allowed < most => {
-                    let next = allowed.saturating_mul(4).min(most);
+                    let size = error.size().filter(|size| *size > allowed);
+                    if size.is_some_and(|size| size > most) {
+                        // It says so itself, before it reads.
+                        return self.fetch(pick, record, most);
+                    }
+                    let next = size.unwrap_or(allowed.saturating_mul(4)).min(most);
                     room.take(usize::try_from((next - allowed).saturating_mul(fields)).unwrap_or(usize::MAX))
                         .map_err(|e| self.located(e, pick, None).with_stage("read"))?;
                     allowed = next;
@@ -621,8 +629,13 @@ impl LeafExecutor {
                         format!("{} is not UTF-8: byte {} is invalid", self.name(field), e.valid_up_to());
                     return Err(Error::corrupt(what).with_stage("batch"));
                 }
-                slot.pieces(field).copy(&[], bytes)?;
-                Ok(())
+                match value {
+                    // A large one is never there twice.
+                    Value::Bytes(bytes) if bytes.len() > LARGE.max(bytes.capacity() / 2) => {
+                        slot.pieces(field).swap(&[], bytes)
+                    }
+                    other => slot.pieces(field).copy(&[], self.bytes(other, field, pick)?),
+                }
             }
         }
     }

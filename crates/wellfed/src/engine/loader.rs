@@ -630,8 +630,9 @@ const LEAST_FOR_SAMPLES: u64 = 4 << 20;
 
 impl Shares {
     /// Half at most is for what is under way: no more than all batches made ahead can use, and no less than two batches.
-    /// Lists have half of that. An eighth each is for row indexes and for records read ahead, where there are such. All
-    /// else is for samples being made. `bounded` says whether no batch takes more than `batch_bytes`.
+    /// Lists, and values that are put together later, have half of that. An eighth each is for row indexes and for
+    /// records read ahead, where there are such. All else is for samples being made. `bounded` says whether no batch
+    /// takes more than `batch_bytes`.
     fn new(
         columns: &[ColumnSpec],
         batch_bytes: u64,
@@ -640,6 +641,9 @@ impl Shares {
         budget: u64,
     ) -> Self {
         let has_lists = columns.iter().any(|column| column.sample_bytes() == 0);
+        // Their buffers are as large as the values of a batch make them.
+        let has_stacked = columns.iter().any(|column| column.is_stacked() && !column.is_list());
+        let bounded = bounded && !has_stacked;
         let has_arrays = !bounded || batch_bytes > 0;
         let half = budget / 2;
         let lists = match (has_lists, has_arrays) {

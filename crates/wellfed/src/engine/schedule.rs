@@ -9,7 +9,7 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     exec::Fetched,
     governor::Settings,
-    job::{Claim, Job},
+    job::{Claim, Job, Varying},
     ring::Pool,
     stack::Columns,
 };
@@ -52,13 +52,14 @@ struct Entry {
     serial: u64,
 }
 
-/// How [`Schedule::make_room`] made room for lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How [`Schedule::make_room`] made room for a batch.
+#[must_use]
+#[derive(Debug)]
 pub(crate) enum Evicted {
     /// The batch opened last was taken back.
-    Another,
+    Another(Abandoned),
     /// That was the batch itself, or it was dropped before.
-    Itself,
+    Itself(Abandoned),
     /// There is no other batch under way.
     None,
 }
@@ -136,8 +137,8 @@ pub(crate) struct Schedule {
     first_entry: u64,
     /// Entries that were made.
     serial: u64,
-    /// Most bytes that lists of one batch took so far.
-    list_bytes: u64,
+    /// Most that one batch took so far.
+    largest: Varying,
     generation: u64,
     /// Records that were read but not taken yet, and their bytes.
     read_count: usize,
@@ -169,7 +170,7 @@ impl Schedule {
             entries: VecDeque::new(),
             first_entry: 0,
             serial: 0,
-            list_bytes: 0,
+            largest: Varying::default(),
             generation: 0,
             read_count: 0,
             read_bytes: 0,
@@ -241,39 +242,48 @@ impl Schedule {
         if self.entries.len() >= self.settings.prefetch && self.open_samples >= self.ahead {
             return false;
         }
-        let room_for_lists = self.has_room_for_lists();
+        let has_room = self.has_room();
         let sample_bytes: usize = self.columns.iter().map(ColumnSpec::sample_bytes).sum();
         let bytes = |samples: usize| (sample_bytes as u64).saturating_mul(samples as u64);
         let (first, open_bytes, most) = (self.entries.is_empty(), self.open_bytes, self.ring_budget);
-        let next = self.batches.take_if(|samples| {
-            room_for_lists && (first || open_bytes.saturating_add(bytes(samples)) <= most)
-        });
+        let next = self
+            .batches
+            .take_if(|samples| has_room && (first || open_bytes.saturating_add(bytes(samples)) <= most));
         let Some(Upcoming { position, span, room, counted }) = next else { return false };
         let job = Job::new(position.epoch, position.number, span, room, &self.columns, &self.pool);
         self.push(position, job, bytes(counted));
         true
     }
 
-    /// Whether the lists of one more batch will fit, if it is as large as the largest so far.
-    fn has_room_for_lists(&self) -> bool {
-        let under_way = self.entries.iter().map(|entry| entry.job.list_bytes().max(self.list_bytes));
-        let all = under_way.fold(self.list_bytes, u64::saturating_add);
-        self.entries.is_empty() || all <= self.pool.budget().cap(Holder::Lists)
+    /// Whether the values of one more batch will fit that differ in size, if they take as much as the most so far.
+    fn has_room(&self) -> bool {
+        if self.entries.is_empty() || !self.columns.iter().any(ColumnSpec::is_stacked) {
+            return true;
+        }
+        let (mut all, mut arrays) = (self.largest, 0_u64);
+        for Entry { job, .. } in &self.entries {
+            let takes = if job.is_finished() { job.varying() } else { job.varying().max(self.largest) };
+            all = all.plus(takes);
+            arrays = arrays.saturating_add(job.array_bytes());
+        }
+        let budget = self.pool.budget();
+        let buffers = if all.columns == 0 { 0 } else { all.columns.saturating_add(arrays) };
+        all.lists <= budget.cap(Holder::Lists) && buffers <= budget.cap(Holder::Batches)
     }
 
-    /// Takes back the batch opened last, so that its lists make room for those of `job`. It is opened again when there is
-    /// room; what comes out stays the same.
+    /// Takes back the batch opened last, so that what it holds makes room for `job`. It is opened again when there is room;
+    /// what comes out stays the same.
     pub(crate) fn make_room(&mut self, job: &Arc<Job>) -> Evicted {
         let Some(at) = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.job, job)) else {
-            return Evicted::Itself;
+            return Evicted::Itself(Abandoned::default());
         };
-        self.list_bytes = self.list_bytes.max(job.list_bytes());
+        self.largest = self.largest.max(job.most_varying());
         if self.entries.len() == 1 {
             return Evicted::None;
         }
         let last = self.entries.len() - 1;
         let Some(entry) = self.entries.pop_back() else { return Evicted::None };
-        self.list_bytes = self.list_bytes.max(entry.job.list_bytes());
+        self.largest = self.largest.max(entry.job.most_varying());
         self.open_bytes -= entry.bytes;
         self.open_samples -= entry.slots.len();
         for slot in &entry.slots {
@@ -283,7 +293,8 @@ impl Schedule {
             }
         }
         self.batches.put_back(entry.position, entry.job.span.clone());
-        if at == last { Evicted::Itself } else { Evicted::Another }
+        let abandoned = Abandoned(VecDeque::from([entry]));
+        if at == last { Evicted::Itself(abandoned) } else { Evicted::Another(abandoned) }
     }
 
     fn uncount(&mut self, bytes: u64) {
@@ -432,7 +443,7 @@ impl Schedule {
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
         self.open_samples -= entry.slots.len();
-        self.list_bytes = self.list_bytes.max(entry.job.list_bytes());
+        self.largest = self.largest.max(entry.job.most_varying());
         Some(entry.job)
     }
 
@@ -616,10 +627,10 @@ mod tests {
         let [first, second, third] = &works[..] else { panic!("three batches are open") };
         let (first, second, third) =
             (&first.claim.job.clone(), &second.claim.job.clone(), &third.claim.job.clone());
-        assert_eq!(s.make_room(first), Evicted::Another);
-        assert_eq!(s.make_room(third), Evicted::Itself, "it is not under way any more");
-        assert_eq!(s.make_room(second), Evicted::Itself, "it was opened last");
-        assert_eq!(s.make_room(first), Evicted::None);
+        assert!(matches!(s.make_room(first), Evicted::Another(_)));
+        assert!(matches!(s.make_room(third), Evicted::Itself(_)), "it is not under way any more");
+        assert!(matches!(s.make_room(second), Evicted::Itself(_)), "it was opened last");
+        assert!(matches!(s.make_room(first), Evicted::None));
         let again = s.work().unwrap();
         assert_eq!(again.claim.job.number, 1);
         let done: Vec<bool> = works.into_iter().map(|work| s.done(&work.finish())).collect();

@@ -15,7 +15,7 @@ use super::{
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
-    ring::Pool,
+    ring::{Buffer, Pool},
     schedule::{AHEAD, Evicted, Schedule, Work},
     stack::Columns,
     threads::in_storage,
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder, Room},
+    column::ColumnSpec,
     io::layer::Mailbox,
     lock,
     meter::{
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     alone: Mutex<()>,
     /// All samples lie in memory, decoded.
     resident: bool,
+    /// Some columns are put together after the last sample of their batch.
+    stacked: bool,
     /// Of the thread that drives the I/O layer, where that reads.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// Bytes that the I/O layer has under way or keeps.
@@ -93,6 +96,7 @@ impl Shared {
             schedule.read_by_layer(AHEAD);
         }
         let resident = executor.in_memory() && !executor.encoded();
+        let stacked = columns.iter().any(ColumnSpec::is_stacked);
         Self {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
@@ -110,6 +114,7 @@ impl Shared {
             threads,
             alone: Mutex::default(),
             resident,
+            stacked,
             mailbox,
             io_bytes: AtomicU64::new(0),
             publisher: OnceLock::new(),
@@ -321,16 +326,20 @@ impl Shared {
             }
         }
         desk.picks = claimed;
+        if self.stacked {
+            // Whoever finishes a batch may wait for room, and holds little meanwhile.
+            desk.tidy();
+            used = used.filter(|record| record.capacity() as u64 <= desk.room.keeps() / 2);
+        }
         self.finish(&job, samples.len());
         used
     }
 
     /// Counts finished samples; after the last one of a batch, puts its columns together.
-    fn finish(&self, job: &Job, samples: usize) {
+    fn finish(&self, job: &Arc<Job>, samples: usize) {
         let finished = guard("batch", || {
-            job.finish(samples, self.on_error, &|column, leaf, index| {
-                self.executor.resident(column, leaf, index)
-            });
+            let resident = |column, leaf, index| self.executor.resident(column, leaf, index);
+            job.finish(samples, self.on_error, &resident, &|len| self.take(job, len));
             Ok(())
         });
         if let Err(error) = finished {
@@ -397,7 +406,7 @@ impl Shared {
         loop {
             let alone = if let Some(bytes) = job.take_wanted() {
                 desk.tidy();
-                if !self.make_room_for_lists(&job, bytes) {
+                if !self.make_room(&job, bytes, Holder::Lists) {
                     return Err(error);
                 }
                 None
@@ -419,9 +428,31 @@ impl Shared {
         }
     }
 
-    /// Waits until lists of `job` can have `bytes` more; false if they never will.
-    fn make_room_for_lists(&self, job: &Arc<Job>, bytes: u64) -> bool {
-        let most = self.budget.cap(Holder::Lists);
+    /// A buffer for a finished column of `job`, as soon as there is room for it.
+    fn take(&self, job: &Arc<Job>, len: usize) -> Result<Buffer> {
+        loop {
+            if let Some(buffer) = self.pool.take_within(len)? {
+                return Ok(buffer);
+            }
+            if !self.make_room(job, len as u64, Holder::Batches) {
+                return Err(self.no_room(job, len as u64, Holder::Batches));
+            }
+        }
+    }
+
+    fn no_room(&self, job: &Job, bytes: u64, who: Holder) -> Error {
+        let (needed, most) = (needed_by(job, bytes, who), self.budget.cap(who));
+        let what = if who == Holder::Batches { "columns" } else { "lists" };
+        let what = format!(
+            "the {what} of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
+        );
+        Error::new(ErrorKind::Limit, what)
+            .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)")
+    }
+
+    /// Waits until `job` can have `bytes` more, or it is worth another try; false if it never will.
+    fn make_room(&self, job: &Arc<Job>, bytes: u64, who: Holder) -> bool {
+        let most = self.budget.cap(who);
         if bytes > most {
             return false;
         }
@@ -429,8 +460,12 @@ impl Shared {
             if job.is_impossible() {
                 return false;
             }
-            if self.budget.used(Holder::Lists).saturating_add(bytes) <= most {
+            if self.budget.used(who).saturating_add(bytes) <= most {
                 return true;
+            }
+            // What is only kept for the next batches goes first.
+            if who == Holder::Lists && self.columns.shelf.clear() > 0 {
+                continue;
             }
             let mut schedule = self.lock();
             if schedule.shutdown {
@@ -438,27 +473,23 @@ impl Shared {
             }
             let evicted = schedule.make_room(job);
             drop(schedule);
-            let needed = job.list_bytes().saturating_add(bytes);
             match evicted {
-                Evicted::Another => {}
-                Evicted::Itself => {
+                Evicted::Another(abandoned) => drop(abandoned),
+                Evicted::Itself(abandoned) => {
+                    drop(abandoned);
                     job.give_up(Error::new(ErrorKind::Internal, "a batch that was taken back was delivered"));
                     return false;
                 }
-                Evicted::None if needed > most => {
-                    let what = format!(
-                        "the lists of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
-                    );
-                    job.give_up(Error::new(ErrorKind::Limit, what).with_hint(
-                        "use a smaller batch_size, or raise it with with_options(memory_budget=...)",
-                    ));
+                Evicted::None if needed_by(job, bytes, who) > most => {
+                    job.give_up(self.no_room(job, bytes, who));
                     return false;
                 }
                 // What was taken back is freed when whoever works on it notices.
-                Evicted::None => {
-                    self.columns.shelf.clear();
-                    self.budget.wait();
-                }
+                Evicted::None => self.budget.wait(),
+            }
+            if who == Holder::Batches {
+                // The consumer may have given a buffer back meanwhile, which is kept, and so counts: the pool uses it.
+                return true;
             }
         }
     }
@@ -531,6 +562,16 @@ impl Shared {
                 schedule = self.lock();
             }
         }
+    }
+}
+
+/// Bytes that `job` takes by itself, with `bytes` that it found no room for.
+fn needed_by(job: &Job, bytes: u64, who: Holder) -> u64 {
+    let varying = job.varying();
+    match who {
+        // What waits for room is counted already.
+        Holder::Batches => varying.columns.saturating_add(job.array_bytes()),
+        _ => varying.lists.saturating_add(bytes),
     }
 }
 

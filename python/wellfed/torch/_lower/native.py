@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,9 @@ from .datasets import Flat, Leaf
 from .engine import Memory
 from .forms import Chain
 from .hugging import Table
-from .joint import Lazy
+from .joint import Boxes, Lazy
 from .tensors import Rows
+from .together import puts_together
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -120,6 +122,8 @@ class NativeSource:
         self._bad = getattr(loader, "_bad", None) or BadSamples()
         self._table = flat.leaves[0].table
         self._form, self._outcome = chain.form, chain.outcome
+        self._leaves, self._starts = flat.leaves, flat.starts
+        self._together = self._batched and puts_together(loader.collate_fn)
         if self._outcome is None:
             self._targets = (
                 _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
@@ -159,8 +163,10 @@ class NativeSource:
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
 
-    def finish(self, columns: list[Any], rows: Any) -> Any:
+    def finish(self, columns: list[Any], rows: Any, given: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
+        if self._together:
+            return self._side_by_side(columns, rows, given)
         image: torch.Tensor = self.convert(columns[0])
         if self._outcome is not None:
             masks = self._outcome.build_mask(self.convert(columns[1]))
@@ -175,6 +181,29 @@ class NativeSource:
         if not self._batched:
             return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
+
+    def _side_by_side(self, columns: list[Any], rows: Any, given: Any) -> Any:
+        """What the collate function makes of the samples, which are views of the batch."""
+        images, *rest = map(self.convert, columns)
+        samples: list[Any] = []
+        for place, row in enumerate(rows.tolist()):
+            number = bisect_right(self._starts, row) - 1
+            leaf, own = self._leaves[number], row - self._starts[number]
+            follows = leaf.follows
+            if isinstance(follows, Boxes) and own in follows.left_out:
+                try:
+                    samples.append(self._fetcher.dataset[int(given[place])])
+                except Exception:
+                    return self.make_in_python(given, None)  # It says which sample it was.
+                continue
+            image = images[place]
+            if follows is None:
+                target = _target(self._leaves, row)
+            else:
+                size = image.shape[:2] if self._form.layout == "NHWC" else image.shape[1:]
+                target = follows.target(own, [column[place] for column in rest], self._outcome, tuple(size))
+            samples.append((self._form.build(image), target))
+        return self._fetcher.collate_fn(samples)
 
     def make_in_python(self, given: Any, error: BaseException | None) -> Any:
         """The batch as the data set makes it. Whatever it raises has the engine's words as its cause."""
@@ -295,7 +324,7 @@ class NativeIterator(_Unprofiled):
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
             return self._source.make_in_python(given, error)
-        return self._source.finish(columns, rows)
+        return self._source.finish(columns, rows, given)
 
     def _release(self) -> None:
         native, self._native = self._native, None

@@ -24,6 +24,7 @@ from .hybrid import Hybrid
 from .joint import Boxes
 from .native import NativeIterator, NativeSource, TensorIterator
 from .tensors import Rows
+from .together import puts_together
 from .transforms import lower_leaf
 
 if TYPE_CHECKING:
@@ -214,6 +215,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             part = f"{where}target_transform {name_of(leaf.target_transform)}"
             lines.append(("target", Line(part, False, "called on each label, in the calling process")))
     custom = _collates_stock(loader)
+    if custom is not None and _together(loader):
+        custom = Line(custom.part, True, "called on the samples of a batch, in the calling process")
     if custom is not None:
         lines.append(("collate", custom))
 
@@ -265,8 +268,11 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     for chain in chains:
         if chain.suffix:
             return next(line for line in chain.lines if not line.native)
-    if custom is not None:
+    together = custom is not None and custom.native
+    if custom is not None and not together:
         return custom
+    if together and flat.leaves[0].table is not None:
+        return Line("rows", False, "rows of a table are put together in Python", "leave collate_fn out")
     if flat.leaves[0].table is not None and not loader._auto_collation:
         return Line("rows", False, "without a batch size there are no batches", "batch_size=...")
     first = chains[0]
@@ -274,8 +280,9 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         return Line("ConcatDataset", False, "its parts have different transforms", "give all parts the same")
     if any(chain.outcome != first.outcome for chain in chains):
         return Line("ConcatDataset", False, "its parts have different targets", "give all parts the same")
-    if any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
-        return Line("boxes", False, "images differ in the number of their boxes, which cannot be stacked")
+    if not together and any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
+        why = "images differ in the number of their boxes, which cannot be stacked"
+        return Line("boxes", False, why, "collate_fn=lambda batch: tuple(zip(*batch))")
     form = first.form
     if form.kind == "pil" or form.mode == "any":
         return Line(
@@ -288,9 +295,14 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
             f"{foreign} files are neither JPEG nor PNG; Python reads those",
             "JPEG or PNG files",
         )
-    if not form.sized and (loader.batch_size == 1 or not _plain_batches(loader)):
+    if not form.sized and (together or loader.batch_size == 1 or not _plain_batches(loader)):
         return Line("batches", False, "sizes may differ from batch to batch", "Resize((h, w)) or a crop")
     return None
+
+
+def _together(loader: Any) -> bool:
+    """Whether batches are samples side by side."""
+    return loader._auto_collation and puts_together(loader.collate_fn)
 
 
 def _plain_batches(loader: Any) -> bool:

@@ -95,25 +95,11 @@ def photos_feed(root: Path) -> Epoch:
 
 def cifar_feed(root: Path) -> Epoch:
     """torchvision's `CIFAR10` through `feed`, with random pixels."""
-    import numpy as np
-    from torchvision import datasets
-    from torchvision import transforms as T
+    sys.path.append(str(HERE / "torch_loader"))
+    from cases import cifar
 
-    steps = [
-        T.RandomCrop(32, padding=4),
-        T.RandomHorizontalFlip(),
-        T.ToTensor(),
-        T.Normalize((0.5,) * 3, (0.5,) * 3),
-    ]
-    # The constructor wants the archive; what it leaves behind is this.
-    dataset = datasets.CIFAR10.__new__(datasets.CIFAR10)
-    draw = np.random.default_rng(0)
-    dataset.root, dataset.train = str(root), True
-    dataset.data = draw.integers(0, 256, (50_000, 32, 32, 3), np.uint8)
-    dataset.targets = draw.integers(0, 10, 50_000).tolist()
-    dataset.transform, dataset.target_transform = T.Compose(steps), None
-    dataset.transforms = datasets.vision.StandardTransform(dataset.transform, None)
-    return feed(dataset, 256)
+    arguments = cifar(root)
+    return feed(arguments["dataset"], arguments["batch_size"])
 
 
 CASES: dict[str, Callable[[Path], Epoch]] = {

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 import wellfed as wf
+from turns import in_turns, report
 
 BATCH = 64
 BOUNDARIES = [32, 64, 128, 256, 512, 1024, 1536]
@@ -64,14 +63,6 @@ class Buckets:
         yield from filter(None, open_)
 
 
-def run(loader: Iterable[Any]) -> float:
-    """Samples a second of one epoch."""
-    start, count = time.perf_counter(), 0
-    for tokens, _ in loader:
-        count += len(tokens)
-    return count / (time.perf_counter() - start)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--samples", type=int, default=20_000)
@@ -107,21 +98,9 @@ def main() -> None:
         )
     results: dict[str, Any] = {}
     for task, makers in tasks.items():
+        print(task)
         loaders = {name: make() for name, make in makers.items()}
-        rates: dict[str, list[float]] = {name: [] for name in loaders}
-        for loader in loaders.values():
-            run(loader)  # starts workers, warms memory
-        for _ in range(args.rounds):
-            for name, loader in loaders.items():
-                rates[name].append(run(loader))
-        median = {name: statistics.median(all_) for name, all_ in rates.items()}
-        best = max(rate for name, rate in median.items() if name != "wellfed")
-        results[task] = {"samples_per_second": rates, "median": median, "ratio": median["wellfed"] / best}
-        print(
-            task,
-            {name: round(rate) for name, rate in median.items()},
-            f"ratio {median['wellfed'] / best:.2f}",
-        )
+        results[task] = report(in_turns(loaders, args.rounds), args.samples)
         del loaders
     if args.out:
         with open(args.out, "w") as file:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 from torchvision import datasets
 
+from coco_api import coco_detection
 from pictures import picture
 
 
@@ -51,27 +48,6 @@ def pets(root: Path, **extra: Any) -> Any:
     return datasets.OxfordIIITPet(root, target_types="segmentation", **extra)
 
 
-class COCO:
-    """What CocoDetection uses of pycocotools."""
-
-    def __init__(self, path: str) -> None:
-        given = json.loads(Path(path).read_text())
-        self.imgs = {image["id"]: image for image in given["images"]}
-        self.anns = {note["id"]: note for note in given["annotations"]}
-        self.imgToAnns: dict[int, list[Any]] = defaultdict(list)
-        for note in given["annotations"]:
-            self.imgToAnns[note["image_id"]].append(note)
-
-    def loadImgs(self, image: int) -> list[Any]:
-        return [self.imgs[image]]
-
-    def getAnnIds(self, image: int) -> list[int]:
-        return [note["id"] for note in self.imgToAnns[image]]
-
-    def loadAnns(self, ids: list[int]) -> list[Any]:
-        return [self.anns[i] for i in ids]
-
-
 def coco(root: Path, whole: bool = False, count: int = 7, **extra: Any) -> Any:
     random = np.random.default_rng(5)
     images, notes = [], []
@@ -86,9 +62,4 @@ def coco(root: Path, whole: bool = False, count: int = 7, **extra: Any) -> Any:
             notes.append({**note, "bbox": [int(v) if whole else round(v, 2) for v in box], "iscrowd": 0})
     path = root / "notes.json"
     path.write_text(json.dumps({"images": images, "annotations": notes}))
-    module = types.ModuleType("pycocotools.coco")
-    module.COCO = COCO  # type: ignore[attr-defined]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "pycocotools", types.ModuleType("pycocotools"))
-        patch.setitem(sys.modules, "pycocotools.coco", module)
-        return datasets.CocoDetection(str(root / "images"), str(path), **extra)
+    return coco_detection(root / "images", path, **extra)

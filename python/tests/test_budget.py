@@ -215,3 +215,62 @@ except wf.LimitExceededError as e:
     text = child(script, tar)["text"]
     assert "lists of one batch" in text
     assert "batch_size" in text
+
+
+# Arrays of so many kilobytes, by what their lengths leave.
+ARRAYS = """
+def arrays(kilobytes):
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(kilobytes) * 1000)])
+    return wf.from_tensor_slices((wf.Ragged(np.ones(offsets[-1], np.uint8), offsets),))
+"""
+
+
+@pytest.mark.parametrize("verb", ["ragged_batch", "padded_batch"])
+def test_columns_that_are_put_together_stay_within_the_budget(verb: str) -> None:
+    # A batch has 4 to 14 MB; without a bound 16 of them would be under way.
+    script = f"""{MEASURE}{ARRAYS}
+ds = arrays([100 + 700 * (i * 7 % 5) for i in range(240)]).{verb}(4)
+report(measure(ds.with_options(num_workers=4, prefetch=16, memory_budget={64 * MB})))
+"""
+    found = child(script)
+    held = 2 * 14 * MB  # by Python: the batch at hand, and the one before while it is replaced
+    assert (found["samples"], found["errors"]) == (240, [])
+    assert found["grown"] <= 64 * MB * 1.1 + 24 * MB + held, found
+    assert found["most"] <= 64 * MB * 1.1, found
+
+
+def test_a_batch_that_can_never_be_put_together_is_an_error_of_its_own() -> None:
+    script = f"""{ARRAYS}
+# One array of 3 MB among small ones.
+loader = iter(arrays([1] * 31 + [3000] + [1] * 32).padded_batch(32).numpy(
+    memory_budget={64 * MB}, on_error="skip", num_workers=3
+))
+texts = []
+try:
+    next(loader)
+except wf.LimitExceededError as e:
+    texts.append(str(e))
+(batch,) = next(loader)
+print(json.dumps({{"texts": texts, "shape": batch.shape}}))
+"""
+    found = child(script)
+    assert found["shape"] == [32, 1000]
+    assert "columns of one batch" in found["texts"][0]
+    assert "batch_size" in found["texts"][0]
+
+
+@pytest.mark.parametrize(("budget", "fits"), [(256 * MB, False), (1536 * MB, True)])
+def test_records_of_hundreds_of_megabytes_fit_or_are_errors(tmp_path: Path, budget: int, fits: bool) -> None:
+    large = 200 * MB
+    tar = shards(tmp_path / "s.tar", [1000, large, 1000, large, 1000])
+    script = f"""{MEASURE}
+ds = wf.webdataset(sys.argv[1], fields=["bin"]).batch(1)
+report(measure(ds.with_options(on_error="skip", num_workers=2, memory_budget={budget})))
+"""
+    found = child(script, tar)
+    bad = [[f"{tar}/{i:05}", "LimitExceededError"] for i in (1, 3)]
+    assert (found["samples"], found["errors"]) == ((5, []) if fits else (3, bad))
+    # What the consumer holds: the record, and once more while it becomes Python's.
+    held = 2 * large if fits else 0
+    assert found["grown"] <= budget * 1.1 + 24 * MB + held, found
+    assert found["most"] <= budget * 1.1, found

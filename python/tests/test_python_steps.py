@@ -356,6 +356,22 @@ def test_steps_that_cannot_stand_where_they_are() -> None:
         images().map(brighter).cache()
 
 
+def test_a_step_after_batches_that_python_does_not_make_is_refused() -> None:
+    rows = wf.from_tensor_slices(wf.Ragged(np.arange(9), np.array([0, 3, 4, 9])))
+    batched = {
+        "padded_batch": rows.padded_batch(2),
+        "ragged_batch": rows.ragged_batch(2),
+        "bucket_by_sequence_length": rows.bucket_by_sequence_length(None, [4], [2, 2]),
+        "batch_by_tokens": rows.batch_by_tokens(6),
+    }
+    for verb, ds in batched.items():
+        for data in (ds, ds.shard(0, 2)):
+            with pytest.raises(wf.ConfigError, match=rf"map\(\) .* comes after {verb}\(\)"):
+                data.map(len)
+    lengths = rows.padded_batch(2).unbatch().map(len)
+    assert [int(length) for length in lengths.numpy(num_workers=0)] == [3, 1, 5]
+
+
 def test_explain_says_where_python_begins() -> None:
     ds = images().map(T.CenterCrop(8)).map(brighter).shuffle(seed=0).batch(4)
     text = ds.with_options(num_workers=2).explain()

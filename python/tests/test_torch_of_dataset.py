@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import wellfed as wf
 from wellfed.torch import _device
@@ -213,3 +214,18 @@ def test_the_trainer_of_transformers_takes_it(tmp_path: Any) -> None:
     assert result.global_step == 2 * len(loader)
     assert sorted(seen) == sorted([*range(N)] * 2)
     assert seen[:N] != seen[N:]
+
+
+def test_what_a_loader_over_a_data_set_advises_gives_the_same_batches() -> None:
+    ds = wf.from_tensor_slices((np.arange(10.0), np.arange(10)))
+    for arguments in ({}, {"shuffle": True}, {"drop_last": True, "shuffle": True}):
+        loader = wf.feed(DataLoader(ds, batch_size=4, **arguments))  # type: ignore[arg-type]
+        told = next(line for line in loader.explain().splitlines() if "to make more of it native" in line)
+        pipeline = eval("ds" + told[told.index("loader: ") + len("loader: ") :])
+        sizes = [len(y) for _, y in pipeline]
+        assert sizes == [len(y) for _, y in loader]
+        values = torch.cat([y for _, y in pipeline])
+        assert len(set(values.tolist())) == len(values)
+        assert ("shuffle" in arguments) == (values.tolist() != list(range(len(values))))
+    batches = wf.feed(DataLoader(ds.batch(4), batch_size=2))  # type: ignore[arg-type]
+    assert "its own torch()" in batches.explain()

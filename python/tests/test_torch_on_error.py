@@ -162,7 +162,7 @@ def test_ranks_of_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch, tmp
     assert _cores.engine_threads() == 2
     assert _cores.engine_threads(5) == 5
     ds = sets.image_folder(tmp_path, transform=v2.Compose([v2.CenterCrop(8), v2.ToImage()]))
-    source = wt.DataLoader(ds, 2)._planned().passes
+    source = wt.DataLoader(ds, 2)._planned().native_source
     assert source is not None
     assert '"num_workers":2' in source._source.to_json().replace(" ", "")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")

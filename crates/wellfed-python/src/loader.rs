@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::{
     prelude::*,
-    types::{PyBytes, PyList, PyTuple},
+    types::{PyBytes, PyList, PyString, PyTuple},
 };
 use wellfed::{Batch, Column, ColumnData, Error, ErrorKind, Next, order::State, sample::DType};
 
@@ -201,7 +201,14 @@ fn values(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
             }
             list.into_any().unbind()
         }
-        ColumnData::Text(texts) => PyList::new(py, texts)?.into_any().unbind(),
+        // One by one, so that a large value is not there twice for longer than it takes to copy it.
+        ColumnData::Text(texts) => {
+            let list = PyList::empty(py);
+            for text in texts {
+                list.append(PyString::from_bytes(py, text.as_bytes())?)?;
+            }
+            list.into_any().unbind()
+        }
         ColumnData::Json(texts) => {
             let loads = py.import("json")?.getattr("loads")?;
             let list = PyList::empty(py);
@@ -211,7 +218,15 @@ fn values(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
             list.into_any().unbind()
         }
         ColumnData::Bytes(all) => {
-            PyList::new(py, all.iter().map(|bytes| PyBytes::new(py, bytes)))?.into_any().unbind()
+            let list = PyList::empty(py);
+            for bytes in all {
+                let copy = |to: &mut [u8]| {
+                    to.copy_from_slice(&bytes);
+                    Ok(())
+                };
+                list.append(PyBytes::new_with(py, bytes.len(), copy)?)?;
+            }
+            list.into_any().unbind()
         }
     })
 }

@@ -25,10 +25,10 @@ impl Order {
 
 #[pymethods]
 impl Order {
-    /// Batches of an epoch; None is without end.
-    #[pyo3(signature = (base=0))]
-    fn length_from(&self, base: u64) -> Option<u64> {
-        self.inner.len_from(base)
+    /// Batches of an epoch, of which `base` samples came before; None is without end.
+    #[pyo3(signature = (epoch=0, base=0))]
+    fn length_from(&self, epoch: u64, base: u64) -> Option<u64> {
+        self.inner.len_from(epoch, base)
     }
 
     /// The fingerprint of the pipeline.

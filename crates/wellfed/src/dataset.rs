@@ -5,14 +5,15 @@ use std::sync::Arc;
 use crate::{
     Error, Result,
     engine::{
-        Batch, Loader, Sampler,
+        Batch, Loader,
         exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
     },
-    order::{Fields, Order, Pick},
+    explain,
+    order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program, explain,
-        lower::{LeafPlan, Output, is_transformed, lower},
+        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program,
+        lower::{Lowered, Output, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter},
@@ -43,18 +44,6 @@ struct Filtered {
     samples: u64,
     /// Whether they had to be fetched.
     fetched: bool,
-}
-
-/// A plan whose leaves have got what happens to their samples.
-pub(crate) struct Lowered {
-    /// Every leaf, those that count for `enumerate` included.
-    pub(crate) sources: Vec<Arc<dyn Source>>,
-    pub(crate) leaves: Vec<LeafPlan>,
-    pub(crate) output: Output,
-    /// What tells leaves apart: of equal ones each has another. Empty until it is asked for.
-    pub(crate) identities: Vec<u64>,
-    /// For every `filter`: of how many samples it keeps how many, and whether they had to be fetched.
-    pub(crate) filtered: Vec<(u64, u64, bool)>,
 }
 
 impl Dataset {
@@ -152,7 +141,7 @@ impl Dataset {
         self.plan.root.check()?;
         let lowered = self.lowered()?;
         self.order(&lowered)?;
-        let assembly = self.assembly(&lowered, false)?;
+        let assembly = self.assembly(&lowered)?;
         let Output { names, kinds, .. } = &lowered.output;
         for (number, (name, kind)) in names.iter().zip(kinds).enumerate() {
             if !is_transformed(kind) && !matches!(kind, FieldKind::BoxLabels { .. }) {
@@ -500,9 +489,9 @@ impl Dataset {
         mixed(seed, lowered.identities[leaf])
     }
 
-    /// How samples are put together; `given` if the caller chooses the samples of each batch.
-    fn assembly(&self, lowered: &Lowered, given: bool) -> Result<Assembly<'_>> {
-        let assembly = if given { Assembly::List } else { Assembly::of(&self.plan.root)? };
+    /// How the plan puts samples together.
+    fn assembly<'a>(&'a self, lowered: &Lowered) -> Result<Assembly<'a>> {
+        let assembly = Assembly::of(&self.plan.root)?;
         assembly.check(lowered.output.names.len())?;
         Ok(assembly)
     }
@@ -545,8 +534,7 @@ impl Dataset {
         })
     }
 
-    fn executor(&self, lowered: &Lowered, given: bool) -> Result<Executor> {
-        let assembly = self.assembly(lowered, given)?;
+    fn executor(&self, lowered: &Lowered, assembly: Assembly<'_>) -> Result<Executor> {
         let mut leaves = Vec::new();
         for (number, leaf) in lowered.leaves.iter().enumerate() {
             leaves.push(LeafExecutor::new(
@@ -568,7 +556,7 @@ impl Dataset {
     pub fn explain(&self) -> Result<String> {
         let lowered = self.identified()?;
         let order = self.order(&lowered)?;
-        let assembly = self.assembly(&lowered, false)?;
+        let assembly = self.assembly(&lowered)?;
         let mut programs = Vec::new();
         for leaf in 0..lowered.leaves.len() {
             programs.push(self.program(&lowered, leaf, assembly)?);
@@ -578,7 +566,7 @@ impl Dataset {
         Ok(explain::explain(&self.plan, &lowered, &programs, &seeds, &order))
     }
 
-    /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per stage.
+    /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per phase.
     ///
     /// # Errors
     /// As [`Dataset::explain`], and those of bad samples.
@@ -590,27 +578,13 @@ impl Dataset {
         Ok(format!("{}analysis of up to {batches} batches\n{}\n", self.explain()?, loader.stats()))
     }
 
-    /// Makes one sample by itself, as it comes in `epoch`: for a look at it, or to replay a bad one. See
-    /// [`Sampler::sample`].
-    ///
-    /// # Errors
-    /// Whatever is wrong with this sample.
-    pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
-        self.sampler().sample(0, index, epoch)
-    }
-
-    /// Makes samples one by one, in the calling thread, and keeps what the next one needs too.
-    pub fn sampler(&self) -> Sampler {
-        Sampler::new(self.clone())
-    }
-
     /// A loader for this data set. Threads start with its first epoch.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense, [`crate::ErrorKind::Limit`] if a batch is too large for the
     /// memory budget.
     pub fn loader(&self) -> Result<Loader> {
-        self.make_loader(false)
+        self.make_loader(Self::assembly, Batches::planned)
     }
 
     /// A loader whose samples the caller chooses, batch by batch: [`Loader::begin`], [`Loader::submit`],
@@ -630,25 +604,30 @@ impl Dataset {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
                 .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
-        self.make_loader(true)
+        self.make_loader(|_, _| Ok(Assembly::List), |_| Batches::given())
     }
 
-    fn make_loader(&self, given: bool) -> Result<Loader> {
+    /// A loader that puts samples together as `assembly` says, in the batches that `batches` makes of the order.
+    fn make_loader(
+        &self,
+        assembly: impl for<'a> FnOnce(&'a Self, &Lowered) -> Result<Assembly<'a>>,
+        batches: impl FnOnce(Arc<Order>) -> Batches,
+    ) -> Result<Loader> {
         if self.plan.root.has_python() {
             return Err(Error::config("the pipeline has Python steps, which the engine cannot run")
                 .with_hint("iterate it in Python, by torch() or numpy()"));
         }
         let lowered = self.identified()?;
-        let order = self.order(&lowered)?;
+        let order = Arc::new(self.order(&lowered)?);
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
         let fingerprint = self.fingerprint(&lowered);
         Loader::new(
-            self.executor(&lowered, given)?,
-            order,
+            self.executor(&lowered, assembly(self, &lowered)?)?,
+            order.clone(),
+            batches(order),
             fingerprint,
             self.plan.options.clone(),
             &caches,
-            given,
         )
     }
 }

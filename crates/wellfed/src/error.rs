@@ -5,6 +5,8 @@
 
 use std::{fmt, io, sync::Arc};
 
+use wellfed_kernels::write::GeometryError;
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -70,6 +72,7 @@ struct Inner {
     stage: Option<&'static str>,
     hint: Option<String>,
     cause: Option<Arc<io::Error>>,
+    size: Option<u64>,
 }
 
 impl Error {
@@ -85,6 +88,7 @@ impl Error {
             stage: None,
             hint: None,
             cause: None,
+            size: None,
         }))
     }
 
@@ -171,6 +175,18 @@ impl Error {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint.get_or_insert(hint.into());
         self
+    }
+
+    /// States the size of what is above a limit.
+    #[must_use]
+    pub(crate) fn with_size(mut self, size: u64) -> Self {
+        self.0.size = Some(size);
+        self
+    }
+
+    /// The size of what is above a limit, where it is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.0.size
     }
 
     /// What sort of error this is.
@@ -308,6 +324,16 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.cause.as_ref().map(|e| e.as_ref() as _)
+    }
+}
+
+impl From<GeometryError> for Error {
+    fn from(error: GeometryError) -> Self {
+        match error {
+            GeometryError::Memory { bytes } => Self::memory(bytes, "pixels"),
+            error => Self::new(ErrorKind::Shape, error.to_string()),
+        }
+        .with_stage("resample")
     }
 }
 

@@ -37,16 +37,20 @@
 
 pub(crate) mod budget;
 pub mod codec;
+pub(crate) mod column;
 pub mod dataset;
 pub mod engine;
 pub mod error;
+mod explain;
 pub mod io;
 pub mod limits;
+pub mod memory;
 pub mod meter;
 pub mod order;
 pub mod plan;
 pub mod rng;
 pub mod sample;
+mod sampler;
 mod sequence;
 pub mod source;
 pub mod store;
@@ -57,10 +61,11 @@ pub mod transform;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use dataset::{Dataset, apply};
-pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next, Sampler};
+pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use plan::{Options, Plan};
+pub use sampler::Sampler;
 pub use sequence::Sequence;
 
 /// Locks a mutex. A panic while it was held is no reason to stop: every critical section here leaves its data

@@ -40,9 +40,9 @@ impl Limits {
     /// Accepts an encoded field of `bytes`, or says by how much it is too large.
     pub fn check_bytes(&self, what: &str, bytes: u64) -> Result<()> {
         if bytes > self.max_bytes {
-            return Err(Error::limit(what, bytes, self.max_bytes, "bytes").with_hint(
-                "raise it with with_options(max_bytes=...) if the file is meant to be this large",
-            ));
+            return Err(Error::limit(what, bytes, self.max_bytes, "bytes")
+                .with_hint("raise it with with_options(max_bytes=...) if the file is meant to be this large")
+                .with_size(bytes));
         }
         Ok(())
     }

@@ -4,8 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::engine::Kept;
-use crate::{Limits, transform::BoxFormat};
+use crate::{Limits, memory::SharedBytes};
 
 /// Element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,6 +73,29 @@ impl From<PixelLayout> for wellfed_kernels::image::Layout {
             PixelLayout::Hwc => Self::Hwc,
             PixelLayout::Chw => Self::Chw,
         }
+    }
+}
+
+/// What the four numbers of a box are, named as torchvision's `BoundingBoxFormat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum BoxFormat {
+    /// Left, top, right, bottom.
+    #[default]
+    Xyxy,
+    /// Left, top, width, height.
+    Xywh,
+    /// Middle (x, y), width, height.
+    Cxcywh,
+}
+
+impl std::fmt::Display for BoxFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            BoxFormat::Xyxy => "XYXY",
+            BoxFormat::Xywh => "XYWH",
+            BoxFormat::Cxcywh => "CXCYWH",
+        })
     }
 }
 
@@ -252,7 +274,7 @@ pub enum Value {
     /// C order, of the schema's dtype and shape.
     Bytes(Vec<u8>),
     /// As `Bytes`, but held by a cache as well.
-    Shared(Kept),
+    Shared(SharedBytes),
     /// A whole number: the value of a [`FieldKind::LABEL`]. Scalars of other types are the bytes of one element.
     Int(i64),
     /// The value lies in the source's own memory; [`crate::source::Source::resident`] gives it without a copy.

@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::{
     Dataset, Error, ErrorKind, Result,
-    dataset::Lowered,
     order::{Order, Pick, State},
+    plan::lower::Lowered,
     rng::Rng,
 };
 
@@ -38,10 +38,10 @@ impl Sequence {
         Ok(Self { lowered, order, seeds, plan })
     }
 
-    /// Batches of an epoch (samples, without `batch`) of which all ranks had `base` samples before; `None` is without
-    /// end.
-    pub fn len_from(&self, base: u64) -> Option<u64> {
-        self.order.len_from(base)
+    /// Batches of `epoch` (samples, without `batch`), of which all ranks had `base` samples before; `None` is without end.
+    /// Epochs differ where batches are cut by length.
+    pub fn len_from(&self, epoch: u64, base: u64) -> Option<u64> {
+        self.order.len_from(epoch, base)
     }
 
     /// The fingerprint of the pipeline, as in states.
@@ -59,7 +59,7 @@ impl Sequence {
     /// # Errors
     /// [`ErrorKind::Index`] beyond the end.
     pub fn batch(&self, epoch: u64, base: u64, number: u64) -> Result<Vec<Vec<Pick>>> {
-        if let Some(len) = self.order.len_from(base).filter(|len| number >= *len) {
+        if let Some(len) = self.order.len_from(epoch, base).filter(|len| number >= *len) {
             return Err(Error::new(ErrorKind::Index, format!("there is no batch {number}: there are {len}")));
         }
         let span = self.order.batch(epoch, base, number);
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        plan::{Kept, Node, PythonKind},
+        plan::{Kept, Node, Pad, PythonKind},
         sample::DType,
         source::{ArrayData, Pixels, TensorSlices},
     };
@@ -172,7 +172,7 @@ mod tests {
 
     fn indices(dataset: &Dataset) -> Vec<u64> {
         let sequence = dataset.sequence().unwrap();
-        let batches = 0..sequence.len_from(0).unwrap();
+        let batches = 0..sequence.len_from(0, 0).unwrap();
         batches.flat_map(|n| sequence.batch(0, 0, n).unwrap()).map(|picks| picks[0].index).collect()
     }
 
@@ -204,6 +204,20 @@ mod tests {
             "{error}"
         );
         assert!(numbers(8).batch(2, false).verb(filter(8)).is_err());
+    }
+
+    #[test]
+    fn a_step_on_batches_that_python_cannot_make_is_refused() {
+        let pad = Pad::default();
+        let padded =
+            numbers(8).verb(Node::PaddedBatch { batch_size: 3, drop_last: false, pad, input: hole() });
+        let padded = padded.unwrap();
+        for data in [padded.clone(), padded.take(2), padded.concatenate(&padded).unwrap()] {
+            let error = data.verb(step("f")).unwrap_err();
+            assert!(error.message().contains("comes after padded_batch()"), "{error}");
+        }
+        assert!(padded.unbatch().verb(step("f")).is_ok());
+        assert!(numbers(8).batch(3, false).verb(step("f")).is_ok());
     }
 
     #[test]

@@ -305,7 +305,7 @@ fn stats_and_trace_tell_what_happened() {
     let stats = loader.stats();
     assert_eq!((stats.samples, stats.batches), (20, 4));
     assert_eq!(stats.bytes, 20 * (8 * 8 * 3 * 4 + 8));
-    assert!(stats.stages.iter().any(|stage| stage.name == "write" && stage.count >= 20));
+    assert!(stats.phases.iter().any(|phase| phase.name == "write" && phase.count >= 20));
     let path = std::env::temp_dir().join(format!("wellfed-trace-{}.json", std::process::id()));
     loader.write_trace(&path).unwrap();
     let trace: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();

@@ -12,21 +12,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import _arguments as check
-from .._loader import BadSample, Stats
 from .._passes import Pipeline
 from ..exceptions import CorruptSampleError, StateError
+from .epochs import EpochLoader
 from .maker import Made, Maker, Task
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 __all__ = ["StepsLoader"]
-
-MAX_LISTED = 10_000
-"""Bad samples kept in the list, as in the engine."""
 
 THREAD = "thread"
 
@@ -47,7 +40,7 @@ class Tasks:
         return ((epoch, base, n) for n in numbers)
 
 
-class StepsLoader:
+class StepsLoader(EpochLoader):
     """Batches of a data set with Python steps. Every iteration is the next epoch; see `wellfed.Dataset.torch`.
 
     Example:
@@ -71,15 +64,14 @@ class StepsLoader:
         from ..torch import DataLoader
 
         options = dataset._plan()["options"]
-        self._dataset, self._framework, self._device = dataset, framework, device
-        self._convert = convert
+        self._framework, self._device = framework, device
         self._order = dataset._native.order()
-        self._on_error: str = options["on_error"]
+        on_error: str = options["on_error"]
         workers = worker_count(options["num_workers"])
         self._threads = workers > 0 and context == THREAD
         self._tasks = Tasks()
-        maker = Maker(dataset, self._on_error, isolate=workers == 0, seeded=not self._threads)
-        self._loader: DataLoader[Made] | None = DataLoader(
+        maker = Maker(dataset, on_error, isolate=workers == 0, seeded=not self._threads)
+        loader: DataLoader[Made] = DataLoader(
             maker,
             batch_size=None,
             sampler=self._tasks,
@@ -94,61 +86,23 @@ class StepsLoader:
             native=False,
             snapshot_every_n_steps=0,
         )
-        self._workers = workers
-        self._at: Task = (0, 0, 0)
-        self._jump: Task | None = None
-        # The batch that the pass under way began with.
-        self._first = 0
-        self._began = self._placed = False
-        self._pipeline = Pipeline(self._order.fingerprint, json.dumps(dataset._plan()["root"]))
-        self._in_epoch = False
-        self._turn = 0
-        # Of the pass under way: good batches, bad samples, and bad samples since the last good batch.
-        self._good = self._bad = self._bad_run = 0
-        self._errors: list[BadSample] = []
-        self._stats: dict[str, float] = dict.fromkeys(("batches", "samples", "errors"), 0)
-        self._nanos: dict[str, int] = {}
+        pipeline = Pipeline(self._order.fingerprint, json.dumps(dataset._plan()["root"]))
+        super().__init__(dataset, loader, convert, workers, on_error, pipeline)
+        # Bad samples since the last batch that was handed out.
+        self._bad_run = 0
         self._waited = 0.0
-
-    @property
-    def dataset(self) -> Any:
-        """What is loaded."""
-        return self._dataset
-
-    def _open(self) -> Any:
-        if self._loader is None:
-            raise StateError("the loader is closed")
-        return self._loader
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
-        counted = not self._began and not self._placed
-        jump = self._settled()
-        if jump is not None:
-            self._at, self._jump = jump, None
-        elif self._in_epoch and self._at[2] > self._first:
-            self._at = (self._at[0] + 1, 0, 0)
-        self._began = self._in_epoch = True
-        self._first = self._at[2]
-        self._turn += 1
-        self._dataset._passes.begun(self._pipeline, self._at[0], counted)
-        self._good = self._bad = 0
-        self._tasks.start = self._at
-        self._tasks.end = self._order.length_from(self._at[1])
+        self._tasks.start = self._start()
+        self._tasks.end = self._order.length_from(*self._at[:2])
         return _Epoch(self, iter(loader), self._turn)
-
-    def _settled(self) -> Task | None:
-        """Where the next pass begins, if that does not follow from the one before it."""
-        if self._began or self._placed:
-            return self._jump
-        # A loader that is made anew for each epoch goes on where the one before it began.
-        return self._dataset._passes.next(self._pipeline), 0, 0
 
     def _taken(self, made: Made) -> bool:
         """Notes that a batch came; whether there is one to hand out."""
         epoch, base, number = made.task
         self._at = (epoch, base, number + 1)
-        self._count(made)
+        self._noted(made)
         self._bad_run = 0 if made.batch is not None else self._bad_run + len(made.failures)
         if self._tasks.end is None and self._bad_run >= MOST_BAD:
             raise CorruptSampleError(
@@ -164,40 +118,16 @@ class StepsLoader:
             )
         return made.batch is not None
 
-    def _ended(self) -> None:
-        """The epoch is over."""
-        epoch = self._at[0]
-        self._at, self._in_epoch = (epoch + 1, 0, 0), False
-        if self._good == 0 and self._bad > 0:
-            last = self._errors[-1].error
-            raise CorruptSampleError(
-                f"no sample of epoch {epoch} could be made; the last error: {last}"
-            ) from last
-
-    def _count(self, made: Made) -> None:
-        self._stats["batches"] += made.batch is not None
-        self._stats["samples"] += made.samples
-        for name, nanos in made.nanos.items():
-            self._nanos[name] = self._nanos.get(name, 0) + nanos
-        for failure in made.failures:
-            error = failure.exception()
-            self._stats["errors"] += 1
-            self._bad += 1
-            if len(self._errors) < MAX_LISTED:
-                # What stays in the list must not keep frames alive.
-                self._errors.append(
-                    BadSample(failure.epoch, made.task[2], failure.replaced, error.with_traceback(None))
-                )
-            unanswered = self._on_error == "replace" and not failure.replaced
-            if failure.passing or self._on_error == "raise" or unanswered:
-                raise error
-
     def made(self) -> Iterator[Made]:
         """One epoch as the workers give it, from its beginning; bad samples are raised as `on_error` says."""
         self._tasks.start, self._tasks.end = (0, 0, 0), self._order.length_from()
         for made in self._open():
-            self._count(made)
+            self._noted(made)
             yield made
+
+    def _noted(self, made: Made) -> None:
+        self._count(made.batch is not None, made.samples, made.nanos)
+        self._note(made.task[2], made.failures)
 
     def __len__(self) -> int:
         self._open()
@@ -206,16 +136,9 @@ class StepsLoader:
             raise TypeError("a loader that repeats without end has no length")
         return length
 
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration that of ``epoch``, from 0. Without it epochs follow one another."""
-        self._open()
-        self._jump = (check.whole(epoch, "epoch"), 0, 0)
-        self._placed = True
-
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out, as of `wellfed.Loader.state_dict`."""
-        self._open()
-        state: dict[str, Any] = json.loads(self._order.state(*(self._settled() or self._at)))
+        state: dict[str, Any] = json.loads(self._order.state(*self._place()))
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -225,52 +148,16 @@ class StepsLoader:
             ValueError: The state is of another pipeline, or of a version that is not known.
         """
         self._open()
-        self._jump = self._order.restore(json.dumps(state))
-        self._placed = True
-        self._in_epoch = False
-        self._turn += 1
+        self._restore(self._order.restore(json.dumps(state)))
 
-    def stats(self) -> Stats:
-        """Samples, batches, errors, the seconds that the caller waited, and milliseconds a sample by step."""
-        samples = max(1, self._stats["samples"])
-        each = {name: nanos / 1e6 / samples for name, nanos in self._nanos.items()}
-        data = {
-            **self._stats,
-            "workers": self._workers,
-            "wait_seconds": self._waited,
-            "ms_per_sample": each,
-        }
-        table = [f"{name:24} {value:g}" for name, value in data.items() if not isinstance(value, dict)]
-        table += [f"{'ms a sample, ' + name:24} {value:.4f}" for name, value in each.items()]
-        return Stats(json.dumps(data), "\n".join(table))
-
-    def errors(self) -> list[BadSample]:
-        """Samples that could not be made, in the order they were met."""
-        return list(self._errors)
+    def _waits(self) -> dict[str, float]:
+        return {"wait_seconds": self._waited}
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Not for data sets with Python steps: what runs in other processes is not traced."""
         raise StateError(
             "a loader with Python steps keeps no trace\nhint: stats() and explain(analyze=True) have times by step"
         )
-
-    def close(self) -> None:
-        """Ends the workers. Can be called twice."""
-        loader, self._loader = self._loader, None
-        self._turn += 1
-        iterator = getattr(loader, "_iterator", None)
-        if iterator is not None:
-            shut = getattr(iterator, "_shutdown_workers", None)
-            if shut is not None:
-                shut()
-
-    def __enter__(self) -> StepsLoader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._loader is None else ""
@@ -281,9 +168,6 @@ class StepsLoader:
             f"<wellfed.StepsLoader of {self._framework} batches, made in {where}{device}{state}>\n"
             f"{self._dataset!r}"
         )
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a loader cannot be pickled, since it has workers\nhint: pickle its dataset instead")
 
 
 class _Epoch(Iterator[Any]):
@@ -300,16 +184,13 @@ class _Epoch(Iterator[Any]):
             raise StopIteration
         loader = self._loader
         while True:
-            if loader._turn != self._turn:
-                raise StateError(
-                    "this iterator is no longer valid: its loader was iterated anew, restored or closed"
-                )
+            loader._expect(self._turn)
             since = time.perf_counter()
             made = next(self._batches, None)
             loader._waited += time.perf_counter() - since
             if made is None:
                 self._batches = None
-                loader._ended()
+                loader._end()
                 raise StopIteration
             if loader._taken(made):
                 return made.batch if loader._convert is None else loader._convert(made.batch)

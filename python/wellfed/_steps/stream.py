@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _arguments as check
-from .._loader import BadSample, Stats
 from .._passes import Passes, Pipeline
-from ..exceptions import ConfigError, CorruptSampleError, StateError
+from ..exceptions import ConfigError
 from .collate import as_numpy, collated, converted
+from .epochs import EpochLoader
 from .failures import Failure, failure_of
-from .loader import MAX_LISTED, as_it_is, generator, worker_count
+from .loader import as_it_is, generator, worker_count
 from .program import name_of
 from .seeds import Undisturbed, mix, seed_all
 
@@ -386,7 +386,7 @@ def sharded(items: Iterator[Item], rank: int, world_size: int) -> Iterator[Item]
         yield group[rank]
 
 
-class StreamLoader:
+class StreamLoader(EpochLoader):
     """Batches of a stream. Every iteration is the next pass; see `wellfed.Loader` for the methods.
 
     Example:
@@ -406,10 +406,8 @@ class StreamLoader:
 
         workers = min(1, worker_count(dataset._options["num_workers"]))
         ahead = dataset._options["prefetch"]
-        self._dataset, self._convert, self._device, self._workers = dataset, convert, device, workers
-        self._on_error = dataset._options["on_error"]
         self._pass = IterablePass(dataset, isolate=workers == 0)
-        self._loader: Any = DataLoader(
+        loader: DataLoader[Any] = DataLoader(
             self._pass,
             batch_size=None,
             num_workers=workers,
@@ -420,98 +418,31 @@ class StreamLoader:
             native=False,
             snapshot_every_n_steps=0,
         )
-        self._epoch = self._number = 0
-        self._jump: tuple[int, int] | None = None
-        # The batch that the pass under way began with.
-        self._first = 0
-        self._in_epoch = self._began = self._placed = False
-        self._pipeline = Pipeline(int(dataset._fingerprint(), 16), repr(dataset))
-        # Of the pass under way: good batches and bad elements.
-        self._turn = self._good = self._bad = 0
-        self._errors: list[BadSample] = []
-        self._counts = dict.fromkeys(("batches", "samples", "errors"), 0)
-        self._nanos: dict[str, int] = {}
-
-    @property
-    def dataset(self) -> StreamDataset:
-        """What is loaded."""
-        return self._dataset
-
-    def _open(self) -> Any:
-        if self._loader is None:
-            raise StateError("the loader is closed")
-        return self._loader
+        pipeline = Pipeline(int(dataset._fingerprint(), 16), repr(dataset))
+        super().__init__(dataset, loader, convert, workers, dataset._options["on_error"], pipeline)
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._open()
-        counted = not self._began and not self._placed
-        jump = self._settled()
-        if jump is not None:
-            (self._epoch, self._number), self._jump = jump, None
-        elif self._in_epoch and self._number > self._first:
-            self._epoch, self._number = self._epoch + 1, 0
-        self._began = self._in_epoch = True
-        self._first = self._number
-        self._good = self._bad = 0
-        self._dataset._passes.begun(self._pipeline, self._epoch, counted)
-        self._turn += 1
-        self._pass.epoch, self._pass.start = self._epoch, self._number
+        self._pass.epoch, _, self._pass.start = self._start()
         return self._batches(iter(loader), self._turn)
-
-    def _settled(self) -> tuple[int, int] | None:
-        """Where the next pass begins, if that does not follow from the one before it."""
-        if self._began or self._placed:
-            return self._jump
-        # A loader that is made anew for each epoch goes on where the one before it began.
-        return self._dataset._passes.next(self._pipeline), 0
 
     def _batches(self, batches: Iterator[Any], turn: int) -> Iterator[Any]:
         for number, value, samples, failures, nanos in batches:
-            if turn != self._turn:
-                raise StateError(
-                    "this iterator is no longer valid: its loader was iterated anew, restored or closed"
-                )
-            self._number = number + 1
-            self._counts["batches"] += samples > 0
-            self._counts["samples"] += samples
-            for name, spent in nanos.items():
-                self._nanos[name] = self._nanos.get(name, 0) + spent
+            self._expect(turn)
+            self._at = (self._at[0], 0, number + 1)
+            self._count(samples > 0, samples, nanos)
             self._note(number, failures)
             if samples:
                 self._good += 1
                 yield value if self._convert is None else self._convert(value)
-        self._in_epoch = False
-        epoch = self._epoch
-        self._epoch, self._number = epoch + 1, 0
-        if self._good == 0 and self._bad > 0:
-            last = self._errors[-1].error
-            raise CorruptSampleError(
-                f"no sample of epoch {epoch} could be made; the last error: {last}"
-            ) from last
-
-    def _note(self, number: int, failures: list[Failure]) -> None:
-        for failure in failures:
-            error = failure.exception().with_traceback(None)
-            self._counts["errors"] += 1
-            self._bad += 1
-            if len(self._errors) < MAX_LISTED:
-                self._errors.append(BadSample(failure.epoch, number, False, error))
-            if failure.passing or self._on_error == "raise":
-                raise error
+        self._end()
 
     def __len__(self) -> int:
         raise TypeError("a stream has no length: how many elements it gives is known when it has ended")
 
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration that of ``epoch``, from 0."""
-        self._open()
-        self._jump = (check.whole(epoch, "epoch"), 0)
-        self._placed = True
-
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out."""
-        self._open()
-        epoch, number = self._settled() or (self._epoch, self._number)
+        epoch, _, number = self._place()
         return {
             "version": VERSION,
             "kind": "stream",
@@ -534,37 +465,8 @@ class StreamLoader:
                 "state belongs to another stream or pipeline\nhint: verbs, batch size and ranks of a stream must be "
                 "those of the state, since it is resumed by going through it again"
             )
-        self._jump = check.whole(state["epoch"], "epoch"), check.whole(state["batch"], "batch")
-        self._placed = True
-        self._in_epoch = False
-        self._turn += 1
-
-    def stats(self) -> Stats:
-        """Samples, batches, errors, and milliseconds a sample by step."""
-        each = {name: nanos / 1e6 / max(1, self._counts["samples"]) for name, nanos in self._nanos.items()}
-        data = {**self._counts, "workers": self._workers, "ms_per_sample": each}
-        table = [f"{name:24} {value:g}" for name, value in data.items() if not isinstance(value, dict)]
-        table += [f"{'ms a sample, ' + name:24} {value:.4f}" for name, value in each.items()]
-        return Stats(json.dumps(data), "\n".join(table))
-
-    def errors(self) -> list[BadSample]:
-        """Elements that could not be made, in the order they were met."""
-        return list(self._errors)
-
-    def close(self) -> None:
-        """Ends the worker. Can be called twice."""
-        self._loader = None
-        self._turn += 1
-
-    def __enter__(self) -> StreamLoader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._restore((check.whole(state["epoch"], "epoch"), 0, check.whole(state["batch"], "batch")))
 
     def __repr__(self) -> str:
         where = "a worker process" if self._workers else "this process"
         return f"<wellfed.StreamLoader, batches made in {where}>\n{self._dataset!r}"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a loader cannot be pickled, since it has a worker\nhint: pickle its dataset instead")

@@ -7,15 +7,10 @@ is enough to give the rest of the epoch again in another process, for torch's sa
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import copy
 import functools
 import itertools
-import weakref
-import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +18,7 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from ..exceptions import StateError
+from ._generators import Generators, decode_generator, encode_generator
 from ._private import InfiniteSampler
 from ._schema import (
     END_GENERATOR,
@@ -38,9 +34,11 @@ from ._schema import (
 from ._stateful import is_stateful, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-__all__ = ["Order", "Rng", "decode_generator", "encode_generator", "order_of", "sees_nothing"]
+    from ._generators import Rng
+
+__all__ = ["Mark", "Order", "order_of", "sees_nothing"]
 
 
 _NOTHING = object()
@@ -50,120 +48,20 @@ Indices = npt.NDArray[np.int64]
 _RANDOM_ITER = RandomSampler.__iter__
 
 
-def encode_generator(state: torch.Tensor) -> str:
-    """A generator's state as text: it can be written as JSON, and nobody can change it by accident."""
-    return base64.b64encode(zlib.compress(state.numpy().tobytes(), 1)).decode("ascii")
+class Mark(NamedTuple):
+    """A place in the order, as it was when it was taken.
 
-
-def decode_generator(text: Any) -> torch.Tensor:
-    """The reverse of `encode_generator`; takes the tensor itself too, which is what torchdata stores."""
-    if isinstance(text, torch.Tensor):
-        return text
-    try:
-        raw = zlib.decompress(base64.b64decode(text, validate=True))
-    except (TypeError, ValueError, binascii.Error, zlib.error) as error:
-        raise StateError(f"the state of a random generator is damaged: {error}") from error
-    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
-
-
-class _Pinned:
-    """A copy of the default generator of the run that was interrupted.
-
-    Args:
-        state: Where it is.
-        seed: What the generator of this process was seeded with when the copy was made.
+    Attributes:
+        yielded: Items that the sampler had given; of a batch sampler, those of the sampler within.
+        sampler_state: The sampler's own state, if it has one.
+        iter_state: That of its iterator.
+        ended: Whether a sampler with a state of its own had no more.
     """
 
-    def __init__(self, state: torch.Tensor, seed: int) -> None:
-        self.state, self.seed = state, seed
-        self.inside = False
-
-
-class _Resumed:
-    """The copies by the data sets of which a loader was resumed: a loader that is made anew goes on with them."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], _Pinned]] = {}
-
-    def note(self, dataset: Any, pinned: _Pinned | None) -> None:
-        key = id(dataset)
-        self._known.pop(key, None)
-        # Of lists and ranges nobody can tell when they are gone.
-        with contextlib.suppress(TypeError):
-            if pinned is not None:
-                self._known[key] = weakref.ref(dataset, lambda _: self._known.pop(key, None)), pinned
-
-    def of(self, dataset: Any) -> _Pinned | None:
-        known = self._known.get(id(dataset))
-        return None if known is None or known[0]() is not dataset else known[1]
-
-
-_RESUMED = _Resumed()
-
-
-class Rng:
-    """Where a loader draws its seeds from if it has no generator: torch's default generator.
-
-    After a resume, the default generator may be anywhere. If it is not where the interrupted run left it, the seeds of
-    later epochs come from a copy of that one, so that those epochs, too, are as they would have been; also those of
-    loaders of the same data set that are made later. That ends when the caller seeds the default generator.
-    """
-
-    def __init__(self) -> None:
-        self._pinned: _Pinned | None = None
-
-    def resume(self, text: Any, dataset: Any) -> None:
-        """Continues with the numbers that come after a state was taken, or with the default generator's for None."""
-        self._pinned = None
-        if text is not None:
-            state = decode_generator(text)
-            if not torch.equal(state, torch.get_rng_state()):
-                self._pinned = _Pinned(state, torch.initial_seed())
-        _RESUMED.note(dataset, self._pinned)
-
-    def follow(self, dataset: Any) -> None:
-        """Continues with the numbers that loaders of `dataset` draw that were resumed."""
-        self._pinned = _RESUMED.of(dataset)
-
-    def _copy(self) -> _Pinned | None:
-        """What stands in for the default generator, unless that was seeded meanwhile."""
-        if self._pinned is not None and self._pinned.seed != torch.initial_seed():
-            self._pinned = None
-        return self._pinned
-
-    def state(self) -> str:
-        """What `resume` takes."""
-        pinned = self._copy()
-        return encode_generator(torch.get_rng_state() if pinned is None else pinned.state)
-
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is drawn from the default generator within comes from here."""
-        if self._pinned is not None and self._pinned.inside:
-            yield
-            return
-        pinned = self._copy()
-        if pinned is None:
-            yield
-            return
-        outside = torch.get_rng_state()
-        torch.set_rng_state(pinned.state)
-        pinned.inside = True
-        try:
-            yield
-        finally:
-            pinned.inside = False
-            pinned.state = torch.get_rng_state()
-            torch.set_rng_state(outside)
-
-    @contextlib.contextmanager
-    def untouched(self) -> Iterator[None]:
-        """What is drawn from the default generator within is as if it had not been."""
-        outside = torch.get_rng_state()
-        try:
-            yield
-        finally:
-            torch.set_rng_state(outside)
+    yielded: int
+    sampler_state: Any = None
+    iter_state: Any = None
+    ended: bool = False
 
 
 class Order:
@@ -199,11 +97,11 @@ class Order:
         """Draws now what the epoch needs, so that a report made before the first sample is complete."""
         raise NotImplementedError
 
-    def mark(self) -> Any:
+    def mark(self) -> Mark:
         """The place, cheaply: for `report`, later."""
         raise NotImplementedError
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
+    def report(self, mark: Mark) -> tuple[Any, Any]:
         """States of the sampler and of its iterator as of `mark`, for `restore`."""
         raise NotImplementedError
 
@@ -234,7 +132,7 @@ def order_of(sampler: Any, rng: Rng) -> Order:
     """An `Order` that gives what ``iter(sampler)`` gives."""
     if type(sampler) is BatchSampler:
         return _Batches(sampler, rng)
-    return _Steps(sampler, rng)
+    return _steps_of(sampler, rng)
 
 
 class _Permutation:
@@ -292,43 +190,47 @@ def _opened(sampler: Any, private: bool = False) -> Iterator[Any]:
     return iter(sampler)
 
 
-class _Steps(Order):
-    """Any sampler, one item at a time."""
+def _generator_of(sampler: Any) -> torch.Generator | None:
+    generator = getattr(sampler, "generator", None)
+    return generator if isinstance(generator, torch.Generator) else None
 
-    def __init__(self, sampler: Any, rng: Rng) -> None:
+
+def _steps_of(sampler: Any, rng: Rng) -> _Steps:
+    """What `sampler` gives, one item at a time."""
+    if type(sampler) is InfiniteSampler:
+        return _Endless(sampler, itertools.repeat(None))
+    if type(sampler) is SequentialSampler:
+        return _Sequential(sampler, iter(range(len(sampler.data_source))))
+    generators = Generators(rng, _generator_of(sampler))
+    if type(sampler) is RandomSampler and generators.own is None:
+        return _Shuffled(sampler, generators)
+    drawn: dict[str, Any] = {}
+    items = generators.note("_iter", lambda: _opened(sampler), drawn)
+    if is_stateful(sampler) or is_stateful(items):
+        return _Stateful(sampler, items)
+    return _Watched(sampler, items, generators, drawn)
+
+
+class _Steps(Order):
+    """What a sampler gives, one item at a time. There is a subclass for each way of coming back to a place.
+
+    Args:
+        sampler: The sampler.
+        items: What it gives.
+    """
+
+    def __init__(self, sampler: Any, items: Iterator[Any]) -> None:
         super().__init__()
         self.sampler = sampler
-        self._rng = rng
-        self._endless = type(sampler) is InfiniteSampler
-        self._plain = self._endless or type(sampler) is SequentialSampler
-        self._begun = self._plain
-        self._ended = False
-        self._stateful = False
-        generator = getattr(sampler, "generator", None)
-        self._generator = generator if isinstance(generator, torch.Generator) else None
-        self._private = type(sampler) is RandomSampler and self._generator is None
-        # What the random generators were at before this epoch's order was drawn from them.
+        self._items = items
+        self._generator = _generator_of(sampler)
+        # What it takes to draw the order of this epoch again.
         self._drawn: dict[str, Any] = {}
-        self._iterator: Iterator[Any]
-        if self._endless:
-            self._iterator = itertools.repeat(None)
-        elif self._plain:
-            self._iterator = iter(range(len(sampler.data_source)))
-        elif self._private:
-            self._iterator = iter(())
-        else:
-            self._iterator = self._watch("_iter", lambda: _opened(sampler))
-            self._stateful = is_stateful(sampler) or is_stateful(self._iterator)
-            if self._stateful:
-                self._begun, self._drawn = True, {}
-            elif isinstance(epoch := getattr(sampler, "epoch", None), int) and hasattr(sampler, "set_epoch"):
-                self._drawn[EPOCH] = epoch
 
     def __next__(self) -> Any:
-        if not self._begun:
-            self.settle()
+        self.settle()
         try:
-            item = next(self._iterator)
+            item = next(self._items)
         except StopIteration:
             self._end()
             raise
@@ -337,14 +239,13 @@ class _Steps(Order):
 
     def take(self, number: int, arrays: bool = False) -> list[Any] | Indices:
         """The next `number` items, fewer at the end; as an array if that is wanted and they are known as one."""
-        if not self._begun:
-            self.settle()
+        self.settle()
         items: list[Any] | Indices
-        if isinstance(self._iterator, _Permutation):
-            items = self._iterator.take(number)
+        if isinstance(self._items, _Permutation):
+            items = self._items.take(number)
             items = items if arrays else items.tolist()
         else:
-            items = [*itertools.islice(self._iterator, number)]
+            items = [*itertools.islice(self._items, number)]
         self.yielded += len(items)
         if len(items) < number:
             self._end()
@@ -352,86 +253,41 @@ class _Steps(Order):
 
     @property
     def stateful(self) -> bool:
-        return self._stateful
+        return False
 
     @property
     def draws(self) -> bool:
-        return self._private or "rng" in self._drawn or "rng_iter" in self._drawn
+        return "rng" in self._drawn or "rng_iter" in self._drawn
 
     def uses(self, generator: Any) -> bool:
         return generator is not None and self._generator is generator
 
     def settle(self) -> None:
-        if self._begun:
-            return
-        self._begun = True
-        if self._private:
-            with self._rng.scope():
-                seed = int(torch.empty((), dtype=torch.int64).random_().item())
-            self._drawn |= {SEED: seed, LENGTH: len(self.sampler.data_source)}
-            self._iterator = self._seeded(seed)
-            return
-        inner = self._iterator
-        self._iterator = self._watch("", lambda: _started(inner))
+        """Nothing is drawn."""
 
-    def mark(self) -> Any:
-        if self._stateful:
-            return self.yielded, state_of(self.sampler), state_of(self._iterator), self._ended
-        return self.yielded, None, None, False
+    def mark(self) -> Mark:
+        return Mark(self.yielded)
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
-        yielded, sampler_state, iter_state, _ = mark
-        if self._stateful:
-            return copy.deepcopy(sampler_state), copy.deepcopy(iter_state)
-        return None, {YIELDED: yielded, **self._drawn} if self._drawn else None
+    def report(self, mark: Mark) -> tuple[Any, Any]:
+        return None, {YIELDED: mark.yielded, **self._drawn} if self._drawn else None
 
     def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
         self.yielded = yielded
-        if self._stateful:
-            if is_stateful(self.sampler) and sampler_state is not None:
-                self.sampler.load_state_dict(copy.deepcopy(sampler_state))
-            self._iterator = iter(self.sampler)
-            if is_stateful(self._iterator) and iter_state is not None:
-                self._iterator.load_state_dict(copy.deepcopy(iter_state))
-            return
         drawn = dict(iter_state) if isinstance(iter_state, dict) else {}
         drawn.pop(YIELDED, None)
         if finished:
-            if self._generator is not None and END_GENERATOR in drawn:
-                self._generator.set_state(decode_generator(drawn[END_GENERATOR]))
+            self._restore_end(drawn)
             return
         self._check(drawn, yielded)
         self._drawn = drawn
-        self._begun = yielded > 0 or any(key != EPOCH for key in drawn) or self._plain
-        if self._endless:
-            return
-        if type(self.sampler) is SequentialSampler:
-            self._iterator = iter(range(yielded, max(yielded, len(self.sampler.data_source))))
-            return
-        if EPOCH in drawn and drawn[EPOCH] != self.sampler.epoch:
-            self.sampler.set_epoch(drawn[EPOCH])
-        self._iterator = self._again() if self._begun else _opened(self.sampler)
-        if isinstance(self._iterator, _Permutation):
-            skipped = len(self._iterator.take(yielded)) if yielded else 0
-        else:
-            skipped = sum(1 for _ in itertools.islice(self._iterator, yielded))
-        if skipped < yielded:
-            raise StateError(
-                f"cannot resume: {yielded} items of {type(self.sampler).__name__} were used up when the state was "
-                f"taken, but it now gives only {skipped}\nhint: is it the same data set and the same sampler?"
-            )
+        self._go_to(yielded)
 
     def _check(self, drawn: dict[str, Any], yielded: int) -> None:
-        name = type(self.sampler).__name__
+        """Raises if `drawn` is no report of such a sampler, `yielded` items into its epoch."""
         if SEED in drawn and type(self.sampler) is not RandomSampler:
             raise StateError(
-                f"cannot resume: the state was taken of shuffled samples, but the sampler is a {name}"
-                "\nhint: make the loader with shuffle=True, as it was"
-            )
-        if self._private and yielded and not (SEED in drawn or "generator" in drawn):
-            raise StateError(
-                "cannot resume: the state was not taken of shuffled samples, but the loader shuffles"
-                "\nhint: make the loader as it was when state_dict() was called"
+                "cannot resume: the state was taken of shuffled samples, but the sampler is a "
+                f"{type(self.sampler).__name__}\nhint: make the loader with shuffle=True, as it was"
             )
         length = drawn.get(LENGTH)
         if length is not None and length != len(self.sampler.data_source):
@@ -440,20 +296,105 @@ class _Steps(Order):
                 f"{len(self.sampler.data_source)}, of which the same seed gives another order"
             )
 
+    def _go_to(self, yielded: int) -> None:
+        """Lets the next item be that after the first `yielded` ones."""
+        raise NotImplementedError
+
+    def _restore_end(self, drawn: dict[str, Any]) -> None:
+        """Restores what the next epoch depends on after the one that `drawn` reports."""
+
+    def _end(self) -> None:
+        """There are no more items."""
+
+
+class _Endless(_Steps):
+    """What stands for a sampler where the data set is an iterable: nothing, for ever."""
+
+    def _go_to(self, yielded: int) -> None:
+        pass
+
+
+class _Sequential(_Steps):
+    """Samples as they are numbered."""
+
+    def _go_to(self, yielded: int) -> None:
+        self._items = iter(range(yielded, max(yielded, len(self.sampler.data_source))))
+
+
+class _Stateful(_Steps):
+    """A sampler that carries a state of its own, or whose iterator does."""
+
+    def __init__(self, sampler: Any, items: Iterator[Any]) -> None:
+        super().__init__(sampler, items)
+        self._ended = False
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    def mark(self) -> Mark:
+        return Mark(self.yielded, state_of(self.sampler), state_of(self._items), self._ended)
+
+    def report(self, mark: Mark) -> tuple[Any, Any]:
+        return copy.deepcopy(mark.sampler_state), copy.deepcopy(mark.iter_state)
+
+    def restore(self, sampler_state: Any, iter_state: Any, yielded: int, finished: bool) -> None:
+        self.yielded = yielded
+        if is_stateful(self.sampler) and sampler_state is not None:
+            self.sampler.load_state_dict(copy.deepcopy(sampler_state))
+        self._items = iter(self.sampler)
+        if is_stateful(self._items) and iter_state is not None:
+            self._items.load_state_dict(copy.deepcopy(iter_state))
+
+    def _end(self) -> None:
+        self._ended = True
+
+
+class _Redrawn(_Steps):
+    """A sampler whose items are drawn again, and passed over up to the place.
+
+    Args:
+        sampler: The sampler.
+        items: What it gives, if nothing of it was drawn yet.
+        generators: What it draws from.
+    """
+
+    def __init__(self, sampler: Any, items: Iterator[Any], generators: Generators) -> None:
+        super().__init__(sampler, items)
+        self._generators = generators
+        self._settled = False
+
+    def settle(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._items = self._first()
+
+    def _go_to(self, yielded: int) -> None:
+        self._settled = yielded > 0 or any(key != EPOCH for key in self._drawn)
+        self._items = self._again() if self._settled else _opened(self.sampler)
+        if isinstance(self._items, _Permutation):
+            skipped = len(self._items.take(yielded)) if yielded else 0
+        else:
+            skipped = sum(1 for _ in itertools.islice(self._items, yielded))
+        if skipped < yielded:
+            raise StateError(
+                f"cannot resume: {yielded} items of {type(self.sampler).__name__} were used up when the state was "
+                f"taken, but it now gives only {skipped}\nhint: is it the same data set and the same sampler?"
+            )
+
+    def _first(self) -> Iterator[Any]:
+        """The items, drawn for the first time, with a note of what they came from."""
+        raise NotImplementedError
+
     def _again(self) -> Iterator[Any]:
-        """The sampler's items from the first one, drawn from the same random numbers as before."""
+        """The items from the first one, drawn from the same random numbers as before."""
         if SEED in self._drawn:
             return self._seeded(self._drawn[SEED])
-        if self._private and "generator" in self._drawn:
-            # torchdata's sampler of the same name draws from a generator of its own.
-            generator = torch.Generator()
-            generator.set_state(decode_generator(self._drawn["generator"]))
-            return self._with(generator)
-        with self._rng.untouched():
-            self._rewind("_iter")
-            inner = _opened(self.sampler)
-            self._rewind("")
-            return _started(inner)
+        with self._generators.rng.untouched():
+            self._generators.rewind("_iter", self._drawn)
+            items = _opened(self.sampler)
+            self._generators.rewind("", self._drawn)
+            return _started(items)
 
     def _seeded(self, seed: int) -> Iterator[Any]:
         generator = torch.Generator()
@@ -466,30 +407,78 @@ class _Steps(Order):
         sampler.generator = generator
         return _opened(sampler, private=True)
 
-    def _watch(self, when: str, work: Callable[[], Any]) -> Any:
-        """Does `work` and notes what the generators were at before, if it drew from them."""
-        with self._rng.scope():
-            default = torch.get_rng_state()
-            generator = self._generator
-            own = None if generator is None else generator.get_state()
-            result = work()
-            if not torch.equal(default, torch.get_rng_state()):
-                self._drawn["rng" + when] = encode_generator(default)
-            if generator is not None and own is not None and not torch.equal(own, generator.get_state()):
-                self._drawn["generator" + when] = encode_generator(own)
-        return result
 
-    def _rewind(self, when: str) -> None:
-        if "rng" + when in self._drawn:
-            torch.set_rng_state(decode_generator(self._drawn["rng" + when]))
-        if self._generator is not None and "generator" + when in self._drawn:
-            self._generator.set_state(decode_generator(self._drawn["generator" + when]))
+class _Shuffled(_Redrawn):
+    """torch's own `RandomSampler` without a generator: each epoch comes from a seed, drawn where torch draws it."""
+
+    def __init__(self, sampler: RandomSampler, generators: Generators) -> None:
+        super().__init__(sampler, iter(()), generators)
+
+    @property
+    def draws(self) -> bool:
+        return True
+
+    def _first(self) -> Iterator[Any]:
+        with self._generators.rng.scope():
+            seed = int(torch.empty((), dtype=torch.int64).random_().item())
+        self._drawn |= {SEED: seed, LENGTH: len(self.sampler.data_source)}
+        return self._seeded(seed)
+
+    def _again(self) -> Iterator[Any]:
+        if SEED not in self._drawn and "generator" in self._drawn:
+            # torchdata's sampler of the same name draws from a generator of its own.
+            generator = torch.Generator()
+            generator.set_state(decode_generator(self._drawn["generator"]))
+            return self._with(generator)
+        return super()._again()
+
+    def _check(self, drawn: dict[str, Any], yielded: int) -> None:
+        super()._check(drawn, yielded)
+        if yielded and not (SEED in drawn or "generator" in drawn):
+            raise StateError(
+                "cannot resume: the state was not taken of shuffled samples, but the loader shuffles"
+                "\nhint: make the loader as it was when state_dict() was called"
+            )
+
+
+class _Watched(_Redrawn):
+    """Any other sampler: a report has what the generators were at before it drew from them.
+
+    Args:
+        sampler: The sampler.
+        items: What it gives, of which nothing was drawn yet.
+        generators: What it may draw from.
+        drawn: What they were at before the iterator was made, if it drew from them.
+    """
+
+    def __init__(
+        self, sampler: Any, items: Iterator[Any], generators: Generators, drawn: dict[str, Any]
+    ) -> None:
+        super().__init__(sampler, items, generators)
+        self._drawn = drawn
+        self._ended = False
+        if isinstance(epoch := getattr(sampler, "epoch", None), int) and hasattr(sampler, "set_epoch"):
+            drawn[EPOCH] = epoch
+
+    def _first(self) -> Iterator[Any]:
+        items = self._items
+        return self._generators.note("", lambda: _started(items), self._drawn)
+
+    def _go_to(self, yielded: int) -> None:
+        if EPOCH in self._drawn and self._drawn[EPOCH] != self.sampler.epoch:
+            self.sampler.set_epoch(self._drawn[EPOCH])
+        super()._go_to(yielded)
+
+    def _restore_end(self, drawn: dict[str, Any]) -> None:
+        if self._generator is not None and END_GENERATOR in drawn:
+            self._generator.set_state(decode_generator(drawn[END_GENERATOR]))
 
     def _end(self) -> None:
-        if not self._ended:
-            self._ended = True
-            if self._generator is not None and any(key.startswith("generator") for key in self._drawn):
-                self._drawn[END_GENERATOR] = encode_generator(self._generator.get_state())
+        if self._ended:
+            return
+        self._ended = True
+        if self._generator is not None and any(key.startswith("generator") for key in self._drawn):
+            self._drawn[END_GENERATOR] = encode_generator(self._generator.get_state())
 
 
 def _started(items: Iterator[Any]) -> Iterator[Any]:
@@ -515,7 +504,7 @@ class _Batches(Order):
     @functools.cached_property
     def _steps(self) -> _Steps:
         # Late, as in torch: what the sampler draws comes after the loader has drawn the workers' seed.
-        return _Steps(self._sampler.sampler, self._rng)
+        return _steps_of(self._sampler.sampler, self._rng)
 
     @property
     def stateful(self) -> bool:
@@ -542,17 +531,17 @@ class _Batches(Order):
     def settle(self) -> None:
         self._steps.settle()
 
-    def mark(self) -> Any:
+    def mark(self) -> Mark:
         return self._steps.mark()
 
-    def report(self, mark: Any) -> tuple[Any, Any]:
-        state: dict[str, Any] = {SAMPLES_YIELDED: mark[0]}
+    def report(self, mark: Mark) -> tuple[Any, Any]:
+        state: dict[str, Any] = {SAMPLES_YIELDED: mark.yielded}
         sampler_state, iter_state = self._steps.report(mark)
         if sampler_state is not None:
             state[INNER_STATE] = sampler_state
         if iter_state is not None:
             state[INNER_ITER_STATE] = iter_state
-        if mark[3]:
+        if mark.ended:
             state[SAMPLER_ENDED] = True
         return None, state
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ._order import encode_generator
+from ._generators import encode_generator
 from ._private import DatasetKind
 from ._schema import (
     AHEAD,
@@ -48,11 +48,24 @@ from ._source import Source, carries
 from ._stateful import Ledger, is_stateful
 
 if TYPE_CHECKING:
-    from ._order import Order, Rng
+    from ._generators import Rng
+    from ._order import Mark, Order
     from ._resume import Resume
     from ._stateful import Delta
 
 __all__ = ["AheadProgress", "InlineProgress", "Place", "PoolProgress", "Progress", "carried", "waits"]
+
+
+class Drawn(NamedTuple):
+    """What has come of the order.
+
+    Attributes:
+        items: How many items.
+        mark: For `Order.report`.
+    """
+
+    items: int
+    mark: Mark
 
 
 class Place(NamedTuple):
@@ -84,13 +97,14 @@ class Progress:
             SHARED_SEED: iterator._shared_seed,
             LEN_CALLED: iterator._IterableDataset_len_called,
         }
-        self._last_mark: Any = None
+        # What had come of the order when the pass was over.
+        self._last: Any = None
 
     def finish(self) -> None:
         """The pass is over: the caller got StopIteration."""
         if not self.finished:
             self.finished = True
-            self._last_mark = self._mark()
+            self._last = self._drawn()
 
     def place(self) -> Place:
         """Where the pass stands now, cheaply: for `state_dict`, later."""
@@ -113,16 +127,15 @@ class Progress:
     def _state(self, place: Place) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _mark(self) -> Any:
-        return self.order.yielded, self.order.mark()
+    def _drawn(self) -> Drawn:
+        return Drawn(self.order.yielded, self.order.mark())
 
-    def _main(self, mark: Any) -> dict[str, Any]:
-        yielded, place = mark
-        of_sampler, of_iterator = self.order.report(place)
+    def _main(self, drawn: Drawn) -> dict[str, Any]:
+        of_sampler, of_iterator = self.order.report(drawn.mark)
         return {
             INDEX_SAMPLER_STATE: of_sampler,
             SAMPLER_ITER_STATE: of_iterator,
-            SAMPLER_ITER_YIELDED: yielded,
+            SAMPLER_ITER_YIELDED: drawn.items,
             **self._seeds,
         }
 
@@ -134,7 +147,7 @@ class Progress:
             FINISHED: place.finished,
         }
         if place.finished:
-            of_sampler, of_iterator = self.order.report(self._last_mark[1])
+            of_sampler, of_iterator = self.order.report(self._last.mark)
             state[END] = {INDEX_SAMPLER_STATE: of_sampler, SAMPLER_ITER_STATE: of_iterator}
         if self.order.draws or self._generator is None:
             state[RNG] = self._rng.state()
@@ -159,7 +172,7 @@ class InlineProgress(Progress):
             self._source.fetched()
 
     def _at_place(self) -> Any:
-        return self._mark()
+        return self._drawn()
 
     def _state(self, place: Place) -> dict[str, Any]:
         state = {**self._main(place.at), NUM_YIELDED: place.num_yielded, **self._frame(place)}
@@ -174,12 +187,12 @@ class AheadProgress(InlineProgress):
 
     def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         super().__init__(iterator, loader, resume)
-        self._at = self._mark()
-        self._ahead: deque[Any] = deque()
+        self._at = self._drawn()
+        self._ahead: deque[Drawn] = deque()
 
     def drawn(self) -> None:
         """An item was taken from the order."""
-        self._ahead.append(self._mark())
+        self._ahead.append(self._drawn())
 
     def yielded(self) -> None:
         """The batch of the oldest item drawn is handed to the caller."""
@@ -217,24 +230,24 @@ class PoolProgress(Progress):
         self.last_worker = workers - 1 if resume is None else resume.last_worker(workers)
         # All tasks below _low are handed over, and of the others, those in _done.
         self._low = 0
-        self._low_mark = self._mark()
-        self._marks: dict[int, Any] = {}
+        self._low_drawn = self._drawn()
+        self._drawn_at: dict[int, Drawn] = {}
         self._done: set[int] = set()
         # Which items of the order a task stands for: its own, and those after it that a resumed state has as done.
         self._spans: dict[int, range] = {}
-        self._drawn = self.order.yielded
+        self._items = self.order.yielded
         self._sent = 0
         self._answered = 0
         self._stateful_workers = any(carries(state) for state in states)
         self._snapshot: _Snapshot | None = None
 
-    def hello(self, worker: int, stateful: bool, delta: Delta | None) -> None:
+    def worker_started(self, worker: int, stateful: bool, delta: Delta | None) -> None:
         """A worker has started; `delta` is its state, unless it was started with one."""
         self._stateful_workers |= stateful
         self._ledgers[worker] = self._ledgers[worker].after(delta)
 
     def ready(self) -> None:
-        """The hellos that were to be waited for have come; to be called before the first task is sent."""
+        """The workers that were to be waited for have started; to be called before the first task is sent."""
         if self._interval:
             self._snapshot = self._now()
 
@@ -253,9 +266,9 @@ class PoolProgress(Progress):
         if self.iterable:
             return
         if near:
-            self._marks[task] = self._mark()
-        self._spans[task] = range(self._drawn, self.order.yielded)
-        self._drawn = self.order.yielded
+            self._drawn_at[task] = self._drawn()
+        self._spans[task] = range(self._items, self.order.yielded)
+        self._items = self.order.yielded
 
     def _near(self, beyond: int) -> bool:
         """Whether there may be a snapshot when the next task to be sent is handed over, or up to `beyond` later."""
@@ -304,7 +317,7 @@ class PoolProgress(Progress):
         self._done.add(task)
         while self._low in self._done:
             self._done.remove(self._low)
-            self._low_mark = self._marks.pop(self._low, self._low_mark)
+            self._low_drawn = self._drawn_at.pop(self._low, self._low_drawn)
             del self._spans[self._low]
             self._low += 1
 
@@ -318,7 +331,7 @@ class PoolProgress(Progress):
         return _Snapshot(
             self.num_yielded,
             self.last_worker,
-            self._low_mark,
+            self._low_drawn,
             ahead,
             [*self._ledgers],
             [*self._batches],
@@ -339,7 +352,7 @@ class PoolProgress(Progress):
                 **self._seeds,
             }
         else:
-            main |= self._main(now.mark)
+            main |= self._main(now.drawn)
         snapshot = {
             SNAPSHOT_STEP: now.step,
             LAST_WORKER: now.last_worker,
@@ -364,7 +377,7 @@ class PoolProgress(Progress):
 class _Snapshot(NamedTuple):
     step: int
     last_worker: int
-    mark: Any
+    drawn: Drawn
     ahead: list[int]
     ledgers: list[Ledger]
     batches: list[int]

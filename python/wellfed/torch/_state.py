@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..exceptions import StateError
-from ._order import Order, Rng, decode_generator, order_of
+from ._generators import Rng, decode_generator
+from ._order import Order, order_of
 from ._private import BaseIterator, DatasetKind, profiling
 from ._resume import Resume, StateMismatchError
 from ._stateful import Stateful

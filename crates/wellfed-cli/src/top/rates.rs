@@ -30,16 +30,17 @@ pub(super) struct Rates {
     pub(super) wait_share: f64,
     /// Batches that were complete when the consumer asked for the last one.
     pub(super) ready: usize,
-    pub(super) stages: Vec<StageRates>,
+    #[serde(rename = "stages")]
+    pub(super) phases: Vec<PhaseRates>,
     /// Seconds since 1970 at which the loader last wrote.
     pub(super) time: f64,
     /// All counters since the loader was made, as `loader.stats()` gives them.
     pub(super) stats: Stats,
 }
 
-/// One stage, over an interval.
+/// One phase, over an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct StageRates {
+pub(super) struct PhaseRates {
     pub(super) name: &'static str,
     pub(super) us_per_sample: f64,
     /// Of the time of all workers and readers. What is left is idle.
@@ -78,24 +79,24 @@ fn rates(now: &Snapshot, before: Option<&Stats>) -> Rates {
     let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     let threads = (stats.num_workers + stats.read_ahead) as f64;
     let mut busy = 0.0;
-    let mut stages: Vec<StageRates> = stats
-        .stages
+    let mut phases: Vec<PhaseRates> = stats
+        .phases
         .iter()
-        .map(|stage| {
-            let earlier = before.and_then(|before| before.stages.iter().find(|s| s.name == stage.name));
-            let spent = (stage.seconds - earlier.map_or(0.0, |s| s.seconds)).max(0.0);
-            let count = stage.count.saturating_sub(earlier.map_or(0, |s| s.count));
+        .map(|phase| {
+            let earlier = before.and_then(|before| before.phases.iter().find(|s| s.name == phase.name));
+            let spent = (phase.seconds - earlier.map_or(0.0, |s| s.seconds)).max(0.0);
+            let count = phase.count.saturating_sub(earlier.map_or(0, |s| s.count));
             let share = (per_second(spent) / threads.max(1.0)).min(1.0);
-            if stage.name != "idle" {
+            if phase.name != "idle" {
                 busy += share;
             }
             let us_per_sample = if count > 0 { spent * 1e6 / count as f64 } else { 0.0 };
-            StageRates { name: stage.name, us_per_sample, share }
+            PhaseRates { name: phase.name, us_per_sample, share }
         })
         .collect();
     // Idling is counted when it ends, which may be long after the interval.
     let samples = from(|stats| stats.samples as f64);
-    for idle in stages.iter_mut().filter(|stage| stage.name == "idle") {
+    for idle in phases.iter_mut().filter(|phase| phase.name == "idle") {
         idle.share = (1.0 - busy).max(0.0);
         let spent = idle.share * seconds * threads;
         idle.us_per_sample = if samples > 0.0 { spent * 1e6 / samples } else { 0.0 };
@@ -107,7 +108,7 @@ fn rates(now: &Snapshot, before: Option<&Stats>) -> Rates {
         batches_per_second: per_second(from(|stats| stats.batches as f64)),
         wait_share: per_second(from(|stats| stats.consumer_wait)).min(1.0),
         ready: now.ready,
-        stages,
+        phases,
         time: now.time,
         stats: stats.clone(),
     }
@@ -115,12 +116,12 @@ fn rates(now: &Snapshot, before: Option<&Stats>) -> Rates {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use wellfed::meter::StageStats;
+    use wellfed::meter::PhaseStats;
 
     use super::*;
 
     pub(in crate::top) fn snapshot(elapsed: f64, samples: u64, decode: f64) -> Snapshot {
-        let stage = |name, seconds, count| StageStats { name, seconds, count, bytes: 0 };
+        let phase = |name, seconds, count| PhaseStats { name, seconds, count, bytes: 0 };
         let stats = Stats {
             elapsed,
             batches: samples / 10,
@@ -136,7 +137,7 @@ pub(super) mod tests {
             errors: 1,
             row_index: None,
             cache: None,
-            stages: vec![stage("decode", decode, samples), stage("idle", 0.0, 0)],
+            phases: vec![phase("decode", decode, samples), phase("idle", 0.0, 0)],
         };
         Snapshot { process: 1, time: 0.0, source: "files\u{1b}[2J".to_owned(), ready: 3, stats }
     }
@@ -151,8 +152,8 @@ pub(super) mod tests {
         let seen = &second.since(&first, 1).loaders[0];
         assert_eq!((seen.seconds, seen.samples_per_second, seen.batches_per_second), (2.0, 100.0, 10.0));
         assert_eq!((seen.wait_share, seen.ready), (0.25, 3));
-        let stages: Vec<_> = seen.stages.iter().map(|s| (s.name, s.us_per_sample, s.share)).collect();
-        assert_eq!(stages, [("decode", 15_000.0, 0.75), ("idle", 5_000.0, 0.25)]);
+        let phases: Vec<_> = seen.phases.iter().map(|s| (s.name, s.us_per_sample, s.share)).collect();
+        assert_eq!(phases, [("decode", 15_000.0, 0.75), ("idle", 5_000.0, 0.25)]);
         let all = &second.since_the_beginning(1).loaders[0];
         assert_eq!((all.seconds, all.samples_per_second), (12.0, 25.0));
     }
@@ -162,7 +163,7 @@ pub(super) mod tests {
         let look = attached(1, snapshot(10.0, 100, 1.0));
         let seen = &look.since(&look, 1).loaders[0];
         assert_eq!((seen.seconds, seen.samples_per_second, seen.wait_share), (0.0, 0.0, 0.0));
-        assert_eq!(seen.stages[1].share, 1.0);
+        assert_eq!(seen.phases[1].share, 1.0);
         assert_eq!(seen.stats.samples, 100);
     }
 }

@@ -73,15 +73,15 @@ fn one(loader: &Rates, lines: &mut Vec<Line<'static>>) {
         lines.push(Line::from(format!("  {}", printable(&text))));
     }
     lines.push(Line::from(format!("  {:<10} {:>10} {:>8}", "stage", "us/sample", "share").dim()));
-    for stage in &loader.stages {
-        let filled = (stage.share * BAR as f64).round() as usize;
-        let color = if stage.name == "idle" { Color::DarkGray } else { Color::Cyan };
+    for phase in &loader.phases {
+        let filled = (phase.share * BAR as f64).round() as usize;
+        let color = if phase.name == "idle" { Color::DarkGray } else { Color::Cyan };
         lines.push(Line::from(vec![
             Span::raw(format!(
                 "  {:<10} {:>10.1} {:>6.1} %  ",
-                stage.name,
-                stage.us_per_sample,
-                100.0 * stage.share
+                phase.name,
+                phase.us_per_sample,
+                100.0 * phase.share
             )),
             Span::styled("#".repeat(filled.min(BAR)), Style::new().fg(color)),
         ]));

@@ -42,15 +42,15 @@ impl Codec for Jpeg {
         push: &mut Push<'_>,
     ) -> Result<()> {
         let Rect { top, left, height, width } = part.region;
-        let Scratch { jpeg, rows, pixels, room, .. } = scratch;
+        let Scratch { jpeg, row_hint, pixels, room, .. } = scratch;
         let (room, refusal) = (room.as_deref(), RefCell::new(None));
         let allowed = |bytes| allows(room, bytes, &refusal);
         let options = wellfed_jpeg::Options {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
-            index: rows.known.as_ref(),
-            record: rows.record,
+            index: row_hint.known.as_ref(),
+            record: row_hint.record,
             ask: Ask::new(&allowed),
             ..Default::default()
         };
@@ -62,7 +62,7 @@ impl Codec for Jpeg {
         });
         pushed?;
         decoded.map_err(|e| refusal.take().unwrap_or_else(|| error(e)))?;
-        rows.found = jpeg.take_index();
+        row_hint.found = jpeg.take_index();
         Ok(())
     }
 }

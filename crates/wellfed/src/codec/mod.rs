@@ -192,7 +192,7 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
 
 /// What is known beforehand of where a JPEG's rows begin, and what its decode found out.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct RowHint {
     /// From an earlier decode.
     pub(crate) known: Option<RowIndex>,
     /// Find out more.
@@ -205,7 +205,7 @@ pub(crate) struct Rows {
 #[derive(Debug, Default)]
 pub struct Scratch {
     jpeg: wellfed_jpeg::Decoder,
-    pub(crate) rows: Rows,
+    pub(crate) row_hint: RowHint,
     /// Packed coefficients need no look at their checksum.
     pub(crate) sound: bool,
     pixels: Vec<u8>,

@@ -1,12 +1,7 @@
 //! What the consumer gets: a [`Batch`] of columns, one per field.
 
-use std::{ops::Deref, sync::Arc};
-
-use super::{
-    ring::Buffer,
-    stack::{Shelf, Stacking},
-};
-use crate::{budget::Budget, sample::DType};
+use super::ring::Buffer;
+use crate::sample::DType;
 
 /// A column of a batch.
 #[derive(Debug)]
@@ -114,81 +109,6 @@ impl ColumnData {
                 offsets.lend();
             }
             Self::Text(_) | Self::Json(_) | Self::Bytes(_) => {}
-        }
-    }
-}
-
-/// The columns of every batch of a loader, and memory that batches under way share.
-#[derive(Clone, Debug)]
-pub(crate) struct Columns {
-    specs: Arc<[ColumnSpec]>,
-    pub(crate) shelf: Arc<Shelf>,
-}
-
-impl Columns {
-    /// Values that are not in buffers of the pool (texts, byte strings, arrays that vary) are counted in `budget`.
-    pub(crate) fn new(specs: &[ColumnSpec], budget: &Arc<Budget>) -> Self {
-        Self { specs: specs.into(), shelf: Shelf::new(budget) }
-    }
-}
-
-impl Deref for Columns {
-    type Target = [ColumnSpec];
-
-    fn deref(&self) -> &[ColumnSpec] {
-        &self.specs
-    }
-}
-
-/// What one column of every batch is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ColumnSpec {
-    pub(crate) name: String,
-    pub(crate) kind: ColumnKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ColumnKind {
-    /// Fixed size per sample.
-    Array {
-        dtype: DType,
-        shape: Vec<usize>,
-    },
-    /// Sizes differ from sample to sample, or are filled up.
-    Varying {
-        dtype: DType,
-        shape: Vec<Option<usize>>,
-        stacking: Stacking,
-    },
-    Text,
-    Json,
-    Bytes,
-}
-
-impl ColumnSpec {
-    /// Sides of one sample behind the first, of a column that varies.
-    pub(crate) fn inner(&self) -> &[Option<usize>] {
-        match &self.kind {
-            ColumnKind::Varying { shape, .. } => shape.get(1..).unwrap_or_default(),
-            _ => &[],
-        }
-    }
-
-    /// True if it is put together after the last sample.
-    pub(crate) fn is_stacked(&self) -> bool {
-        !matches!(self.kind, ColumnKind::Array { .. })
-    }
-
-    /// True for values that do not lie in buffers of the pool.
-    pub(crate) fn is_list(&self) -> bool {
-        matches!(self.kind, ColumnKind::Text | ColumnKind::Json | ColumnKind::Bytes)
-    }
-
-    /// Bytes of one sample in the ring; 0 where they are not known before it is read.
-    pub(crate) fn sample_bytes(&self) -> usize {
-        match &self.kind {
-            ColumnKind::Array { dtype, shape } => dtype.size() * shape.iter().product::<usize>(),
-            _ => 0,
         }
     }
 }

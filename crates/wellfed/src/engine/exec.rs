@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use super::{
-    ColumnKind, ColumnSpec,
     cache::Caches,
     image::{ImageScratch, Maker},
     job::SampleSlot,
-    stack::{Stacking, check_fits},
+    stack::check_fits,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
-    codec::{Rows, is_jpeg},
+    codec::{RowHint, is_jpeg},
+    column::{ColumnKind, ColumnSpec, Stacking},
     io::{Bytes, Located},
-    meter::{Probe, Stage},
+    meter::{Phase, Probe},
     order::Pick,
-    plan::{Program, program::FieldProgram},
+    plan::{Program, field::FieldProgram},
     sample::{FieldKind, Record, Value},
     source::Source,
     store::{Retry, Store},
@@ -25,6 +25,9 @@ use crate::{
 
 /// Bytes of a field that are reserved before its size is known.
 const FIRST: u64 = 64 << 10;
+
+/// Bytes of a value from which on it goes into the batch with its memory, and not as a copy.
+const LARGE: usize = 1 << 20;
 
 /// Memory of one worker, reused from sample to sample.
 #[derive(Debug, Default)]
@@ -47,8 +50,8 @@ impl Scratch {
     }
 
     /// What is known of where a JPEG's rows begin.
-    pub(crate) fn rows(&mut self) -> &mut Rows {
-        self.image.rows()
+    pub(crate) fn row_hint(&mut self) -> &mut RowHint {
+        self.image.row_hint()
     }
 
     pub(crate) fn image(&mut self) -> &mut ImageScratch {
@@ -204,6 +207,21 @@ impl Executor {
             .iter()
             .zip(records)
             .try_for_each(|(&pick, record)| self.leaves[pick.leaf].fetch_within(pick, record, room))
+    }
+
+    /// Touches what lies in the memory of sources. A shuffled row is almost never in the processor's cache; asked for one
+    /// after the other in a loop that does nothing else, many are on their way at a time.
+    pub(crate) fn touch(&self, picks: &[Pick]) {
+        let mut ends = 0;
+        for pick in picks {
+            let leaf = &self.leaves[pick.leaf];
+            for field in 0..leaf.columns().len() {
+                if let Some([first, .., last]) = leaf.source.resident(pick.index, field) {
+                    ends ^= first ^ last;
+                }
+            }
+        }
+        std::hint::black_box(ends);
     }
 
     /// The stores of sources that answer later, and how each is tried again.
@@ -430,7 +448,12 @@ impl LeafExecutor {
         loop {
             match self.fetch(pick, record, allowed) {
                 Err(error) if error.kind() == ErrorKind::Limit && allowed < most => {
-                    let next = allowed.saturating_mul(4).min(most);
+                    let size = error.size().filter(|size| *size > allowed);
+                    if size.is_some_and(|size| size > most) {
+                        // It says so itself, before it reads.
+                        return self.fetch(pick, record, most);
+                    }
+                    let next = size.unwrap_or(allowed.saturating_mul(4)).min(most);
                     room.take(usize::try_from((next - allowed).saturating_mul(fields)).unwrap_or(usize::MAX))
                         .map_err(|e| self.located(e, pick, None).with_stage("read"))?;
                     allowed = next;
@@ -462,7 +485,7 @@ impl LeafExecutor {
             && !record.cached
         {
             cache.admit(pick.index, record, scratch.image.codec());
-            probe.lap(Stage::Decode, 0);
+            probe.lap(Phase::Decode, 0);
         }
         scratch.image.trust(record.cached);
         if self.program.shared {
@@ -490,12 +513,15 @@ impl LeafExecutor {
             FieldProgram::Image(program) => {
                 let bytes = self.bytes(value, field, pick)?;
                 let maker = Maker { program, seed: self.seed, pick, limits: &self.limits };
-                let rows = self.caches.rows.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
-                let Some(rows) = rows else {
+                let cache =
+                    self.caches.row_indexes.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
+                let Some(cache) = cache else {
                     return maker.make(bytes, &mut scratch.image, slot.array(field), probe);
                 };
-                rows.decode(pick.index, field, scratch, |scratch| {
-                    maker.make(bytes, &mut scratch.image, slot.array(field), probe)
+                cache.decode(pick.index, field, |hint| {
+                    *scratch.row_hint() = hint;
+                    let made = maker.make(bytes, &mut scratch.image, slot.array(field), probe);
+                    (made, std::mem::take(scratch.row_hint()).found)
                 })
             }
             FieldProgram::Boxes { operations, format, whole } => {
@@ -510,7 +536,7 @@ impl LeafExecutor {
                 out.clear();
                 boxes.store(out);
                 slot.pieces(field).copy(&[boxes.rows.len(), 4], out)?;
-                probe.lap(Stage::Transform, out.len());
+                probe.lap(Phase::Transform, out.len());
                 Ok(())
             }
             FieldProgram::Points(operations) => {
@@ -525,7 +551,7 @@ impl LeafExecutor {
                 out.clear();
                 out.extend(points.rows.as_flattened().iter().flat_map(|v| v.to_ne_bytes()));
                 slot.pieces(field).copy(&[points.rows.len(), 2], out)?;
-                probe.lap(Stage::Transform, out.len());
+                probe.lap(Phase::Transform, out.len());
                 Ok(())
             }
             FieldProgram::Labels(size) => {
@@ -564,7 +590,7 @@ impl LeafExecutor {
                     .with_stage("batch"));
                 }
                 out.copy_from_slice(bytes);
-                probe.lap(Stage::Write, bytes.len());
+                probe.lap(Phase::Write, bytes.len());
                 Ok(())
             }
             FieldProgram::Varying => {
@@ -588,7 +614,7 @@ impl LeafExecutor {
                 if let Some(kept) = shapes.get_mut(field) {
                     *kept = shape;
                 }
-                probe.lap(Stage::Write, bytes);
+                probe.lap(Phase::Write, bytes);
                 Ok(())
             }
             FieldProgram::Int => {
@@ -603,8 +629,13 @@ impl LeafExecutor {
                         format!("{} is not UTF-8: byte {} is invalid", self.name(field), e.valid_up_to());
                     return Err(Error::corrupt(what).with_stage("batch"));
                 }
-                slot.pieces(field).copy(&[], bytes)?;
-                Ok(())
+                match value {
+                    // A large one is never there twice.
+                    Value::Bytes(bytes) if bytes.len() > LARGE.max(bytes.capacity() / 2) => {
+                        slot.pieces(field).swap(&[], bytes)
+                    }
+                    other => slot.pieces(field).copy(&[], self.bytes(other, field, pick)?),
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ use wellfed_kernels::{
 
 use crate::{
     Error, ErrorKind, Result,
-    plan::program::point,
+    plan::field::point,
     transform::{Action, EraseValue, PaddingMode, Size},
 };
 

@@ -17,22 +17,17 @@ use wellfed_kernels::{
     write::{Output, Window, write},
 };
 
-use super::{
-    float::FloatImage,
-    fold::Fold,
-    kernel::{Kernel, geometry},
-    whole::{self, WholeScratch},
-};
+use super::{float::FloatImage, fold::Fold, kernel::Kernel, whole};
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
     codec::{self, Encoded, Push, Request, Scale},
-    meter::{Probe, Stage},
+    meter::{Phase, Probe},
     order::Pick,
-    plan::program::{ImageProgram, Input, Planned, Step},
+    plan::field::{ImageProgram, Input, Planned, Step},
     rng::Rng,
     sample::PixelLayout,
-    transform::{Action, Class, Rect, Size},
+    transform::{Action, Class, ImageMemory, Rect, Size},
 };
 
 /// Memory for one image at a time.
@@ -50,7 +45,7 @@ pub(crate) struct ImageScratch {
     /// Size before each action, and after the last.
     sizes: Vec<Size>,
     float: FloatImage,
-    whole: WholeScratch,
+    whole: ImageMemory,
     group: Group,
 }
 
@@ -149,8 +144,8 @@ impl ImageScratch {
         self.codec.sound = sound;
     }
 
-    pub(crate) fn rows(&mut self) -> &mut codec::Rows {
-        &mut self.codec.rows
+    pub(crate) fn row_hint(&mut self) -> &mut codec::RowHint {
+        &mut self.codec.row_hint
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -208,25 +203,24 @@ impl Maker<'_> {
                 }
                 Step::Whole(at) => {
                     held = self.whole(held, *at, scratch, probe)?;
-                    let (before, after) = (scratch.sizes[*at], scratch.sizes[*at + 1]);
-                    let bytes = whole::memory(&scratch.actions[*at], before, after);
+                    let bytes = whole::memory(&scratch.actions[*at], scratch.sizes[*at]);
                     scratch.codec.reserve(bytes, scratch.whole.capacity())?;
                     let ImageScratch { work, whole, actions, .. } = &mut *scratch;
                     whole::run(&mut actions[*at], work, whole)
                         .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
-                    probe.lap(Stage::Transform, work.pixels().len());
+                    probe.lap(Phase::Transform, work.pixels().len());
                 }
                 Step::Write { operations, map } => {
                     let (fold, size);
                     (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
-                    probe.lap(Stage::Write, slot.len());
+                    probe.lap(Phase::Write, slot.len());
                 }
                 Step::Erase(at) => {
                     let size = scratch.sizes[*at];
                     let program = self.program;
                     whole::erase_slot(&mut scratch.actions[*at], size, program.dtype, program.layout, slot);
-                    probe.lap(Stage::Write, 0);
+                    probe.lap(Phase::Write, 0);
                 }
                 Step::Float(operations) => {
                     held = self.whole(held, operations.start, scratch, probe)?;
@@ -242,9 +236,9 @@ impl Maker<'_> {
                             .run(&mut scratch.actions[at])
                             .map_err(|e| e.with_stage(self.program.operations[at].transform.name()))?;
                     }
-                    probe.lap(Stage::Transform, scratch.float.bytes());
+                    probe.lap(Phase::Transform, scratch.float.bytes());
                     scratch.float.store(self.program.layout, slot);
-                    probe.lap(Stage::Write, slot.len());
+                    probe.lap(Phase::Write, slot.len());
                 }
             }
         }
@@ -279,7 +273,7 @@ impl Maker<'_> {
                 let view = if layout == PixelLayout::Hwc || channels == 1 {
                     View::new(bytes, height, width, channels, width * channels).ok_or_else(wrong)?
                 } else {
-                    interleave(bytes, size, scratch.work.reshape(height, width, channels).map_err(geometry)?)
+                    interleave(bytes, size, scratch.work.reshape(height, width, channels)?)
                         .ok_or_else(wrong)?;
                     return Ok((Held::Work, size));
                 };
@@ -298,28 +292,15 @@ impl Maker<'_> {
         }
         let mut size = size;
         for planned in &self.program.operations {
-            let operation = planned.transform.as_operation();
-            let found = if shared { scratch.group.find(planned.place) } else { None };
-            let drawn = match found {
-                Some(drawn) if same_sides(drawn.size, size) => Ok(drawn.action.clone()),
-                Some(drawn) if operation.draws_by_size() => Err(other_size(size, drawn.size)),
-                found => {
-                    let known = found.is_some();
-                    let mut rng = Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place);
-                    operation.draw(size, &mut rng).inspect(|action| {
-                        if shared && !known {
-                            let action = action.clone();
-                            scratch.group.draws.push(Drawn { place: planned.place, size, action });
-                        }
-                    })
-                }
+            let drawn = if shared {
+                self.draw_shared(planned, size, &mut scratch.group)
+            } else {
+                planned.transform.as_operation().draw(size, &mut self.rng(planned))
             };
-            let action = drawn
-                .and_then(|action| match self.program.mask {
-                    Some(depth) => action.for_mask(depth),
-                    None => Ok(action),
-                })
-                .map_err(|e| e.with_stage(planned.transform.name()))?;
+            let mut action = drawn.map_err(|e| e.with_stage(planned.transform.name()))?;
+            if let Some(depth) = self.program.mask {
+                action = action.for_mask(depth).map_err(|e| e.with_stage(planned.transform.name()))?;
+            }
             size = action.size(size);
             self.limits
                 .check_pixels(size.height, size.width)
@@ -328,6 +309,28 @@ impl Maker<'_> {
             scratch.sizes.push(size);
         }
         Ok(())
+    }
+
+    /// The random numbers of an operation for this sample.
+    fn rng(&self, planned: &Planned) -> Rng {
+        Rng::for_stage(self.seed, self.pick.epoch, self.pick.index, planned.place)
+    }
+
+    /// What an image or mask of `size` does where all of a sample do the same: what the first one drew.
+    fn draw_shared(&self, planned: &Planned, size: Size, group: &mut Group) -> Result<Action> {
+        let operation = planned.transform.as_operation();
+        let found = group.find(planned.place);
+        match found {
+            Some(drawn) if same_sides(drawn.size, size) => return Ok(drawn.action.clone()),
+            Some(drawn) if operation.draws_by_size() => return Err(other_size(size, drawn.size)),
+            _ => {}
+        }
+        let known = found.is_some();
+        let action = operation.draw(size, &mut self.rng(planned))?;
+        if !known {
+            group.draws.push(Drawn { place: planned.place, size, action: action.clone() });
+        }
+        Ok(action)
     }
 
     /// Puts the image before `at` into `scratch.work`, where it may be changed.
@@ -403,11 +406,11 @@ impl Maker<'_> {
         let map = identity(size.channels)?;
         scratch.codec.reserve(height * width * size.channels, scratch.spare.capacity())?;
         let mut spare = std::mem::take(&mut scratch.spare);
-        let slot = spare.reshape(height, width, size.channels).map_err(geometry)?;
+        let slot = spare.reshape(height, width, size.channels)?;
         let result = self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe);
         scratch.spare = std::mem::replace(&mut scratch.work, spare);
         result?;
-        probe.lap(Stage::Transform, height * width * size.channels);
+        probe.lap(Phase::Transform, height * width * size.channels);
         Ok(())
     }
 
@@ -461,10 +464,10 @@ impl Maker<'_> {
                     feed(fold.crop, push)
                 })?;
                 premultiply(premultiplied);
-                resizer.resize(premultiplied.view(), &resize, resized).map_err(geometry)?;
+                resizer.resize(premultiplied.view(), &resize, resized)?;
                 unpremultiply(resized);
                 let full = Window { top: 0, left: 0, height: resized.height(), width: resized.width() };
-                write(resized.view(), full, fold.pad, output, slot).map_err(geometry)
+                write(resized.view(), full, fold.pad, output, slot).map_err(Error::from)
             }
             None => {
                 let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
@@ -491,7 +494,7 @@ impl Maker<'_> {
         decoded.map_err(|e| e.with_stage("decode"))?;
         let pixels = region.height * region.width;
         let channels = request.mode.channels(encoded.header().channels);
-        probe.lap_without(Stage::Decode, pixels * channels, spent);
+        probe.lap_without(Phase::Decode, pixels * channels, spent);
         Ok(())
     }
 

@@ -10,16 +10,25 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering::AcqRel},
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
     },
 };
 
 use super::{
-    batch::{Batch, Column, ColumnData, ColumnKind, ColumnSpec, Columns},
+    batch::{Batch, Column, ColumnData},
     ring::{Buffer, Pool},
-    stack::{self, Held, Pieces, Resident, Stacked},
+    stack::{self, Columns, Held, Pieces, Resident, Stacked, Take},
 };
-use crate::{Error, ErrorKind, Result, lock, order::Span, plan::OnError};
+use crate::{
+    Error, ErrorKind, Result,
+    column::{ColumnKind, ColumnSpec},
+    lock,
+    order::Span,
+    plan::OnError,
+};
 
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -37,6 +46,12 @@ pub(crate) struct Job {
     left: AtomicUsize,
     /// Columns that were put together after the last sample, by number.
     stacked: Mutex<Result<Vec<(usize, Stacked, Held)>>>,
+    /// Bytes that those columns take in buffers, with those that still wait for room.
+    columns_bytes: AtomicU64,
+    /// Most bytes that lists took.
+    most_listed: AtomicU64,
+    /// All columns were put together.
+    finished: AtomicBool,
     /// The whole batch cannot be made.
     impossible: OnceLock<Error>,
 }
@@ -50,6 +65,30 @@ pub(crate) struct Failure {
     pub(crate) error: Error,
     /// Whether another sample took its place.
     pub(crate) replaced: bool,
+}
+
+/// Bytes that values of a batch take which differ in size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Varying {
+    /// Values by themselves, and finished lists.
+    pub(crate) lists: u64,
+    /// Finished columns in buffers of the pool.
+    pub(crate) columns: u64,
+}
+
+impl Varying {
+    /// The larger of both, each by itself.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self { lists: self.lists.max(other.lists), columns: self.columns.max(other.columns) }
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            lists: self.lists.saturating_add(other.lists),
+            columns: self.columns.saturating_add(other.columns),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -78,6 +117,9 @@ impl Job {
             storage: OnceLock::new(),
             failed: Mutex::default(),
             stacked: Mutex::new(Ok(Vec::new())),
+            columns_bytes: AtomicU64::new(0),
+            most_listed: AtomicU64::new(0),
+            finished: AtomicBool::new(false),
             impossible: OnceLock::new(),
         }
     }
@@ -108,11 +150,27 @@ impl Job {
         })
     }
 
-    /// Bytes that values which differ in size take, with those that there was no room for, and the columns made of them.
-    pub(crate) fn list_bytes(&self) -> u64 {
-        let stacked = lock(&self.stacked);
-        let stacked = stacked.iter().flatten().map(|(_, column, _)| column.data.bytes() as u64);
-        stacked.sum::<u64>() + self.pieces().map(Pieces::bytes).sum::<u64>()
+    /// What values that differ in size take now, with what there was no room for.
+    pub(crate) fn varying(&self) -> Varying {
+        let lists = lock(&self.stacked).iter().flatten().map(|(.., held)| held.bytes()).sum::<u64>();
+        let lists = lists + self.pieces().map(Pieces::bytes).sum::<u64>();
+        Varying { lists, columns: self.columns_bytes.load(Relaxed) }
+    }
+
+    /// Most that they took so far.
+    pub(crate) fn most_varying(&self) -> Varying {
+        self.varying().max(Varying { lists: self.most_listed.load(Relaxed), columns: 0 })
+    }
+
+    /// Whether all columns were put together, so that the batch takes no more than it does.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Acquire)
+    }
+
+    /// Bytes of its arrays of fixed size.
+    pub(crate) fn array_bytes(&self) -> u64 {
+        let sample = self.columns.iter().map(|column| column.sample_bytes() as u64).sum::<u64>();
+        sample.saturating_mul(self.room as u64)
     }
 
     /// Bytes that a sample found no room for, since this was last asked.
@@ -146,22 +204,32 @@ impl Job {
     /// Counts finished samples. Whoever finishes the last one puts columns together that are not arrays of fixed size.
     ///
     /// The caller must hold no lock, as this may take as long as the samples are large. `resident` finds the value of a
-    /// column that lies in the memory of a source, by the number of the source and the index there.
-    pub(crate) fn finish<'a>(&'a self, samples: usize, on_error: OnError, resident: Resident<'a, '_>) {
+    /// column that lies in the memory of a source, by the number of the source and the index there; `take` makes a buffer
+    /// for a column, and may wait for room.
+    pub(crate) fn finish<'a>(
+        &'a self,
+        samples: usize,
+        on_error: OnError,
+        resident: Resident<'a, '_>,
+        take: Take<'_>,
+    ) {
         // Orders the pieces and failures of other workers before what follows.
         if self.left.fetch_sub(samples, AcqRel) != samples
             || !self.columns.iter().any(|spec| spec.is_stacked())
         {
             return;
         }
-        let made = self.stack(on_error, resident);
+        self.most_listed.store(self.varying().lists, Relaxed);
+        let made = self.stack(on_error, resident, take);
         *lock(&self.stacked) = made;
+        self.finished.store(true, Release);
     }
 
     fn stack<'a>(
         &'a self,
         on_error: OnError,
         resident: Resident<'a, '_>,
+        take: Take<'_>,
     ) -> Result<Vec<(usize, Stacked, Held)>> {
         let Some(keep) = self.keep(on_error) else { return Ok(Vec::new()) };
         let mut made = Vec::new();
@@ -179,7 +247,16 @@ impl Job {
                 ColumnKind::Bytes => {
                     list(ColumnData::Bytes(keep.iter().map(|&offset| pieces.own(offset)).collect()))
                 }
-                _ => stack::stack((number, spec), pieces, &keep, self.span.pad_to(), &self.pool, resident),
+                _ => {
+                    let take = |len: usize| {
+                        self.columns_bytes.fetch_add(len as u64, Relaxed);
+                        take(len)
+                    };
+                    let made =
+                        stack::stack((number, spec), pieces, &keep, self.span.pad_to(), &take, resident);
+                    pieces.release();
+                    made
+                }
             }?;
             let listed = if spec.is_list() { stacked.data.bytes() } else { 0 };
             made.push((number, stacked, self.columns.shelf.hold(listed)));
@@ -203,8 +280,7 @@ impl Job {
     /// caller gave the order and so expects an answer to every batch: then that is an empty one.
     fn fatal(&self, failed: &[Failure], on_error: OnError) -> Option<Error> {
         let outage = failed.iter().find(|failure| failure.error.kind() == ErrorKind::Transient);
-        let skipped =
-            on_error == OnError::Skip && (failed.len() < self.span.len || self.span.given().is_some());
+        let skipped = on_error == OnError::Skip && (failed.len() < self.span.len || self.span.is_answered());
         let first = outage.or_else(|| failed.first().filter(|_| !skipped))?;
         Some(first.error.clone())
     }
@@ -367,7 +443,7 @@ mod tests {
     use super::*;
     use crate::{
         budget::Holder,
-        engine::stack::{Padding, Stacking},
+        column::{Padding, Stacking},
         order::Order,
         plan::Node,
         sample::DType,
@@ -405,7 +481,7 @@ mod tests {
     }
 
     fn finish(job: &Job, on_error: OnError) {
-        job.finish(job.span.len, on_error, &|_, _, _| None);
+        job.finish(job.span.len, on_error, &|_, _, _| None, &|len| job.pool.take(len));
     }
 
     #[test]
@@ -439,9 +515,13 @@ mod tests {
         let budget = job.pool.budget().clone();
         fill(&job);
         assert!(budget.used(Holder::Lists) >= 8 + 6 + 6);
-        assert!(job.list_bytes() >= 8 + 6 + 6);
+        assert!(job.varying().lists >= 8 + 6 + 6 && job.varying().columns == 0);
+        let batches = budget.used(Holder::Batches);
         finish(&job, OnError::Raise);
         assert!(budget.used(Holder::Lists) >= 8, "the texts are still there");
+        assert!((8..20).contains(&job.varying().lists), "the arrays were put together, and freed");
+        assert_eq!(job.varying().columns, budget.used(Holder::Batches) - batches);
+        assert!(job.is_finished() && job.most_varying().lists >= 8 + 6 + 6);
         let batch = Arc::into_inner(job).unwrap().into_batch(OnError::Raise, true).unwrap();
         let kept = budget.used(Holder::Lists);
         drop(batch);

@@ -3,11 +3,11 @@
 use wellfed_kernels::{
     image::Pixels,
     resample::{Rect, Resizer, Stream},
-    write::{GeometryError, Output, Writer},
+    write::{Output, Writer},
 };
 
 use super::fold::Fold;
-use crate::{Error, ErrorKind, Result, transform};
+use crate::{Error, Result, transform};
 
 /// A fold under way.
 pub(crate) enum Kernel<'a> {
@@ -36,7 +36,7 @@ impl<'a> Kernel<'a> {
                 Writer::new((height, width), channels, fold.window, fold.pad, output, slot).map(Self::Write)
             }
         };
-        kernel.map_err(geometry)
+        kernel.map_err(Error::from)
     }
 
     /// Takes the next rows.
@@ -45,7 +45,7 @@ impl<'a> Kernel<'a> {
             Self::Resize(stream) => stream.push(band),
             Self::Write(writer) => writer.push(band),
         }
-        .map_err(geometry)
+        .map_err(Error::from)
     }
 
     /// Checks that all rows came.
@@ -54,14 +54,6 @@ impl<'a> Kernel<'a> {
             Self::Resize(stream) => stream.finish(),
             Self::Write(writer) => writer.finish(),
         }
-        .map_err(geometry)
-    }
-}
-
-/// An error of the kernels in the engine's terms.
-pub(crate) fn geometry(error: GeometryError) -> Error {
-    match error {
-        GeometryError::Memory { bytes } => Error::memory(bytes, "pixels").with_stage("resample"),
-        error => Error::new(ErrorKind::Shape, error.to_string()).with_stage("resample"),
+        .map_err(Error::from)
     }
 }

@@ -8,22 +8,25 @@ use std::{
 };
 
 use super::{
-    batch::{Batch, ColumnData, ColumnSpec, Columns},
-    cache::{Caches, CoefficientCache, RowCache},
+    batch::{Batch, ColumnData},
+    cache::{Caches, CoefficientCache, RowIndexCache},
+    epochs::Epochs,
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
     ring::Pool,
-    schedule::{Left, Position, Schedule},
+    schedule::Schedule,
     shared::Shared,
+    stack::Columns,
     threads::{PATIENCE, Threads, in_storage},
 };
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
+    column::ColumnSpec,
     lock,
-    meter::{Meter, Stage, Stats, publish},
-    order::{self, Order, Pass, State},
+    meter::{Meter, Phase, Stats, publish},
+    order::{self, Batches, Order, Position, State},
     plan::{OnError, Options, lower::LeafCache},
 };
 
@@ -78,8 +81,8 @@ pub struct Loader {
     ring_budget: u64,
     plan: u64,
     process: u32,
-    /// The caller gives the order.
-    given: bool,
+    /// Whether samples come as batches, and not one by one.
+    batched: bool,
     /// Bad samples in a row after which an epoch without an end is given up: as many as there are, or as many as are listed.
     patience: u64,
     consumer: Mutex<Consumer>,
@@ -87,17 +90,7 @@ pub struct Loader {
 
 #[derive(Debug)]
 struct Consumer {
-    /// The next batch to deliver.
-    at: Position,
-    /// Where the next epoch starts, if it was set by the user or restored.
-    jump: Option<Position>,
-    in_epoch: bool,
-    /// The batch that the pass under way began with.
-    began_with: u64,
-    /// Samples since the last batch that was delivered, all of them bad and skipped.
-    fruitless: u64,
-    /// Whether some batch of this pass through the epoch was delivered.
-    delivered: bool,
+    course: Course,
     threads: Threads,
     errors: VecDeque<BadSample>,
     tick: Tick,
@@ -105,12 +98,44 @@ struct Consumer {
     saver: Threads,
 }
 
+/// Where the consumer stands.
+#[derive(Debug)]
+enum Course {
+    /// In the epochs of the plan.
+    Epochs(Epochs),
+    /// In a pass whose batches the caller gives: the schedule knows what is left of it.
+    Pass,
+}
+
+impl Course {
+    /// The epochs of the plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`] if the caller gives the order.
+    fn epochs(&mut self) -> Result<&mut Epochs> {
+        match self {
+            Self::Epochs(epochs) => Ok(epochs),
+            Self::Pass => Err(order::no_epochs()),
+        }
+    }
+}
+
+/// What there is for the consumer to take.
+enum Left {
+    /// Batches are under way or still to be made.
+    Batches,
+    /// No epoch was started.
+    Nothing,
+    /// The last batch was delivered just now. If all samples since the start were bad and `skipped`, how many.
+    End { skipped: Option<u64> },
+}
+
 /// Counters at the last look of the governor.
 #[derive(Debug)]
 struct Tick {
     at: Instant,
     wait_nanos: u64,
-    nanos: [u64; Stage::ALL.len()],
+    nanos: [u64; Phase::ALL.len()],
     batches: u64,
     ready_sum: u64,
 }
@@ -118,11 +143,11 @@ struct Tick {
 impl Loader {
     pub(crate) fn new(
         executor: Executor,
-        order: Order,
+        order: Arc<Order>,
+        batches: Batches,
         plan: u64,
         options: Options,
         caches: &[Option<LeafCache>],
-        given: bool,
     ) -> Result<Self> {
         let samples: u64 =
             executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
@@ -131,7 +156,7 @@ impl Loader {
         let batch_bytes = bytes_of(&columns, order.batch_size());
         let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
-        let shares = Shares::new(&columns, batch_bytes, given, &executor, budget);
+        let shares = Shares::new(&columns, batch_bytes, batches.bounded(), &executor, budget);
         shares.set(&counted);
         let bounds = bounds(&options, &executor, batch_bytes, shares.batches)?;
         let settings = Settings {
@@ -142,14 +167,14 @@ impl Loader {
         let pool = Pool::with_budget(0, counted);
         // What is under way and what is kept for the next batches, whatever their sizes.
         pool.set_limit(shares.batches);
-        let order = Arc::new(order);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way.
         let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
         let meter = Meter::new(options.trace);
         let budgets = (shares.batches, shares.records);
-        let schedule =
-            Schedule::new(order.clone(), columns.clone(), pool.clone(), pieces, settings, budgets, given);
+        let batched = batches.batched();
+        let course = if batches.bounded() { Course::Epochs(Epochs::new()) } else { Course::Pass };
+        let schedule = Schedule::new(batches, columns.clone(), pool.clone(), pieces, settings, budgets);
         let shared = Arc::new(Shared::new(
             schedule,
             executor,
@@ -159,20 +184,14 @@ impl Loader {
             (bounds.workers.1, bounds.readers.1),
             (pool, columns.clone(), total),
         ));
-        let start = Position { epoch: 0, base: 0, number: 0 };
         let consumer = Consumer {
-            at: start,
-            jump: Some(start),
-            in_epoch: false,
-            began_with: 0,
-            fruitless: 0,
-            delivered: false,
+            course,
             threads: Threads::default(),
             errors: VecDeque::new(),
             tick: Tick {
                 at: Instant::now(),
                 wait_nanos: 0,
-                nanos: [0; Stage::ALL.len()],
+                nanos: [0; Phase::ALL.len()],
                 batches: 0,
                 ready_sum: 0,
             },
@@ -185,7 +204,7 @@ impl Loader {
             ring_budget: budget,
             plan,
             process: std::process::id(),
-            given,
+            batched,
             patience: samples.min(MAX_LISTED as u64).max(1),
             consumer: Mutex::new(consumer),
         };
@@ -204,12 +223,10 @@ impl Loader {
     /// Batches of an epoch (samples, without `batch`), of the present one where epochs differ; `None` is without end, or
     /// as many as the caller gives. Where batches are cut by length, the order of the epoch is walked through.
     pub fn len(&self) -> Option<u64> {
-        if self.given {
-            return None;
-        }
-        let consumer = lock(&self.consumer);
-        let epoch = consumer.jump.unwrap_or(consumer.at).epoch;
-        drop(consumer);
+        let epoch = match &lock(&self.consumer).course {
+            Course::Epochs(epochs) => epochs.next().epoch,
+            Course::Pass => return None,
+        };
         self.shared.order.len_of(epoch)
     }
 
@@ -219,26 +236,14 @@ impl Loader {
     }
 
     /// Begins an epoch: the first one, the one set by [`Loader::set_epoch`], the rest of the one restored by
-    /// [`Loader::load_state_dict`], or else the one after the last. A half-read epoch is abandoned; one of which nothing
-    /// was taken yet begins again.
+    /// [`Loader::load_state_dict`], or else the one after the last. A half-read epoch is abandoned.
     ///
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn start_epoch(&self) -> Result<()> {
-        self.expect_given(false)?;
         let mut consumer = self.consumer()?;
-        let next = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
-        let position = match consumer.jump.take() {
-            Some(position) => position,
-            None if consumer.in_epoch && consumer.at.number > consumer.began_with => next,
-            // Nothing was taken of the pass under way: it begins again, be it an epoch or the rest of one.
-            None => consumer.at,
-        };
-        consumer.at = position;
-        consumer.in_epoch = true;
-        consumer.began_with = position.number;
-        (consumer.fruitless, consumer.delivered) = (0, false);
-        let abandoned = self.shared.lock().go_to(position);
+        let position = consumer.course.epochs()?.start();
+        let abandoned = self.shared.lock().go_to(position)?;
         drop(abandoned);
         self.start_threads(&mut consumer)?;
         self.shared.wake();
@@ -260,24 +265,18 @@ impl Loader {
     /// That of a bad sample, under `on_error="raise"`; the next call goes on with the batch after it.
     pub fn next(&self, timeout: Duration) -> Result<Next> {
         let mut consumer = self.consumer()?;
-        if self.given {
-            if self.given_is_over()? {
+        let consumer = &mut *consumer;
+        match self.left(&mut consumer.course)? {
+            Left::Batches => {}
+            Left::Nothing => return Ok(Next::EpochEnd),
+            Left::End { skipped } => {
                 self.shared.publish(0, publish::LAST_INTERVAL);
-                self.save_caches(&mut consumer);
-                return Ok(Next::EpochEnd);
+                self.save_caches(consumer);
+                return skipped
+                    .map_or(Ok(Next::EpochEnd), |count| Err(no_good_sample(count, &consumer.errors)));
             }
-        } else if !consumer.in_epoch {
-            return Ok(Next::EpochEnd);
-        } else if self.shared.order.is_over(consumer.at.epoch, consumer.at.base, consumer.at.number) {
-            consumer.in_epoch = false;
-            let fruitless = consumer.fruitless;
-            let none = !consumer.delivered && fruitless > 0;
-            consumer.at = Position { epoch: consumer.at.epoch + 1, base: 0, number: 0 };
-            self.shared.publish(0, publish::LAST_INTERVAL);
-            self.save_caches(&mut consumer);
-            return if none { Err(no_good_sample(fruitless, &consumer)) } else { Ok(Next::EpochEnd) };
         }
-        self.govern(&mut consumer);
+        self.govern(consumer);
         let mut schedule = self.shared.lock();
         let ready = schedule.ready();
         let mut job = schedule.deliver();
@@ -299,15 +298,10 @@ impl Loader {
         };
         self.shared.wake();
         self.shared.meter.ready_sum.fetch_add(ready as u64, Relaxed);
-        consumer.at.number += 1;
         let failures = job.failures();
-        // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it. But batches
-        // that were asked for one by one are answered one by one.
         let outage = failures.iter().any(|failure| failure.error.kind() == ErrorKind::Transient);
-        let nothing_left = self.options.on_error == OnError::Skip
-            && failures.len() == job.span.len
-            && !self.given
-            && !outage;
+        let nothing_left =
+            self.options.on_error == OnError::Skip && failures.len() == job.span.len && !outage;
         for Failure { offset, error, replaced } in failures {
             self.shared.meter.errors.fetch_add(1, Relaxed);
             if consumer.errors.len() < MAX_LISTED {
@@ -317,28 +311,19 @@ impl Loader {
                 consumer.errors.push_back(BadSample { epoch, batch, position, error, replaced });
             }
         }
-        if nothing_left {
-            if self.shared.order.sharded() {
-                // A rank with fewer batches than the others would leave them waiting for it without end.
-                return Err(Error::new(
-                    ErrorKind::Corrupt,
-                    format!("all {} samples of a batch are bad", job.span.len),
-                )
-                .with_hint("ranks must get as many batches: use on_error=\"replace\" with shard()"));
+        // Batches that were asked for one by one are answered one by one.
+        if let Course::Epochs(epochs) = &mut consumer.course {
+            epochs.advance();
+            // Whoever skips bad samples wants no batch of none: the next call goes on with the one after it.
+            if nothing_left {
+                self.skip(epochs, job.span.len, &consumer.errors)?;
+                return Ok(Next::Pending);
             }
-            consumer.fruitless += job.span.len as u64;
-            // Without an end nobody else would ever say so.
-            if self.shared.order.len().is_none() && consumer.fruitless >= self.patience {
-                let error = no_good_sample(consumer.fruitless, &consumer);
-                consumer.fruitless = 0;
-                return Err(error);
-            }
-            return Ok(Next::Pending);
+            epochs.delivered();
         }
-        (consumer.fruitless, consumer.delivered) = (0, true);
         let job = Arc::into_inner(job)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a finished batch still has a writer"))?;
-        let batch = job.into_batch(self.options.on_error, self.given || self.shared.order.batched())?;
+        let batch = job.into_batch(self.options.on_error, self.batched)?;
         self.shared.meter.batches.fetch_add(1, Relaxed);
         self.shared.meter.samples.fetch_add(batch.len as u64, Relaxed);
         let bytes: usize = batch.columns.iter().map(|column| column.data.bytes()).sum();
@@ -352,8 +337,7 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn set_epoch(&self, epoch: u64) -> Result<()> {
-        self.expect_given(false)?;
-        self.consumer()?.jump = Some(Position { epoch, base: 0, number: 0 });
+        self.consumer()?.course.epochs()?.jump_to(Position::start_of(epoch));
         Ok(())
     }
 
@@ -369,9 +353,7 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] in a forked child.
     pub fn state_dict(&self) -> Result<State> {
-        self.expect_given(false)?;
-        let consumer = self.consumer()?;
-        let at = consumer.jump.unwrap_or(consumer.at);
+        let at = self.consumer()?.course.epochs()?.next();
         Ok(State::new(&self.shared.order, self.plan, at.epoch, at.base, at.number))
     }
 
@@ -380,11 +362,10 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::Config`] if the state belongs to another plan or cannot be carried over.
     pub fn load_state_dict(&self, state: &State) -> Result<()> {
-        self.expect_given(false)?;
-        let (base, number) = state.restore(&self.shared.order, self.plan)?;
         let mut consumer = self.consumer()?;
-        consumer.jump = Some(Position { epoch: state.epoch, base, number });
-        consumer.in_epoch = false;
+        let epochs = consumer.course.epochs()?;
+        let (base, number) = state.restore(&self.shared.order, self.plan)?;
+        epochs.restore(Position { epoch: state.epoch, base, number });
         Ok(())
     }
 
@@ -419,9 +400,8 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] unless made by [`crate::Dataset::loader_given`], and in a forked child.
     pub fn begin(&self, seed: u64, position: u64) -> Result<()> {
-        self.expect_given(true)?;
         let mut consumer = self.consumer()?;
-        let abandoned = self.shared.lock().begin(Pass::new(seed, position));
+        let abandoned = self.shared.lock().begin(seed, position)?;
         drop(abandoned);
         self.start_threads(&mut consumer)
     }
@@ -433,7 +413,6 @@ impl Loader {
     /// [`ErrorKind::Index`] for a sample that does not exist, [`ErrorKind::Config`] for a batch of none,
     /// [`ErrorKind::Limit`] for one too large for the memory budget, [`ErrorKind::State`] without a pass that goes on.
     pub fn submit(&self, indices: &[u64]) -> Result<()> {
-        self.expect_given(true)?;
         self.check_process()?;
         let indices = order::checked(indices, self.samples())?;
         check_budget(
@@ -441,10 +420,7 @@ impl Loader {
             indices.len(),
             self.ring_budget,
         )?;
-        if !self.shared.lock().submit(indices) {
-            return Err(Error::new(ErrorKind::State, "a batch was submitted outside of a pass")
-                .with_hint("begin() starts a pass; none can be added after finish()"));
-        }
+        self.shared.lock().given()?.submit(indices)?;
         self.shared.wake();
         Ok(())
     }
@@ -454,9 +430,8 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::State`] if there is no pass, or the loader has an order of its own.
     pub fn finish(&self) -> Result<()> {
-        self.expect_given(true)?;
         self.check_process()?;
-        if self.shared.lock().finish() { Ok(()) } else { Err(not_begun()) }
+        self.shared.lock().given()?.finish()
     }
 
     /// Batches that are made ahead at present, and so should be submitted ahead.
@@ -478,29 +453,31 @@ impl Loader {
         self.shared.executor.leaves().first().map_or(0, |leaf| leaf.shared_source().len())
     }
 
-    /// Whether a pass is over.
-    fn given_is_over(&self) -> Result<bool> {
-        let left = self.shared.lock().left();
-        match left {
-            Left::Some => Ok(false),
-            Left::End => Ok(true),
-            Left::NotBegun => Err(not_begun()),
-            Left::Nothing => Err(Error::new(
-                ErrorKind::State,
-                "every batch that was submitted has been delivered, and the pass is not finished",
-            )
-            .with_hint("submit() the next batch before asking for it, or finish() the pass")),
-        }
+    /// What is left to deliver. Ends an epoch of which nothing is.
+    fn left(&self, course: &mut Course) -> Result<Left> {
+        let Course::Epochs(epochs) = course else {
+            let over = self.shared.lock().pass_is_over()?;
+            return Ok(if over { Left::End { skipped: None } } else { Left::Batches });
+        };
+        let Some(Position { epoch, base, number }) = epochs.under_way() else { return Ok(Left::Nothing) };
+        let over = self.shared.order.is_over(epoch, base, number);
+        Ok(if over { Left::End { skipped: epochs.end() } } else { Left::Batches })
     }
 
-    fn expect_given(&self, given: bool) -> Result<()> {
-        match (self.given, given) {
-            (true, false) => Err(Error::new(ErrorKind::State, "this loader takes its order from the caller")
-                .with_hint("it has begin(), submit() and finish() instead of epochs and states")),
-            (false, true) => Err(Error::new(ErrorKind::State, "this loader has the order of its plan")
-                .with_hint("loader_given() makes one that takes batches from the caller")),
-            _ => Ok(()),
+    /// Goes on without a batch of so many `samples`, all of them bad.
+    fn skip(&self, epochs: &mut Epochs, samples: usize, errors: &VecDeque<BadSample>) -> Result<()> {
+        if self.shared.order.sharded() {
+            // A rank with fewer batches than the others would leave them waiting for it without end.
+            return Err(Error::new(ErrorKind::Corrupt, format!("all {samples} samples of a batch are bad"))
+                .with_hint("ranks must get as many batches: use on_error=\"replace\" with shard()"));
         }
+        let skipped = epochs.skipped(samples);
+        // Without an end nobody else would ever say so.
+        if self.shared.order.len().is_none() && skipped >= self.patience {
+            epochs.forget_skipped();
+            return Err(no_good_sample(skipped, errors));
+        }
+        Ok(())
     }
 
     /// The consumer's state, after a check that this is still the process that made the loader.
@@ -585,15 +562,15 @@ impl Loader {
         };
         let last = std::mem::replace(&mut consumer.tick, tick);
         let tick = &consumer.tick;
-        let delta = |stage: Stage| (tick.nanos[stage as usize] - last.nanos[stage as usize]) as f64;
-        let idle = delta(Stage::Idle);
-        let busy: f64 = Stage::ALL.into_iter().map(delta).sum::<f64>() - idle;
+        let delta = |phase: Phase| (tick.nanos[phase as usize] - last.nanos[phase as usize]) as f64;
+        let idle = delta(Phase::Idle);
+        let busy: f64 = Phase::ALL.into_iter().map(delta).sum::<f64>() - idle;
         let mut schedule = self.shared.lock();
         let now = schedule.settings;
         let taken = (tick.batches - last.batches).max(1) as f64 * now.prefetch as f64;
         let seen = Observation {
             waiting: (tick.wait_nanos - last.wait_nanos) as f64 / elapsed.as_nanos() as f64,
-            reading: delta(Stage::Read) / busy.max(1.0),
+            reading: delta(Phase::Read) / busy.max(1.0),
             idle: idle / (elapsed.as_nanos() as f64 * now.workers as f64),
             ready: (tick.ready_sum - last.ready_sum) as f64 / taken,
         };
@@ -611,17 +588,13 @@ impl Loader {
 }
 
 /// The error of an epoch in which everything was skipped.
-fn no_good_sample(count: u64, consumer: &Consumer) -> Error {
-    let last = consumer.errors.back().map_or(String::new(), |bad| {
+fn no_good_sample(count: u64, errors: &VecDeque<BadSample>) -> Error {
+    let last = errors.back().map_or(String::new(), |bad| {
         let key = bad.error.key().map_or(String::new(), |key| format!(" ({key})"));
         format!("; the last one{key}: {}", bad.error.message())
     });
     Error::new(ErrorKind::Corrupt, format!("all {count} samples in a row were bad and skipped{last}"))
         .with_hint("errors() lists them")
-}
-
-fn not_begun() -> Error {
-    Error::new(ErrorKind::State, "no pass has begun").with_hint("call begin() first")
 }
 
 /// Bytes of the arrays of `samples` samples.
@@ -657,24 +630,35 @@ const LEAST_FOR_SAMPLES: u64 = 4 << 20;
 
 impl Shares {
     /// Half at most is for what is under way: no more than all batches made ahead can use, and no less than two batches.
-    /// Lists have half of that. An eighth each is for row indexes and for records read ahead, where there are such. All
-    /// else is for samples being made.
-    fn new(columns: &[ColumnSpec], batch_bytes: u64, given: bool, executor: &Executor, budget: u64) -> Self {
+    /// Lists, and values that are put together later, have half of that. An eighth each is for row indexes and for
+    /// records read ahead, where there are such. All else is for samples being made. `bounded` says whether no batch
+    /// takes more than `batch_bytes`.
+    fn new(
+        columns: &[ColumnSpec],
+        batch_bytes: u64,
+        bounded: bool,
+        executor: &Executor,
+        budget: u64,
+    ) -> Self {
         let has_lists = columns.iter().any(|column| column.sample_bytes() == 0);
-        let has_arrays = given || batch_bytes > 0;
+        // Their buffers are as large as the values of a batch make them.
+        let has_stacked = columns.iter().any(|column| column.is_stacked() && !column.is_list());
+        let bounded = bounded && !has_stacked;
+        let has_arrays = !bounded || batch_bytes > 0;
         let half = budget / 2;
         let lists = match (has_lists, has_arrays) {
             (true, true) => half / 2,
             (true, false) => half,
             (false, _) => 0,
         };
-        let ahead = if given { u64::MAX } else { batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1) };
+        let ahead = if bounded { batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1) } else { u64::MAX };
         let batches = (half - lists).min(ahead).max(batch_bytes.saturating_mul(2));
         let left = budget.saturating_sub(batches).saturating_sub(lists);
         let eighth = (budget / 8).min(left / 4);
         let records = if executor.in_memory() { 0 } else { eighth };
-        let rows = if executor.leaves().iter().any(|leaf| leaf.caches().rows.is_some()) { eighth } else { 0 };
-        let samples = left.saturating_sub(records + rows).max(LEAST_FOR_SAMPLES);
+        let indexed = executor.leaves().iter().any(|leaf| leaf.caches().row_indexes.is_some());
+        let row_indexes = if indexed { eighth } else { 0 };
+        let samples = left.saturating_sub(records + row_indexes).max(LEAST_FOR_SAMPLES);
         Self { batches, lists, records, samples }
     }
 
@@ -732,8 +716,8 @@ fn with_caches(
         }
         if leaf.program().decodes_regions() {
             // An eighth: see `Shares`.
-            let rows = RowCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
-            caches.rows = rows.map(|rows| rows.counted(counted));
+            let opened = RowIndexCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
+            caches.row_indexes = opened.map(|cache| cache.counted(counted));
         }
         leaf.set_caches(caches);
     }

@@ -10,18 +10,17 @@
 
 mod batch;
 pub(crate) mod cache;
+mod epochs;
 pub(crate) mod exec;
 mod float;
 mod fold;
 mod governor;
 pub(crate) mod image;
-mod job;
+pub(crate) mod job;
 mod kernel;
 mod loader;
-mod memory;
 mod remote;
-mod ring;
-mod sampler;
+pub(crate) mod ring;
 mod schedule;
 mod shared;
 pub(crate) mod stack;
@@ -29,8 +28,6 @@ pub(crate) mod threads;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};
-pub(crate) use batch::{ColumnKind, ColumnSpec};
-pub use cache::{Indexed, Kept, index_rows};
+pub use cache::{Indexed, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use ring::Buffer;
-pub use sampler::Sampler;

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     exec::Fetched,
-    schedule::Ticket,
+    schedule::{AHEAD, Ticket},
     shared::{Shared, guard},
     threads::in_storage,
 };
@@ -21,12 +21,9 @@ use crate::{
         Bytes, Located,
         layer::{CONCURRENCY, Layer, Mailbox},
     },
-    meter::{Lane, Probe, Stage},
+    meter::{Lane, Phase, Probe},
     order::Pick,
 };
-
-/// Samples that are under way or have arrived, at most.
-pub(super) const AHEAD: usize = 2 * CONCURRENCY;
 
 /// Samples are asked for so many at a time, so that neighbours are seen together.
 const GROUP: usize = 32;
@@ -90,7 +87,7 @@ impl Shared {
             Ok(pieces) => guard("read", || self.executor.assemble(&picks, &pieces, &mut fetched)),
             Err(error) => Err(self.executor.not_arrived(error, &picks)),
         };
-        probe.lap(Stage::Read, fetched.len());
+        probe.lap(Phase::Read, fetched.len());
         *mean += (fetched.len() as f64 - *mean) / 16.0;
         self.hand_over(ticket, result.map(|()| fetched));
     }

@@ -9,11 +9,11 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use super::memory::Memory;
 use crate::{
     Result,
     budget::{Budget, Holder},
     lock,
+    memory::Memory,
 };
 
 /// Keeps memory for reuse.
@@ -72,12 +72,7 @@ impl Pool {
     /// # Errors
     /// `Limit` if the system has no memory for it.
     pub(crate) fn take(self: &Arc<Self>, len: usize) -> Result<Buffer> {
-        let reused = {
-            let mut free = lock(&self.free);
-            // The last one returned is the most likely to be in cache.
-            free.iter().rposition(|m| m.size() == len.max(1)).map(|i| free.remove(i))
-        };
-        let memory = match reused {
+        let memory = match self.reuse(len) {
             Some(memory) => memory,
             None => {
                 // Counted, and room made, before it is taken.
@@ -87,7 +82,43 @@ impl Pool {
                 Memory::zeroed(len).inspect_err(|_| self.discount(size))?
             }
         };
-        Ok(Buffer { memory: Some(memory), len, lent: false, pool: self.clone() })
+        Ok(self.buffer(memory, len))
+    }
+
+    /// As [`Pool::take`], but only what the budget has room for; what is kept for the next batches gives way. `None` if
+    /// that is not enough.
+    ///
+    /// # Errors
+    /// `Limit` if the system has no memory for it.
+    pub(crate) fn take_within(self: &Arc<Self>, len: usize) -> Result<Option<Buffer>> {
+        if let Some(memory) = self.reuse(len) {
+            return Ok(Some(self.buffer(memory, len)));
+        }
+        let size = len.max(1) as u64;
+        while !self.budget.take(size, Holder::Batches) {
+            let oldest = {
+                let mut free = lock(&self.free);
+                (!free.is_empty()).then(|| free.remove(0))
+            };
+            let Some(oldest) = oldest else { return Ok(None) };
+            let freed = oldest.size() as u64;
+            drop(oldest);
+            self.discount(freed);
+        }
+        self.bytes.fetch_add(size, Relaxed);
+        let memory = Memory::zeroed(len).inspect_err(|_| self.discount(size))?;
+        Ok(Some(self.buffer(memory, len)))
+    }
+
+    fn buffer(self: &Arc<Self>, memory: Memory, len: usize) -> Buffer {
+        Buffer { memory: Some(memory), len, lent: false, pool: self.clone() }
+    }
+
+    /// Memory of this size that was kept.
+    fn reuse(&self, len: usize) -> Option<Memory> {
+        let mut free = lock(&self.free);
+        // The last one returned is the most likely to be in cache.
+        free.iter().rposition(|m| m.size() == len.max(1)).map(|i| free.remove(i))
     }
 
     /// Bytes the loader holds: under way, or kept for reuse.
@@ -197,7 +228,7 @@ impl Drop for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::memory::HUGE;
+    use crate::memory::HUGE;
 
     #[test]
     fn memory_returns_to_the_pool_only_when_its_owner_is_gone() {
@@ -225,6 +256,23 @@ mod tests {
         assert_eq!(pool.held(), 50, "one of the two made room");
         drop(other);
         assert_eq!(pool.held(), 50);
+    }
+
+    #[test]
+    fn what_is_kept_makes_room_within_the_budget_and_what_is_in_use_does_not() {
+        let pool = Pool::new(4);
+        pool.budget().set_cap(Holder::Batches, 100);
+        let used = pool.take_within(40).unwrap().unwrap();
+        drop(pool.take_within(30).unwrap());
+        drop(pool.take_within(20).unwrap());
+        assert_eq!(pool.held(), 90, "two are kept");
+        let other = pool.take_within(50).unwrap().unwrap();
+        assert_eq!(pool.held(), 90, "both made room");
+        assert!(pool.take_within(11).unwrap().is_none());
+        drop(used);
+        assert!(pool.take_within(11).unwrap().is_some());
+        drop(other);
+        assert_eq!(pool.budget().used(Holder::Batches), pool.held());
     }
 
     #[cfg(unix)]

@@ -12,25 +12,25 @@ use std::{
 };
 
 use super::{
-    batch::Columns,
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
-    remote::AHEAD,
-    ring::Pool,
-    schedule::{Evicted, Schedule, Work},
+    ring::{Buffer, Pool},
+    schedule::{AHEAD, Evicted, Schedule, Work},
+    stack::Columns,
     threads::in_storage,
 };
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder, Room},
+    column::ColumnSpec,
     io::layer::Mailbox,
     lock,
     meter::{
-        CacheStats, Lane, Meter, Probe, RowIndexStats, Stage, Stats,
+        CacheStats, Lane, Meter, Phase, Probe, RowIndexStats, Stats,
         publish::{Publisher, Snapshot},
     },
-    order::{Order, Pick},
+    order::{Order, Pick, Picks},
     plan::OnError,
     rng::Rng,
 };
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     alone: Mutex<()>,
     /// All samples lie in memory, decoded.
     resident: bool,
+    /// Some columns are put together after the last sample of their batch.
+    stacked: bool,
     /// Of the thread that drives the I/O layer, where that reads.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// Bytes that the I/O layer has under way or keeps.
@@ -94,6 +96,7 @@ impl Shared {
             schedule.read_by_layer(AHEAD);
         }
         let resident = executor.in_memory() && !executor.encoded();
+        let stacked = columns.iter().any(ColumnSpec::is_stacked);
         Self {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
@@ -111,6 +114,7 @@ impl Shared {
             threads,
             alone: Mutex::default(),
             resident,
+            stacked,
             mailbox,
             io_bytes: AtomicU64::new(0),
             publisher: OnceLock::new(),
@@ -136,9 +140,9 @@ impl Shared {
             memory: self.budget.total() + self.io_bytes.load(Relaxed),
             memory_budget: self.most,
             errors: meter.errors.load(Relaxed),
-            row_index: caches().filter_map(Caches::row_stats).reduce(RowIndexStats::and),
+            row_index: caches().filter_map(Caches::row_index_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
-            stages: meter.stages(),
+            phases: meter.phases(),
         }
     }
 
@@ -219,7 +223,6 @@ impl Shared {
         let lane = self.meter.lane(&format!("worker {id}"));
         let room = Room::new(&self.budget, Holder::Samples, self.threads.0);
         let mut desk = Desk::new(room);
-        let mut picks = Vec::new();
         // Memory that nobody needs any more. It is freed when the schedule is not locked.
         let mut surplus = None;
         let mut schedule = self.lock();
@@ -240,9 +243,9 @@ impl Shared {
             drop(schedule);
             drop(surplus.take());
             if let Some(mut probe) = idle {
-                probe.lap(Stage::Idle, 0);
+                probe.lap(Phase::Idle, 0);
             }
-            let used = self.run(&mut work, &lane, &mut desk, &mut picks);
+            let used = self.run(&mut work, &lane, &mut desk);
             let done = work.finish();
             desk.tidy();
             schedule = self.lock();
@@ -259,13 +262,24 @@ impl Shared {
     }
 
     /// Makes all samples of a claim. Gives back memory that came from a reader.
-    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk, picks: &mut Vec<Pick>) -> Option<Fetched> {
+    fn run(&self, work: &mut Work, lane: &Lane, desk: &mut Desk) -> Option<Fetched> {
         let job = work.claim.job.clone();
         let samples = work.claim.samples.clone();
         let mut read = work.record.take();
         let mut used = None;
+        let mut claimed = std::mem::take(&mut desk.picks);
+        self.order.picks_in(&job.span, samples.clone(), &mut claimed);
+        if self.resident && samples.len() > 1 {
+            let mut probe = Probe::start(lane, samples.len());
+            // What it cannot have, reading the sample will say.
+            drop(guard("read", || {
+                self.executor.touch(claimed.all());
+                Ok(())
+            }));
+            probe.lap_together(Phase::Read);
+        }
         for offset in samples.clone() {
-            self.order.pick_in(&job.span, offset, picks);
+            let picks = claimed.of(offset);
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
             let refused = job.span.refused().map(|error| self.executor.located(error.clone(), picks[0]));
@@ -290,16 +304,17 @@ impl Shared {
                     break;
                 }
                 let (first, mut attempts, mut replaced) = (picks[0], 0..REPLACEMENTS, false);
+                let mut picks = Vec::new();
                 // An outage is no reason to take other samples.
                 while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
                     let Some(attempt) = attempts.next() else { break };
-                    self.replacement(first, &job, attempt, picks);
+                    self.replacement(first, &job, attempt, &mut picks);
                     if picks.is_empty() {
                         continue;
                     }
-                    let made = self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe);
+                    let made = self.read_and_make(&mut work.claim, offset, &picks, desk, &mut probe);
                     let made = made.or_else(|error| {
-                        self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
+                        self.make_with_room(&mut work.claim, offset, &picks, desk, &mut probe, error)
                     });
                     match made {
                         Ok(()) => replaced = true,
@@ -310,16 +325,21 @@ impl Shared {
                 job.fail(offset, error, replaced);
             }
         }
+        desk.picks = claimed;
+        if self.stacked {
+            // Whoever finishes a batch may wait for room, and holds little meanwhile.
+            desk.tidy();
+            used = used.filter(|record| record.capacity() as u64 <= desk.room.keeps() / 2);
+        }
         self.finish(&job, samples.len());
         used
     }
 
     /// Counts finished samples; after the last one of a batch, puts its columns together.
-    fn finish(&self, job: &Job, samples: usize) {
+    fn finish(&self, job: &Arc<Job>, samples: usize) {
         let finished = guard("batch", || {
-            job.finish(samples, self.on_error, &|column, leaf, index| {
-                self.executor.resident(column, leaf, index)
-            });
+            let resident = |column, leaf, index| self.executor.resident(column, leaf, index);
+            job.finish(samples, self.on_error, &resident, &|len| self.take(job, len));
             Ok(())
         });
         if let Err(error) = finished {
@@ -348,7 +368,7 @@ impl Shared {
         desk: &mut Desk,
         probe: &mut Probe<'_>,
     ) -> Result<()> {
-        let Desk { scratch, own, room } = desk;
+        let Desk { scratch, own, room, .. } = desk;
         // Where nothing is read, what is held was settled after the last claim.
         let settle = |own: &Fetched, scratch: &Scratch| {
             if !self.resident {
@@ -367,7 +387,7 @@ impl Shared {
             return Ok(());
         }
         let result = guard("read", || in_storage(|| self.executor.complete(picks, fetched)));
-        probe.lap(Stage::Read, fetched.len());
+        probe.lap(Phase::Read, fetched.len());
         result
     }
 
@@ -386,7 +406,7 @@ impl Shared {
         loop {
             let alone = if let Some(bytes) = job.take_wanted() {
                 desk.tidy();
-                if !self.make_room_for_lists(&job, bytes) {
+                if !self.make_room(&job, bytes, Holder::Lists) {
                     return Err(error);
                 }
                 None
@@ -408,9 +428,31 @@ impl Shared {
         }
     }
 
-    /// Waits until lists of `job` can have `bytes` more; false if they never will.
-    fn make_room_for_lists(&self, job: &Arc<Job>, bytes: u64) -> bool {
-        let most = self.budget.cap(Holder::Lists);
+    /// A buffer for a finished column of `job`, as soon as there is room for it.
+    fn take(&self, job: &Arc<Job>, len: usize) -> Result<Buffer> {
+        loop {
+            if let Some(buffer) = self.pool.take_within(len)? {
+                return Ok(buffer);
+            }
+            if !self.make_room(job, len as u64, Holder::Batches) {
+                return Err(self.no_room(job, len as u64, Holder::Batches));
+            }
+        }
+    }
+
+    fn no_room(&self, job: &Job, bytes: u64, who: Holder) -> Error {
+        let (needed, most) = (needed_by(job, bytes, who), self.budget.cap(who));
+        let what = if who == Holder::Batches { "columns" } else { "lists" };
+        let what = format!(
+            "the {what} of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
+        );
+        Error::new(ErrorKind::Limit, what)
+            .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)")
+    }
+
+    /// Waits until `job` can have `bytes` more, or it is worth another try; false if it never will.
+    fn make_room(&self, job: &Arc<Job>, bytes: u64, who: Holder) -> bool {
+        let most = self.budget.cap(who);
         if bytes > most {
             return false;
         }
@@ -418,8 +460,12 @@ impl Shared {
             if job.is_impossible() {
                 return false;
             }
-            if self.budget.used(Holder::Lists).saturating_add(bytes) <= most {
+            if self.budget.used(who).saturating_add(bytes) <= most {
                 return true;
+            }
+            // What is only kept for the next batches goes first.
+            if who == Holder::Lists && self.columns.shelf.clear() > 0 {
+                continue;
             }
             let mut schedule = self.lock();
             if schedule.shutdown {
@@ -427,27 +473,23 @@ impl Shared {
             }
             let evicted = schedule.make_room(job);
             drop(schedule);
-            let needed = job.list_bytes().saturating_add(bytes);
             match evicted {
-                Evicted::Another => {}
-                Evicted::Itself => {
+                Evicted::Another(abandoned) => drop(abandoned),
+                Evicted::Itself(abandoned) => {
+                    drop(abandoned);
                     job.give_up(Error::new(ErrorKind::Internal, "a batch that was taken back was delivered"));
                     return false;
                 }
-                Evicted::None if needed > most => {
-                    let what = format!(
-                        "the lists of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
-                    );
-                    job.give_up(Error::new(ErrorKind::Limit, what).with_hint(
-                        "use a smaller batch_size, or raise it with with_options(memory_budget=...)",
-                    ));
+                Evicted::None if needed_by(job, bytes, who) > most => {
+                    job.give_up(self.no_room(job, bytes, who));
                     return false;
                 }
                 // What was taken back is freed when whoever works on it notices.
-                Evicted::None => {
-                    self.columns.shelf.clear();
-                    self.budget.wait();
-                }
+                Evicted::None => self.budget.wait(),
+            }
+            if who == Holder::Batches {
+                // The consumer may have given a buffer back meanwhile, which is kept, and so counts: the pool uses it.
+                return true;
             }
         }
     }
@@ -459,7 +501,9 @@ impl Shared {
             }
             in_storage(|| self.executor.fetch(picks, fetched, room))
         });
-        probe.lap(Stage::Read, fetched.len());
+        if probe.is_on() {
+            probe.lap(Phase::Read, fetched.len());
+        }
         result
     }
 
@@ -521,18 +565,35 @@ impl Shared {
     }
 }
 
+/// Bytes that `job` takes by itself, with `bytes` that it found no room for.
+fn needed_by(job: &Job, bytes: u64, who: Holder) -> u64 {
+    let varying = job.varying();
+    match who {
+        // What waits for room is counted already.
+        Holder::Batches => varying.columns.saturating_add(job.array_bytes()),
+        _ => varying.lists.saturating_add(bytes),
+    }
+}
+
 /// What a worker works with.
 struct Desk {
     scratch: Scratch,
     /// For samples that it reads itself.
     own: Fetched,
+    /// What the samples of its claim are made of.
+    picks: Picks,
     /// What both take.
     room: Arc<Room>,
 }
 
 impl Desk {
     fn new(room: Arc<Room>) -> Self {
-        Self { scratch: Scratch::within(Some(room.clone())), own: Fetched::default(), room }
+        Self {
+            scratch: Scratch::within(Some(room.clone())),
+            own: Fetched::default(),
+            picks: Picks::default(),
+            room,
+        }
     }
 
     fn capacity(&self) -> usize {

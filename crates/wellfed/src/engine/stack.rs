@@ -4,18 +4,19 @@
 //! Invariant: a piece is written by the worker that holds the claim on its sample, and read after all claims on the
 //! batch are back. All bytes that pieces and finished lists hold are counted by their [`Shelf`].
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    ops::Deref,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use super::{
-    batch::{ColumnData, ColumnKind, ColumnSpec},
-    ring::{Buffer, Pool},
-};
+use super::{batch::ColumnData, ring::Buffer};
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
+    column::{ColumnKind, ColumnSpec, Padding, Stacking},
     lock,
     sample::DType,
 };
@@ -27,30 +28,26 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Columns of pieces that are kept.
 const KEPT_COLUMNS: usize = 16;
 
-/// How the arrays of a batch that differ in size become one column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stacking {
-    /// There is one sample, without a batch.
-    Alone,
-    /// Each is filled up to the largest, or to a given size.
-    Padded(Padding),
-    /// One after the other, with offsets.
-    Ragged,
-    /// Each by itself.
-    List,
+/// The columns of every batch of a loader, and memory that batches under way share.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    specs: Arc<[ColumnSpec]>,
+    pub(crate) shelf: Arc<Shelf>,
 }
 
-/// What arrays are filled up to, and with what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Padding {
-    /// Sides of the finished array; `None` is that of the largest in the batch.
-    pub(crate) shape: Vec<Option<usize>>,
-    /// One element, in native byte order.
-    pub(crate) value: Vec<u8>,
-    /// Sides that are not given are rounded up to a multiple of this.
-    pub(crate) multiple_of: usize,
-    /// Whether the lengths before padding are handed out as well.
-    pub(crate) lengths: bool,
+impl Columns {
+    /// Values that are not in buffers of the pool (texts, byte strings, arrays that vary) are counted in `budget`.
+    pub(crate) fn new(specs: &[ColumnSpec], budget: &Arc<Budget>) -> Self {
+        Self { specs: specs.into(), shelf: Shelf::new(budget) }
+    }
+}
+
+impl Deref for Columns {
+    type Target = [ColumnSpec];
+
+    fn deref(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
 }
 
 /// What a worker leaves of one sample.
@@ -64,6 +61,9 @@ struct Piece {
 
 /// Finds the bytes of a resident value: of a column, by the number of the source and the index there.
 pub(crate) type Resident<'a, 'b> = &'b dyn Fn(usize, usize, u64) -> Option<&'a [u8]>;
+
+/// Takes a buffer of so many bytes for a finished column, once there is room for it.
+pub(crate) type Take<'a> = &'a dyn Fn(usize) -> Result<Buffer>;
 
 /// Memory of pieces for the next batches, and the count of all bytes that pieces and finished lists hold.
 #[derive(Debug)]
@@ -85,15 +85,22 @@ impl Shelf {
             pieces.resize_with(len, Mutex::default);
         }
         let held = pieces.iter().map(|piece| lock(piece).bytes.capacity() as u64).sum();
-        Pieces { pieces, held: AtomicU64::new(held), wanted: AtomicU64::new(0), shelf: self.clone() }
+        Pieces {
+            pieces,
+            held: AtomicU64::new(held),
+            wanted: AtomicU64::new(0),
+            released: AtomicBool::new(false),
+            shelf: self.clone(),
+        }
     }
 
-    /// Frees the memory that is kept for the next batches.
-    pub(crate) fn clear(&self) {
+    /// Frees the memory that is kept for the next batches; says how many bytes it was.
+    pub(crate) fn clear(&self) -> usize {
         let free = std::mem::take(&mut *lock(&self.free));
         let bytes: usize = free.iter().flatten().map(|piece| lock(piece).bytes.capacity()).sum();
         drop(free);
         self.count(bytes, 0);
+        bytes
     }
 
     fn count(&self, before: usize, after: usize) {
@@ -117,6 +124,13 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
+impl Held {
+    /// How many.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.shelf.count(self.bytes, 0);
@@ -131,6 +145,8 @@ pub(crate) struct Pieces {
     held: AtomicU64,
     /// Most bytes that a value found no room for.
     wanted: AtomicU64,
+    /// Their memory was given back.
+    released: AtomicBool,
     shelf: Arc<Shelf>,
 }
 
@@ -210,11 +226,16 @@ impl Pieces {
         self.held.fetch_sub(bytes.capacity() as u64, Relaxed);
         bytes
     }
-}
 
-impl Drop for Pieces {
-    fn drop(&mut self) {
-        let mut pieces = std::mem::take(&mut self.pieces);
+    /// Gives the memory of all values back: they were put together.
+    pub(crate) fn release(&self) {
+        self.held.store(0, Relaxed);
+        self.released.store(true, Relaxed);
+        self.shelve(self.pieces.iter().map(|piece| Mutex::new(std::mem::take(&mut *lock(piece)))).collect());
+    }
+
+    /// Keeps the memory of `pieces` for the next batches, as far as it is not too much.
+    fn shelve(&self, mut pieces: Vec<Mutex<Piece>>) {
         let (mut kept, mut freed) = (0, 0);
         for piece in &mut pieces {
             let piece = piece.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -235,9 +256,18 @@ impl Drop for Pieces {
             Some(pieces)
         };
         drop(free);
-        self.shelf.count(freed, 0);
         // Freeing may take long: not under the lock.
         drop(surplus);
+        self.shelf.count(freed, 0);
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        if !self.released.load(Relaxed) {
+            let pieces = std::mem::take(&mut self.pieces);
+            self.shelve(pieces);
+        }
     }
 }
 
@@ -274,7 +304,7 @@ pub(crate) fn stack<'a>(
     pieces: &'a Pieces,
     keep: &[usize],
     pad_to: Option<usize>,
-    pool: &Arc<Pool>,
+    take: Take<'_>,
     resident: Resident<'a, '_>,
 ) -> Result<Stacked> {
     let ColumnKind::Varying { dtype, stacking, .. } = &spec.kind else {
@@ -299,19 +329,19 @@ pub(crate) fn stack<'a>(
             let Some(value) = values.first() else {
                 return Err(Error::new(ErrorKind::Internal, format!("column {} has no sample", spec.name)));
             };
-            let mut bytes = pool.take(value.bytes().len())?;
+            let mut bytes = take(value.bytes().len())?;
             bytes.copy_from_slice(value.bytes());
             ColumnData::Array { dtype: *dtype, shape: value.shape().to_vec(), bytes }
         }
         Stacking::Padded(padding) => {
             if padding.lengths {
-                lengths = Some(lengths_of(&values, pool)?);
+                lengths = Some(lengths_of(&values, take)?);
             }
-            pad(&spec.name, *dtype, padding, &values, pad_to, pool)?
+            pad(&spec.name, *dtype, padding, &values, pad_to, take)?
         }
-        Stacking::Ragged => ragged(&spec.name, *dtype, spec.inner(), &values, pool)?,
+        Stacking::Ragged => ragged(&spec.name, *dtype, spec.inner(), &values, take)?,
         Stacking::List => {
-            let (bytes, shapes) = concatenate(&spec.name, &values, pool)?;
+            let (bytes, shapes) = concatenate(&spec.name, &values, take)?;
             ColumnData::List { dtype: *dtype, shapes, bytes }
         }
     };
@@ -329,9 +359,9 @@ fn elements(shape: &[usize]) -> Option<usize> {
 
 /// A buffer of at least `len` bytes. Sizes come in steps of at most a quarter, so that buffers of batches that
 /// differ in size can be used again.
-fn roomy(pool: &Arc<Pool>, len: usize) -> Result<Buffer> {
+fn roomy(take: Take<'_>, len: usize) -> Result<Buffer> {
     let step = (len.max(1).next_power_of_two() / 8).max(64);
-    pool.take(len.next_multiple_of(step))
+    take(len.next_multiple_of(step))
 }
 
 fn too_large(name: &str) -> Error {
@@ -339,8 +369,8 @@ fn too_large(name: &str) -> Error {
         .with_hint("use a smaller batch, or bucket_by_sequence_length()")
 }
 
-fn lengths_of(values: &[Value<'_>], pool: &Arc<Pool>) -> Result<Buffer> {
-    let mut lengths = pool.take(8 * values.len())?;
+fn lengths_of(values: &[Value<'_>], take: Take<'_>) -> Result<Buffer> {
+    let mut lengths = take(8 * values.len())?;
     for (to, value) in lengths.chunks_exact_mut(8).zip(values) {
         let length = value.shape().first().copied().unwrap_or(1) as i64;
         to.copy_from_slice(&length.to_ne_bytes());
@@ -354,7 +384,7 @@ fn pad(
     padding: &Padding,
     values: &[Value<'_>],
     pad_to: Option<usize>,
-    pool: &Arc<Pool>,
+    take: Take<'_>,
 ) -> Result<ColumnData> {
     let mut shape = vec![values.len()];
     for (d, side) in padding.shape.iter().enumerate() {
@@ -377,7 +407,7 @@ fn pad(
     for value in values {
         check_fits(name, value.shape(), &shape[1..])?;
     }
-    let mut bytes = roomy(pool, len)?;
+    let mut bytes = roomy(take, len)?;
     if row > 0 {
         for (to, value) in bytes[..len].chunks_exact_mut(row).zip(values) {
             place(to, &shape[1..], value.bytes(), value.shape(), &padding.value);
@@ -447,10 +477,10 @@ fn ragged(
     dtype: DType,
     inner: &[Option<usize>],
     values: &[Value<'_>],
-    pool: &Arc<Pool>,
+    take: Take<'_>,
 ) -> Result<ColumnData> {
-    let (bytes, shapes) = concatenate(name, values, pool)?;
-    let mut offsets = pool.take(8 * (values.len() + 1))?;
+    let (bytes, shapes) = concatenate(name, values, take)?;
+    let mut offsets = take(8 * (values.len() + 1))?;
     let mut end = 0_usize;
     offsets[..8].fill(0);
     for (to, shape) in offsets[8..].chunks_exact_mut(8).zip(&shapes) {
@@ -462,10 +492,10 @@ fn ragged(
 }
 
 /// All values, one after the other, and their shapes.
-fn concatenate(name: &str, values: &[Value<'_>], pool: &Arc<Pool>) -> Result<(Buffer, Vec<Vec<usize>>)> {
+fn concatenate(name: &str, values: &[Value<'_>], take: Take<'_>) -> Result<(Buffer, Vec<Vec<usize>>)> {
     let len = values.iter().try_fold(0_usize, |len, value| len.checked_add(value.bytes().len()));
     let len = len.filter(|len| *len <= isize::MAX as usize / 2).ok_or_else(|| too_large(name))?;
-    let mut bytes = roomy(pool, len)?;
+    let mut bytes = roomy(take, len)?;
     let mut at = 0;
     for value in values {
         let end = at + value.bytes().len();
@@ -480,6 +510,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::engine::ring::Pool;
 
     fn padded(
         shapes: &[Vec<usize>],
@@ -501,7 +532,8 @@ mod tests {
             },
         };
         let keep: Vec<usize> = (0..shapes.len()).collect();
-        let stacked = stack((0, &spec), &pieces, &keep, pad_to, &Pool::new(4), &|_, _, _| None)?;
+        let pool = Pool::new(4);
+        let stacked = stack((0, &spec), &pieces, &keep, pad_to, &|len| pool.take(len), &|_, _, _| None)?;
         let ColumnData::Array { shape, .. } = &stacked.data else { panic!("an array") };
         Ok((shape.clone(), stacked.data.as_bytes().unwrap_or_default().to_vec()))
     }
@@ -563,8 +595,11 @@ mod tests {
         pieces.copy(1, &[KEPT_PIECE + 1], &vec![0; KEPT_PIECE + 1]).unwrap();
         let both = shelf.budget.used(Holder::Lists);
         assert!(both >= KEPT_PIECE as u64 + 4, "{both}");
-        drop(pieces);
+        pieces.release();
+        assert_eq!(pieces.bytes(), 0);
         assert!((3..100).contains(&shelf.budget.used(Holder::Lists)), "{}", shelf.budget.used(Holder::Lists));
+        drop(pieces);
+        assert_eq!(lock(&shelf.free).len(), 1, "they are kept once");
         let pieces = shelf.take(1);
         let held = shelf.hold(pieces.own(0).capacity());
         assert!(shelf.budget.used(Holder::Lists) >= 3);

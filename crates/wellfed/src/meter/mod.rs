@@ -1,6 +1,6 @@
-//! Always-on counters: time and bytes per stage, waits, queue occupancy.
+//! Always-on counters: time and bytes per phase, waits, queue occupancy.
 //!
-//! Each thread writes its own `Lane` with relaxed atomics and nobody else's; readers add lanes up. A stage
+//! Each thread writes its own `Lane` with relaxed atomics and nobody else's; readers add lanes up. A phase
 //! costs one clock reading (about 25 ns). Where samples take a few microseconds, a worker times one sample of
 //! each chunk it claimed and counts it for the whole chunk, which keeps the cost under 1 %.
 
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use stats::{CacheStats, RowIndexStats, StageStats, Stats};
+pub use stats::{CacheStats, PhaseStats, RowIndexStats, Stats};
 pub(crate) use trace::Trace;
 
 use crate::{Result, lock};
@@ -24,7 +24,7 @@ use crate::{Result, lock};
 /// What a worker's time goes to. Fixed, so that counters are plain arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Stage {
+pub enum Phase {
     /// Fetching bytes from the store, by a worker or a reader.
     Read,
     /// Decoding images.
@@ -37,9 +37,9 @@ pub enum Stage {
     Idle,
 }
 
-impl Stage {
-    /// All stages, in the order of the data.
-    pub const ALL: [Stage; 5] = [Stage::Read, Stage::Decode, Stage::Transform, Stage::Write, Stage::Idle];
+impl Phase {
+    /// All phases, in the order of the data.
+    pub const ALL: [Phase; 5] = [Phase::Read, Phase::Decode, Phase::Transform, Phase::Write, Phase::Idle];
 
     /// Short lower-case name.
     pub fn name(self) -> &'static str {
@@ -58,21 +58,21 @@ struct Counter {
 #[derive(Debug)]
 pub(crate) struct Lane {
     name: String,
-    counters: [Counter; Stage::ALL.len()],
+    counters: [Counter; Phase::ALL.len()],
     trace: Option<Trace>,
 }
 
 impl Lane {
     /// Adds `nanos` and `bytes` for `count` samples.
-    fn add(&self, stage: Stage, nanos: u64, count: u64, bytes: u64) {
-        let counter = &self.counters[stage as usize];
+    fn add(&self, phase: Phase, nanos: u64, count: u64, bytes: u64) {
+        let counter = &self.counters[phase as usize];
         counter.nanos.fetch_add(nanos, Relaxed);
         counter.count.fetch_add(count, Relaxed);
         counter.bytes.fetch_add(bytes, Relaxed);
     }
 }
 
-/// Times consecutive stages on one thread: each [`Probe::lap`] ends one and begins the next.
+/// Times consecutive phases on one thread: each [`Probe::lap`] ends one and begins the next.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     lane: &'a Lane,
@@ -91,12 +91,28 @@ impl<'a> Probe<'a> {
         Self { lane, last: None, weight: 0 }
     }
 
-    /// Ends `stage` now; it handled `bytes`.
-    pub(crate) fn lap(&mut self, stage: Stage, bytes: usize) {
-        self.lap_without(stage, bytes, Duration::ZERO);
+    /// Whether it does anything: what is handled need not be counted otherwise.
+    pub(crate) fn is_on(&self) -> bool {
+        self.last.is_some()
     }
 
-    /// Runs a piece of the stage that comes next, while another one is under way, and adds its time to `spent`.
+    /// Ends `phase` now; it handled `bytes`.
+    pub(crate) fn lap(&mut self, phase: Phase, bytes: usize) {
+        self.lap_without(phase, bytes, Duration::ZERO);
+    }
+
+    /// Ends a part of `phase` now that was done for all samples of the chunk at once.
+    pub(crate) fn lap_together(&mut self, phase: Phase) {
+        let Some(last) = self.last else { return };
+        let now = Instant::now();
+        self.lane.add(phase, (now - last).as_nanos() as u64, 0, 0);
+        if let Some(trace) = &self.lane.trace {
+            trace.span(phase.name(), last, now);
+        }
+        self.last = Some(now);
+    }
+
+    /// Runs a piece of the phase that comes next, while another one is under way, and adds its time to `spent`.
     pub(crate) fn aside<T>(&self, spent: &mut Duration, f: impl FnOnce() -> T) -> T {
         if self.last.is_none() {
             return f();
@@ -107,16 +123,16 @@ impl<'a> Probe<'a> {
         result
     }
 
-    /// Ends `stage` now; it handled `bytes`. The time that was `spent` inside it counts for the stage that comes
+    /// Ends `phase` now; it handled `bytes`. The time that was `spent` inside it counts for the phase that comes
     /// next: a trace shows them one after the other.
-    pub(crate) fn lap_without(&mut self, stage: Stage, bytes: usize, spent: Duration) {
+    pub(crate) fn lap_without(&mut self, phase: Phase, bytes: usize, spent: Duration) {
         let Some(last) = self.last else { return };
         let now = Instant::now();
         let now = now.checked_sub(spent).map_or(last, |now| now.max(last));
         let nanos = (now - last).as_nanos() as u64;
-        self.lane.add(stage, nanos * self.weight, self.weight, bytes as u64 * self.weight);
+        self.lane.add(phase, nanos * self.weight, self.weight, bytes as u64 * self.weight);
         if let Some(trace) = &self.lane.trace {
-            trace.span(stage.name(), last, now);
+            trace.span(phase.name(), last, now);
         }
         self.last = Some(now);
     }
@@ -178,9 +194,9 @@ impl Meter {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Sums of nanoseconds by stage, over lanes whose name begins with `prefix`.
-    pub(crate) fn nanos(&self, prefix: &str) -> [u64; Stage::ALL.len()] {
-        let mut sums = [0; Stage::ALL.len()];
+    /// Sums of nanoseconds by phase, over lanes whose name begins with `prefix`.
+    pub(crate) fn nanos(&self, prefix: &str) -> [u64; Phase::ALL.len()] {
+        let mut sums = [0; Phase::ALL.len()];
         for lane in lock(&self.lanes).iter().filter(|lane| lane.name.starts_with(prefix)) {
             for (sum, counter) in sums.iter_mut().zip(&lane.counters) {
                 *sum += counter.nanos.load(Relaxed);
@@ -189,19 +205,19 @@ impl Meter {
         sums
     }
 
-    /// Time, count and bytes of every stage, over all lanes.
-    pub(crate) fn stages(&self) -> Vec<StageStats> {
+    /// Time, count and bytes of every phase, over all lanes.
+    pub(crate) fn phases(&self) -> Vec<PhaseStats> {
         let lanes = lock(&self.lanes);
-        let sum = |stage: Stage, part: fn(&Counter) -> &AtomicU64| -> u64 {
-            lanes.iter().map(|lane| part(&lane.counters[stage as usize]).load(Relaxed)).sum()
+        let sum = |phase: Phase, part: fn(&Counter) -> &AtomicU64| -> u64 {
+            lanes.iter().map(|lane| part(&lane.counters[phase as usize]).load(Relaxed)).sum()
         };
-        Stage::ALL
+        Phase::ALL
             .into_iter()
-            .map(|stage| StageStats {
-                name: stage.name(),
-                seconds: sum(stage, |c| &c.nanos) as f64 * 1e-9,
-                count: sum(stage, |c| &c.count),
-                bytes: sum(stage, |c| &c.bytes),
+            .map(|phase| PhaseStats {
+                name: phase.name(),
+                seconds: sum(phase, |c| &c.nanos) as f64 * 1e-9,
+                count: sum(phase, |c| &c.count),
+                bytes: sum(phase, |c| &c.bytes),
             })
             .collect()
     }
@@ -223,35 +239,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn laps_add_up_by_stage_and_weight() {
+    fn laps_add_up_by_phase_and_weight() {
         let meter = Meter::new(false);
         let lane = meter.lane("worker 0");
         let mut probe = Probe::start(&lane, 8);
-        probe.lap(Stage::Read, 100);
-        probe.lap(Stage::Write, 5);
-        Probe::off(&lane).lap(Stage::Read, 1_000_000);
-        let stages = meter.stages();
-        assert_eq!((stages[0].count, stages[0].bytes), (8, 800));
-        assert_eq!((stages[3].count, stages[3].bytes), (8, 40));
+        probe.lap(Phase::Read, 100);
+        probe.lap(Phase::Write, 5);
+        probe.lap_together(Phase::Read);
+        Probe::off(&lane).lap(Phase::Read, 1_000_000);
+        Probe::off(&lane).lap_together(Phase::Read);
+        let phases = meter.phases();
+        assert_eq!((phases[0].count, phases[0].bytes), (8, 800));
+        assert_eq!((phases[3].count, phases[3].bytes), (8, 40));
         assert_eq!(meter.nanos("reader"), [0; 5]);
     }
 
     #[test]
-    fn what_is_done_aside_counts_for_the_next_stage() {
+    fn what_is_done_aside_counts_for_the_next_phase() {
         let meter = Meter::new(false);
         let lane = meter.lane("worker 0");
         let mut probe = Probe::start(&lane, 1);
         let mut spent = Duration::ZERO;
         probe.aside(&mut spent, || std::thread::sleep(Duration::from_millis(2)));
-        probe.lap_without(Stage::Decode, 1, spent);
-        probe.lap(Stage::Write, 1);
+        probe.lap_without(Phase::Decode, 1, spent);
+        probe.lap(Phase::Write, 1);
         let nanos = meter.nanos("worker");
-        assert!(nanos[Stage::Write as usize] >= 2_000_000, "{nanos:?}");
+        assert!(nanos[Phase::Write as usize] >= 2_000_000, "{nanos:?}");
         // More than there was, as clocks may have it, is all there was.
-        probe.lap_without(Stage::Decode, 1, Duration::MAX);
+        probe.lap_without(Phase::Decode, 1, Duration::MAX);
         let mut off = Probe::off(&lane);
         off.aside(&mut spent, || ());
-        off.lap_without(Stage::Decode, 1, spent);
-        assert_eq!(meter.stages()[Stage::Decode as usize].count, 2);
+        off.lap_without(Phase::Decode, 1, spent);
+        assert_eq!(meter.phases()[Phase::Decode as usize].count, 2);
     }
 }

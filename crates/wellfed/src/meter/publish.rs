@@ -268,7 +268,7 @@ mod tests {
             errors: 0,
             row_index: Some(RowIndexStats::default()),
             cache: None,
-            stages: Meter::new(false).stages(),
+            phases: Meter::new(false).phases(),
         };
         Snapshot::now("image_folder(größe)".to_owned(), 1, stats)
     }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::Stage;
+use super::Phase;
 
-/// One stage, over all threads since the loader was made.
+/// One phase, over all threads since the loader was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StageStats {
+pub struct PhaseStats {
     /// `read`, `decode`, `transform`, `write` or `idle`.
     pub name: &'static str,
     /// Seconds of thread time.
@@ -19,20 +19,20 @@ pub struct StageStats {
     pub bytes: u64,
 }
 
-/// A stage as it is read, whose name is not known to be one.
+/// A phase as it is read, whose name is not known to be one.
 #[derive(Deserialize)]
-struct AnyStage {
+struct AnyPhase {
     name: String,
     seconds: f64,
     count: u64,
     bytes: u64,
 }
 
-impl<'de> Deserialize<'de> for StageStats {
+impl<'de> Deserialize<'de> for PhaseStats {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let AnyStage { name, seconds, count, bytes } = AnyStage::deserialize(from)?;
-        let known = Stage::ALL.into_iter().map(Stage::name).find(|known| *known == name);
-        let name = known.ok_or_else(|| D::Error::custom(format!("there is no stage {name:?}")))?;
+        let AnyPhase { name, seconds, count, bytes } = AnyPhase::deserialize(from)?;
+        let known = Phase::ALL.into_iter().map(Phase::name).find(|known| *known == name);
+        let name = known.ok_or_else(|| D::Error::custom(format!("there is no phase {name:?}")))?;
         Ok(Self { name, seconds, count, bytes })
     }
 }
@@ -106,8 +106,9 @@ pub struct Stats {
     pub row_index: Option<RowIndexStats>,
     /// The verb `cache`, if the plan has it.
     pub cache: Option<CacheStats>,
-    /// Time, count and bytes per stage.
-    pub stages: Vec<StageStats>,
+    /// Time, count and bytes per phase.
+    #[serde(rename = "stages")]
+    pub phases: Vec<PhaseStats>,
 }
 
 impl fmt::Display for Stats {
@@ -135,16 +136,16 @@ impl fmt::Display for Stats {
             writeln!(f, "{cache}")?;
         }
         write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
-        let total: f64 = self.stages.iter().map(|s| s.seconds).sum();
-        for stage in &self.stages {
-            let each = stage.seconds * 1e6 / (stage.count.max(1) as f64);
+        let total: f64 = self.phases.iter().map(|s| s.seconds).sum();
+        for phase in &self.phases {
+            let each = phase.seconds * 1e6 / (phase.count.max(1) as f64);
             write!(
                 f,
                 "\n{:<10} {:>9.3} {:>6.1}% {each:>12.1} {:>10.1}",
-                stage.name,
-                stage.seconds,
-                100.0 * stage.seconds / total.max(1e-12),
-                stage.bytes as f64 / 1e6
+                phase.name,
+                phase.seconds,
+                100.0 * phase.seconds / total.max(1e-12),
+                phase.bytes as f64 / 1e6
             )?;
         }
         Ok(())

@@ -23,18 +23,12 @@ impl Order {
     /// As [`Order::new`], for plans that cut batches by the lengths of `fields`, and with the positions that each `filter`
     /// keeps: those further down first.
     pub(crate) fn over(root: &Node, lens: &[u64], fields: &Fields, kept: &[Arc<[u64]>]) -> Result<Self> {
-        let mut building = Building {
-            lens,
-            fields,
-            next: 0,
-            kept: kept.iter(),
-            entries: Vec::new(),
-            padded: 0,
-            batch_size: 1,
-        };
+        let mut building =
+            Building { lens, fields, next: 0, kept: kept.iter(), entries: Vec::new(), padded: 0 };
         let root = building.node(root)?;
-        let Building { entries, padded, batch_size, .. } = building;
+        let Building { entries, padded, .. } = building;
         let top = top(&entries, root.at);
+        let batch_size = largest_batch(&entries, root.at);
         Ok(Self { root: root.at, top, padded, batch_size, entries })
     }
 }
@@ -46,7 +40,6 @@ struct Building<'a> {
     kept: std::slice::Iter<'a, Arc<[u64]>>,
     entries: Vec<Entry>,
     padded: u64,
-    batch_size: u64,
 }
 
 /// An entry that was made, and the shuffles below it.
@@ -212,7 +205,6 @@ impl Building<'_> {
                     .with_hint(format!("call shard() after {name}(): then it deals whole batches")));
                 }
                 let cutting = Cutting::new(node, self.fields)?;
-                self.batch_size = self.batch_size.max(cutting.batch_size);
                 Ok(self.push(Step::Cut(Arc::new(cutting)), &[input], None, true))
             }
             Node::Batch { batch_size: 0, .. }
@@ -231,7 +223,6 @@ impl Building<'_> {
                     .with_hint("call unbatch() in between"));
                 }
                 let batch_size = *batch_size as u64;
-                self.batch_size = self.batch_size.max(batch_size);
                 let batches = |n: u64| if *drop_last { n / batch_size } else { n.div_ceil(batch_size) };
                 let step = Step::Batch { batch_size, drop_last: *drop_last };
                 Ok(self.push(step, &[input], input.len.map(batches), true))
@@ -365,6 +356,17 @@ impl Building<'_> {
 
 fn batched(inputs: &[Made]) -> bool {
     inputs.iter().any(|input| input.batched)
+}
+
+/// Samples in the largest batch that comes of entry `at`; batches that are taken apart again do not count.
+fn largest_batch(entries: &[Entry], at: usize) -> u64 {
+    let entry = &entries[at];
+    match &entry.step {
+        Step::Batch { batch_size, .. } => *batch_size,
+        Step::Cut(cutting) => cutting.batch_size,
+        _ if !entry.batched => 1,
+        _ => entry.inputs.iter().map(|input| largest_batch(entries, *input)).max().unwrap_or(1),
+    }
 }
 
 /// What can be carried over to other ranks and batch sizes, and what stands against it.

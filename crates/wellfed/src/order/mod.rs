@@ -5,6 +5,7 @@
 //! as a list of `Entry`s: a walk goes from the root to the leaves and translates the position at every verb. Verbs
 //! before `batch` permute samples; verbs after it count batches.
 
+mod batches;
 mod build;
 mod concatenate;
 mod cut;
@@ -16,13 +17,15 @@ mod sample;
 mod shuffle;
 mod state;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
+pub(crate) use batches::{Batches, Position, Upcoming, no_epochs};
 use concatenate::Concatenate;
 use cut::Cut;
 pub(crate) use cutting::{Cutting, Fields};
+use given::GivenSamples;
 pub use given::out_of_range;
-pub(crate) use given::{Pass, checked};
+pub(crate) use given::{Given, checked};
 use interleave::Interleave;
 use sample::SampleFrom;
 use shuffle::{BlockShuffle, Shuffle};
@@ -42,42 +45,80 @@ pub struct Pick {
     pub epoch: u64,
 }
 
+/// The picks of neighbouring samples of a batch. Its memory is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Picks {
+    /// Offset of the first sample.
+    first: usize,
+    all: Vec<Pick>,
+    /// Where each sample's picks end.
+    ends: Vec<usize>,
+}
+
+impl Picks {
+    /// What makes the sample at `offset`.
+    pub(crate) fn of(&self, offset: usize) -> &[Pick] {
+        let number = offset - self.first;
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.all[start..self.ends[number]]
+    }
+
+    /// The picks of all samples.
+    pub(crate) fn all(&self) -> &[Pick] {
+        &self.all
+    }
+}
+
 /// The samples of one batch: positions in an epoch, from which [`Order::pick_in`] finds each sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     /// Entry whose positions these are.
     at: usize,
-    /// Under a given order: the seed of the pass.
     epoch: u64,
     base: u64,
     start: u64,
     /// Samples in the batch.
     pub(crate) len: usize,
-    /// The samples, if they were cut by length.
-    cut: Option<Cut>,
-    /// The samples, if the caller gave them.
-    given: Option<Arc<[u64]>>,
+    samples: Samples,
+}
+
+/// Which samples a batch holds.
+#[derive(Clone, Debug)]
+enum Samples {
+    /// Those at `start` of the span and after.
+    Run,
+    /// Those that were cut by length.
+    Cut(Cut),
+    /// Those that the caller gave. The span starts at their place in the pass.
+    Given(GivenSamples),
 }
 
 impl Span {
     /// Place of sample `offset` in its pass, if the caller gave the order.
     pub(crate) fn position(&self, offset: usize) -> Option<u64> {
-        self.given.as_ref().map(|_| self.start.wrapping_add(offset as u64))
+        matches!(self.samples, Samples::Given(_)).then(|| self.start.wrapping_add(offset as u64))
     }
 
     /// What arrays are padded to, if the plan leaves it to the batch.
     pub(crate) fn pad_to(&self) -> Option<usize> {
-        self.cut.as_ref()?.pad_to
+        self.cut()?.pad_to
     }
 
     /// Why its only sample cannot be in any batch.
     pub(crate) fn refused(&self) -> Option<&Error> {
-        self.cut.as_ref()?.refused.as_ref()
+        self.cut()?.refused.as_ref()
     }
 
-    /// The samples, if the caller gave them.
-    pub(crate) fn given(&self) -> Option<&[u64]> {
-        self.given.as_deref()
+    /// Whether the caller gave it, and so expects an answer to it, even if none of its samples is good.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.samples, Samples::Given(_))
+    }
+
+    fn cut(&self) -> Option<&Cut> {
+        match &self.samples {
+            Samples::Cut(cut) => Some(cut),
+            Samples::Run | Samples::Given(_) => None,
+        }
     }
 }
 
@@ -172,6 +213,9 @@ struct Entry {
 /// Elements of a data set without end among which a substitute is drawn.
 const ENDLESS: u64 = 1 << 32;
 
+/// The same for batches that are cut by length, which are found by walking there.
+const ENDLESS_CUT: u64 = 1 << 10;
+
 /// A position in an epoch.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -241,7 +285,7 @@ impl Order {
     /// Whether batch `number` of `epoch` is beyond its end. `base` is as in [`Order::len_from`].
     pub(crate) fn is_over(&self, epoch: u64, base: u64, number: u64) -> bool {
         if !self.is_cut() {
-            return self.len_from(base).is_some_and(|len| number >= len);
+            return self.len_from(epoch, base).is_some_and(|len| number >= len);
         }
         if base == 0 {
             return !self.has(self.root, epoch, number);
@@ -260,13 +304,14 @@ impl Order {
             let len = self.entries[entry.inputs[0]].len?;
             return Some(cutting.cuts.len(epoch, len, &|at| self.length(entry, cutting, epoch, at)));
         }
-        let len = self.count(entry.inputs[0], epoch)?;
-        Some(match &entry.step {
-            Step::Take { count } => len.min(*count),
-            Step::Skip { count } => len.saturating_sub(*count),
-            Step::Shard(shard) => len.div_ceil(shard.world_size),
+        let len = self.count(entry.inputs[0], epoch);
+        match &entry.step {
+            // Batches that are cut from samples without end do not end either.
+            Step::Take { count } => Some(len.map_or(*count, |len| len.min(*count))),
+            Step::Skip { count } => len.map(|len| len.saturating_sub(*count)),
+            Step::Shard(shard) => len.map(|len| len.div_ceil(shard.world_size)),
             _ => len,
-        })
+        }
     }
 
     /// Whether an entry that is cut has an element at `position` of `epoch`. Walks no further than there.
@@ -345,18 +390,19 @@ impl Order {
         self.entries.iter().any(|entry| matches!(entry.step, Step::Shard(shard) if shard.world_size > 1))
     }
 
-    /// Elements of an epoch that are left for this rank below the batch, when all ranks had `base`.
-    fn left(&self, base: u64) -> Option<u64> {
-        let left = self.entries[self.top.unit].len?.saturating_sub(base);
+    /// Elements of `epoch` that are left for this rank below the batch, when all ranks had `base`.
+    fn left(&self, epoch: u64, base: u64) -> Option<u64> {
+        let left = self.count(self.top.unit, epoch)?.saturating_sub(base);
         Some(self.top.shard.map_or(left, |shard| left.div_ceil(shard.world_size)))
     }
 
-    /// Batches of an epoch of which `base` elements were consumed by an earlier set of ranks.
-    pub(crate) fn len_from(&self, base: u64) -> Option<u64> {
+    /// Batches of `epoch`, of which `base` elements were consumed by an earlier set of ranks. As costly as
+    /// [`Order::len_of`].
+    pub(crate) fn len_from(&self, epoch: u64, base: u64) -> Option<u64> {
         if base == 0 {
-            return self.len();
+            return self.len_of(epoch);
         }
-        let left = self.left(base)?;
+        let left = self.left(epoch, base)?;
         Some(match self.top.batch {
             None => left,
             Some((size, true)) => left / size,
@@ -373,9 +419,9 @@ impl Order {
         match self.top.batch {
             Some((size, _)) => {
                 let start = number * size;
-                let end = self.left(base).map_or(start + size, |left| left.min(start + size));
+                let end = self.left(epoch, base).map_or(start + size, |left| left.min(start + size));
                 let len = end.saturating_sub(start) as usize;
-                Span { at: self.top.below, epoch, base, start, len, cut: None, given: None }
+                Span { at: self.top.below, epoch, base, start, len, samples: Samples::Run }
             }
             None => {
                 let position = self.above_base(epoch, base, number);
@@ -406,8 +452,7 @@ impl Order {
                     base: 0,
                     start,
                     len: len as usize,
-                    cut: None,
-                    given: None,
+                    samples: Samples::Run,
                 };
             }
             if let Step::Cut(_) = entry.step {
@@ -419,28 +464,32 @@ impl Order {
                     base: 0,
                     start: 0,
                     len,
-                    cut,
-                    given: None,
+                    samples: cut.map_or(Samples::Run, Samples::Cut),
                 };
             }
             (at, place) = self.step(entry, place);
         }
-        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, cut: None, given: None }
+        Span { at, epoch: place.epoch, base: 0, start: place.position, len: 1, samples: Samples::Run }
     }
 
     /// Sample `offset` of a batch: puts what makes it into `picks`, whose memory is used again.
     pub(crate) fn pick_in(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
-        debug_assert!(offset < span.len);
         picks.clear();
-        if let Some(given) = &span.given {
-            picks.push(given::pick(span.epoch, span.start, offset, given[offset]));
-            return;
-        }
-        if let Some(cut) = &span.cut {
-            let position = cut.positions[offset];
-            return self.walk(span.at, Place { epoch: span.epoch, position }, picks);
-        }
-        let position = span.start + offset as u64;
+        self.add_pick(span, offset, picks);
+    }
+
+    fn add_pick(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
+        debug_assert!(offset < span.len);
+        let position = match &span.samples {
+            Samples::Run => span.start + offset as u64,
+            Samples::Cut(cut) => {
+                let position = cut.positions[offset];
+                return self.walk(span.at, Place { epoch: span.epoch, position }, picks);
+            }
+            Samples::Given(given) => {
+                return picks.push(given.pick(offset, span.start.wrapping_add(offset as u64)));
+            }
+        };
         if span.base == 0 {
             self.walk(span.at, Place { epoch: span.epoch, position }, picks);
         } else {
@@ -449,9 +498,20 @@ impl Order {
         }
     }
 
+    /// The picks of the samples `offsets` of a batch, put into `picks`.
+    pub(crate) fn picks_in(&self, span: &Span, offsets: Range<usize>, picks: &mut Picks) {
+        picks.first = offsets.start;
+        picks.all.clear();
+        picks.ends.clear();
+        for offset in offsets {
+            self.add_pick(span, offset, &mut picks.all);
+            picks.ends.push(picks.all.len());
+        }
+    }
+
     /// A batch of one sample, for what is made outside of any order.
     pub(crate) fn single(&self) -> Span {
-        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, cut: None, given: None }
+        Span { at: self.root, epoch: 0, base: 0, start: 0, len: 1, samples: Samples::Run }
     }
 
     /// The picks of the sample at `position` of `epoch`, batches aside.
@@ -486,7 +546,8 @@ impl Order {
 
     /// Another sample of `epoch` for one of `span`, drawn by `below` from all that may come: whatever `take`, `skip`,
     /// `shard` and `filter` leave out stays out. Where the caller gave the order it is one of the same batch, since
-    /// nobody else knows which samples may be seen at all. `draws` is the epoch that then keys its random numbers.
+    /// nobody else knows which samples may be seen at all; `draws` is the epoch that then keys its random numbers. So it
+    /// is in batches that are cut by length. No picks: this attempt found none.
     pub(crate) fn substitute(
         &self,
         span: &Span,
@@ -494,20 +555,45 @@ impl Order {
         mut below: impl FnMut(u64) -> u64,
         picks: &mut Vec<Pick>,
     ) {
-        if let Some(given) = &span.given {
-            let index = given[below(given.len() as u64) as usize];
+        if let Samples::Given(given) = &span.samples {
             picks.clear();
-            picks.push(Pick { leaf: 0, index, epoch: draws });
-            return;
+            return picks.push(given.substitute(draws, below));
         }
-        let number = below(self.len_of(epoch).unwrap_or(ENDLESS));
-        let span = self.batch(epoch, 0, number);
-        if span.refused().is_some() {
-            // No sample that may come: the next attempt may find one.
+        if span.cut().is_some() && span.len > 1 {
+            // One of the same batch is no longer than the longest in it: the batch keeps its size.
+            below(1);
+            return self.pick_in(span, below(span.len as u64) as usize, picks);
+        }
+        let other = self.batch(epoch, 0, below(self.reach(epoch)));
+        self.pick_in(&other, below(other.len as u64) as usize, picks);
+        if other.refused().is_some() || !self.fits(span, picks) {
+            // No sample that may come here: the next attempt may find one.
             picks.clear();
-            return;
         }
-        self.pick_in(&span, below(span.len as u64) as usize, picks);
+    }
+
+    /// Whether a sample is not too long for what its arrays are padded to in `span`.
+    fn fits(&self, span: &Span, picks: &[Pick]) -> bool {
+        let Some(most) = span.pad_to() else { return true };
+        let above = self.entries.iter().filter(|entry| entry.inputs.first() == Some(&span.at));
+        let cutting = above.filter_map(|entry| match &entry.step {
+            Step::Cut(cutting) => Some(cutting),
+            _ => None,
+        });
+        let mut lengths = cutting.flat_map(|cutting| picks.iter().filter_map(|pick| cutting.length(*pick)));
+        lengths.all(|length| length <= most as u64)
+    }
+
+    /// Elements of `epoch` among which a substitute is drawn.
+    fn reach(&self, epoch: u64) -> u64 {
+        let len = self.len_of(epoch).unwrap_or(ENDLESS);
+        let mut at = self.root;
+        while self.entries[at].cut && !matches!(self.entries[at].step, Step::Cut(_)) {
+            at = self.entries[at].inputs[0];
+        }
+        let entry = &self.entries[at];
+        let endless = entry.cut && self.entries[entry.inputs[0]].len.is_none();
+        if endless { len.min(ENDLESS_CUT) } else { len }
     }
 
     /// The picks of the element of entry `at` at `place`.
@@ -516,7 +602,7 @@ impl Order {
     }
 
     /// Calls `f` with each pick of the element of entry `at` at `place`.
-    fn visit(&self, mut at: usize, mut place: Place, f: &mut dyn FnMut(Pick)) {
+    fn visit<F: FnMut(Pick)>(&self, mut at: usize, mut place: Place, f: &mut F) {
         loop {
             let entry = &self.entries[at];
             match entry.step {
@@ -583,7 +669,7 @@ mod tests {
     }
 
     fn all(order: &Order, epoch: u64, base: u64) -> Vec<u64> {
-        (0..order.len_from(base).unwrap()).flat_map(|number| one(order, epoch, base, number)).collect()
+        (0..order.len_from(epoch, base).unwrap()).flat_map(|number| one(order, epoch, base, number)).collect()
     }
 
     fn one(order: &Order, epoch: u64, base: u64, number: u64) -> Vec<u64> {
@@ -729,6 +815,9 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, (0..20).collect::<Vec<_>>());
         assert!(Order::new(&undo(leaf().batch(4, false).repeat(Some(2))), &[10]).is_err());
+        // Of batches that are taken apart no memory is asked for.
+        assert_eq!(order(undo(leaf().batch(400, false)), &[10]).batch_size(), 1);
+        assert_eq!(order(undo(leaf().batch(400, false)).batch(2, false), &[10]).batch_size(), 2);
     }
 
     #[test]

@@ -67,7 +67,10 @@ impl State {
                 "state belongs to another data set or pipeline (fingerprint {:016x}, this one has {plan:016x})",
                 self.plan
             ))
-            .with_hint("number of workers, batch size and ranks may change; source, order and transforms may not"));
+            .with_hint(
+                "number of workers, ranks and the size of batch() may change; sources, order, transforms and the rules \
+                 of buckets may not",
+            ));
         }
         if self.world_size == 0 || self.batch_size == 0 {
             return Err(Error::config(format!(
@@ -87,7 +90,7 @@ impl State {
             // To count batches that are cut by length would take a walk through the epoch.
             return Ok((base, batch));
         }
-        match order.len_from(base) {
+        match order.len_from(self.epoch, base) {
             Some(len) if batch > len => {
                 Err(Error::config(format!("state is at batch {batch} of an epoch that has {len} batches")))
             }

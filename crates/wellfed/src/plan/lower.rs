@@ -3,7 +3,9 @@
 //!
 //! Invariant: what a leaf gets depends on its way to the root alone, so a sibling changes none of its draws.
 
-use super::{Decoded, Node, PythonKind, program::works_on};
+use std::sync::Arc;
+
+use super::{Decoded, Node, PythonKind};
 use crate::{
     Error, Result,
     sample::{FieldKind, Structure},
@@ -57,15 +59,27 @@ pub(crate) struct LeafPlan {
     kinds: Vec<FieldKind>,
 }
 
+/// A plan whose leaves have got what happens to their samples.
+pub(crate) struct Lowered {
+    /// Every leaf, those that count for `enumerate` included.
+    pub(crate) sources: Vec<Arc<dyn Source>>,
+    pub(crate) leaves: Vec<LeafPlan>,
+    pub(crate) output: Output,
+    /// What tells leaves apart: of equal ones each has another. Empty until it is asked for.
+    pub(crate) identities: Vec<u64>,
+    /// For every `filter`: of how many samples it keeps how many, and whether they had to be fetched.
+    pub(crate) filtered: Vec<(u64, u64, bool)>,
+}
+
 /// Follows all leaves to the root. `sources` are those of the leaves, depth first, as [`leaves`] gives them.
-pub(crate) fn lower(root: &Node, sources: &[std::sync::Arc<dyn Source>]) -> Result<(Vec<LeafPlan>, Output)> {
+pub(crate) fn lower(root: &Node, sources: &[Arc<dyn Source>]) -> Result<(Vec<LeafPlan>, Output)> {
     let mut lowering = Lowering { sources, leaves: Vec::new() };
     let output = lowering.node(root)?;
     Ok((lowering.leaves, output))
 }
 
 struct Lowering<'a> {
-    sources: &'a [std::sync::Arc<dyn Source>],
+    sources: &'a [Arc<dyn Source>],
     leaves: Vec<LeafPlan>,
 }
 
@@ -175,6 +189,16 @@ impl Lowering<'_> {
                 let output = self.node(input)?;
                 if *kind == PythonKind::Collate && !matches!(**input, Node::Batch { .. }) {
                     return Err(Error::config("a collate function stands directly above batch()"));
+                }
+                let plain = |verb: &Node| matches!(verb, Node::Batch { .. });
+                if let Some(verb) = batching(input).into_iter().find(|verb| output.batched && !plain(verb)) {
+                    return Err(Error::config(format!(
+                        "map() with a Python function comes after {}(), whose batches Python cannot make",
+                        verb.name()
+                    ))
+                    .with_hint(
+                        "call the function in the loop over the loader, or pad in a collate function: batch(n, collate_fn=...)",
+                    ));
                 }
                 Ok(Output { python: true, ..output })
             }
@@ -416,6 +440,28 @@ fn same_kind(verb: &str, one: &Output, other: &Output, number: usize) -> Result<
         what(other)
     ))
     .with_hint("all data sets must have the same fields in the same structure"))
+}
+
+/// Whether an operation works on a field.
+pub(crate) fn works_on(takes: Takes, kind: &FieldKind) -> bool {
+    match kind {
+        FieldKind::Image | FieldKind::Pixels { .. } => takes != Takes::Boxes,
+        FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
+        FieldKind::Boxes { .. } => takes != Takes::Images,
+        _ => false,
+    }
+}
+
+/// The verbs that make the batches of `node`.
+fn batching(node: &Node) -> Vec<&Node> {
+    match node {
+        Node::Batch { .. }
+        | Node::PaddedBatch { .. }
+        | Node::RaggedBatch { .. }
+        | Node::BucketBySequenceLength { .. }
+        | Node::BatchByTokens { .. } => vec![node],
+        _ => node.inputs().iter().flat_map(batching).collect(),
+    }
 }
 
 /// Whether transforms work on a field.

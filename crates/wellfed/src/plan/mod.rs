@@ -2,22 +2,23 @@
 //!
 //! [`Plan`] is serializable, versioned and printable: a tree of [`Node`]s. [`lower`] pushes what happens to samples
 //! down to the sources, so that each has one [`Program`], the plan after the passes in [`optimizer`]; what is left of
-//! the tree is the [`crate::order`]. [`explain`] shows all of it.
+//! the tree is the [`crate::order`].
 
 mod assembly;
-pub mod explain;
+pub(crate) mod field;
 mod kept;
 pub mod lower;
 mod node;
 pub mod optimizer;
 pub mod options;
+mod pad;
 pub mod program;
 
 pub(crate) use assembly::Assembly;
-pub use assembly::{Pad, PadValue};
 pub use kept::Kept;
 pub use node::{Decoded, Node, PythonKind};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
+pub use pad::{Pad, PadValue};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,9 +68,17 @@ fn essence(node: &Node, identities: &mut impl Iterator<Item = u64>) -> Value {
         | Node::PaddedBatch { drop_last, .. }
         | Node::RaggedBatch { drop_last, .. } => serde_json::json!({ "drop_last": drop_last }),
         Node::BucketBySequenceLength {
-            field, bucket_boundaries, bucket_batch_sizes, drop_remainder, ..
+            field,
+            bucket_boundaries,
+            bucket_batch_sizes,
+            drop_remainder,
+            pad_to_bucket_boundary,
+            ..
         } => {
-            serde_json::json!([field, bucket_boundaries, bucket_batch_sizes, drop_remainder])
+            // Then samples beyond the last boundary are in no bucket. Others keep the fingerprint they always had.
+            let refuses = pad_to_bucket_boundary.then_some("pad_to_bucket_boundary");
+            let rule = (field, bucket_boundaries, bucket_batch_sizes, drop_remainder);
+            refuses.map_or(serde_json::json!(rule), |refuses| serde_json::json!([rule, refuses]))
         }
         Node::BatchByTokens { max_tokens, field, bucket_boundaries, drop_last, pad, .. } => {
             serde_json::json!([max_tokens, field, bucket_boundaries, drop_last, pad.multiple_of])

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kept, Pad};
+use super::{kept::Kept, pad::Pad};
 use crate::{Error, Result, source::SourceSpec, transform::Transform};
 
 /// Nodes on the way from the root to a leaf at most: what JSON readers take.
@@ -252,11 +252,11 @@ pub enum Decoded {
     Coefficients,
 }
 
-impl Node {
-    /// What it takes its elements from.
-    pub fn inputs(&self) -> &[Node] {
-        match self {
-            Node::Source { .. } => &[],
+/// The inputs of a node, borrowed as `$as` and `$from` say: to be read, or to be changed.
+macro_rules! inputs {
+    ($node:expr, $as:ident, $from:ident) => {
+        match $node {
+            Node::Source { .. } => Default::default(),
             Node::Shuffle { input, .. }
             | Node::Map { input, .. }
             | Node::Cache { input, .. }
@@ -273,40 +273,24 @@ impl Node {
             | Node::Skip { input, .. }
             | Node::Shard { input, .. }
             | Node::PythonFilter { input, .. }
-            | Node::Python { input, .. } => std::slice::from_ref(&**input),
+            | Node::Python { input, .. } => std::slice::$from(input.$as()),
             Node::Zip { inputs }
             | Node::Concatenate { inputs }
             | Node::Interleave { inputs, .. }
             | Node::SampleFromDatasets { inputs, .. } => inputs,
         }
+    };
+}
+
+impl Node {
+    /// What it takes its elements from.
+    pub fn inputs(&self) -> &[Node] {
+        inputs!(self, as_ref, from_ref)
     }
 
     /// As [`Node::inputs`], to be changed.
     pub fn inputs_mut(&mut self) -> &mut [Node] {
-        match self {
-            Node::Source { .. } => &mut [],
-            Node::Shuffle { input, .. }
-            | Node::Map { input, .. }
-            | Node::Cache { input, .. }
-            | Node::Batch { input, .. }
-            | Node::PaddedBatch { input, .. }
-            | Node::RaggedBatch { input, .. }
-            | Node::BucketBySequenceLength { input, .. }
-            | Node::BatchByTokens { input, .. }
-            | Node::Unbatch { input }
-            | Node::Enumerate { input, .. }
-            | Node::Filter { input, .. }
-            | Node::Repeat { input, .. }
-            | Node::Take { input, .. }
-            | Node::Skip { input, .. }
-            | Node::Shard { input, .. }
-            | Node::PythonFilter { input, .. }
-            | Node::Python { input, .. } => std::slice::from_mut(&mut **input),
-            Node::Zip { inputs }
-            | Node::Concatenate { inputs }
-            | Node::Interleave { inputs, .. }
-            | Node::SampleFromDatasets { inputs, .. } => inputs,
-        }
+        inputs!(self, as_mut, from_mut)
     }
 
     /// This verb on other inputs.

@@ -3,7 +3,7 @@
 //! No pass may change a bit of the result: the kernels that run fused steps are bit-equal to their parts, and a
 //! property test compares optimized with unoptimized programs over random plans.
 
-use super::program::{ImageProgram, Step};
+use super::field::{ImageProgram, Step};
 use crate::{Result, transform::Class};
 
 /// What a pass did to a field.

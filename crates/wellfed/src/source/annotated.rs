@@ -277,7 +277,7 @@ impl Source for Annotated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{source::conformance, store::LocalStore, testing::TempFolder, transform::BoxFormat};
+    use crate::{sample::BoxFormat, source::conformance, store::LocalStore, testing::TempFolder};
 
     fn text(paths: &[String]) -> ArrayData {
         let text = paths.join("\0").into_bytes();

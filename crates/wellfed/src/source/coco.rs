@@ -13,9 +13,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    sample::{DType, FieldKind, FieldSpec},
+    sample::{BoxFormat, DType, FieldKind, FieldSpec},
     store::Store,
-    transform::BoxFormat,
 };
 
 /// Largest file of annotations, in bytes.

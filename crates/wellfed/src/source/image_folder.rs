@@ -202,9 +202,7 @@ impl Source for ImageFolder {
         let path = join(&folder.path, name);
         let image = record.values[0].buffer();
         self.store.read(&path, max_bytes, image).map_err(|e| located(e, self, index))?;
-        if let Some(label) = record.values.get_mut(1) {
-            *label = Value::Int(i64::from(folder.root));
-        }
+        set_label(folder, record);
         Ok(())
     }
 
@@ -226,9 +224,7 @@ impl Source for ImageFolder {
         let Some((folder, _)) = self.find(index) else { return Err(beyond_the_end(self, index)) };
         record.reset(self.schema.fields.len());
         copy_image(pieces, record).map_err(|e| located(e, self, index))?;
-        if let Some(label) = record.values.get_mut(1) {
-            *label = Value::Int(i64::from(folder.root));
-        }
+        set_label(folder, record);
         Ok(())
     }
 
@@ -270,6 +266,13 @@ impl Source for ImageFolder {
 
     fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref()
+    }
+}
+
+/// The label of the images in `folder`, if there are labels.
+fn set_label(folder: &Listing, record: &mut Record) {
+    if let Some(label) = record.values.get_mut(1) {
+        *label = Value::Int(i64::from(folder.root));
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, BoxFormat, Class, Operation, Shape, Size, param::Repr};
-use crate::{Error, Result, rng::Rng};
+use super::{Action, Class, Operation, Shape, Size, param::Repr};
+use crate::{Error, Result, rng::Rng, sample::BoxFormat};
 
 /// Cuts boxes at the border of their image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

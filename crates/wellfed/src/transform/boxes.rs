@@ -4,33 +4,8 @@
 //!
 //! Boxes are rows of four numbers, points rows of two, both in pixels of the canvas: the image that they belong to.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Action, Padding, PaddingMode, Rect, Size, param::impossible};
-use crate::Result;
-
-/// What the four numbers of a box are, named as torchvision's `BoundingBoxFormat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum BoxFormat {
-    /// Left, top, right, bottom.
-    #[default]
-    Xyxy,
-    /// Left, top, width, height.
-    Xywh,
-    /// Middle (x, y), width, height.
-    Cxcywh,
-}
-
-impl std::fmt::Display for BoxFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            BoxFormat::Xyxy => "XYXY",
-            BoxFormat::Xywh => "XYWH",
-            BoxFormat::Cxcywh => "CXCYWH",
-        })
-    }
-}
+use super::{Action, Padding, PaddingMode, PointMove, Rect, Size, param::impossible};
+use crate::{Result, sample::BoxFormat};
 
 /// The boxes of one sample on their way through its actions. Reused from sample to sample.
 #[derive(Debug, Default)]
@@ -138,7 +113,11 @@ impl Boxes {
                     self.flip(1, canvas.height as f32);
                 }
             }
-            Action::Rotate { angle, expand, center, .. } => self.rotate(angle, expand, center, canvas, after),
+            Action::Image(ref action) => {
+                if let Some(moves) = action.moves(canvas) {
+                    self.follow(&moves, after);
+                }
+            }
             Action::ClampBoxes => self.clamp(canvas.height, canvas.width),
             Action::ConvertBoxes(format) => self.convert(format),
             Action::SanitizeBoxes { min_size, min_area, labels } => {
@@ -201,20 +180,17 @@ impl Boxes {
         self.format = format;
     }
 
-    /// The box around each turned box.
-    fn rotate(&mut self, angle: f64, expand: bool, center: Option<[f64; 2]>, canvas: Size, after: Size) {
-        let turn = Turn::new(angle, expand, center, canvas);
+    /// The box around each box whose corners were moved, cut at the canvas.
+    fn follow(&mut self, moves: &PointMove, after: Size) {
         for b in &mut self.rows {
             let [x1, y1, x2, y2] = convert(*b, self.format, BoxFormat::Xyxy);
-            let corners = [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].map(|point| turn.matrix(point));
+            let corners = [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].map(moves);
             let side = |axis: usize, pick: fn(f32, f32) -> f32| {
                 corners[1..].iter().fold(corners[0][axis], |end, corner| pick(end, corner[axis]))
             };
-            let [x, y] = turn.origin;
-            let turned =
-                [side(0, f32::min) - x, side(1, f32::min) - y, side(0, f32::max) - x, side(1, f32::max) - y];
-            let turned = cut(turned, after.height, after.width);
-            *b = settled(convert(turned, BoxFormat::Xyxy, self.format), self.whole);
+            let moved = [side(0, f32::min), side(1, f32::min), side(0, f32::max), side(1, f32::max)];
+            let moved = cut(moved, after.height, after.width);
+            *b = settled(convert(moved, BoxFormat::Xyxy, self.format), self.whole);
         }
     }
 
@@ -309,12 +285,10 @@ impl Points {
                     ]
                 });
             }
-            Action::Rotate { angle, expand, center, .. } => {
-                let turn = Turn::new(angle, expand, center, canvas);
-                each(&|point| {
-                    let [x, y] = turn.matrix(point);
-                    [x - turn.origin[0], y - turn.origin[1]]
-                });
+            Action::Image(ref action) => {
+                if let Some(moves) = action.moves(canvas) {
+                    each(&moves);
+                }
             }
             _ => {}
         }
@@ -341,36 +315,6 @@ fn ratios(from: Size, height: usize, width: usize) -> Option<[f32; 2]> {
     let ratio = |new: usize, old: usize| (new as f64 / old as f64) as f32;
     ((height, width) != (from.height, from.width))
         .then(|| [ratio(width, from.width), ratio(height, from.height)])
-}
-
-/// A rotation of points, as torchvision's `_affine_bounding_boxes_with_expand` makes it.
-struct Turn {
-    matrix: [f32; 6],
-    /// Where the corner of an expanded image lies; 0 without `expand`.
-    origin: [f32; 2],
-}
-
-impl Turn {
-    fn new(angle: f64, expand: bool, center: Option<[f64; 2]>, canvas: Size) -> Self {
-        let [cx, cy] = center.unwrap_or([canvas.width as f64 * 0.5, canvas.height as f64 * 0.5]);
-        let (sin, cos) = (-angle).to_radians().sin_cos();
-        let matrix =
-            [cos, -sin, cos * -cx + -sin * -cy + cx, sin, cos, sin * -cx + cos * -cy + cy].map(|x| x as f32);
-        let mut turn = Self { matrix, origin: [0.0; 2] };
-        if expand {
-            let (width, height) = (canvas.width as f32, canvas.height as f32);
-            let corners =
-                [[0.0, 0.0], [0.0, height], [width, height], [width, 0.0]].map(|point| turn.matrix(point));
-            turn.origin = [0, 1]
-                .map(|axis| corners.iter().fold(f32::INFINITY, |least, corner| least.min(corner[axis])));
-        }
-        turn
-    }
-
-    fn matrix(&self, [x, y]: [f32; 2]) -> [f32; 2] {
-        let [a, b, c, d, e, f] = self.matrix;
-        [x * a + y * b + c, x * d + y * e + f]
-    }
 }
 
 /// Corners (left, top, right, bottom) moved into the canvas.
@@ -472,21 +416,5 @@ mod tests {
         assert_eq!((kept.rows, kept.labels), (vec![boxes[0], boxes[3]], vec![0, 3]));
         let kept = run(&boxes, BoxFormat::Xyxy, &sanitize(false), (10, 10));
         assert_eq!((kept.rows.len(), kept.labels.len()), (2, 4));
-    }
-
-    #[test]
-    fn a_quarter_turn_moves_corners() {
-        let turn = Action::Rotate {
-            angle: 90.0,
-            interpolation: super::super::Interpolation::Nearest,
-            expand: true,
-            center: None,
-            fill: 0.0.into(),
-        };
-        // Counter-clockwise: the upper left corner comes to lie at the lower left.
-        let turned = run(&[[0.0, 0.0, 20.0, 10.0]], BoxFormat::Xyxy, &turn, (100, 200)).rows[0];
-        for (is, should) in turned.iter().zip([0.0, 180.0, 10.0, 200.0]) {
-            assert!((is - should).abs() < 1e-3, "{turned:?}");
-        }
     }
 }

@@ -1,11 +1,12 @@
 //! `ColorJitter`: brightness, contrast, saturation and hue, changed at random in random order.
 
-use std::fmt;
+use std::{fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
+use wellfed_kernels::{color, hue, image::Image};
 
 use super::{
-    Action, Class, ColorStep, ColorSteps, Operation, Shape, Size, Spread,
+    Action, Class, ImageAction, ImageMemory, Operation, Shape, Size, Spread,
     param::{Repr, Tuple, check_range, impossible},
 };
 use crate::{Result, rng::Rng};
@@ -118,7 +119,7 @@ impl Operation for ColorJitter {
     }
 
     fn class(&self) -> Class {
-        if self.ranges().iter().all(|(_, range)| range.is_none()) { Class::Identity } else { Class::Color }
+        if self.ranges().iter().all(|(_, range)| range.is_none()) { Class::Identity } else { Class::Image }
     }
 
     fn fixed_size(&self, input: Shape) -> Shape {
@@ -133,6 +134,13 @@ impl Operation for ColorJitter {
             return Err(impossible(format!("the image has {} channels; must be 1 or 3", size.channels))
                 .with_hint("decode as \"RGB\" or \"L\""));
         }
+        let steps = self.steps(size, rng);
+        Ok(if steps.is_empty() { Action::Keep } else { Action::Image(Arc::new(steps)) })
+    }
+}
+
+impl ColorJitter {
+    fn steps(&self, size: Size, rng: &mut Rng) -> ColorSteps {
         let mut order = [0, 1, 2, 3];
         rng.shuffle(&mut order);
         let mut drawn = |range: Option<[f64; 2]>| range.map(|[low, high]| rng.uniform(low, high));
@@ -144,8 +152,73 @@ impl Operation for ColorJitter {
             drawn(self.saturation).filter(|_| color).map(ColorStep::Saturation),
             drawn(self.hue).filter(|_| color).map(ColorStep::Hue),
         ];
-        let steps = ColorSteps::new(order.into_iter().filter_map(|i: usize| steps[i]));
-        Ok(if steps.is_empty() { Action::Keep } else { Action::Color(steps) })
+        ColorSteps::new(order.into_iter().filter_map(|i: usize| steps[i]))
+    }
+}
+
+/// One colour adjustment with its drawn factor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ColorStep {
+    /// Blend with black.
+    Brightness(f64),
+    /// Blend with the mean luma.
+    Contrast(f64),
+    /// Blend with the grey image.
+    Saturation(f64),
+    /// Shift of hue, as a fraction of the circle in -0.5 to 0.5.
+    Hue(f64),
+}
+
+/// Up to four colour adjustments in order: what [`ColorJitter`] does to an image.
+#[derive(Clone, Copy)]
+pub struct ColorSteps {
+    steps: [ColorStep; 4],
+    len: u8,
+}
+
+impl ColorSteps {
+    /// The first four of `steps`.
+    pub fn new(steps: impl IntoIterator<Item = ColorStep>) -> Self {
+        let mut this = Self { steps: [ColorStep::Brightness(1.0); 4], len: 0 };
+        for (slot, step) in this.steps.iter_mut().zip(steps) {
+            *slot = step;
+            this.len += 1;
+        }
+        this
+    }
+}
+
+impl Deref for ColorSteps {
+    type Target = [ColorStep];
+
+    fn deref(&self) -> &[ColorStep] {
+        &self.steps[..usize::from(self.len)]
+    }
+}
+
+impl PartialEq for ColorSteps {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for ColorSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl ImageAction for ColorSteps {
+    fn run(&self, image: &mut Image, _memory: &mut ImageMemory) -> Result<()> {
+        for step in self.iter() {
+            match *step {
+                ColorStep::Brightness(factor) => color::brightness(image, factor),
+                ColorStep::Contrast(factor) => color::contrast(image, factor),
+                ColorStep::Saturation(factor) => color::saturation(image, factor),
+                ColorStep::Hue(factor) => hue::hue(image, factor),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -154,10 +227,7 @@ mod tests {
     use super::{super::testing::*, *};
 
     fn steps(jitter: ColorJitter, n: u64) -> impl Iterator<Item = ColorSteps> {
-        draws(jitter, size(2, 2), n).map(|action| match action {
-            Action::Color(steps) => steps,
-            other => panic!("{other:?}"),
-        })
+        (0..n).map(move |index| jitter.steps(size(2, 2), &mut rng(index)))
     }
 
     fn full() -> ColorJitter {

@@ -1,11 +1,13 @@
 //! `Grayscale`: luma instead of colours.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use wellfed_kernels::{gray::to_gray, image::Image};
 
 use super::{
-    Action, Class, Operation, Shape, Size,
+    Action, Class, ImageAction, ImageMemory, Operation, Shape, Size,
+    image_action::elements,
     param::{Repr, impossible},
 };
 use crate::{Error, Result, rng::Rng};
@@ -35,9 +37,29 @@ impl Default for Grayscale {
 pub(super) fn gray(size: Size, channels: usize) -> Result<Action> {
     match size.channels {
         1 if channels == 1 => Ok(Action::Keep),
-        1 | 3 => Ok(Action::Gray { channels }),
+        1 | 3 => Ok(Action::Image(Arc::new(Luma { channels }))),
         other => Err(impossible(format!("the image has {other} channels; must be 1 or 3"))
             .with_hint("decode as \"RGB\" or \"L\"")),
+    }
+}
+
+/// Luma on one or three equal channels.
+#[derive(Debug)]
+pub(super) struct Luma {
+    pub(super) channels: usize,
+}
+
+impl ImageAction for Luma {
+    fn size(&self, input: Size) -> Size {
+        Size { channels: self.channels, ..input }
+    }
+
+    fn memory(&self, input: Size) -> usize {
+        elements(self.size(input))
+    }
+
+    fn run(&self, image: &mut Image, memory: &mut ImageMemory) -> Result<()> {
+        to_gray(image, &mut memory.spare, self.channels).map_err(Error::from)
     }
 }
 
@@ -56,7 +78,7 @@ impl Operation for Grayscale {
     }
 
     fn class(&self) -> Class {
-        Class::Gray
+        Class::Image
     }
 
     fn fixed_size(&self, input: Shape) -> Shape {
@@ -75,9 +97,11 @@ mod tests {
     #[test]
     fn it_gives_one_or_three_channels() {
         let draw = |out, channels| Grayscale::new(out).draw(Size { channels, ..size(1, 1) }, &mut rng(0));
-        assert_eq!(draw(1, 3).unwrap(), Action::Gray { channels: 1 });
-        assert_eq!(draw(3, 3).unwrap(), Action::Gray { channels: 3 });
-        assert_eq!(draw(3, 1).unwrap(), Action::Gray { channels: 3 });
+        let luma = |channels| Action::Image(Arc::new(Luma { channels }));
+        assert_eq!(draw(1, 3).unwrap(), luma(1));
+        assert_eq!(draw(3, 3).unwrap(), luma(3));
+        assert_eq!(draw(3, 1).unwrap(), luma(3));
+        assert_eq!(luma(1).size(size(4, 5)), Size { channels: 1, ..size(4, 5) });
         assert_eq!(draw(1, 1).unwrap(), Action::Keep);
         assert_eq!(draw(1, 4).unwrap_err().message(), "the image has 4 channels; must be 1 or 3");
     }

@@ -22,6 +22,7 @@ mod compose;
 mod gaussian_blur;
 mod grayscale;
 mod identity;
+mod image_action;
 mod named;
 mod normalize;
 mod pad;
@@ -44,15 +45,15 @@ mod to_dtype;
 mod to_image;
 mod to_tensor;
 
-pub use action::{Action, ColorStep, ColorSteps, EraseValue, Noise};
+pub use action::{Action, EraseValue, Noise};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
-pub use boxes::BoxFormat;
 pub use center_crop::CenterCrop;
-pub use color_jitter::ColorJitter;
+pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
 pub use gaussian_blur::GaussianBlur;
 pub use grayscale::Grayscale;
 pub use identity::Identity;
+pub use image_action::{ImageAction, ImageMemory, PointMove};
 pub use normalize::Normalize;
 pub use pad::Pad;
 pub use param::{Padding, Sides, Spread};
@@ -187,14 +188,8 @@ pub enum Class {
     Resize,
     /// [`Action::Flip`].
     Flip,
-    /// [`Action::Rotate`].
-    Rotate,
-    /// [`Action::Color`]: each pixel from itself and flip-invariant statistics.
-    Color,
-    /// [`Action::Gray`]
-    Gray,
-    /// [`Action::Blur`].
-    Blur,
+    /// [`Action::Image`].
+    Image,
     /// [`Action::Erase`].
     Erase,
     /// [`Action::Cast`].
@@ -218,8 +213,9 @@ pub enum Takes {
     Boxes,
 }
 
-/// One step on fields of a sample: what it takes, what it makes, and what it draws. How an [`Action`] is run is up to the
-/// kind of field: [`crate::engine`] for pixels, `boxes.rs` for boxes and points.
+/// One step on fields of a sample: what it takes, what it makes, and what it draws. What it draws says how it runs: an
+/// [`Action`] that is plain data is folded with its neighbours by [`crate::engine`], an [`ImageAction`] brings its own
+/// code.
 ///
 /// All operations may also give [`Action::Keep`].
 pub trait Operation {
@@ -235,12 +231,8 @@ pub trait Operation {
     /// The fields that it changes.
     fn takes(&self) -> Takes {
         match self.class() {
-            Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Rotate | Class::Compose => {
-                Takes::Geometry
-            }
-            Class::Color | Class::Gray | Class::Blur | Class::Erase | Class::Cast | Class::Normalize => {
-                Takes::Images
-            }
+            Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Compose => Takes::Geometry,
+            Class::Image | Class::Erase | Class::Cast | Class::Normalize => Takes::Images,
             Class::Boxes => Takes::Boxes,
         }
     }

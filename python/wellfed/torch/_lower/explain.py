@@ -31,11 +31,11 @@ def explain(loader: Any, plan: Plan) -> str:
     for _, line in plan.lines:
         rows.append(("native" if line.native else "python", line.part, _words(line)))
     rows += [_order(loader, plan), _workers(loader, plan), _memory(loader), *_asked(loader, plan)]
-    if plan.passes is not None and plan.passes.in_python:
+    if plan.native_source is not None and plan.native_source.in_python:
         rows.append(
             (
                 "python",
-                f"{plan.passes.in_python} batches so far",
+                f"{plan.native_source.in_python} batches so far",
                 "the engine could not make them, the data set could",
             )
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -30,15 +31,16 @@ from .datasets import Flat, Leaf
 from .engine import Memory
 from .forms import Chain
 from .hugging import Table
-from .joint import Lazy
+from .joint import Boxes, Lazy
 from .tensors import Rows
+from .together import puts_together
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from .._resume import Resume
 
-__all__ = ["NativeIterator", "Pass", "TensorIterator"]
+__all__ = ["NativeIterator", "NativeSource", "TensorIterator"]
 
 # What the data set itself may still be able to make, or should report in its own words.
 _PASSED_ON = (
@@ -50,7 +52,7 @@ _PASSED_ON = (
 )
 
 
-class _Quick(Tracked):
+class _Unprofiled(Tracked):
     """Without what only a profiler needs: with small batches that takes longer than the batch."""
 
     def __next__(self) -> Any:
@@ -65,7 +67,7 @@ class _Quick(Tracked):
         return data
 
 
-class TensorIterator(_Quick):
+class TensorIterator(_Unprofiled):
     """Batches of `rows`."""
 
     _progress: InlineProgress
@@ -87,7 +89,7 @@ class TensorIterator(_Quick):
         return batch
 
 
-class Pass:
+class NativeSource:
     """What batches are made from: the engine's loaders, labels, and the data set for what the engine cannot.
 
     One belongs to a loader; iterators of it that live at the same time have a loader of the engine each.
@@ -120,6 +122,8 @@ class Pass:
         self._bad = getattr(loader, "_bad", None) or BadSamples()
         self._table = flat.leaves[0].table
         self._form, self._outcome = chain.form, chain.outcome
+        self._leaves, self._starts = flat.leaves, flat.starts
+        self._together = self._batched and puts_together(loader.collate_fn)
         if self._outcome is None:
             self._targets = (
                 _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
@@ -159,8 +163,10 @@ class Pass:
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
 
-    def finish(self, columns: list[Any], rows: Any) -> Any:
+    def finish(self, columns: list[Any], rows: Any, given: Any) -> Any:
         """Images with what belongs to them, as the collate function puts it."""
+        if self._together:
+            return self._side_by_side(columns, rows, given)
         image: torch.Tensor = self.convert(columns[0])
         if self._outcome is not None:
             masks = self._outcome.build_mask(self.convert(columns[1]))
@@ -176,7 +182,30 @@ class Pass:
             return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
 
-    def in_its_own_way(self, given: Any, error: BaseException | None) -> Any:
+    def _side_by_side(self, columns: list[Any], rows: Any, given: Any) -> Any:
+        """What the collate function makes of the samples, which are views of the batch."""
+        images, *rest = map(self.convert, columns)
+        samples: list[Any] = []
+        for place, row in enumerate(rows.tolist()):
+            number = bisect_right(self._starts, row) - 1
+            leaf, own = self._leaves[number], row - self._starts[number]
+            follows = leaf.follows
+            if isinstance(follows, Boxes) and own in follows.left_out:
+                try:
+                    samples.append(self._fetcher.dataset[int(given[place])])
+                except Exception:
+                    return self.make_in_python(given, None)  # It says which sample it was.
+                continue
+            image = images[place]
+            if follows is None:
+                target = _target(self._leaves, row)
+            else:
+                size = image.shape[:2] if self._form.layout == "NHWC" else image.shape[1:]
+                target = follows.target(own, [column[place] for column in rest], self._outcome, tuple(size))
+            samples.append((self._form.build(image), target))
+        return self._fetcher.collate_fn(samples)
+
+    def make_in_python(self, given: Any, error: BaseException | None) -> Any:
         """The batch as the data set makes it. Whatever it raises has the engine's words as its cause."""
         if isinstance(given, np.ndarray):
             given = given.tolist()
@@ -198,7 +227,7 @@ class _EngineProgress(AheadProgress):
     def __init__(self, iterator: Any, loader: Any, resume: Resume | None) -> None:
         super().__init__(iterator, loader, resume)
         known = None if resume is None else resume.samples
-        self.samples: int = self.order.mark()[0] if known is None else known
+        self.samples: int = self.order.mark().yielded if known is None else known
 
     def _at_place(self) -> Any:
         return super()._at_place(), self.samples
@@ -208,12 +237,12 @@ class _EngineProgress(AheadProgress):
         return {**super()._state(place._replace(at=mark)), SAMPLES: samples}
 
 
-class NativeIterator(_Quick):
+class NativeIterator(_Unprofiled):
     """Batches of the engine, several of them under way."""
 
     _progress: _EngineProgress
 
-    def __init__(self, loader: Any, source: Pass, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, source: NativeSource, resume: Resume | None = None) -> None:
         self._source = source
         self._native: Any = None
         super().__init__(loader, resume)
@@ -288,14 +317,14 @@ class NativeIterator(_Quick):
 
     def _made(self, given: Any, rows: Any) -> Any:
         if rows is None:
-            return self._source.in_its_own_way(given, None)
+            return self._source.make_in_python(given, None)
         try:
             columns = self._native.next()
         except _PASSED_ON as error:
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
-            return self._source.in_its_own_way(given, error)
-        return self._source.finish(columns, rows)
+            return self._source.make_in_python(given, error)
+        return self._source.finish(columns, rows, given)
 
     def _release(self) -> None:
         native, self._native = self._native, None

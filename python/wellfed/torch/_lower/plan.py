@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_collate, default_convert
 
 from wellfed._cores import engine_threads
 from wellfed._options import Options
+from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
 from .datasets import Flat, Leaf, Pixels, flatten
@@ -21,8 +22,9 @@ from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
 from .joint import Boxes
-from .native import NativeIterator, Pass, TensorIterator
+from .native import NativeIterator, NativeSource, TensorIterator
 from .tensors import Rows
+from .together import puts_together
 from .transforms import lower_leaf
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Plan:
     kind: Kind
     dataset: Any
     lines: Lines
-    passes: Pass | None = None
+    native_source: NativeSource | None = None
     rows: Rows | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
@@ -61,8 +63,8 @@ class Plan:
 
         None where Python has to collate samples of `dataset`.
         """
-        if self.passes is not None:
-            return NativeIterator(loader, self.passes, resume)
+        if self.native_source is not None:
+            return NativeIterator(loader, self.native_source, resume)
         if self.rows is not None:
             return TensorIterator(loader, self.rows, resume)
         return None
@@ -109,6 +111,9 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         return _python(
             dataset, "an iterable data set is Python code", "a data set with an index, or one of wellfed"
         )
+    if isinstance(dataset, Dataset):
+        why = "its samples are made one by one, since torch's sampler gives their order"
+        return _python(dataset, why, _pipeline(loader))
     try:
         rows = Rows(dataset)
     except RefusalError as refused:
@@ -131,6 +136,17 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         return _python(dataset, refused.why, refused.change)
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
+
+
+def _pipeline(loader: Any) -> str:
+    """What gives batches of a data set of wellfed as this loader does, but for the seed of the order."""
+    try:
+        loader.dataset.batch(loader.batch_size or 0)
+    except (WellfedError, ValueError):
+        return "its own torch() in place of the loader"
+    shuffle = ".shuffle(seed=0)" if isinstance(loader.sampler, RandomSampler) else ""
+    drop_last = ", drop_last=True" if loader.drop_last else ""
+    return f"the data set's own verbs in place of the loader: {shuffle}.batch({loader.batch_size}{drop_last}).torch()"
 
 
 def _same(one: list[Any], other: list[Any]) -> bool:
@@ -199,6 +215,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             part = f"{where}target_transform {name_of(leaf.target_transform)}"
             lines.append(("target", Line(part, False, "called on each label, in the calling process")))
     custom = _collates_stock(loader)
+    if custom is not None and _together(loader):
+        custom = Line(custom.part, True, "called on the samples of a batch, in the calling process")
     if custom is not None:
         lines.append(("collate", custom))
 
@@ -212,7 +230,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     obstacle = _obstacle(loader, flat, chains, custom, foreign)
     if obstacle is None:
         try:
-            passes = _passes(loader, flat, chains[0])
+            native_source = _native_source(loader, flat, chains[0])
         except (RefusalError, WellfedError) as e:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
@@ -221,7 +239,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
                 "native",
                 dataset,
                 [("data", Line(_name(dataset), True, f"{what} by the engine")), *lines],
-                passes=passes,
+                native_source=native_source,
             )
     if flat.leaves[0].table is not None:
         return _python(dataset, obstacle.why or obstacle.part, obstacle.change)
@@ -250,8 +268,11 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     for chain in chains:
         if chain.suffix:
             return next(line for line in chain.lines if not line.native)
-    if custom is not None:
+    together = custom is not None and custom.native
+    if custom is not None and not together:
         return custom
+    if together and flat.leaves[0].table is not None:
+        return Line("rows", False, "rows of a table are put together in Python", "leave collate_fn out")
     if flat.leaves[0].table is not None and not loader._auto_collation:
         return Line("rows", False, "without a batch size there are no batches", "batch_size=...")
     first = chains[0]
@@ -259,8 +280,9 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         return Line("ConcatDataset", False, "its parts have different transforms", "give all parts the same")
     if any(chain.outcome != first.outcome for chain in chains):
         return Line("ConcatDataset", False, "its parts have different targets", "give all parts the same")
-    if any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
-        return Line("boxes", False, "images differ in the number of their boxes, which cannot be stacked")
+    if not together and any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
+        why = "images differ in the number of their boxes, which cannot be stacked"
+        return Line("boxes", False, why, "collate_fn=lambda batch: tuple(zip(*batch))")
     form = first.form
     if form.kind == "pil" or form.mode == "any":
         return Line(
@@ -273,16 +295,21 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
             f"{foreign} files are neither JPEG nor PNG; Python reads those",
             "JPEG or PNG files",
         )
-    if not form.sized and (loader.batch_size == 1 or not _plain_batches(loader)):
+    if not form.sized and (together or loader.batch_size == 1 or not _plain_batches(loader)):
         return Line("batches", False, "sizes may differ from batch to batch", "Resize((h, w)) or a crop")
     return None
+
+
+def _together(loader: Any) -> bool:
+    """Whether batches are samples side by side."""
+    return loader._auto_collation and puts_together(loader.collate_fn)
 
 
 def _plain_batches(loader: Any) -> bool:
     return type(loader.batch_sampler) is BatchSampler
 
 
-def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
+def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     memory = memory_of(flat.leaves)
     source = source_of(flat.leaves, memory)
     if chain.native:
@@ -292,7 +319,7 @@ def _passes(loader: Any, flat: Flat, chain: Chain) -> Pass:
         "num_workers": engine_threads(getattr(loader, "num_threads", None)),
         "memory_budget": getattr(loader, "memory_budget", None),
     }
-    passes = Pass(flat, source.with_options(**options), loader, chain, memory)
+    native_source = NativeSource(flat, source.with_options(**options), loader, chain, memory)
     # What the engine has to say against it, it says here.
-    passes.release(passes.acquire())
-    return passes
+    native_source.release(native_source.acquire())
+    return native_source

@@ -26,7 +26,7 @@ from .channel import Channel, Closed
 from .setup import STOP_GRACE, Setup
 from .worker import run_forked
 
-__all__ = ["ForkedPool", "Member", "Pool", "SigintDeferred"]
+__all__ = ["ForkedPool", "Pool", "SigintDeferred", "WorkerProcess"]
 
 TERMINATE_GRACE = 2.0
 """Seconds that a worker has after SIGTERM, before SIGKILL."""
@@ -70,7 +70,7 @@ class SigintDeferred:
                 self.before(*self.noted)
 
 
-class Member:
+class WorkerProcess:
     """One worker: its process, its connections, its slots."""
 
     def __init__(self, number: int, control: Channel, watch: Channel) -> None:
@@ -79,14 +79,14 @@ class Member:
         self.pidfd = -1
         self.mappings = Mappings()
         self.finished = False
-        self.deaf = False
+        self.disconnected = False
 
     @property
     def pid(self) -> int | None:
         """Number of the process, once it has one."""
         return None if self.process is None else int(self.process.pid)
 
-    def moved_on(self, epoch: int) -> None:
+    def skip_to(self, epoch: int) -> None:
         """Tell the worker early that tasks of earlier epochs are not wanted any more."""
         with contextlib.suppress(Closed):  # It is dead, as `Pool.wait` will find out.
             self.watch.post(epoch)
@@ -115,21 +115,21 @@ class Pool:
     def __init__(self, number: int) -> None:
         self.owner = os.getpid()
         self.closed = False
-        self.members: list[Member] = []
+        self.members: list[WorkerProcess] = []
         self.poll = select.poll()
-        self.watched: dict[int, tuple[str, Member | None]] = {}
-        self.theirs: list[tuple[Channel, Channel]] = []
+        self.watched: dict[int, tuple[str, WorkerProcess | None]] = {}
+        self.worker_ends: list[tuple[Channel, Channel]] = []
         for i in range(number):
-            control, their_control = channel.pair()
-            watch, their_watch = channel.pair()
-            self.members.append(Member(i, control, watch))
-            self.theirs.append((their_control, their_watch))
+            control, worker_control = channel.pair()
+            watch, worker_watch = channel.pair()
+            self.members.append(WorkerProcess(i, control, watch))
+            self.worker_ends.append((worker_control, worker_watch))
             self.register(control.fileno(), "control", self.members[-1])
         alive.add(self)
         at_exit()
 
     def register(
-        self, descriptor: int, what: str, member: Member | None, events: int = select.POLLIN
+        self, descriptor: int, what: str, member: WorkerProcess | None, events: int = select.POLLIN
     ) -> None:
         """Have `wait` look at a descriptor."""
         self.poll.register(descriptor, events)
@@ -140,7 +140,7 @@ class Pool:
         if self.watched.pop(descriptor, None) is not None:
             self.poll.unregister(descriptor)
 
-    def born(self, member: Member, process: Any, pidfd: int) -> None:
+    def started(self, member: WorkerProcess, process: Any, pidfd: int) -> None:
         """A worker's process exists."""
         member.process, member.pidfd = process, pidfd
         self.register(pidfd, "process", member)
@@ -167,7 +167,7 @@ class Pool:
             RuntimeError: A worker has died, and nothing it sent is left.
         """
         arrived: list[tuple[int, Any]] = []
-        dead: list[Member] = []
+        dead: list[WorkerProcess] = []
         for descriptor, events in self.poll.poll(None if seconds is None else max(0.0, seconds) * 1000):
             what, member = self.watched.get(descriptor, ("", None))
             if what == "control" and member is not None:
@@ -180,34 +180,34 @@ class Pool:
             elif what == "starter":
                 self.starter_says()
         for member in dead:
-            while not member.deaf:
+            while not member.disconnected:
                 if not self.read(member, arrived, 0x40):  # MSG_DONTWAIT
                     break
             if member.finished:
                 self.unregister(member.pidfd)
-        lost = [m for m in self.members if not m.finished and (m.deaf or m in dead)]
+        lost = [m for m in self.members if not m.finished and (m.disconnected or m in dead)]
         if lost and not arrived:
             for member in lost:
                 member.gone(1.0)
-            self.raise_lost([m for m in self.members if not m.finished and (m.deaf or m.gone())])
+            self.raise_lost([m for m in self.members if not m.finished and (m.disconnected or m.gone())])
         return arrived
 
-    def flush(self, member: Member) -> None:
+    def flush(self, member: WorkerProcess) -> None:
         """There is room for what waits."""
         try:
             if member.control.flush():
                 self.poll.modify(member.control.fileno(), select.POLLIN)
         except Closed:
-            self.deafen(member)
+            self.disconnect(member)
 
-    def read(self, member: Member, arrived: list[tuple[int, Any]], flags: int) -> bool:
+    def read(self, member: WorkerProcess, arrived: list[tuple[int, Any]], flags: int) -> bool:
         """Take one message of a worker; whether there was one."""
         try:
             message, descriptors = member.control.recv(flags)
         except BlockingIOError:
             return False
         except Closed:
-            self.deafen(member)
+            self.disconnect(member)
             return False
         *head, new, gone = message
         for (number, size), descriptor in zip(new, descriptors):
@@ -218,10 +218,10 @@ class Pool:
             arrived.append((member.number, head))
         return True
 
-    def deafen(self, member: Member) -> None:
+    def disconnect(self, member: WorkerProcess) -> None:
         """A worker's connection is closed."""
         self.unregister(member.control.fileno())
-        member.deaf = True
+        member.disconnected = True
 
     def starter_says(self) -> bool:
         """A message of the process that starts the workers, where there is one."""
@@ -231,7 +231,7 @@ class Pool:
         """The memory of a worker's slot."""
         return self.members[number].mappings.array(slot)
 
-    def raise_lost(self, lost: list[Member]) -> None:
+    def raise_lost(self, lost: list[WorkerProcess]) -> None:
         """Say which workers died, and how."""
         pids = ", ".join(str(m.pid) for m in lost)
         how = [describe(m.pid, self.exit_code(m)) for m in lost]
@@ -240,7 +240,7 @@ class Pool:
         text = f"DataLoader worker (pid(s) {pids}) exited unexpectedly: {facts}"
         raise RuntimeError("\n".join([text, *hints])) from RuntimeError(how[0][0])
 
-    def exit_code(self, member: Member) -> int | None:
+    def exit_code(self, member: WorkerProcess) -> int | None:
         """The exit code of an ended worker, negative for a signal; None: not known."""
         return None if member.process is None else member.process.exitcode
 
@@ -272,16 +272,16 @@ class Pool:
             self.end()
             for member in self.members:
                 member.close()
-            self.close_theirs()
+            self.close_worker_ends()
             self.watched.clear()
         alive.discard(self)
 
-    def close_theirs(self) -> None:
+    def close_worker_ends(self) -> None:
         """Close our copies of the workers' ends."""
-        for pair in self.theirs:
+        for pair in self.worker_ends:
             for end in pair:
                 end.close()
-        self.theirs.clear()
+        self.worker_ends.clear()
 
     def end(self) -> None:
         """See to it that all processes end."""
@@ -302,24 +302,24 @@ class ForkedPool(Pool):
             parent = os.getpid()
             from_main = threading.current_thread() is threading.main_thread()
             try:
-                for member, ends in zip(self.members, self.theirs):
+                for member, ends in zip(self.members, self.worker_ends):
                     others = [end for m in self.members for end in (m.control, m.watch)]
-                    others += [end for pair in self.theirs if pair is not ends for end in pair]
+                    others += [end for pair in self.worker_ends if pair is not ends for end in pair]
                     process = context.Process(
                         target=run_forked,
                         args=(setup, member.number, ends, others, parent, from_main),
                         daemon=True,
                     )
                     process.start()
-                    self.born(member, process, os.pidfd_open(process.pid))
+                    self.started(member, process, os.pidfd_open(process.pid))
             except BaseException:
                 self.close()
                 raise
-            self.close_theirs()
+            self.close_worker_ends()
 
     def end(self) -> None:
         """Wait, then terminate, then kill."""
-        started = [m for m in self.members if m.process is not None]
+        left = [m for m in self.members if m.process is not None]
         deadline = time.monotonic() + STOP_GRACE
         for grace, stronger in (
             (STOP_GRACE, "terminate"),
@@ -327,8 +327,8 @@ class ForkedPool(Pool):
             (TERMINATE_GRACE, None),
         ):
             deadline = time.monotonic() + grace
-            started = [m for m in started if not m.gone(max(0.0, deadline - time.monotonic()))]
-            for member in started:
+            left = [m for m in left if not m.gone(max(0.0, deadline - time.monotonic()))]
+            for member in left:
                 if stronger is not None:
                     getattr(member.process, stronger)()
         for member in self.members:

@@ -18,7 +18,7 @@ from typing import Any
 
 from .._private import ExceptionWrapper
 from .channel import Channel, Closed, pair
-from .pool import TERMINATE_GRACE, Member, Pool, SigintDeferred
+from .pool import TERMINATE_GRACE, Pool, SigintDeferred, WorkerProcess
 from .setup import STOP_GRACE, Setup
 from .shared_payload import SharedPayload, load
 from .spawn_template import Template, let_go, preparation_for, template_for
@@ -95,7 +95,7 @@ def starter_main(message: Any, descriptors: list[int], consumer: int, templates:
         children.append(child)
         pidfd = os.pidfd_open(child.pid or 0)
         with contextlib.suppress(Closed):
-            channel.send(("born", i, child.pid), [pidfd])
+            channel.send(("started", i, child.pid), [pidfd])
         os.close(pidfd)
     for end in ends:
         end.close()
@@ -271,7 +271,7 @@ class SpawnedPool(Pool):
             self.link.close()
         self.link, theirs = pair()
         self.register(self.link.fileno(), "starter", None)
-        ends = [end.fileno() for both in self.theirs for end in both]
+        ends = [end.fileno() for both in self.worker_ends for end in both]
         descriptors = [
             theirs.fileno(),
             self.payload.stream,
@@ -311,11 +311,11 @@ class SpawnedPool(Pool):
             return False
         if what == "private":
             self.start(private=True)
-        elif what == "born":
+        elif what == "started":
             number, pid = facts
             member = self.members[number]
             member.process.number_of_process, member.process.pidfd = pid, descriptors[0]
-            self.born(member, member.process, descriptors[0])
+            self.started(member, member.process, descriptors[0])
             if all(m.pidfd >= 0 for m in self.members):
                 self.delivered()
         elif what == "died":
@@ -330,7 +330,7 @@ class SpawnedPool(Pool):
 
     def delivered(self) -> None:
         """The workers have what they need: our copies can go."""
-        self.close_theirs()
+        self.close_worker_ends()
         if self.payload is not None:
             self.payload.close()
             self.payload = None
@@ -349,7 +349,7 @@ class SpawnedPool(Pool):
                 "\nhint: its own error, if any, is printed above; if the kernel killed it, memory ran out"
             )
 
-    def exit_code(self, member: Member) -> int | None:
+    def exit_code(self, member: WorkerProcess) -> int | None:
         """The starter knows, and tells at about the same time as the descriptor does."""
         deadline = time.monotonic() + 2.0
         while member.process.code is None and not self.orphaned and time.monotonic() < deadline:
@@ -364,8 +364,8 @@ class SpawnedPool(Pool):
             poll = select.poll()
             poll.register(self.link.fileno(), select.POLLIN)
             # Not yet forked, it will see that nobody wants it.
-            born = any(m.pidfd >= 0 for m in self.members)
-            deadline = time.monotonic() + (STOP_GRACE + 2 * TERMINATE_GRACE + 1 if born else 0.0)
+            any_started = any(m.pidfd >= 0 for m in self.members)
+            deadline = time.monotonic() + (STOP_GRACE + 2 * TERMINATE_GRACE + 1 if any_started else 0.0)
             while time.monotonic() < deadline and poll.poll((deadline - time.monotonic()) * 1000):
                 try:
                     self.last_words()
@@ -387,7 +387,7 @@ class SpawnedPool(Pool):
         (what, *facts), descriptors = self.link.recv()
         if what == "died":
             self.members[facts[0]].process.code = facts[1]
-        elif what == "born":
+        elif what == "started":
             member = self.members[facts[0]]
             member.process.number_of_process = facts[1]
         for each in descriptors:

@@ -64,7 +64,7 @@ class TasksIterator(Tracked):
             hooks=self._hooks(loader),
         )
         self._failure: str | None = None
-        self._greeting = False
+        self._awaiting_workers = False
         self._shutdown = False
         self._epoch = 0
         self._inbox: deque[tuple[int, Any]] = deque()
@@ -121,19 +121,19 @@ class TasksIterator(Tracked):
             self._check_usable()
             self._epoch += 1
             for member in self._pool.members:
-                member.moved_on(self._epoch)
+                member.skip_to(self._epoch)
                 self._pool.post(
                     member.number, "resume", self._epoch, self._released(member.number), self._shared_seed
                 )
         if waits(loader) or (first_iter and loader.worker_init_fn is not None):
-            self._greet()
+            self._await_workers()
         self._progress.ready()
         for _ in range(self._prefetch_factor * self._num_workers):
             self._try_put_index()
 
-    def _greet(self) -> None:
+    def _await_workers(self) -> None:
         """Waits for what each worker says of its start: its state or the exception that it ended with."""
-        self._greeting = True
+        self._awaiting_workers = True
         try:
             missing = set(range(self._num_workers))
             while missing:
@@ -148,7 +148,7 @@ class TasksIterator(Tracked):
             self._shutdown_workers()
             raise
         finally:
-            self._greeting = False
+            self._awaiting_workers = False
 
     def _try_put_index(self) -> None:
         most = self._prefetch_factor * self._num_workers
@@ -280,8 +280,8 @@ class TasksIterator(Tracked):
             return False
         if kind == STARTED:
             if report is not None:
-                self._progress.hello(worker, *report)
-            return self._greeting
+                self._progress.worker_started(worker, *report)
+            return self._awaiting_workers
         return bool(kind in (BATCH, FAILED, END))
 
     def _report_stall(self) -> None:

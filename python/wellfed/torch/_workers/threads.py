@@ -93,14 +93,14 @@ def check(loader: Any) -> None:
 class ThreadsIterator(TasksIterator):
     """Batches of worker threads."""
 
-    _pool: Crew
+    _pool: WorkerThreads
 
     def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         check(loader)
         super().__init__(loader, resume)
 
-    def _start(self, setup: Setup, loader: Any) -> Crew:
-        return Crew(setup)
+    def _start(self, setup: Setup, loader: Any) -> WorkerThreads:
+        return WorkerThreads(setup)
 
     def _process(self, number: int) -> threading.Thread:
         return self._pool.members[number].thread
@@ -118,7 +118,7 @@ class ThreadsIterator(TasksIterator):
         pass
 
 
-class Crew:
+class WorkerThreads:
     """The threads of one iterator: as a `Pool` is to its consumer, but batches are handed over as they are."""
 
     def __init__(self, setup: Setup) -> None:
@@ -126,7 +126,7 @@ class Crew:
         self.owner = os.getpid()
         self.closed = False
         self.messages: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        self.members = [Member(setup, self.messages, number) for number in range(setup.num_workers)]
+        self.members = [WorkerThread(setup, self.messages, number) for number in range(setup.num_workers)]
         alive.add(self)
         threads_of_torch = torch.get_num_threads()
         try:
@@ -191,11 +191,11 @@ class Crew:
                     member.warn()
 
 
-class Member:
+class WorkerThread:
     """One thread: its tasks, and its loop over them."""
 
     def __init__(self, setup: Setup, messages: SimpleQueue[tuple[int, Any]], number: int) -> None:
-        # Not the crew: no cycle keeps the data set and batches alive when that is dropped.
+        # Not the threads: no cycle keeps the data set and batches alive when that is dropped.
         self.setup, self.messages, self.number = setup, messages, number
         self.tasks: SimpleQueue[Any] = SimpleQueue()
         self.began = threading.Event()
@@ -204,7 +204,7 @@ class Member:
         self.epoch = self.wanted = 0
         self.job = "starts"
 
-    def moved_on(self, epoch: int) -> None:
+    def skip_to(self, epoch: int) -> None:
         """Tasks of earlier epochs are not wanted any more."""
         self.wanted = epoch
 
@@ -278,13 +278,13 @@ class Member:
         )
 
 
-alive: weakref.WeakSet[Crew] = weakref.WeakSet()
+alive: weakref.WeakSet[WorkerThreads] = weakref.WeakSet()
 
 
 def close_all() -> None:
     """Before the interpreter ends: a thread that works on then may find it half taken down."""
-    for crew in list(alive):
-        crew.close()
+    for threads in list(alive):
+        threads.close()
 
 
 atexit.register(close_all)

@@ -19,13 +19,13 @@ use wellfed_jpeg::{Ask, Options};
 use super::{
     disk::{Blob, Disk},
     share::Share,
-    slab::Slab,
 };
 use crate::{
     Error, Result,
     budget::{Budget, Holder},
     codec::{self, is_jpeg},
     lock,
+    memory::Slab,
     meter::CacheStats,
     sample::{FieldKind, Record, Value},
     source::{Source, location},

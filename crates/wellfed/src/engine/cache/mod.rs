@@ -1,50 +1,48 @@
 //! What a loader keeps from epoch to epoch, so that later ones are faster. Nothing here changes a pixel.
 //!
-//! `rows` keeps where the rows of JPEGs begin; `coefficients` keeps samples whose JPEGs are without Huffman coding,
+//! `row_index` keeps where the rows of JPEGs begin; `coefficients` keeps samples whose JPEGs are without Huffman coding,
 //! in memory
 //! (`slab`) or by way of `disk`.
 
-mod build;
 mod coefficients;
 mod disk;
-mod row_file;
-mod rows;
+mod row_index;
+mod row_index_build;
+mod row_index_file;
 mod share;
-mod slab;
 
-pub use build::{Indexed, index_rows};
 pub(crate) use coefficients::CoefficientCache;
-pub(crate) use rows::RowCache;
-pub use slab::Kept;
+pub(crate) use row_index::RowIndexCache;
+pub use row_index_build::{Indexed, index_rows};
 
 use crate::meter::{CacheStats, RowIndexStats};
 
 /// What is kept; nothing by default.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    pub(crate) rows: Option<RowCache>,
+    pub(crate) row_indexes: Option<RowIndexCache>,
     pub(crate) coefficients: Option<CoefficientCache>,
 }
 
 impl Caches {
     /// Whether [`Caches::save`] has something to do.
     pub(crate) fn unsaved(&self) -> bool {
-        self.rows.as_ref().is_some_and(RowCache::unsaved)
+        self.row_indexes.as_ref().is_some_and(RowIndexCache::unsaved)
             || self.coefficients.as_ref().is_some_and(CoefficientCache::unsaved)
     }
 
     /// Writes what belongs into files and is not there yet.
     pub(crate) fn save(&self) {
-        if let Some(rows) = &self.rows {
-            rows.save();
+        if let Some(row_indexes) = &self.row_indexes {
+            row_indexes.save();
         }
         if let Some(coefficients) = &self.coefficients {
             coefficients.save();
         }
     }
 
-    pub(crate) fn row_stats(&self) -> Option<RowIndexStats> {
-        self.rows.as_ref().map(RowCache::stats)
+    pub(crate) fn row_index_stats(&self) -> Option<RowIndexStats> {
+        self.row_indexes.as_ref().map(RowIndexCache::stats)
     }
 
     pub(crate) fn sample_stats(&self) -> Option<CacheStats> {

@@ -16,14 +16,13 @@ use std::{
 use wellfed_jpeg::RowIndex;
 
 use super::{
-    row_file::{self, RowFile},
+    row_index_file::{self, RowIndexFile},
     share::Share,
 };
 use crate::{
     Error, Result,
     budget::{Budget, Holder},
-    codec::Rows,
-    engine::exec::Scratch,
+    codec::RowHint,
     lock,
     meter::RowIndexStats,
     plan::RowIndexing,
@@ -41,7 +40,7 @@ const OVERHEAD: u64 = 64;
 
 /// The row indexes of one source.
 #[derive(Debug)]
-pub(crate) struct RowCache {
+pub(crate) struct RowIndexCache {
     source: Arc<dyn Source>,
     shards: Vec<Mutex<HashMap<u64, Box<[u8]>>>>,
     files: Vec<PartFile>,
@@ -65,10 +64,10 @@ struct PartFile {
     part: String,
     samples: Range<u64>,
     /// What it held when it was opened.
-    read: Option<RowFile>,
+    read: Option<RowIndexFile>,
 }
 
-impl RowCache {
+impl RowIndexCache {
     /// Opens what is kept of `source`, if anything is to be, and takes up to `limit` bytes of memory.
     ///
     /// # Errors
@@ -84,9 +83,9 @@ impl RowCache {
         let files = listing::parallel(&places, |(store, path, part, samples)| {
             let size = store.size(path).unwrap_or(0);
             let read = if share.take(size) {
-                let read = RowFile::load(&**store, path, size);
+                let read = RowIndexFile::load(&**store, path, size);
                 // What cannot be used takes no memory.
-                share.give(size - read.as_ref().map_or(0, RowFile::size));
+                share.give(size - read.as_ref().map_or(0, RowIndexFile::size));
                 read
             } else {
                 full.store(true, Relaxed);
@@ -121,20 +120,17 @@ impl RowCache {
         &self,
         index: u64,
         field: usize,
-        scratch: &mut Scratch,
-        mut decode: impl FnMut(&mut Scratch) -> Result<()>,
+        mut decode: impl FnMut(RowHint) -> (Result<()>, Option<RowIndex>),
     ) -> Result<()> {
         let known = self.get(index, field);
         let had = known.is_some();
-        *scratch.rows() = Rows { record: self.records(had), known, found: None };
-        let mut result = decode(scratch);
+        let (mut result, mut found) = decode(RowHint { record: self.records(had), known, found: None });
         if result.is_err() && had {
             // Should an index ever be the reason, the image is as good as without.
             self.forget(index, field);
-            *scratch.rows() = Rows::default();
-            result = decode(scratch);
+            (result, found) = decode(RowHint::default());
         }
-        if let Some(found) = std::mem::take(scratch.rows()).found.filter(|_| result.is_ok()) {
+        if let Some(found) = found.filter(|_| result.is_ok()) {
             self.put(index, field, &found);
         }
         result
@@ -165,10 +161,10 @@ impl RowCache {
         records
     }
 
-    /// Keeps `rows` for the image in `field` of sample `index`, in place of what was kept.
-    pub(crate) fn put(&self, index: u64, field: usize, rows: &RowIndex) {
+    /// Keeps `found` for the image in `field` of sample `index`, in place of what was kept.
+    pub(crate) fn put(&self, index: u64, field: usize, found: &RowIndex) {
         let id = self.id(index, field);
-        let bytes = rows.to_bytes().into_boxed_slice();
+        let bytes = found.to_bytes().into_boxed_slice();
         let Ok(mut shard) = self.shard(id).try_lock() else { return };
         let old = shard.get(&id).map(|old| old.len() as u64 + OVERHEAD);
         // The old one is given back first, so that growing by a few bytes never fails for want of twice the room.
@@ -244,7 +240,7 @@ impl RowCache {
     fn write(&self, by_file: BTreeMap<usize, BTreeMap<u64, Box<[u8]>>>) {
         for (file, indexes) in by_file {
             let PartFile { store, path, .. } = &self.files[file];
-            if let Err(error) = row_file::merge(&**store, path, indexes) {
+            if let Err(error) = row_index_file::merge(&**store, path, indexes) {
                 *lock(&self.problem) = Some(error.message().to_owned());
             }
         }
@@ -299,7 +295,7 @@ impl RowCache {
         let image = self.source.schema().fields.iter().take(field).filter(is_image).count();
         let key = self.source.key(index);
         let part = self.file(index).map_or("", |file| file.part.as_str());
-        row_file::hash(key.strip_prefix(part).unwrap_or(&key), image as u64)
+        row_index_file::hash(key.strip_prefix(part).unwrap_or(&key), image as u64)
     }
 }
 

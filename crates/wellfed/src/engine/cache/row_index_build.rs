@@ -12,7 +12,7 @@ use std::{
 
 use wellfed_jpeg::{Decoder, Format, Header, Options, Region};
 
-use super::RowCache;
+use super::RowIndexCache;
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{self, is_jpeg, jpeg_error},
@@ -72,7 +72,7 @@ pub fn index_rows(
     let cache = match row_index {
         RowIndexing::Off | RowIndexing::Memory => None,
         // What is found goes to files often, so that memory needs no limit.
-        _ => RowCache::open(source.clone(), row_index, u64::MAX)?,
+        _ => RowIndexCache::open(source.clone(), row_index, u64::MAX)?,
     };
     let Some(cache) = cache else {
         return Err(Error::config("indexes made ahead are kept in files: beside the images or in a folder"));
@@ -122,7 +122,7 @@ pub fn index_rows(
 /// Looks at samples one by one, with memory of its own.
 struct Indexer<'a> {
     source: &'a dyn Source,
-    cache: &'a RowCache,
+    cache: &'a RowIndexCache,
     fields: &'a [usize],
     record: Record,
     decoder: Decoder,
@@ -130,7 +130,7 @@ struct Indexer<'a> {
 }
 
 impl<'a> Indexer<'a> {
-    fn new(source: &'a dyn Source, cache: &'a RowCache, fields: &'a [usize]) -> Self {
+    fn new(source: &'a dyn Source, cache: &'a RowIndexCache, fields: &'a [usize]) -> Self {
         let (record, decoder, done) = (Record::default(), Decoder::new(), Indexed::default());
         Self { source, cache, fields, record, decoder, done }
     }
@@ -186,7 +186,7 @@ enum Found {
 /// Makes or completes the index of one JPEG.
 fn image(
     bytes: &[u8],
-    cache: &RowCache,
+    cache: &RowIndexCache,
     index: u64,
     field: usize,
     limits: &Limits,

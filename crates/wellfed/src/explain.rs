@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Node, Plan, Program, PythonKind, RowIndexing};
-use crate::{dataset::Lowered, order::Order, transform::Transform};
+use crate::{
+    order::Order,
+    plan::{Node, Plan, Program, PythonKind, RowIndexing, lower::Lowered},
+    transform::Transform,
+};
 
 /// What `explain()` shows: nothing hidden.
 pub(crate) fn explain(

@@ -1,4 +1,4 @@
-//! [`Slab`]: memory that a cache fills and never takes back, in large blocks of huge pages.
+//! `Slab`: memory that a cache fills and never takes back, in large blocks of huge pages.
 //!
 //! A cache in memory reads its samples in random order, each once an epoch: with small pages the page tables alone
 //! would be too large for the processor's caches. Invariant: a part of a block is handed out once, and written
@@ -10,11 +10,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::{
-    Result,
-    engine::memory::{ALIGN, Memory},
-    lock,
-};
+use super::{ALIGN, Memory};
+use crate::{Result, lock};
 
 /// Bytes of a block. What is not used of the last one has no pages.
 const BLOCK: usize = 32 << 20;
@@ -24,7 +21,7 @@ const OWN: usize = BLOCK / 4;
 
 /// Memory for bytes that stay.
 #[derive(Debug, Default)]
-pub(super) struct Slab {
+pub(crate) struct Slab {
     /// The block under way, and how much of it was handed out.
     open: Mutex<Option<(Arc<Memory>, usize)>>,
 }
@@ -34,11 +31,11 @@ impl Slab {
     ///
     /// # Errors
     /// `Limit` if the system has no memory for it.
-    pub(super) fn keep(&self, bytes: &[u8]) -> Result<Kept> {
+    pub(crate) fn keep(&self, bytes: &[u8]) -> Result<SharedBytes> {
         let (block, at) = self.part(bytes.len())?;
         // SAFETY: `part` gave these bytes of the block to nobody else, and nobody reads them before this returns.
         unsafe { block.start().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Ok(Kept { block, at, len: bytes.len() })
+        Ok(SharedBytes { block, at, len: bytes.len() })
     }
 
     /// `len` bytes that nobody has: of which block, and where in it.
@@ -59,13 +56,13 @@ impl Slab {
 
 /// Bytes in a cache's memory. A clone is the same bytes; the memory is freed with the last that lies in its block.
 #[derive(Clone)]
-pub struct Kept {
+pub struct SharedBytes {
     block: Arc<Memory>,
     at: usize,
     len: usize,
 }
 
-impl Deref for Kept {
+impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -74,15 +71,15 @@ impl Deref for Kept {
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for SharedBytes {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Kept {}
+impl Eq for SharedBytes {}
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<{} bytes in a cache>", self.len)
     }
@@ -96,7 +93,8 @@ mod tests {
     fn what_is_kept_stays_whole_and_apart() {
         let slab = Slab::default();
         let lens = [0, 1, 63, 64, 65, OWN - 1, OWN - 1, OWN, OWN - 1, OWN - 1, OWN - 1, BLOCK + 1, 7];
-        let kept: Vec<Kept> = (0u8..).zip(lens).map(|(i, len)| slab.keep(&vec![i; len]).unwrap()).collect();
+        let kept: Vec<SharedBytes> =
+            (0u8..).zip(lens).map(|(i, len)| slab.keep(&vec![i; len]).unwrap()).collect();
         drop(slab);
         for ((i, len), kept) in (0u8..).zip(lens).zip(&kept) {
             assert_eq!(kept.len(), len);
@@ -112,7 +110,7 @@ mod tests {
             for i in 0..4u8 {
                 let slab = &slab;
                 scope.spawn(move || {
-                    let kept: Vec<Kept> =
+                    let kept: Vec<SharedBytes> =
                         (0..200).map(|len| slab.keep(&vec![i; len * 97]).unwrap()).collect();
                     assert!(kept.iter().all(|kept| kept.iter().all(|byte| *byte == i)));
                 });

@@ -32,12 +32,12 @@ pub(crate) fn hash(key: &str, image: u64) -> u64 {
 
 /// A file as read.
 #[derive(Debug, Default)]
-pub(crate) struct RowFile {
+pub(crate) struct RowIndexFile {
     bytes: Vec<u8>,
     len: usize,
 }
 
-impl RowFile {
+impl RowIndexFile {
     /// The file at `path`, of `max_bytes` at most; `None` if there is none that can be used.
     pub(crate) fn load(store: &dyn Store, path: &str, max_bytes: u64) -> Option<Self> {
         let mut bytes = Vec::new();
@@ -106,7 +106,7 @@ impl RowFile {
 /// Those of writing. The old file is whole then.
 pub(crate) fn merge(store: &dyn Store, path: &str, mut ours: BTreeMap<u64, Box<[u8]>>) -> Result<()> {
     let _lock = lock_folder(path);
-    let old = RowFile::load(store, path, u64::MAX).unwrap_or_default();
+    let old = RowIndexFile::load(store, path, u64::MAX).unwrap_or_default();
     for i in 0..old.len() {
         let theirs = old.get(i);
         ours.entry(old.hash(i))
@@ -182,7 +182,7 @@ mod tests {
         let (store, path) = (LocalStore::new(), folder.join("x.wfrows"));
         merge(&store, &path, some(&[("a", b"1"), ("b", b""), ("c", b"345")])).unwrap();
         merge(&store, &path, some(&[("d", b"67"), ("a", b"new")])).unwrap();
-        let file = RowFile::load(&store, &path, u64::MAX).unwrap();
+        let file = RowIndexFile::load(&store, &path, u64::MAX).unwrap();
         assert_eq!(file.len(), 4);
         let find = |name| file.find(hash(name, 0));
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
             [b"new".as_slice(), b"", b"345", b"67"]
         );
         assert!(find("e").is_none() && file.find(hash("a", 1)).is_none());
-        assert!(RowFile::load(&store, &path, 10).is_none());
+        assert!(RowIndexFile::load(&store, &path, 10).is_none());
     }
 
     #[test]
@@ -198,18 +198,18 @@ mod tests {
         let indexes = some(&[("a", b"first index"), ("b", b"second")]);
         let good = encode(&indexes);
         for cut in 0..good.len() {
-            assert!(RowFile::parse(good[..cut].to_vec()).is_none(), "cut at {cut}");
+            assert!(RowIndexFile::parse(good[..cut].to_vec()).is_none(), "cut at {cut}");
         }
         let table = HEADER + 2 * ROW + CHECKSUM;
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 4;
             // Damage of an index is its own to notice.
-            assert_eq!(RowFile::parse(bad.clone()).is_some(), at >= table, "flipped at {at}");
+            assert_eq!(RowIndexFile::parse(bad.clone()).is_some(), at >= table, "flipped at {at}");
             // A table whose checksum was made to fit must not break anything.
             let sum = rapidhash::v3::rapidhash_v3(&bad[..table - CHECKSUM]);
             bad[table - CHECKSUM..table].copy_from_slice(&sum.to_le_bytes());
-            if let Some(file) = RowFile::parse(bad) {
+            if let Some(file) = RowIndexFile::parse(bad) {
                 (0..file.len()).for_each(|i| assert!(file.get(i).len() <= good.len()));
             }
         }
@@ -229,6 +229,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(RowFile::load(&LocalStore::new(), &path, u64::MAX).unwrap().len(), 40);
+        assert_eq!(RowIndexFile::load(&LocalStore::new(), &path, u64::MAX).unwrap().len(), 40);
     }
 }

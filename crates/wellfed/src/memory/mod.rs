@@ -1,25 +1,31 @@
-//! [`Memory`]: one aligned allocation, in huge pages where it is large.
+//! `Memory`: one aligned allocation, in huge pages where it is large. `Slab` hands out parts of such, which
+//! [`SharedBytes`] are.
 //!
 //! Batches and caches are tens of megabytes that are walked through once, so with small pages every few kilobytes
 //! cost a walk of the page tables. Invariant: huge pages are asked for before the first byte is touched; asked for
 //! later, the system has long given small ones.
+
+mod slab;
 
 use std::{
     alloc::{Layout, alloc, dealloc},
     ptr::NonNull,
 };
 
+pub use slab::SharedBytes;
+pub(crate) use slab::Slab;
+
 use crate::{Error, Result};
 
 /// Alignment of small allocations: a cache line, and the widest vector there is.
-pub(super) const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 
 /// Allocations from this size on are aligned to huge pages and ask for them.
-pub(super) const HUGE: usize = 2 << 20;
+pub(crate) const HUGE: usize = 2 << 20;
 
 /// Memory from the allocator, freed on drop.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     start: NonNull<u8>,
     layout: Layout,
 }
@@ -34,7 +40,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Limit` if the system does not give them.
-    pub(super) fn new(len: usize) -> Result<Self> {
+    pub(crate) fn new(len: usize) -> Result<Self> {
         let align = if len >= HUGE { HUGE } else { ALIGN };
         let none = || Error::memory(len, "batches or caches");
         let layout = Layout::from_size_align(len.max(1), align).map_err(|_| none())?;
@@ -54,7 +60,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::new`].
-    pub(super) fn zeroed(len: usize) -> Result<Self> {
+    pub(crate) fn zeroed(len: usize) -> Result<Self> {
         let memory = Self::new(len)?;
         // SAFETY: the allocation has at least `len` bytes, and nobody else knows of it.
         unsafe { memory.start.as_ptr().write_bytes(0, len) };
@@ -62,12 +68,12 @@ impl Memory {
     }
 
     /// The first byte.
-    pub(super) fn start(&self) -> *mut u8 {
+    pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
     /// Bytes asked for, at least 1.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.layout.size()
     }
 }

@@ -8,20 +8,20 @@ use std::{
     sync::{Arc, Mutex, OnceLock, TryLockError},
 };
 
-use super::{
-    batch::{Batch, Columns},
-    exec::{Executor, Fetched, LeafExecutor, Scratch},
-    image::Maker,
-    job::{Claim, Job},
-    ring::Pool,
-};
 use crate::{
     Dataset, Error, ErrorKind, Result,
     budget::Budget,
-    dataset::Lowered,
+    engine::{
+        Batch,
+        exec::{Executor, Fetched, LeafExecutor, Scratch},
+        image::Maker,
+        job::{Claim, Job},
+        ring::Pool,
+        stack::Columns,
+    },
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
-    plan::{Assembly, OnError, Program, program::ImageProgram},
+    plan::{Assembly, OnError, Program, field::ImageProgram, lower::Lowered},
     sample::{Record, Value},
     transform::Size,
 };
@@ -68,6 +68,22 @@ struct Ready {
     pool: Arc<Pool>,
     /// Counters that nobody looks at.
     lane: Arc<Lane>,
+}
+
+impl Dataset {
+    /// Makes one sample by itself, as it comes in `epoch`: for a look at it, or to replay a bad one. See
+    /// [`Sampler::sample`].
+    ///
+    /// # Errors
+    /// Whatever is wrong with this sample.
+    pub fn sample(&self, index: u64, epoch: u64) -> Result<Batch> {
+        self.sampler().sample(0, index, epoch)
+    }
+
+    /// Makes samples one by one, in the calling thread, and keeps what the next one needs too.
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new(self.clone())
+    }
 }
 
 impl Sampler {
@@ -184,9 +200,8 @@ impl Sampler {
         }?;
         // The columns of one leaf begin where it does.
         let first = whose.and_then(|leaf| executor.leaves().get(leaf)).map_or(0, LeafExecutor::first_column);
-        claim
-            .job
-            .finish(1, OnError::Raise, &|column, leaf, index| executor.resident(first + column, leaf, index));
+        let resident = |column, leaf, index| executor.resident(first + column, leaf, index);
+        claim.job.finish(1, OnError::Raise, &resident, &|len| pool.take(len));
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         job.into_batch(OnError::Raise, false)
     }

@@ -1,0 +1,287 @@
+//! The program of one field: how its values get into their column. Most of it is about images.
+
+use std::ops::Range;
+
+use wellfed_kernels::{
+    image::{Dtype, Layout},
+    points::{PointMap, PointOp},
+};
+
+use crate::{
+    Error, Result,
+    codec::{MaskDepth, Mode},
+    column::ColumnKind,
+    sample::{BoxFormat, DType, PixelLayout},
+    transform::{Action, Class, ImageDtype, Shape, Size, Transform},
+};
+
+/// How one field gets into its column.
+#[derive(Clone, Debug)]
+pub(crate) enum FieldProgram {
+    /// An image or a mask.
+    Image(Box<ImageProgram>),
+    /// Boxes that follow the image.
+    Boxes {
+        operations: Vec<Planned>,
+        format: BoxFormat,
+        /// Whether they are int64.
+        whole: bool,
+    },
+    /// Points that follow the image.
+    Points(Vec<Planned>),
+    /// What belongs to boxes: entries of so many bytes.
+    Labels(usize),
+    /// Elements are copied as they are.
+    Copy,
+    /// Values differ in size, or are padded.
+    Varying,
+    /// A whole number becomes one int64.
+    Int,
+    /// Text, JSON or bytes.
+    List { utf8: bool },
+}
+
+/// Where an image comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Encoded { mode: Mode, orientation: bool },
+    Pixels { height: usize, width: usize, channels: usize, layout: PixelLayout },
+}
+
+/// A transform with its place among those of the plan, which keys its random numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) transform: Transform,
+    pub(crate) class: Class,
+    pub(crate) place: u32,
+}
+
+/// One step of an image program. Ranges are places in [`ImageProgram::operations`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// The whole image is decoded before anything else. Without this step the first one decodes what it needs.
+    Decode,
+    /// Geometry, folded into one kernel that makes an 8-bit image.
+    Geometry(Range<usize>),
+    /// One transform that needs a whole 8-bit image (colour, blur, rotation, erasing).
+    Whole(usize),
+    /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
+    Write { operations: Range<usize>, map: PointMap },
+    /// One `RandomErasing` on the finished image, in the batch.
+    Erase(usize),
+    /// Transforms on floating point pixels one by one, then a copy to the batch.
+    Float(Range<usize>),
+}
+
+/// What happens to one image field.
+#[derive(Clone, Debug)]
+pub(crate) struct ImageProgram {
+    pub(crate) input: Input,
+    /// What its pixels are, if it is a mask.
+    pub(crate) mask: Option<MaskDepth>,
+    /// Whether other fields share its draws.
+    pub(crate) shared: bool,
+    pub(crate) operations: Vec<Planned>,
+    pub(crate) steps: Vec<Step>,
+    /// Whether only what later operations need is decoded.
+    pub(crate) decode_region: bool,
+    /// Whether images that are shrunk may be decoded at a smaller scale.
+    pub(crate) decode_fast: bool,
+    /// Size of the finished image. A side is `None` until a sample has settled it.
+    pub(crate) shape: Shape,
+    /// Whether a sample did, since transforms do not.
+    pub(crate) probed: bool,
+    pub(crate) dtype: Dtype,
+    pub(crate) layout: Layout,
+}
+
+/// Follows the element type through the operations.
+pub(super) fn check_types(program: &ImageProgram) -> Result<Dtype> {
+    let mut dtype = Dtype::U8;
+    let mut cast = None;
+    for planned in &program.operations {
+        let name = planned.transform.name();
+        match planned.class {
+            Class::Cast => {
+                if let Some(PointOp::ToDtype { dtype: to, .. }) = planned.point(program.shape.channels)? {
+                    dtype = to;
+                } else {
+                    dtype = Dtype::F32;
+                }
+                cast.get_or_insert(name);
+            }
+            Class::Normalize if dtype == Dtype::U8 => {
+                return Err(Error::config("Normalize works on floating point images, and this one is uint8")
+                    .with_stage(name)
+                    .with_hint("put ToDtype(float32, scale=True) or ToTensor() before it"));
+            }
+            Class::Resize | Class::Image if cast.is_some() => {
+                return Err(Error::config(format!(
+                    "{name} comes after {}, but works on uint8 images",
+                    cast.unwrap_or_default()
+                ))
+                .with_stage(name)
+                .with_hint(format!("put {name} before it: the result is the same or better, and faster")));
+            }
+            _ => {}
+        }
+    }
+    Ok(dtype)
+}
+
+impl Planned {
+    /// The value-by-value operation of a cast or normalization of an image of so many channels.
+    ///
+    /// # Errors
+    /// If its parameters do not fit the channels.
+    pub(crate) fn point(&self, channels: usize) -> Result<Option<PointOp>> {
+        if !matches!(self.class, Class::Cast | Class::Normalize) {
+            return Ok(None);
+        }
+        // Neither of them draws, nor depends on more of the size than the channels.
+        let size = Size { height: 1, width: 1, channels };
+        let action = self.transform.as_operation().draw(size, &mut crate::rng::Rng::for_stage(0, 0, 0, 0));
+        Ok(point(&action.map_err(|e| e.with_stage(self.transform.name()))?))
+    }
+}
+
+/// The value-by-value operation of an action.
+pub(crate) fn point(action: &Action) -> Option<PointOp> {
+    let single = |values: &[f64]| values.iter().map(|&v| v as f32).collect();
+    match action {
+        Action::Cast { divide: true, .. } => Some(PointOp::ToTensorDiv),
+        Action::Cast { dtype, scale, .. } => {
+            Some(PointOp::ToDtype { dtype: kernel_dtype(*dtype), scale: *scale })
+        }
+        Action::Normalize { mean, std } => Some(PointOp::Normalize { mean: single(mean), std: single(std) }),
+        _ => None,
+    }
+}
+
+fn kernel_dtype(dtype: ImageDtype) -> Dtype {
+    match dtype {
+        ImageDtype::UInt8 => Dtype::U8,
+        ImageDtype::Float16 => Dtype::F16,
+        ImageDtype::BFloat16 => Dtype::Bf16,
+        ImageDtype::Float32 => Dtype::F32,
+    }
+}
+
+impl ImageProgram {
+    /// What its column is.
+    pub(super) fn column(&self) -> Result<ColumnKind> {
+        let [channels, height, width] = self.chw();
+        let shape = match self.layout {
+            _ if self.mask.is_some() => vec![1, height, width],
+            Layout::Chw => vec![channels, height, width],
+            Layout::Hwc => vec![height, width, channels],
+        };
+        let element = if self.mask == Some(MaskDepth::Word) { 2 } else { self.dtype.size() };
+        let bytes = shape.iter().try_fold(element, |n, &side| n.checked_mul(side));
+        if bytes.is_none_or(|n| n > isize::MAX as usize) {
+            return Err(Error::config(format!("an image of shape {shape:?} does not fit in memory")));
+        }
+        let dtype = match self.dtype {
+            _ if self.mask == Some(MaskDepth::Word) => DType::UInt16,
+            _ if self.mask == Some(MaskDepth::Bit) => DType::Bool,
+            Dtype::U8 => DType::UInt8,
+            Dtype::F16 => DType::Float16,
+            Dtype::Bf16 => DType::BFloat16,
+            Dtype::F32 => DType::Float32,
+        };
+        Ok(ColumnKind::Array { dtype, shape })
+    }
+
+    /// Channels, height and width of the finished image.
+    pub(crate) fn chw(&self) -> [usize; 3] {
+        [self.shape.channels, self.shape.height.unwrap_or(0), self.shape.width.unwrap_or(0)]
+    }
+
+    /// The plainest program: every stage by itself, whole images decoded.
+    pub(super) fn lower(&mut self) -> Result<()> {
+        let cast = self.first_cast();
+        let decode = matches!(self.input, Input::Encoded { .. }).then_some(Step::Decode);
+        let single = (0..cast).map(|i| match self.operations[i].class {
+            Class::Identity | Class::Crop | Class::Resize | Class::Flip => Step::Geometry(i..i + 1),
+            _ => Step::Whole(i),
+        });
+        self.steps = decode.into_iter().chain(single).collect();
+        let end = self.operations.len();
+        self.steps.push(if cast == end {
+            Step::Write { operations: end..end, map: self.map(end..end)? }
+        } else {
+            // Checks the parameters against the channels, as the fused program would.
+            self.map(cast..end)?;
+            Step::Float(cast..end)
+        });
+        Ok(())
+    }
+
+    /// Place of the first cast: from there on pixels may be floating point.
+    pub(crate) fn first_cast(&self) -> usize {
+        self.operations.iter().position(|p| p.class == Class::Cast).unwrap_or(self.operations.len())
+    }
+
+    /// All value-by-value operations in `operations` as one map.
+    pub(crate) fn map(&self, operations: Range<usize>) -> Result<PointMap> {
+        let point = |planned: &Planned| planned.point(self.shape.channels).transpose();
+        let ops: Vec<PointOp> =
+            self.operations[operations].iter().filter_map(point).collect::<Result<_>>()?;
+        PointMap::new(self.shape.channels, &ops).map_err(|e| Error::config(e.to_string()))
+    }
+
+    /// Names of the operations in a range, for people.
+    pub(crate) fn names(&self, operations: Range<usize>) -> String {
+        let names: Vec<&str> = self.operations[operations].iter().map(|p| p.transform.name()).collect();
+        names.join(" + ")
+    }
+
+    /// The program in words, one line a step.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let [channels, height, width] = self.chw();
+        let mut lines = vec![match self.input {
+            Input::Encoded { mode, orientation } => {
+                let what = if self.decode_region {
+                    "only what the next step needs of it"
+                } else {
+                    "the whole image"
+                };
+                let fast = if self.decode_fast && self.decode_region {
+                    ", at 1/2, 1/4 or 1/8 where it is shrunk as much (not exact)"
+                } else {
+                    ""
+                };
+                let upright = if orientation { ", turned upright by EXIF" } else { "" };
+                format!("decode to {mode:?}: {what}{fast}{upright}")
+            }
+            Input::Pixels { height, width, channels, layout } => {
+                format!("take {height}x{width}x{channels} pixels ({layout:?}) in place")
+            }
+        }];
+        for step in &self.steps {
+            lines.push(match step {
+                Step::Decode => continue,
+                Step::Geometry(operations) => format!("{} -> uint8 image", self.names(operations.clone())),
+                Step::Whole(at) => format!("{} on the uint8 image", self.names(*at..at + 1)),
+                Step::Write { operations, .. } if operations.is_empty() => "write to the batch".to_owned(),
+                Step::Write { operations, .. } => {
+                    format!("{} -> batch, in one pass", self.names(operations.clone()))
+                }
+                Step::Erase(at) => format!("{} in the batch", self.names(*at..at + 1)),
+                Step::Float(operations) => {
+                    format!(
+                        "{} on float32 pixels, one by one, then write to the batch",
+                        self.names(operations.clone())
+                    )
+                }
+            });
+        }
+        let last = lines.len() - 1;
+        lines[last] += &match self.layout {
+            _ if self.mask.is_some() => format!(": a mask [1, {height}, {width}]"),
+            Layout::Chw => format!(": {:?} [{channels}, {height}, {width}]", self.dtype),
+            Layout::Hwc => format!(": {:?} [{height}, {width}, {channels}]", self.dtype),
+        };
+        lines
+    }
+}

@@ -139,8 +139,9 @@ fn check(case: &Case, tally: &Tally) -> TestCaseResult {
     let mut judge = Judge::new(&model, data, on_error);
     for (number, items) in expected.items.iter().enumerate() {
         let elements = model.elements(number as u64, limit);
-        // Where batches are skipped, those that came of an epoch without end are fewer.
-        let few = endless && on_error == OnError::Skip;
+        // Where batches are skipped, those that came of an epoch without end are fewer; and the model looks at so many samples
+        // of one only.
+        let few = endless && (on_error == OnError::Skip || elements.len() < limit);
         if !few {
             let result = judge.compare(&elements, items);
             prop_assert!(result.is_ok(), "epoch {}: {}\n{:?}", number, result.unwrap_err(), root);

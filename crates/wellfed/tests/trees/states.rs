@@ -107,6 +107,11 @@ impl Journey<'_> {
                 // The last leg goes to the end of the epoch.
                 let taken = if at + 1 == legs.len() { ALL } else { taken };
                 let taken = if endless { taken.min(LIMIT) } else { taken };
+                let size = top.batch.map_or(1, |(size, _)| size);
+                if endless && unit.len() < base + (taken * size + 1) * top.ranks {
+                    // The model looks at so many samples only, and shards and long batches make few elements of them.
+                    return Ok(None);
+                }
                 let mut expected = top.part(&unit, base);
                 expected.truncate(taken);
                 loader.start_epoch().unwrap();
@@ -124,7 +129,7 @@ impl Journey<'_> {
                 for sample in expected.iter().flat_map(|element| &element.samples) {
                     *delivered.entry(format!("{sample:?}")).or_default() += 1;
                 }
-                let (size, drops) = top.batch.unwrap_or((1, false));
+                let drops = top.batch.is_some_and(|(_, drops)| drops);
                 extra = extra.max(top.ranks - 1);
                 dropped = dropped.max(usize::from(drops) * (size * top.ranks - 1));
                 shared &= (top.rank as u64, top.ranks as u64) == (rank, ranks) && sizes(top.unit).is_empty();

@@ -113,7 +113,7 @@ impl Building<'_> {
             Node::Enumerate { input, .. } => {
                 let number = self.leaf()?;
                 let input = self.input(node, input)?;
-                Ok(self.push(Step::Zip, &[number, input], input.len, false))
+                Ok(self.push(Step::Enumerate, &[number, input], input.len, false))
             }
             Node::Map { input, .. } | Node::Cache { input, .. } => self.input(node, input),
             Node::Python { input, .. } => self.input(node, input),

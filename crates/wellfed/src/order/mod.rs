@@ -154,6 +154,8 @@ enum Step {
         batch_size: u64,
     },
     Zip,
+    /// A zip of numbers and elements.
+    Enumerate,
     Concatenate(Concatenate),
     Interleave(Interleave),
     Sample(SampleFrom),
@@ -174,6 +176,7 @@ impl Step {
             Step::Cut(cutting) => cutting.name(),
             Step::Unbatch { .. } => "unbatch",
             Step::Zip => "zip",
+            Step::Enumerate => "enumerate",
             Step::Concatenate(_) => "concatenate",
             Step::Interleave(_) => "interleave",
             Step::Sample(_) => "sample_from_datasets",
@@ -610,7 +613,7 @@ impl Order {
                     f(Pick { leaf, index: place.position, epoch: place.epoch });
                     return;
                 }
-                Step::Zip => {
+                Step::Zip | Step::Enumerate => {
                     for &input in &entry.inputs {
                         self.visit(input, place, f);
                     }
@@ -626,9 +629,12 @@ impl Order {
         let first = |position| (entry.inputs[0], Place { epoch, position });
         let one_of = |(input, position): (usize, u64)| (entry.inputs[input], Place { epoch, position });
         match &entry.step {
-            Step::Leaf { .. } | Step::Zip | Step::Batch { .. } | Step::Cut(_) | Step::Take { .. } => {
-                first(position)
-            }
+            Step::Leaf { .. }
+            | Step::Zip
+            | Step::Enumerate
+            | Step::Batch { .. }
+            | Step::Cut(_)
+            | Step::Take { .. } => first(position),
             Step::Shuffle(shuffle) => first(shuffle.at(epoch, position)),
             Step::BlockShuffle(shuffle) => first(shuffle.at(epoch, position)),
             Step::Skip { count } => first(position.saturating_add(*count)),

@@ -284,3 +284,13 @@ fn what_stands_in_for_a_bad_sample_is_not_too_long_for_its_batch() {
     }
     assert!(replaced >= 20 && lone > 0, "{replaced} {lone}");
 }
+
+#[test]
+fn a_state_that_cannot_be_carried_over_names_enumerate() {
+    let make = |ranks| source("", 30, 0).shard(0, ranks).enumerate(0).batch(2, false);
+    let first = make(2).loader().unwrap();
+    first.epoch().unwrap().next();
+    let error = make(3).loader().unwrap().load_state_dict(&first.state_dict().unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::State);
+    assert!(error.message().contains("enumerate() comes after shard()"), "{error}");
+}

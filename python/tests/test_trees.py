@@ -170,3 +170,13 @@ def test_a_source_opened_again_is_warned_of() -> None:
 def test_everything_public_is_listed() -> None:
     listed = dir(wf)
     assert {"feed", "doctor", "zip", "concatenate", "sample_from_datasets", "interleave"} <= set(listed)
+
+
+def test_a_filter_of_what_ranks_have_for_themselves_is_refused() -> None:
+    labels = np.array([0, 1, 1, 1, 1, 1])
+    ds = wf.from_tensor_slices({"x": np.arange(6), "y": labels})
+    assert len(ds.shard(0, 1).filter(field="y", values=[1])) == 5
+    for keep in ({"field": "y", "values": [1]}, {"predicate": lambda sample: sample["y"] == 1}):
+        assert len(ds.filter(**keep).shard(0, 2)) == 3
+        with pytest.raises(wf.ConfigError, match="comes after shard.*\n.*call shard\\(\\) after filter"):
+            len(ds.shard(0, 2).filter(**keep))

@@ -107,6 +107,18 @@ impl Building<'_> {
             || entry.inputs.iter().any(|input| self.shared_out(*input))
     }
 
+    /// Fails for a verb that gives as much as the samples make of it, where each rank has others: ranks that train
+    /// together would wait for ever for the one that is through first.
+    fn check_shared(&self, verb: &str, what: &str, at: usize) -> Result<()> {
+        if !self.shared_out(at) {
+            return Ok(());
+        }
+        Err(Error::config(format!(
+            "{verb}() comes after shard(): ranks would get different numbers of {what}"
+        ))
+        .with_hint(format!("call shard() after {verb}(): then it deals its {what}")))
+    }
+
     fn node(&mut self, node: &Node) -> Result<Made> {
         match node {
             Node::Source { .. } => self.leaf(),
@@ -175,6 +187,7 @@ impl Building<'_> {
                 if input.len.is_none() {
                     return Err(endless("filter", "filter before repeat()"));
                 }
+                self.check_shared("filter", "samples", input.at)?;
                 let kept = self.kept.next().cloned().unwrap_or_default();
                 let len = kept.len() as u64;
                 Ok(self.push(Step::Filter(kept), &[input], Some(len), false))
@@ -198,12 +211,7 @@ impl Building<'_> {
                     ))
                     .with_hint("call unbatch() in between"));
                 }
-                if self.shared_out(input.at) {
-                    return Err(Error::config(format!(
-                        "{name}() comes after shard(): ranks would get different numbers of batches"
-                    ))
-                    .with_hint(format!("call shard() after {name}(): then it deals whole batches")));
-                }
+                self.check_shared(name, "batches", input.at)?;
                 let cutting = Cutting::new(node, self.fields)?;
                 Ok(self.push(Step::Cut(Arc::new(cutting)), &[input], None, true))
             }
@@ -284,6 +292,7 @@ impl Building<'_> {
     }
 
     fn filter(&mut self, name: &str, kept: &Kept, input: Made) -> Result<Made> {
+        self.check_shared("filter", "samples", input.at)?;
         if input.len != Some(kept.of()) {
             let len = input.len.map_or("no end".to_owned(), |len| format!("{len} elements"));
             return Err(Error::config(format!(

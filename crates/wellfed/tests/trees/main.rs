@@ -182,6 +182,10 @@ fn check_resumed(data: &Dataset, on_error: OnError, limit: usize, expected: &Epo
         let (items, _) = read(&resumed, limit.saturating_sub(position), on_error, |state| states.push(state));
         prop_assert_eq!(&items[..], &expected.items[0][position..], "from {}\n{:?}", position, root);
         prop_assert_eq!(&states[..], &expected.states[position + 1..], "from {}\n{:?}", position, root);
+        if position >= limit {
+            // Without an end, and nothing was taken of what is left: it would begin again.
+            continue;
+        }
         let next = epoch(&resumed, limit, on_error);
         prop_assert_eq!(&next, &expected.items[1], "the epoch after, from {}\n{:?}", position, root);
     }

@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,7 +177,11 @@ def test_a_filter_of_what_ranks_have_for_themselves_is_refused() -> None:
     labels = np.array([0, 1, 1, 1, 1, 1])
     ds = wf.from_tensor_slices({"x": np.arange(6), "y": labels})
     assert len(ds.shard(0, 1).filter(field="y", values=[1])) == 5
-    for keep in ({"field": "y", "values": [1]}, {"predicate": lambda sample: sample["y"] == 1}):
+    kept: list[dict[str, Any]] = [
+        {"field": "y", "values": [1]},
+        {"predicate": lambda sample: sample["y"] == 1},
+    ]
+    for keep in kept:
         assert len(ds.filter(**keep).shard(0, 2)) == 3
-        with pytest.raises(wf.ConfigError, match="comes after shard.*\n.*call shard\\(\\) after filter"):
+        with pytest.raises(wf.ConfigError, match=r"comes after shard.*\n.*call shard\(\) after filter"):
             len(ds.shard(0, 2).filter(**keep))

@@ -240,6 +240,14 @@ impl Cuts {
         self.visit(key, |cutter, epoch| epoch.get(cutter, number, len, lengths))
     }
 
+    /// Whether the epoch `key` of `len` samples has batch `number`. Goes back for no batch that a walk came by: the consumer
+    /// asks so of batches that were opened long ago.
+    pub(crate) fn has(&self, key: u64, number: u64, len: Option<u64>, lengths: Lengths<'_>) -> bool {
+        self.visit(key, |cutter, epoch| {
+            number < epoch.at.number || epoch.get(cutter, number, len, lengths).is_some()
+        })
+    }
+
     /// Batches of the epoch `key` of `len` samples. Walks to its end, once.
     pub(crate) fn len(&self, key: u64, len: u64, lengths: Lengths<'_>) -> u64 {
         self.visit(key, |cutter, epoch| {
@@ -333,6 +341,28 @@ mod tests {
         assert_eq!(positions(&all(&cutter, &lengths)), expected);
         let cutter = Cutter::buckets(&[3, 8], &[2, 3, 2], true, false).unwrap();
         assert_eq!(positions(&all(&cutter, &lengths)), expected[..3]);
+    }
+
+    #[test]
+    fn whether_there_is_a_batch_costs_no_walk_to_where_one_came_by() {
+        let cuts = Cuts::new(Cutter::buckets(&[3, 8], &[2, 3, 2], false, false).unwrap());
+        let asked = std::cell::Cell::new(0);
+        let length = |position: u64| {
+            asked.set(asked.get() + 1);
+            Ok(position % 11)
+        };
+        let total = cuts.len(0, 1000, &length);
+        let walked = asked.get();
+        for number in [0, total / 2, total - 1] {
+            assert!(cuts.has(0, number, Some(1000), &length));
+        }
+        assert!(!cuts.has(0, total, Some(1000), &length));
+        assert_eq!(asked.get(), walked);
+        cuts.get(1, 40, Some(1000), &length);
+        let walked = asked.get();
+        assert!((0..=40).all(|number| cuts.has(1, number, Some(1000), &length)));
+        assert_eq!(asked.get(), walked);
+        assert!(cuts.has(1, 41, Some(1000), &length));
     }
 
     #[test]

@@ -322,7 +322,10 @@ impl Order {
         let entry = &self.entries[at];
         let input = |position| self.has(entry.inputs[0], epoch, position);
         match &entry.step {
-            Step::Cut(_) => self.cut(entry, epoch, position).is_some(),
+            Step::Cut(cutting) => {
+                let len = self.entries[entry.inputs[0]].len;
+                cutting.cuts.has(epoch, position, len, &|at| self.length(entry, cutting, epoch, at))
+            }
             Step::Take { count } => position < *count && input(position),
             Step::Skip { count } => input(position.saturating_add(*count)),
             // All ranks have as many: the last ones get what the first ones had.

@@ -190,6 +190,12 @@ impl Executor {
         self.leaves.iter().any(|leaf| leaf.source.schema().fields.iter().any(|f| f.kind == FieldKind::Image))
     }
 
+    /// Whether samples are put into batches as they are: no image is transformed or converted.
+    pub(crate) fn only_copies(&self) -> bool {
+        let image = |field: &FieldProgram| matches!(field, FieldProgram::Image(_));
+        !self.leaves.iter().any(|leaf| leaf.program.fields.iter().any(image))
+    }
+
     /// Whether some cache has something to write to files.
     pub(crate) fn unsaved(&self) -> bool {
         self.leaves.iter().any(|leaf| leaf.caches.unsaved())

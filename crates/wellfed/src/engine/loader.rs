@@ -15,7 +15,7 @@ use super::{
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
     ring::Pool,
-    schedule::Schedule,
+    schedule::{Pieces, Schedule},
     shared::Shared,
     stack::Columns,
     threads::{PATIENCE, Threads, in_storage},
@@ -168,8 +168,11 @@ impl Loader {
         // What is under way and what is kept for the next batches, whatever their sizes.
         pool.set_limit(shares.batches);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
-        // stays out of the way.
-        let pieces = (executor.in_memory() && !executor.encoded()).then_some(4 * bounds.workers.1);
+        // stays out of the way. Those that are only copied take so few that it pays to leave a batch to fewer workers.
+        let pieces = (executor.in_memory() && !executor.encoded()).then_some(Pieces {
+            count: 4 * bounds.workers.1,
+            least: if executor.only_copies() { 16 } else { 1 },
+        });
         let meter = Meter::new(options.trace);
         let budgets = (shares.batches, shares.records);
         let batched = batches.batched();
@@ -459,8 +462,11 @@ impl Loader {
             let over = self.shared.lock().pass_is_over()?;
             return Ok(if over { Left::End { skipped: None } } else { Left::Batches });
         };
-        let Some(Position { epoch, base, number }) = epochs.under_way() else { return Ok(Left::Nothing) };
-        let over = self.shared.order.is_over(epoch, base, number);
+        let Some(position) = epochs.under_way() else { return Ok(Left::Nothing) };
+        let Position { epoch, base, number } = position;
+        // Where batches are cut by length, the order is asked only for what no worker has come by.
+        let known = self.shared.order.is_cut() && self.shared.lock().is_next(position);
+        let over = !known && self.shared.order.is_over(epoch, base, number);
         Ok(if over { Left::End { skipped: epochs.end() } } else { Left::Batches })
     }
 

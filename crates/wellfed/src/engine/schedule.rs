@@ -27,6 +27,25 @@ pub(crate) const AHEAD: usize = 2 * CONCURRENCY;
 /// Records that are kept for what the I/O layer reads.
 const SPARE: usize = 16;
 
+/// Most samples that a worker claims at once.
+const MOST_CLAIMED: usize = 64;
+
+/// How a batch is divided among workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pieces {
+    /// A batch is claimed in about so many pieces,
+    pub(crate) count: usize,
+    /// of at least so many samples each.
+    pub(crate) least: usize,
+}
+
+impl Pieces {
+    /// Samples of a piece of a batch of so many `samples`.
+    fn samples(self, samples: usize) -> usize {
+        (samples / self.count).clamp(self.least, MOST_CLAIMED)
+    }
+}
+
 /// What happened to one sample of a batch so far.
 #[derive(Debug)]
 enum Slot {
@@ -120,8 +139,8 @@ pub(crate) struct Schedule {
     batches: Batches,
     columns: Columns,
     pool: Arc<Pool>,
-    /// A batch is claimed in about so many pieces; without, sample by sample.
-    pieces: Option<usize>,
+    /// Without, a batch is claimed sample by sample.
+    pieces: Option<Pieces>,
     /// Bytes of batches under way at most, but for one.
     ring_budget: u64,
     open_bytes: u64,
@@ -152,7 +171,7 @@ impl Schedule {
         batches: Batches,
         columns: Columns,
         pool: Arc<Pool>,
-        pieces: Option<usize>,
+        pieces: Option<Pieces>,
         settings: Settings,
         (ring_budget, read_budget): (u64, u64),
     ) -> Self {
@@ -200,6 +219,11 @@ impl Schedule {
         }
         planned.go_to(position);
         Ok(self.abandon())
+    }
+
+    /// Whether the batch to be delivered next is under way, and is that at `position`.
+    pub(crate) fn is_next(&self, position: Position) -> bool {
+        self.entries.front().is_some_and(|entry| entry.position == position)
     }
 
     /// Gives up what is under way. Threads that work on it notice when they come back.
@@ -360,7 +384,7 @@ impl Schedule {
                 record = Some(read);
             }
             _ => {
-                let chunk = self.pieces.map_or(1, |pieces| (entry.slots.len() / pieces).clamp(1, 64));
+                let chunk = self.pieces.map_or(1, |pieces| pieces.samples(entry.slots.len()));
                 while end < offset + chunk && matches!(entry.slots.get(end), Some(Slot::Free | Slot::Direct))
                 {
                     entry.slots[end] = Slot::Taken;

@@ -331,7 +331,10 @@ impl Shared {
             desk.tidy();
             used = used.filter(|record| record.capacity() as u64 <= desk.room.keeps() / 2);
         }
+        let mut probe = if self.stacked { Probe::start(lane, 1) } else { Probe::off(lane) };
         self.finish(&job, samples.len());
+        // Most of what is written in such a batch is written here.
+        probe.lap_together(Phase::Write);
         used
     }
 

@@ -5,7 +5,10 @@
 //! the order and the lengths alone, so a batch is found by walking there. [`Cuts`] remembers where earlier walks came
 //! by, so that the next batch costs its own samples, and a jump back no more than the way from the last mark.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex},
+};
 
 use crate::{Error, Result, lock};
 
@@ -64,8 +67,31 @@ struct Walk {
     flushed: usize,
 }
 
-/// Length of the sample at a position of an epoch.
-pub(crate) type Lengths<'a> = &'a dyn Fn(u64) -> Result<u64>;
+/// Appends the lengths of the samples at some positions of an epoch.
+pub(crate) type Lengths<'a> = &'a dyn Fn(Range<u64>, &mut Vec<Result<u64>>);
+
+/// Samples whose lengths are asked for together: far cheaper than one by one (see [`super::Order::picks_in`]).
+const AHEAD: u64 = 128;
+
+/// Lengths of the samples that come next in a walk.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Position of the first one.
+    start: u64,
+    lengths: Vec<Result<u64>>,
+}
+
+impl Ahead {
+    /// The length of the sample at `position`, which is one of `len` (`None`: without end).
+    fn get(&mut self, position: u64, len: Option<u64>, lengths: Lengths<'_>) -> Result<u64> {
+        if position < self.start || position - self.start >= self.lengths.len() as u64 {
+            self.start = position;
+            self.lengths.clear();
+            lengths(position..position.saturating_add(AHEAD).min(len.unwrap_or(u64::MAX)), &mut self.lengths);
+        }
+        self.lengths[(position - self.start) as usize].clone()
+    }
+}
 
 impl Cutter {
     /// Buckets of so many samples.
@@ -130,11 +156,16 @@ impl Cutter {
     }
 
     /// The next batch of a walk through `len` samples (`None`: without end). `None` at the end.
-    fn step(&self, walk: &mut Walk, len: Option<u64>, lengths: Lengths<'_>) -> Option<Cut> {
+    fn step(
+        &self,
+        walk: &mut Walk,
+        len: Option<u64>,
+        mut length_at: impl FnMut(u64) -> Result<u64>,
+    ) -> Option<Cut> {
         while len.is_none_or(|len| walk.position < len) {
             let position = walk.position;
             walk.position += 1;
-            let length = match lengths(position).and_then(|length| self.accept(length)) {
+            let length = match length_at(position).and_then(|length| self.accept(length)) {
                 Ok(length) => length,
                 Err(error) => {
                     walk.number += 1;
@@ -221,6 +252,7 @@ struct Epoch {
     key: u64,
     /// Where the last walk stopped.
     at: Walk,
+    ahead: Ahead,
     /// The batch before it.
     last: Option<Cut>,
     /// Places on the way, `every` batches apart, from the beginning on.
@@ -267,7 +299,15 @@ impl Cuts {
             None => {
                 epochs.truncate(EPOCHS - 1);
                 let at = self.cutter.begin();
-                Epoch { key, marks: vec![at.clone()], at, last: None, every: 1, len: None }
+                Epoch {
+                    key,
+                    marks: vec![at.clone()],
+                    at,
+                    ahead: Ahead::default(),
+                    last: None,
+                    every: 1,
+                    len: None,
+                }
             }
         };
         // The last one that was asked for comes first.
@@ -304,7 +344,9 @@ impl Epoch {
                     self.every *= 2;
                 }
             }
-            let Some(cut) = cutter.step(&mut self.at, len, lengths) else {
+            let ahead = &mut self.ahead;
+            let Some(cut) = cutter.step(&mut self.at, len, |position| ahead.get(position, len, lengths))
+            else {
                 self.len = Some(self.at.number);
                 return None;
             };
@@ -323,9 +365,14 @@ mod tests {
 
     use super::*;
 
+    /// Lengths that are known one by one.
+    fn each(length: impl Fn(u64) -> u64) -> impl Fn(Range<u64>, &mut Vec<Result<u64>>) {
+        move |positions, found| found.extend(positions.map(|position| Ok(length(position))))
+    }
+
     fn all(cutter: &Cutter, lengths: &[u64]) -> Vec<Cut> {
         let cuts = Cuts::new(cutter.clone());
-        let length = |position: u64| Ok(lengths[position as usize]);
+        let length = each(|position| lengths[position as usize]);
         (0..).map_while(|n| cuts.get(0, n, Some(lengths.len() as u64), &length)).collect()
     }
 
@@ -347,10 +394,10 @@ mod tests {
     fn whether_there_is_a_batch_costs_no_walk_to_where_one_came_by() {
         let cuts = Cuts::new(Cutter::buckets(&[3, 8], &[2, 3, 2], false, false).unwrap());
         let asked = std::cell::Cell::new(0);
-        let length = |position: u64| {
+        let length = each(|position| {
             asked.set(asked.get() + 1);
-            Ok(position % 11)
-        };
+            position % 11
+        });
         let total = cuts.len(0, 1000, &length);
         let walked = asked.get();
         for number in [0, total / 2, total - 1] {
@@ -413,7 +460,7 @@ mod tests {
             };
             let expected = all(&cutter, &lengths);
             let (cuts, len) = (Cuts::new(cutter), lengths.len() as u64);
-            let length = |position: u64| Ok(lengths[position as usize]);
+            let length = each(|position| lengths[position as usize]);
             for jump in jumps {
                 let found = cuts.get(jump % 3, jump, Some(len), &length);
                 let facts = |cut: &Cut| (cut.positions.clone(), cut.pad_to);

@@ -53,6 +53,8 @@ pub(crate) struct Picks {
     all: Vec<Pick>,
     /// Where each sample's picks end.
     ends: Vec<usize>,
+    /// Positions on their way down to the sources.
+    positions: Vec<u64>,
 }
 
 impl Picks {
@@ -61,6 +63,12 @@ impl Picks {
         let number = offset - self.first;
         let start = if number == 0 { 0 } else { self.ends[number - 1] };
         &self.all[start..self.ends[number]]
+    }
+
+    fn clear(&mut self) {
+        self.all.clear();
+        self.ends.clear();
+        self.positions.clear();
     }
 
     /// The picks of all samples.
@@ -305,7 +313,9 @@ impl Order {
         }
         if let Step::Cut(cutting) = &entry.step {
             let len = self.entries[entry.inputs[0]].len?;
-            return Some(cutting.cuts.len(epoch, len, &|at| self.length(entry, cutting, epoch, at)));
+            return Some(
+                cutting.cuts.len(epoch, len, &|at, found| self.lengths(entry, cutting, epoch, at, found)),
+            );
         }
         let len = self.count(entry.inputs[0], epoch);
         match &entry.step {
@@ -324,7 +334,9 @@ impl Order {
         match &entry.step {
             Step::Cut(cutting) => {
                 let len = self.entries[entry.inputs[0]].len;
-                cutting.cuts.has(epoch, position, len, &|at| self.length(entry, cutting, epoch, at))
+                cutting
+                    .cuts
+                    .has(epoch, position, len, &|at, found| self.lengths(entry, cutting, epoch, at, found))
             }
             Step::Take { count } => position < *count && input(position),
             Step::Skip { count } => input(position.saturating_add(*count)),
@@ -338,16 +350,24 @@ impl Order {
     fn cut(&self, entry: &Entry, epoch: u64, number: u64) -> Option<Cut> {
         let Step::Cut(cutting) = &entry.step else { return None };
         let len = self.entries[entry.inputs[0]].len;
-        cutting.cuts.get(epoch, number, len, &|at| self.length(entry, cutting, epoch, at))
+        cutting.cuts.get(epoch, number, len, &|at, found| self.lengths(entry, cutting, epoch, at, found))
     }
 
-    /// Length of the sample at `position` below a cut.
-    fn length(&self, entry: &Entry, cutting: &Cutting, epoch: u64, position: u64) -> Result<u64> {
-        let mut found = None;
-        self.visit(entry.inputs[0], Place { epoch, position }, &mut |pick| {
-            found = found.or_else(|| cutting.length(pick));
-        });
-        found.ok_or_else(|| cutting.unknown())
+    /// Lengths of the samples at `positions` below a cut, put into `found`.
+    fn lengths(
+        &self,
+        entry: &Entry,
+        cutting: &Cutting,
+        epoch: u64,
+        positions: Range<u64>,
+        found: &mut Vec<Result<u64>>,
+    ) {
+        let mut picks = Picks { positions: positions.collect(), ..Picks::default() };
+        self.walk_all(entry.inputs[0], epoch, &mut picks);
+        found.extend((0..picks.ends.len()).map(|sample| {
+            let length = picks.of(sample).iter().find_map(|pick| cutting.length(*pick));
+            length.ok_or_else(|| cutting.unknown())
+        }));
     }
 
     /// The element of all ranks that is a rank's at `position`, after the first `base`.
@@ -486,33 +506,77 @@ impl Order {
 
     fn add_pick(&self, span: &Span, offset: usize, picks: &mut Vec<Pick>) {
         debug_assert!(offset < span.len);
-        let position = match &span.samples {
-            Samples::Run => span.start + offset as u64,
-            Samples::Cut(cut) => {
-                let position = cut.positions[offset];
-                return self.walk(span.at, Place { epoch: span.epoch, position }, picks);
-            }
-            Samples::Given(given) => {
-                return picks.push(given.pick(offset, span.start.wrapping_add(offset as u64)));
-            }
-        };
+        if let Samples::Given(given) = &span.samples {
+            return picks.push(given.pick(offset, span.start.wrapping_add(offset as u64)));
+        }
+        let (at, position) = self.position_in(span, offset);
+        self.walk(at, Place { epoch: span.epoch, position }, picks);
+    }
+
+    /// The entry and the position there of sample `offset` of a batch whose order the plan gives.
+    fn position_in(&self, span: &Span, offset: usize) -> (usize, u64) {
+        let position = span.cut().map_or(span.start + offset as u64, |cut| cut.positions[offset]);
         if span.base == 0 {
-            self.walk(span.at, Place { epoch: span.epoch, position }, picks);
+            (span.at, position)
         } else {
-            let position = self.above_base(span.epoch, span.base, position);
-            self.walk(self.top.unit, Place { epoch: span.epoch, position }, picks);
+            (self.top.unit, self.above_base(span.epoch, span.base, position))
         }
     }
 
     /// The picks of the samples `offsets` of a batch, put into `picks`.
     pub(crate) fn picks_in(&self, span: &Span, offsets: Range<usize>, picks: &mut Picks) {
         picks.first = offsets.start;
-        picks.all.clear();
-        picks.ends.clear();
-        for offset in offsets {
-            self.add_pick(span, offset, &mut picks.all);
-            picks.ends.push(picks.all.len());
+        picks.clear();
+        if let Samples::Given(_) = &span.samples {
+            for offset in offsets {
+                self.add_pick(span, offset, &mut picks.all);
+                picks.ends.push(picks.all.len());
+            }
+            return;
         }
+        let at = if span.base == 0 { span.at } else { self.top.unit };
+        picks.positions.extend(offsets.map(|offset| self.position_in(span, offset).1));
+        self.walk_all(at, span.epoch, picks);
+    }
+
+    /// Puts the picks of the elements of entry `at` at `picks.positions` into `picks`: as [`Order::walk`] for one after the
+    /// other, but all of them go from verb to verb together, which is several times as fast where one follows the other.
+    fn walk_all(&self, mut at: usize, mut epoch: u64, picks: &mut Picks) {
+        let mut positions = std::mem::take(&mut picks.positions);
+        loop {
+            let entry = &self.entries[at];
+            match &entry.step {
+                Step::Take { .. } => {}
+                Step::Shuffle(shuffle) => shuffle.at_all(epoch, &mut positions),
+                Step::Repeat { len, count } if !positions.is_empty() => {
+                    let (first, _) = unrepeat(epoch, positions[0], *len, *count);
+                    let same = |position: &u64| unrepeat(epoch, *position, *len, *count).0 == first;
+                    if !positions.iter().all(same) {
+                        break;
+                    }
+                    positions.iter_mut().for_each(|position| *position %= len);
+                    epoch = first;
+                }
+                Step::BlockShuffle(_) | Step::Skip { .. } | Step::Filter(_) | Step::Shard(_) => {
+                    for position in &mut positions {
+                        *position = self.step(entry, Place { epoch, position: *position }).1.position;
+                    }
+                }
+                _ => break,
+            }
+            at = entry.inputs[0];
+        }
+        if let Step::Leaf { leaf } = self.entries[at].step {
+            picks.all.extend(positions.iter().map(|index| Pick { leaf, index: *index, epoch }));
+            picks.ends.extend(1..=positions.len());
+        } else {
+            for &position in &positions {
+                self.walk(at, Place { epoch, position }, &mut picks.all);
+                picks.ends.push(picks.all.len());
+            }
+        }
+        positions.clear();
+        picks.positions = positions;
     }
 
     /// A batch of one sample, for what is made outside of any order.
@@ -688,8 +752,11 @@ mod tests {
     fn picks(order: &Order, epoch: u64, base: u64, number: u64) -> Vec<Pick> {
         let span = order.batch(epoch, base, number);
         let (mut picks, mut all) = (Vec::new(), Vec::new());
+        let mut together = Picks::default();
+        order.picks_in(&span, 0..span.len, &mut together);
         for offset in 0..span.len {
             order.pick_in(&span, offset, &mut picks);
+            assert_eq!(together.of(offset), picks, "one by one and together");
             all.append(&mut picks);
         }
         all

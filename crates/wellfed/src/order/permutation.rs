@@ -15,6 +15,9 @@ const ROUNDS: usize = 8;
 /// Least bits of a half. Domains of 16 values or less are visibly uneven (the tests below fail with 2 bits).
 const MIN_HALF_BITS: u32 = 4;
 
+/// Positions that are looked up together: a round of one takes so long that others fit beside it.
+const LANES: usize = 4;
+
 /// Distinguishes the order's use of Philox from the transforms', which put a stage number there.
 const DOMAIN: u32 = 0x6F72_6465;
 
@@ -80,6 +83,26 @@ impl Permutation {
         }
     }
 
+    /// Puts the item at each of `positions`, which must be below `len`, in its place. Several rounds are under way at
+    /// once, where [`Permutation::at`] waits for one after the other.
+    pub(crate) fn at_all(&self, positions: &mut [u64]) {
+        debug_assert!(positions.iter().all(|position| *position < self.len));
+        let mut groups = positions.chunks_exact_mut(LANES);
+        for group in &mut groups {
+            if let Ok(group) = <&mut [u64; LANES]>::try_from(group) {
+                *group = self.encrypt_all(*group);
+                for value in group {
+                    while *value >= self.len {
+                        *value = self.encrypt(*value);
+                    }
+                }
+            }
+        }
+        for value in groups.into_remainder() {
+            *value = self.at(*value);
+        }
+    }
+
     /// The position of `item`, which must be below `len`: undoes [`Permutation::at`].
     pub(crate) fn place_of(&self, item: u64) -> u64 {
         debug_assert!(item < self.len);
@@ -109,6 +132,23 @@ impl Permutation {
         }
         left << self.half_bits | right
     }
+
+    fn encrypt_all(&self, values: [u64; LANES]) -> [u64; LANES] {
+        let mask = (1u64 << self.half_bits) - 1;
+        let (mut left, mut right) =
+            (values.map(|value| value >> self.half_bits), values.map(|value| value & mask));
+        for key in self.keys {
+            let mut next = left;
+            for lane in 0..LANES {
+                next[lane] ^= mix(right[lane] ^ key) & mask;
+            }
+            (left, right) = (right, next);
+        }
+        for lane in 0..LANES {
+            right[lane] |= left[lane] << self.half_bits;
+        }
+        right
+    }
 }
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014), folded so that low bits depend on all.
@@ -121,6 +161,17 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn positions_looked_up_together_are_those_looked_up_one_by_one() {
+        for len in [1, 3, 4, 17, 256, 257, 1000, 1 << 20] {
+            let permutation = Permutation::new(len, 5, 2, 1);
+            let mut positions: Vec<u64> = (0..len.min(1003)).rev().collect();
+            let expected: Vec<u64> = positions.iter().map(|position| permutation.at(*position)).collect();
+            permutation.at_all(&mut positions);
+            assert_eq!(positions, expected, "{len}");
+        }
+    }
 
     #[test]
     fn a_permutation_that_is_kept_is_the_one_that_was_asked_for() {

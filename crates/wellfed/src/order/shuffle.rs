@@ -18,6 +18,11 @@ impl Shuffle {
     pub(super) fn at(&self, epoch: u64, position: u64) -> u64 {
         Permutation::recent(self.len, self.seed, epoch, self.stage).at(position)
     }
+
+    /// [`Shuffle::at`] of each of `positions`, in place.
+    pub(super) fn at_all(&self, epoch: u64, positions: &mut [u64]) {
+        Permutation::recent(self.len, self.seed, epoch, self.stage).at_all(positions);
+    }
 }
 
 /// Blocks of neighbours in a permuted order, and inside of each window of blocks everything permuted.

@@ -97,6 +97,18 @@ def fields(root: Path, which: int) -> Any:
     return wf.from_tensor_slices({"ab"[which]: np.arange(N)})
 
 
+def dtypes(root: Path, which: int) -> Any:
+    return wf.from_tensor_slices(np.zeros((N, 3), [np.int32, np.float32][which]))
+
+
+def shapes(root: Path, which: int) -> Any:
+    return wf.from_tensor_slices(np.zeros((N, *[(2, 6), (6, 2)][which]), np.float32))
+
+
+def structure(root: Path, which: int) -> Any:
+    return wf.from_tensor_slices([(np.zeros(N), np.zeros(N)), {"0": np.zeros(N), "1": np.zeros(N)}][which])
+
+
 def cifar(root: Path, which: int) -> Any:
     root.mkdir(parents=True)
     labels = [which, *range(1, N)]
@@ -151,6 +163,9 @@ SOURCES: list[Make] = [
     shard_sizes,
     rows,
     fields,
+    dtypes,
+    shapes,
+    structure,
     cifar,
     mnist,
     torchs,

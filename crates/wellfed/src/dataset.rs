@@ -545,8 +545,7 @@ impl Dataset {
                 leaf.first_column,
             ));
         }
-        let seed = self.plan.options.seed.or(lowered.leaves.first().and_then(|leaf| leaf.seed)).unwrap_or(0);
-        Executor::new(leaves, &lowered.output.names, seed)
+        Executor::new(leaves, &lowered.output.names)
     }
 
     /// The plan, what each optimizer pass did, and the program that workers run.
@@ -591,7 +590,7 @@ impl Dataset {
     /// [`Loader::finish`]. The plan says what happens to a sample; it must leave the order alone.
     ///
     /// A sample may occur several times in a pass, with different random draws. Under `on_error` skip, every batch is
-    /// answered, if need be by an empty one; under replace, stand-ins come from the same batch.
+    /// answered, if need be by an empty one; under replace, replacements come from the same batch.
     ///
     /// # Errors
     /// As [`Dataset::loader`]; [`crate::ErrorKind::Config`] if the plan has verbs other than `map` and `cache`.

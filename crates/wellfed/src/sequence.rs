@@ -1,6 +1,6 @@
 //! [`Sequence`]: the order of a data set, for whoever makes its samples elsewhere.
 //!
-//! Invariant: the same picks, substitutes and states as a [`crate::Loader`] of the data set would have. Nothing here has
+//! Invariant: the same picks, replacements and states as a [`crate::Loader`] of the data set would have. Nothing here has
 //! a lock or a thread, so it works after a fork.
 
 use std::fmt;
@@ -9,11 +9,7 @@ use crate::{
     Dataset, Error, ErrorKind, Result,
     order::{Order, Pick, State},
     plan::lower::Lowered,
-    rng::Rng,
 };
-
-/// As in the engine: numbers from here choose substitutes.
-const SUBSTITUTES: u32 = 0xFFFE;
 
 /// Which samples come when, and where a pass over them stands. Made by [`Dataset::sequence`].
 pub struct Sequence {
@@ -76,7 +72,7 @@ impl Sequence {
     ///
     /// # Errors
     /// As [`Sequence::batch`].
-    pub fn substitute(
+    pub fn replacement(
         &self,
         (epoch, base, number): (u64, u64, u64),
         offset: usize,
@@ -87,13 +83,9 @@ impl Sequence {
             bad.get(offset).and_then(|picks| picks.first()).copied().ok_or_else(|| {
                 Error::new(ErrorKind::Index, format!("batch {number} has no sample {offset}"))
             })?;
-        let mut rng = Rng::for_stage(self.seeds[first.leaf], first.epoch, first.index, SUBSTITUTES);
-        for _ in 0..2 * attempt {
-            rng.next_u64();
-        }
         let span = self.order.batch(epoch, base, number);
         let mut picks = Vec::new();
-        self.order.substitute(&span, (epoch, first.epoch), |bound| rng.below(bound), &mut picks);
+        self.order.replacement(&span, (epoch, self.seeds[first.leaf]), first, attempt, &mut picks);
         Ok(picks)
     }
 
@@ -221,15 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn substitutes_come_from_what_verbs_leave() {
+    fn replacements_come_from_what_verbs_leave() {
         let sequence = numbers(100).take(10).batch(5, false).sequence().unwrap();
         let drawn: Vec<u64> =
-            (0..16).map(|attempt| sequence.substitute((0, 0, 1), 2, attempt).unwrap()[0].index).collect();
+            (0..16).map(|attempt| sequence.replacement((0, 0, 1), 2, attempt).unwrap()[0].index).collect();
         assert!(
             drawn.iter().all(|index| *index < 10) && drawn.iter().any(|index| *index != drawn[0]),
             "{drawn:?}"
         );
         assert!(sequence.batch(0, 0, 2).is_err());
-        assert!(sequence.substitute((0, 0, 1), 7, 0).is_err());
+        assert!(sequence.replacement((0, 0, 1), 7, 0).is_err());
     }
 }

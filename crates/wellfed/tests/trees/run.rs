@@ -275,7 +275,7 @@ impl<'a> Judge<'a> {
                 let [count, side] = shape[..] else { return Err(format!("{shape:?}")) };
                 let longest = values.iter().flatten().map(Vec::len).max().unwrap_or(0);
                 let wanted = element.pad_to.unwrap_or(longest.next_multiple_of(pad.multiple_of.unwrap_or(1)));
-                // What stands in for a bad sample may be longer than all others.
+                // The replacement of a bad sample may be longer than all others.
                 let mut same =
                     count == rows.len() && (side == wanted || (values.contains(&None) && side > wanted));
                 for (at, row) in values.iter().enumerate() {

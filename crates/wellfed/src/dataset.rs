@@ -12,7 +12,7 @@ use crate::{
     explain,
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program,
+        Assembly, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program,
         lower::{Lowered, Output, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
@@ -474,12 +474,12 @@ impl Dataset {
     }
 
     /// Of sources that are in the plan, and not made for `enumerate`.
-    pub(crate) fn fingerprint(&self, lowered: &Lowered) -> u64 {
+    pub(crate) fn outline(&self, lowered: &Lowered) -> Outline {
         let counts = |source: &Arc<dyn Source>| self.sources.iter().any(|known| Arc::ptr_eq(known, source));
         let identities = lowered.sources.iter().zip(&lowered.identities);
         let identities: Vec<u64> =
             identities.filter(|(source, _)| counts(source)).map(|(_, identity)| *identity).collect();
-        self.plan.fingerprint(&identities)
+        Outline::new(&self.plan, &identities)
     }
 
     /// Seed of the random numbers of a leaf: the option, or that of the shuffle next to the root on its way there, or
@@ -619,12 +619,12 @@ impl Dataset {
         let lowered = self.identified()?;
         let order = Arc::new(self.order(&lowered)?);
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
-        let fingerprint = self.fingerprint(&lowered);
+        let outline = self.outline(&lowered);
         Loader::new(
             self.executor(&lowered, assembly(self, &lowered)?)?,
             order.clone(),
             batches(order),
-            fingerprint,
+            outline,
             self.plan.options.clone(),
             &caches,
         )

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::{
     Dataset, Error, ErrorKind, Result,
     order::{Order, Pick, State},
-    plan::lower::Lowered,
+    plan::{Outline, lower::Lowered},
 };
 
 /// Which samples come when, and where a pass over them stands. Made by [`Dataset::sequence`].
@@ -16,12 +16,12 @@ pub struct Sequence {
     lowered: Lowered,
     order: Order,
     seeds: Vec<u64>,
-    plan: u64,
+    plan: Outline,
 }
 
 impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequence").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Sequence").field("plan", &self.plan.fingerprint).finish_non_exhaustive()
     }
 }
 
@@ -30,7 +30,7 @@ impl Sequence {
         let lowered = dataset.identified()?;
         let order = dataset.order(&lowered)?;
         let seeds = (0..lowered.leaves.len()).map(|leaf| dataset.leaf_seed(&lowered, leaf)).collect();
-        let plan = dataset.fingerprint(&lowered);
+        let plan = dataset.outline(&lowered);
         Ok(Self { lowered, order, seeds, plan })
     }
 
@@ -42,7 +42,7 @@ impl Sequence {
 
     /// The fingerprint of the pipeline, as in states.
     pub fn fingerprint(&self) -> u64 {
-        self.plan
+        self.plan.fingerprint
     }
 
     /// Whether ranks share the data set, and so wait for each other.
@@ -91,15 +91,15 @@ impl Sequence {
 
     /// The position before batch `number`.
     pub fn state(&self, epoch: u64, base: u64, number: u64) -> State {
-        State::new(&self.order, self.plan, epoch, base, number)
+        State::new(&self.order, &self.plan, epoch, base, number)
     }
 
     /// (epoch, base, number) of a state, which may be of another number of ranks or batch size.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if it belongs to another plan, [`ErrorKind::State`] if it cannot be carried over.
+    /// [`ErrorKind::State`] if it belongs to another plan or cannot be carried over, [`ErrorKind::Config`] if it makes no sense.
     pub fn restore(&self, state: &State) -> Result<(u64, u64, u64)> {
-        let (base, number) = state.restore(&self.order, self.plan)?;
+        let (base, number) = state.restore(&self.order, &self.plan)?;
         Ok((state.epoch, base, number))
     }
 

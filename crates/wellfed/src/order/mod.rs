@@ -678,7 +678,10 @@ fn unrepeat(epoch: u64, position: u64, len: u64, count: Option<u64>) -> (u64, u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{plan::Node, source::SourceSpec};
+    use crate::{
+        plan::{Node, Outline},
+        source::SourceSpec,
+    };
 
     fn leaf() -> Node {
         Node::source(SourceSpec::Custom { name: String::new() })
@@ -769,11 +772,11 @@ mod tests {
                 let order = make(rank, old_ranks, old_size);
                 (0..3).for_each(|number| seen.extend(one(&order, 0, 0, number)));
             }
-            let state = State::new(&make(0, old_ranks, old_size), 0, 0, 0, 3);
+            let state = State::new(&make(0, old_ranks, old_size), &Outline::default(), 0, 0, 3);
             let mut padded = 0;
             for rank in 0..after.0 {
                 let order = make(rank, after.0, after.1);
-                let (base, number) = state.restore(&order, 0).unwrap();
+                let (base, number) = state.restore(&order, &Outline::default()).unwrap();
                 assert_eq!((base, number), (old_ranks * old_size as u64 * 3, 0));
                 seen.extend(all(&order, 0, base));
                 padded = (101 - base).div_ceil(after.0) * after.0 - (101 - base);

@@ -43,6 +43,19 @@ def test_a_far_store_gives_the_batches_of_the_local_one(tmp_path: Path) -> None:
     assert sorted(far[0]) == list(range(300))
 
 
+def test_explain_says_how_bytes_come_from_stores_that_answer_later(tmp_path: Path) -> None:
+    path = _shard(tmp_path / "x.tar", [("a.txt", b"a"), ("a.cls", b"1"), ("b.txt", b"b"), ("b.cls", b"2")])
+    near = wf.webdataset(path).batch(2)
+    far = wf.webdataset(f"delayed+file://{path}?latency_ms=0.1").batch(2)
+    assert "storage" not in near.explain()
+    text = far.explain()
+    for said in ("512 requests at once", "16 KiB", "8 MiB", "30 s", "memory_budget", "2 ranges"):
+        assert said in text, text
+    steps = wf.webdataset(f"delayed+file://{path}?latency_ms=0.1").map(lambda sample: sample).explain()
+    assert "each worker reads by itself" in steps
+    assert "512 requests" not in steps
+
+
 def test_unknown_schemes_list_the_known_ones() -> None:
     for open_ in (wf.image_folder, wf.webdataset):
         with pytest.raises(wf.ConfigError, match=r"no store for nowhere://, only for .*file"):

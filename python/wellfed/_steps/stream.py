@@ -419,7 +419,7 @@ class StreamLoader(EpochLoader):
             snapshot_every_n_steps=0,
         )
         pipeline = Pipeline(
-            int(dataset._fingerprint(), 16), repr(dataset)
+            int(dataset._fingerprint(), 16), json.dumps([stage["verb"] for stage in dataset._stages])
         )
         super().__init__(dataset, loader, convert, workers, dataset._options["on_error"], pipeline)
 

@@ -256,15 +256,17 @@ fn a_state_does_not_fit_other_rules_of_buckets() {
             let loaded = loader(data, 1, true).load_state_dict(&state);
             assert_eq!(loaded.is_ok(), at == other, "{at} {other}");
             if let Err(error) = loaded {
-                assert_eq!(error.kind(), ErrorKind::Config);
-                assert!(error.hint().unwrap().contains("buckets"), "{error}");
+                assert_eq!(error.kind(), ErrorKind::State);
+                let cuts = (at < 3) == (other < 3);
+                let said = if cuts { " was " } else { "its verbs are source, shuffle, b" };
+                assert!(error.message().contains(said), "{error}");
             }
         }
     }
 }
 
 #[test]
-fn what_stands_in_for_a_bad_sample_is_not_too_long_for_its_batch() {
+fn a_replacement_is_not_too_long_for_its_batch() {
     // The image beside the fifth array cannot be decoded.
     let images = Leaf::new(Kind::Encoded, 1000, 9).open(&Files::new()).map([Resize::new([6, 6]).into()]);
     let pairs = Dataset::zip(&[tokens(), images]).unwrap().shuffle(5);

@@ -171,6 +171,22 @@ def test_a_source_opened_again_is_warned_of() -> None:
         assert epoch() == first
 
 
+def test_batches_are_zipped_as_in_tf_data() -> None:
+    one, two = wf.from_tensor_slices(np.arange(10)), wf.from_tensor_slices((np.arange(9), np.arange(9) * 10))
+    pairs = list(wf.zip(one.batch(4, drop_last=True), two.batch(4, drop_last=True)).numpy())
+    assert [(a.tolist(), b.tolist(), c.tolist()) for a, (b, c) in pairs] == [
+        ([0, 1, 2, 3], [0, 1, 2, 3], [0, 10, 20, 30]),
+        ([4, 5, 6, 7], [4, 5, 6, 7], [40, 50, 60, 70]),
+    ]
+    steps = wf.zip(one.map(abs).batch(5), one.map(str).batch(5)).numpy(num_workers=0)
+    assert [(a.tolist(), list(b)) for a, b in steps] == [
+        ([*range(start, start + 5)], [str(i) for i in range(start, start + 5)]) for start in (0, 5)
+    ]
+    for other in (two.batch(4), two.batch(3, drop_last=True), two):
+        with pytest.raises(wf.ConfigError):
+            wf.zip(one.batch(4, drop_last=True), other)
+
+
 def countdown() -> Iterator[int]:
     yield from range(23)
 

@@ -12,7 +12,7 @@ use crate::{
     explain,
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program,
+        Assembly, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program, batches_of_zip,
         lower::{Lowered, Output, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
@@ -131,10 +131,24 @@ impl Dataset {
                 (_, root) => inputs.push(root.clone()),
             }
         }
-        let root = verb.with_inputs(inputs)?;
+        let zipped = if matches!(verb, Node::Zip { .. }) { Self::zipped_batches(datasets)? } else { None };
+        let root = zipped.map_or_else(|| verb.with_inputs(inputs), Ok)?;
         let sources = datasets.iter().flat_map(|dataset| dataset.sources.clone()).collect();
         let filters = datasets.iter().flat_map(|dataset| dataset.filters.clone()).collect();
         Self { sources, plan: Plan { version: PLAN_VERSION, root, options }, filters }.checked()
+    }
+
+    /// Batches that are zipped as batches of a zip, if all of them are alike.
+    fn zipped_batches(datasets: &[Dataset]) -> Result<Option<Node>> {
+        let mut samples = Vec::new();
+        for dataset in datasets {
+            let Node::Batch { batch_size, drop_last, input } = &dataset.plan.root else { return Ok(None) };
+            let plan = Plan { root: (**input).clone(), ..dataset.plan.clone() };
+            let below = Self { plan, ..dataset.clone() };
+            let len = below.len()?;
+            samples.push((below.plan.root, (*batch_size, *drop_last), len));
+        }
+        Ok(batches_of_zip(samples))
     }
 
     fn checked(self) -> Result<Self> {

@@ -14,6 +14,7 @@ pub mod options;
 mod outline;
 mod pad;
 pub mod program;
+mod zipped;
 
 pub(crate) use assembly::Assembly;
 pub use kept::Kept;
@@ -23,6 +24,7 @@ pub(crate) use outline::Outline;
 pub use pad::{Pad, PadValue};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
+pub(crate) use zipped::batches_of_zip;
 
 /// Version of the plan's JSON form.
 pub const PLAN_VERSION: u32 = 2;

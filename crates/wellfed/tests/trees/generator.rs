@@ -319,12 +319,26 @@ impl<'a> Generator<'a> {
                 let data = self.batches(shape, below);
                 self.verb_of_all(data)
             }
+            10 | 11 if matches!(shape, Shape::Zip(_)) => self.zipped(shape, below),
             _ => {
                 let data = self.samples(shape, below);
                 self.batched(data)
             }
         };
         self.shortened(data, LONGEST)
+    }
+
+    /// A zip of batches.
+    fn zipped(&mut self, shape: &Shape, depth: u32) -> Dataset {
+        let Shape::Zip(parts) = shape else { panic!("{shape:?}") };
+        let (size, drop_last) = (1 + self.below(4) as usize, self.below(2) == 0);
+        let parts: Vec<Dataset> = parts.iter().map(|part| self.samples(part, depth)).collect();
+        let batches: Vec<Dataset> = parts.iter().map(|part| part.batch(size, drop_last)).collect();
+        let zipped = match self.style {
+            Style::Stacked => Dataset::zip(&batches).ok(),
+            Style::Padded { .. } | Style::Ragged => None,
+        };
+        zipped.unwrap_or_else(|| self.batch_of(Dataset::zip(&parts).unwrap(), size, drop_last))
     }
 
     /// A verb that samples and batches can have alike.

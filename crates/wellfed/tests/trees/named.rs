@@ -288,6 +288,41 @@ fn a_replacement_is_not_too_long_for_its_batch() {
 }
 
 #[test]
+fn zipped_batches_are_those_of_each() {
+    let flip = || -> Vec<Transform> { vec![RandomHorizontalFlip::default().into()] };
+    let parts = |drop_last| {
+        [
+            source("a", 11, 0).shuffle(1).map(flip()).batch(4, drop_last),
+            source("b", if drop_last { 30 } else { 11 }, 100).shuffle(2).map(flip()).batch(4, drop_last),
+        ]
+    };
+    for drop_last in [true, false] {
+        let parts = parts(drop_last);
+        let zipped = Dataset::zip(&parts).unwrap();
+        assert_eq!(zipped.len().unwrap(), Some(if drop_last { 2 } else { 3 }));
+        let zipped = loader(&zipped, 2, true);
+        let each = parts.map(|part| loader(&part, 1, true));
+        for _ in 0..2 {
+            let each = each.each_ref().map(|part| part.epoch().unwrap().map(Result::unwrap));
+            let [mut a, mut b] = each;
+            for batch in zipped.epoch().unwrap() {
+                let alone = [a.next().unwrap(), b.next().unwrap()];
+                let alone =
+                    alone.iter().flat_map(|batch| &batch.columns).map(|column| column.data.as_bytes());
+                assert!(batch.unwrap().columns.iter().map(|column| column.data.as_bytes()).eq(alone));
+            }
+        }
+    }
+    let [a, _] = parts(true);
+    for b in [source("b", 11, 0).batch(3, true), source("b", 11, 0).batch(4, false), source("b", 11, 0)] {
+        assert_eq!(Dataset::zip(&[a.clone(), b]).unwrap_err().kind(), ErrorKind::Config);
+    }
+    let shorter = source("b", 10, 0).batch(4, false);
+    let error = Dataset::zip(&[source("a", 11, 0).batch(4, false), shorter]).unwrap_err();
+    assert!(error.message().contains("zip() of batches that differ in size"), "{error}");
+}
+
+#[test]
 fn a_state_that_cannot_be_carried_over_names_enumerate() {
     let make = |ranks| source("", 30, 0).shard(0, ranks).enumerate(0).batch(2, false);
     let first = make(2).loader().unwrap();

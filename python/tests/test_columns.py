@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from typing import Any
@@ -340,3 +341,49 @@ def test_what_a_subclass_says_of_its_memory_is_not_believed() -> None:
     )
     held = _native.Dataset.open(spec, [(array, "int64")])
     assert np.asarray(held.sample(2, 0)[0]) == 2
+
+
+BUCKETS: dict[str, Any] = {
+    "bucket_boundaries": [5, 12],
+    "bucket_batch_sizes": [4, 3, 2],
+    "pad_to_bucket_boundary": False,
+    "drop_remainder": False,
+}
+TOKENS: dict[str, Any] = {
+    "max_tokens": 64,
+    "multiple_of": None,
+    "bucket_boundaries": [],
+    "drop_last": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("verb", "rules", "name", "other"),
+    [
+        ("bucket_by_sequence_length", BUCKETS, "bucket_boundaries", [6, 12]),
+        ("bucket_by_sequence_length", BUCKETS, "bucket_batch_sizes", [4, 3, 1]),
+        ("bucket_by_sequence_length", BUCKETS, "pad_to_bucket_boundary", True),
+        ("bucket_by_sequence_length", BUCKETS, "drop_remainder", True),
+        ("batch_by_tokens", TOKENS, "max_tokens", 65),
+        ("batch_by_tokens", TOKENS, "multiple_of", 8),
+        ("batch_by_tokens", TOKENS, "bucket_boundaries", [9]),
+        ("batch_by_tokens", TOKENS, "drop_last", True),
+    ],
+)
+def test_a_state_of_other_rules_is_refused_with_what_differs(
+    verb: str, rules: dict[str, Any], name: str, other: Any
+) -> None:
+    rows = texts(random.Random(1), 30, 11)
+    ds = wf.from_tensor_slices(wf.Ragged.from_arrays(rows)).shuffle(seed=2)
+
+    def loader(rules: dict[str, Any]) -> Any:
+        return getattr(ds, verb)(field=None, **rules).numpy(num_workers=1)
+
+    was = loader(rules)
+    next(iter(was))
+    state = was.state_dict()
+    loader(rules).load_state_dict(state)
+    before, now = (json.dumps(value, separators=(",", ":")) for value in (rules[name], other))
+    with pytest.raises(wf.StateError) as caught:
+        loader({**rules, name: other}).load_state_dict(state)
+    assert f"{name} of {verb}() was {before}, and is {now} here" in str(caught.value)

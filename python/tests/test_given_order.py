@@ -201,7 +201,7 @@ def test_bad_samples_are_listed_with_their_place(damaged: Path) -> None:
 
     loader = given(ds, on_error="replace")
     images, labels = run(loader, [[others[0], bad, others[0]]])[0]
-    assert (labels == labels[0]).all(), "stand-ins are of the same batch"
+    assert (labels == labels[0]).all(), "replacements are of the same batch"
     assert not np.array_equal(images[0], images[1])
     assert BadSample(*loader.errors()[0]).replaced
 

@@ -97,6 +97,18 @@ def fields(root: Path, which: int) -> Any:
     return wf.from_tensor_slices({"ab"[which]: np.arange(N)})
 
 
+def dtypes(root: Path, which: int) -> Any:
+    return wf.from_tensor_slices(np.zeros((N, 3), [np.int32, np.float32][which]))
+
+
+def shapes(root: Path, which: int) -> Any:
+    return wf.from_tensor_slices(np.zeros((N, *[(2, 6), (6, 2)][which]), np.float32))
+
+
+def structure(root: Path, which: int) -> Any:
+    return wf.from_tensor_slices([(np.zeros(N), np.zeros(N)), {"0": np.zeros(N), "1": np.zeros(N)}][which])
+
+
 def cifar(root: Path, which: int) -> Any:
     root.mkdir(parents=True)
     labels = [which, *range(1, N)]
@@ -151,6 +163,9 @@ SOURCES: list[Make] = [
     shard_sizes,
     rows,
     fields,
+    dtypes,
+    shapes,
+    structure,
     cifar,
     mnist,
     torchs,
@@ -173,7 +188,7 @@ def test_a_state_of_another_source_is_refused_and_of_a_copy_taken(make: Make, tm
     rest = [repr(batch) for batch in batches]
     other = make(tmp_path / "other", 1)
     assert len(other) == len(one), "a length alone does not tell them apart"
-    with pytest.raises(ValueError, match="belongs to another data set or pipeline"):
+    with pytest.raises(wf.StateError, match="belongs to another data set or pipeline"):
         loader(other).load_state_dict(state)
     copy = make(tmp_path / "copy", 0)
     again = loader(copy)
@@ -188,5 +203,5 @@ def test_a_folder_may_be_moved_but_not_lose_a_file(tmp_path: Path) -> None:
     shutil.move(tmp_path / "one", tmp_path / "two")
     loader(wf.image_folder(tmp_path / "two")).load_state_dict(state)
     (tmp_path / "two" / "a" / "00.png").rename(tmp_path / "two" / "a" / "renamed.png")
-    with pytest.raises(ValueError, match="belongs to another data set"):
+    with pytest.raises(wf.StateError, match="belongs to another data set"):
         loader(wf.image_folder(tmp_path / "two")).load_state_dict(state)

@@ -122,7 +122,7 @@ def test_a_state_that_is_refused_leaves_the_loader_as_it_was() -> None:
         options: dict[str, Any] = {"num_workers": 0} if steps else {}
         list(ds.torch(**options))
         loader = ds.torch(**options)
-        with pytest.raises(wf.ConfigError):
+        with pytest.raises(wf.StateError):
             loader.load_state_dict({**loader.state_dict(), "plan": 1})
         assert loader.state_dict()["epoch"] == 1
         second = [b.tolist() for b in loader]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import joint_sets
 import wellfed as wf
 
 
@@ -41,6 +45,68 @@ def test_a_far_store_gives_the_batches_of_the_local_one(tmp_path: Path) -> None:
     far = epochs(f"delayed+file://{path}?latency_ms=1&bandwidth=1GB")
     assert far == epochs(path)
     assert sorted(far[0]) == list(range(300))
+
+
+At = Callable[[Path], str]
+Open = Callable[[At], Any]
+
+
+def _voc(root: Path) -> Open:
+    joint_sets.voc(root, 5)
+    return lambda at: wf.voc_segmentation(at(root)).map(wf.transforms.RandomCrop(30))
+
+
+def _coco(root: Path) -> Open:
+    joint_sets.coco(root, count=5)
+    return lambda at: wf.coco_detection(at(root / "images"), at(root / "notes.json")).map(
+        wf.transforms.RandomCrop(30)
+    )
+
+
+def _cifar10(root: Path) -> Open:
+    (root / "test_batch.bin").write_bytes(b"".join(bytes([i]) + bytes([i]) * 3072 for i in range(9)))
+    return lambda at: wf.cifar10(at(root), train=False)
+
+
+def _cifar100(root: Path) -> Open:
+    (root / "test.bin").write_bytes(b"".join(bytes([i, i]) + bytes([i]) * 3072 for i in range(9)))
+    return lambda at: wf.cifar100(at(root), train=False)
+
+
+def _mnist(root: Path) -> Open:
+    (root / "t10k-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, 4, 5, 5) + bytes(range(100)))
+    (root / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, 4) + bytes(range(4)))
+    return lambda at: wf.mnist(at(root), train=False)
+
+
+@pytest.mark.usefixtures("epochs_not_counted")
+@pytest.mark.parametrize("make", [_voc, _coco, _cifar10, _cifar100, _mnist])
+def test_data_sets_are_the_same_from_afar(make: Callable[[Path], Open], tmp_path: Path) -> None:
+    open_ = make(tmp_path)
+
+    def batches(at: At) -> list[str]:
+        loader = open_(at).shuffle(seed=3).batch(2).numpy(num_workers=2)
+        return [repr(batch) for _ in range(2) for batch in loader]
+
+    near = batches(str)
+    assert len(near) >= 4
+    assert batches(lambda path: f"file://{path}") == near
+    assert batches(lambda path: f"delayed+file://{path}?latency_ms=0.1") == near
+    with pytest.raises(wf.ConfigError, match=r"no store for nowhere://, only for .*file"):
+        open_(lambda path: f"nowhere://{path}")
+
+
+def test_explain_says_how_bytes_come_from_stores_that_answer_later(tmp_path: Path) -> None:
+    path = _shard(tmp_path / "x.tar", [("a.txt", b"a"), ("a.cls", b"1"), ("b.txt", b"b"), ("b.cls", b"2")])
+    near = wf.webdataset(path).batch(2)
+    far = wf.webdataset(f"delayed+file://{path}?latency_ms=0.1").batch(2)
+    assert "storage" not in near.explain()
+    text = far.explain()
+    for said in ("512 requests at once", "16 KiB", "8 MiB", "30 s", "memory_budget", "2 ranges"):
+        assert said in text, text
+    steps = wf.webdataset(f"delayed+file://{path}?latency_ms=0.1").map(lambda sample: sample).explain()
+    assert "each worker reads by itself" in steps
+    assert "512 requests" not in steps
 
 
 def test_unknown_schemes_list_the_known_ones() -> None:

@@ -103,7 +103,7 @@ def test_an_iterable_data_set_is_a_stream() -> None:
 
 def test_a_state_of_another_stream_is_refused() -> None:
     state = wf.from_generator(count).batch(2).numpy(num_workers=0).state_dict()
-    with pytest.raises(wf.ConfigError, match="another stream"):
+    with pytest.raises(wf.StateError, match="another stream"):
         wf.from_generator(count).batch(3).numpy(num_workers=0).load_state_dict(state)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import sys
+import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -166,6 +169,61 @@ def test_a_source_opened_again_is_warned_of() -> None:
     first = epoch()
     with pytest.warns(UserWarning, match="opened again starts at epoch 0"):
         assert epoch() == first
+
+
+def test_batches_are_zipped_as_in_tf_data() -> None:
+    one, two = wf.from_tensor_slices(np.arange(10)), wf.from_tensor_slices((np.arange(9), np.arange(9) * 10))
+    pairs = list(wf.zip(one.batch(4, drop_last=True), two.batch(4, drop_last=True)).numpy())
+    assert [(a.tolist(), b.tolist(), c.tolist()) for a, (b, c) in pairs] == [
+        ([0, 1, 2, 3], [0, 1, 2, 3], [0, 10, 20, 30]),
+        ([4, 5, 6, 7], [4, 5, 6, 7], [40, 50, 60, 70]),
+    ]
+    steps = wf.zip(one.map(abs).batch(5), one.map(str).batch(5)).numpy(num_workers=0)
+    assert [(a.tolist(), list(b)) for a, b in steps] == [
+        ([*range(start, start + 5)], [str(i) for i in range(start, start + 5)]) for start in (0, 5)
+    ]
+    for other in (two.batch(4), two.batch(3, drop_last=True), two):
+        with pytest.raises(wf.ConfigError):
+            wf.zip(one.batch(4, drop_last=True), other)
+
+
+def countdown() -> Iterator[int]:
+    yield from range(23)
+
+
+PIPELINES: dict[str, Callable[[], Any]] = {
+    "native": lambda: wf.from_tensor_slices(np.arange(53)).shuffle(seed=1).batch(53).torch(),
+    "native on a device": lambda: (
+        wf.from_tensor_slices(np.arange(54)).shuffle(seed=1).batch(54).torch(device="cpu")
+    ),
+    "steps": lambda: (
+        wf.from_tensor_slices(np.arange(55)).map(abs).shuffle(seed=1).batch(55).torch(num_workers=0)
+    ),
+    "steps on a device": lambda: (
+        wf.from_tensor_slices(np.arange(56))
+        .map(abs)
+        .shuffle(seed=1)
+        .batch(56)
+        .torch(num_workers=0, device="cpu")
+    ),
+    "a stream": lambda: (
+        wf.from_generator(countdown).shuffle(seed=1, buffer_size=5).batch(23).torch(num_workers=0)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_the_warning_of_a_source_opened_again_points_at_the_loop(kind: str) -> None:
+    for _ in PIPELINES[kind]():
+        pass
+    loader = PIPELINES[kind]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = sys._getframe().f_lineno + 1
+        for _ in loader:
+            pass
+    [(filename, lineno)] = [(w.filename, w.lineno) for w in caught if "opened again" in str(w.message)]
+    assert (filename, lineno) == (__file__, line)
 
 
 def test_everything_public_is_listed() -> None:

@@ -280,7 +280,8 @@ class Loader:
         """Makes the next iteration go on where `state_dict` was called, to the bit.
 
         Raises:
-            ValueError: The state is of another pipeline, or of a version that is not known.
+            StateError: The state is of another pipeline, or cannot be carried over to these ranks and batches.
+            ValueError: It is no state, or of a version that is not known.
         """
         self._open().load_state_dict(json.dumps(state))
         self._turn += 1

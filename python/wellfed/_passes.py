@@ -5,6 +5,8 @@ So ``for epoch in ...: for batch in ds.torch():`` gives new epochs, though it ma
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import warnings
 from typing import NamedTuple
@@ -36,6 +38,16 @@ _AGAIN = (
     "\nhint: open the source once, outside of the loop over epochs; or call set_epoch(epoch) on the loader"
 )
 
+_PACKAGE = os.path.dirname(__file__) + os.sep
+
+
+def _outside() -> int:
+    """The stack level, for a warning of the caller, of the line outside of this package that led to it."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
+
 
 class Passes:
     """Next epochs by pipeline. Shared by all data sets that were made of the same opened sources."""
@@ -59,7 +71,7 @@ class Passes:
             if epoch == 0:
                 _STARTED.add(pipeline)
         if again:
-            warnings.warn(_AGAIN, UserWarning, stacklevel=3)
+            warnings.warn(_AGAIN, UserWarning, stacklevel=_outside())
 
     def __reduce__(self) -> tuple[type[Passes], tuple[()]]:
         return Passes, ()

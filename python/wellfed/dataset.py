@@ -486,6 +486,12 @@ class Dataset:
         Data sets of one length that are shuffled by one seed stay aligned. Fields of one name in several of them get
         the place of their data set in front (``"0.image"``), for ``map(..., field=...)``.
 
+        Directly after `batch` of one size it makes tuples of batches. Smaller last ones must be left out
+        (``drop_last=True``), or the data sets have one length.
+
+        Raises:
+            ValueError: Batches differ in size, or samples are zipped with batches.
+
         Example:
             >>> import numpy as np
             >>> import wellfed as wf

@@ -125,7 +125,7 @@ class SampleIndexError(WellfedError, IndexError):
 
 
 class StateError(WellfedError, RuntimeError):
-    """Something was used at the wrong time or place, as a loader after ``fork()``."""
+    """Something was used at the wrong time or place, as a loader after ``fork()``, or the state of another pipeline."""
 
 
 class StepError(WellfedError, RuntimeError):

@@ -244,8 +244,8 @@ def voc_segmentation(root: Path, year: str = "2012", image_set: str = "train") -
     together; a batch of masks is an array ``[n, 1, height, width]``.
 
     Args:
-        root: The folder that the archive was unpacked in (with ``VOCdevkit``), or one that holds ``JPEGImages``,
-            ``SegmentationClass`` and ``ImageSets/Segmentation`` itself.
+        root: A path or URL. The folder that the archive was unpacked in (with ``VOCdevkit``), or one that holds
+            ``JPEGImages``, ``SegmentationClass`` and ``ImageSets/Segmentation`` itself.
         year: ``"2007"`` to ``"2012"``.
         image_set: Name of the list: ``"train"``, ``"val"``, ``"trainval"``, ``"test"``.
 
@@ -263,8 +263,8 @@ def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvi
     labels and iscrowd are lists of arrays. Segmentations, keypoints and captions are not read.
 
     Args:
-        root: The folder of images.
-        annFile: The JSON file.
+        root: The folder of images: a path or URL.
+        annFile: The JSON file: a path or URL.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -355,7 +355,7 @@ def cifar10(root: Path, train: bool = True) -> Dataset:
     """CIFAR-10 in its binary form. Samples are (image, label).
 
     Args:
-        root: The folder with ``data_batch_1.bin`` and its siblings, or the one above it.
+        root: The folder with ``data_batch_1.bin`` and its siblings, or the one above it: a path or URL.
         train: The 50,000 training images, or the 10,000 test images.
 
     Raises:
@@ -377,7 +377,7 @@ def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] =
     """CIFAR-100 in its binary form. Samples are (image, label).
 
     Args:
-        root: The folder with ``train.bin`` and ``test.bin``, or the one above it.
+        root: The folder with ``train.bin`` and ``test.bin``, or the one above it: a path or URL.
         train: The 50,000 training images, or the 10,000 test images.
         labels: The 100 fine classes, or the 20 coarse ones.
 
@@ -399,7 +399,7 @@ def mnist(root: Path, train: bool = True) -> Dataset:
     """MNIST, or a data set of its form, as IDX files, plain or ``.gz``. Samples are (image, label).
 
     Args:
-        root: The folder with ``train-images-idx3-ubyte`` and its siblings.
+        root: The folder with ``train-images-idx3-ubyte`` and its siblings: a path or URL.
         train: The training images, or the test images.
 
     Raises:

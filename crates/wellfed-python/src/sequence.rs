@@ -49,7 +49,7 @@ impl Order {
     }
 
     /// What is tried in place of a bad sample.
-    fn substitute(
+    fn replacement(
         &self,
         py: Python<'_>,
         epoch: u64,
@@ -58,7 +58,7 @@ impl Order {
         offset: usize,
         attempt: u64,
     ) -> PyResult<Parts> {
-        enter::quick(py, || self.inner.substitute((epoch, base, number), offset, attempt)).map(parts)
+        enter::quick(py, || self.inner.replacement((epoch, base, number), offset, attempt)).map(parts)
     }
 
     /// A position as JSON.

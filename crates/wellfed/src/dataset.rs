@@ -12,7 +12,7 @@ use crate::{
     explain,
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Decoded, Node, Options, PLAN_VERSION, Plan, Program,
+        Assembly, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program, batches_of_zip,
         lower::{Lowered, Output, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
@@ -131,10 +131,24 @@ impl Dataset {
                 (_, root) => inputs.push(root.clone()),
             }
         }
-        let root = verb.with_inputs(inputs)?;
+        let zipped = if matches!(verb, Node::Zip { .. }) { Self::zipped_batches(datasets)? } else { None };
+        let root = zipped.map_or_else(|| verb.with_inputs(inputs), Ok)?;
         let sources = datasets.iter().flat_map(|dataset| dataset.sources.clone()).collect();
         let filters = datasets.iter().flat_map(|dataset| dataset.filters.clone()).collect();
         Self { sources, plan: Plan { version: PLAN_VERSION, root, options }, filters }.checked()
+    }
+
+    /// Batches that are zipped as batches of a zip, if all of them are alike.
+    fn zipped_batches(datasets: &[Dataset]) -> Result<Option<Node>> {
+        let mut samples = Vec::new();
+        for dataset in datasets {
+            let Node::Batch { batch_size, drop_last, input } = &dataset.plan.root else { return Ok(None) };
+            let plan = Plan { root: (**input).clone(), ..dataset.plan.clone() };
+            let below = Self { plan, ..dataset.clone() };
+            let len = below.len()?;
+            samples.push((below.plan.root, (*batch_size, *drop_last), len));
+        }
+        Ok(batches_of_zip(samples))
     }
 
     fn checked(self) -> Result<Self> {
@@ -474,12 +488,12 @@ impl Dataset {
     }
 
     /// Of sources that are in the plan, and not made for `enumerate`.
-    pub(crate) fn fingerprint(&self, lowered: &Lowered) -> u64 {
+    pub(crate) fn outline(&self, lowered: &Lowered) -> Outline {
         let counts = |source: &Arc<dyn Source>| self.sources.iter().any(|known| Arc::ptr_eq(known, source));
         let identities = lowered.sources.iter().zip(&lowered.identities);
         let identities: Vec<u64> =
             identities.filter(|(source, _)| counts(source)).map(|(_, identity)| *identity).collect();
-        self.plan.fingerprint(&identities)
+        Outline::new(&self.plan, &identities)
     }
 
     /// Seed of the random numbers of a leaf: the option, or that of the shuffle next to the root on its way there, or
@@ -545,8 +559,7 @@ impl Dataset {
                 leaf.first_column,
             ));
         }
-        let seed = self.plan.options.seed.or(lowered.leaves.first().and_then(|leaf| leaf.seed)).unwrap_or(0);
-        Executor::new(leaves, &lowered.output.names, seed)
+        Executor::new(leaves, &lowered.output.names)
     }
 
     /// The plan, what each optimizer pass did, and the program that workers run.
@@ -591,7 +604,7 @@ impl Dataset {
     /// [`Loader::finish`]. The plan says what happens to a sample; it must leave the order alone.
     ///
     /// A sample may occur several times in a pass, with different random draws. Under `on_error` skip, every batch is
-    /// answered, if need be by an empty one; under replace, stand-ins come from the same batch.
+    /// answered, if need be by an empty one; under replace, replacements come from the same batch.
     ///
     /// # Errors
     /// As [`Dataset::loader`]; [`crate::ErrorKind::Config`] if the plan has verbs other than `map` and `cache`.
@@ -620,12 +633,12 @@ impl Dataset {
         let lowered = self.identified()?;
         let order = Arc::new(self.order(&lowered)?);
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
-        let fingerprint = self.fingerprint(&lowered);
+        let outline = self.outline(&lowered);
         Loader::new(
             self.executor(&lowered, assembly(self, &lowered)?)?,
             order.clone(),
             batches(order),
-            fingerprint,
+            outline,
             self.plan.options.clone(),
             &caches,
         )

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::{
+    Limits, io,
     order::Order,
     plan::{Node, Plan, Program, PythonKind, RowIndexing, lower::Lowered},
+    source::Source,
     transform::Transform,
 };
 
@@ -65,6 +67,9 @@ pub(crate) fn explain(
         let _ = writeln!(text, "program, for one sample{source} on one worker, all of it native");
         let _ = write!(text, "{program}");
     }
+    for source in &lowered.sources {
+        storage(&mut text, &**source, plan);
+    }
     for (leaf, cache) in lowered.leaves.iter().enumerate() {
         let Some(cache) = &cache.cache else { continue };
         let place = cache.path.as_ref().map_or("in memory".to_owned(), |path| format!("in {path}"));
@@ -89,6 +94,39 @@ pub(crate) fn explain(
         );
     }
     text
+}
+
+/// How the bytes of a source in a store that answers later are got. Nothing of local files: workers read them.
+fn storage(text: &mut String, source: &dyn Source, plan: &Plan) {
+    let Some(remote) = source.store().and_then(|store| store.remote()) else { return };
+    let _ = writeln!(text, "storage: {} lies in a store that answers later", source.name());
+    if plan.root.has_python() {
+        let _ =
+            writeln!(text, "  each worker reads by itself and waits, as it makes samples for Python steps");
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "  one thread asks for it ahead of the workers{}",
+        needs(source, &plan.options.limits)
+    );
+    for fact in io::describe(&remote.retry()) {
+        let _ = writeln!(text, "  {fact}");
+    }
+}
+
+/// What the first sample needs, if that is known.
+fn needs(source: &dyn Source, limits: &Limits) -> String {
+    let mut extents = Vec::new();
+    if source.is_empty() || source.locate(0, limits, &mut extents).is_err() {
+        return String::new();
+    }
+    match (&extents[..], extents.len()) {
+        ([], _) => String::new(),
+        ([one], _) if one.range.is_none() => "; a sample is one object".to_owned(),
+        (_, 1) => "; a sample is one range of an object".to_owned(),
+        (_, ranges) => format!("; a sample like the first one is {ranges} ranges"),
+    }
 }
 
 struct Leaves<'a> {

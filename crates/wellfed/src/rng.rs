@@ -1,13 +1,29 @@
 //! Counter-based randomness: Philox4x32-10, keyed by what is drawn for, never by who draws.
 //!
 //! [`Rng::for_stage`] is a pure function of (seed, epoch, sample, stage): the draw is the same on any thread,
-//! in any order, after any restart. Within a stage, numbers come from a running block counter.
+//! in any order, after any restart. Within a stage, numbers come from a running block counter. [`stage`] lists the stages
+//! that are no transform's.
 //!
 //! Source of the generator and of the test vectors: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
 //! easy as 1, 2, 3" (SC 2011), and the known-answer file of its Random123 library.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// Stage numbers. Those of transforms count up from 0; the last ones are reserved for draws that no transform makes.
+pub mod stage {
+    /// Transforms on the way from a source to the root are fewer: all numbers from here on are reserved.
+    pub const RESERVED: u32 = 0xFF00;
+
+    /// Where the turns of an input of `sample_from_datasets` begin.
+    pub(crate) const PHASE: u32 = 0xFFFD;
+
+    /// The epochs that key the samples of a pass whose order the caller gives.
+    pub(crate) const GIVEN: u32 = 0xFFFE;
+
+    /// The replacement of a bad sample.
+    pub(crate) const REPLACEMENT: u32 = 0xFFFF;
+}
 
 /// One block of Philox4x32-10: four random words for a 128-bit counter and a 64-bit key.
 pub fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
@@ -41,6 +57,7 @@ impl Rng {
     ///
     /// Epochs are told apart modulo 2^32, stages modulo 2^16, and a stage may draw 2^18 numbers.
     pub fn for_stage(seed: u64, epoch: u64, index: u64, stage: u32) -> Self {
+        debug_assert!(stage <= 0xFFFF, "stage {stage} would be taken for {}", stage & 0xFFFF);
         let counter = [(stage & 0xFFFF) << 16, epoch as u32, index as u32, (index >> 32) as u32];
         Self { key: [seed as u32, (seed >> 32) as u32], counter, block: [0; 4], used: 4 }
     }

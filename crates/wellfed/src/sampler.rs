@@ -240,7 +240,7 @@ impl Sampler {
         // Samples of different sizes would fill a pool with memory that fits none of the others.
         let pool = Pool::new(if settled { KEPT } else { 0 });
         pool.set_limit(KEPT_BYTES);
-        let executor = Executor::new(leaves, &planned.lowered.output.names, 0)?;
+        let executor = Executor::new(leaves, &planned.lowered.output.names)?;
         let columns = columns(&executor, whose);
         Ok(Ready { columns, whose, pool, executor, lane: Meter::new(false).lane("sample") })
     }

@@ -1,6 +1,6 @@
 //! [`Sequence`]: the order of a data set, for whoever makes its samples elsewhere.
 //!
-//! Invariant: the same picks, substitutes and states as a [`crate::Loader`] of the data set would have. Nothing here has
+//! Invariant: the same picks, replacements and states as a [`crate::Loader`] of the data set would have. Nothing here has
 //! a lock or a thread, so it works after a fork.
 
 use std::fmt;
@@ -8,24 +8,20 @@ use std::fmt;
 use crate::{
     Dataset, Error, ErrorKind, Result,
     order::{Order, Pick, State},
-    plan::lower::Lowered,
-    rng::Rng,
+    plan::{Outline, lower::Lowered},
 };
-
-/// As in the engine: numbers from here choose substitutes.
-const SUBSTITUTES: u32 = 0xFFFE;
 
 /// Which samples come when, and where a pass over them stands. Made by [`Dataset::sequence`].
 pub struct Sequence {
     lowered: Lowered,
     order: Order,
     seeds: Vec<u64>,
-    plan: u64,
+    plan: Outline,
 }
 
 impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequence").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Sequence").field("plan", &self.plan.fingerprint).finish_non_exhaustive()
     }
 }
 
@@ -34,7 +30,7 @@ impl Sequence {
         let lowered = dataset.identified()?;
         let order = dataset.order(&lowered)?;
         let seeds = (0..lowered.leaves.len()).map(|leaf| dataset.leaf_seed(&lowered, leaf)).collect();
-        let plan = dataset.fingerprint(&lowered);
+        let plan = dataset.outline(&lowered);
         Ok(Self { lowered, order, seeds, plan })
     }
 
@@ -46,7 +42,7 @@ impl Sequence {
 
     /// The fingerprint of the pipeline, as in states.
     pub fn fingerprint(&self) -> u64 {
-        self.plan
+        self.plan.fingerprint
     }
 
     /// Whether ranks share the data set, and so wait for each other.
@@ -76,7 +72,7 @@ impl Sequence {
     ///
     /// # Errors
     /// As [`Sequence::batch`].
-    pub fn substitute(
+    pub fn replacement(
         &self,
         (epoch, base, number): (u64, u64, u64),
         offset: usize,
@@ -87,27 +83,23 @@ impl Sequence {
             bad.get(offset).and_then(|picks| picks.first()).copied().ok_or_else(|| {
                 Error::new(ErrorKind::Index, format!("batch {number} has no sample {offset}"))
             })?;
-        let mut rng = Rng::for_stage(self.seeds[first.leaf], first.epoch, first.index, SUBSTITUTES);
-        for _ in 0..2 * attempt {
-            rng.next_u64();
-        }
         let span = self.order.batch(epoch, base, number);
         let mut picks = Vec::new();
-        self.order.substitute(&span, (epoch, first.epoch), |bound| rng.below(bound), &mut picks);
+        self.order.replacement(&span, (epoch, self.seeds[first.leaf]), first, attempt, &mut picks);
         Ok(picks)
     }
 
     /// The position before batch `number`.
     pub fn state(&self, epoch: u64, base: u64, number: u64) -> State {
-        State::new(&self.order, self.plan, epoch, base, number)
+        State::new(&self.order, &self.plan, epoch, base, number)
     }
 
     /// (epoch, base, number) of a state, which may be of another number of ranks or batch size.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if it belongs to another plan, [`ErrorKind::State`] if it cannot be carried over.
+    /// [`ErrorKind::State`] if it belongs to another plan or cannot be carried over, [`ErrorKind::Config`] if it makes no sense.
     pub fn restore(&self, state: &State) -> Result<(u64, u64, u64)> {
-        let (base, number) = state.restore(&self.order, self.plan)?;
+        let (base, number) = state.restore(&self.order, &self.plan)?;
         Ok((state.epoch, base, number))
     }
 
@@ -221,15 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn substitutes_come_from_what_verbs_leave() {
+    fn replacements_come_from_what_verbs_leave() {
         let sequence = numbers(100).take(10).batch(5, false).sequence().unwrap();
         let drawn: Vec<u64> =
-            (0..16).map(|attempt| sequence.substitute((0, 0, 1), 2, attempt).unwrap()[0].index).collect();
+            (0..16).map(|attempt| sequence.replacement((0, 0, 1), 2, attempt).unwrap()[0].index).collect();
         assert!(
             drawn.iter().all(|index| *index < 10) && drawn.iter().any(|index| *index != drawn[0]),
             "{drawn:?}"
         );
         assert!(sequence.batch(0, 0, 2).is_err());
-        assert!(sequence.substitute((0, 0, 1), 7, 0).is_err());
+        assert!(sequence.replacement((0, 0, 1), 7, 0).is_err());
     }
 }

@@ -214,7 +214,7 @@ fn bad_samples_are_raised_skipped_or_replaced_and_listed_with_their_place() {
     assert!(labels.len() == 3 && [1, 2].contains(&labels[1]), "of the same batch: {labels:?}");
     let Next::Batch(second) = replace.next(Duration::from_secs(60)).unwrap() else { panic!("a batch") };
     assert_eq!(second.columns[1].data.as_i64().unwrap(), [4, 4, 4]);
-    assert!(replace.next(Duration::from_secs(60)).is_err(), "a batch of one has no stand-in");
+    assert!(replace.next(Duration::from_secs(60)).is_err(), "a batch of one has no replacement");
 }
 
 #[test]

@@ -37,8 +37,19 @@ const CRATE: [&str; 20] = [
 ];
 
 /// Modules of `plan`.
-const PLAN: [&str; 9] =
-    ["options", "kept", "pad", "node", "field", "assembly", "lower", "optimizer", "program"];
+const PLAN: [&str; 11] = [
+    "options",
+    "kept",
+    "pad",
+    "node",
+    "zipped",
+    "outline",
+    "field",
+    "assembly",
+    "lower",
+    "optimizer",
+    "program",
+];
 
 /// Modules of `engine`.
 const ENGINE: [&str; 18] = [

@@ -11,10 +11,10 @@ use std::{
 use wellfed::{
     Batch, Dataset, Error, ErrorKind, Loader, Next, Options,
     plan::{Auto, OnError},
-    rng::Rng,
+    rng::{Rng, stage::RESERVED},
     sample::{DType, FieldKind, PixelLayout, Record, Schema, Structure, Value},
     source::{ArrayData, Pixels, Source, TensorSlices},
-    transform::{ImageDtype, Normalize, RandomCrop, RandomHorizontalFlip, ToDtype, Transform},
+    transform::{Identity, ImageDtype, Normalize, RandomCrop, RandomHorizontalFlip, ToDtype, Transform},
 };
 
 /// Images that are slow, in a random way, and of which some are bad.
@@ -324,6 +324,35 @@ fn a_replacement_is_one_of_the_samples_that_the_plan_lets_through() {
         assert_eq!(labels.len(), 20);
         assert!(labels.iter().all(|label| *label < 20), "{labels:?}");
     }
+}
+
+#[test]
+fn a_loader_and_a_sequence_choose_the_same_replacements() {
+    let bad = [3, 11, 12, 13, 14, 15, 16, 17];
+    let options = Options { on_error: OnError::Replace, ..options(2) };
+    let data = pipeline(Flaky::new(20, &bad, 0)).with_options(options);
+    let sequence = data.sequence().unwrap();
+    for (number, seen) in (0..).zip(epoch(&data.loader().unwrap())) {
+        let picks = sequence.batch(0, 0, number).unwrap();
+        for (offset, label) in seen.2.iter().enumerate() {
+            let mut index = picks[offset][0].index;
+            let mut attempts = (0..).map(|n| sequence.replacement((0, 0, number), offset, n).unwrap());
+            while bad.contains(&index) {
+                index = attempts.next().unwrap()[0].index;
+            }
+            assert_eq!(*label, index as i64, "sample {offset} of batch {number}");
+        }
+    }
+}
+
+#[test]
+fn transforms_have_no_reserved_stage() {
+    let none = |count| vec![Identity::default().into(); count];
+    let data = |count| Dataset::new(Flaky::new(4, &[], 0)).map(train()).map(none(count));
+    let most = RESERVED as usize - train().len();
+    assert!(data(most).explain().is_ok());
+    let error = data(most + 1).explain().unwrap_err();
+    assert!(error.message().contains("more than 65280 transforms"), "{error}");
 }
 
 #[test]

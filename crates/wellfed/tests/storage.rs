@@ -108,14 +108,16 @@ fn an_outage_is_raised_whatever_on_error_says() {
 fn no_other_sample_comes_in_because_storage_fails() {
     let folder = Folder::new();
     let path = shard(&folder.0);
-    // Sample 5 is bad, and every stand-in that might be drawn cannot be read.
-    let down = |call: &Call<'_>| {
-        let own = (4..8).any(|i| reads(call, i));
+    // Sample 5 is bad, and every replacement that might be drawn cannot be read: each sample of the batch can be read once.
+    let read = AtomicU64::new(0);
+    let down = move |call: &Call<'_>| {
+        let own = (4..8).find(|i| reads(call, *i));
+        let first = own.is_some_and(|i| read.fetch_or(1 << i, Relaxed) >> i & 1 == 0);
         let data = call.operation == Operation::ReadRange && call.len < 512;
-        if data && !own { Fault::Error(io::ErrorKind::ConnectionReset) } else { Fault::None }
+        if data && !first { Fault::Error(io::ErrorKind::ConnectionReset) } else { Fault::None }
     };
     let loader = dataset(&path, OnError::Replace, 0, down).skip_first();
-    let Err(error) = loader else { panic!("the stand-in cannot be read") };
+    let Err(error) = loader else { panic!("the replacement cannot be read") };
     assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
 }
 

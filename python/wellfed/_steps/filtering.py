@@ -79,7 +79,7 @@ def kept(dataset: Dataset, predicate: Callable[[Any], Any]) -> tuple[int, str]:
         return 0, ""
     options = dataset._plan()["options"]
     tested = dataset._python("map", Test(predicate), field=None).batch(BATCH)
-    # With a substitute for a bad sample nobody would know whose answer it is.
+    # With a replacement for a bad sample nobody would know whose answer it is.
     lenient = options["on_error"] != "raise"
     answers = np.zeros(-(-count // 8) * 8, bool)
     with StepsLoader(

@@ -145,7 +145,8 @@ class StepsLoader(EpochLoader):
         """Makes the next iteration go on where `state_dict` was called, to the bit.
 
         Raises:
-            ValueError: The state is of another pipeline, or of a version that is not known.
+            StateError: The state is of another pipeline, or cannot be carried over to these ranks and batches.
+            ValueError: It is no state, or of a version that is not known.
         """
         self._open()
         self._restore(self._order.restore(json.dumps(state)))

@@ -22,7 +22,7 @@ from .seeds import Undisturbed, mix, seed_all
 __all__ = ["Made", "Maker", "Task"]
 
 ATTEMPTS = 16
-"""Substitutes that are tried for one bad sample."""
+"""Replacements that are tried for one bad sample."""
 
 Task = tuple[int, int, int]
 """Epoch, base and number of a batch: what the native order needs to say which samples it has."""
@@ -108,7 +108,7 @@ class Maker:
                     return made
                 if self._on_error == "skip":
                     continue
-                found = self._substitute(order, program, context, task, offset, failure)
+                found = self._replacement(order, program, context, task, offset, failure)
                 if found is None:
                     return made
                 value = found[0]
@@ -137,7 +137,7 @@ class Maker:
             place = {"source": source, "key": key, "index": index, "stage": context.stage}
             return failure_of(e, offset_in_batch=offset, epoch=epoch, **place), None
 
-    def _substitute(
+    def _replacement(
         self,
         order: _native.Order,
         program: Program,
@@ -148,7 +148,7 @@ class Maker:
     ) -> tuple[Any] | None:
         """Another sample for a bad one; None if none was found, or an outage was."""
         for attempt in range(ATTEMPTS):
-            again, value = self._sample(program, context, order.substitute(*task, offset, attempt), offset)
+            again, value = self._sample(program, context, order.replacement(*task, offset, attempt), offset)
             if again is None:
                 failure.replaced = True
                 return (value,)

@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import _arguments as check
 from .._passes import Passes, Pipeline
-from ..exceptions import ConfigError
+from ..exceptions import ConfigError, StateError
 from .collate import as_numpy, collated, converted
 from .epochs import EpochLoader
 from .failures import Failure, failure_of
@@ -418,7 +418,9 @@ class StreamLoader(EpochLoader):
             native=False,
             snapshot_every_n_steps=0,
         )
-        pipeline = Pipeline(int(dataset._fingerprint(), 16), repr(dataset))
+        pipeline = Pipeline(
+            int(dataset._fingerprint(), 16), json.dumps([stage["verb"] for stage in dataset._stages])
+        )
         super().__init__(dataset, loader, convert, workers, dataset._options["on_error"], pipeline)
 
     def __iter__(self) -> Iterator[Any]:
@@ -455,13 +457,14 @@ class StreamLoader(EpochLoader):
         """Makes the next iteration go on where `state_dict` was called. It goes through the stream up to there.
 
         Raises:
-            ValueError: The state is of another pipeline, or of a version that is not known.
+            StateError: The state is of another pipeline.
+            ValueError: It is no state, or of a version that is not known.
         """
         self._open()
         if state.get("kind") != "stream" or state.get("version") != VERSION:
             raise ConfigError("this is no state of a stream, or one of another version")
         if state["plan"] != self._dataset._fingerprint():
-            raise ConfigError(
+            raise StateError(
                 "state belongs to another stream or pipeline\nhint: verbs, batch size and ranks of a stream must be "
                 "those of the state, since it is resumed by going through it again"
             )

@@ -130,8 +130,6 @@ impl Fetched {
 pub(crate) struct Executor {
     leaves: Vec<LeafExecutor>,
     columns: Arc<[ColumnSpec]>,
-    /// Of the choice of replacements.
-    seed: u64,
 }
 
 impl Executor {
@@ -139,7 +137,7 @@ impl Executor {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if two leaves would write different things to one column.
-    pub(crate) fn new(leaves: Vec<LeafExecutor>, names: &[String], seed: u64) -> Result<Self> {
+    pub(crate) fn new(leaves: Vec<LeafExecutor>, names: &[String]) -> Result<Self> {
         let mut columns: Vec<Option<(usize, ColumnSpec)>> = vec![None; names.len()];
         for (number, leaf) in leaves.iter().enumerate() {
             for (field, spec) in leaf.columns().iter().enumerate() {
@@ -155,7 +153,7 @@ impl Executor {
             }
         }
         let columns = columns.into_iter().flatten().map(|(_, spec)| spec).collect();
-        Ok(Self { leaves, columns, seed })
+        Ok(Self { leaves, columns })
     }
 
     pub(crate) fn leaves(&self) -> &[LeafExecutor] {
@@ -168,10 +166,6 @@ impl Executor {
 
     pub(crate) fn columns(&self) -> &Arc<[ColumnSpec]> {
         &self.columns
-    }
-
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
     }
 
     /// Names of all sources.
@@ -393,6 +387,11 @@ impl LeafExecutor {
     /// The column that its first field is written to.
     pub(crate) fn first_column(&self) -> usize {
         self.first_column
+    }
+
+    /// Seed of its random numbers.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     pub(crate) fn new(

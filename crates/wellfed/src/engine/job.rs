@@ -275,7 +275,7 @@ impl Job {
         Some((0..self.span.len).filter(good).collect())
     }
 
-    /// The error that the batch is, of samples that have no stand-in: that of storage which failed for a while, whatever
+    /// The error that the batch is, of samples that have no replacement: that of storage which failed for a while, whatever
     /// `on_error` says; else the first one, unless bad samples are skipped and others are left, or none are, but the
     /// caller gave the order and so expects an answer to every batch: then that is an empty one.
     fn fatal(&self, failed: &[Failure], on_error: OnError) -> Option<Error> {

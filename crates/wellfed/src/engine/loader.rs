@@ -27,7 +27,7 @@ use crate::{
     lock,
     meter::{Meter, Phase, Stats, publish},
     order::{self, Batches, Order, Position, State},
-    plan::{OnError, Options, lower::LeafCache},
+    plan::{OnError, Options, Outline, lower::LeafCache},
 };
 
 /// Bad samples kept in the list; later ones are only counted.
@@ -79,7 +79,7 @@ pub struct Loader {
     bounds: Bounds,
     /// What is left of the memory budget without caches.
     ring_budget: u64,
-    plan: u64,
+    plan: Outline,
     process: u32,
     /// Whether samples come as batches, and not one by one.
     batched: bool,
@@ -145,7 +145,7 @@ impl Loader {
         executor: Executor,
         order: Arc<Order>,
         batches: Batches,
-        plan: u64,
+        plan: Outline,
         options: Options,
         caches: &[Option<LeafCache>],
     ) -> Result<Self> {
@@ -346,7 +346,7 @@ impl Loader {
 
     /// A number that tells this pipeline from others: sources by names and sizes, order and transforms.
     pub fn fingerprint(&self) -> u64 {
-        self.plan
+        self.plan.fingerprint
     }
 
     /// Where the loader stands: between the last batch delivered and the next one. As in torchdata, a state taken after
@@ -357,17 +357,18 @@ impl Loader {
     /// [`ErrorKind::State`] in a forked child.
     pub fn state_dict(&self) -> Result<State> {
         let at = self.consumer()?.course.epochs()?.next();
-        Ok(State::new(&self.shared.order, self.plan, at.epoch, at.base, at.number))
+        Ok(State::new(&self.shared.order, &self.plan, at.epoch, at.base, at.number))
     }
 
     /// Makes [`Loader::start_epoch`] go on from `state`, in O(1).
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if the state belongs to another plan or cannot be carried over.
+    /// [`ErrorKind::State`] if the state belongs to another plan or cannot be carried over, [`ErrorKind::Config`] if it makes no
+    /// sense.
     pub fn load_state_dict(&self, state: &State) -> Result<()> {
         let mut consumer = self.consumer()?;
         let epochs = consumer.course.epochs()?;
-        let (base, number) = state.restore(&self.shared.order, self.plan)?;
+        let (base, number) = state.restore(&self.shared.order, &self.plan)?;
         epochs.restore(Position { epoch: state.epoch, base, number });
         Ok(())
     }

@@ -32,14 +32,10 @@ use crate::{
     },
     order::{Order, Pick, Picks},
     plan::OnError,
-    rng::Rng,
 };
 
 /// Other samples tried in place of a bad one before its batch is an error.
 const REPLACEMENTS: u64 = 16;
-
-/// Stage number that keys the choice of a replacement; transforms count up from 0.
-const REPLACEMENT_STAGE: u32 = 0xFFFF;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -308,7 +304,8 @@ impl Shared {
                 // An outage is no reason to take other samples.
                 while self.on_error == OnError::Replace && !replaced && error.kind() != ErrorKind::Transient {
                     let Some(attempt) = attempts.next() else { break };
-                    self.replacement(first, &job, attempt, &mut picks);
+                    let seed = self.executor.leaves()[first.leaf].seed();
+                    self.order.replacement(&job.span, (job.epoch, seed), first, attempt, &mut picks);
                     if picks.is_empty() {
                         continue;
                     }
@@ -348,19 +345,6 @@ impl Shared {
         if let Err(error) = finished {
             job.fail(0, error, false);
         }
-    }
-
-    /// The sample that is tried in place of one that begins with `first`: a pure function of seed, epoch, sample and
-    /// attempt.
-    fn replacement(&self, first: Pick, job: &Job, attempt: u64, picks: &mut Vec<Pick>) {
-        let leaf = (first.leaf as u64).rotate_right(16);
-        let mut rng =
-            Rng::for_stage(self.executor.seed() ^ leaf, first.epoch, first.index, REPLACEMENT_STAGE);
-        // A number each is drawn, whatever their bounds: so attempts are told apart.
-        for _ in 0..2 * attempt {
-            rng.next_u64();
-        }
-        self.order.substitute(&job.span, (job.epoch, first.epoch), |bound| rng.below(bound), picks);
     }
 
     fn read_and_make(

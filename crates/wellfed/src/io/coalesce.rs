@@ -8,10 +8,10 @@ use super::{Extent, Located};
 
 /// Ranges of one object are read together if no more than so many bytes between them are read in vain: a tar header
 /// and the padding of small members, but not another sample.
-const GAP: u64 = 16 << 10;
+pub(super) const GAP: u64 = 16 << 10;
 
 /// Bytes of a merged request at most. Larger ones would arrive as one piece late.
-const MERGED: u64 = 8 << 20;
+pub(super) const MERGED: u64 = 8 << 20;
 
 /// Who gets which part of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,30 @@ pub(crate) mod testing;
 
 use std::{ops::Range, sync::Arc};
 
-use crate::{Result, store::Store};
+use crate::{
+    Result,
+    store::{Retry, Store},
+};
+
+/// How the layer gets the bytes of a store with this `retry`, one fact a line, for `explain()`.
+pub(crate) fn describe(retry: &Retry) -> [String; 3] {
+    let (attempts, total) = (retry.attempts, retry.total.as_secs_f64());
+    [
+        format!(
+            "at most {} requests at once; ranges of one object with at most {} KiB between them are one request of at most \
+             {} MiB",
+            layer::CONCURRENCY,
+            coalesce::GAP >> 10,
+            coalesce::MERGED >> 20
+        ),
+        format!(
+            "a request without an answer for {} s has failed; what failed is tried {attempts} times within {total} s",
+            retry.deadline.as_secs_f64()
+        ),
+        "what has arrived is kept in what read-ahead leaves of its part of memory_budget, and is not asked for again"
+            .to_owned(),
+    ]
+}
 
 /// Bytes of one object that a sample needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

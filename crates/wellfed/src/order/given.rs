@@ -10,10 +10,10 @@ use super::{
     Pick, Samples, Span,
     batches::{Position, Upcoming},
 };
-use crate::{Error, ErrorKind, Result, rng::Rng};
-
-/// Stage number that keys the draws of a pass; transforms count up from 0.
-const STAGE: u32 = 0xFFFE;
+use crate::{
+    Error, ErrorKind, Result,
+    rng::{Rng, stage},
+};
 
 /// The batches that the caller gives, from submission until they are made.
 #[derive(Debug, Default)]
@@ -126,12 +126,12 @@ impl GivenSamples {
     /// Sample `offset` of the batch, at `position` of the pass.
     pub(super) fn pick(&self, offset: usize, position: u64) -> Pick {
         // Draws tell epochs apart by 32 bits: a place in a pass gets as many.
-        let epoch = u64::from(Rng::for_stage(self.seed, 0, position, STAGE).next_u32());
+        let epoch = u64::from(Rng::for_stage(self.seed, 0, position, stage::GIVEN).next_u32());
         Pick { leaf: 0, index: self.indices[offset], epoch }
     }
 
     /// One of them, drawn by `below`, with the random numbers of `draws`.
-    pub(super) fn substitute(&self, draws: u64, below: impl FnOnce(u64) -> u64) -> Pick {
+    pub(super) fn replacement(&self, draws: u64, below: impl FnOnce(u64) -> u64) -> Pick {
         Pick { leaf: 0, index: self.indices[below(self.indices.len() as u64) as usize], epoch: draws }
     }
 }

@@ -31,7 +31,10 @@ use sample::SampleFrom;
 use shuffle::{BlockShuffle, Shuffle};
 pub use state::State;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{
+    Error, ErrorKind, Result,
+    rng::{Rng, stage},
+};
 
 /// One sample to make: of which source, its index in it, and the epoch that keys its random numbers. An element of a
 /// data set is one of them, or several under `zip`.
@@ -221,7 +224,7 @@ struct Entry {
     batched: bool,
 }
 
-/// Elements of a data set without end among which a substitute is drawn.
+/// Elements of a data set without end among which a replacement is drawn.
 const ENDLESS: u64 = 1 << 32;
 
 /// The same for batches that are cut by length, which are found by walking there.
@@ -614,20 +617,28 @@ impl Order {
         picks.first().map_or(span.epoch, |pick| pick.epoch)
     }
 
-    /// Another sample of `epoch` for one of `span`, drawn by `below` from all that may come: whatever `take`, `skip`,
-    /// `shard` and `filter` leave out stays out. Where the caller gave the order it is one of the same batch, since
-    /// nobody else knows which samples may be seen at all; `draws` is the epoch that then keys its random numbers. So it
+    /// The sample of `epoch` that is tried in place of one of `span` that begins with `first`: a pure function of the seed
+    /// of its source, its epoch and index, and the number of the attempt. Drawn from all that may come: whatever `take`,
+    /// `skip`, `shard` and `filter` leave out stays out. Where the caller gave the order it is one of the same batch, since
+    /// nobody else knows which samples may be seen at all; the epoch of `first` then keys its random numbers. So it
     /// is in batches that are cut by length. No picks: this attempt found none.
-    pub(crate) fn substitute(
+    pub(crate) fn replacement(
         &self,
         span: &Span,
-        (epoch, draws): (u64, u64),
-        mut below: impl FnMut(u64) -> u64,
+        (epoch, seed): (u64, u64),
+        first: Pick,
+        attempt: u64,
         picks: &mut Vec<Pick>,
     ) {
+        let mut rng = Rng::for_stage(seed, first.epoch, first.index, stage::REPLACEMENT);
+        // A number each is drawn, whatever their bounds: so attempts are told apart.
+        for _ in 0..2 * attempt {
+            rng.next_u64();
+        }
+        let mut below = |bound| rng.below(bound);
         if let Samples::Given(given) = &span.samples {
             picks.clear();
-            return picks.push(given.substitute(draws, below));
+            return picks.push(given.replacement(first.epoch, below));
         }
         if span.cut().is_some() && span.len > 1 {
             // One of the same batch is no longer than the longest in it: the batch keeps its size.
@@ -654,7 +665,7 @@ impl Order {
         lengths.all(|length| length <= most as u64)
     }
 
-    /// Elements of `epoch` among which a substitute is drawn.
+    /// Elements of `epoch` among which a replacement is drawn.
     fn reach(&self, epoch: u64) -> u64 {
         let len = self.len_of(epoch).unwrap_or(ENDLESS);
         let mut at = self.root;
@@ -731,7 +742,10 @@ fn unrepeat(epoch: u64, position: u64, len: u64, count: Option<u64>) -> (u64, u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{plan::Node, source::SourceSpec};
+    use crate::{
+        plan::{Node, Outline},
+        source::SourceSpec,
+    };
 
     fn leaf() -> Node {
         Node::source(SourceSpec::Custom { name: String::new() })
@@ -825,11 +839,11 @@ mod tests {
                 let order = make(rank, old_ranks, old_size);
                 (0..3).for_each(|number| seen.extend(one(&order, 0, 0, number)));
             }
-            let state = State::new(&make(0, old_ranks, old_size), 0, 0, 0, 3);
+            let state = State::new(&make(0, old_ranks, old_size), &Outline::default(), 0, 0, 3);
             let mut padded = 0;
             for rank in 0..after.0 {
                 let order = make(rank, after.0, after.1);
-                let (base, number) = state.restore(&order, 0).unwrap();
+                let (base, number) = state.restore(&order, &Outline::default()).unwrap();
                 assert_eq!((base, number), (old_ranks * old_size as u64 * 3, 0));
                 seen.extend(all(&order, 0, base));
                 padded = (101 - base).div_ceil(after.0) * after.0 - (101 - base);
@@ -897,7 +911,7 @@ mod tests {
     }
 
     #[test]
-    fn a_substitute_is_one_of_those_that_may_come() {
+    fn a_replacement_is_one_of_those_that_may_come() {
         for node in [
             leaf().skip(3).take(4).batch(2, false),
             leaf().skip(3).shuffle(1).batch(2, false).take(2),
@@ -908,10 +922,10 @@ mod tests {
             let mut allowed = Vec::new();
             (0..order.len().unwrap_or(20)).for_each(|n| allowed.extend(one(&order, 0, 0, n)));
             let span = order.batch(0, 0, 0);
-            let mut rng = crate::rng::Rng::for_stage(1, 0, 0, 0);
+            let bad = Pick { leaf: 0, index: 3, epoch: 0 };
             let mut picks = Vec::new();
-            for _ in 0..100 {
-                order.substitute(&span, (0, 0), |bound| rng.below(bound), &mut picks);
+            for attempt in 0..100 {
+                order.replacement(&span, (0, 1), bad, attempt, &mut picks);
                 assert!(allowed.contains(&picks[0].index), "{picks:?} of {allowed:?}");
             }
         }

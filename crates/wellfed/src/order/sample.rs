@@ -13,14 +13,13 @@
 //!
 //! When an input has ended and the others go on, a new *stretch* begins with the weights that are left.
 
-use crate::rng::{Rng, philox4x32};
+use crate::rng::{Rng, philox4x32, stage};
 
 /// Elements that are dealt together. More look more random, and take longer.
 pub(super) const BLOCK: u64 = 64;
 
-/// Distinguishes deals and phases from other uses of Philox.
+/// Distinguishes deals from other uses of Philox.
 const DEAL: u32 = 0x6465_616C;
-const PHASE: u32 = 0xFFFD;
 
 /// Elements during which the same inputs take part.
 #[derive(Clone, Debug)]
@@ -191,7 +190,7 @@ fn shares(weights: &[f64], seed: u64, stretch: u64) -> Vec<Share> {
         } else {
             // 2^64 as a float; the product is below it, since others are left.
             let share = (weight / rest * 18_446_744_073_709_551_616.0) as u64;
-            let mut rng = Rng::for_stage(seed, stretch, i as u64, PHASE);
+            let mut rng = Rng::for_stage(seed, stretch, i as u64, stage::PHASE);
             Share::Part { share, phase: rng.next_u64() }
         });
     }

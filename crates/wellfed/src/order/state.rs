@@ -1,14 +1,15 @@
 //! Where a loader stands: small, versioned, and independent of the number of ranks.
 //!
 //! Invariant: what all ranks deliver before a state was taken and after it was loaded is the epoch, on whatever number
-//! of ranks and with whatever batch size; where that cannot be, loading it is an error that names the verb.
+//! of ranks and with whatever batch size; where that cannot be, loading it is an error that names the
+//! verb.
 
 use serde::{Deserialize, Serialize};
 
 use super::Order;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, plan::Outline};
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Positions of data sets without end are below this, so that sums of them do not overflow.
 const FARTHEST: u64 = 1 << 60;
@@ -34,10 +35,12 @@ pub struct State {
     pub inner: u64,
     /// Fingerprint of the plan without rank, world size and options.
     pub plan: u64,
+    /// Verbs of the plan, with hashes of their arguments: for saying what differs.
+    pub verbs: Vec<String>,
 }
 
 impl State {
-    pub(crate) fn new(order: &Order, plan: u64, epoch: u64, base: u64, batch: u64) -> Self {
+    pub(crate) fn new(order: &Order, plan: &Outline, epoch: u64, base: u64, batch: u64) -> Self {
         Self {
             version: VERSION,
             epoch,
@@ -46,27 +49,31 @@ impl State {
             world_size: order.world_size(),
             batch_size: order.unit_batch(),
             inner: order.top.inner,
-            plan,
+            plan: plan.fingerprint,
+            verbs: plan.verbs.clone(),
         }
     }
 
     /// Translates the position to `order`, which may have another number of ranks: (base, batch).
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if the state belongs to another plan or makes no sense, [`ErrorKind::State`] if it cannot
-    /// be carried over.
-    pub(crate) fn restore(&self, order: &Order, plan: u64) -> Result<(u64, u64)> {
+    /// [`ErrorKind::State`] if it belongs to another plan or cannot be carried over, [`ErrorKind::Config`] if it makes no
+    /// sense.
+    pub(crate) fn restore(&self, order: &Order, plan: &Outline) -> Result<(u64, u64)> {
         if self.version != VERSION {
             return Err(Error::config(format!(
                 "state has version {}, this wellfed reads version {VERSION}",
                 self.version
             )));
         }
-        if self.plan != plan {
-            return Err(Error::config(format!(
-                "state belongs to another data set or pipeline (fingerprint {:016x}, this one has {plan:016x})",
-                self.plan
-            ))
+        if self.plan != plan.fingerprint {
+            let difference = plan.difference(&self.verbs).unwrap_or_else(|| {
+                format!("its fingerprint is {:016x}, this one has {:016x}", self.plan, plan.fingerprint)
+            });
+            return Err(Error::new(
+                ErrorKind::State,
+                format!("state belongs to another data set or pipeline: {difference}"),
+            )
             .with_hint(
                 "number of workers, ranks and the size of batch() may change; sources, order, transforms and the rules \
                  of buckets may not",

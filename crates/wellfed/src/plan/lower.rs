@@ -101,9 +101,12 @@ impl Lowering<'_> {
                 for input in inputs {
                     let part = (self.leaves.len(), self.node(input)?);
                     if part.1.batched {
-                        return Err(
-                            Error::config("zip() of batches").with_hint("zip() samples, then batch()")
-                        );
+                        return Err(Error::config(
+                            "zip() of batches that differ in size, or whose last ones may",
+                        )
+                        .with_hint(
+                            "zip() samples, then batch(); or batch() all alike, with drop_last=True",
+                        ));
                     }
                     parts.push(part);
                 }

@@ -17,6 +17,7 @@ use crate::{
     Error, Result,
     codec::{MaskDepth, Mode},
     column::{ColumnKind, ColumnSpec, Stacking},
+    rng::stage,
     sample::{DType, FieldKind, FieldSpec, Schema},
     transform::{Shape, Size, Transform},
 };
@@ -198,6 +199,9 @@ fn operations_by_field(maps: &[LeafMap], schema: &Schema) -> Result<Vec<Vec<Plan
         for transform in Transform::flatten(&map.transforms) {
             let operation = transform.as_operation();
             operation.check().map_err(|e| e.with_stage(transform.name()))?;
+            if place == stage::RESERVED {
+                return Err(Error::config(format!("map(): a sample has more than {place} transforms")));
+            }
             let (class, takes) = (operation.class(), operation.takes());
             for &index in map.fields.iter().filter(|index| works_on(takes, &schema.fields[**index].kind)) {
                 operations[index].push(Planned { transform: transform.clone(), class, place });

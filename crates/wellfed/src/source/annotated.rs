@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, stamp};
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Limits, Result,
+    io::{Bytes, Extent},
     sample::{DType, FieldKind, FieldSpec, Record, Schema, Structure, Value},
-    store::Store,
+    store::{Store, reserve},
 };
 
 /// Listed images and what belongs to them, as data. The lists themselves are no part of a plan.
@@ -165,6 +166,35 @@ impl Annotated {
     }
 }
 
+impl Annotated {
+    /// Makes the record of sample `index`; `read` gets the bytes of its files, the image first.
+    fn fill(
+        &self,
+        index: u64,
+        record: &mut Record,
+        mut read: impl FnMut(&str, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(image) = self.images.get(at) else { return Err(beyond_the_end(self, index)) };
+        record.reset(self.schema.fields.len());
+        let (first, rest) = record.values.split_at_mut(1);
+        read(image, first[0].buffer()).map_err(|e| located(e, self, index))?;
+        for (value, annotation) in rest.iter_mut().zip(&self.annotations) {
+            match annotation {
+                Annotation::Files(files) => {
+                    read(&files[at], value.buffer()).map_err(|e| located(e, self, index))?;
+                }
+                Annotation::Rows { bytes, ends } => {
+                    let start = at.checked_sub(1).map_or(0, |before| ends[before]);
+                    value.buffer().extend_from_slice(&bytes[start..ends[at]]);
+                }
+                Annotation::Whole(numbers) => *value = Value::Int(numbers[at]),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Paths with a zero byte between each two.
 fn paths(text: &ArrayData) -> Result<Vec<String>> {
     let text = std::str::from_utf8(text.bytes())
@@ -217,26 +247,40 @@ impl Source for Annotated {
     }
 
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
+        let max_bytes = record.limits.max_bytes;
+        self.fill(index, record, |path, into| self.store.read(path, max_bytes, into))
+    }
+
+    fn store(&self) -> Option<&Arc<dyn Store>> {
+        Some(&self.store)
+    }
+
+    fn locate(&self, index: u64, limits: &Limits, extents: &mut Vec<Extent>) -> Result<()> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(image) = self.images.get(at) else { return Err(beyond_the_end(self, index)) };
-        record.reset(self.schema.fields.len());
-        let max_bytes = record.limits.max_bytes;
-        let (first, rest) = record.values.split_at_mut(1);
-        self.store.read(image, max_bytes, first[0].buffer()).map_err(|e| located(e, self, index))?;
-        for (value, annotation) in rest.iter_mut().zip(&self.annotations) {
-            match annotation {
-                Annotation::Files(files) => {
-                    let read = self.store.read(&files[at], max_bytes, value.buffer());
-                    read.map_err(|e| located(e, self, index))?;
-                }
-                Annotation::Rows { bytes, ends } => {
-                    let start = at.checked_sub(1).map_or(0, |before| ends[before]);
-                    value.buffer().extend_from_slice(&bytes[start..ends[at]]);
-                }
-                Annotation::Whole(numbers) => *value = Value::Int(numbers[at]),
-            }
-        }
+        let masks = self.annotations.iter().filter_map(|annotation| match annotation {
+            Annotation::Files(files) => Some(&files[at]),
+            _ => None,
+        });
+        extents.extend([image].into_iter().chain(masks).map(|path| Extent::whole(&**path, limits.max_bytes)));
         Ok(())
+    }
+
+    fn assemble(&self, index: u64, pieces: &[Bytes], record: &mut Record) -> Result<()> {
+        let mut pieces = pieces.iter();
+        self.fill(index, record, |path, into| {
+            let piece = pieces.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a piece is missing"))?;
+            reserve(into, piece.len(), path)?;
+            into.extend_from_slice(piece);
+            Ok(())
+        })
+    }
+
+    fn number(&self, index: u64, field: usize) -> Option<i64> {
+        match self.annotations.get(field.checked_sub(1)?)? {
+            Annotation::Whole(numbers) => numbers.get(usize::try_from(index).ok()?).copied(),
+            _ => None,
+        }
     }
 
     fn parts(&self) -> Vec<Part> {
@@ -328,6 +372,7 @@ mod tests {
         source.fetch(1, &mut record).unwrap();
         assert_eq!(record.values[1], Value::Bytes(b"m/b.png".to_vec()));
         assert_eq!((record.values[2].len(), &record.values[4]), (32, &Value::Int(80)));
+        assert_eq!((source.number(1, 4), source.number(1, 3), source.number(2, 4)), (Some(80), None, None));
         for ends in [&[0, 1][..], &[0, 3], &[2, 0], &[2]] {
             assert!(Annotated::open(store(), spec.clone(), arrays(ends)).is_err(), "{ends:?}");
         }

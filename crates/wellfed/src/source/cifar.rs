@@ -8,13 +8,15 @@
 //! All images are read when the source is opened (154 MB for 50,000) and kept as interleaved pixels, the order in
 //! which crops and flips touch the fewest rows.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Limits, Result,
     sample::{FieldKind, PixelLayout, Record, Schema, Value},
-    store::{Store, join},
+    store::{RetryingStore, Store, join, registry},
 };
 
 const SIDE: usize = 32;
@@ -36,7 +38,7 @@ pub enum Cifar100Label {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar10Spec {
-    /// The folder with `data_batch_1.bin` and so on, or the one with `cifar-10-batches-bin`.
+    /// The folder with `data_batch_1.bin` and so on, or the one with `cifar-10-batches-bin`: a path or URL.
     pub root: String,
     /// The 50,000 images for training, or the 10,000 for testing.
     pub train: bool,
@@ -46,7 +48,7 @@ pub struct Cifar10Spec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar100Spec {
-    /// The folder with `train.bin` and `test.bin`, or the one with `cifar-100-binary`.
+    /// The folder with `train.bin` and `test.bin`, or the one with `cifar-100-binary`: a path or URL.
     pub root: String,
     /// The 50,000 images for training, or the 10,000 for testing.
     pub train: bool,
@@ -72,7 +74,7 @@ impl Cifar {
     /// # Errors
     /// [`ErrorKind::NotFound`] if a file is missing, [`ErrorKind::Corrupt`] if one is no whole number of images or has
     /// a label above 9.
-    pub fn open_10(store: &dyn Store, spec: Cifar10Spec) -> Result<Self> {
+    pub fn open_10(store: &Arc<dyn Store>, spec: Cifar10Spec) -> Result<Self> {
         let name = format!("cifar10({})", spec.root);
         let files: Vec<String> = if spec.train {
             (1..=5).map(|i| format!("data_batch_{i}.bin")).collect()
@@ -94,7 +96,7 @@ impl Cifar {
     ///
     /// # Errors
     /// As [`Cifar::open_10`], with 100 (20) classes.
-    pub fn open_100(store: &dyn Store, spec: Cifar100Spec) -> Result<Self> {
+    pub fn open_100(store: &Arc<dyn Store>, spec: Cifar100Spec) -> Result<Self> {
         let name = format!("cifar100({})", spec.root);
         let files = [if spec.train { "train.bin" } else { "test.bin" }.to_owned()];
         let folder = "cifar-100-binary";
@@ -111,15 +113,17 @@ impl Cifar {
     }
 
     fn open(
-        store: &dyn Store,
+        store: &Arc<dyn Store>,
         root: &str,
         files: &[String],
         format: &Format,
         spec: SourceSpec,
         name: String,
     ) -> Result<Self> {
-        let inner = join(root, format.folder);
-        let folder = if store.is_folder(&inner) { inner } else { root.to_owned() };
+        let located = registry::locate(root, store)?;
+        let store = &*RetryingStore::around(located.store);
+        let inner = join(&located.path, format.folder);
+        let folder = if store.is_folder(&inner) { inner } else { located.path };
         let (mut pixels, mut labels, mut raw) = (Vec::new(), Vec::new(), Vec::new());
         for file in files {
             let path = join(&folder, file);
@@ -267,8 +271,12 @@ mod tests {
         bytes
     }
 
+    fn local() -> Arc<dyn Store> {
+        Arc::new(LocalStore::new())
+    }
+
     fn cifar10(root: &str, train: bool) -> Result<Cifar> {
-        Cifar::open_10(&LocalStore::new(), Cifar10Spec { root: root.to_owned(), train })
+        Cifar::open_10(&local(), Cifar10Spec { root: root.to_owned(), train })
     }
 
     #[test]
@@ -296,7 +304,7 @@ mod tests {
         folder.write("train.bin", &records(&[3, 77], 2, 5));
         for (label, expected) in [(Cifar100Label::Fine, 78), (Cifar100Label::Coarse, 4)] {
             let spec = Cifar100Spec { root: folder.path().to_owned(), train: true, label };
-            let source = Cifar::open_100(&LocalStore::new(), spec).unwrap();
+            let source = Cifar::open_100(&local(), spec).unwrap();
             conformance::check(&source);
             let mut record = Record::default();
             source.fetch(1, &mut record).unwrap();

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, Result,
     sample::{BoxFormat, DType, FieldKind, FieldSpec},
-    store::Store,
+    store::{RetryingStore, Store, registry},
 };
 
 /// Largest file of annotations, in bytes.
@@ -24,9 +24,9 @@ const MAX_JSON: u64 = 16 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CocoDetectionSpec {
-    /// The folder of images.
+    /// The folder of images: a path or URL.
     pub root: String,
-    /// The JSON file.
+    /// The JSON file: a path or URL, also in another store.
     pub annotations: String,
 }
 
@@ -65,7 +65,8 @@ pub fn coco_detection(store: Arc<dyn Store>, spec: CocoDetectionSpec) -> Result<
 
 fn open(store: Arc<dyn Store>, spec: CocoDetectionSpec, name: &str) -> Result<Annotated> {
     let mut text = Vec::new();
-    store.read(&spec.annotations, MAX_JSON, &mut text)?;
+    let file = registry::locate(&spec.annotations, &store)?;
+    RetryingStore::around(file.store).read(&file.path, MAX_JSON, &mut text)?;
     let File { mut images, annotations } = serde_json::from_slice(&text)
         .map_err(|e| Error::corrupt(format!("{} is no file of COCO's annotations: {e}", spec.annotations)))?;
     drop(text);
@@ -97,7 +98,8 @@ fn open(store: Arc<dyn Store>, spec: CocoDetectionSpec, name: &str) -> Result<An
     let ends = |size: usize| counts.iter().map(|count| count * size).collect();
     let field = |name: &str, kind| FieldSpec { name: name.to_owned(), kind };
     let whole = FieldKind::BoxLabels { dtype: DType::Int64 };
-    let root = spec.root.trim_end_matches('/');
+    let images_in = registry::locate(&spec.root, &store)?;
+    let root = images_in.path.trim_end_matches('/');
     let paths = images.iter().map(|image| format!("{root}/{}", image.file_name)).collect();
     let annotations = vec![
         (
@@ -112,7 +114,7 @@ fn open(store: Arc<dyn Store>, spec: CocoDetectionSpec, name: &str) -> Result<An
         ),
     ];
     Annotated::new(
-        store,
+        RetryingStore::around(images_in.store),
         (name.to_owned(), SourceSpec::CocoDetection(spec), Nested::Target),
         paths,
         annotations,

@@ -8,7 +8,7 @@
 //! Format: <http://yann.lecun.com/exdb/mnist/>. Sizes are checked against the file (plain) or the limit (compressed)
 //! before memory is taken; all images are kept in memory, 47 MB for the 60,000 of MNIST.
 
-use std::io::Read;
+use std::{io::Read, sync::Arc};
 
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,11 @@ use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
 use crate::{
     Error, ErrorKind, Limits, Result,
     sample::{FieldKind, PixelLayout, Record, Schema, Value},
-    store::{Store, join, reserve},
+    store::{
+        RetryingStore, Store, join,
+        registry::{self, Located},
+        reserve,
+    },
 };
 
 /// Folders below the root in which torchvision and others keep the files, in the order in which they are tried.
@@ -27,7 +31,8 @@ const FOLDERS: [&str; 5] = ["", "raw", "MNIST/raw", "FashionMNIST/raw", "KMNIST/
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MnistSpec {
-    /// The folder with `train-images-idx3-ubyte` and so on, plain or `.gz`; or the one torchvision was given.
+    /// The folder with `train-images-idx3-ubyte` and so on, plain or `.gz`; or the one torchvision was given: a path
+    /// or URL.
     pub root: String,
     /// The images for training (`train-*`), or for testing (`t10k-*`).
     pub train: bool,
@@ -50,15 +55,17 @@ impl Mnist {
     /// # Errors
     /// [`ErrorKind::NotFound`] if a file is missing; [`ErrorKind::Config`] if the root holds several such data sets;
     /// [`ErrorKind::Corrupt`] if a file is damaged, or there are not as many labels as images.
-    pub fn open(store: &dyn Store, spec: MnistSpec) -> Result<Self> {
+    pub fn open(store: &Arc<dyn Store>, spec: MnistSpec) -> Result<Self> {
         let name = name_of(&spec);
         Self::read(store, spec).map_err(|e| e.with_source(name))
     }
 
-    fn read(store: &dyn Store, spec: MnistSpec) -> Result<Self> {
+    fn read(store: &Arc<dyn Store>, spec: MnistSpec) -> Result<Self> {
+        let Located { store, path: root, .. } = registry::locate(&spec.root, store)?;
+        let store = &*RetryingStore::around(store);
         let part = if spec.train { "train" } else { "t10k" };
-        let images = find(store, &spec.root, &format!("{part}-images"), "idx3-ubyte")?;
-        let labels = find(store, &spec.root, &format!("{part}-labels"), "idx1-ubyte")?;
+        let images = find(store, &root, &format!("{part}-images"), "idx3-ubyte")?;
+        let labels = find(store, &root, &format!("{part}-labels"), "idx1-ubyte")?;
         let (sizes, pixels) = read_idx(store, &images, 3, &Limits::default())?;
         let (label_sizes, labels_read) = read_idx(store, &labels, 1, &Limits::default())?;
         if label_sizes[0] != sizes[0] {
@@ -231,6 +238,10 @@ mod tests {
     use super::*;
     use crate::{source::conformance, store::LocalStore, testing::TempFolder};
 
+    fn local() -> Arc<dyn Store> {
+        Arc::new(LocalStore::new())
+    }
+
     fn idx(sizes: &[u32], data: &[u8]) -> Vec<u8> {
         let mut file = vec![0, 0, 8, sizes.len() as u8];
         sizes.iter().for_each(|size| file.extend_from_slice(&size.to_be_bytes()));
@@ -245,7 +256,7 @@ mod tests {
     }
 
     fn open(root: &str, train: bool) -> Result<Mnist> {
-        Mnist::open(&LocalStore::new(), MnistSpec { root: root.to_owned(), train })
+        Mnist::open(&local(), MnistSpec { root: root.to_owned(), train })
     }
 
     fn images() -> Vec<u8> {

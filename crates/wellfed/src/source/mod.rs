@@ -34,6 +34,7 @@ pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use mnist::{Mnist, MnistSpec};
 pub(crate) use python::PythonSamples;
 pub use python::PythonSpec;
+use serde::Serialize;
 pub use spec::SourceSpec;
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use voc::{VocSegmentationSpec, voc_segmentation};
@@ -42,7 +43,7 @@ pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
-    sample::{Record, Schema},
+    sample::{FieldKind, FieldSpec, PixelLayout, Record, Schema},
     store::{self, Stat, Store},
 };
 
@@ -154,8 +155,8 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
-    /// A number that tells this source's content from others': a hash of names, sizes and the number of samples, not of
-    /// where they lie (no absolute path). It keys random draws and is part of a pipeline's fingerprint. Nothing is read
+    /// A number that tells this source's content from others': a hash of the schema, names, sizes and the number of samples,
+    /// not of where they lie (no absolute path). It keys random draws and is part of a pipeline's fingerprint. Nothing is read
     /// for it that opening did not read.
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(self.schema(), self.len());
@@ -188,14 +189,30 @@ pub(crate) fn copy_image(pieces: &[Bytes], record: &mut Record) -> Result<()> {
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Begins with the names of fields and the number of samples.
+    /// Begins with the schema (names, dtypes and shapes of fields, and their structure) and the number of samples.
     pub fn new(schema: &Schema, len: u64) -> Self {
         let mut this = Self(0);
-        for field in &schema.fields {
-            this.add(field.name.as_bytes());
+        for FieldSpec { name, kind } in &schema.fields {
+            this.add(name.as_bytes());
+            this.json(&match kind {
+                // How the pixels of an image lie in memory changes none of its draws.
+                FieldKind::Pixels { height, width, channels, .. } => FieldKind::Pixels {
+                    height: *height,
+                    width: *width,
+                    channels: *channels,
+                    layout: PixelLayout::Hwc,
+                },
+                kind => kind.clone(),
+            });
         }
+        this.json(&schema.structure);
         this.number(len);
         this
+    }
+
+    fn json(&mut self, value: &impl Serialize) {
+        let text = serde_json::to_string(value).expect("schemas hold only data that JSON can express");
+        self.add(text.as_bytes());
     }
 
     /// Adds a name.
@@ -242,4 +259,36 @@ pub(crate) fn beyond_the_end(source: &dyn Source, index: u64) -> Error {
     .with_stage("read")
     .with_sample(index.to_string(), index)
     .with_source(source.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::DType;
+
+    #[test]
+    fn a_fingerprint_tells_schemas_apart_but_not_layouts_of_pixels() {
+        let single = |kind| Fingerprint::new(&Schema::single("x", kind), 5).finish();
+        let pixels = |layout| FieldKind::Pixels { height: 4, width: 6, channels: 3, layout };
+        let kinds = [
+            FieldKind::Scalar { dtype: DType::Int32 },
+            FieldKind::Scalar { dtype: DType::Float32 },
+            FieldKind::array(DType::Float32, &[2, 3]),
+            FieldKind::array(DType::Float32, &[3, 2]),
+            FieldKind::Array { dtype: DType::Float32, shape: vec![None, Some(3)] },
+            pixels(PixelLayout::Hwc),
+            FieldKind::Image,
+            FieldKind::Bytes,
+        ];
+        let mut found: Vec<u64> = kinds.into_iter().map(single).collect();
+        let pair = || [("x", FieldKind::LABEL), ("y", FieldKind::LABEL)];
+        for schema in [Schema::tuple(pair()), Schema::dict(pair())] {
+            found.push(Fingerprint::new(&schema, 5).finish());
+        }
+        let count = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), count, "two schemas have one fingerprint");
+        assert_eq!(single(pixels(PixelLayout::Chw)), single(pixels(PixelLayout::Hwc)));
+    }
 }

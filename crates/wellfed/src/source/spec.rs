@@ -59,9 +59,9 @@ impl SourceSpec {
         Ok(match self {
             Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
             Self::Webdataset(spec) => Arc::new(WebDataset::open(store, spec)?),
-            Self::Cifar10(spec) => Arc::new(Cifar::open_10(&*RetryingStore::around(store), spec)?),
-            Self::Cifar100(spec) => Arc::new(Cifar::open_100(&*RetryingStore::around(store), spec)?),
-            Self::Mnist(spec) => Arc::new(Mnist::open(&*RetryingStore::around(store), spec)?),
+            Self::Cifar10(spec) => Arc::new(Cifar::open_10(&store, spec)?),
+            Self::Cifar100(spec) => Arc::new(Cifar::open_100(&store, spec)?),
+            Self::Mnist(spec) => Arc::new(Mnist::open(&store, spec)?),
             Self::Python(spec) => Arc::new(PythonSamples::new(spec)),
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
@@ -72,8 +72,8 @@ impl SourceSpec {
             Self::Encoded(_) => {
                 return Err(Error::config("encoded_images cannot be opened without its data"));
             }
-            Self::VocSegmentation(spec) => Arc::new(voc_segmentation(RetryingStore::around(store), spec)?),
-            Self::CocoDetection(spec) => Arc::new(coco_detection(RetryingStore::around(store), spec)?),
+            Self::VocSegmentation(spec) => Arc::new(voc_segmentation(store, spec)?),
+            Self::CocoDetection(spec) => Arc::new(coco_detection(store, spec)?),
             Self::Annotated(_) => {
                 return Err(Error::config("annotated_images cannot be opened without its lists"));
             }

@@ -12,7 +12,7 @@ use crate::{
     Error, Result,
     codec::mask_depth,
     sample::{FieldKind, FieldSpec},
-    store::Store,
+    store::{RetryingStore, Store, registry},
 };
 
 /// Largest list of names, in bytes.
@@ -22,7 +22,7 @@ const MAX_LIST: u64 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VocSegmentationSpec {
-    /// The folder that holds `VOCdevkit` (for 2011 `TrainVal/VOCdevkit`), or one that holds `JPEGImages` itself.
+    /// The folder that holds `VOCdevkit` (for 2011 `TrainVal/VOCdevkit`), or one that holds `JPEGImages` itself: a path or URL.
     pub root: String,
     /// Year of the data set: 2007 to 2012.
     pub year: String,
@@ -41,7 +41,9 @@ pub fn voc_segmentation(store: Arc<dyn Store>, spec: VocSegmentationSpec) -> Res
 }
 
 fn open(store: Arc<dyn Store>, spec: VocSegmentationSpec, name: &str) -> Result<Annotated> {
-    let root = spec.root.trim_end_matches('/');
+    let located = registry::locate(&spec.root, &store)?;
+    let store = RetryingStore::around(located.store);
+    let root = located.path.trim_end_matches('/');
     let devkit = if spec.year == "2011" { "TrainVal/VOCdevkit" } else { "VOCdevkit" };
     let folder = [format!("{root}/{devkit}/VOC{}", spec.year), root.to_owned()]
         .into_iter()

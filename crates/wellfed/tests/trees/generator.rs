@@ -9,7 +9,8 @@ use wellfed::{
     sample::FieldKind,
     source::SourceSpec,
     transform::{
-        ColorJitter, RandomCrop, RandomErasing, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
+        ClampBoundingBoxes, ColorJitter, RandomCrop, RandomErasing, RandomHorizontalFlip, RandomResizedCrop,
+        Resize, SanitizeBoundingBoxes, Transform,
     },
 };
 
@@ -22,7 +23,7 @@ const LONGEST: u64 = 60;
 const LONGEST_PLAN: u64 = 36;
 
 /// Sources, as often as they are drawn: those whose samples differ in length can have all verbs.
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 13] = [
     Kind::Pixels,
     Kind::Tokens,
     Kind::Tokens,
@@ -31,6 +32,11 @@ const KINDS: [Kind; 8] = [
     Kind::Folder,
     Kind::Tar,
     Kind::Tokens,
+    Kind::Annotated,
+    Kind::Voc,
+    Kind::Coco,
+    Kind::Files,
+    Kind::Annotated,
 ];
 
 /// What differs from rank to rank, and may be another one when a state is loaded.
@@ -223,7 +229,16 @@ impl<'a> Generator<'a> {
                 let data = leaf.open(self.files);
                 match kind {
                     Kind::Pixels | Kind::Tokens => data,
-                    Kind::Encoded | Kind::Folder | Kind::Tar => {
+                    Kind::Annotated | Kind::Voc | Kind::Coco => {
+                        let data = if self.seldom(4) { self.cached(data) } else { data };
+                        // Pixels of image and mask stay comparable where none is resampled.
+                        let sized: Transform = match self.below(3) {
+                            0 | 1 => RandomCrop::new(6).into(),
+                            _ => RandomResizedCrop::new(6).into(),
+                        };
+                        data.map([sized])
+                    }
+                    Kind::Encoded | Kind::Folder | Kind::Tar | Kind::Files => {
                         let data = if self.seldom(2) { self.cached(data) } else { data };
                         let sized: Transform = match self.below(2) {
                             0 => Resize::new([6, 6]).into(),
@@ -304,12 +319,26 @@ impl<'a> Generator<'a> {
                 let data = self.batches(shape, below);
                 self.verb_of_all(data)
             }
+            10 | 11 if matches!(shape, Shape::Zip(_)) => self.zipped(shape, below),
             _ => {
                 let data = self.samples(shape, below);
                 self.batched(data)
             }
         };
         self.shortened(data, LONGEST)
+    }
+
+    /// A zip of batches.
+    fn zipped(&mut self, shape: &Shape, depth: u32) -> Dataset {
+        let Shape::Zip(parts) = shape else { panic!("{shape:?}") };
+        let (size, drop_last) = (1 + self.below(4) as usize, self.below(2) == 0);
+        let parts: Vec<Dataset> = parts.iter().map(|part| self.samples(part, depth)).collect();
+        let batches: Vec<Dataset> = parts.iter().map(|part| part.batch(size, drop_last)).collect();
+        let zipped = match self.style {
+            Style::Stacked => Dataset::zip(&batches).ok(),
+            Style::Padded { .. } | Style::Ragged => None,
+        };
+        zipped.unwrap_or_else(|| self.batch_of(Dataset::zip(&parts).unwrap(), size, drop_last))
     }
 
     /// A verb that samples and batches can have alike.
@@ -375,16 +404,15 @@ impl<'a> Generator<'a> {
             .filter(|(_, kind)| **kind == FieldKind::LABEL)
             .map(|(name, _)| name)
             .collect();
+        if fields.is_empty() {
+            return data;
+        }
         let field = fields[self.below(fields.len() as u32) as usize].clone();
         let leaf = self.below(self.leaves.len() as u32) as usize;
         let leaf = self.leaves[leaf];
         let number = |this: &mut Self| {
             let number = i64::from(this.below(9));
-            if matches!(leaf.kind, Kind::Folder | Kind::Tar) || field.ends_with("index") {
-                number
-            } else {
-                leaf.first + number
-            }
+            if leaf.kind.is_stored() || field.ends_with("index") { number } else { leaf.first + number }
         };
         let (mut values, mut min, mut max) = (None, None, None);
         match self.below(4) {
@@ -397,11 +425,13 @@ impl<'a> Generator<'a> {
     }
 
     fn mapped(&mut self, data: Dataset) -> Dataset {
-        let transforms = vec![match self.below(4) {
+        let transforms = vec![match self.below(6) {
             0 => Transform::from(RandomHorizontalFlip::default()),
             1 => RandomCrop::new(6).padding(2).into(),
             2 => ColorJitter::new().brightness(0.4).into(),
-            _ => RandomErasing::new(0.7).into(),
+            3 => RandomErasing::new(0.7).into(),
+            4 => SanitizeBoundingBoxes::default().into(),
+            _ => ClampBoundingBoxes::default().into(),
         }];
         self.verb(data, |input| Node::Map { field: None, transforms, input })
     }

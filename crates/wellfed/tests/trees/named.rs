@@ -256,15 +256,17 @@ fn a_state_does_not_fit_other_rules_of_buckets() {
             let loaded = loader(data, 1, true).load_state_dict(&state);
             assert_eq!(loaded.is_ok(), at == other, "{at} {other}");
             if let Err(error) = loaded {
-                assert_eq!(error.kind(), ErrorKind::Config);
-                assert!(error.hint().unwrap().contains("buckets"), "{error}");
+                assert_eq!(error.kind(), ErrorKind::State);
+                let cuts = (at < 3) == (other < 3);
+                let said = if cuts { " was " } else { "its verbs are source, shuffle, b" };
+                assert!(error.message().contains(said), "{error}");
             }
         }
     }
 }
 
 #[test]
-fn what_stands_in_for_a_bad_sample_is_not_too_long_for_its_batch() {
+fn a_replacement_is_not_too_long_for_its_batch() {
     // The image beside the fifth array cannot be decoded.
     let images = Leaf::new(Kind::Encoded, 1000, 9).open(&Files::new()).map([Resize::new([6, 6]).into()]);
     let pairs = Dataset::zip(&[tokens(), images]).unwrap().shuffle(5);
@@ -283,6 +285,41 @@ fn what_stands_in_for_a_bad_sample_is_not_too_long_for_its_batch() {
         replaced += loader.errors().unwrap().iter().filter(|bad| bad.replaced).count();
     }
     assert!(replaced >= 20 && lone > 0, "{replaced} {lone}");
+}
+
+#[test]
+fn zipped_batches_are_those_of_each() {
+    let flip = || -> Vec<Transform> { vec![RandomHorizontalFlip::default().into()] };
+    let parts = |drop_last| {
+        [
+            source("a", 11, 0).shuffle(1).map(flip()).batch(4, drop_last),
+            source("b", if drop_last { 30 } else { 11 }, 100).shuffle(2).map(flip()).batch(4, drop_last),
+        ]
+    };
+    for drop_last in [true, false] {
+        let parts = parts(drop_last);
+        let zipped = Dataset::zip(&parts).unwrap();
+        assert_eq!(zipped.len().unwrap(), Some(if drop_last { 2 } else { 3 }));
+        let zipped = loader(&zipped, 2, true);
+        let each = parts.map(|part| loader(&part, 1, true));
+        for _ in 0..2 {
+            let each = each.each_ref().map(|part| part.epoch().unwrap().map(Result::unwrap));
+            let [mut a, mut b] = each;
+            for batch in zipped.epoch().unwrap() {
+                let alone = [a.next().unwrap(), b.next().unwrap()];
+                let alone =
+                    alone.iter().flat_map(|batch| &batch.columns).map(|column| column.data.as_bytes());
+                assert!(batch.unwrap().columns.iter().map(|column| column.data.as_bytes()).eq(alone));
+            }
+        }
+    }
+    let [a, _] = parts(true);
+    for b in [source("b", 11, 0).batch(3, true), source("b", 11, 0).batch(4, false), source("b", 11, 0)] {
+        assert_eq!(Dataset::zip(&[a.clone(), b]).unwrap_err().kind(), ErrorKind::Config);
+    }
+    let shorter = source("b", 10, 0).batch(4, false);
+    let error = Dataset::zip(&[source("a", 11, 0).batch(4, false), shorter]).unwrap_err();
+    assert!(error.message().contains("zip() of batches that differ in size"), "{error}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use wellfed::{
 
 use crate::{
     model::{Element, Model, Sample, padding},
-    sources::Cell,
+    sources::{Cell, SHADE},
 };
 
 /// A batch takes milliseconds: a loader that has none after this long waits for what never comes.
@@ -41,6 +41,7 @@ pub(crate) struct Column {
 enum Data {
     Array { dtype: DType, shape: Vec<usize>, bytes: Vec<u8> },
     Ragged { dtype: DType, shape: Vec<usize>, bytes: Vec<u8>, offsets: Vec<i64> },
+    List { shapes: Vec<Vec<usize>>, bytes: Vec<u8> },
     Text(Vec<String>),
 }
 
@@ -52,6 +53,10 @@ impl Item {
                 (ColumnData::Array { dtype, shape, .. }, Some(bytes)) => Data::Array { dtype, shape, bytes },
                 (ColumnData::Ragged { dtype, shape, offsets, .. }, Some(bytes)) => {
                     Data::Ragged { dtype, shape, bytes, offsets: wholes(&offsets) }
+                }
+                (ColumnData::List { dtype, shapes, bytes }, _) => {
+                    let elements: usize = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum();
+                    Data::List { shapes, bytes: bytes[..elements * dtype.size()].to_vec() }
                 }
                 (ColumnData::Text(texts), _) => Data::Text(texts),
                 (other, _) => panic!("no plan has such a column: {other:?}"),
@@ -117,8 +122,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) model: &'a Model<'a>,
     pub(crate) data: &'a Dataset,
     pub(crate) on_error: OnError,
-    /// Pixels of what is picked of a source, by its place among the sources.
-    images: HashMap<(usize, u64, u64, usize), Vec<u8>>,
+    /// All fields of what is picked of a source, by its place among the sources.
+    known: HashMap<(usize, u64, u64), Vec<Vec<u8>>>,
     pad: Option<&'a Pad>,
     batched: bool,
 }
@@ -126,7 +131,7 @@ pub(crate) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub(crate) fn new(model: &'a Model<'a>, data: &'a Dataset, on_error: OnError) -> Self {
         let (pad, batched) = (padding(&data.plan().root), data.output().unwrap().batched);
-        Self { model, data, on_error, images: HashMap::new(), pad, batched }
+        Self { model, data, on_error, known: HashMap::new(), pad, batched }
     }
 
     /// Whether `items` are `elements`.
@@ -163,10 +168,21 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether arrays are too long for what they are padded to.
-    fn is_too_long(&self, element: &Element, rows: &[Option<Vec<Cell>>]) -> bool {
-        let Some(pad_to) = element.pad_to else { return false };
-        let long = |cell: &Cell| matches!(cell, Cell::Tokens(tokens) if tokens.len() > pad_to);
-        rows.iter().flatten().flatten().any(long)
+    fn is_too_long(&mut self, element: &Element, rows: &[Row]) -> Result<bool, String> {
+        let Some(pad_to) = element.pad_to else { return Ok(false) };
+        for (picks, cells) in rows.iter().flatten() {
+            for (column, cell) in cells.iter().enumerate() {
+                let length = match cell {
+                    Cell::Tokens(tokens) => tokens.len(),
+                    Cell::Rows(size) => self.made(picks, column)?.len() / size,
+                    _ => 0,
+                };
+                if length > pad_to {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     fn compare_one(&mut self, element: &Element, item: &Item) -> Result<(), String> {
@@ -184,11 +200,10 @@ impl<'a> Judge<'a> {
                 }
             }
         }
-        let cells: Vec<Option<Vec<Cell>>> = rows.iter().map(|row| row.clone().map(|row| row.1)).collect();
         let (len, columns) = match item {
-            Item::Error(_) if self.is_too_long(element, &cells) => return Ok(()),
             // Nothing else may have been there to be taken, or nothing that fits.
             Item::Error(_) if rows.contains(&None) => return Ok(()),
+            Item::Error(_) if self.is_too_long(element, &rows)? => return Ok(()),
             Item::Error(error) => return Err(format!("an error: {error}")),
             Item::Batch { len, columns, .. } => (*len, columns),
         };
@@ -246,10 +261,13 @@ impl<'a> Judge<'a> {
                 }
                 for (row, pixels) in rows.iter().zip(bytes.chunks_exact(image)) {
                     let Some((picks, _)) = row else { continue };
-                    self.same_pixels(picks, number, pixels)?;
+                    if self.made(picks, number)? != pixels {
+                        return Err(format!("other pixels of {picks:?}"));
+                    }
                 }
                 Ok(())
             }
+            (data, Cell::Rows(size)) => self.compare_rows(element, number, (data, *size), rows),
             (Data::Ragged { dtype: DType::Int32, shape, bytes, offsets }, Cell::Tokens(_)) => {
                 let found: Vec<i32> = bytes
                     .chunks_exact(4)
@@ -275,7 +293,7 @@ impl<'a> Judge<'a> {
                 let [count, side] = shape[..] else { return Err(format!("{shape:?}")) };
                 let longest = values.iter().flatten().map(Vec::len).max().unwrap_or(0);
                 let wanted = element.pad_to.unwrap_or(longest.next_multiple_of(pad.multiple_of.unwrap_or(1)));
-                // What stands in for a bad sample may be longer than all others.
+                // The replacement of a bad sample may be longer than all others.
                 let mut same =
                     count == rows.len() && (side == wanted || (values.contains(&None) && side > wanted));
                 for (at, row) in values.iter().enumerate() {
@@ -292,19 +310,95 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The pixels of a sample depend on its source, index and epoch alone, and are those that a sampler makes.
-    fn same_pixels(&mut self, picks: &Sample, column: usize, pixels: &[u8]) -> Result<(), String> {
-        let Some((source, pick)) = self.model.origins(picks)[column] else {
-            return Err("a counter".to_owned());
+    /// Boxes, their labels or points, each of `size` bytes, any number a sample.
+    fn compare_rows(
+        &mut self,
+        element: &Element,
+        number: usize,
+        (data, size): (&Data, usize),
+        rows: &[Row],
+    ) -> Result<(), String> {
+        let mut expected = Vec::new();
+        for row in rows {
+            expected.push(row.as_ref().map(|(picks, _)| self.made(picks, number)).transpose()?);
+        }
+        let mut ends = vec![0];
+        let bytes = match data {
+            Data::List { shapes, bytes } => {
+                // All rows are of one size.
+                let width = shapes.first().map_or(1, |shape| shape[1..].iter().product::<usize>()).max(1);
+                for shape in shapes {
+                    let last = *ends.last().unwrap();
+                    ends.push(last + shape.iter().product::<usize>() / width * size);
+                }
+                bytes
+            }
+            Data::Ragged { bytes, offsets, .. } => {
+                ends = offsets.iter().map(|offset| *offset as usize * size).collect();
+                bytes
+            }
+            Data::Array { bytes, .. } if !self.batched => {
+                ends.push(bytes.len());
+                bytes
+            }
+            Data::Array { shape, bytes, .. } => {
+                let multiple_of = self.pad.and_then(|pad| pad.multiple_of).unwrap_or(1);
+                let longest = expected.iter().flatten().map(|rows| rows.len() / size).max().unwrap_or(0);
+                let wanted = element.pad_to.unwrap_or(longest.next_multiple_of(multiple_of));
+                if shape[1] != wanted && !(expected.contains(&None) && shape[1] > wanted) {
+                    return Err(format!("padded to {} instead of {wanted}", shape[1]));
+                }
+                for rows in expected.iter_mut().flatten() {
+                    rows.resize(shape[1] * size, 0);
+                }
+                ends = (0..=shape[0]).map(|at| at * shape[1] * size).collect();
+                bytes
+            }
+            Data::Text(_) => return Err(format!("{data:?}")),
         };
-        let first =
-            self.model.origins(picks).iter().position(|other| *other == Some((source, pick))).unwrap();
-        let field = column - first;
-        let known = self.images.entry((source, pick.index, pick.epoch, field)).or_insert_with(|| {
+        let mut same = ends.len() == rows.len() + 1 && ends.last() == Some(&bytes.len());
+        for (rows, ends) in expected.iter().zip(ends.windows(2)) {
+            same &= rows.as_ref().is_none_or(|rows| bytes.get(ends[0]..ends[1]) == Some(&rows[..]));
+        }
+        same.then_some(()).ok_or_else(|| format!("{data:?} instead of {expected:?}"))
+    }
+
+    /// A field of a sample as a sampler makes it: it depends on source, index and epoch alone.
+    fn made(&mut self, picks: &Sample, column: usize) -> Result<Vec<u8>, String> {
+        let origins = self.model.origins(picks);
+        let Some((source, pick)) = origins[column] else { return Err("a counter".to_owned()) };
+        let first = origins.iter().position(|other| *other == Some((source, pick))).unwrap();
+        let key = (source, pick.index, pick.epoch);
+        if !self.known.contains_key(&key) {
             let sample = self.data.sampler().sample(source, pick.index, pick.epoch).unwrap();
             let made = sample.columns.iter().map(|column| column.data.as_bytes().map(<[u8]>::to_vec));
-            made.collect::<Vec<_>>().swap_remove(field).unwrap_or_default()
-        });
-        (known == pixels).then_some(()).ok_or_else(|| format!("other pixels of {pick:?} in source {source}"))
+            let made: Vec<Vec<u8>> = made.map(Option::unwrap_or_default).collect();
+            self.check_joint(picks, first, &made)?;
+            self.known.insert(key, made);
+        }
+        Ok(self.known[&key][column - first].clone())
+    }
+
+    /// What belongs to an image followed it.
+    fn check_joint(&self, picks: &Sample, first: usize, made: &[Vec<u8>]) -> Result<(), String> {
+        let names = &self.model.names()[first..first + made.len()];
+        let field = |name: &str| {
+            let at = names.iter().position(|known| known.rsplit('.').next() == Some(name));
+            at.map(|at| &made[at])
+        };
+        if let (Some(image), Some(mask)) = (field("image"), field("mask")) {
+            let plan = format!("{:?}", self.data.plan().root);
+            let same = image.iter().zip(mask).all(|(pixel, value)| *pixel == value * SHADE);
+            let changed = ["RandomResizedCrop", "ColorJitter", "RandomErasing"];
+            if image.len() != 3 * mask.len() || (!same && !changed.iter().any(|name| plan.contains(name))) {
+                return Err(format!("the mask of {picks:?} is another part of its image"));
+            }
+        }
+        let rows = |name: &str, size: usize| field(name).map(|bytes| bytes.len() / size);
+        let boxes = rows("boxes", 16);
+        if [rows("labels", 8), rows("iscrowd", 8)].into_iter().flatten().any(|count| Some(count) != boxes) {
+            return Err(format!("{boxes:?} boxes of {picks:?} have another number of labels"));
+        }
+        Ok(())
     }
 }

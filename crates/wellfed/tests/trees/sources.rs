@@ -12,12 +12,13 @@ use std::{
 
 use wellfed::{
     Dataset,
-    sample::{DType, Structure},
+    sample::{BoxFormat, DType, FieldKind, FieldSpec, Structure},
     source::{
-        ArrayData, EncodedImages, EncodedImagesSpec, ImageFolder, ImageFolderSpec, Pixels, RaggedData, Rows,
-        Source, TensorSlices, WebDataset, WebDatasetSpec,
+        Annotated, AnnotatedSpec, ArrayData, CocoDetectionSpec, EncodedImages, EncodedImagesSpec, ImageFiles,
+        ImageFilesSpec, ImageFolder, ImageFolderSpec, Pixels, RaggedData, Rows, Source, TensorSlices,
+        VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, voc_segmentation,
     },
-    store::LocalStore,
+    store::{LocalStore, Store, registry::locate},
 };
 
 /// Images in a folder or a tar file.
@@ -38,6 +39,21 @@ pub(crate) enum Kind {
     Folder,
     /// Images, labels and texts in a tar file.
     Tar,
+    /// A list of image files and labels; some are not there.
+    Files,
+    /// Listed images with masks, boxes, labels of boxes, points and a number; some masks are not there.
+    Annotated,
+    /// Images and masks in the layout of VOC.
+    Voc,
+    /// Images and boxes in the layout of COCO.
+    Coco,
+}
+
+impl Kind {
+    /// Whether samples and their numbers are those of files: each source has the same.
+    pub(crate) fn is_stored(self) -> bool {
+        matches!(self, Kind::Folder | Kind::Tar | Kind::Voc | Kind::Coco)
+    }
 }
 
 /// A source of a plan. Numbers count up from `first`.
@@ -54,12 +70,16 @@ pub(crate) enum Cell {
     Number(i64),
     Tokens(Vec<i32>),
     Text(String),
-    Image { good: bool },
+    Image {
+        good: bool,
+    },
+    /// Boxes, their labels or points, which transforms change: bytes of a row.
+    Rows(usize),
 }
 
 impl Leaf {
     pub(crate) fn new(kind: Kind, first: i64, len: usize) -> Self {
-        let len = if matches!(kind, Kind::Folder | Kind::Tar) { FILES } else { len };
+        let len = if kind.is_stored() { FILES } else { len };
         Self { kind, first, len }
     }
 
@@ -67,7 +87,10 @@ impl Leaf {
         match self.kind {
             Kind::Pixels => &["image", "number"],
             Kind::Tokens => &["tokens", "number"],
-            Kind::Encoded | Kind::Folder => &["image", "label"],
+            Kind::Encoded | Kind::Folder | Kind::Files => &["image", "label"],
+            Kind::Annotated => &["image", "mask", "boxes", "labels", "keypoints", "id"],
+            Kind::Voc => &["image", "mask"],
+            Kind::Coco => &["image", "boxes", "labels", "iscrowd", "image_id"],
             Kind::Tar => &["__key__", "jpg", "cls", "txt"],
         }
     }
@@ -79,7 +102,16 @@ impl Leaf {
         match self.kind {
             Kind::Pixels => vec![Cell::Image { good: true }, number],
             Kind::Tokens => vec![Cell::Tokens(self.tokens(index)), number],
-            Kind::Encoded => vec![Cell::Image { good: !self.is_bad(index) }, number],
+            Kind::Encoded | Kind::Files => vec![Cell::Image { good: !self.is_bad(index) }, number],
+            Kind::Annotated => {
+                let image = Cell::Image { good: !self.is_bad(index) };
+                vec![image.clone(), image, Cell::Rows(16), Cell::Rows(8), Cell::Rows(8), number]
+            }
+            Kind::Voc => vec![Cell::Image { good: true }, Cell::Image { good: true }],
+            Kind::Coco => {
+                let image = Cell::Image { good: true };
+                vec![image, Cell::Rows(16), Cell::Rows(8), Cell::Rows(8), Cell::Number(index as i64)]
+            }
             Kind::Folder => vec![Cell::Image { good: true }, Cell::Number(i64::from(index > 2))],
             Kind::Tar => vec![
                 Cell::Text(format!("s{index}")),
@@ -96,7 +128,7 @@ impl Leaf {
         (0..length as i32).map(|i| (self.first as i32 + index as i32) * 100 + i).collect()
     }
 
-    /// Of every other source one image is damaged.
+    /// Of every other source one image is damaged, or a file is not there.
     fn is_bad(&self, index: usize) -> bool {
         self.first / 1000 % 2 == 1 && index == 4
     }
@@ -109,9 +141,14 @@ impl Leaf {
         }
     }
 
+    /// The path of the file of each sample; `bad` ones lead nowhere.
+    fn paths(&self, bad: bool, path: impl Fn(usize) -> String) -> ArrayData {
+        let one = |index| if bad && self.is_bad(index) { "nowhere".to_owned() } else { path(index % FILES) };
+        bytes((0..self.len).map(one).collect::<Vec<_>>().join("\0").into_bytes())
+    }
+
     pub(crate) fn open(&self, files: &Files) -> Dataset {
-        let numbers = (self.first..self.first + self.len as i64).flat_map(i64::to_ne_bytes).collect();
-        let numbers = ArrayData::from_vec(numbers, DType::Int64, vec![self.len]).unwrap();
+        let numbers = wholes(self.first..self.first + self.len as i64);
         let source: Arc<dyn Source> = match self.kind {
             Kind::Pixels => {
                 let pixels = (0..self.len * 6 * 6 * 3).map(|i| (i * 7 + self.first as usize) as u8).collect();
@@ -128,10 +165,7 @@ impl Leaf {
                 let count = rows.iter().map(Vec::len).sum();
                 let values = rows.concat().into_iter().flat_map(i32::to_ne_bytes).collect();
                 let values = ArrayData::from_vec(values, DType::Int32, vec![count]).unwrap();
-                let ends = offsets.len();
-                let offsets = offsets.into_iter().flat_map(i64::to_ne_bytes).collect();
-                let offsets = ArrayData::from_vec(offsets, DType::Int64, vec![ends]).unwrap();
-                let tokens = RaggedData::new(values, offsets).unwrap();
+                let tokens = RaggedData::new(values, wholes(offsets)).unwrap();
                 arrays([("tokens", tokens.into()), ("number", numbers.into())])
             }
             Kind::Encoded => {
@@ -144,14 +178,9 @@ impl Leaf {
                     *end += image.len() as i64;
                     Some(*end)
                 }));
-                let ends = offsets.len();
-                let offsets = offsets.into_iter().flat_map(i64::to_ne_bytes).collect();
-                let offsets = ArrayData::from_vec(offsets, DType::Int64, vec![ends]).unwrap();
-                let data = images.concat();
-                let bytes = data.len();
-                let data = ArrayData::from_vec(data, DType::UInt8, vec![bytes]).unwrap();
                 let spec = EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true };
-                Arc::new(EncodedImages::open(spec, vec![data, offsets, numbers]).unwrap())
+                let arrays = vec![bytes(images.concat()), wholes(offsets), numbers];
+                Arc::new(EncodedImages::open(spec, arrays).unwrap())
             }
             Kind::Folder => {
                 let spec = ImageFolderSpec::new(self.place(files, "folder"));
@@ -161,9 +190,96 @@ impl Leaf {
                 let spec = WebDatasetSpec::new(self.place(files, "shard.tar"));
                 Arc::new(WebDataset::open(Arc::new(LocalStore::new()), spec).unwrap())
             }
+            Kind::Files => {
+                let root = locate(&self.place(files, "folder"), &local()).unwrap();
+                let paths =
+                    self.paths(true, |file| format!("{}/{}/{file}.jpg", root.path, usize::from(file > 2)));
+                let spec = ImageFilesSpec { count: self.len as u64, labels: true };
+                Arc::new(ImageFiles::open(root.store, spec, vec![paths, numbers]).unwrap())
+            }
+            Kind::Annotated => {
+                let root = locate(&self.place(files, "voc"), &local()).unwrap();
+                let images = self.paths(false, |file| format!("{}/JPEGImages/{file}.jpg", root.path));
+                let masks = self.paths(true, |file| format!("{}/SegmentationClass/{file}.png", root.path));
+                let boxes = (0..self.len).map(|index| index % 3);
+                let (corners, labels) = boxes_of(boxes.clone());
+                let points = (0..self.len).map(|index| (index + 1) % 3);
+                let places: Vec<f32> = (0..2 * points.clone().sum::<usize>()).map(|i| i as f32).collect();
+                let field = |name: &str, kind| FieldSpec { name: name.to_owned(), kind };
+                let spec = AnnotatedSpec {
+                    count: self.len as u64,
+                    fields: vec![
+                        field("mask", FieldKind::Mask { dtype: DType::UInt8 }),
+                        field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy, dtype: DType::Float32 }),
+                        field("labels", FieldKind::BoxLabels { dtype: DType::Int64 }),
+                        field("keypoints", FieldKind::Keypoints),
+                        field("id", FieldKind::LABEL),
+                    ],
+                };
+                let arrays = vec![
+                    images,
+                    masks,
+                    floats(&corners.concat(), 4),
+                    wholes(ends(boxes.clone())),
+                    wholes(labels),
+                    wholes(ends(boxes)),
+                    floats(&places, 2),
+                    wholes(ends(points)),
+                    numbers,
+                ];
+                Arc::new(Annotated::open(root.store, spec, arrays).unwrap())
+            }
+            Kind::Voc => {
+                let (year, image_set) = ("2012".to_owned(), "train".to_owned());
+                let spec = VocSegmentationSpec { root: self.place(files, "voc"), year, image_set };
+                Arc::new(voc_segmentation(local(), spec).unwrap())
+            }
+            Kind::Coco => {
+                let annotations = self.place(files, "coco.json");
+                let spec = CocoDetectionSpec { root: self.place(files, "voc/JPEGImages"), annotations };
+                Arc::new(coco_detection(local(), spec).unwrap())
+            }
         };
         Dataset::new(source)
     }
+}
+
+fn local() -> Arc<dyn Store> {
+    Arc::new(LocalStore::new())
+}
+
+fn bytes(data: Vec<u8>) -> ArrayData {
+    let len = data.len();
+    ArrayData::from_vec(data, DType::UInt8, vec![len]).unwrap()
+}
+
+fn wholes(numbers: impl IntoIterator<Item = i64>) -> ArrayData {
+    let bytes: Vec<u8> = numbers.into_iter().flat_map(i64::to_ne_bytes).collect();
+    let len = bytes.len() / 8;
+    ArrayData::from_vec(bytes, DType::Int64, vec![len]).unwrap()
+}
+
+fn floats(numbers: &[f32], width: usize) -> ArrayData {
+    let bytes = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    ArrayData::from_vec(bytes, DType::Float32, vec![numbers.len() / width, width]).unwrap()
+}
+
+/// After how many rows those of each sample end.
+fn ends(counts: impl Iterator<Item = usize>) -> Vec<i64> {
+    let add = |sum: &mut i64, count| {
+        *sum += count as i64;
+        Some(*sum)
+    };
+    counts.scan(0, add).collect()
+}
+
+/// Left, top, right and bottom of all boxes, and their labels.
+fn boxes_of(counts: impl Iterator<Item = usize>) -> (Vec<[f32; 4]>, Vec<i64>) {
+    let one = |(number, _): (usize, ())| {
+        let (left, top) = ((number % 4) as f32, (number % 3) as f32);
+        ([left, top, left + 3.0, top + (number % 5) as f32], number as i64)
+    };
+    std::iter::repeat_n((), counts.sum()).enumerate().map(one).unzip()
 }
 
 fn arrays(fields: [(&str, Rows); 2]) -> Arc<TensorSlices> {
@@ -195,6 +311,24 @@ fn image(number: usize) -> Vec<u8> {
         encoder.encode(&pixels, width as u16, height as u16, jpeg_encoder::ColorType::Rgb).unwrap();
     }
     bytes
+}
+
+/// A value of a mask is so much of its image.
+pub(crate) const SHADE: u8 = 20;
+
+/// An image in grey, and its mask, of different sizes from number to number.
+fn shades(number: usize) -> (Vec<u8>, Vec<u8>) {
+    let (width, height) = (7 + number % 3 * 2, 8 + number % 2 * 3);
+    let mask: Vec<u8> = (0..width * height).map(|at| (at * (number + 5) / 3 % 13) as u8).collect();
+    let encoded = |color, pixels: &[u8]| {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
+        encoder.set_color(color);
+        encoder.write_header().unwrap().write_image_data(pixels).unwrap();
+        bytes
+    };
+    let image: Vec<u8> = mask.iter().flat_map(|value| [value * SHADE; 3]).collect();
+    (encoded(png::ColorType::Rgb, &image), encoded(png::ColorType::Grayscale, &mask))
 }
 
 /// The folder of sources that lie in files, and of caches. It vanishes with the last test that holds it.
@@ -237,6 +371,32 @@ impl Files {
             add(format!("s{number}.txt"), format!("text {number}").as_bytes());
         }
         tar.into_inner().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = self.root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        };
+        let (mut names, mut images, mut objects) = (String::new(), Vec::new(), Vec::new());
+        let (corners, labels) = boxes_of(0..FILES);
+        let mut boxes = corners.iter().zip(labels);
+        for number in 0..FILES {
+            let (image, mask) = shades(number);
+            // What a file holds is found out by looking at it.
+            write(&format!("voc/JPEGImages/{number}.jpg"), &image);
+            write(&format!("voc/SegmentationClass/{number}.png"), &mask);
+            names += &format!("{number}\n");
+            images.push(format!(r#"{{"id": {number}, "file_name": "{number}.jpg"}}"#));
+            for ([left, top, right, bottom], label) in boxes.by_ref().take(number % 4) {
+                let size = [right - left, bottom - top];
+                objects.push(format!(
+                    r#"{{"image_id": {number}, "category_id": {label}, "bbox": [{left}, {top}, {}, {}]}}"#,
+                    size[0], size[1]
+                ));
+            }
+        }
+        write("voc/ImageSets/Segmentation/train.txt", names.as_bytes());
+        let (images, objects) = (images.join(", "), objects.join(", "));
+        write("coco.json", format!(r#"{{"images": [{images}], "annotations": [{objects}]}}"#).as_bytes());
     }
 
     fn path(&self, name: &str) -> String {

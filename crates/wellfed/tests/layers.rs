@@ -41,9 +41,9 @@ const PLAN: [&str; 9] =
     ["options", "kept", "pad", "node", "field", "assembly", "lower", "optimizer", "program"];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 18] = [
+const ENGINE: [&str; 19] = [
     "threads", "governor", "ring", "batch", "stack", "job", "fold", "kernel", "whole", "float", "image",
-    "cache", "exec", "schedule", "epochs", "shared", "remote", "loader",
+    "cache", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
 ];
 
 type ModulePath = Vec<String>;

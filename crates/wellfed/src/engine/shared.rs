@@ -521,7 +521,8 @@ impl Shared {
     fn make_room(&self, job: &Arc<Job>, bytes: u64, who: Holder) -> bool {
         let most = self.budget.cap(who);
         if bytes > most {
-            if !job.solo && bytes <= self.most(job, who) {
+            // Buffers are no larger than they must be only where a batch is made solo.
+            if !job.solo && (who == Holder::Batches || bytes <= self.most(job, who)) {
                 self.make_solo(job);
             }
             return false;

@@ -210,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--budget", type=int, default=128, help="MB; large records have budgets of their own")
+    parser.add_argument("--budget", type=int, default=128, help="MB; cases of large records have their own")
     parser.add_argument("--only", choices=sorted(CASES))
     given = parser.parse_args()
     print(

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 MB = 1 << 20
+GIGABYTE = 1000 * MB
 CONSTANT = 24 * MB
 """What does not grow with the budget."""
 
@@ -54,6 +55,10 @@ def arrays():
     offsets = np.concatenate([[0], np.cumsum([100_000 + 700_000 * (i * 7 % 5) for i in range(400)])])
     return wf.from_tensor_slices((wf.Ragged(np.ones(offsets[-1], np.uint8), offsets),))
 
+def gigabytes():
+    offsets = np.cumsum([0, 1000, 1000 << 20, 1000 << 20, 5])
+    return wf.from_tensor_slices((wf.Ragged(np.ones(offsets[-1], np.uint8), offsets),))
+
 def largest(batch):
     columns = batch if isinstance(batch, tuple) else (batch,)
     return max((len(value) for column in columns if isinstance(column, list) for value in column), default=0)
@@ -78,7 +83,8 @@ while True:
     held = max(held, size(batch))
     value = max(value, largest(batch))
     if number < 8:
-        time.sleep(0.3)
+        # Long enough for the next one to be made meanwhile.
+        time.sleep(0.3 + 2e-9 * size(batch))
     del batch
 bad = sorted({type(e.error).__name__ for e in loader._loader.errors()})
 grown = status("VmHWM") - start
@@ -135,6 +141,22 @@ def large(folder: Path) -> None:
     shards(folder, "s.tar", [(f"{i:05}.bin", data[:size]) for i, size in enumerate(sizes)])
 
 
+def gigabytes(folder: Path) -> None:
+    data = noise(GIGABYTE)
+    sizes = [1000, GIGABYTE, GIGABYTE, 5]
+    shards(folder, "s.tar", [(f"{i:05}.bin", data[:size]) for i, size in enumerate(sizes)])
+
+
+def gigabyte_arrays(folder: Path) -> None:
+    import numpy as np
+
+    head = io.BytesIO()
+    described = {"descr": "|u1", "fortran_order": False, "shape": (GIGABYTE,)}
+    np.lib.format.write_array_header_1_0(head, described)
+    array = head.getvalue() + noise(GIGABYTE)[:GIGABYTE]
+    shards(folder, "s.tar", [(f"{i:05}.npy", array) for i in range(3)])
+
+
 def bombs(folder: Path) -> None:
     from PIL import Image
 
@@ -157,9 +179,14 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "ragged": (nothing, "arrays().ragged_batch(4)"),
     "padded": (nothing, "arrays().padded_batch(4)"),
     "large records": (large, TAR.format(fields='"bin"') + ".batch(1)"),
+    "1 GB bytes": (gigabytes, TAR.format(fields='"bin"') + ".batch(1)"),
+    "1 GB dense": (gigabyte_arrays, TAR.format(fields='"npy"') + ".batch(1)"),
+    "1 GB resident": (nothing, "wf.from_tensor_slices((np.ones((2, 1000 << 20), np.uint8),)).batch(1)"),
+    "1 GB ragged": (nothing, "gigabytes().ragged_batch(1)"),
+    "1 GB padded": (nothing, "gigabytes().padded_batch(1)"),
     "bombs": (bombs, "wf.image_folder(path).map(T.RandomResizedCrop(32), T.ToTensor()).batch(4)"),
 }
-BUDGETS = {"large records": (256, 1536, 4096)}
+BUDGETS = {"large records": (256, 1536, 4096)} | {name: (2048, 4096) for name in CASES if "1 GB" in name}
 
 
 def measure(pipeline: str, folder: Path, budget: int, workers: int) -> dict[str, Any]:
@@ -183,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--budget", type=int, default=128, help="MB; large records have budgets of their own")
+    parser.add_argument("--budget", type=int, default=128, help="MB; cases of large records have their own")
     parser.add_argument("--only", choices=sorted(CASES))
     given = parser.parse_args()
     print(

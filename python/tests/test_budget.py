@@ -259,7 +259,7 @@ print(json.dumps({{"texts": texts, "shape": batch.shape}}))
     assert "batch_size" in found["texts"][0]
 
 
-@pytest.mark.parametrize(("budget", "fits"), [(256 * MB, False), (1536 * MB, True)])
+@pytest.mark.parametrize(("budget", "fits"), [(256 * MB, False), (448 * MB, True)])
 def test_records_of_hundreds_of_megabytes_fit_or_are_errors(tmp_path: Path, budget: int, fits: bool) -> None:
     large = 200 * MB
     tar = shards(tmp_path / "s.tar", [1000, large, 1000, large, 1000])
@@ -274,3 +274,65 @@ report(measure(ds.with_options(on_error="skip", num_workers=2, memory_budget={bu
     held = 2 * large if fits else 0
     assert found["grown"] <= budget * 1.1 + 24 * MB + held, found
     assert found["most"] <= budget * 1.1, found
+
+
+def arrays_in_a_tar(path: Path, sizes: list[int]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for i, size in enumerate(sizes):
+            file = io.BytesIO()
+            np.save(file, np.full(size, i, np.uint8))
+            member = tarfile.TarInfo(f"{i:05}.npy")
+            member.size = file.tell()
+            file.seek(0)
+            tar.addfile(member, file)
+    return path
+
+
+# What takes much of the budget in columns of every kind, and how many batches there are. Two neighbours are large.
+LARGE = """
+def large(kind, path, size):
+    if kind == "bytes":
+        return wf.webdataset(path, fields=["bin"]).batch(1)
+    if kind == "dense":
+        return wf.webdataset(path, fields=["npy"]).batch(1)
+    if kind == "resident":
+        return wf.from_tensor_slices((np.ones((3, size), np.uint8),)).batch(1)
+    offsets = np.cumsum([0, 10, size, size, 20])
+    ds = wf.from_tensor_slices((wf.Ragged(np.ones(offsets[-1], np.uint8), offsets),))
+    return ds.ragged_batch(1) if kind == "ragged" else ds.padded_batch(1)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("kind", ["bytes", "dense", "resident", "ragged", "padded"])
+def test_a_sample_of_nearly_half_of_the_budget_is_delivered(tmp_path: Path, kind: str, workers: int) -> None:
+    size = 60 * MB
+    budget = 2 * size + MB
+    path = tmp_path / "s.tar"
+    if kind == "bytes":
+        shards(path, [10, size, size, 20])
+    elif kind == "dense":
+        arrays_in_a_tar(path, [size] * 3)
+    script = f"""{MEASURE}{LARGE}
+ds = large({kind!r}, sys.argv[1], {size})
+report(measure(ds.with_options(num_workers={workers}, memory_budget={budget})))
+"""
+    found = child(script, path)
+    assert (found["samples"], found["errors"]) == (3 if kind in ("dense", "resident") else 4, [])
+    # What the consumer holds: the batch, and of a list its value once more while it becomes Python's.
+    held = 2 * size
+    assert found["grown"] <= budget * 1.1 + 24 * MB + held, found
+    assert found["most"] <= budget * 1.1, found
+
+
+def test_what_never_fits_says_how_much_there_is(tmp_path: Path) -> None:
+    tar = shards(tmp_path / "s.tar", [10, 60 * MB, 20])
+    script = f"""
+loader = wf.webdataset(sys.argv[1], fields=["bin"]).batch(1).numpy(memory_budget={100 * MB}, on_error="skip")
+samples = sum(len(names) for (names,) in loader)
+print(json.dumps({{"samples": samples, "text": str(loader.errors()[0].error)}}))
+"""
+    found = child(script, tar)
+    assert found["samples"] == 2
+    for part in ("at least 629", "above the 52428800 that the memory budget has for one", "memory_budget="):
+        assert part in found["text"], found["text"]

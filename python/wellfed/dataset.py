@@ -637,8 +637,10 @@ class Dataset:
             prefetch: Batches made ahead, or ``"auto"``.
             read_ahead: Threads that read files before they are needed, 0 for none, or ``"auto"``.
             memory_budget: Bytes that everything under way may take. None: a quarter of memory, at most 4 GiB,
-                divided among the ranks of this machine in the same way. Bytes are reserved before memory is taken; what
-                cannot fit is an error of its sample.
+                divided among the ranks of this machine in the same way. Bytes are reserved before memory is taken. A
+                batch that does not fit beside others is made by itself; a little more than three times its bytes are
+                always enough, and twice where all of its columns are of one kind. What cannot fit is an error of its
+                sample or batch. See the guide on performance.
             on_error: ``"raise"`` (default), ``"skip"`` (a smaller batch; none, if nothing is left) or
                 ``"replace"`` (by another sample). Bad samples are listed in `Loader.errors`.
             seed: Seed of random transforms. None: that of `shuffle`.

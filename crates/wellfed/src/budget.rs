@@ -3,7 +3,16 @@
 //! Each holder has a share of its own, so nobody waits for memory that only somebody waiting for him could give
 //! back. Within a share: batches are opened only where there is room, lists take back the batch opened last
 //! (`engine/schedule.rs`), and a worker that finds no room for a sample gives back all it holds, waits its turn, and
-//! makes the sample alone ([`Room`]). What a sample may take depends on sizes only, never on who was faster.
+//! makes the sample alone ([`Room`]).
+//!
+//! A batch that does not fit into these shares is made *solo*: it is taken back with all batches after it, those before
+//! it are delivered, and every thread gives back what it keeps. Only when nothing is held any more is it opened again,
+//! as the only batch, with shares of nearly the whole budget ([`Budget::set_solo`], `engine/shares.rs`). Nobody holds
+//! memory while waiting for that, so it always comes to pass. The usual shares return when all memory of the batch
+//! has been given back.
+//!
+//! What is an error depends on sizes only, never on who was faster: a sample or batch is refused for good only if it
+//! does not fit when it is made solo, where no memory of other samples counts, or if one allocation is larger than that.
 
 use std::{
     sync::{
@@ -58,6 +67,8 @@ struct Share {
 #[derive(Debug)]
 pub(crate) struct Budget {
     shares: [Share; Holder::ALL.len()],
+    /// One batch has nearly the whole budget.
+    solo: AtomicBool,
     /// Nobody waits any more.
     closed: AtomicBool,
     waiting: Mutex<()>,
@@ -70,6 +81,7 @@ impl Budget {
         let share = |_| Share { cap: AtomicU64::new(u64::MAX), used: AtomicU64::new(0) };
         Arc::new(Self {
             shares: Holder::ALL.map(share),
+            solo: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             waiting: Mutex::default(),
             given_back: Condvar::new(),
@@ -88,6 +100,22 @@ impl Budget {
     /// What `who` may hold.
     pub(crate) fn cap(&self, who: Holder) -> u64 {
         self.share(who).cap.load(Relaxed)
+    }
+
+    /// Says whether one batch has nearly the whole budget. Then a sample may take all of its holder's share, and threads
+    /// keep nothing from one sample to the next.
+    pub(crate) fn set_solo(&self, solo: bool) {
+        self.solo.store(solo, Relaxed);
+    }
+
+    fn is_solo(&self) -> bool {
+        self.solo.load(Relaxed)
+    }
+
+    /// What is held for batches that are under way or will be: all but what is kept from epoch to epoch.
+    pub(crate) fn under_way(&self) -> u64 {
+        let holders = [Holder::Batches, Holder::Lists, Holder::Records, Holder::Samples];
+        holders.into_iter().map(|who| self.used(who)).sum()
     }
 
     /// What `who` holds.
@@ -160,10 +188,22 @@ impl Budget {
     }
 }
 
+/// The error of a sample that takes at least `bytes`, of which one may take `most`.
+pub(crate) fn too_large(bytes: u64, most: u64) -> Error {
+    Error::new(
+        ErrorKind::Limit,
+        format!(
+            "one sample takes at least {bytes} bytes of memory, above the {most} that the memory budget has for one"
+        ),
+    )
+    .with_hint("raise it with with_options(memory_budget=...), or make the sample smaller")
+}
+
 /// What one thread holds for the sample it makes or reads.
 ///
 /// Half of the share is for samples that are being made; what threads keep for the next one fits into the other half
-/// ([`Room::keeps`]). So whoever makes a sample alone finds room for it, unless it can never fit.
+/// ([`Room::keeps`]). So whoever makes a sample alone finds room for it, unless it never fits into the share. While a
+/// batch is made solo, threads keep nothing, and a sample may have all of the share.
 #[derive(Debug)]
 pub(crate) struct Room {
     budget: Arc<Budget>,
@@ -172,8 +212,10 @@ pub(crate) struct Room {
     held: AtomicU64,
     /// All others will give back what they hold: waiting helps.
     alone: AtomicBool,
-    /// Something was refused that will fit when others have finished.
+    /// Something was refused that may fit when others have finished and this thread holds nothing else.
     refused: AtomicBool,
+    /// Bytes of a sample that does not fit into the share at all; 0 for none.
+    excess: AtomicU64,
 }
 
 impl Room {
@@ -186,35 +228,37 @@ impl Room {
             held: AtomicU64::new(0),
             alone: AtomicBool::new(false),
             refused: AtomicBool::new(false),
+            excess: AtomicU64::new(0),
         })
     }
 
     /// Bytes that one sample may take.
     fn most(&self) -> u64 {
-        self.budget.cap(self.who) / 2
+        let share = self.budget.cap(self.who);
+        if self.budget.is_solo() { share } else { share / 2 }
     }
 
     /// Bytes that a thread may keep from one sample to the next.
     pub(crate) fn keeps(&self) -> u64 {
-        self.most() / self.threads
+        if self.budget.is_solo() { 0 } else { self.most() / self.threads }
     }
 
     /// Reserves `more` bytes, before they are taken.
     ///
     /// # Errors
-    /// `Limit` if the sample takes more than fits at all, or more than there is now ([`Room::was_refused`]).
+    /// `Limit` if the sample takes more than the share has for one ([`Room::take_excess`]), or more than there is now
+    /// ([`Room::was_refused`]).
     pub(crate) fn take(&self, more: usize) -> Result<()> {
         let more = more as u64;
-        let (held, most) = (self.held.load(Relaxed), self.most());
-        if held.saturating_add(more) > most {
-            return Err(Error::new(
-                ErrorKind::Limit,
-                format!(
-                    "one sample takes at least {} bytes of memory, above the {most} that the memory budget has for one",
-                    held.saturating_add(more)
-                ),
-            )
-            .with_hint("raise it with with_options(memory_budget=...), or make the sample smaller"));
+        let (sum, most) = (self.held.load(Relaxed).saturating_add(more), self.most());
+        if sum > most {
+            // Whoever is not alone may hold memory of earlier samples, which does not count against this one.
+            let needed = if self.alone.load(Relaxed) { sum } else { more };
+            let never = needed > most;
+            let (excess, refused) = if never { (needed, false) } else { (0, true) };
+            self.excess.fetch_max(excess, Relaxed);
+            self.refused.fetch_or(refused, Relaxed);
+            return Err(too_large(needed, most));
         }
         while !self.budget.take(more, self.who) {
             if !self.alone.load(Relaxed) || self.budget.is_closed() {
@@ -244,6 +288,11 @@ impl Room {
     /// Whether a sample found no room since this was last asked.
     pub(crate) fn was_refused(&self) -> bool {
         self.refused.swap(false, Relaxed)
+    }
+
+    /// Bytes of a sample that does not fit into the share, if there was one since this was last asked: at least so many.
+    pub(crate) fn take_excess(&self) -> Option<u64> {
+        Some(self.excess.swap(0, Relaxed)).filter(|bytes| *bytes > 0)
     }
 
     /// From now on waits for room. Only one thread at a time may, which holds nothing when it begins.
@@ -287,6 +336,7 @@ mod tests {
         let rooms = [0, 1].map(|_| Room::new(&budget, Holder::Samples, 2));
         assert_eq!(rooms[0].take(501).unwrap_err().kind(), ErrorKind::Limit);
         assert!(!rooms[0].was_refused());
+        assert_eq!((rooms[0].take_excess(), rooms[0].take_excess()), (Some(501), None));
         rooms[0].take(500).unwrap();
         rooms[1].take(400).unwrap();
         budget.force(100, Holder::Samples);
@@ -296,6 +346,26 @@ mod tests {
         assert_eq!(budget.used(Holder::Samples), 20 + 450 + 100);
         drop(rooms);
         assert_eq!(budget.used(Holder::Samples), 100);
+    }
+
+    #[test]
+    fn what_is_held_of_earlier_samples_is_no_reason_to_refuse_one_for_good() {
+        let budget = Budget::new();
+        budget.set_cap(Holder::Samples, 1000);
+        let room = Room::new(&budget, Holder::Samples, 1);
+        room.settle(300);
+        assert_eq!(room.take(400).unwrap_err().kind(), ErrorKind::Limit);
+        assert_eq!((room.was_refused(), room.take_excess()), (true, None), "it may fit without the rest");
+        room.settle(0);
+        room.set_alone(true);
+        room.take(400).unwrap();
+        assert!(room.take(101).is_err());
+        assert_eq!((room.was_refused(), room.take_excess()), (false, Some(501)));
+        room.settle(0);
+        budget.set_solo(true);
+        assert_eq!(room.keeps(), 0);
+        room.take(1000).unwrap();
+        assert_eq!(room.take(1).unwrap_err().message().matches("1001 bytes").count(), 1);
     }
 
     #[test]

@@ -177,6 +177,14 @@ impl Error {
         self
     }
 
+    /// States the fact and the hint of `other` about the sample and stage of this one.
+    #[must_use]
+    pub(crate) fn saying(mut self, other: Self) -> Self {
+        self.0.message = other.0.message;
+        self.0.hint = other.0.hint;
+        self
+    }
+
     /// States the size of what is above a limit.
     #[must_use]
     pub(crate) fn with_size(mut self, size: u64) -> Self {

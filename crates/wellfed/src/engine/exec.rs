@@ -441,15 +441,17 @@ impl LeafExecutor {
     }
 
     /// Reads the sample's record, whose memory is reserved in `room` before it is taken: as much as the record has
-    /// already, then more, as long as the source says that a field is larger.
+    /// already, then what the source says that the sample has, or, where it cannot say, more as long as a field is larger.
     fn fetch_within(&self, pick: Pick, record: &mut Record, room: &Room) -> Result<()> {
         let most = self.limits.max_bytes;
         if self.source.in_memory() {
             return self.fetch(pick, record, most);
         }
-        let fields = self.source.schema().fields.len().max(1) as u64;
-        let mut allowed = (record.capacity() as u64 / fields).max(FIRST).min(most);
-        room.take((allowed * fields).saturating_sub(record.capacity() as u64) as usize)?;
+        let read = self.source.schema().fields.iter().filter(|f| !matches!(f.kind, FieldKind::Scalar { .. }));
+        let fields = read.count().max(1) as u64;
+        let held = record.capacity() as u64;
+        let mut allowed = (held / fields).max(FIRST).min(most);
+        room.take((allowed * fields).saturating_sub(held) as usize)?;
         loop {
             match self.fetch(pick, record, allowed) {
                 Err(error) if error.kind() == ErrorKind::Limit && allowed < most => {
@@ -458,14 +460,32 @@ impl LeafExecutor {
                         // It says so itself, before it reads.
                         return self.fetch(pick, record, most);
                     }
+                    let take = |more: u64| {
+                        room.take(usize::try_from(more).unwrap_or(usize::MAX))
+                            .map_err(|e| self.located(e, pick, None).with_stage("read"))
+                    };
+                    if let Some(all) = self.stored_bytes(pick.index) {
+                        // Without what earlier samples left it takes no more than that.
+                        *record = Record::default();
+                        take(all.saturating_sub(held.max(allowed * fields)))?;
+                        return self.fetch(pick, record, most);
+                    }
                     let next = size.unwrap_or(allowed.saturating_mul(4)).min(most);
-                    room.take(usize::try_from((next - allowed).saturating_mul(fields)).unwrap_or(usize::MAX))
-                        .map_err(|e| self.located(e, pick, None).with_stage("read"))?;
+                    take((next - allowed).saturating_mul(fields))?;
                     allowed = next;
                 }
                 result => return result,
             }
         }
+    }
+
+    /// Bytes that the record of sample `index` has, if the source knows that without reading: all that is stored of it, and
+    /// room for names.
+    fn stored_bytes(&self, index: u64) -> Option<u64> {
+        let mut extents = Vec::new();
+        self.source.locate(index, &self.limits, &mut extents).ok()?;
+        let sizes = extents.iter().map(|extent| extent.range.as_ref().map(|range| range.end - range.start));
+        sizes.sum::<Option<u64>>().map(|all| all.saturating_add(FIRST))
     }
 
     /// Reads the sample's record, of up to `max_bytes` a field.

@@ -20,7 +20,7 @@ use std::{
 use super::{
     batch::{Batch, Column, ColumnData},
     ring::{Buffer, Pool},
-    stack::{self, Columns, Held, Pieces, Resident, Stacked, Take},
+    stack::{self, Buffers, Columns, Held, Pieces, Resident, Stacked, Take},
 };
 use crate::{
     Error, ErrorKind, Result,
@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     pub(crate) number: u64,
     pub(crate) span: Span,
+    /// It has nearly the whole memory budget: no other batch is under way.
+    pub(crate) solo: bool,
     columns: Columns,
     /// Samples that there is room for.
     room: usize,
@@ -111,6 +113,7 @@ impl Job {
             number,
             left: AtomicUsize::new(span.len),
             span,
+            solo: false,
             columns: columns.clone(),
             room: batch_size,
             pool: pool.clone(),
@@ -252,8 +255,9 @@ impl Job {
                         self.columns_bytes.fetch_add(len as u64, Relaxed);
                         take(len)
                     };
+                    let buffers = Buffers { take: &take, exact: self.solo };
                     let made =
-                        stack::stack((number, spec), pieces, &keep, self.span.pad_to(), &take, resident);
+                        stack::stack((number, spec), pieces, &keep, self.span.pad_to(), buffers, resident);
                     pieces.release();
                     made
                 }

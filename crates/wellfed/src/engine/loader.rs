@@ -17,12 +17,13 @@ use super::{
     ring::Pool,
     schedule::{Pieces, Schedule},
     shared::Shared,
+    shares::{MAX_PREFETCH, Shares},
     stack::Columns,
     threads::{PATIENCE, Threads, in_storage},
 };
 use crate::{
     Error, ErrorKind, Result,
-    budget::{Budget, Holder},
+    budget::Budget,
     column::ColumnSpec,
     lock,
     meter::{Meter, Phase, Stats, publish},
@@ -35,9 +36,6 @@ const MAX_LISTED: usize = 10_000;
 
 /// Sizes of buffers that are kept for a column whose batches differ in size: about those of eight buckets.
 const KEPT_SIZES: usize = 8;
-
-/// Batches made ahead at most.
-const MAX_PREFETCH: usize = 64;
 
 /// Batches made ahead at first: enough to ride out a slow sample, small enough to stay in cache where it can.
 const START_PREFETCH: usize = 4;
@@ -174,10 +172,9 @@ impl Loader {
             least: if executor.only_copies() { 16 } else { 1 },
         });
         let meter = Meter::new(options.trace);
-        let budgets = (shares.batches, shares.records);
         let batched = batches.batched();
         let course = if batches.bounded() { Course::Epochs(Epochs::new()) } else { Course::Pass };
-        let schedule = Schedule::new(batches, columns.clone(), pool.clone(), pieces, settings, budgets);
+        let schedule = Schedule::new(batches, columns.clone(), pool.clone(), pieces, settings, shares);
         let shared = Arc::new(Shared::new(
             schedule,
             executor,
@@ -621,60 +618,6 @@ fn check_budget(batch_bytes: u64, samples: usize, budget: u64) -> Result<()> {
         format!("two batches of {samples} samples take {two} bytes, above the memory budget of {budget}"),
     )
     .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"))
-}
-
-/// Who may hold how much of the budget.
-#[derive(Clone, Copy, Debug)]
-struct Shares {
-    batches: u64,
-    lists: u64,
-    records: u64,
-    samples: u64,
-}
-
-/// The least that there is for samples being made, so that a budget for tiny batches can decode photographs.
-const LEAST_FOR_SAMPLES: u64 = 4 << 20;
-
-impl Shares {
-    /// Half at most is for what is under way: no more than all batches made ahead can use, and no less than two batches.
-    /// Lists, and values that are put together later, have half of that. An eighth each is for row indexes and for
-    /// records read ahead, where there are such. All else is for samples being made. `bounded` says whether no batch
-    /// takes more than `batch_bytes`.
-    fn new(
-        columns: &[ColumnSpec],
-        batch_bytes: u64,
-        bounded: bool,
-        executor: &Executor,
-        budget: u64,
-    ) -> Self {
-        let has_lists = columns.iter().any(|column| column.sample_bytes() == 0);
-        // Their buffers are as large as the values of a batch make them.
-        let has_stacked = columns.iter().any(|column| column.is_stacked() && !column.is_list());
-        let bounded = bounded && !has_stacked;
-        let has_arrays = !bounded || batch_bytes > 0;
-        let half = budget / 2;
-        let lists = match (has_lists, has_arrays) {
-            (true, true) => half / 2,
-            (true, false) => half,
-            (false, _) => 0,
-        };
-        let ahead = if bounded { batch_bytes.saturating_mul(MAX_PREFETCH as u64 + 1) } else { u64::MAX };
-        let batches = (half - lists).min(ahead).max(batch_bytes.saturating_mul(2));
-        let left = budget.saturating_sub(batches).saturating_sub(lists);
-        let eighth = (budget / 8).min(left / 4);
-        let records = if executor.in_memory() { 0 } else { eighth };
-        let indexed = executor.leaves().iter().any(|leaf| leaf.caches().row_indexes.is_some());
-        let row_indexes = if indexed { eighth } else { 0 };
-        let samples = left.saturating_sub(records + row_indexes).max(LEAST_FOR_SAMPLES);
-        Self { batches, lists, records, samples }
-    }
-
-    fn set(self, budget: &Budget) {
-        budget.set_cap(Holder::Batches, self.batches);
-        budget.set_cap(Holder::Lists, self.lists);
-        budget.set_cap(Holder::Records, self.records);
-        budget.set_cap(Holder::Samples, self.samples);
-    }
 }
 
 /// Opens what is to be kept from epoch to epoch, for every source what its cache says. Of the budget it gives back what

@@ -23,6 +23,7 @@ mod remote;
 pub(crate) mod ring;
 mod schedule;
 mod shared;
+mod shares;
 pub(crate) mod stack;
 pub(crate) mod threads;
 mod whole;

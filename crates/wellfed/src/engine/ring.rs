@@ -57,7 +57,7 @@ impl Pool {
         self.keep.store(keep, Relaxed);
     }
 
-    /// Keeps no buffer that makes the loader hold more than `bytes`. For batches that differ in size.
+    /// Keeps no buffer that makes the loader hold more than `bytes`, for batches that differ in size; 0 keeps none.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
     }
@@ -108,6 +108,16 @@ impl Pool {
         self.bytes.fetch_add(size, Relaxed);
         let memory = Memory::zeroed(len).inspect_err(|_| self.discount(size))?;
         Ok(Some(self.buffer(memory, len)))
+    }
+
+    /// Frees what is kept for the next batches.
+    pub(crate) fn clear(&self) {
+        let free = std::mem::take(&mut *lock(&self.free));
+        for memory in free {
+            let size = memory.size() as u64;
+            drop(memory);
+            self.discount(size);
+        }
     }
 
     fn buffer(self: &Arc<Self>, memory: Memory, len: usize) -> Buffer {

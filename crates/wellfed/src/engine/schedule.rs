@@ -3,6 +3,9 @@
 //! [`Schedule`] is plain data under one mutex (see [`super::shared`]); nothing here blocks or does I/O. Batches
 //! are opened in order (that of the plan, or that of submission) and delivered in order; samples are claimed roughly in order by whoever is free, so the
 //! number of threads decides only when a batch is finished, never what is in it.
+//!
+//! A batch that does not fit beside others is made solo ([`Solo`]): between it and those before and after it there is a
+//! moment at which nobody works and nothing is held.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,6 +14,7 @@ use super::{
     governor::Settings,
     job::{Claim, Job, Varying},
     ring::Pool,
+    shares::Shares,
     stack::Columns,
 };
 use crate::{
@@ -71,6 +75,19 @@ struct Entry {
     serial: u64,
 }
 
+/// Whether a batch has nearly the whole memory budget. Until `Wanted` and `Leaving` are over, idle threads give back what
+/// they keep and look again every few milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Solo {
+    No,
+    /// The next batch to be opened is to have it, as soon as nothing else is held.
+    Wanted,
+    /// The only batch under way has it.
+    Open,
+    /// It was delivered or given up, and some of its memory may still be held.
+    Leaving,
+}
+
 /// How [`Schedule::make_room`] made room for a batch.
 #[must_use]
 #[derive(Debug)]
@@ -128,10 +145,12 @@ pub(crate) struct Done {
     count: usize,
 }
 
-/// Batches that were given up. Freeing their buffers may take long: drop it after the schedule is unlocked.
+/// Batches that were given up, and records that nobody needs. Freeing their memory may take long: drop it after the
+/// schedule is unlocked.
 #[must_use]
 #[derive(Debug, Default)]
-pub(crate) struct Abandoned(#[expect(dead_code, reason = "only to be dropped")] VecDeque<Entry>);
+#[expect(dead_code, reason = "only to be dropped")]
+pub(crate) struct Abandoned(VecDeque<Entry>, Vec<Fetched>);
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
@@ -141,8 +160,9 @@ pub(crate) struct Schedule {
     pool: Arc<Pool>,
     /// Without, a batch is claimed sample by sample.
     pieces: Option<Pieces>,
-    /// Bytes of batches under way at most, but for one.
-    ring_budget: u64,
+    /// What is under way at most, but for one batch.
+    pub(super) shares: Shares,
+    solo: Solo,
     open_bytes: u64,
     pub(crate) settings: Settings,
     pub(crate) shutdown: bool,
@@ -159,6 +179,8 @@ pub(crate) struct Schedule {
     /// Most that one batch took so far.
     largest: Varying,
     generation: u64,
+    /// Claims that workers have not come back with.
+    claims: usize,
     /// Records that were read but not taken yet, and their bytes.
     read_count: usize,
     pub(crate) read_bytes: u64,
@@ -173,14 +195,15 @@ impl Schedule {
         pool: Arc<Pool>,
         pieces: Option<Pieces>,
         settings: Settings,
-        (ring_budget, read_budget): (u64, u64),
+        shares: Shares,
     ) -> Self {
         Self {
             batches,
             columns,
             pool,
             pieces,
-            ring_budget,
+            shares,
+            solo: Solo::No,
             open_bytes: 0,
             settings,
             shutdown: false,
@@ -191,9 +214,10 @@ impl Schedule {
             serial: 0,
             largest: Varying::default(),
             generation: 0,
+            claims: 0,
             read_count: 0,
             read_bytes: 0,
-            read_budget,
+            read_budget: shares.records,
             spare: Vec::new(),
         }
     }
@@ -232,7 +256,56 @@ impl Schedule {
         self.first_entry += self.entries.len() as u64;
         self.uncount(self.read_bytes);
         (self.read_count, self.open_bytes, self.open_samples) = (0, 0, 0);
-        Abandoned(std::mem::take(&mut self.entries))
+        self.solo = match self.solo {
+            Solo::Open | Solo::Leaving => Solo::Leaving,
+            Solo::No | Solo::Wanted => Solo::No,
+        };
+        if self.solo == Solo::No {
+            self.pool.set_limit(self.shares.batches);
+        }
+        Abandoned(std::mem::take(&mut self.entries), Vec::new())
+    }
+
+    /// Takes back `job` and all batches after it: `job` is opened again as the only one, with nearly the whole budget.
+    pub(crate) fn make_solo(&mut self, job: &Arc<Job>) -> Abandoned {
+        let Some(at) = self.place(job) else { return Abandoned::default() };
+        let mut taken = VecDeque::new();
+        while self.entries.len() > at {
+            taken.extend(self.take_back());
+        }
+        self.solo = Solo::Wanted;
+        // What the consumer gives back from now on is not kept.
+        self.pool.set_limit(0);
+        Abandoned(taken, std::mem::take(&mut self.spare))
+    }
+
+    /// Whether threads are to keep nothing.
+    pub(crate) fn is_solo(&self) -> bool {
+        self.solo != Solo::No
+    }
+
+    /// Whether nothing is opened until all memory has been given back.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        self.entries.is_empty() && matches!(self.solo, Solo::Wanted | Solo::Leaving)
+    }
+
+    /// Whether another batch may be opened as far as that depends on one that is made solo.
+    fn may_open(&mut self) -> bool {
+        match self.solo {
+            Solo::No => return true,
+            Solo::Open => return false,
+            Solo::Wanted | Solo::Leaving => {}
+        }
+        if !self.entries.is_empty() || self.claims > 0 || self.pool.budget().under_way() > 0 {
+            return false;
+        }
+        if self.solo == Solo::Leaving {
+            self.solo = Solo::No;
+            self.shares.set(self.pool.budget());
+            self.pool.budget().set_solo(false);
+            self.pool.set_limit(self.shares.batches);
+        }
+        true
     }
 
     /// Begins a pass whose order the caller gives. What was submitted before is given up.
@@ -262,6 +335,9 @@ impl Schedule {
 
     /// Opens the next batch if there is one, and room for it.
     fn open(&mut self) -> bool {
+        if !self.may_open() {
+            return false;
+        }
         // Batches that are only read for have no buffers yet.
         if self.entries.len() >= self.settings.prefetch && self.open_samples >= self.ahead {
             return false;
@@ -269,12 +345,18 @@ impl Schedule {
         let has_room = self.has_room();
         let sample_bytes: usize = self.columns.iter().map(ColumnSpec::sample_bytes).sum();
         let bytes = |samples: usize| (sample_bytes as u64).saturating_mul(samples as u64);
-        let (first, open_bytes, most) = (self.entries.is_empty(), self.open_bytes, self.ring_budget);
+        let (first, open_bytes, most) = (self.entries.is_empty(), self.open_bytes, self.shares.batches);
         let next = self
             .batches
             .take_if(|samples| has_room && (first || open_bytes.saturating_add(bytes(samples)) <= most));
         let Some(Upcoming { position, span, room, counted }) = next else { return false };
-        let job = Job::new(position.epoch, position.number, span, room, &self.columns, &self.pool);
+        let mut job = Job::new(position.epoch, position.number, span, room, &self.columns, &self.pool);
+        if self.solo == Solo::Wanted {
+            job.solo = true;
+            self.solo = Solo::Open;
+            self.shares.solo(job.array_bytes()).set(self.pool.budget());
+            self.pool.budget().set_solo(true);
+        }
         self.push(position, job, bytes(counted));
         true
     }
@@ -298,16 +380,34 @@ impl Schedule {
     /// Takes back the batch opened last, so that what it holds makes room for `job`. It is opened again when there is room;
     /// what comes out stays the same.
     pub(crate) fn make_room(&mut self, job: &Arc<Job>) -> Evicted {
-        let Some(at) = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.job, job)) else {
-            return Evicted::Itself(Abandoned::default());
-        };
-        self.largest = self.largest.max(job.most_varying());
+        let Some(at) = self.place(job) else { return Evicted::Itself(Abandoned::default()) };
+        self.note_size(job);
         if self.entries.len() == 1 {
             return Evicted::None;
         }
         let last = self.entries.len() - 1;
-        let Some(entry) = self.entries.pop_back() else { return Evicted::None };
-        self.largest = self.largest.max(entry.job.most_varying());
+        let Some(entry) = self.take_back() else { return Evicted::None };
+        self.note_size(&entry.job);
+        let abandoned = Abandoned(VecDeque::from([entry]), Vec::new());
+        if at == last { Evicted::Itself(abandoned) } else { Evicted::Another(abandoned) }
+    }
+
+    /// The place of `job` among those under way.
+    fn place(&self, job: &Arc<Job>) -> Option<usize> {
+        self.entries.iter().position(|entry| Arc::ptr_eq(&entry.job, job))
+    }
+
+    /// Remembers what `job` takes, unless it is so much that others like it are made solo.
+    fn note_size(&mut self, job: &Job) {
+        let takes = job.most_varying();
+        if !job.solo && takes.lists <= self.shares.lists && takes.columns <= self.shares.batches {
+            self.largest = self.largest.max(takes);
+        }
+    }
+
+    /// Takes back the batch opened last.
+    fn take_back(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_back()?;
         self.open_bytes -= entry.bytes;
         self.open_samples -= entry.slots.len();
         for slot in &entry.slots {
@@ -317,8 +417,7 @@ impl Schedule {
             }
         }
         self.batches.put_back(entry.position, entry.job.span.clone());
-        let abandoned = Abandoned(VecDeque::from([entry]));
-        if at == last { Evicted::Itself(abandoned) } else { Evicted::Another(abandoned) }
+        Some(entry)
     }
 
     fn uncount(&mut self, bytes: u64) {
@@ -373,6 +472,7 @@ impl Schedule {
 
     fn take(&mut self, at: usize, offset: usize) -> Work {
         let ticket = self.ticket(at, offset);
+        self.claims += 1;
         let entry = &mut self.entries[at];
         let mut record = None;
         let mut end = offset + 1;
@@ -405,7 +505,8 @@ impl Schedule {
 
     /// A sample for a reader, with memory to read into. Opens a batch when all under way are read.
     pub(crate) fn read(&mut self) -> Option<(Ticket, Arc<Job>, Fetched)> {
-        if self.read_bytes >= self.read_budget {
+        // For a batch that is made solo, only the I/O layer reads ahead of the workers.
+        if self.read_bytes >= self.read_budget || (self.solo == Solo::Open && self.ahead == 0) {
             return None;
         }
         loop {
@@ -446,7 +547,7 @@ impl Schedule {
         let most = if self.ahead > 0 { SPARE } else { 2 * self.settings.readers };
         // A large one would keep its size for ever.
         let large = record.capacity() as u64 > self.read_budget / (2 * most.max(1)) as u64;
-        if large || self.spare.len() >= most {
+        if large || self.spare.len() >= most || self.is_solo() {
             return Some(record);
         }
         self.spare.push(record);
@@ -455,6 +556,7 @@ impl Schedule {
 
     /// Counts finished samples. True if the next batch to be delivered is now complete.
     pub(crate) fn done(&mut self, done: &Done) -> bool {
+        self.claims -= 1;
         let Some((at, entry)) = self.entry(done.ticket) else { return false };
         entry.done += done.count;
         at == 0 && entry.done == entry.slots.len()
@@ -467,7 +569,10 @@ impl Schedule {
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
         self.open_samples -= entry.slots.len();
-        self.largest = self.largest.max(entry.job.most_varying());
+        self.note_size(&entry.job);
+        if self.solo == Solo::Open {
+            self.solo = Solo::Leaving;
+        }
         Some(entry.job)
     }
 
@@ -506,7 +611,7 @@ mod tests {
             Pool::new(4),
             None,
             settings,
-            (1 << 20, 1 << 20),
+            Shares::each(1 << 20),
         )
     }
 
@@ -588,7 +693,7 @@ mod tests {
         let kind = ColumnKind::Array { dtype: DType::UInt8, shape: vec![1000] };
         let columns = Columns::new(&[ColumnSpec { name: "x".into(), kind }], &Budget::new());
         let (settings, pool) = (Settings { workers: 1, prefetch: 2, readers: 0 }, Pool::new(4));
-        let budgets = (1 << 20, 1 << 20);
+        let budgets = Shares::each(1 << 20);
         let batches = Batches::planned(Arc::new(order));
         let mut s = Schedule::new(batches, columns, pool.clone(), None, settings, budgets);
         // Whatever is called here is called under the lock.
@@ -617,7 +722,7 @@ mod tests {
             Pool::new(4),
             None,
             settings,
-            (0, 1 << 20),
+            Shares::each(1 << 20),
         );
         assert!(s.go_to(Position::start_of(1)).is_err(), "it has no epochs");
         assert!(s.pass_is_over().is_err(), "no pass has begun");
@@ -664,6 +769,52 @@ mod tests {
             "what was taken back counts for nothing"
         );
         assert!(s.done(&again.finish()) || s.ready() == 2);
+    }
+
+    #[test]
+    fn a_batch_is_opened_solo_once_nothing_is_held_and_others_once_it_is_gone() {
+        let mut s = schedule(8, 1, 3);
+        let (budget, shares) = (s.pool.budget().clone(), s.shares);
+        shares.set(&budget);
+        let works: Vec<Work> = std::iter::from_fn(|| s.work()).collect();
+        let Ok([first, second, third]) = <[Work; 3]>::try_from(works) else {
+            panic!("three batches are open")
+        };
+        drop(s.make_solo(&second.claim.job.clone()));
+        assert!(s.is_solo() && !s.waits_for_memory() && s.work().is_none());
+        assert!(s.done(&first.finish()), "batches before it are completed");
+        assert_eq!(s.deliver().map(|job| job.number), Some(0));
+        assert!(!s.done(&second.finish()) && s.waits_for_memory());
+        assert!(s.work().is_none(), "the last worker is not back");
+        s.done(&third.finish());
+        budget.force(5, Holder::Samples);
+        assert!(s.work().is_none(), "memory is held");
+        budget.give(5, Holder::Samples);
+        let solo = s.work().unwrap();
+        assert_eq!((solo.claim.job.number, solo.claim.job.solo), (1, true));
+        assert_eq!(budget.cap(Holder::Samples), shares.solo(0).samples);
+        assert!(s.work().is_none() && s.read().is_none(), "nothing is made or read beside it");
+        s.done(&solo.finish());
+        budget.force(7, Holder::Lists);
+        assert_eq!(s.deliver().map(|job| job.number), Some(1));
+        assert!(s.work().is_none(), "its memory is not back");
+        budget.give(7, Holder::Lists);
+        let next = s.work().unwrap();
+        assert_eq!((next.claim.job.number, next.claim.job.solo, s.is_solo()), (2, false, false));
+        assert_eq!(budget.cap(Holder::Samples), shares.samples);
+        // A jump forgets one that was not begun, and waits for the memory of one that was.
+        drop(s.make_solo(&next.claim.job.clone()));
+        drop(s.go_to(Position::start_of(3)).unwrap());
+        s.done(&next.finish());
+        let other = s.work().unwrap();
+        assert!(!s.is_solo() && !other.claim.job.solo);
+        drop(s.make_solo(&other.claim.job.clone()));
+        s.done(&other.finish());
+        let solo = s.work().unwrap();
+        drop(s.go_to(Position::start_of(4)).unwrap());
+        assert!(s.work().is_none(), "a worker is still at it");
+        s.done(&solo.finish());
+        assert!(s.work().is_some() && !s.is_solo());
     }
 
     #[test]

@@ -17,12 +17,13 @@ use super::{
     job::{Claim, Job},
     ring::{Buffer, Pool},
     schedule::{AHEAD, Evicted, Schedule, Work},
+    shares::Shares,
     stack::Columns,
     threads::in_storage,
 };
 use crate::{
     Error, ErrorKind, Result,
-    budget::{Budget, Holder, Room},
+    budget::{Budget, Holder, Room, too_large},
     column::ColumnSpec,
     io::layer::Mailbox,
     lock,
@@ -36,6 +37,9 @@ use crate::{
 
 /// Other samples tried in place of a bad one before its batch is an error.
 const REPLACEMENTS: u64 = 16;
+
+/// How often threads look whether all memory was given back.
+const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -58,6 +62,8 @@ pub(crate) struct Shared {
     budget: Arc<Budget>,
     /// Bytes that it may hold.
     most: u64,
+    /// Who may hold how much of that.
+    shares: Shares,
     /// What batches are made of.
     columns: Columns,
     /// Workers and readers at most.
@@ -88,6 +94,7 @@ impl Shared {
     ) -> Self {
         let mailbox = executor.is_remote().then(Arc::default);
         let mut schedule = schedule;
+        let shares = schedule.shares;
         if mailbox.is_some() {
             schedule.read_by_layer(AHEAD);
         }
@@ -106,6 +113,7 @@ impl Shared {
             budget: pool.budget().clone(),
             pool,
             most,
+            shares,
             columns,
             threads,
             alone: Mutex::default(),
@@ -223,7 +231,7 @@ impl Shared {
         let mut surplus = None;
         let mut schedule = self.lock();
         loop {
-            let mut idle = None;
+            let (mut idle, mut gave_back) = (None, false);
             let mut work = loop {
                 if schedule.shutdown {
                     return;
@@ -233,8 +241,27 @@ impl Shared {
                     break work;
                 }
                 idle.get_or_insert_with(|| Probe::start(&lane, 1));
+                let gives_back = schedule.is_solo() && !gave_back;
+                if gives_back || surplus.is_some() {
+                    drop(schedule);
+                    surplus = None;
+                    if gives_back {
+                        gave_back = true;
+                        desk.clear();
+                        self.clear_kept();
+                        self.ring();
+                    }
+                    schedule = self.lock();
+                    continue;
+                }
                 let place = if active { &self.work } else { &self.parked };
-                schedule = place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner());
+                schedule = if schedule.waits_for_memory() {
+                    // Memory is given back by many, who do not all wake those that wait for it.
+                    gave_back = false;
+                    place.wait_timeout(schedule, LOOK).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                } else {
+                    place.wait(schedule).unwrap_or_else(|poisoned| poisoned.into_inner())
+                };
             };
             drop(schedule);
             drop(surplus.take());
@@ -275,6 +302,10 @@ impl Shared {
             probe.lap_together(Phase::Read);
         }
         for offset in samples.clone() {
+            if job.solo {
+                // What fits does not depend on what earlier samples left.
+                desk.clear();
+            }
             let picks = claimed.of(offset);
             let mut probe =
                 if offset == samples.start { Probe::start(lane, samples.len()) } else { Probe::off(lane) };
@@ -293,6 +324,8 @@ impl Shared {
                 None => self.read_and_make(&mut work.claim, offset, picks, desk, &mut probe),
             };
             let result = result.or_else(|error| {
+                // It is read again, or not wanted.
+                used = None;
                 self.make_with_room(&mut work.claim, offset, picks, desk, &mut probe, error)
             });
             if let Err(mut error) = result {
@@ -308,6 +341,9 @@ impl Shared {
                     self.order.replacement(&job.span, (job.epoch, seed), first, attempt, &mut picks);
                     if picks.is_empty() {
                         continue;
+                    }
+                    if job.solo {
+                        desk.clear();
                     }
                     let made = self.read_and_make(&mut work.claim, offset, &picks, desk, &mut probe);
                     let made = made.or_else(|error| {
@@ -379,7 +415,8 @@ impl Shared {
     }
 
     /// Makes a sample again for which there was no room: where lists were in the way, after batches opened later were
-    /// taken back; where others' samples were, after them. An `error` of another kind stays.
+    /// taken back; where others' samples were, after them. A sample that does not fit beside other batches is left to be
+    /// made with its batch, which is taken back and made solo. An `error` of another kind stays.
     fn make_with_room(
         &self,
         claim: &mut Claim,
@@ -394,9 +431,17 @@ impl Shared {
             let alone = if let Some(bytes) = job.take_wanted() {
                 desk.tidy();
                 if !self.make_room(&job, bytes, Holder::Lists) {
-                    return Err(error);
+                    return Err(error.saying(too_large(bytes, self.most(&job, Holder::Lists))));
                 }
                 None
+            } else if let Some(bytes) = desk.room.take_excess() {
+                desk.clear();
+                let most = self.most(&job, Holder::Samples);
+                if bytes > most {
+                    return Err(error.saying(too_large(bytes, most)));
+                }
+                self.make_solo(&job);
+                return Err(error);
             } else if desk.room.was_refused() {
                 desk.clear();
                 Some(lock(&self.alone))
@@ -409,7 +454,7 @@ impl Shared {
             drop(alone);
             match made {
                 Ok(()) => return Ok(()),
-                Err(_) if self.lock().shutdown => return made,
+                Err(_) if job.is_impossible() || self.lock().shutdown => return made,
                 Err(again) => error = again,
             }
         }
@@ -428,7 +473,7 @@ impl Shared {
     }
 
     fn no_room(&self, job: &Job, bytes: u64, who: Holder) -> Error {
-        let (needed, most) = (needed_by(job, bytes, who), self.budget.cap(who));
+        let (needed, most) = (needed_by(job, bytes, who), self.most(job, who));
         let what = if who == Holder::Batches { "columns" } else { "lists" };
         let what = format!(
             "the {what} of one batch take at least {needed} bytes, above the {most} that the memory budget has for them"
@@ -437,10 +482,36 @@ impl Shared {
             .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)")
     }
 
-    /// Waits until `job` can have `bytes` more, or it is worth another try; false if it never will.
+    /// What `who` may hold for `job`, at most: when it is made solo.
+    fn most(&self, job: &Job, who: Holder) -> u64 {
+        self.shares.solo(job.array_bytes()).of(who)
+    }
+
+    /// Takes `job` back, to be made as the only batch under way.
+    fn make_solo(&self, job: &Arc<Job>) {
+        let abandoned = self.lock().make_solo(job);
+        drop(abandoned);
+        self.clear_kept();
+        job.give_up(taken_back());
+        // Everyone gives back what he keeps.
+        self.wake_parked();
+    }
+
+    /// Frees what is kept for the next batches.
+    fn clear_kept(&self) {
+        self.pool.clear();
+        self.columns.shelf.clear();
+    }
+
+    /// Waits until `job` can have `bytes` more, or it is worth another try; false if it never will, or was taken back to
+    /// be made solo.
     fn make_room(&self, job: &Arc<Job>, bytes: u64, who: Holder) -> bool {
         let most = self.budget.cap(who);
         if bytes > most {
+            // Buffers are no larger than they must be only where a batch is made solo.
+            if !job.solo && (who == Holder::Batches || bytes <= self.most(job, who)) {
+                self.make_solo(job);
+            }
             return false;
         }
         loop {
@@ -464,7 +535,11 @@ impl Shared {
                 Evicted::Another(abandoned) => drop(abandoned),
                 Evicted::Itself(abandoned) => {
                     drop(abandoned);
-                    job.give_up(Error::new(ErrorKind::Internal, "a batch that was taken back was delivered"));
+                    job.give_up(taken_back());
+                    return false;
+                }
+                Evicted::None if needed_by(job, bytes, who) > most && !job.solo => {
+                    self.make_solo(job);
                     return false;
                 }
                 Evicted::None if needed_by(job, bytes, who) > most => {
@@ -550,6 +625,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// What a batch is that was taken back: nobody ever gets it.
+fn taken_back() -> Error {
+    Error::new(ErrorKind::Internal, "a batch that was taken back was delivered")
 }
 
 /// Bytes that `job` takes by itself, with `bytes` that it found no room for.

@@ -65,6 +65,28 @@ pub(crate) type Resident<'a, 'b> = &'b dyn Fn(usize, usize, u64) -> Option<&'a [
 /// Takes a buffer of so many bytes for a finished column, once there is room for it.
 pub(crate) type Take<'a> = &'a dyn Fn(usize) -> Result<Buffer>;
 
+/// Where finished columns get their buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffers<'a> {
+    pub(crate) take: Take<'a>,
+    /// Buffers are as large as they must be, and no larger.
+    pub(crate) exact: bool,
+}
+
+impl Buffers<'_> {
+    /// A buffer of `len` bytes.
+    fn of(self, len: usize) -> Result<Buffer> {
+        (self.take)(len)
+    }
+
+    /// A buffer of at least `len` bytes. Sizes come in steps of at most a quarter, so that buffers of batches that
+    /// differ in size can be used again.
+    fn roomy(self, len: usize) -> Result<Buffer> {
+        let step = if self.exact { 1 } else { (len.max(1).next_power_of_two() / 8).max(64) };
+        self.of(len.next_multiple_of(step))
+    }
+}
+
 /// Memory of pieces for the next batches, and the count of all bytes that pieces and finished lists hold.
 #[derive(Debug)]
 pub(crate) struct Shelf {
@@ -304,7 +326,7 @@ pub(crate) fn stack<'a>(
     pieces: &'a Pieces,
     keep: &[usize],
     pad_to: Option<usize>,
-    take: Take<'_>,
+    buffers: Buffers<'_>,
     resident: Resident<'a, '_>,
 ) -> Result<Stacked> {
     let ColumnKind::Varying { dtype, stacking, .. } = &spec.kind else {
@@ -329,19 +351,19 @@ pub(crate) fn stack<'a>(
             let Some(value) = values.first() else {
                 return Err(Error::new(ErrorKind::Internal, format!("column {} has no sample", spec.name)));
             };
-            let mut bytes = take(value.bytes().len())?;
+            let mut bytes = buffers.of(value.bytes().len())?;
             bytes.copy_from_slice(value.bytes());
             ColumnData::Array { dtype: *dtype, shape: value.shape().to_vec(), bytes }
         }
         Stacking::Padded(padding) => {
             if padding.lengths {
-                lengths = Some(lengths_of(&values, take)?);
+                lengths = Some(lengths_of(&values, buffers)?);
             }
-            pad(&spec.name, *dtype, padding, &values, pad_to, take)?
+            pad(&spec.name, *dtype, padding, &values, pad_to, buffers)?
         }
-        Stacking::Ragged => ragged(&spec.name, *dtype, spec.inner(), &values, take)?,
+        Stacking::Ragged => ragged(&spec.name, *dtype, spec.inner(), &values, buffers)?,
         Stacking::List => {
-            let (bytes, shapes) = concatenate(&spec.name, &values, take)?;
+            let (bytes, shapes) = concatenate(&spec.name, &values, buffers)?;
             ColumnData::List { dtype: *dtype, shapes, bytes }
         }
     };
@@ -357,20 +379,13 @@ fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |n, side| n.checked_mul(*side))
 }
 
-/// A buffer of at least `len` bytes. Sizes come in steps of at most a quarter, so that buffers of batches that
-/// differ in size can be used again.
-fn roomy(take: Take<'_>, len: usize) -> Result<Buffer> {
-    let step = (len.max(1).next_power_of_two() / 8).max(64);
-    take(len.next_multiple_of(step))
-}
-
 fn too_large(name: &str) -> Error {
     Error::new(ErrorKind::Limit, format!("{name} of a batch does not fit in memory"))
         .with_hint("use a smaller batch, or bucket_by_sequence_length()")
 }
 
-fn lengths_of(values: &[Value<'_>], take: Take<'_>) -> Result<Buffer> {
-    let mut lengths = take(8 * values.len())?;
+fn lengths_of(values: &[Value<'_>], buffers: Buffers<'_>) -> Result<Buffer> {
+    let mut lengths = buffers.of(8 * values.len())?;
     for (to, value) in lengths.chunks_exact_mut(8).zip(values) {
         let length = value.shape().first().copied().unwrap_or(1) as i64;
         to.copy_from_slice(&length.to_ne_bytes());
@@ -384,7 +399,7 @@ fn pad(
     padding: &Padding,
     values: &[Value<'_>],
     pad_to: Option<usize>,
-    take: Take<'_>,
+    buffers: Buffers<'_>,
 ) -> Result<ColumnData> {
     let mut shape = vec![values.len()];
     for (d, side) in padding.shape.iter().enumerate() {
@@ -407,7 +422,7 @@ fn pad(
     for value in values {
         check_fits(name, value.shape(), &shape[1..])?;
     }
-    let mut bytes = roomy(take, len)?;
+    let mut bytes = buffers.roomy(len)?;
     if row > 0 {
         for (to, value) in bytes[..len].chunks_exact_mut(row).zip(values) {
             place(to, &shape[1..], value.bytes(), value.shape(), &padding.value);
@@ -477,10 +492,10 @@ fn ragged(
     dtype: DType,
     inner: &[Option<usize>],
     values: &[Value<'_>],
-    take: Take<'_>,
+    buffers: Buffers<'_>,
 ) -> Result<ColumnData> {
-    let (bytes, shapes) = concatenate(name, values, take)?;
-    let mut offsets = take(8 * (values.len() + 1))?;
+    let (bytes, shapes) = concatenate(name, values, buffers)?;
+    let mut offsets = buffers.of(8 * (values.len() + 1))?;
     let mut end = 0_usize;
     offsets[..8].fill(0);
     for (to, shape) in offsets[8..].chunks_exact_mut(8).zip(&shapes) {
@@ -492,10 +507,10 @@ fn ragged(
 }
 
 /// All values, one after the other, and their shapes.
-fn concatenate(name: &str, values: &[Value<'_>], take: Take<'_>) -> Result<(Buffer, Vec<Vec<usize>>)> {
+fn concatenate(name: &str, values: &[Value<'_>], buffers: Buffers<'_>) -> Result<(Buffer, Vec<Vec<usize>>)> {
     let len = values.iter().try_fold(0_usize, |len, value| len.checked_add(value.bytes().len()));
     let len = len.filter(|len| *len <= isize::MAX as usize / 2).ok_or_else(|| too_large(name))?;
-    let mut bytes = roomy(take, len)?;
+    let mut bytes = buffers.roomy(len)?;
     let mut at = 0;
     for value in values {
         let end = at + value.bytes().len();
@@ -533,7 +548,8 @@ mod tests {
         };
         let keep: Vec<usize> = (0..shapes.len()).collect();
         let pool = Pool::new(4);
-        let stacked = stack((0, &spec), &pieces, &keep, pad_to, &|len| pool.take(len), &|_, _, _| None)?;
+        let buffers = Buffers { take: &|len| pool.take(len), exact: false };
+        let stacked = stack((0, &spec), &pieces, &keep, pad_to, buffers, &|_, _, _| None)?;
         let ColumnData::Array { shape, .. } = &stacked.data else { panic!("an array") };
         Ok((shape.clone(), stacked.data.as_bytes().unwrap_or_default().to_vec()))
     }

@@ -156,6 +156,12 @@ pub struct Options {
     pub read_ahead: Auto,
     /// Bytes that batches under way, samples read ahead and scratch memory may take together. `None`: a quarter
     /// of the memory the process may use, at most 4 GiB. Batches the consumer holds are the consumer's.
+    ///
+    /// What does not fit beside other batches is made by itself, without read-ahead. Then a little more than twice the
+    /// bytes of the largest batch are enough, or three times, where arrays of one size stand beside texts, bytes or
+    /// arrays that vary. The bytes of a batch are those of its values, padding included; images count as what they
+    /// become, and need the same again, or more, while the largest is decoded. Caches in memory have parts of the budget
+    /// of their own: `cache` half, row indexes an eighth.
     pub memory_budget: Option<u64>,
     /// What happens to bad samples.
     pub on_error: OnError,

@@ -18,6 +18,7 @@ from .._passes import Pipeline
 from ..exceptions import CorruptSampleError, StateError
 from .epochs import EpochLoader
 from .maker import Made, Maker, Task
+from .rows import SharedRows
 
 __all__ = ["StepsLoader"]
 
@@ -70,7 +71,8 @@ class StepsLoader(EpochLoader):
         workers = worker_count(options["num_workers"])
         self._threads = workers > 0 and context == THREAD
         self._tasks = Tasks()
-        maker = Maker(dataset, on_error, isolate=workers == 0, seeded=not self._threads)
+        self._rows = SharedRows(dataset._native, 1 if self._threads else workers)
+        maker = Maker(dataset, on_error, workers == 0, not self._threads, self._rows)
         loader: DataLoader[Made] = DataLoader(
             maker,
             batch_size=None,
@@ -150,8 +152,22 @@ class StepsLoader(EpochLoader):
         self._open()
         self._restore(self._order.restore(json.dumps(state)))
 
+    def _end(self) -> None:
+        self._rows.save()
+        super()._end()
+
     def _waits(self) -> dict[str, float]:
         return {"wait_seconds": self._waited}
+
+    def _engine(self) -> dict[str, Any]:
+        return {"row_index": self._rows.stats()}
+
+    def close(self) -> None:
+        """Ends the workers. Can be called twice."""
+        opened = self._loader is not None
+        super().close()
+        if opened:
+            self._rows.close()
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Not for data sets with Python steps: what runs in other processes is not traced."""

@@ -71,7 +71,7 @@ class StepsLoader(EpochLoader):
         workers = worker_count(options["num_workers"])
         self._threads = workers > 0 and context == THREAD
         self._tasks = Tasks()
-        self._rows = SharedRows(dataset._native, 1 if self._threads else workers)
+        self._rows = SharedRows(dataset, 1 if self._threads else workers)
         maker = Maker(dataset, on_error, workers == 0, not self._threads, self._rows)
         loader: DataLoader[Made] = DataLoader(
             maker,

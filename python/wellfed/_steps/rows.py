@@ -20,16 +20,16 @@ class SharedRows:
     """Row indexes in shared memory, if there are any to be kept.
 
     Args:
-        dataset: The engine's data set.
+        dataset: The data set.
         workers: Processes that use them, among which what is read from files is divided.
 
     Attributes:
         native: The engine's; None where none are kept.
     """
 
-    def __init__(self, dataset: _native.Dataset, workers: int) -> None:
+    def __init__(self, dataset: Any, workers: int) -> None:
         self._dataset, self._workers = dataset, max(1, workers)
-        self.native: _native.RowIndexes | None = dataset.row_indexes(self._workers)
+        self.native: _native.RowIndexes | None = dataset._native.row_indexes(self._workers)
         self._saving: threading.Thread | None = None
         self._warned = False
 
@@ -83,6 +83,6 @@ class Attached:
         self.native = native
 
 
-def attach(dataset: _native.Dataset, shared: Any, limit: int, workers: int) -> Attached:
+def attach(dataset: Any, shared: Any, limit: int, workers: int) -> Attached:
     """The row indexes of the process that pickled them."""
-    return Attached(dataset.attach_row_indexes(shared.detach(), limit, workers))
+    return Attached(dataset._native.attach_row_indexes(shared.detach(), limit, workers))

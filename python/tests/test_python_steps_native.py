@@ -14,6 +14,9 @@ from torch.utils.data import default_collate
 
 import wellfed as wf
 from wellfed import transforms as T
+from wellfed.torch._workers.arena import Arena
+from wellfed.torch._workers.pack import LARGE, Packer
+from wellfed.torch._workers.worker import in_slots
 
 from .pictures import picture
 from .test_python_steps import same
@@ -114,15 +117,48 @@ def whether_in_place(batch: Any) -> Any:
     return batch, torch.tensor(batch.data_ptr() == SEEN[-len(batch)])
 
 
-def test_samples_that_steps_give_back_are_not_copied(photos: Path) -> None:
-    ds = crops(photos).map(noted).batch(4).map(whether_in_place)
-    with ds.torch(num_workers=1) as loader, crops(photos).batch(4).torch(num_workers=1) as native:
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float16"])
+def test_samples_that_steps_give_back_are_not_copied(photos: Path, dtype: Any) -> None:
+    samples = crops(photos).map(T.ToDtype(dtype, scale=True))
+    ds = samples.map(noted).batch(4).map(whether_in_place)
+    with ds.torch(num_workers=1) as loader, samples.batch(4).torch(num_workers=1) as native:
         loader.set_epoch(0)
         made = [batch for _ in range(2) for batch in loader]
         expected = [batch for epoch in epochs(native, 2) for batch in epoch]
     assert same([batch for batch, _ in made], expected)
     # Before the first batch nobody knew what a sample looks like.
     assert [bool(there) for _, there in made] == [False] + [True] * (len(made) - 1)
+
+
+@pytest.mark.parametrize("keep", ["nothing", "array", "part", "tensor"])
+def test_what_is_kept_of_samples_decides_whether_their_batch_is_copied(keep: str) -> None:
+    arena = Arena(ahead=1)
+    collate = in_slots(arena, None)
+    samples = [*arena.place(4 * LARGE)[: 4 * LARGE].reshape(4, LARGE)]
+    slot = arena.taken[0]
+    for number, sample in enumerate(samples):
+        sample[...] = number
+    kept = {
+        "nothing": None,
+        "array": samples[1],
+        "part": samples[2][10:20],
+        "tensor": torch.from_numpy(samples[0])[5:],
+    }[keep]
+    tensors = [torch.from_numpy(sample) for sample in samples]
+    with arena.in_place():
+        assert collate(tensors[1:]).shape == (3, LARGE)
+        again = collate(tensors)
+    assert arena.find(again.data_ptr()) is not slot, "a batch was made of them already"
+    slot.collated = False
+    elsewhere = collate(tensors)
+    assert arena.find(elsewhere.data_ptr()) is not slot, "only where it is asked for"
+    with arena.in_place():
+        batch = collate(tensors)
+    assert batch.data_ptr() == slot.mapping.address
+    del samples, sample, tensors, again, elsewhere
+    _, places = Packer(arena).pack(batch)
+    assert [number == slot.number for number, *_ in places] == [keep == "nothing"]
+    del kept
 
 
 def changed_later(image: Any) -> Any:
@@ -206,7 +242,6 @@ def some_bad(pair: Any) -> Any:
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_bad_samples_among_those_that_lie_together(photos: Path, on_error: Any) -> None:
-    """Also of a zip, whose other part was made ahead and belongs to the bad sample alone."""
     all_of_them = wf.image_folder(photos, labels=None).map(T.RandomCrop(160)).shuffle(seed=2)
     ds = wf.zip(all_of_them, crops(photos)).map(some_bad).batch(5)
     made, bad = [], []
@@ -219,6 +254,18 @@ def test_bad_samples_among_those_that_lie_together(photos: Path, on_error: Any) 
     assert same(made[0], made[2])
     assert bad[0] == bad[1] == bad[2]
     assert {stage for *_, stage in bad[0]} == {"decode", "some_bad"}
+
+
+def test_what_was_made_ahead_for_a_bad_sample_is_not_its_substitutes(photos: Path) -> None:
+    images = wf.image_folder(photos, labels=None).map(T.CenterCrop(160))
+    numbers = wf.from_tensor_slices(np.arange(COUNT + 1))
+    ds = wf.zip(images, numbers).map(identity).batch(COUNT + 1)
+    with ds.torch(num_workers=1, on_error="replace") as loader:
+        for pixels, found in loader:
+            assert len(found) == COUNT + 1
+            assert len(set(found.tolist())) == COUNT
+            for image, number in zip(pixels, found.tolist()):
+                assert np.array_equal(image, images[number])
 
 
 def test_images_of_several_sizes_and_sources_in_turns(photos: Path) -> None:

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,6 +91,8 @@ class StepsLoader(EpochLoader):
         )
         pipeline = Pipeline(self._order.fingerprint, json.dumps(dataset._plan()["root"]))
         super().__init__(dataset, loader, convert, workers, on_error, pipeline)
+        # What was found out is written to files also where nobody closes the loader.
+        weakref.finalize(self, self._rows.close)
         # Bad samples since the last batch that was handed out.
         self._bad_run = 0
         self._waited = 0.0

@@ -87,15 +87,28 @@ class Slot:
 
     def shared(self) -> bool:
         """Whether a step kept an array of samples that became a batch where they lie, and so could change that."""
-        base = self.last() if self.collated and self.last is not None else None
-        # This name, the argument of the call, and the batch.
-        return base is not None and sys.getrefcount(base) > 3
+        return self.collated and self.last is not None and references(self.last) > ONE
 
     def sent(self) -> None:
         """The consumer has the descriptor now."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def references(to: weakref.ref[Any]) -> int:
+    """References to an object, with those of this call: how many these are depends on the interpreter."""
+    thing = to()
+    return sys.getrefcount(thing)
+
+
+def _one() -> int:
+    thing = np.empty(0)
+    return references(weakref.ref(thing))
+
+
+ONE = _one()
+"""What `references` says of an object that one other object refers to."""
 
 
 def slot_size(needed: int) -> int:

@@ -254,7 +254,7 @@ mod tests {
             [(u64::MAX, 0), (63, 0), (62, u64::MAX), (20, u64::MAX), (20, (43 << 32) | 999_999)]
         {
             table.all()[COUNTERS].store(place, Relaxed);
-            if let Some(word) = table.all().get(place as usize + 1) {
+            if let Some(word) = table.all().get((place as usize).saturating_add(1)) {
                 word.store(head, Relaxed);
             }
             assert!(table.get(0).is_none_or(|bytes| bytes.len() <= 64 * WORD), "{place} {head}");

@@ -72,12 +72,14 @@ impl Leaves {
     ///
     /// `places` are arrays `[rows, ...]` by the number of their column. Where a sample's column has the shape and dtype of
     /// such a row it is written there, and None stands in its place. Until this returns nobody else may look at them.
+    /// Once the others take `most` bytes together no more are made: then these are the first ones only.
     fn many<'py>(
         &self,
         py: Python<'py>,
         source: usize,
         picks: Vec<Pick>,
         places: Vec<(usize, Bound<'py, PyAny>)>,
+        most: usize,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let sampler = self.samplers.get(source);
         let sampler = sampler.ok_or_else(|| PyValueError::new_err(format!("there is no source {source}")))?;
@@ -90,7 +92,17 @@ impl Leaves {
             sampler.sample_into(source, index, epoch, &mut here)
         };
         let made = enter::quick(py, || {
-            Ok(picks.iter().map(|pick| enter::guarded(|| make(pick))).collect::<Vec<_>>())
+            let (mut made, mut bytes) = (Vec::with_capacity(picks.len()), 0);
+            for pick in &picks {
+                if bytes >= most && !made.is_empty() {
+                    break;
+                }
+                let one = enter::guarded(|| make(pick));
+                let columns = one.iter().flat_map(|(batch, _)| &batch.columns);
+                bytes += columns.map(|column| column.data.bytes()).sum::<usize>();
+                made.push(one);
+            }
+            Ok(made)
         })?;
         made.into_iter().map(|made| columns(py, made)).collect()
     }

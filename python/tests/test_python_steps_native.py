@@ -13,7 +13,11 @@ from PIL import Image
 from torch.utils.data import default_collate
 
 import wellfed as wf
+from wellfed import _offer
 from wellfed import transforms as T
+from wellfed._steps.maker import Maker
+from wellfed._steps.places import TRIES
+from wellfed._steps.rows import SharedRows
 from wellfed.torch._workers.arena import Arena
 from wellfed.torch._workers.pack import LARGE, Packer
 from wellfed.torch._workers.worker import in_slots
@@ -128,6 +132,39 @@ def test_samples_that_steps_give_back_are_not_copied(photos: Path, dtype: Any) -
     assert same([batch for batch, _ in made], expected)
     # Before the first batch nobody knew what a sample looks like.
     assert [bool(there) for _, there in made] == [False] + [True] * (len(made) - 1)
+
+
+def test_samples_made_ahead_take_a_bounded_number_of_bytes(photos: Path) -> None:
+    ds = crops(photos)
+    picks = [(row, index, 0) for row, index in enumerate([5, 3, 9, 1])]
+    size = 3 * 160 * 160
+    leaves = ds._native.leaves()
+    for most, count in [(1, 1), (size, 1), (size + 1, 2), (3 * size, 3), (4 * size, 4)]:
+        assert len(leaves.many(0, picks, [], most)) == count
+    block = np.zeros((4, 3, 160, 160), np.uint8)
+    made = leaves.many(0, picks, [(0, block)], 1)
+    assert made == [[None]] * 4, "what lies in the batch takes nothing"
+    for row, index, epoch in picks:
+        assert np.array_equal(block[row], ds.sample(index, epoch))
+
+
+def test_a_batch_is_offered_no_place_where_steps_make_something_else_of_samples(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = Arena(ahead=1)
+    monkeypatch.setattr(_offer, "current", arena)
+    ds = crops(photos).map(thumbnail).batch(8)
+    maker = Maker(ds, "raise", isolate=False, seeded=True, rows=SharedRows(ds, 1))
+    for number in range(3):
+        for _ in range(TRIES):
+            maker[0, 0, number]
+    # The first batch says what samples look like.
+    assert arena.count == TRIES
+    assert arena.collated == 0
+
+
+def thumbnail(image: Any) -> Any:
+    return image[:, ::40, ::40].copy()
 
 
 @pytest.mark.parametrize("keep", ["nothing", "array", "part", "tensor"])

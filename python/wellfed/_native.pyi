@@ -67,7 +67,11 @@ class Dataset:
 
 class Leaves:
     def many(
-        self, source: int, picks: list[tuple[int, int, int]], places: list[tuple[int, npt.NDArray[Any]]]
+        self,
+        source: int,
+        picks: list[tuple[int, int, int]],
+        places: list[tuple[int, npt.NDArray[Any]]],
+        most: int,
     ) -> list[Any]: ...
 
 class RowIndexes:

@@ -9,7 +9,13 @@ __all__ = ["Offer", "current"]
 
 
 class Offer(Protocol):
-    """Memory in which batches go to the caller."""
+    """Memory in which batches go to the caller.
+
+    Attributes:
+        collated: How many columns of batches lie where their samples were put.
+    """
+
+    collated: int
 
     def place(self, size: int) -> Any:
         """Bytes for the samples of the batch in the making."""

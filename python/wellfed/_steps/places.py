@@ -19,6 +19,12 @@ __all__ = ["Places"]
 LARGE = 64 * 1024
 """Bytes of a batch from which samples are put where it is to lie."""
 
+MOST = 128 << 20
+"""Bytes of a batch up to which they are: steps may well make little of much."""
+
+TRIES = 4
+"""Batches in a row that were made of none of such samples, after which no more are put there."""
+
 Fields = list[tuple[int, Any, tuple[int, ...]]]
 """Columns, with dtype and shape of a sample."""
 
@@ -35,15 +41,21 @@ class Places:
         self._known: dict[int, Fields] = {}
         # Of the batch at hand: the array of a column of the picks that have this place in their elements.
         self._blocks: dict[tuple[int, int, str, tuple[int, ...]], Any] = {}
+        # Batches in a row that had blocks in vain, and those before this one that lie in theirs.
+        self._in_vain = self._collated = 0
 
     def forget(self) -> None:
         """The batch is made: what holds its memory from now on is for others to say."""
+        if self._blocks and _offer.current is not None:
+            collated = _offer.current.collated
+            self._in_vain = 0 if collated > self._collated else self._in_vain + 1
+            self._collated = collated
         self._blocks = {}
 
     def of(self, leaf: int, place: int, rows: int) -> list[tuple[int, Any]]:
         """Arrays ``[rows, ...]`` by column, for samples of `leaf` at this place in their elements."""
         offer = _offer.current
-        if offer is None:
+        if offer is None or self._in_vain >= TRIES:
             return []
         found = []
         for column, dtype, shape in self._known.get(leaf, ()):
@@ -63,5 +75,5 @@ class Places:
             for column, value in enumerate(columns)
             if type(value) is _native.Array
             and value.dtype != "bfloat16"
-            and rows * int(np.prod(value.shape)) * np.dtype(value.dtype).itemsize >= LARGE
+            and LARGE <= rows * int(np.prod(value.shape)) * np.dtype(value.dtype).itemsize <= MOST
         ]

@@ -23,6 +23,9 @@ from ..exceptions import ConfigError, SampleIndexError, ShapeError
 from .places import Places
 from .seeds import mix, seed_all
 
+AHEAD = 16 << 20
+"""Bytes of a source's samples that are made ahead of the steps that need them, but for those that lie in the batch."""
+
 __all__ = ["Context", "Parts", "Program", "is_random", "name_of", "steps_in"]
 
 Parts = dict[int, tuple[int, int]]
@@ -181,7 +184,8 @@ class Program:
     ) -> list[dict[int, Any]]:
         """What the engine makes of the picks of these elements of a batch, for each as of `Context.ready`.
 
-        All at once: what Python does in between would find nothing of its own in the processor's caches.
+        As many at once as take little memory, since what Python does in between would find nothing of its own in the
+        processor's caches. The others are made when they are asked for.
         """
         ready: list[dict[int, Any]] = [{} for _ in rows]
         wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -192,7 +196,7 @@ class Program:
         since = time.perf_counter_ns()
         for (leaf, place), picks in wanted.items():
             places = self._places.of(leaf, place, len(batch))
-            made = self._make.many(self._source_of[leaf], picks, places)
+            made = self._make.many(self._source_of[leaf], picks, places, AHEAD)
             strays = 0
             for (row, _, _), columns in zip(picks, made):
                 ready[row - rows.start][leaf] = columns
@@ -250,7 +254,7 @@ class Program:
             columns = context.ready.pop(number, None)
             if columns is None:
                 since = time.perf_counter_ns()
-                columns = make(source, [(0, *context.parts[number])], [])[0]
+                columns = make(source, [(0, *context.parts[number])], [], AHEAD)[0]
                 context.spent("native", since)
             if isinstance(columns, Exception):
                 raise columns

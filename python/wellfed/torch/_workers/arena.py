@@ -129,6 +129,7 @@ class Arena:
         self.most = 1
         self.count = 0
         self.collates_in_place = False
+        self.collated = 0
 
     def take(self, size: int) -> tuple[Slot, Bytes]:
         """A slot of at least `size` bytes for the batch in the making, and its memory."""
@@ -171,6 +172,7 @@ class Arena:
         if base is None or offset + size > slot.size:
             return None
         slot.collated = True
+        self.collated += 1
         return base[offset : offset + size]
 
     def find(self, address: int) -> Slot | None:

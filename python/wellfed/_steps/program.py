@@ -188,6 +188,8 @@ class Program:
         processor's caches. The others are made when they are asked for.
         """
         ready: list[dict[int, Any]] = [{} for _ in rows]
+        if not self._source_of:
+            return ready
         wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         for row in rows:
             for place, (leaf, index, epoch) in enumerate(batch[row]):
@@ -210,8 +212,7 @@ class Program:
             last = made[-1]
             if type(last) is list and (strays or not places):
                 self._places.learn(leaf, len(batch), last)
-        if wanted:
-            context.spent("native", since)
+        context.spent("native", since)
         return ready
 
     def _leaf(self, node: dict[str, Any]) -> _Compiled:

@@ -33,7 +33,7 @@ def explain(dataset: Dataset, batches: int) -> str:
     if "cache" in str([node["node"] for node in _all(plan["root"])]):
         lines.append("  cache: not used, as every worker decodes by itself")
     if plan["options"]["row_index"] != "off":
-        lines.append("  row indexes: shared by all workers")
+        lines.append("  row indexes of JPEGs: shared by all workers")
     if batches:
         lines += _measured(dataset, batches)
     return "\n".join(lines) + "\n"

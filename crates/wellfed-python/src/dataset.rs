@@ -13,7 +13,7 @@ use wellfed::{
     transform::Transform,
 };
 
-use crate::{enter, error::to_python, loader, memory, sequence};
+use crate::{enter, error::to_python, leaves, loader, memory, sequence};
 
 /// Arrays as Python gives them: each with the name of its dtype, since NumPy cannot name all of them.
 type Given<'py> = Option<Vec<(Bound<'py, PyAny>, String)>>;
@@ -24,14 +24,11 @@ pub(crate) struct Dataset {
     inner: wellfed::Dataset,
     /// Made with the first sample that is asked for by itself.
     sampler: OnceLock<Sampler>,
-    /// One for each source: each keeps what the next sample of this source needs.
-    alone: Vec<OnceLock<Sampler>>,
 }
 
 impl Dataset {
     fn new(inner: wellfed::Dataset) -> Self {
-        let alone = inner.sources().iter().map(|_| OnceLock::new()).collect();
-        Self { inner, sampler: OnceLock::new(), alone }
+        Self { inner, sampler: OnceLock::new() }
     }
 }
 
@@ -121,11 +118,31 @@ impl Dataset {
         loader::columns(py, enter::quick(py, || sampler.element(position, epoch))?)
     }
 
-    /// As `sample`, for callers that go from source to source.
-    fn leaf(&self, py: Python<'_>, source: usize, index: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
-        let Some(sampler) = self.alone.get(source) else { return self.sample(py, index, epoch, source) };
-        let sampler = sampler.get_or_init(|| self.inner.sampler());
-        loader::columns(py, enter::quick(py, || sampler.sample(source, index, epoch))?)
+    /// What makes samples of the sources by themselves, many at a time.
+    #[pyo3(signature = (rows=None))]
+    fn leaves(&self, rows: Option<Py<leaves::RowIndexes>>) -> leaves::Leaves {
+        leaves::Leaves::new(&self.inner, rows.as_ref().map(Py::get))
+    }
+
+    /// Row indexes for so many processes that call `leaves`; None where none are wanted or of use.
+    fn row_indexes(&self, py: Python<'_>, processes: u64) -> PyResult<Option<leaves::RowIndexes>> {
+        let inner = self.inner.clone();
+        Ok(enter::slow(py, move || inner.row_indexes(processes))?.map(leaves::RowIndexes::new))
+    }
+
+    /// Those of another process, by their descriptor, which is this process's own, and is closed.
+    #[cfg(unix)]
+    fn attach_row_indexes(
+        &self,
+        py: Python<'_>,
+        descriptor: i32,
+        limit: u64,
+        processes: u64,
+    ) -> PyResult<leaves::RowIndexes> {
+        let (inner, file) = (self.inner.clone(), leaves::file(descriptor));
+        // No thread is started: the process that attaches may be about to fork.
+        let made = enter::quick(py, move || inner.attach_row_indexes(file, limit, processes))?;
+        Ok(leaves::RowIndexes::new(made))
     }
 
     /// The order by itself, for those who make samples in Python.

@@ -63,7 +63,8 @@ pub(crate) fn slow<T: Send + 'static>(
     })
 }
 
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs `work`, and makes an error of a panic.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     // Nothing that a panic may leave half-done is looked at again: `work` owns or locks what it changes.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Error::new(ErrorKind::Internal, format!("wellfed panicked: {}", text(&*panic)))

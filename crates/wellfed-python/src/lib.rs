@@ -9,6 +9,7 @@ mod command;
 mod dataset;
 mod enter;
 mod error;
+mod leaves;
 mod loader;
 mod memory;
 mod sequence;
@@ -24,6 +25,8 @@ mod _native {
     use crate::command::run_command;
     #[pymodule_export]
     use crate::dataset::{Dataset, apply, default_options};
+    #[pymodule_export]
+    use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]
     use crate::loader::Loader;
     #[pymodule_export]

@@ -231,7 +231,8 @@ fn values(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
     })
 }
 
-fn text(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
+/// `value` as JSON.
+pub(crate) fn text(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(|e| {
         to_python(py, &Error::new(ErrorKind::Internal, format!("cannot be written as JSON: {e}")))
     })

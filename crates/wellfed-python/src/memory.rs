@@ -33,6 +33,34 @@ impl AsRef<[u8]> for Borrowed {
 
 /// The elements of `array`, a contiguous `numpy.ndarray`, taken as `dtype` (whose size they must have).
 pub(crate) fn borrow(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> PyResult<ArrayData> {
+    let Given { owner, start, len, shape, .. } = given(py, array, dtype)?;
+    let memory = Borrowed { start, len, _owner: owner };
+    ArrayData::new(Arc::new(memory), dtype, shape).map_err(|e| to_python(py, &e))
+}
+
+/// Where the elements of `array` lie, and its shape: to write to them, as long as the caller keeps it alive.
+pub(crate) fn writable(
+    py: Python<'_>,
+    array: &Bound<'_, PyAny>,
+    dtype: DType,
+) -> PyResult<(NonNull<u8>, Vec<usize>)> {
+    let given = given(py, array, dtype)?;
+    if given.read_only {
+        return Err(PyValueError::new_err("the array cannot be written to"));
+    }
+    Ok((given.start, given.shape))
+}
+
+/// An array in NumPy's words.
+struct Given {
+    owner: Py<PyAny>,
+    start: NonNull<u8>,
+    len: usize,
+    shape: Vec<usize>,
+    read_only: bool,
+}
+
+fn given(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Given> {
     let ndarray = py.import("numpy")?.getattr("ndarray")?;
     if !array.is_instance(&ndarray)? {
         return Err(PyTypeError::new_err("an array must be a numpy.ndarray"));
@@ -48,7 +76,7 @@ pub(crate) fn borrow(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> 
         return Err(PyValueError::new_err("the array is not contiguous in C order"));
     }
     let shape: Vec<usize> = get("shape")?.extract()?;
-    let (address, _read_only): (usize, bool) = get("data")?.extract()?;
+    let (address, read_only): (usize, bool) = get("data")?.extract()?;
     let len: usize = array.getattr("nbytes")?.extract()?;
     let elements = shape.iter().try_fold(dtype.size(), |n, side| n.checked_mul(*side));
     if elements != Some(len) {
@@ -59,8 +87,7 @@ pub(crate) fn borrow(py: Python<'_>, array: &Bound<'_, PyAny>, dtype: DType) -> 
         Some(start) if len > 0 => start,
         _ => NonNull::dangling(),
     };
-    let memory = Borrowed { start, len, _owner: array.clone().unbind() };
-    ArrayData::new(Arc::new(memory), dtype, shape).map_err(|e| to_python(py, &e))
+    Ok(Given { owner: array.clone().unbind(), start, len, shape, read_only })
 }
 
 /// Indices of samples, of which there are `len`: a list of whole numbers, or anything that NumPy takes for a

@@ -61,11 +61,11 @@ pub mod transform;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use dataset::{Dataset, apply};
-pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next};
+pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next, RowIndexes};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use plan::{Options, Plan};
-pub use sampler::Sampler;
+pub use sampler::{Place, Sampler};
 pub use sequence::Sequence;
 
 /// Locks a mutex. A panic while it was held is no reason to stop: every critical section here leaves its data

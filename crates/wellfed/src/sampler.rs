@@ -5,15 +5,19 @@
 
 use std::{
     fmt,
+    fs::File,
     sync::{Arc, Mutex, OnceLock, TryLockError},
 };
 
 use crate::{
     Dataset, Error, ErrorKind, Result,
     budget::Budget,
+    column::ColumnKind,
     engine::{
-        Batch,
+        Batch, RowIndexes,
+        cache::Caches,
         exec::{Executor, Fetched, LeafExecutor, Scratch},
+        governor,
         image::Maker,
         job::{Claim, Job},
         ring::Pool,
@@ -22,7 +26,7 @@ use crate::{
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
     plan::{Assembly, OnError, Program, field::ImageProgram, lower::Lowered},
-    sample::{Record, Value},
+    sample::{DType, Record, Value},
     transform::Size,
 };
 
@@ -30,6 +34,9 @@ use crate::{
 /// a collate function holds at once.
 const KEPT_BYTES: u64 = 32 << 20;
 const KEPT: usize = 256;
+
+/// Row indexes take one part in so many of the budget, as those of a loader do.
+const ROW_INDEXES: u64 = 8;
 
 /// Scratch memory above this is given back after the sample.
 const SCRATCH: usize = 64 << 20;
@@ -40,8 +47,22 @@ const SCRATCH: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Sampler {
     dataset: Dataset,
+    rows: Option<Arc<RowIndexes>>,
     plan: OnceLock<Planned>,
     desks: Mutex<Desks>,
+}
+
+/// Where a column of a sample is to lie.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The number of the column.
+    pub column: usize,
+    /// What its values are.
+    pub dtype: DType,
+    /// Shape of one sample.
+    pub shape: &'a [usize],
+    /// As many bytes as that takes.
+    pub memory: &'a mut [u8],
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +87,8 @@ struct Ready {
     columns: Columns,
     whose: Option<usize>,
     pool: Arc<Pool>,
+    /// Of buffers that are callers' memory.
+    lent: Arc<Pool>,
     /// Counters that nobody looks at.
     lane: Arc<Lane>,
 }
@@ -84,11 +107,38 @@ impl Dataset {
     pub fn sampler(&self) -> Sampler {
         Sampler::new(self.clone())
     }
+
+    /// As [`Dataset::sampler`], with row indexes that are used and recorded on the way.
+    pub fn sampler_with(&self, rows: Option<Arc<RowIndexes>>) -> Sampler {
+        Sampler { rows, ..self.sampler() }
+    }
+}
+
+impl Dataset {
+    /// Row indexes for so many processes that make samples of this data set, within their part of the memory budget;
+    /// `None` where none are wanted or of use.
+    ///
+    /// # Errors
+    /// As of a loader, where row indexes are to be kept in files.
+    pub fn row_indexes(&self, processes: u64) -> Result<Option<RowIndexes>> {
+        let options = self.options();
+        options.row_index.check()?;
+        let budget = options.memory_budget.unwrap_or_else(governor::default_budget);
+        RowIndexes::new(self.sources(), &options.row_index, budget / ROW_INDEXES, processes)
+    }
+
+    /// Those of a process that is not this one's parent, given their file and limit.
+    ///
+    /// # Errors
+    /// Those of the system, and as of [`Dataset::row_indexes`].
+    pub fn attach_row_indexes(&self, file: File, limit: u64, processes: u64) -> Result<RowIndexes> {
+        RowIndexes::attach(&file, self.sources(), &self.options().row_index, limit, processes)
+    }
 }
 
 impl Sampler {
     pub(crate) fn new(dataset: Dataset) -> Self {
-        Self { dataset, plan: OnceLock::new(), desks: Mutex::default() }
+        Self { dataset, rows: None, plan: OnceLock::new(), desks: Mutex::default() }
     }
 
     /// Makes one sample by itself, as it comes in `epoch`: that of `index` of the plan's `leaf`-th source, depth first. Its
@@ -97,13 +147,28 @@ impl Sampler {
     /// # Errors
     /// Whatever is wrong with this sample; [`ErrorKind::Index`] for a source that there is none of.
     pub fn sample(&self, leaf: usize, index: u64, epoch: u64) -> Result<Batch> {
+        Ok(self.sample_into(leaf, index, epoch, &mut [])?.0)
+    }
+
+    /// As [`Sampler::sample`], with columns of fixed size in memory of the caller's. Those that fit their places exactly
+    /// are not among the columns of the batch; their numbers are given beside it.
+    ///
+    /// # Errors
+    /// As of [`Sampler::sample`]. What lies in the places is then unspecified.
+    pub fn sample_into(
+        &self,
+        leaf: usize,
+        index: u64,
+        epoch: u64,
+        places: &mut [Place<'_>],
+    ) -> Result<(Batch, Vec<usize>)> {
         let planned = self.planned()?;
         // Sources that count for `enumerate` are leaves, too, but none that the caller knows of.
         let known = planned.known.get(leaf).copied().ok_or_else(|| {
             let count = planned.known.len();
             Error::new(ErrorKind::Index, format!("there is no source {leaf}: the plan has {count}"))
         })?;
-        self.make(planned, Some(known), &[Pick { leaf: known, index, epoch }])
+        self.make(planned, Some(known), &[Pick { leaf: known, index, epoch }], places)
     }
 
     /// Makes the sample at `position` of `epoch`, in the order of the plan: with all of its columns.
@@ -114,7 +179,7 @@ impl Sampler {
         let planned = self.planned()?;
         let mut picks = Vec::new();
         planned.order.sample_at(position, epoch, &mut picks)?;
-        self.make(planned, None, &picks)
+        Ok(self.make(planned, None, &picks, &mut [])?.0)
     }
 
     /// The order and what happens to samples, found out with the first one.
@@ -156,9 +221,15 @@ impl Sampler {
     }
 
     /// Makes the sample of `picks`, with the columns of leaf `whose` or of all.
-    fn make(&self, planned: &Planned, whose: Option<usize>, picks: &[Pick]) -> Result<Batch> {
+    fn make(
+        &self,
+        planned: &Planned,
+        whose: Option<usize>,
+        picks: &[Pick],
+        places: &mut [Place<'_>],
+    ) -> Result<(Batch, Vec<usize>)> {
         let mut desk = self.take();
-        let batch = self.make_at(&mut desk, planned, whose, picks);
+        let batch = self.make_at(&mut desk, planned, whose, picks, places);
         if desk.scratch.capacity() > SCRATCH {
             desk.scratch = Scratch::default();
         }
@@ -172,7 +243,8 @@ impl Sampler {
         planned: &Planned,
         whose: Option<usize>,
         picks: &[Pick],
-    ) -> Result<Batch> {
+        places: &mut [Place<'_>],
+    ) -> Result<(Batch, Vec<usize>)> {
         let Desk { ready, fetched, scratch } = desk;
         let limits = self.dataset.options().limits;
         for (number, pick) in picks.iter().enumerate() {
@@ -188,9 +260,23 @@ impl Sampler {
             Some(ready) if fits => ready,
             stale => stale.insert(self.prepare(planned, whose, picks, fetched, scratch)?),
         };
-        let Ready { executor, columns, pool, lane, .. } = ready;
+        let Ready { executor, columns, pool, lent, lane, .. } = ready;
         let epoch = picks.first().map_or(0, |pick| pick.epoch);
-        let job = Arc::new(Job::new(epoch, 0, planned.order.single(), 1, columns, pool));
+        let mut buffers = Vec::new();
+        for Place { column, dtype, shape, memory } in places {
+            let fits = columns.get(*column).is_some_and(|spec| match &spec.kind {
+                ColumnKind::Array { dtype: found, shape: sides } => (found, &**sides) == (&*dtype, *shape),
+                _ => false,
+            });
+            if fits && columns[*column].sample_bytes() == memory.len() {
+                // SAFETY: the memory is borrowed exclusively until this method returns, and all of its buffers are gone
+                // before: with the job, or with the batch's columns below.
+                buffers.push((*column, unsafe { lent.lent(memory) }));
+            }
+        }
+        let placed: Vec<usize> = buffers.iter().map(|(column, _)| *column).collect();
+        let job = Job::new(epoch, 0, planned.order.single(), 1, columns, pool).in_places(buffers);
+        let job = Arc::new(job);
         let mut claim = Claim { job, samples: 0..1 };
         let probe = &mut Probe::off(lane);
         let mut slot = claim.slot(0)?;
@@ -203,7 +289,10 @@ impl Sampler {
         let resident = |column, leaf, index| executor.resident(first + column, leaf, index);
         claim.job.finish(1, OnError::Raise, &resident, &|len| pool.take(len));
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
-        job.into_batch(OnError::Raise, false)
+        let mut batch = job.into_batch(OnError::Raise, false)?;
+        let mut number = 0..;
+        batch.columns.retain(|_| number.next().is_some_and(|number| !placed.contains(&number)));
+        Ok((batch, placed))
     }
 
     /// Programs for the sizes of these samples. Leaves that have no part in it have none.
@@ -235,14 +324,20 @@ impl Sampler {
                 None => Program::empty(),
             };
             settled &= program.is_settled();
-            leaves.push(LeafExecutor::new(source.clone(), program, seed, options.limits, plan.first_column));
+            let mut made =
+                LeafExecutor::new(source.clone(), program, seed, options.limits, plan.first_column);
+            let known = planned.known.iter().position(|known| *known == leaf);
+            let row_indexes = known.and_then(|known| self.rows.as_ref()?.of(known).cloned());
+            made.set_caches(Caches { row_indexes, ..Caches::default() });
+            leaves.push(made);
         }
         // Samples of different sizes would fill a pool with memory that fits none of the others.
         let pool = Pool::new(if settled { KEPT } else { 0 });
         pool.set_limit(KEPT_BYTES);
         let executor = Executor::new(leaves, &planned.lowered.output.names)?;
         let columns = columns(&executor, whose);
-        Ok(Ready { columns, whose, pool, executor, lane: Meter::new(false).lane("sample") })
+        let lent = Pool::new(0);
+        Ok(Ready { columns, whose, pool, lent, executor, lane: Meter::new(false).lane("sample") })
     }
 
     /// Adapts programs to the sizes of these samples, where transforms do not fix them. False if that takes new ones.

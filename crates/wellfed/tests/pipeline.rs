@@ -9,7 +9,7 @@ use std::{
 };
 
 use wellfed::{
-    Batch, Dataset, Error, ErrorKind, Loader, Next, Options,
+    Batch, ColumnData, Dataset, Error, ErrorKind, Loader, Next, Options, Place,
     plan::{Auto, OnError},
     rng::{Rng, stage::RESERVED},
     sample::{DType, FieldKind, PixelLayout, Record, Schema, Structure, Value},
@@ -127,6 +127,41 @@ fn samples_made_one_by_one_have_the_same_bits() {
             assert_eq!(sampler.sample(0, 4, number).unwrap_err().key(), Some("sample-4"));
         }
     }
+}
+
+#[test]
+fn samples_lie_where_the_caller_wants_them_if_they_fit_there() {
+    let dataset = pipeline(Flaky::new(33, &[4], 0)).with_options(options(1));
+    let sampler = dataset.sampler();
+    let expected = sampler.sample(0, 7, 1).unwrap();
+    let ColumnData::Array { dtype, shape, bytes } = &expected.columns[0].data else { panic!("no array") };
+    let mut memory = vec![0xAA; 3 * bytes.len()];
+    let (before, rest) = memory.split_at_mut(bytes.len());
+    let (at, after) = rest.split_at_mut(bytes.len());
+    let place = Place { column: 0, dtype: *dtype, shape, memory: at };
+    let (batch, placed) = sampler.sample_into(0, 7, 1, &mut [place]).unwrap();
+    assert_eq!(placed, [0]);
+    assert_eq!(batch.columns.len(), 1, "the label");
+    assert_eq!(batch.columns[0].data.as_i64().unwrap(), [7]);
+    assert!(*at == **bytes && before.iter().chain(&*after).all(|byte| *byte == 0xAA));
+
+    let turned: Vec<usize> = shape.iter().rev().copied().collect();
+    let other = if *dtype == DType::UInt8 { DType::Int8 } else { DType::UInt8 };
+    for (column, dtype, shape, len) in [
+        (0, *dtype, &turned, bytes.len()),
+        (0, other, shape, bytes.len()),
+        (0, *dtype, shape, bytes.len() - 1),
+        (1, *dtype, shape, bytes.len()),
+        (9, *dtype, shape, bytes.len()),
+    ] {
+        let mut memory = vec![0xAA; len];
+        let place = Place { column, dtype, shape, memory: &mut memory };
+        let (batch, placed) = sampler.sample_into(0, 7, 1, &mut [place]).unwrap();
+        assert!(placed.is_empty() && memory.iter().all(|byte| *byte == 0xAA));
+        assert_eq!(batch.columns[0].data.as_bytes().unwrap(), &**bytes);
+    }
+    let place = Place { column: 0, dtype: *dtype, shape, memory: at };
+    assert_eq!(sampler.sample_into(0, 4, 1, &mut [place]).unwrap_err().key(), Some("sample-4"));
 }
 
 #[test]

@@ -120,6 +120,55 @@ fn later_epochs_use_what_the_first_found_and_give_the_same_bits() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_one_process_found_another_one_uses_and_both_give_the_same_bits() {
+    let folder = Folder::photos();
+    let data = pipeline(folder.source(), RowIndexing::Memory);
+    let plain = data.sampler();
+    let ours = Arc::new(data.row_indexes(2).unwrap().unwrap());
+    let file = ours.file().unwrap().try_clone().unwrap();
+    let theirs = pipeline(folder.source(), RowIndexing::Memory);
+    let attached = Arc::new(theirs.attach_row_indexes(file, ours.limit(), 2).unwrap());
+    assert!(attached.file().is_none());
+    let samplers = [data.sampler_with(Some(ours.clone())), theirs.sampler_with(Some(attached.clone()))];
+    for (epoch, sampler) in samplers.iter().enumerate() {
+        for index in 0..20 {
+            let bytes = |sampler: &wellfed::Sampler| {
+                let batch = sampler.sample(0, index, epoch as u64).unwrap();
+                batch.columns[0].data.as_bytes().unwrap().to_vec()
+            };
+            assert_eq!(bytes(sampler), bytes(&plain), "{index}");
+        }
+        // Four of the twenty are progressive.
+        let counted = |rows: RowIndexStats| (rows.images, rows.used, rows.refused);
+        let expected = (16, 16 * epoch as u64, 0);
+        assert_eq!([&ours, &attached].map(|rows| counted(rows.stats().unwrap())), [expected; 2]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn shared_row_indexes_keep_to_their_part_of_the_budget_and_are_none_where_none_are_of_use() {
+    let folder = Folder::photos();
+    let data = pipeline(folder.source(), RowIndexing::Memory);
+    let small = Options { memory_budget: Some(8 * 2000), ..data.options().clone() };
+    let data = data.with_options(small);
+    let rows = Arc::new(data.row_indexes(3).unwrap().unwrap());
+    let sampler = data.sampler_with(Some(rows.clone()));
+    (0..20).for_each(|index| drop(sampler.sample(0, index, 0).unwrap()));
+    let stats = rows.stats().unwrap();
+    assert!(stats.images > 2 && stats.images < 16 && stats.refused > 0, "{stats:?}");
+    assert!(stats.bytes <= stats.limit && stats.limit <= 2000, "{stats:?}");
+    assert!(pipeline(folder.source(), RowIndexing::Off).row_indexes(1).unwrap().is_none());
+    let numbers =
+        wellfed::source::ArrayData::from_vec(vec![0; 8], wellfed::sample::DType::UInt8, vec![8]).unwrap();
+    let structure = wellfed::sample::Structure::Field(0);
+    let pixels = wellfed::source::Pixels::Never;
+    let slices = wellfed::source::TensorSlices::new(vec![("x".into(), numbers, pixels)], structure).unwrap();
+    assert!(Dataset::new(Arc::new(slices)).row_indexes(1).unwrap().is_none());
+}
+
 #[test]
 fn files_are_used_by_the_next_loader_and_damage_costs_nothing_but_time() {
     let folder = Folder::photos();

@@ -6,14 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from .. import _offer
+
 __all__ = ["as_numpy", "collated", "converted"]
 
 
 def collated(samples: list[Any]) -> Any:
-    """A batch as ``torch.utils.data.default_collate`` makes it: in a worker, straight in shared memory."""
+    """A batch as ``torch.utils.data.default_collate`` makes it.
+
+    In a worker it is put together in shared memory; samples that lie there already are not copied.
+    """
     from torch.utils.data import default_collate
 
-    return default_collate(samples)
+    offer = _offer.current
+    if offer is None:
+        return default_collate(samples)
+    with offer.in_place():
+        return default_collate(samples)
 
 
 def converted(sample: Any) -> Any:

@@ -154,11 +154,18 @@ class EpochLoader:
         """What `stats` has besides, in seconds."""
         return {}
 
+    def _engine(self) -> dict[str, Any]:
+        """What `stats` has of the engine, by the names that it has there."""
+        return {}
+
     def stats(self) -> Stats:
-        """Samples, batches, errors, and milliseconds a sample by step."""
+        """Samples, batches, errors, and milliseconds a sample by step; ``row_index`` as of `wellfed.Loader.stats`."""
         each = {name: nanos / 1e6 / max(1, self._counts["samples"]) for name, nanos in self._nanos.items()}
         data = {**self._counts, "workers": self._workers, **self._waits(), "ms_per_sample": each}
         table = [f"{name:24} {value:g}" for name, value in data.items() if not isinstance(value, dict)]
+        for name, counters in self._engine().items():
+            data[name] = counters
+            table += [f"{f'{name}, {key}':24} {value}" for key, value in (counters or {}).items()]
         table += [f"{'ms a sample, ' + name:24} {value:.4f}" for name, value in each.items()]
         return Stats(json.dumps(data), "\n".join(table))
 

@@ -27,10 +27,13 @@ def explain(dataset: Dataset, batches: int) -> str:
     for node in steps_in(plan["root"]):
         lines.append(f"  {node.get('name') or node['spec']['name']}: {_what(node)}")
     lines.append(
-        "  samples are collated in shared memory; generators are seeded by the sample (about 7 us each)"
+        "  samples are collated in shared memory, and those that steps give back as they were made lie there already; "
+        "generators are seeded by the sample (about 7 us each)"
     )
     if "cache" in str([node["node"] for node in _all(plan["root"])]):
         lines.append("  cache: not used, as every worker decodes by itself")
+    if plan["options"]["row_index"] != "off":
+        lines.append("  row indexes of JPEGs: shared by all workers")
     if batches:
         lines += _measured(dataset, batches)
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from .._passes import Pipeline
 from ..exceptions import CorruptSampleError, StateError
 from .epochs import EpochLoader
 from .maker import Made, Maker, Task
+from .rows import SharedRows
 
 __all__ = ["StepsLoader"]
 
@@ -70,7 +72,8 @@ class StepsLoader(EpochLoader):
         workers = worker_count(options["num_workers"])
         self._threads = workers > 0 and context == THREAD
         self._tasks = Tasks()
-        maker = Maker(dataset, on_error, isolate=workers == 0, seeded=not self._threads)
+        self._rows = SharedRows(dataset, 1 if self._threads else workers)
+        maker = Maker(dataset, on_error, workers == 0, not self._threads, self._rows)
         loader: DataLoader[Made] = DataLoader(
             maker,
             batch_size=None,
@@ -88,6 +91,8 @@ class StepsLoader(EpochLoader):
         )
         pipeline = Pipeline(self._order.fingerprint, json.dumps(dataset._plan()["root"]))
         super().__init__(dataset, loader, convert, workers, on_error, pipeline)
+        # What was found out is written to files also where nobody closes the loader.
+        weakref.finalize(self, self._rows.close)
         # Bad samples since the last batch that was handed out.
         self._bad_run = 0
         self._waited = 0.0
@@ -151,8 +156,22 @@ class StepsLoader(EpochLoader):
         self._open()
         self._restore(self._order.restore(json.dumps(state)))
 
+    def _end(self) -> None:
+        self._rows.save()
+        super()._end()
+
     def _waits(self) -> dict[str, float]:
         return {"wait_seconds": self._waited}
+
+    def _engine(self) -> dict[str, Any]:
+        return {"row_index": self._rows.stats()}
+
+    def close(self) -> None:
+        """Ends the workers. Can be called twice."""
+        opened = self._loader is not None
+        super().close()
+        if opened:
+            self._rows.close()
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Not for data sets with Python steps: what runs in other processes is not traced."""

@@ -17,12 +17,16 @@ from .. import _native
 from .collate import collated, converted
 from .failures import Failure, failure_of
 from .program import Context, Program
+from .rows import SharedRows
 from .seeds import Undisturbed, mix, seed_all
 
 __all__ = ["Made", "Maker", "Task"]
 
 ATTEMPTS = 16
 """Replacements that are tried for one bad sample."""
+
+AT_ONCE = 64
+"""Elements of a batch whose native parts are made in one go, without a look at whether they are still wanted."""
 
 Task = tuple[int, int, int]
 """Epoch, base and number of a batch: what the native order needs to say which samples it has."""
@@ -55,10 +59,12 @@ class Maker:
         on_error: As of `Dataset.with_options`.
         isolate: Whether generators are to be left as they were found.
         seeded: Whether steps find generators that are seeded by the sample.
+        rows: Row indexes of its images.
     """
 
-    def __init__(self, dataset: Any, on_error: str, isolate: bool, seeded: bool) -> None:
+    def __init__(self, dataset: Any, on_error: str, isolate: bool, seeded: bool, rows: SharedRows) -> None:
         self._dataset = dataset
+        self._rows = rows
         self._on_error = on_error
         self._isolate = isolate
         self._seeded = seeded
@@ -81,7 +87,7 @@ class Maker:
         tools: tuple[_native.Order, Program] | None = getattr(self._here, "tools", None)
         if tools is None:
             native = self._dataset._native
-            program = Program(native, self._dataset._steps)
+            program = Program(native, self._dataset._steps, self._rows.native)
             tools = self._here.tools = program.order, program
         return tools
 
@@ -94,13 +100,22 @@ class Maker:
     def make(self, task: Task) -> Made:
         """The batch of a task."""
         order, program = self._tools
+        try:
+            return self._make(order, program, task)
+        finally:
+            program.finish()
+
+    def _make(self, order: _native.Order, program: Program, task: Task) -> Made:
         context = Context(seeded=self._seeded)
         made = Made(task, None, 0, nanos=context.nanos)
         samples = []
-        first = None
-        for offset, picks in enumerate(order.batch(*task)):
-            if first is None:
-                first = picks
+        batch = order.batch(*task)
+        ready: list[dict[int, Any]] = []
+        for offset, picks in enumerate(batch):
+            if offset % AT_ONCE == 0:
+                rows = range(offset, min(offset + AT_ONCE, len(batch)))
+                ready = program.make_ready(context, batch, rows)
+            context.ready = ready[offset % AT_ONCE]
             failure, value = self._sample(program, context, picks, offset)
             if failure is not None:
                 made.failures.append(failure)
@@ -116,7 +131,7 @@ class Maker:
         made.samples = len(samples)
         if samples:
             try:
-                made.batch = self._collated(program, context, samples, first or [])
+                made.batch = self._collated(program, context, samples, batch[0])
             except Exception as e:
                 # No fault of one sample: raised whatever `on_error` says.
                 place = {"source": None, "key": None, "index": None, "stage": context.stage}
@@ -147,6 +162,7 @@ class Maker:
         failure: Failure,
     ) -> tuple[Any] | None:
         """Another sample for a bad one; None if none was found, or an outage was."""
+        context.ready = {}
         for attempt in range(ATTEMPTS):
             again, value = self._sample(program, context, order.replacement(*task, offset, attempt), offset)
             if again is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,11 @@ import numpy as np
 from .. import _native
 from .._loader import structured, to_numpy
 from ..exceptions import ConfigError, SampleIndexError, ShapeError
+from .places import Places
 from .seeds import mix, seed_all
+
+AHEAD = 16 << 20
+"""Bytes of a source's samples that are made ahead of the steps that need them, but for those that lie in the batch."""
 
 __all__ = ["Context", "Parts", "Program", "is_random", "name_of", "steps_in"]
 
@@ -40,6 +44,7 @@ class Context:
         stage: The step that runs.
         leaf: The leaf that was read last.
         nanos: Time by step.
+        ready: By leaf, what the engine has made of its pick already: columns, or an exception.
     """
 
     parts: Parts = field(default_factory=dict)
@@ -47,6 +52,7 @@ class Context:
     stage: str = ""
     leaf: int = 0
     nanos: dict[str, int] = field(default_factory=dict)
+    ready: dict[int, Any] = field(default_factory=dict)
 
     def spent(self, stage: str, since: int) -> int:
         """Counts the time since then for `stage`; returns what the clock says now."""
@@ -106,11 +112,18 @@ class Program:
     Args:
         native: The data set.
         steps: Its callables and Python sources, in the order of `steps_in`.
+        rows: Row indexes to use, and to add to.
     """
 
-    def __init__(self, native: _native.Dataset, steps: Sequence[Any]) -> None:
+    def __init__(
+        self, native: _native.Dataset, steps: Sequence[Any], rows: _native.RowIndexes | None = None
+    ) -> None:
         self.native = native
         self.order = native.order()
+        self._make = native.leaves(rows)
+        self._places = Places()
+        # Leaves that the engine makes samples of, with the numbers of their sources.
+        self._source_of: dict[int, int] = {}
         self._steps = iter(steps)
         self._leaves = self._sources = 0
         self._leaf_of: list[int] = []
@@ -162,6 +175,46 @@ class Program:
             raise SampleIndexError(f"there is no source {source}: the plan has {len(self._leaf_of)}")
         return {self._leaf_of[source]: (index, epoch)}
 
+    def finish(self) -> None:
+        """A batch is made, as far as it can be."""
+        self._places.forget()
+
+    def make_ready(
+        self, context: Context, batch: Sequence[Iterable[tuple[int, int, int]]], rows: range
+    ) -> list[dict[int, Any]]:
+        """What the engine makes of the picks of these elements of a batch, for each as of `Context.ready`.
+
+        As many at once as take little memory, since what Python does in between would find nothing of its own in the
+        processor's caches. The others are made when they are asked for.
+        """
+        ready: list[dict[int, Any]] = [{} for _ in rows]
+        if not self._source_of:
+            return ready
+        wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for row in rows:
+            for place, (leaf, index, epoch) in enumerate(batch[row]):
+                if leaf in self._source_of:
+                    wanted.setdefault((leaf, place), []).append((row, index, epoch))
+        since = time.perf_counter_ns()
+        for (leaf, place), picks in wanted.items():
+            places = self._places.of(leaf, place, len(batch))
+            made = self._make.many(self._source_of[leaf], picks, places, AHEAD)
+            strays = 0
+            for (row, _, _), columns in zip(picks, made):
+                ready[row - rows.start][leaf] = columns
+                if type(columns) is not list:
+                    continue
+                for column, block in places:
+                    if columns[column] is None:
+                        columns[column] = block[row]
+                    else:
+                        strays += 1
+            last = made[-1]
+            if type(last) is list and (strays or not places):
+                self._places.learn(leaf, len(batch), last)
+        context.spent("native", since)
+        return ready
+
     def _leaf(self, node: dict[str, Any]) -> _Compiled:
         if node["spec"]["type"] != "python":
             return self._native_leaf()
@@ -193,16 +246,20 @@ class Program:
         self._leaves += 1
         self._sources += 1
         self._leaf_of.append(number)
-        make = self.native.leaf
+        self._source_of[number] = source
+        make = self._make.many
         build = structured(self.native.sources[source], to_numpy)
 
         def element(context: Context) -> Any:
-            index, epoch = context.parts[number]
             context.leaf, context.stage = number, "native"
-            since = time.perf_counter_ns()
-            value = build(make(source, index, epoch))
-            context.spent("native", since)
-            return value
+            columns = context.ready.pop(number, None)
+            if columns is None:
+                since = time.perf_counter_ns()
+                columns = make(source, [(0, *context.parts[number])], [], AHEAD)[0]
+                context.spent("native", since)
+            if isinstance(columns, Exception):
+                raise columns
+            return build(columns)
 
         return _Compiled(element, number, False)
 

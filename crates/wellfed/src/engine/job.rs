@@ -41,6 +41,8 @@ pub(crate) struct Job {
     /// Samples that there is room for.
     room: usize,
     pool: Arc<Pool>,
+    /// Where columns of fixed size are to lie, in place of buffers of the pool, by their number.
+    places: Mutex<Vec<(usize, Buffer)>>,
     /// Made by the first worker that writes, since the schedule is locked where jobs are made.
     storage: OnceLock<Result<Vec<Storage>>>,
     failed: Mutex<Vec<Failure>>,
@@ -117,6 +119,7 @@ impl Job {
             columns: columns.clone(),
             room: batch_size,
             pool: pool.clone(),
+            places: Mutex::default(),
             storage: OnceLock::new(),
             failed: Mutex::default(),
             stacked: Mutex::new(Ok(Vec::new())),
@@ -127,17 +130,30 @@ impl Job {
         }
     }
 
+    /// Has columns of fixed size, by their number, in these buffers, which are as large as the columns are.
+    pub(crate) fn in_places(self, places: Vec<(usize, Buffer)>) -> Self {
+        Self { places: Mutex::new(places), ..self }
+    }
+
     /// # Errors
     /// [`ErrorKind::Limit`] if the system has no memory for the batch: then that is what the batch is.
     fn storage(&self) -> Result<&[Storage]> {
         let made = self.storage.get_or_init(|| {
-            let of = |column: &ColumnSpec| match column.kind {
+            let mut places = std::mem::take(&mut *lock(&self.places));
+            let mut of = |(number, column): (usize, &ColumnSpec)| match column.kind {
                 ColumnKind::Array { .. } => {
-                    self.pool.take(column.sample_bytes().saturating_mul(self.room)).map(Storage::Array)
+                    let size = column.sample_bytes().saturating_mul(self.room);
+                    let place =
+                        places.iter().position(|(whose, place)| *whose == number && place.len() == size);
+                    let buffer = match place {
+                        Some(place) => Ok(places.swap_remove(place).1),
+                        None => self.pool.take(size),
+                    };
+                    buffer.map(Storage::Array)
                 }
                 _ => Ok(Storage::Pieces(self.columns.shelf.take(self.span.len))),
             };
-            self.columns.iter().map(of).collect()
+            self.columns.iter().enumerate().map(&mut of).collect()
         });
         made.as_deref().map_err(|error| {
             self.give_up(error.clone());

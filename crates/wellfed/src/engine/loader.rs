@@ -667,7 +667,7 @@ fn with_caches(
         if leaf.program().decodes_regions() {
             // An eighth: see `Shares`.
             let opened = RowIndexCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
-            caches.row_indexes = opened.map(|cache| cache.counted(counted));
+            caches.row_indexes = opened.map(|cache| Arc::new(cache.counted(counted)));
         }
         leaf.set_caches(caches);
     }

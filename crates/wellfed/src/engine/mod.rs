@@ -14,7 +14,7 @@ mod epochs;
 pub(crate) mod exec;
 mod float;
 mod fold;
-mod governor;
+pub(crate) mod governor;
 pub(crate) mod image;
 pub(crate) mod job;
 mod kernel;
@@ -29,6 +29,6 @@ pub(crate) mod threads;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};
-pub use cache::{Indexed, index_rows};
+pub use cache::{Indexed, RowIndexes, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use ring::Buffer;

@@ -120,6 +120,18 @@ impl Pool {
         }
     }
 
+    /// A buffer over a caller's memory, for a pool that keeps nothing.
+    ///
+    /// # Safety
+    /// The memory stays valid, and nobody else looks at it, until the buffer is gone.
+    pub(crate) unsafe fn lent(self: &Arc<Self>, memory: &mut [u8]) -> Buffer {
+        debug_assert_eq!(self.keep.load(Relaxed), 0, "the pool would hand it out again");
+        self.count(memory.len() as u64);
+        let len = memory.len();
+        // SAFETY: the caller's promise.
+        self.buffer(unsafe { Memory::lent(memory) }, len)
+    }
+
     fn buffer(self: &Arc<Self>, memory: Memory, len: usize) -> Buffer {
         Buffer { memory: Some(memory), len, lent: false, pool: self.clone() }
     }

@@ -1,10 +1,11 @@
 //! `Memory`: one aligned allocation, in huge pages where it is large. `Slab` hands out parts of such, which
-//! [`SharedBytes`] are.
+//! [`SharedBytes`] are. `SharedMemory` is of several processes.
 //!
 //! Batches and caches are tens of megabytes that are walked through once, so with small pages every few kilobytes
 //! cost a walk of the page tables. Invariant: huge pages are asked for before the first byte is touched; asked for
 //! later, the system has long given small ones.
 
+mod shared;
 mod slab;
 
 use std::{
@@ -12,6 +13,7 @@ use std::{
     ptr::NonNull,
 };
 
+pub(crate) use shared::{SharedMemory, WORD, anonymous_file};
 pub use slab::SharedBytes;
 pub(crate) use slab::Slab;
 
@@ -23,14 +25,16 @@ pub(crate) const ALIGN: usize = 64;
 /// Allocations from this size on are aligned to huge pages and ask for them.
 pub(crate) const HUGE: usize = 2 << 20;
 
-/// Memory from the allocator, freed on drop.
+/// Memory from the allocator, freed on drop, or a caller's.
 #[derive(Debug)]
 pub(crate) struct Memory {
     start: NonNull<u8>,
     layout: Layout,
+    owned: bool,
 }
 
-// SAFETY: `Memory` owns its allocation like a `Box<[u8]>`; the pointer is not tied to a thread.
+// SAFETY: `Memory` owns its allocation like a `Box<[u8]>`, or was lent it by whoever called `lent`; the pointer is not
+// tied to a thread.
 unsafe impl Send for Memory {}
 // SAFETY: shared access only reads the pointer; writing through it is governed by its owners.
 unsafe impl Sync for Memory {}
@@ -53,7 +57,15 @@ impl Memory {
             // SAFETY: the range is ours, and the advice does not change its contents.
             unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
-        Ok(Self { start, layout })
+        Ok(Self { start, layout, owned: true })
+    }
+
+    /// The caller's memory, to be written to.
+    ///
+    /// # Safety
+    /// It stays valid, and nobody else looks at it, until this value is gone.
+    pub(crate) unsafe fn lent(memory: &mut [u8]) -> Self {
+        Self { start: NonNull::from(&mut *memory).cast(), layout: Layout::for_value(memory), owned: false }
     }
 
     /// `len` bytes of zero.
@@ -72,7 +84,7 @@ impl Memory {
         self.start.as_ptr()
     }
 
-    /// Bytes asked for, at least 1.
+    /// Bytes asked for, at least 1 where they are not a caller's.
     pub(crate) fn size(&self) -> usize {
         self.layout.size()
     }
@@ -80,8 +92,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        if self.owned {
+            // SAFETY: allocated in `new` with this layout, freed once.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::Stats;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, memory::anonymous_file};
 
 /// What the file is called where open files are listed.
 pub const NAME: &str = "wellfed-stats";
@@ -96,7 +96,7 @@ impl Publisher {
     /// # Errors
     /// Where the system has no such files, or gives none.
     pub(crate) fn new() -> io::Result<Self> {
-        let file = anonymous_file()?;
+        let file = anonymous_file(NAME)?;
         file.set_len(SIZE as u64)?;
         Ok(Self { file, last: AtomicU64::new(NEVER), sequence: Mutex::new(0) })
     }
@@ -226,24 +226,6 @@ fn write_at(_file: &File, _bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn read_at(_file: &File, _bytes: &mut [u8]) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(target_os = "linux")]
-fn anonymous_file() -> io::Result<File> {
-    use std::{ffi::CString, os::fd::FromRawFd};
-    let name = CString::new(NAME)?;
-    // SAFETY: the name is a C string that lives through the call.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made, and nobody else knows of it.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn anonymous_file() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

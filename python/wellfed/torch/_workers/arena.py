@@ -6,13 +6,15 @@ more: neither the consumer (who says so) nor the worker itself (whose code may h
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
 import os
+import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,8 @@ class Slot:
             os.close(self.descriptor)
             raise
         self.last: weakref.ref[Bytes] | None = None
+        # Samples were put here for steps to work on, and then became a batch where they lie.
+        self.placed = self.collated = False
 
     def array(self) -> Bytes:
         """The slot's bytes for one use of it."""
@@ -81,11 +85,30 @@ class Slot:
         """Whether code in this process still holds a tensor of the last use."""
         return self.last is not None and self.last() is not None
 
+    def shared(self) -> bool:
+        """Whether a step kept an array of samples that became a batch where they lie, and so could change that."""
+        return self.collated and self.last is not None and references(self.last) > ONE
+
     def sent(self) -> None:
         """The consumer has the descriptor now."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def references(to: weakref.ref[Any]) -> int:
+    """References to an object, with those of this call: how many these are depends on the interpreter."""
+    thing = to()
+    return sys.getrefcount(thing)
+
+
+def _one() -> int:
+    thing = np.empty(0)
+    return references(weakref.ref(thing))
+
+
+ONE = _one()
+"""What `references` says of an object that one other object refers to."""
 
 
 def slot_size(needed: int) -> int:
@@ -105,6 +128,8 @@ class Arena:
         self.gone: list[int] = []
         self.most = 1
         self.count = 0
+        self.collates_in_place = False
+        self.collated = 0
 
     def take(self, size: int) -> tuple[Slot, Bytes]:
         """A slot of at least `size` bytes for the batch in the making, and its memory."""
@@ -119,8 +144,36 @@ class Arena:
             self.count += 1
         else:
             self.free.remove(best)
+        best.placed = best.collated = False
         self.taken.append(best)
         return best, best.array()
+
+    def place(self, size: int) -> Bytes:
+        """Memory of a slot for the samples of the batch in the making."""
+        slot, memory = self.take(size)
+        slot.placed = True
+        return memory
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """In this block, samples that lie one after the other in a slot are collated without a copy."""
+        self.collates_in_place = True
+        try:
+            yield
+        finally:
+            self.collates_in_place = False
+
+    def lying(self, start: int, size: int) -> Bytes | None:
+        """The slot's memory from address `start` on, if samples were put there that no other batch was made of."""
+        slot = self.find(start) if self.collates_in_place else None
+        if slot is None or not slot.placed or slot.collated or slot.last is None:
+            return None
+        base, offset = slot.last(), start - slot.mapping.address
+        if base is None or offset + size > slot.size:
+            return None
+        slot.collated = True
+        self.collated += 1
+        return base[offset : offset + size]
 
     def find(self, address: int) -> Slot | None:
         """The slot of the batch in the making that `address` lies in."""

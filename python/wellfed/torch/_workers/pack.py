@@ -95,7 +95,8 @@ class Packer:
         """Slot, offset and size of an array."""
         data = buffer.raw()
         slot = self.arena.find(address) if address else None
-        if slot is not None and address + data.nbytes <= slot.mapping.address + slot.size:
+        whole = slot is not None and address + data.nbytes <= slot.mapping.address + slot.size
+        if slot is not None and whole and not slot.shared():
             return slot.number, address - slot.mapping.address, data.nbytes
         slot, memory = self.arena.take(data.nbytes)
         memory[: data.nbytes] = np.frombuffer(data, np.uint8)

@@ -22,6 +22,7 @@ import torch
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
+from ... import _offer
 from .._fetch import IterableFetcher, MapFetcher, Stopped, located, with_bad
 from .._precision import cast
 from .._private import (
@@ -310,6 +311,10 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
             return in_place_of_shared(first, batch, arena) if size >= LARGE else torch.stack(batch, 0)
         if size < LARGE:
             return torch.stack(batch, 0)
+        if arena.collates_in_place and target == dtype:
+            out = where_they_lie(batch, arena)
+            if out is not None:
+                return out
         _, memory = arena.take(size)
         out = torch.frombuffer(memory, dtype=target, count=len(batch) * first.numel()).view(
             len(batch), *shape
@@ -321,6 +326,19 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
         return out
 
     return collate_tensors
+
+
+def where_they_lie(batch: Any, arena: Arena) -> torch.Tensor | None:
+    """A batch of tensors that lie one after the other in a slot already; None if they do not."""
+    first = batch[0]
+    start, step = first.data_ptr(), first.nbytes
+    for number, tensor in enumerate(batch):
+        if tensor.data_ptr() != start + number * step or not tensor.is_contiguous():
+            return None
+    memory = arena.lying(start, len(batch) * step)
+    if memory is None:
+        return None
+    return torch.frombuffer(memory, dtype=first.dtype).view(len(batch), *first.shape)
 
 
 def in_place_of_shared(first: torch.Tensor, batch: Any, arena: Arena) -> Any:
@@ -352,6 +370,7 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
         stock = stock_collate.default_collate_fn_map
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
             stock[torch.Tensor] = in_slots(worker.arena, setup.float_dtype)
+            _offer.current = worker.arena
         worker.seed()
         worker.open()
         worker.loop()

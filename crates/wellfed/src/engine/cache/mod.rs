@@ -1,6 +1,6 @@
 //! What a loader keeps from epoch to epoch, so that later ones are faster. Nothing here changes a pixel.
 //!
-//! `row_index` keeps where the rows of JPEGs begin; `coefficients` keeps samples whose JPEGs are without Huffman coding,
+//! `row_index` keeps where the rows of JPEGs begin, in this process or (`row_indexes`) for several ones; `coefficients` keeps samples whose JPEGs are without Huffman coding,
 //! in memory
 //! (`slab`) or by way of `disk`.
 
@@ -9,25 +9,30 @@ mod disk;
 mod row_index;
 mod row_index_build;
 mod row_index_file;
+mod row_index_table;
+mod row_indexes;
 mod share;
+
+use std::sync::Arc;
 
 pub(crate) use coefficients::CoefficientCache;
 pub(crate) use row_index::RowIndexCache;
 pub use row_index_build::{Indexed, index_rows};
+pub use row_indexes::RowIndexes;
 
 use crate::meter::{CacheStats, RowIndexStats};
 
 /// What is kept; nothing by default.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    pub(crate) row_indexes: Option<RowIndexCache>,
+    pub(crate) row_indexes: Option<Arc<RowIndexCache>>,
     pub(crate) coefficients: Option<CoefficientCache>,
 }
 
 impl Caches {
     /// Whether [`Caches::save`] has something to do.
     pub(crate) fn unsaved(&self) -> bool {
-        self.row_indexes.as_ref().is_some_and(RowIndexCache::unsaved)
+        self.row_indexes.as_ref().is_some_and(|rows| rows.unsaved())
             || self.coefficients.as_ref().is_some_and(CoefficientCache::unsaved)
     }
 
@@ -42,7 +47,7 @@ impl Caches {
     }
 
     pub(crate) fn row_index_stats(&self) -> Option<RowIndexStats> {
-        self.row_indexes.as_ref().map(RowIndexCache::stats)
+        self.row_indexes.as_ref().map(|rows| rows.stats())
     }
 
     pub(crate) fn sample_stats(&self) -> Option<CacheStats> {

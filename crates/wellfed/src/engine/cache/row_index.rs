@@ -1,4 +1,5 @@
-//! Row indexes of the images of a source: recorded when an image is decoded, used from then on.
+//! Row indexes of the images of a source: recorded when an image is decoded, used from then on. They lie in the memory of
+//! this process, or in a table that several processes share.
 //!
 //! Workers never wait here: indexes lie in many small maps, and a worker that finds one of them in use decodes
 //! without. An index is only ever a hint. It knows its image by length and checksum, so whatever is kept here can
@@ -17,6 +18,7 @@ use wellfed_jpeg::RowIndex;
 
 use super::{
     row_index_file::{self, RowIndexFile},
+    row_index_table::{Counter, Put, RowIndexTable},
     share::Share,
 };
 use crate::{
@@ -43,6 +45,10 @@ const OVERHEAD: u64 = 64;
 pub(crate) struct RowIndexCache {
     source: Arc<dyn Source>,
     shards: Vec<Mutex<HashMap<u64, Box<[u8]>>>>,
+    /// In place of `shards` where other processes have a part in it.
+    table: Option<RowIndexTable>,
+    /// Changes of the table that were written to files.
+    saved: AtomicU64,
     files: Vec<PartFile>,
     share: Share,
     /// The share was used up: nothing more is recorded.
@@ -98,6 +104,8 @@ impl RowIndexCache {
         Ok(Some(Self {
             source,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            table: None,
+            saved: AtomicU64::new(0),
             files,
             share,
             full,
@@ -113,6 +121,11 @@ impl RowIndexCache {
     /// Counts what is taken in `budget`.
     pub(crate) fn counted(self, budget: &Arc<Budget>) -> Self {
         Self { share: self.share.counted(budget, Holder::RowIndexes), ..self }
+    }
+
+    /// Keeps what is recorded in `table`.
+    pub(crate) fn in_table(self, table: RowIndexTable) -> Self {
+        Self { table: Some(table), ..self }
     }
 
     /// Runs `decode` with what is known of the image in `field` of sample `index`, and keeps what it finds out.
@@ -139,24 +152,35 @@ impl RowIndexCache {
     /// What is known of the image in `field` of sample `index`.
     pub(crate) fn get(&self, index: u64, field: usize) -> Option<RowIndex> {
         let id = self.id(index, field);
-        let found = match self.shard(id).try_lock() {
-            Ok(shard) => shard.get(&id).map(|bytes| RowIndex::from_bytes(bytes)),
-            Err(_) => return None,
+        let found = match &self.table {
+            // One that another process writes just now is none.
+            Some(table) => table.get(id).map(|bytes| RowIndex::from_bytes(&bytes)).filter(Result::is_ok),
+            None => match self.shard(id).try_lock() {
+                Ok(shard) => shard.get(&id).map(|bytes| RowIndex::from_bytes(bytes)),
+                Err(_) => return None,
+            },
         };
         let found = match found {
             Some(found) => found,
             None => RowIndex::from_bytes(self.file(index)?.read.as_ref()?.find(self.hash(index, field))?),
         };
-        found.ok().inspect(|_| {
-            self.used.fetch_add(1, Relaxed);
+        found.ok().inspect(|_| match &self.table {
+            Some(table) => table.add(Counter::Used),
+            None => drop(self.used.fetch_add(1, Relaxed)),
         })
     }
 
     /// Whether a new index is wanted, or a longer one of an image that has one.
     fn records(&self, has_one: bool) -> bool {
-        let records = !self.full.load(Relaxed);
+        let records = match &self.table {
+            Some(table) => !table.is_full(),
+            None => !self.full.load(Relaxed),
+        };
         if !records && !has_one {
-            self.refused.fetch_add(1, Relaxed);
+            match &self.table {
+                Some(table) => table.add(Counter::Refused),
+                None => drop(self.refused.fetch_add(1, Relaxed)),
+            }
         }
         records
     }
@@ -165,6 +189,12 @@ impl RowIndexCache {
     pub(crate) fn put(&self, index: u64, field: usize, found: &RowIndex) {
         let id = self.id(index, field);
         let bytes = found.to_bytes().into_boxed_slice();
+        if let Some(table) = &self.table {
+            if table.put(id, &bytes) == Put::New && !self.is_in_file(index, field) {
+                table.add(Counter::Images);
+            }
+            return;
+        }
         let Ok(mut shard) = self.shard(id).try_lock() else { return };
         let old = shard.get(&id).map(|old| old.len() as u64 + OVERHEAD);
         // The old one is given back first, so that growing by a few bytes never fails for want of twice the room.
@@ -189,6 +219,9 @@ impl RowIndexCache {
     /// Forgets what was recorded for an image that it turned out not to fit.
     pub(crate) fn forget(&self, index: u64, field: usize) {
         let id = self.id(index, field);
+        if let Some(table) = &self.table {
+            return table.forget(id);
+        }
         if let Some(old) = lock(self.shard(id)).remove(&id) {
             self.share.give(old.len() as u64 + OVERHEAD);
             self.kept.fetch_sub(1, Relaxed);
@@ -197,25 +230,37 @@ impl RowIndexCache {
 
     /// Whether something is to be written.
     pub(crate) fn unsaved(&self) -> bool {
-        !self.files.is_empty() && self.unsaved.load(Relaxed)
+        let changed = match &self.table {
+            Some(table) => table.count(Counter::Changes) != self.saved.load(Relaxed),
+            None => self.unsaved.load(Relaxed),
+        };
+        !self.files.is_empty() && changed
     }
 
     /// Writes what was recorded since the last time, if it is kept in files. Reports trouble in the statistics:
     /// the images can be used without.
     pub(crate) fn save(&self) {
         let _one_at_a_time = lock(&self.saving);
-        if self.files.is_empty() || !self.unsaved.swap(false, Relaxed) {
+        if !self.unsaved() {
             return;
         }
+        self.unsaved.store(false, Relaxed);
         let mut by_file: BTreeMap<usize, BTreeMap<u64, Box<[u8]>>> = BTreeMap::new();
         let fields = self.fields();
-        for shard in &self.shards {
-            for (id, bytes) in lock(shard).iter() {
-                let (index, field) = (id / fields, (id % fields) as usize);
-                if let Some(file) = self.file_number(index) {
-                    by_file.entry(file).or_default().insert(self.hash(index, field), bytes.clone());
-                }
+        let mut add = |id: u64, bytes: Box<[u8]>| {
+            let (index, field) = (id / fields, (id % fields) as usize);
+            if let Some(file) = self.file_number(index) {
+                by_file.entry(file).or_default().insert(self.hash(index, field), bytes);
             }
+        };
+        for shard in &self.shards {
+            lock(shard).iter().for_each(|(id, bytes)| add(*id, bytes.clone()));
+        }
+        if let Some(table) = &self.table {
+            self.saved.store(table.count(Counter::Changes), Relaxed);
+            // Those that are being written, or belong to images that the source does not have, wait or go.
+            let whole = table.iter().filter(|(_, bytes)| RowIndex::from_bytes(bytes).is_ok());
+            whole.for_each(|(id, bytes)| add(id, bytes.into_boxed_slice()));
         }
         self.write(by_file);
     }
@@ -252,12 +297,13 @@ impl RowIndexCache {
     }
 
     pub(crate) fn stats(&self) -> RowIndexStats {
+        let count = |counter| self.table.as_ref().map_or(0, |table| table.count(counter));
         RowIndexStats {
-            images: self.kept.load(Relaxed),
-            used: self.used.load(Relaxed),
-            bytes: self.share.used(),
-            limit: self.share.limit(),
-            refused: self.refused.load(Relaxed),
+            images: self.kept.load(Relaxed) + count(Counter::Images),
+            used: self.used.load(Relaxed) + count(Counter::Used),
+            bytes: self.share.used() + self.table.as_ref().map_or(0, RowIndexTable::used),
+            limit: self.table.as_ref().map_or(self.share.limit(), RowIndexTable::limit),
+            refused: self.refused.load(Relaxed) + count(Counter::Refused),
             problem: lock(&self.problem).clone(),
         }
     }

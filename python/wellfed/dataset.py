@@ -14,6 +14,7 @@ from ._loader import Loader, structured, to_numpy, torch_converter
 from ._native import Dataset as NativeDataset
 from ._options import Options, flatten, merge
 from ._passes import Passes
+from ._repr import node_repr, verb_repr
 from ._steps.later import Later
 from ._steps.program import name_of, steps_in
 from .exceptions import StateError
@@ -893,9 +894,9 @@ class Dataset:
 
     def __repr__(self) -> str:
         if self._made is None and self._later is not None:
-            return f"{self._later.base!r}\n    {_verb_repr(self._later.node)}"
+            return f"{self._later.base!r}\n    {verb_repr(self._later.node)}"
         plan = self._plan()
-        lines = _node_repr(plan["root"])
+        lines = node_repr(plan["root"])
         options, defaults = flatten(plan["options"]), flatten(json.loads(_native.default_options()))
         changed = [f"{k}={v!r}" for k, v in options.items() if v != defaults.get(k)]
         if changed:
@@ -932,75 +933,3 @@ def is_native(step: Any) -> bool:
     twin = kind.__module__.startswith("torchvision.") and kind.__name__ in transforms_known
     forgotten = isinstance(step, type) and issubclass(step, Transform)
     return isinstance(step, Transform) or forgotten or twin or not callable(step)
-
-
-def _node_repr(node: dict[str, Any]) -> list[str]:
-    """A tree as it is written in Python, line by line."""
-    if node["node"] == "source":
-        return [_source_repr(node["spec"])]
-    if "input" in node:
-        return [*_node_repr(node["input"]), f"    {_verb_repr(node)}"]
-    name, lists = node["node"], node["node"] in ("interleave", "sample_from_datasets")
-    lines = [f"{name}({'[' if lists else ''}"]
-    for part in node["inputs"]:
-        inner = _node_repr(part)
-        inner[-1] += ","
-        lines += [f"    {line}" for line in inner]
-    given = {k: v for k, v in node.items() if k not in ("node", "inputs")}
-    if lists:
-        return [*lines, f"], {', '.join(f'{k}={v!r}' for k, v in given.items())})"]
-    return [*lines, ")"]
-
-
-def bits(digits: str) -> int:
-    """Ones in hexadecimal digits."""
-    return int(digits or "0", 16).bit_count()
-
-
-def _source_repr(spec: dict[str, Any]) -> str:
-    spec = dict(spec)
-    kind = spec.pop("type")
-    if kind == "tensor_slices":
-        return (
-            f"from_tensor_slices({', '.join('{name}: {dtype} {shape}'.format(**f) for f in spec['fields'])})"
-        )
-    if kind == "files":
-        return f"image_files({spec['count']} paths{', labels' if spec['labels'] else ''})"
-    if kind == "python":
-        return f"from_dataset({spec['name']}, {spec['count']} samples)"
-    if kind == "encoded":
-        return f"encoded_images({spec['count']} images{', labels' if spec['labels'] else ''})"
-    first, *rest = spec.items()
-    return f"{kind}({', '.join([repr(first[1]), *(f'{k}={v!r}' for k, v in rest)])})"
-
-
-def _verb_repr(verb: dict[str, Any]) -> str:
-    parameters = {k: v for k, v in verb.items() if k != "input"}
-    match parameters.pop("node"):
-        case "map":
-            inner = [repr(Transform.from_plan(t)) for t in parameters["transforms"]]
-            if parameters["field"] is not None:
-                inner.append(f"field={parameters['field']!r}")
-            return f".map({', '.join(inner)})"
-        case "python_filter":
-            kept = parameters["kept"]
-            # Digits are of four answers each.
-            count = "not computed yet" if kept is None else f"keeps {bits(kept[1])} of {kept[0]}"
-            return f".filter({parameters['name']})  # {count}"
-        case "python" if parameters["kind"] == "collate":
-            return f"    collate_fn={parameters['name']}"
-        case "python":
-            field = "" if parameters["field"] is None else f", field={parameters['field']!r}"
-            return f".map({parameters['name']}{field})"
-        case "batch":
-            dropping = ", drop_last=True" if parameters["drop_last"] else ""
-            return f".batch({parameters['batch_size']}{dropping})"
-        case "cache":
-            given = [f"{k}={v!r}" for k, v in parameters.items() if v is not None and v != "coefficients"]
-            return f".cache({', '.join(given)})"
-        case "shuffle" if parameters["block_size"] is None:
-            return f".shuffle(seed={parameters['seed']})"
-        case "take" | "skip" as name:
-            return f".{name}({parameters['count']})"
-        case name:
-            return f".{name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"

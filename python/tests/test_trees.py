@@ -85,6 +85,12 @@ def test_structures_nest_and_fields_of_one_name_are_told_apart() -> None:
         wf.zip(one, one).map(T.CenterCrop(3), field="image")
 
 
+def test_zip_of_a_data_set_has_its_elements_first() -> None:
+    one, two = wf.from_tensor_slices(np.arange(3)), wf.from_tensor_slices(np.arange(5, 9))
+    for ds in (one.zip(two), wf.Dataset.zip(one, two), wf.zip(one, two)):
+        assert [(int(a), int(b)) for a, b in ds.numpy()] == [(0, 5), (1, 6), (2, 7)]
+
+
 @pytest.mark.usefixtures("epochs_not_counted")
 def test_trees_can_be_pickled_written_and_read() -> None:
     ds = wf.interleave([mixture(), mixture()], block_length=3).skip(2).batch(4)

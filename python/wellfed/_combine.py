@@ -14,7 +14,7 @@ __all__ = ["concatenate", "interleave", "sample_from_datasets", "zip"]
 
 def zip(*datasets: Dataset) -> Dataset:  # noqa: A001 (tf.data's name)
     """As `Dataset.zip`."""
-    return Dataset.zip(*datasets)
+    return combined("zip", datasets)
 
 
 def concatenate(*datasets: Dataset) -> Dataset:

@@ -480,9 +480,8 @@ class Dataset:
         """
         return self._verb("enumerate", start=check.whole(start, "start", -(2**63)))
 
-    @staticmethod
-    def zip(*datasets: Dataset) -> Dataset:
-        """Tuples of what the data sets give, as long as the shortest of them.
+    def zip(self, *others: Dataset) -> Dataset:
+        """Tuples of what this data set and the others give, as long as the shortest of them.
 
         Data sets of one length that are shuffled by one seed stay aligned. Fields of one name in several of them get
         the place of their data set in front (``"0.image"``), for ``map(..., field=...)``.
@@ -497,10 +496,10 @@ class Dataset:
             >>> import numpy as np
             >>> import wellfed as wf
             >>> one, two = wf.from_tensor_slices(np.arange(3)), wf.from_tensor_slices((np.arange(9), np.arange(9) * 10))
-            >>> list(wf.Dataset.zip(one, two).batch(3).numpy())
+            >>> list(one.zip(two).batch(3).numpy())
             [(array([0, 1, 2]), (array([0, 1, 2]), array([ 0, 10, 20])))]
         """
-        return combined("zip", datasets)
+        return combined("zip", (self, *others))
 
     def concatenate(self, *others: Dataset) -> Dataset:
         """This data set, and then the others. All must have the same fields.

@@ -11,6 +11,7 @@ mod enter;
 mod error;
 mod loader;
 mod memory;
+mod picture;
 mod sequence;
 
 /// The module `wellfed._native`.
@@ -26,6 +27,8 @@ mod _native {
     use crate::dataset::{Dataset, apply, default_options};
     #[pymodule_export]
     use crate::loader::Loader;
+    #[pymodule_export]
+    use crate::picture::Picture;
     #[pymodule_export]
     use crate::sequence::Order;
 

@@ -1,0 +1,236 @@
+//! [`Single`]: one encoded image, and what is to be done to it as a caller says it step by step.
+//!
+//! Nothing is decoded before pixels are asked for; then one pass decodes what is needed, resamples, flips and writes.
+//! Invariant: a step is taken only if the pixels stay Pillow's bit for bit. What cannot be folded so is refused, and
+//! the caller goes on from pixels.
+
+use std::sync::OnceLock;
+
+use wellfed_kernels::{
+    image::{Dtype, Layout},
+    points::{PointMap, PointOp},
+    resample::Resizer,
+    write::Output,
+};
+
+use super::{fold::Fold, kernel::Kernel};
+use crate::{
+    Error, ErrorKind, Limits, Result,
+    codec::{self, Encoded, Mode, Request, Scale},
+    transform::{Action, Interpolation, Rect},
+};
+
+/// What pixels become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `uint8 [height, width, channels]`, 0 to 255.
+    Bytes,
+    /// `float32 [channels, height, width]`, divided by 255 as torchvision's `ToTensor` does.
+    Tensor,
+}
+
+/// Memory that is used again from image to image.
+#[derive(Debug, Default)]
+pub struct SingleScratch {
+    codec: codec::Scratch,
+    resizer: Resizer,
+}
+
+/// An encoded image, and what is to be done to it. The bytes stay with the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Single {
+    mode: Mode,
+    /// How the stored image is turned before all else, as an EXIF orientation.
+    orientation: u8,
+    /// Of the stored image, height and width.
+    stored: (usize, usize),
+    fold: Fold,
+}
+
+impl Single {
+    /// All of the image in `bytes`, in mode `L` or `RGB`, as it is stored. `None` if it is not known beforehand that
+    /// Pillow decodes the file without an error: a JPEG that does not end as JPEGs do, a PNG with a wrong checksum,
+    /// with frames, or with something behind its pixels.
+    ///
+    /// # Errors
+    /// Those of the header, and `Limit` for an image of too many pixels.
+    pub fn open(bytes: &[u8], mode: Mode) -> Result<Option<Self>> {
+        let encoded = Encoded::open(bytes)?;
+        let whole = match encoded.codec().name() {
+            "jpeg" => bytes.ends_with(&[0xFF, 0xD9]),
+            "png" => codec::png_is_plain(bytes)?,
+            _ => false,
+        };
+        if !whole {
+            return Ok(None);
+        }
+        let (height, width) = encoded.header().size(false);
+        Limits::default().check_pixels(height, width)?;
+        Ok(Some(Self { mode, orientation: 1, stored: (height, width), fold: Fold::new(height, width) }))
+    }
+
+    /// Height and width of the result.
+    pub fn size(&self) -> (usize, usize) {
+        self.fold.size()
+    }
+
+    /// Channels of the result: 1 or 3.
+    pub fn channels(&self) -> usize {
+        self.mode.channels(3)
+    }
+
+    /// Keeps a part, which must lie inside.
+    pub fn crop(&self, part: Rect) -> Option<Self> {
+        let (height, width) = self.size();
+        part.check_inside(height, width).ok()?;
+        self.then(&Action::Crop(part))
+    }
+
+    /// Resamples all of it.
+    pub fn resize(&self, height: usize, width: usize, interpolation: Interpolation) -> Option<Self> {
+        if height == 0 || width == 0 || Limits::default().check_pixels(height, width).is_err() {
+            return None;
+        }
+        let (rows, columns) = self.size();
+        let crop = Rect { top: 0, left: 0, height: rows, width: columns };
+        self.then(&Action::Resize { crop, cropped: true, height, width, interpolation })
+    }
+
+    /// Mirrors.
+    pub fn flip(&self, horizontal: bool, vertical: bool) -> Option<Self> {
+        self.then(&Action::Flip { horizontal, vertical })
+    }
+
+    /// Turns and mirrors as an EXIF orientation says. Comes before all else.
+    pub fn turn(&self, orientation: u8) -> Option<Self> {
+        let (height, width) = self.stored;
+        if self.orientation != 1 || !self.fold.is_identity(height, width) || !(1..=8).contains(&orientation) {
+            return None;
+        }
+        let (rows, columns) = if orientation >= 5 { (width, height) } else { (height, width) };
+        Some(Self { orientation, fold: Fold::new(rows, columns), ..*self })
+    }
+
+    fn then(&self, action: &Action) -> Option<Self> {
+        let mut next = *self;
+        next.fold.push(action, self.channels()).then_some(next)
+    }
+
+    /// Bytes of the result.
+    pub fn len(&self, form: Form) -> usize {
+        let (height, width) = self.size();
+        height * width * self.channels() * if form == Form::Tensor { 4 } else { 1 }
+    }
+
+    /// Makes the result of the image in `bytes`, which must be those of [`Single::open`]. `slot` has the size that
+    /// [`Single::len`] says.
+    ///
+    /// # Errors
+    /// As decoding has them; contents of `slot` are unspecified then.
+    pub fn render(
+        &self,
+        bytes: &[u8],
+        form: Form,
+        scratch: &mut SingleScratch,
+        slot: &mut [u8],
+    ) -> Result<()> {
+        let encoded = Encoded::open(bytes)?;
+        let (height, width) = encoded.header().size(false);
+        if (height, width) != self.stored {
+            let what = format!("an image of {width}x{height} stands for one of {:?}", self.stored);
+            return Err(Error::new(ErrorKind::Internal, what));
+        }
+        let encoded = encoded.turned(self.orientation);
+        let SingleScratch { codec, resizer } = scratch;
+        let (fold, needed) = self.fold.settled();
+        let (map, layout) = match form {
+            Form::Bytes => (maps(self.channels())?.0, Layout::Hwc),
+            Form::Tensor => (maps(self.channels())?.1, Layout::Chw),
+        };
+        let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
+        let channels = self.mode.band_channels(encoded.header().channels);
+        let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+        let request = Request {
+            mode: self.mode,
+            region: Some(needed),
+            apply_orientation: self.orientation != 1,
+            scale: Scale::Full,
+        };
+        encoded.decode(&request, &Limits::default(), codec, &mut |band| kernel.push(band))?;
+        kernel.finish()
+    }
+}
+
+/// The values of bytes and of tensors, for images of 1 and 3 channels.
+fn maps(channels: usize) -> Result<(&'static PointMap, &'static PointMap)> {
+    static MAPS: OnceLock<Vec<[PointMap; 2]>> = OnceLock::new();
+    let maps = MAPS.get_or_init(|| {
+        let pair = |channels| {
+            let tensor = PointMap::new(channels, &[PointOp::ToTensorDiv]).ok()?;
+            debug_assert_eq!(tensor.dtype(), Dtype::F32);
+            Some([PointMap::identity(channels).ok()?, tensor])
+        };
+        [1, 3].into_iter().filter_map(pair).collect()
+    });
+    let found = maps.iter().find(|[bytes, _]| bytes.channels() == channels);
+    found
+        .map(|[bytes, tensor]| (bytes, tensor))
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("an image of {channels} channels")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An RGB image of 5x4 pixels (width x height).
+    fn png() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 5, 4);
+        encoder.set_color(png::ColorType::Rgb);
+        let pixels: Vec<u8> = (0..60).map(|i| i * 4).collect();
+        encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+        bytes
+    }
+
+    fn render(single: &Single, bytes: &[u8]) -> Vec<u8> {
+        let mut slot = vec![0; single.len(Form::Bytes)];
+        single.render(bytes, Form::Bytes, &mut SingleScratch::default(), &mut slot).unwrap();
+        slot
+    }
+
+    #[test]
+    fn steps_add_up_to_one_pass() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        assert_eq!((all.size(), all.channels()), ((4, 5), 3));
+        let part =
+            all.crop(Rect { top: 1, left: 2, height: 2, width: 3 }).unwrap().flip(true, false).unwrap();
+        let rows =
+            |y: usize| (2..5).rev().flat_map(move |x| (0..3).map(move |c| ((y * 5 + x) * 3 + c) as u8 * 4));
+        assert_eq!(render(&part, &bytes), rows(1).chain(rows(2)).collect::<Vec<u8>>());
+        let mut tensor = vec![0; part.len(Form::Tensor)];
+        part.render(&bytes, Form::Tensor, &mut SingleScratch::default(), &mut tensor).unwrap();
+        assert_eq!(tensor[..4], (f32::from(render(&part, &bytes)[0]) / 255.0).to_ne_bytes());
+    }
+
+    #[test]
+    fn what_would_change_a_bit_is_refused() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::L).unwrap().unwrap();
+        let flipped = all.flip(true, false).unwrap();
+        assert!(flipped.resize(3, 3, Interpolation::Bilinear).is_none());
+        assert!(flipped.turn(6).is_none());
+        assert!(all.crop(Rect { top: 0, left: 0, height: 5, width: 5 }).is_none());
+        assert_eq!(all.turn(6).unwrap().size(), (5, 4));
+    }
+
+    #[test]
+    fn files_that_may_not_decode_are_not_opened() {
+        let mut bytes = png();
+        let end = bytes.len() - 12;
+        assert!(Single::open(&bytes[..end], Mode::Rgb).is_err());
+        let text = [&[0, 0, 0, 3][..], b"tEXta\0b", &crc32fast::hash(b"tEXta\0b").to_be_bytes()].concat();
+        bytes.splice(end..end, text);
+        assert!(Single::open(&bytes, Mode::Rgb).unwrap().is_none(), "Pillow reads what is behind the pixels");
+    }
+}

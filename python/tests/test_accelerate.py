@@ -283,3 +283,343 @@ def _chain(seed: int) -> int:
 def test_any_chain_of_calls_gives_what_pillow_gives(block: int) -> None:
     lazy = sum(_chain(seed) for seed in range(block, CHAINS, 8))
     assert lazy > CHAINS // 16, "the chains have hardly met a lazy image"
+
+
+def _steps(form: str) -> Any:
+    """The transforms of a training script."""
+    mean, std = wf.IMAGENET_MEAN, wf.IMAGENET_STD
+    if form == "v1":
+        return v1.Compose(
+            [v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(mean, std)]
+        )
+    if form == "v1 for evaluation":
+        return v1.Compose([v1.Resize(40), v1.CenterCrop(32), v1.ToTensor(), v1.Normalize(list(mean), list(std))])
+    if form == "v1 in parts":
+        return v1.Compose([v1.Resize((32, 40)), v1.ToTensor(), v1.RandomErasing(1.0), v1.Normalize(0.5, 0.5)])
+    if form == "v1 of a larger image":
+        return v1.Compose([v1.RandomCrop(32, padding=4, pad_if_needed=True), v1.PILToTensor()])
+    if form == "v1 in place":
+        return v1.Compose([v1.Resize((32, 32)), v1.ToTensor(), v1.Normalize([0.5], [0.5], inplace=True)])
+    if form == "v1 of uint8":
+        return v1.Compose(
+            [v1.RandomVerticalFlip(), v1.Resize((32, 32), v1.InterpolationMode.BICUBIC), v1.PILToTensor()]
+        )
+    if form == "v1 with colours":
+        jitter = v1.ColorJitter(0.4, 0.4, 0.4, 0.1)
+        return v1.Compose([v1.RandomResizedCrop(32), jitter, v1.RandomGrayscale(0.5), v1.ToTensor()])
+    scaled = v2.ToDtype(torch.float32, scale=True)
+    if form == "v2":
+        return v2.Compose(
+            [v2.RandomResizedCrop(32), v2.RandomHorizontalFlip(), v2.ToImage(), scaled, v2.Normalize(mean, std)]
+        )
+    assert form == "v2 on tensors"
+    return v2.Compose([v2.PILToTensor(), v2.RandomResizedCrop(32, antialias=True), scaled])
+
+
+FORMS = [
+    "v1",
+    "v1 for evaluation",
+    "v1 in parts",
+    "v1 of a larger image",
+    "v1 in place",
+    "v1 of uint8",
+    "v1 with colours",
+    "v2",
+    "v2 on tensors",
+]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("form", FORMS)
+def test_torchvisions_transforms_give_the_same_tensors(form: str, mode: str) -> None:
+    steps = _steps(form)
+
+    def make(name: str, lazy: bool) -> Any:
+        torch.manual_seed(5)
+        with wf.accelerate() if lazy else warnings.catch_warnings():
+            return steps(Image.open(io.BytesIO(FILES[name])).convert(mode))
+
+    for name in [name for name in LAZY if "1x1" not in name]:
+        (theirs, their_error, _), (ours, our_error, _) = (
+            _outcome(lambda lazy=lazy: make(name, lazy)) for lazy in (False, True)  # noqa: B023
+        )
+        assert type(our_error) is type(their_error), f"{name}: {our_error!r}"
+        assert (str(our_error), type(ours)) == (str(their_error), type(theirs))
+        if their_error is None:
+            assert ours.dtype == theirs.dtype, name
+            assert torch.equal(ours, theirs), name
+
+
+def test_a_tensor_is_ones_own() -> None:
+    with wf.accelerate():
+        image = Image.open(io.BytesIO(FILES["rgb.jpg"]))
+        tensor, again = (v1.functional.to_tensor(image) for _ in range(2))
+    assert type(tensor) is torch.Tensor and tensor.is_contiguous() and tensor.dtype is torch.float32
+    tensor += 1
+    assert torch.equal(tensor, again + 1)
+    assert tensor.resize_(3, 100, 100).shape == (3, 100, 100)
+
+
+def test_what_listens_between_to_tensor_and_normalize_hears_it() -> None:
+    heard = []
+    normalize = v1.Normalize([0.5], [0.5])
+    normalize.register_forward_pre_hook(lambda _, given: heard.append(given[0].max().item()))
+    steps = v1.Compose([v1.ToTensor(), normalize])
+    with wf.accelerate():
+        steps(Image.open(io.BytesIO(FILES["rgb.jpg"])))
+    assert len(heard) == 1 and heard[0] <= 1
+
+
+def test_normalize_of_other_numbers_is_torchvisions() -> None:
+    image = io.BytesIO(FILES["rgb.jpg"])
+    for mean, std in [([0.5], [0.0]), ([0.1, 0.2], [1, 1]), ((0.5, 0.5, 0.5), torch.ones(3)), ([0], [1e-60])]:
+        steps = v1.Compose([v1.ToTensor(), v1.Normalize(mean, std)])
+        expected, their_error, _ = _outcome(lambda: steps(Image.open(image)))  # noqa: B023
+        with wf.accelerate():
+            found, our_error, _ = _outcome(lambda: steps(Image.open(image)))  # noqa: B023
+        assert (type(our_error), str(our_error)) == (type(their_error), str(their_error))
+        assert their_error is not None or torch.equal(found, expected)
+
+
+def test_other_default_dtypes_are_kept() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        with wf.accelerate():
+            tensor = v1.functional.to_tensor(Image.open(io.BytesIO(FILES["rgb.jpg"])))
+        assert tensor.dtype is torch.float64
+        assert torch.equal(tensor, v1.functional.to_tensor(Image.open(io.BytesIO(FILES["rgb.jpg"]))))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_orientation_is_remembered() -> None:
+    for orientation in range(1, 9):
+        name = f"orientation{orientation}.jpg"
+        expected = ImageOps.exif_transpose(Image.open(io.BytesIO(FILES[name])))
+        with wf.accelerate():
+            image = Image.open(io.BytesIO(FILES[name]))
+            turned = ImageOps.exif_transpose(image)
+        assert _is_lazy(image) and _is_lazy(turned), name
+        assert _looks(turned) == _looks(expected)
+        assert turned.getexif() == expected.getexif()
+        part = turned.crop((3, 4, 30, 40)).resize((16, 20), Image.Resampling.BILINEAR)
+        assert _is_lazy(part)
+        expected_part = expected.crop((3, 4, 30, 40)).resize((16, 20), Image.Resampling.BILINEAR)
+        assert part.tobytes() == expected_part.tobytes(), name
+        assert turned.tobytes() == expected.tobytes(), name
+    with wf.accelerate():
+        image = Image.open(io.BytesIO(FILES["orientation6.jpg"]))
+        assert ImageOps.exif_transpose(image, in_place=True) is None
+    assert image.tobytes() == ImageOps.exif_transpose(Image.open(io.BytesIO(FILES["orientation6.jpg"]))).tobytes()
+
+
+def test_images_are_lazy_until_pixels_are_wanted() -> None:
+    with wf.accelerate():
+        image = Image.open(io.BytesIO(FILES["large.jpg"]))
+    assert isinstance(image, JpegImagePlugin.JpegImageFile) and _is_lazy(image)
+    part = image.convert("RGB").crop((10, 10, 200, 200)).resize((50, 50)).transpose(Image.Transpose.ROTATE_180)
+    assert _is_lazy(part) and _is_lazy(image)
+    assert part.format is None and part.info == image.info
+    ImageDraw.Draw(part).line((0, 0, 9, 9))
+    assert type(part) is Image.Image
+    image.load()
+    assert type(image) is JpegImagePlugin.JpegImageFile
+
+
+def test_parts_of_one_image_are_taken_from_its_pixels() -> None:
+    with wf.accelerate():
+        image = Image.open(io.BytesIO(FILES["large.jpg"])).convert("RGB")
+    expected = Image.open(io.BytesIO(FILES["large.jpg"])).convert("RGB")
+    for left in range(0, 100, 10):
+        box = (left, 5, left + 60, 77)
+        ours, theirs = (i.crop(box).resize((30, 30)) for i in (image, expected))
+        assert ours.tobytes() == theirs.tobytes()
+    assert image._recipe.source.wholes, "decoded once for all"
+
+
+def test_files_are_closed_where_pillow_closes_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(FILES["rgb.jpg"])
+    with wf.accelerate():
+        image = Image.open(path)
+        fp = image.fp
+        rgb = image.convert("RGB")
+        assert image.fp is None and fp is not None and fp.closed
+        path.write_bytes(FILES["large.jpg"])
+        assert rgb.tobytes() == Image.open(io.BytesIO(FILES["rgb.jpg"])).convert("RGB").tobytes()
+        with open(path, "rb") as file:
+            image = Image.open(file)
+            rgb = image.convert("RGB")
+            assert not file.closed
+        with Image.open(path) as image:
+            pass
+        with pytest.raises((ValueError, AssertionError, AttributeError)) as ours:
+            image.convert("RGB")
+        rgb.close()
+        with pytest.raises(ValueError, match="Operation on closed image"):
+            rgb.tobytes()
+    with Image.open(path) as image:
+        pass
+    with pytest.raises(ours.type):
+        image.convert("RGB")
+
+
+def test_bombs_and_truncated_files_are_treated_as_pillow_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(name: str, lazy: bool) -> Any:
+        return _outcome(lambda: _opened(name, lazy).convert("RGB").crop((0, 0, 100, 100)).tobytes())
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50_000)
+    (theirs, _, their_words), (ours, _, our_words) = (opened("large.jpg", lazy) for lazy in (False, True))
+    assert their_words and our_words == their_words and ours == theirs
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5_000)
+    (_, theirs, _), (_, ours, _) = (opened("large.jpg", lazy) for lazy in (False, True))
+    assert type(ours) is type(theirs) is Image.DecompressionBombError and str(ours) == str(theirs)
+    monkeypatch.undo()
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    for name in ("cut.jpg", "cut.png", "checksum.png", "cut_end.png"):
+        (theirs, their_error, _), (ours, our_error, _) = (opened(name, lazy) for lazy in (False, True))
+        assert (ours, type(our_error)) == (theirs, type(their_error))
+
+
+def test_contexts_nest_and_give_everything_back() -> None:
+    before = dict(Image.OPEN), v1.functional.to_tensor, v1.Compose.__call__
+    outer = wf.accelerate()
+    assert outer.active
+    with wf.accelerate():
+        assert _is_lazy(Image.open(io.BytesIO(FILES["rgb.png"])))
+    assert _is_lazy(Image.open(io.BytesIO(FILES["rgb.png"])))
+    outer.close()
+    outer.close()
+    assert not outer.active
+    assert not _is_lazy(Image.open(io.BytesIO(FILES["rgb.png"])))
+    assert (dict(Image.OPEN), v1.functional.to_tensor, v1.Compose.__call__) == before
+    # What others replaced meanwhile stays theirs.
+    with wf.accelerate():
+        v1.functional.to_tensor = theirs = lambda image: image
+    assert v1.functional.to_tensor is theirs
+    v1.functional.to_tensor = before[1]
+
+
+def test_threads_share_images() -> None:
+    names = ["large.jpg", "rgb.png", "progressive.jpg"]
+    expected = {name: _opened(name, False).convert("RGB").resize((40, 30)).tobytes() for name in names}
+    wrong = []
+    with wf.accelerate():
+        shared = {name: Image.open(io.BytesIO(FILES[name])).convert("RGB") for name in names}
+        small = {name: image.resize((40, 30)) for name, image in shared.items()}
+
+        def work(seed: int) -> None:
+            rng = random.Random(seed)
+            for _ in range(60):
+                name = rng.choice(names)
+                image = rng.choice([small[name], shared[name].resize((40, 30)), small[name].copy()])
+                if rng.random() < 0.3:
+                    image.load()
+                if image.tobytes() != expected[name]:
+                    wrong.append(name)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_children_go_on_with_what_was_lazy() -> None:
+    expected = _opened("large.jpg", False).convert("RGB").resize((40, 30)).tobytes()
+    with wf.accelerate():
+        image = Image.open(io.BytesIO(FILES["large.jpg"])).convert("RGB").resize((40, 30))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            same = image.tobytes() == expected and _is_lazy(Image.open(io.BytesIO(FILES["rgb.jpg"])))
+            os._exit(0 if same else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert image.tobytes() == expected
+
+
+class Photos(torch.utils.data.Dataset[Any]):
+    """A data set as people write them."""
+
+    def __init__(self, folder: Path, steps: Any) -> None:
+        self.paths = sorted(folder.iterdir())
+        self.steps = steps
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, i: int) -> Any:
+        image = Image.open(self.paths[i])
+        return self.steps(image.convert("RGB")), _is_lazy(image), i
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for i in range(12):
+        (tmp_path / f"{i:02}.jpg").write_bytes(_saved(_noise("RGB", (60 + i, 50 + 2 * i), i), "JPEG"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_accelerate_and_give_the_same_batches(folder: Path, start: str) -> None:
+    from wellfed.torch import DataLoader
+
+    dataset = Photos(folder, _steps("v1"))
+
+    def batches(kind: Any, **arguments: Any) -> list[Any]:
+        torch.manual_seed(3)
+        return list(kind(dataset, 4, shuffle=True, num_workers=2, multiprocessing_context=start, **arguments))
+
+    expected = batches(torch.utils.data.DataLoader)
+    plain = batches(DataLoader, accelerate=False)
+    ours = batches(DataLoader)
+    for theirs, without, batch in zip(expected, plain, ours, strict=True):
+        assert torch.equal(theirs[0], batch[0]) and torch.equal(theirs[0], without[0])
+        assert torch.equal(theirs[2], batch[2])
+        assert batch[1].all() and not without[1].any() and not theirs[1].any()
+
+
+def test_explain_says_that_it_is_on(folder: Path) -> None:
+    from wellfed.torch import DataLoader
+
+    dataset = Photos(folder, _steps("v1"))
+    assert "accelerate" in DataLoader(dataset, num_workers=1).explain()
+    assert "accelerate" not in DataLoader(dataset, num_workers=1, accelerate=False).explain()
+    assert "accelerate" not in DataLoader(dataset).explain()
+    assert wf.feed(DataLoader(dataset, accelerate=False), num_workers=1).accelerate is False
+
+
+def test_the_engine_still_takes_over_what_it_knows(folder: Path) -> None:
+    from torchvision.datasets import ImageFolder
+    from wellfed.torch import DataLoader
+
+    (folder / "class").mkdir()
+    for path in folder.glob("*.jpg"):
+        path.rename(folder / "class" / path.name)
+    with wf.accelerate():
+        Image.open(next((folder / "class").iterdir()))
+        assert "native: the engine" in DataLoader(ImageFolder(str(folder), _steps("v1"))).explain()
+
+
+def test_other_pillows_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["PIL"], "__version__", "9.5.0.post2")
+    _accelerate.unusable.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=r"does nothing: .*9\.5\.0\.post2"), wf.accelerate() as nothing:
+            assert not nothing.active
+            assert not _is_lazy(Image.open(io.BytesIO(FILES["rgb.jpg"])))
+    finally:
+        _accelerate.unusable.cache_clear()
+
+
+def test_v2_functions_take_lazy_images() -> None:
+    with wf.accelerate():
+        image = Image.open(io.BytesIO(FILES["rgb.jpg"])).convert("RGB")
+        assert v2_functional.get_size(image) == [45, 67]
+        ours = v2_functional.to_image(v2_functional.resized_crop(image, 2, 3, 30, 40, [20, 20]))
+    expected = Image.open(io.BytesIO(FILES["rgb.jpg"])).convert("RGB")
+    theirs = v2_functional.to_image(v2_functional.resized_crop(expected, 2, 3, 30, 40, [20, 20]))
+    assert torch.equal(ours, theirs)

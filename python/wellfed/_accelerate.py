@@ -142,16 +142,6 @@ _install = threading.Lock()
 """Held while an image gets its pixels: for assignments only, never while they are made."""
 
 
-def _renew_lock() -> None:
-    global _install
-    _install = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    # Whoever held it is not in the child.
-    os.register_at_fork(after_in_child=_renew_lock)
-
-
 @functools.cache
 def _pillow() -> _Pillow:
     return _Pillow()
@@ -511,13 +501,15 @@ class _Patches:
             self.torchvision = False
 
     def see_torchvision(self) -> None:
-        """Replaces `to_tensor` once torchvision has been imported."""
+        """Replaces `to_tensor` and `Compose.__call__` once torchvision has been imported."""
+        transforms = sys.modules.get("torchvision.transforms")
         functional = sys.modules.get("torchvision.transforms.functional")
-        if self.torchvision or not hasattr(functional, "to_tensor"):
+        if self.torchvision or not hasattr(transforms, "Compose") or not hasattr(functional, "to_tensor"):
             return
         with self.lock:
             if self.users and not self.torchvision:
                 self._replace(functional, "to_tensor", _to_tensor)
+                self._replace(transforms.Compose, "__call__", _compose)
                 self.torchvision = True
 
     def _replace(self, module: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
@@ -558,12 +550,14 @@ class _Patches:
 _patches = _Patches()
 
 
-def _renew_patches_lock() -> None:
-    _patches.lock = threading.Lock()
+def _renew_locks() -> None:
+    global _install
+    _install, _patches.lock = threading.Lock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_patches_lock)
+    # Whoever held them is not in the child.
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _exif_transpose(original: Any) -> Any:
@@ -581,30 +575,95 @@ def _exif_transpose(original: Any) -> Any:
     return exif_transpose
 
 
-def _to_tensor(original: Any) -> Any:
+@functools.lru_cache(maxsize=64)
+def _values(channels: int, mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> _native.Values:
+    return _native.Values(channels, None if mean is None else list(mean), None if std is None else list(std))
+
+
+def _tensor(image: Any, normalize: Any = None) -> Any:
+    """What torchvision's `ToTensor`, and then its `Normalize`, make of a lazy image; None where they are to do it."""
     import torch
 
+    pillow = _pillow()
+    if type(image) not in pillow.kinds or torch.get_default_dtype() is not torch.float32:
+        return None
+    if type(image) is not pillow.lazy:
+        image = image._derived(image._mode) if image._mode in _CONVERTED else None
+    recipe = None if image is None else image.__dict__.get("_recipe")
+    if recipe is None:
+        return None
+    channels = 1 if recipe.mode == "L" else 3
+    mean = std = None
+    if normalize is not None:
+        mean, std = normalize.mean, normalize.std
+        for numbers in (mean, std):
+            if type(numbers) not in (list, tuple) or len(numbers) not in (1, channels):
+                return None
+            if not all(type(number) in (int, float) for number in numbers):
+                return None
+        mean, std = tuple(mean), tuple(std)
+    try:
+        values = _values(channels, mean, std)
+    except (WellfedError, OverflowError):
+        return None
+    if not recipe.natively():
+        return None
+    width, height = recipe.picture.size
+    tensor = torch.empty((channels, height, width), dtype=torch.float32, device="cpu")
+    try:
+        recipe.picture.write_tensor(tensor.numpy(), values)
+    except WellfedError:
+        return None
+    return tensor
+
+
+def _to_tensor(original: Any) -> Any:
     @functools.wraps(original)
     def to_tensor(pic: Any) -> Any:
-        kinds = _pillow()
-        if type(pic) not in kinds.kinds or torch.get_default_dtype() is not torch.float32:
-            return original(pic)
-        image = pic
-        if type(pic) is not kinds.lazy:
-            image = pic._derived(pic._mode) if pic._mode in _CONVERTED else None
-        recipe = None if image is None else image.__dict__.get("_recipe")
-        if recipe is None or not recipe.natively():
-            return original(pic)
-        width, height = recipe.picture.size
-        shape = (1 if recipe.mode == "L" else 3, height, width)
-        tensor = torch.empty(shape, dtype=torch.float32, device="cpu")
-        try:
-            recipe.picture.write_tensor(tensor.numpy())
-        except WellfedError:
-            return original(pic)
-        return tensor
+        tensor = _tensor(pic)
+        return original(pic) if tensor is None else tensor
 
     return to_tensor
+
+
+def _compose(original: Any) -> Any:
+    """`Compose.__call__` that has one pass do `ToTensor` and the `Normalize` right after it."""
+    from torch.nn.modules import module
+    from torchvision.transforms import Normalize, ToTensor, functional
+
+    normalize = functional.normalize
+    to_tensor = ToTensor.__call__, Normalize.forward
+
+    def pair(steps: Any) -> int | None:
+        """Where both are, as torchvision wrote them, and with nobody listening in between."""
+        if type(steps) not in (list, tuple):
+            return None
+        for at in range(len(steps) - 1):
+            if type(steps[at]) is ToTensor and type(steps[at + 1]) is Normalize:
+                after = vars(steps[at + 1])
+                stock = functional.normalize is normalize
+                stock = stock and (ToTensor.__call__, Normalize.forward) == to_tensor
+                hooks = after["_forward_hooks"] or after["_forward_pre_hooks"] or "forward" in after
+                hooks = hooks or module._global_forward_hooks or module._global_forward_pre_hooks
+                return at if stock and not hooks else None
+        return None
+
+    @functools.wraps(original)
+    def call(self: Any, img: Any) -> Any:
+        steps = self.transforms
+        at = pair(steps)
+        if at is None:
+            return original(self, img)
+        for step in steps[:at]:
+            img = step(img)
+        tensor = _tensor(img, steps[at + 1])
+        if tensor is not None:
+            img, at = tensor, at + 2
+        for step in steps[at:]:
+            img = step(img)
+        return img
+
+    return call
 
 
 class accelerate:  # noqa: N801 - it is called as a function
@@ -613,7 +672,8 @@ class accelerate:  # noqa: N801 - it is called as a function
     From the call on, until `close` or the end of a ``with`` block, `PIL.Image.open` gives images of JPEG and PNG files
     that remember ``convert("RGB")`` and ``convert("L")``, ``crop``, ``resize``, ``transpose`` and ``rotate`` by right
     angles. When pixels are asked for, one native pass decodes the part of the file that is needed and resamples it.
-    torchvision's ``ToTensor`` has that pass write its tensor. Pixels are Pillow's, bit for bit; whatever else is done
+    torchvision's ``ToTensor`` has that pass write its tensor, in ``Compose`` normalized by a ``Normalize`` that comes
+    next. Pixels are Pillow's, bit for bit; whatever else is done
     to an image, Pillow does.
 
     It holds for the whole process: all threads, and processes forked while it is on. It may be nested.
@@ -666,6 +726,12 @@ class accelerate:  # noqa: N801 - it is called as a function
         if self._on:
             self._on = False
             _patches.leave()
+
+
+def accelerate_worker() -> None:
+    """Switch acceleration on for good in a worker process, where its code has Pillow and that is a known one."""
+    if "PIL.Image" in sys.modules and not unusable():
+        _patches.enter()
 
 
 def _usable() -> bool:

@@ -28,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::loader::Loader;
     #[pymodule_export]
-    use crate::picture::Picture;
+    use crate::picture::{Picture, Values};
     #[pymodule_export]
     use crate::sequence::Order;
 

@@ -32,4 +32,4 @@ pub use batch::{Batch, Column, ColumnData};
 pub use cache::{Indexed, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use ring::Buffer;
-pub use single::{Form, Single, SingleScratch};
+pub use single::{Form, Single, SingleScratch, Values};

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use wellfed_kernels::{
-    image::{Dtype, Layout},
+    image::Layout,
     points::{PointMap, PointOp},
     resample::Resizer,
     write::Output,
@@ -21,12 +21,29 @@ use crate::{
 };
 
 /// What pixels become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+#[derive(Clone, Copy, Debug)]
+pub enum Form<'a> {
     /// `uint8 [height, width, channels]`, 0 to 255.
     Bytes,
-    /// `float32 [channels, height, width]`, divided by 255 as torchvision's `ToTensor` does.
-    Tensor,
+    /// `float32 [channels, height, width]`.
+    Tensor(&'a Values),
+}
+
+/// The values of a tensor, which has as many channels as its image: `uint8` divided by 255 as torchvision's `ToTensor`
+/// does, and perhaps normalized.
+#[derive(Clone, Debug)]
+pub struct Values(PointMap);
+
+impl Values {
+    /// `ToTensor`, then `Normalize` with a mean and a standard deviation for all channels or for each.
+    ///
+    /// # Errors
+    /// `Config` for numbers of another count, for a standard deviation of 0, and for other than 1 to 4 channels.
+    pub fn new(channels: usize, normalize: Option<(Vec<f32>, Vec<f32>)>) -> Result<Self> {
+        let normalize = normalize.map(|(mean, std)| PointOp::Normalize { mean, std });
+        let steps: Vec<PointOp> = [PointOp::ToTensorDiv].into_iter().chain(normalize).collect();
+        PointMap::new(channels, &steps).map(Self).map_err(|e| Error::config(e.to_string()))
+    }
 }
 
 /// Memory that is used again from image to image.
@@ -117,9 +134,9 @@ impl Single {
     }
 
     /// Bytes of the result.
-    pub fn len(&self, form: Form) -> usize {
+    pub fn len(&self, form: Form<'_>) -> usize {
         let (height, width) = self.size();
-        height * width * self.channels() * if form == Form::Tensor { 4 } else { 1 }
+        height * width * self.channels() * if matches!(form, Form::Tensor(_)) { 4 } else { 1 }
     }
 
     /// Makes the result of the image in `bytes`, which must be those of [`Single::open`]. `slot` has the size that
@@ -130,7 +147,7 @@ impl Single {
     pub fn render(
         &self,
         bytes: &[u8],
-        form: Form,
+        form: Form<'_>,
         scratch: &mut SingleScratch,
         slot: &mut [u8],
     ) -> Result<()> {
@@ -144,9 +161,13 @@ impl Single {
         let SingleScratch { codec, resizer } = scratch;
         let (fold, needed) = self.fold.settled();
         let (map, layout) = match form {
-            Form::Bytes => (maps(self.channels())?.0, Layout::Hwc),
-            Form::Tensor => (maps(self.channels())?.1, Layout::Chw),
+            Form::Bytes => (unchanged(self.channels())?, Layout::Hwc),
+            Form::Tensor(Values(map)) => (map, Layout::Chw),
         };
+        if map.channels() != self.channels() {
+            let what = format!("an image of {} channels has values of {}", self.channels(), map.channels());
+            return Err(Error::config(what));
+        }
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
         let channels = self.mode.band_channels(encoded.header().channels);
         let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
@@ -161,20 +182,12 @@ impl Single {
     }
 }
 
-/// The values of bytes and of tensors, for images of 1 and 3 channels.
-fn maps(channels: usize) -> Result<(&'static PointMap, &'static PointMap)> {
-    static MAPS: OnceLock<Vec<[PointMap; 2]>> = OnceLock::new();
-    let maps = MAPS.get_or_init(|| {
-        let pair = |channels| {
-            let tensor = PointMap::new(channels, &[PointOp::ToTensorDiv]).ok()?;
-            debug_assert_eq!(tensor.dtype(), Dtype::F32);
-            Some([PointMap::identity(channels).ok()?, tensor])
-        };
-        [1, 3].into_iter().filter_map(pair).collect()
-    });
-    let found = maps.iter().find(|[bytes, _]| bytes.channels() == channels);
-    found
-        .map(|[bytes, tensor]| (bytes, tensor))
+/// The map of bytes to themselves, for images of 1 and 3 channels.
+fn unchanged(channels: usize) -> Result<&'static PointMap> {
+    static MAPS: OnceLock<Vec<PointMap>> = OnceLock::new();
+    let maps = MAPS.get_or_init(|| [1, 3].into_iter().filter_map(|c| PointMap::identity(c).ok()).collect());
+    maps.iter()
+        .find(|map| map.channels() == channels)
         .ok_or_else(|| Error::new(ErrorKind::Internal, format!("an image of {channels} channels")))
 }
 
@@ -208,9 +221,16 @@ mod tests {
         let rows =
             |y: usize| (2..5).rev().flat_map(move |x| (0..3).map(move |c| ((y * 5 + x) * 3 + c) as u8 * 4));
         assert_eq!(render(&part, &bytes), rows(1).chain(rows(2)).collect::<Vec<u8>>());
-        let mut tensor = vec![0; part.len(Form::Tensor)];
-        part.render(&bytes, Form::Tensor, &mut SingleScratch::default(), &mut tensor).unwrap();
-        assert_eq!(tensor[..4], (f32::from(render(&part, &bytes)[0]) / 255.0).to_ne_bytes());
+        let first = f32::from(render(&part, &bytes)[0]) / 255.0;
+        for (normalize, expected) in [(None, first), (Some((vec![0.5], vec![0.2])), (first - 0.5) / 0.2)] {
+            let values = Values::new(3, normalize).unwrap();
+            let mut tensor = vec![0; part.len(Form::Tensor(&values))];
+            part.render(&bytes, Form::Tensor(&values), &mut SingleScratch::default(), &mut tensor).unwrap();
+            assert_eq!(tensor[..4], expected.to_ne_bytes());
+        }
+        let grey = Values::new(1, None).unwrap();
+        let mut slot = vec![0; part.len(Form::Tensor(&grey))];
+        assert!(part.render(&bytes, Form::Tensor(&grey), &mut SingleScratch::default(), &mut slot).is_err());
     }
 
     #[test]

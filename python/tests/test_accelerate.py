@@ -600,7 +600,7 @@ def test_the_engine_still_takes_over_what_it_knows(folder: Path) -> None:
     for path in folder.glob("*.jpg"):
         path.rename(folder / "class" / path.name)
     with wf.accelerate():
-        Image.open(next((folder / "class").iterdir()))
+        Image.open(next((folder / "class").iterdir())).close()
         assert "native: the engine" in DataLoader(ImageFolder(str(folder), _steps("v1"))).explain()
 
 

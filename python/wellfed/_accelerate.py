@@ -611,7 +611,7 @@ def _tensor(image: Any, normalize: Any = None) -> Any:
     width, height = recipe.picture.size
     tensor = torch.empty((channels, height, width), dtype=torch.float32, device="cpu")
     try:
-        recipe.picture.write_tensor(tensor.numpy(), values)
+        recipe.picture.write_tensor(tensor.data_ptr(), tensor.nbytes, values)
     except WellfedError:
         return None
     return tensor

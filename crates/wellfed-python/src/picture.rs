@@ -2,11 +2,7 @@
 
 use std::cell::RefCell;
 
-use pyo3::{
-    exceptions::PyValueError,
-    prelude::*,
-    types::{PyBytes, PyDict},
-};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use wellfed::{
     codec::Mode,
     engine::{self, Form, Single, SingleScratch},
@@ -113,33 +109,19 @@ impl Picture {
         PyBytes::new_with(py, self.single.len(Form::Bytes), |slot| self.render(py, Form::Bytes, slot))
     }
 
-    /// Writes the pixels as `values` says to `out`, a contiguous numpy.ndarray of float32 [channels, height, width]
-    /// that nobody else knows yet.
-    fn write_tensor(&self, py: Python<'_>, out: &Bound<'_, PyAny>, values: &Values) -> PyResult<()> {
-        let interface = out.getattr("__array_interface__")?.cast_into::<PyDict>()?;
-        let get = |name: &str| {
-            interface.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("the array has no {name}")))
-        };
+    /// Writes the pixels as `values` says to the memory of `bytes` bytes at `address`: float32 [channels, height,
+    /// width], contiguous, and known to nobody but the caller. By its address, since a tensor that NumPy has seen cannot
+    /// be resized any more, as those of torchvision can.
+    fn write_tensor(&self, py: Python<'_>, address: usize, bytes: usize, values: &Values) -> PyResult<()> {
         let form = Form::Tensor(&values.0);
-        let (height, width) = self.single.size();
-        let shape: (usize, usize, usize) = get("shape")?.extract()?;
-        let kind: String = get("typestr")?.extract()?;
-        let (address, read_only): (usize, bool) = get("data")?.extract()?;
-        let float = if cfg!(target_endian = "big") { ">f4" } else { "<f4" };
-        if shape != (self.single.channels(), height, width)
-            || kind != float
-            || read_only
-            || !get("strides")?.is_none()
-        {
-            return Err(PyValueError::new_err(format!(
-                "an array of {kind} {shape:?} cannot take the pixels"
-            )));
+        if address == 0 || !address.is_multiple_of(4) || bytes != self.single.len(form) {
+            let wanted = self.single.len(form);
+            return Err(PyValueError::new_err(format!("{bytes} bytes at {address:#x} cannot take {wanted}")));
         }
         let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: the array says that these bytes are its own, contiguous and writable; it is alive as long as `out`,
-        // and the caller has promised that nobody else looks at it meanwhile. Written in place, as a copy of 600 KB
-        // would take a fifth of what the call takes.
-        let slot = unsafe { std::slice::from_raw_parts_mut(start, self.single.len(form)) };
+        // SAFETY: the one caller, `wellfed._accelerate`, gives the memory of a tensor that it has just made and holds on
+        // to, and its size. Written in place, as a copy of 600 KB would take a fifth of what the call takes.
+        let slot = unsafe { std::slice::from_raw_parts_mut(start, bytes) };
         self.render(py, form, slot)
     }
 }

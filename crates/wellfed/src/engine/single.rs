@@ -110,7 +110,29 @@ impl Single {
         }
         let (rows, columns) = self.size();
         let crop = Rect { top: 0, left: 0, height: rows, width: columns };
-        self.then(&Action::Resize { crop, cropped: true, height, width, interpolation })
+        let resize = Action::Resize { crop, cropped: true, height, width, interpolation };
+        self.then(&resize).or_else(|| self.turned_first()?.then(&resize))
+    }
+
+    /// The same with flips in the first place: of the decoded pixels, where resampling may follow.
+    fn turned_first(&self) -> Option<Self> {
+        let Fold { flip_h, flip_v, resize: None, .. } = self.fold else { return None };
+        let orientation = match (flip_h, flip_v) {
+            (true, false) => 2,
+            (true, true) => 3,
+            (false, true) => 4,
+            (false, false) => return None,
+        };
+        let (height, width) = self.stored;
+        let (Fold { crop, .. }, _) = self.fold.settled();
+        let mirrored =
+            |flip, start: usize, len: usize, side: usize| if flip { side - start - len } else { start };
+        let seen = Rect {
+            top: mirrored(flip_v, crop.top, crop.height, height),
+            left: mirrored(flip_h, crop.left, crop.width, width),
+            ..crop
+        };
+        Self { fold: Fold::new(height, width), ..*self }.turn(orientation)?.crop(seen)
     }
 
     /// Mirrors.
@@ -238,10 +260,25 @@ mod tests {
         let bytes = png();
         let all = Single::open(&bytes, Mode::L).unwrap().unwrap();
         let flipped = all.flip(true, false).unwrap();
-        assert!(flipped.resize(3, 3, Interpolation::Bilinear).is_none());
         assert!(flipped.turn(6).is_none());
+        let small = all.resize(3, 3, Interpolation::Bilinear).unwrap();
+        assert!(small.resize(2, 2, Interpolation::Bilinear).is_none());
+        assert!(small.flip(true, false).unwrap().resize(2, 2, Interpolation::Bilinear).is_none());
         assert!(all.crop(Rect { top: 0, left: 0, height: 5, width: 5 }).is_none());
         assert_eq!(all.turn(6).unwrap().size(), (5, 4));
+    }
+
+    #[test]
+    fn flips_before_a_resize_are_turns() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        let part = all.flip(true, true).unwrap().crop(Rect { top: 0, left: 1, height: 2, width: 4 }).unwrap();
+        let plain = part.resize(2, 4, Interpolation::Bilinear).unwrap();
+        assert_eq!(render(&plain, &bytes), render(&part, &bytes));
+        let doubled = part.resize(4, 8, Interpolation::Nearest).unwrap();
+        let pixel = |pixels: &[u8], at: usize| [pixels[3 * at], pixels[3 * at + 1], pixels[3 * at + 2]];
+        let (small, large) = (render(&part, &bytes), render(&doubled, &bytes));
+        assert!((0..32).all(|at| pixel(&large, at) == pixel(&small, at / 16 * 4 + at % 8 / 2)));
     }
 
     #[test]

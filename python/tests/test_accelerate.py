@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wellfed as wf
 from PIL import Image, ImageDraw, ImageFile, ImageOps, JpegImagePlugin, PngImagePlugin
+
+import wellfed as wf
 from wellfed import _accelerate
+from wellfed._accelerate.images import pillow
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -118,7 +120,16 @@ def _late_text(png: bytes) -> bytes:
 
 
 FILES = _files()
-LAZY = ["rgb.jpg", "grey.jpg", "progressive.jpg", "large.jpg", "orientation6.jpg", "cmyk.jpg", "rgb.png", "alpha.png"]
+LAZY = [
+    "rgb.jpg",
+    "grey.jpg",
+    "progressive.jpg",
+    "large.jpg",
+    "orientation6.jpg",
+    "cmyk.jpg",
+    "rgb.png",
+    "alpha.png",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +140,7 @@ def nothing_stays() -> Iterator[None]:
 
 
 def _is_lazy(image: Any) -> bool:
-    return type(image) in _accelerate._pillow().kinds
+    return type(image) in pillow().kinds
 
 
 def _opened(name: str, lazy: bool) -> Any:
@@ -293,7 +304,9 @@ def _steps(form: str) -> Any:
             [v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(mean, std)]
         )
     if form == "v1 for evaluation":
-        return v1.Compose([v1.Resize(40), v1.CenterCrop(32), v1.ToTensor(), v1.Normalize(list(mean), list(std))])
+        return v1.Compose(
+            [v1.Resize(40), v1.CenterCrop(32), v1.ToTensor(), v1.Normalize(list(mean), list(std))]
+        )
     if form == "v1 in parts":
         return v1.Compose([v1.Resize((32, 40)), v1.ToTensor(), v1.RandomErasing(1.0), v1.Normalize(0.5, 0.5)])
     if form == "v1 of a larger image":
@@ -310,7 +323,13 @@ def _steps(form: str) -> Any:
     scaled = v2.ToDtype(torch.float32, scale=True)
     if form == "v2":
         return v2.Compose(
-            [v2.RandomResizedCrop(32), v2.RandomHorizontalFlip(), v2.ToImage(), scaled, v2.Normalize(mean, std)]
+            [
+                v2.RandomResizedCrop(32),
+                v2.RandomHorizontalFlip(),
+                v2.ToImage(),
+                scaled,
+                v2.Normalize(mean, std),
+            ]
         )
     assert form == "v2 on tensors"
     return v2.Compose([v2.PILToTensor(), v2.RandomResizedCrop(32, antialias=True), scaled])
@@ -341,7 +360,7 @@ def test_torchvisions_transforms_give_the_same_tensors(form: str, mode: str) -> 
 
     for name in [name for name in LAZY if "1x1" not in name]:
         (theirs, their_error, _), (ours, our_error, _) = (
-            _outcome(lambda lazy=lazy: make(name, lazy)) for lazy in (False, True)  # noqa: B023
+            _outcome(lambda lazy=lazy, name=name: make(name, lazy)) for lazy in (False, True)
         )
         assert type(our_error) is type(their_error), f"{name}: {our_error!r}"
         assert (str(our_error), type(ours)) == (str(their_error), type(theirs))
@@ -354,7 +373,9 @@ def test_a_tensor_is_ones_own() -> None:
     with wf.accelerate():
         image = Image.open(io.BytesIO(FILES["rgb.jpg"]))
         tensor, again = (v1.functional.to_tensor(image) for _ in range(2))
-    assert type(tensor) is torch.Tensor and tensor.is_contiguous() and tensor.dtype is torch.float32
+    assert type(tensor) is torch.Tensor
+    assert tensor.is_contiguous()
+    assert tensor.dtype is torch.float32
     tensor += 1
     assert torch.equal(tensor, again + 1)
     assert tensor.resize_(3, 100, 100).shape == (3, 100, 100)
@@ -367,7 +388,8 @@ def test_what_listens_between_to_tensor_and_normalize_hears_it() -> None:
     steps = v1.Compose([v1.ToTensor(), normalize])
     with wf.accelerate():
         steps(Image.open(io.BytesIO(FILES["rgb.jpg"])))
-    assert len(heard) == 1 and heard[0] <= 1
+    assert len(heard) == 1
+    assert heard[0] <= 1
 
 
 def test_normalize_of_other_numbers_is_torchvisions() -> None:
@@ -399,7 +421,8 @@ def test_orientation_is_remembered() -> None:
         with wf.accelerate():
             image = Image.open(io.BytesIO(FILES[name]))
             turned = ImageOps.exif_transpose(image)
-        assert _is_lazy(image) and _is_lazy(turned), name
+        assert _is_lazy(image), name
+        assert _is_lazy(turned), name
         assert _looks(turned) == _looks(expected)
         assert turned.getexif() == expected.getexif()
         part = turned.crop((3, 4, 30, 40)).resize((16, 20), Image.Resampling.BILINEAR)
@@ -410,16 +433,24 @@ def test_orientation_is_remembered() -> None:
     with wf.accelerate():
         image = Image.open(io.BytesIO(FILES["orientation6.jpg"]))
         assert ImageOps.exif_transpose(image, in_place=True) is None
-    assert image.tobytes() == ImageOps.exif_transpose(Image.open(io.BytesIO(FILES["orientation6.jpg"]))).tobytes()
+    assert (
+        image.tobytes()
+        == ImageOps.exif_transpose(Image.open(io.BytesIO(FILES["orientation6.jpg"]))).tobytes()
+    )
 
 
 def test_images_are_lazy_until_pixels_are_wanted() -> None:
     with wf.accelerate():
         image = Image.open(io.BytesIO(FILES["large.jpg"]))
-    assert isinstance(image, JpegImagePlugin.JpegImageFile) and _is_lazy(image)
-    part = image.convert("RGB").crop((10, 10, 200, 200)).resize((50, 50)).transpose(Image.Transpose.ROTATE_180)
-    assert _is_lazy(part) and _is_lazy(image)
-    assert part.format is None and part.info == image.info
+    assert isinstance(image, JpegImagePlugin.JpegImageFile)
+    assert _is_lazy(image)
+    part = (
+        image.convert("RGB").crop((10, 10, 200, 200)).resize((50, 50)).transpose(Image.Transpose.ROTATE_180)
+    )
+    assert _is_lazy(part)
+    assert _is_lazy(image)
+    assert part.format is None
+    assert part.info == image.info
     ImageDraw.Draw(part).line((0, 0, 9, 9))
     assert type(part) is Image.Image
     image.load()
@@ -444,7 +475,9 @@ def test_files_are_closed_where_pillow_closes_them(tmp_path: Path) -> None:
         image = Image.open(path)
         fp = image.fp
         rgb = image.convert("RGB")
-        assert image.fp is None and fp is not None and fp.closed
+        assert image.fp is None
+        assert fp is not None
+        assert fp.closed
         path.write_bytes(FILES["large.jpg"])
         assert rgb.tobytes() == Image.open(io.BytesIO(FILES["rgb.jpg"])).convert("RGB").tobytes()
         with open(path, "rb") as file:
@@ -470,10 +503,13 @@ def test_bombs_and_truncated_files_are_treated_as_pillow_is_told(monkeypatch: py
 
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50_000)
     (theirs, _, their_words), (ours, _, our_words) = (opened("large.jpg", lazy) for lazy in (False, True))
-    assert their_words and our_words == their_words and ours == theirs
+    assert their_words
+    assert our_words == their_words
+    assert ours == theirs
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5_000)
     (_, theirs, _), (_, ours, _) = (opened("large.jpg", lazy) for lazy in (False, True))
-    assert type(ours) is type(theirs) is Image.DecompressionBombError and str(ours) == str(theirs)
+    assert type(ours) is type(theirs) is Image.DecompressionBombError
+    assert str(ours) == str(theirs)
     monkeypatch.undo()
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     for name in ("cut.jpg", "cut.png", "checksum.png", "cut_end.png"):
@@ -577,9 +613,12 @@ def test_workers_accelerate_and_give_the_same_batches(folder: Path, start: str) 
     plain = batches(DataLoader, accelerate=False)
     ours = batches(DataLoader)
     for theirs, without, batch in zip(expected, plain, ours, strict=True):
-        assert torch.equal(theirs[0], batch[0]) and torch.equal(theirs[0], without[0])
+        assert torch.equal(theirs[0], batch[0])
+        assert torch.equal(theirs[0], without[0])
         assert torch.equal(theirs[2], batch[2])
-        assert batch[1].all() and not without[1].any() and not theirs[1].any()
+        assert batch[1].all()
+        assert not without[1].any()
+        assert not theirs[1].any()
 
 
 def test_explain_says_that_it_is_on(folder: Path) -> None:
@@ -594,6 +633,7 @@ def test_explain_says_that_it_is_on(folder: Path) -> None:
 
 def test_the_engine_still_takes_over_what_it_knows(folder: Path) -> None:
     from torchvision.datasets import ImageFolder
+
     from wellfed.torch import DataLoader
 
     (folder / "class").mkdir()
@@ -608,9 +648,10 @@ def test_other_pillows_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["PIL"], "__version__", "9.5.0.post2")
     _accelerate.unusable.cache_clear()
     try:
-        with pytest.warns(UserWarning, match=r"does nothing: .*9\.5\.0\.post2"), wf.accelerate() as nothing:
-            assert not nothing.active
-            assert not _is_lazy(Image.open(io.BytesIO(FILES["rgb.jpg"])))
+        with pytest.warns(UserWarning, match=r"does nothing: .*9\.5\.0\.post2"):
+            nothing = wf.accelerate()
+        assert not nothing.active
+        assert not _is_lazy(Image.open(io.BytesIO(FILES["rgb.jpg"])))
     finally:
         _accelerate.unusable.cache_clear()
 

@@ -22,11 +22,18 @@ pub(crate) struct Values(engine::Values);
 
 #[pymethods]
 impl Values {
-    /// Divided by 255 as by torchvision's `ToTensor`, then normalized if there are a mean and a standard deviation.
+    /// Those of torchvision's `ToTensor` with `divide`, else of `ToDtype(float32, scale=True)`; then normalized if there
+    /// are a mean and a standard deviation.
     #[new]
-    #[pyo3(signature = (channels, mean=None, std=None))]
-    fn new(py: Python<'_>, channels: usize, mean: Option<Vec<f32>>, std: Option<Vec<f32>>) -> PyResult<Self> {
-        engine::Values::new(channels, mean.zip(std)).map(Self).map_err(|e| to_python(py, &e))
+    #[pyo3(signature = (channels, divide, mean=None, std=None))]
+    fn new(
+        py: Python<'_>,
+        channels: usize,
+        divide: bool,
+        mean: Option<Vec<f32>>,
+        std: Option<Vec<f32>>,
+    ) -> PyResult<Self> {
+        engine::Values::new(channels, divide, mean.zip(std)).map(Self).map_err(|e| to_python(py, &e))
     }
 }
 
@@ -109,19 +116,19 @@ impl Picture {
         PyBytes::new_with(py, self.single.len(Form::Bytes), |slot| self.render(py, Form::Bytes, slot))
     }
 
-    /// Writes the pixels as `values` says to the memory of `bytes` bytes at `address`: float32 [channels, height,
+    /// Writes the pixels as `values` says to the memory of `size` bytes at `address`: float32 [channels, height,
     /// width], contiguous, and known to nobody but the caller. By its address, since a tensor that NumPy has seen cannot
     /// be resized any more, as those of torchvision can.
-    fn write_tensor(&self, py: Python<'_>, address: usize, bytes: usize, values: &Values) -> PyResult<()> {
+    fn write_tensor(&self, py: Python<'_>, address: usize, size: usize, values: &Values) -> PyResult<()> {
         let form = Form::Tensor(&values.0);
-        if address == 0 || !address.is_multiple_of(4) || bytes != self.single.len(form) {
+        if address == 0 || !address.is_multiple_of(4) || size != self.single.len(form) {
             let wanted = self.single.len(form);
-            return Err(PyValueError::new_err(format!("{bytes} bytes at {address:#x} cannot take {wanted}")));
+            return Err(PyValueError::new_err(format!("{size} bytes at {address:#x} cannot take {wanted}")));
         }
         let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
         // SAFETY: the one caller, `wellfed._accelerate`, gives the memory of a tensor that it has just made and holds on
         // to, and its size. Written in place, as a copy of 600 KB would take a fifth of what the call takes.
-        let slot = unsafe { std::slice::from_raw_parts_mut(start, bytes) };
+        let slot = unsafe { std::slice::from_raw_parts_mut(start, size) };
         self.render(py, form, slot)
     }
 }

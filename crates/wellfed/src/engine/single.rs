@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use wellfed_kernels::{
-    image::Layout,
+    image::{Dtype, Layout},
     points::{PointMap, PointOp},
     resample::Resizer,
     write::Output,
@@ -29,19 +29,22 @@ pub enum Form<'a> {
     Tensor(&'a Values),
 }
 
-/// The values of a tensor, which has as many channels as its image: `uint8` divided by 255 as torchvision's `ToTensor`
-/// does, and perhaps normalized.
+/// The values of a tensor, which has as many channels as its image: 0 to 1 as torchvision has them, and perhaps
+/// normalized.
 #[derive(Clone, Debug)]
 pub struct Values(PointMap);
 
 impl Values {
-    /// `ToTensor`, then `Normalize` with a mean and a standard deviation for all channels or for each.
+    /// `ToTensor`, which divides by 255, or else `ToDtype(float32, scale=True)`, which multiplies; then `Normalize` with
+    /// a mean and a standard deviation for all channels or for each.
     ///
     /// # Errors
     /// `Config` for numbers of another count, for a standard deviation of 0, and for other than 1 to 4 channels.
-    pub fn new(channels: usize, normalize: Option<(Vec<f32>, Vec<f32>)>) -> Result<Self> {
+    pub fn new(channels: usize, divide: bool, normalize: Option<(Vec<f32>, Vec<f32>)>) -> Result<Self> {
+        let scaled = PointOp::ToDtype { dtype: Dtype::F32, scale: true };
+        let first = if divide { PointOp::ToTensorDiv } else { scaled };
         let normalize = normalize.map(|(mean, std)| PointOp::Normalize { mean, std });
-        let steps: Vec<PointOp> = [PointOp::ToTensorDiv].into_iter().chain(normalize).collect();
+        let steps: Vec<PointOp> = [first].into_iter().chain(normalize).collect();
         PointMap::new(channels, &steps).map(Self).map_err(|e| Error::config(e.to_string()))
     }
 }
@@ -245,12 +248,12 @@ mod tests {
         assert_eq!(render(&part, &bytes), rows(1).chain(rows(2)).collect::<Vec<u8>>());
         let first = f32::from(render(&part, &bytes)[0]) / 255.0;
         for (normalize, expected) in [(None, first), (Some((vec![0.5], vec![0.2])), (first - 0.5) / 0.2)] {
-            let values = Values::new(3, normalize).unwrap();
+            let values = Values::new(3, true, normalize).unwrap();
             let mut tensor = vec![0; part.len(Form::Tensor(&values))];
             part.render(&bytes, Form::Tensor(&values), &mut SingleScratch::default(), &mut tensor).unwrap();
             assert_eq!(tensor[..4], expected.to_ne_bytes());
         }
-        let grey = Values::new(1, None).unwrap();
+        let grey = Values::new(1, false, None).unwrap();
         let mut slot = vec![0; part.len(Form::Tensor(&grey))];
         assert!(part.render(&bytes, Form::Tensor(&grey), &mut SingleScratch::default(), &mut slot).is_err());
     }

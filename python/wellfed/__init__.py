@@ -43,6 +43,7 @@ from .exceptions import (
 
 if TYPE_CHECKING:
     from . import transforms as transforms
+    from ._accelerate import accelerate as accelerate
     from ._combine import concatenate as concatenate
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
@@ -72,6 +73,7 @@ _HOMES = {
     "Dataset": "dataset",
     "Loader": "_loader",
     "Ragged": "_ragged",
+    "accelerate": "_accelerate",
     "annotated_images": "sources",
     "cifar10": "sources",
     "cifar100": "sources",
@@ -126,6 +128,7 @@ __all__ = [
     "UnsupportedSampleError",
     "WellfedError",
     "__version__",
+    "accelerate",
     "annotated_images",
     "cifar10",
     "cifar100",

@@ -12,6 +12,7 @@ mod error;
 mod leaves;
 mod loader;
 mod memory;
+mod picture;
 mod sequence;
 
 /// The module `wellfed._native`.
@@ -29,6 +30,8 @@ mod _native {
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]
     use crate::loader::Loader;
+    #[pymodule_export]
+    use crate::picture::{Picture, Values};
     #[pymodule_export]
     use crate::sequence::Order;
 

@@ -52,9 +52,9 @@ const PLAN: [&str; 11] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 19] = [
-    "threads", "governor", "ring", "batch", "stack", "job", "fold", "kernel", "whole", "float", "image",
-    "cache", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
+const ENGINE: [&str; 20] = [
+    "threads", "governor", "ring", "batch", "stack", "job", "fold", "kernel", "single", "whole", "float",
+    "image", "cache", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
 ];
 
 type ModulePath = Vec<String>;

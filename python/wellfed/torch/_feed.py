@@ -145,6 +145,7 @@ _KEPT = (
     "device",
     "float_dtype",
     "native",
+    "accelerate",
     "num_threads",
     "memory_budget",
     "on_error",

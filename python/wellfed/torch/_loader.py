@@ -73,6 +73,8 @@ class DataLoader(stock.DataLoader[T_co]):
         float_dtype: Type of the floating point tensors in batches, such as `torch.bfloat16`; other tensors stay as they
             are. None: as they were made.
         native: Whether the engine may take over what it recognises.
+        accelerate: Whether worker processes open images as under `wellfed.accelerate`: with Pillow's pixels, in less
+            time. Without workers, and with threads, it is on where that was called.
         num_threads: Threads of the engine, where it makes whole batches; None: as many as pay, within this rank's share
             of the cores (`LOCAL_WORLD_SIZE`).
         memory_budget: Bytes that the engine may hold for batches, read-ahead and caches, where it makes whole batches;
@@ -123,6 +125,7 @@ class DataLoader(stock.DataLoader[T_co]):
         device: torch.device | str | int | None = None,
         float_dtype: torch.dtype | str | None = None,
         native: bool = True,
+        accelerate: bool = True,
         num_threads: int | None = None,
         memory_budget: int | None = None,
         on_error: Literal["raise", "skip", "replace"] = "raise",
@@ -137,6 +140,7 @@ class DataLoader(stock.DataLoader[T_co]):
         self.device = None if device is None else torch.device(device)
         self.float_dtype = as_float_dtype(float_dtype)
         self.native = native
+        self.accelerate = accelerate
         self.num_threads = None if num_threads is None else whole(num_threads, "num_threads", 1)
         self.memory_budget = None if memory_budget is None else whole(memory_budget, "memory_budget", 1)
         self.on_error = checked(on_error)

@@ -18,8 +18,8 @@ use wellfed_kernels::{
     write::{GeometryError, Output, PadMode, Window, Writer},
 };
 
-pub(crate) use self::jpeg::error as jpeg_error;
 pub use self::{jpeg::Jpeg, orientation::apply_orientation, packed::PackedJpeg, png::Png};
+pub(crate) use self::{jpeg::error as jpeg_error, png::is_plain as png_is_plain};
 use crate::{Error, ErrorKind, Limits, Result, budget::Room, sample::DType};
 
 /// Colour mode of a decoded image, named as Pillow names it.
@@ -354,6 +354,12 @@ impl<'a> Encoded<'a> {
     /// The codec of its format.
     pub fn codec(&self) -> &'static dyn Codec {
         self.codec
+    }
+
+    /// The same image with another EXIF orientation than its file says.
+    pub(crate) fn turned(mut self, orientation: u8) -> Self {
+        self.header.orientation = orientation;
+        self
     }
 
     /// Height and width that a decode of all of the image gives.

@@ -254,6 +254,25 @@ fn walk(bytes: &[u8], verify: bool) -> Result<Header> {
     Ok(header)
 }
 
+/// True for one image without frames that nothing but `IEND` follows: Pillow reads the chunks behind the pixels with
+/// them.
+///
+/// # Errors
+/// `Corrupt` if a chunk is cut, or its checksum is wrong.
+pub(crate) fn is_plain(bytes: &[u8]) -> Result<bool> {
+    let (mut at, mut pixels, mut plain) = (SIGNATURE.len(), false, true);
+    loop {
+        let Chunk { kind, end, .. } = chunk(bytes, at, true)?;
+        match &kind {
+            b"IDAT" => pixels = true,
+            b"IEND" => return Ok(plain),
+            _ if pixels || kind == *b"acTL" => plain = false,
+            _ => {}
+        }
+        at = end;
+    }
+}
+
 struct Chunk<'a> {
     kind: [u8; 4],
     data: &'a [u8],

@@ -5,11 +5,13 @@ Invariant: every part that a loader has is named; nothing is left out because it
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
+from ..._accelerate import unusable
 from .._order import sees_nothing
 from .._workers.threads import in_threads
 from .forms import Line, name_of
@@ -117,6 +119,8 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             native = plan.kind == "native"
             words = "of the engine" if native else "not used: the engine does not make whole batches"
             rows.append(("native" if native else "python", f"{name}={value}", words))
+    if loader.accelerate and _opens_images(loader, plan):
+        rows.append(("native", "accelerate", "Pillow's images of JPEG and PNG, in the worker processes"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error
@@ -124,6 +128,13 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
         met = f"; {loader._bad.count} so far" if loader._bad.count else ""
         rows.append(("python", f"on_error={loader.on_error}", f"{what}; errors() lists bad samples{met}"))
     return rows
+
+
+def _opens_images(loader: Any, plan: Plan) -> bool:
+    """Whether worker processes may open images by Pillow, and it is one that can be accelerated."""
+    if plan.kind not in ("python", "hybrid") or loader.num_workers == 0 or in_threads(loader):
+        return False
+    return "PIL.Image" in sys.modules and not unusable()
 
 
 def _memory(loader: Any) -> tuple[str, str, str]:

@@ -56,6 +56,7 @@ class Setup:
     ahead: int
     float_dtype: Any = None
     on_error: str = "raise"
+    accelerate: bool = False
     hooks: Hooks = field(default_factory=Hooks)
 
 

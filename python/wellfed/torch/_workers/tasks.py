@@ -61,6 +61,7 @@ class TasksIterator(Tracked):
             ahead=self._prefetch_factor,
             float_dtype=loader.float_dtype,
             on_error=loader.on_error,
+            accelerate=loader.accelerate,
             hooks=self._hooks(loader),
         )
         self._failure: str | None = None

@@ -23,6 +23,7 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
 from ... import _offer
+from ..._accelerate import accelerate_worker
 from .._fetch import IterableFetcher, MapFetcher, Stopped, located, with_bad
 from .._precision import cast
 from .._private import (
@@ -366,6 +367,8 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
         set_worker_signals()
         name_worker_process()
         torch.set_num_threads(1)
+        if setup.accelerate:
+            accelerate_worker()
         worker = Worker(setup, worker_id, control, consumer_watch)
         stock = stock_collate.default_collate_fn_map
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:

@@ -1,0 +1,134 @@
+//! `_native.Picture`: an encoded image that is decoded when its pixels are asked for.
+
+use std::cell::RefCell;
+
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
+use wellfed::{
+    codec::Mode,
+    engine::{self, Form, Single, SingleScratch},
+    transform::{Interpolation, Rect},
+};
+
+use crate::{enter, error::to_python};
+
+thread_local! {
+    /// What one image leaves to the next of the same thread.
+    static SCRATCH: RefCell<SingleScratch> = RefCell::default();
+}
+
+/// What the values of a tensor are, of an image with 1 or 3 channels.
+#[pyclass(frozen, module = "wellfed._native")]
+pub(crate) struct Values(engine::Values);
+
+#[pymethods]
+impl Values {
+    /// Those of torchvision's `ToTensor` with `divide`, else of `ToDtype(float32, scale=True)`; then normalized if there
+    /// are a mean and a standard deviation.
+    #[new]
+    #[pyo3(signature = (channels, divide, mean=None, std=None))]
+    fn new(
+        py: Python<'_>,
+        channels: usize,
+        divide: bool,
+        mean: Option<Vec<f32>>,
+        std: Option<Vec<f32>>,
+    ) -> PyResult<Self> {
+        engine::Values::new(channels, divide, mean.zip(std)).map(Self).map_err(|e| to_python(py, &e))
+    }
+}
+
+/// A file's bytes and what is to be done to its image. Never changes: each step gives another one, or None if it cannot
+/// be remembered exactly.
+#[pyclass(frozen, module = "wellfed._native")]
+pub(crate) struct Picture {
+    bytes: Py<PyBytes>,
+    single: Single,
+}
+
+impl Picture {
+    fn then(&self, py: Python<'_>, single: Option<Single>) -> Option<Self> {
+        Some(Self { bytes: self.bytes.clone_ref(py), single: single? })
+    }
+
+    fn render(&self, py: Python<'_>, form: Form<'_>, slot: &mut [u8]) -> PyResult<()> {
+        let bytes = self.bytes.bind(py).as_bytes();
+        enter::quick(py, || SCRATCH.with_borrow_mut(|scratch| self.single.render(bytes, form, scratch, slot)))
+    }
+}
+
+#[pymethods]
+impl Picture {
+    /// All of the image in `data`, in mode "L" or "RGB"; None if Pillow may not decode it without an error.
+    #[staticmethod]
+    fn open(py: Python<'_>, data: &Bound<'_, PyBytes>, mode: &str) -> PyResult<Option<Self>> {
+        let mode = match mode {
+            "RGB" => Mode::Rgb,
+            "L" => Mode::L,
+            _ => return Ok(None),
+        };
+        // Not through the gateway: the header takes less time than to let go of the interpreter.
+        let single = Single::open(data.as_bytes(), mode).map_err(|e| to_python(py, &e))?;
+        Ok(single.map(|single| Self { bytes: data.clone().unbind(), single }))
+    }
+
+    /// Width and height.
+    #[getter]
+    fn size(&self) -> (usize, usize) {
+        let (height, width) = self.single.size();
+        (width, height)
+    }
+
+    /// Keeps a box.
+    fn crop(&self, py: Python<'_>, left: usize, top: usize, right: usize, bottom: usize) -> Option<Self> {
+        let part = Rect { top, left, height: bottom.checked_sub(top)?, width: right.checked_sub(left)? };
+        self.then(py, self.single.crop(part))
+    }
+
+    /// Resamples with Pillow's filter of this number.
+    fn resize(&self, py: Python<'_>, width: usize, height: usize, resample: u8) -> Option<Self> {
+        let interpolation = match resample {
+            0 => Interpolation::Nearest,
+            1 => Interpolation::Lanczos,
+            2 => Interpolation::Bilinear,
+            3 => Interpolation::Bicubic,
+            _ => return None,
+        };
+        self.then(py, self.single.resize(height, width, interpolation))
+    }
+
+    /// Does what Pillow's `transpose` of this number does.
+    fn transpose(&self, py: Python<'_>, method: u8) -> Option<Self> {
+        let single = match method {
+            0 => self.single.flip(true, false),
+            1 => self.single.flip(false, true),
+            2 => self.single.turn(8),
+            3 => self.single.flip(true, true),
+            4 => self.single.turn(6),
+            5 => self.single.turn(5),
+            6 => self.single.turn(7),
+            _ => None,
+        };
+        self.then(py, single)
+    }
+
+    /// The pixels: uint8, rows from top to bottom, channels next to each other.
+    fn pixels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        PyBytes::new_with(py, self.single.len(Form::Bytes), |slot| self.render(py, Form::Bytes, slot))
+    }
+
+    /// Writes the pixels as `values` says to the memory of `size` bytes at `address`: float32 [channels, height,
+    /// width], contiguous, and known to nobody but the caller. By its address, since a tensor that NumPy has seen cannot
+    /// be resized any more, as those of torchvision can.
+    fn write_tensor(&self, py: Python<'_>, address: usize, size: usize, values: &Values) -> PyResult<()> {
+        let form = Form::Tensor(&values.0);
+        if address == 0 || !address.is_multiple_of(4) || size != self.single.len(form) {
+            let wanted = self.single.len(form);
+            return Err(PyValueError::new_err(format!("{size} bytes at {address:#x} cannot take {wanted}")));
+        }
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: the one caller, `wellfed._accelerate`, gives the memory of a tensor that it has just made and holds on
+        // to, and its size. Written in place, as a copy of 600 KB would take a fifth of what the call takes.
+        let slot = unsafe { std::slice::from_raw_parts_mut(start, size) };
+        self.render(py, form, slot)
+    }
+}

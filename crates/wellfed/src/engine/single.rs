@@ -1,0 +1,296 @@
+//! [`Single`]: one encoded image, and what is to be done to it as a caller says it step by step.
+//!
+//! Nothing is decoded before pixels are asked for; then one pass decodes what is needed, resamples, flips and writes.
+//! Invariant: a step is taken only if the pixels stay Pillow's bit for bit. What cannot be folded so is refused, and
+//! the caller goes on from pixels.
+
+use std::sync::OnceLock;
+
+use wellfed_kernels::{
+    image::{Dtype, Layout},
+    points::{PointMap, PointOp},
+    resample::Resizer,
+    write::Output,
+};
+
+use super::{fold::Fold, kernel::Kernel};
+use crate::{
+    Error, ErrorKind, Limits, Result,
+    codec::{self, Encoded, Mode, Request, Scale},
+    transform::{Action, Interpolation, Rect},
+};
+
+/// What pixels become.
+#[derive(Clone, Copy, Debug)]
+pub enum Form<'a> {
+    /// `uint8 [height, width, channels]`, 0 to 255.
+    Bytes,
+    /// `float32 [channels, height, width]`.
+    Tensor(&'a Values),
+}
+
+/// The values of a tensor, which has as many channels as its image: 0 to 1 as torchvision has them, and perhaps
+/// normalized.
+#[derive(Clone, Debug)]
+pub struct Values(PointMap);
+
+impl Values {
+    /// `ToTensor`, which divides by 255, or else `ToDtype(float32, scale=True)`, which multiplies; then `Normalize` with
+    /// a mean and a standard deviation for all channels or for each.
+    ///
+    /// # Errors
+    /// `Config` for numbers of another count, for a standard deviation of 0, and for other than 1 to 4 channels.
+    pub fn new(channels: usize, divide: bool, normalize: Option<(Vec<f32>, Vec<f32>)>) -> Result<Self> {
+        let scaled = PointOp::ToDtype { dtype: Dtype::F32, scale: true };
+        let first = if divide { PointOp::ToTensorDiv } else { scaled };
+        let normalize = normalize.map(|(mean, std)| PointOp::Normalize { mean, std });
+        let steps: Vec<PointOp> = [first].into_iter().chain(normalize).collect();
+        PointMap::new(channels, &steps).map(Self).map_err(|e| Error::config(e.to_string()))
+    }
+}
+
+/// Memory that is used again from image to image.
+#[derive(Debug, Default)]
+pub struct SingleScratch {
+    codec: codec::Scratch,
+    resizer: Resizer,
+}
+
+/// An encoded image, and what is to be done to it. The bytes stay with the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Single {
+    mode: Mode,
+    /// How the stored image is turned before all else, as an EXIF orientation.
+    orientation: u8,
+    /// Of the stored image, height and width.
+    stored: (usize, usize),
+    fold: Fold,
+}
+
+impl Single {
+    /// All of the image in `bytes`, in mode `L` or `RGB`, as it is stored. `None` if it is not known beforehand that
+    /// Pillow decodes the file without an error: a JPEG that does not end as JPEGs do, a PNG with a wrong checksum,
+    /// with frames, or with something behind its pixels.
+    ///
+    /// # Errors
+    /// Those of the header, and `Limit` for an image of too many pixels.
+    pub fn open(bytes: &[u8], mode: Mode) -> Result<Option<Self>> {
+        let encoded = Encoded::open(bytes)?;
+        let whole = match encoded.codec().name() {
+            "jpeg" => bytes.ends_with(&[0xFF, 0xD9]),
+            "png" => codec::png_is_plain(bytes)?,
+            _ => false,
+        };
+        if !whole {
+            return Ok(None);
+        }
+        let (height, width) = encoded.header().size(false);
+        Limits::default().check_pixels(height, width)?;
+        Ok(Some(Self { mode, orientation: 1, stored: (height, width), fold: Fold::new(height, width) }))
+    }
+
+    /// Height and width of the result.
+    pub fn size(&self) -> (usize, usize) {
+        self.fold.size()
+    }
+
+    /// Channels of the result: 1 or 3.
+    pub fn channels(&self) -> usize {
+        self.mode.channels(3)
+    }
+
+    /// Keeps a part, which must lie inside.
+    pub fn crop(&self, part: Rect) -> Option<Self> {
+        let (height, width) = self.size();
+        part.check_inside(height, width).ok()?;
+        self.then(&Action::Crop(part))
+    }
+
+    /// Resamples all of it.
+    pub fn resize(&self, height: usize, width: usize, interpolation: Interpolation) -> Option<Self> {
+        if height == 0 || width == 0 || Limits::default().check_pixels(height, width).is_err() {
+            return None;
+        }
+        let (rows, columns) = self.size();
+        let crop = Rect { top: 0, left: 0, height: rows, width: columns };
+        let resize = Action::Resize { crop, cropped: true, height, width, interpolation };
+        self.then(&resize).or_else(|| self.turned_first()?.then(&resize))
+    }
+
+    /// The same with flips in the first place: of the decoded pixels, where resampling may follow.
+    fn turned_first(&self) -> Option<Self> {
+        let Fold { flip_h, flip_v, resize: None, .. } = self.fold else { return None };
+        let orientation = match (flip_h, flip_v) {
+            (true, false) => 2,
+            (true, true) => 3,
+            (false, true) => 4,
+            (false, false) => return None,
+        };
+        let (height, width) = self.stored;
+        let (Fold { crop, .. }, _) = self.fold.settled();
+        let mirrored =
+            |flip, start: usize, len: usize, side: usize| if flip { side - start - len } else { start };
+        let seen = Rect {
+            top: mirrored(flip_v, crop.top, crop.height, height),
+            left: mirrored(flip_h, crop.left, crop.width, width),
+            ..crop
+        };
+        Self { fold: Fold::new(height, width), ..*self }.turn(orientation)?.crop(seen)
+    }
+
+    /// Mirrors.
+    pub fn flip(&self, horizontal: bool, vertical: bool) -> Option<Self> {
+        self.then(&Action::Flip { horizontal, vertical })
+    }
+
+    /// Turns and mirrors as an EXIF orientation says. Comes before all else.
+    pub fn turn(&self, orientation: u8) -> Option<Self> {
+        let (height, width) = self.stored;
+        if self.orientation != 1 || !self.fold.is_identity(height, width) || !(1..=8).contains(&orientation) {
+            return None;
+        }
+        let (rows, columns) = if orientation >= 5 { (width, height) } else { (height, width) };
+        Some(Self { orientation, fold: Fold::new(rows, columns), ..*self })
+    }
+
+    fn then(&self, action: &Action) -> Option<Self> {
+        let mut next = *self;
+        next.fold.push(action, self.channels()).then_some(next)
+    }
+
+    /// Bytes of the result.
+    pub fn len(&self, form: Form<'_>) -> usize {
+        let (height, width) = self.size();
+        height * width * self.channels() * if matches!(form, Form::Tensor(_)) { 4 } else { 1 }
+    }
+
+    /// Makes the result of the image in `bytes`, which must be those of [`Single::open`]. `slot` has the size that
+    /// [`Single::len`] says.
+    ///
+    /// # Errors
+    /// As decoding has them; contents of `slot` are unspecified then.
+    pub fn render(
+        &self,
+        bytes: &[u8],
+        form: Form<'_>,
+        scratch: &mut SingleScratch,
+        slot: &mut [u8],
+    ) -> Result<()> {
+        let encoded = Encoded::open(bytes)?;
+        let (height, width) = encoded.header().size(false);
+        if (height, width) != self.stored {
+            let what = format!("an image of {width}x{height} stands for one of {:?}", self.stored);
+            return Err(Error::new(ErrorKind::Internal, what));
+        }
+        let encoded = encoded.turned(self.orientation);
+        let SingleScratch { codec, resizer } = scratch;
+        let (fold, needed) = self.fold.settled();
+        let (map, layout) = match form {
+            Form::Bytes => (unchanged(self.channels())?, Layout::Hwc),
+            Form::Tensor(Values(map)) => (map, Layout::Chw),
+        };
+        if map.channels() != self.channels() {
+            let what = format!("an image of {} channels has values of {}", self.channels(), map.channels());
+            return Err(Error::config(what));
+        }
+        let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
+        let channels = self.mode.band_channels(encoded.header().channels);
+        let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+        let request = Request {
+            mode: self.mode,
+            region: Some(needed),
+            apply_orientation: self.orientation != 1,
+            scale: Scale::Full,
+        };
+        encoded.decode(&request, &Limits::default(), codec, &mut |band| kernel.push(band))?;
+        kernel.finish()
+    }
+}
+
+/// The map of bytes to themselves, for images of 1 and 3 channels.
+fn unchanged(channels: usize) -> Result<&'static PointMap> {
+    static MAPS: OnceLock<Vec<PointMap>> = OnceLock::new();
+    let maps = MAPS.get_or_init(|| [1, 3].into_iter().filter_map(|c| PointMap::identity(c).ok()).collect());
+    maps.iter()
+        .find(|map| map.channels() == channels)
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("an image of {channels} channels")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An RGB image of 5x4 pixels (width x height).
+    fn png() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 5, 4);
+        encoder.set_color(png::ColorType::Rgb);
+        let pixels: Vec<u8> = (0..60).map(|i| i * 4).collect();
+        encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+        bytes
+    }
+
+    fn render(single: &Single, bytes: &[u8]) -> Vec<u8> {
+        let mut slot = vec![0; single.len(Form::Bytes)];
+        single.render(bytes, Form::Bytes, &mut SingleScratch::default(), &mut slot).unwrap();
+        slot
+    }
+
+    #[test]
+    fn steps_add_up_to_one_pass() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        assert_eq!((all.size(), all.channels()), ((4, 5), 3));
+        let part =
+            all.crop(Rect { top: 1, left: 2, height: 2, width: 3 }).unwrap().flip(true, false).unwrap();
+        let rows =
+            |y: usize| (2..5).rev().flat_map(move |x| (0..3).map(move |c| ((y * 5 + x) * 3 + c) as u8 * 4));
+        assert_eq!(render(&part, &bytes), rows(1).chain(rows(2)).collect::<Vec<u8>>());
+        let first = f32::from(render(&part, &bytes)[0]) / 255.0;
+        for (normalize, expected) in [(None, first), (Some((vec![0.5], vec![0.2])), (first - 0.5) / 0.2)] {
+            let values = Values::new(3, true, normalize).unwrap();
+            let mut tensor = vec![0; part.len(Form::Tensor(&values))];
+            part.render(&bytes, Form::Tensor(&values), &mut SingleScratch::default(), &mut tensor).unwrap();
+            assert_eq!(tensor[..4], expected.to_ne_bytes());
+        }
+        let grey = Values::new(1, false, None).unwrap();
+        let mut slot = vec![0; part.len(Form::Tensor(&grey))];
+        assert!(part.render(&bytes, Form::Tensor(&grey), &mut SingleScratch::default(), &mut slot).is_err());
+    }
+
+    #[test]
+    fn what_would_change_a_bit_is_refused() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::L).unwrap().unwrap();
+        let flipped = all.flip(true, false).unwrap();
+        assert!(flipped.turn(6).is_none());
+        let small = all.resize(3, 3, Interpolation::Bilinear).unwrap();
+        assert!(small.resize(2, 2, Interpolation::Bilinear).is_none());
+        assert!(small.flip(true, false).unwrap().resize(2, 2, Interpolation::Bilinear).is_none());
+        assert!(all.crop(Rect { top: 0, left: 0, height: 5, width: 5 }).is_none());
+        assert_eq!(all.turn(6).unwrap().size(), (5, 4));
+    }
+
+    #[test]
+    fn flips_before_a_resize_are_turns() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        let part = all.flip(true, true).unwrap().crop(Rect { top: 0, left: 1, height: 2, width: 4 }).unwrap();
+        let plain = part.resize(2, 4, Interpolation::Bilinear).unwrap();
+        assert_eq!(render(&plain, &bytes), render(&part, &bytes));
+        let doubled = part.resize(4, 8, Interpolation::Nearest).unwrap();
+        let pixel = |pixels: &[u8], at: usize| [pixels[3 * at], pixels[3 * at + 1], pixels[3 * at + 2]];
+        let (small, large) = (render(&part, &bytes), render(&doubled, &bytes));
+        assert!((0..32).all(|at| pixel(&large, at) == pixel(&small, at / 16 * 4 + at % 8 / 2)));
+    }
+
+    #[test]
+    fn files_that_may_not_decode_are_not_opened() {
+        let mut bytes = png();
+        let end = bytes.len() - 12;
+        assert!(Single::open(&bytes[..end], Mode::Rgb).is_err());
+        let text = [&[0, 0, 0, 3][..], b"tEXta\0b", &crc32fast::hash(b"tEXta\0b").to_be_bytes()].concat();
+        bytes.splice(end..end, text);
+        assert!(Single::open(&bytes, Mode::Rgb).unwrap().is_none(), "Pillow reads what is behind the pixels");
+    }
+}

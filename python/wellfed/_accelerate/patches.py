@@ -1,0 +1,122 @@
+"""What is replaced of Pillow and torchvision while anybody wants it, and given back afterwards."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .images import pillow
+from .tensors import OF_TORCHVISION
+
+__all__ = ["patches"]
+
+
+class _Patches:
+    """What is replaced while anybody wants acceleration."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.lock = threading.Lock()
+        self.undo: list[Callable[[], None]] = []
+        self.seen: set[str] = set()
+        """Names of torchvision that have been replaced."""
+
+    def enter(self) -> None:
+        module = pillow()
+        with self.lock:
+            self.users += 1
+            if self.users > 1:
+                return
+            for name, (plain, lazy) in module.files.items():
+                self._replace_opener(module.image.OPEN, name, plain, lazy)
+            self._replace(module.ops, "exif_transpose", _exif_transpose)
+        self.see_torchvision()
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users:
+                return
+            for undo in reversed(self.undo):
+                undo()
+            self.undo.clear()
+            self.seen.clear()
+
+    def see_torchvision(self) -> None:
+        """Replaces what is replaced of torchvision, as soon as that has been imported."""
+        for module, name, wrapper in OF_TORCHVISION:
+            holder = sys.modules.get(module)
+            for part in name.split(".")[:-1]:
+                holder = getattr(holder, part, None)
+            last = name.split(".")[-1]
+            # A module that is being imported is seen the next time.
+            if name not in self.seen and hasattr(holder, last):
+                with self.lock:
+                    if self.users and name not in self.seen:
+                        self.seen.add(name)
+                        self._replace(holder, last, wrapper)
+
+    def _replace(self, module: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+        original = getattr(module, name)
+        ours = wrapper(original)
+        setattr(module, name, ours)
+
+        def undo() -> None:
+            # What somebody else put there meanwhile stays.
+            if getattr(module, name) is ours:
+                setattr(module, name, original)
+
+        self.undo.append(undo)
+
+    def _replace_opener(self, table: dict[str, Any], name: str, plain: type[Any], lazy: type[Any]) -> None:
+        original = table[name]
+        factory, accept = original
+
+        @functools.wraps(factory, updated=())
+        def opener(fp: Any, filename: Any = None) -> Any:
+            image = factory(fp, filename)
+            if type(image) is plain:
+                image.__class__ = lazy
+                if len(self.seen) < len(OF_TORCHVISION):
+                    self.see_torchvision()
+            return image
+
+        ours = (opener, accept)
+        table[name] = ours
+
+        def undo() -> None:
+            if table.get(name) is ours:
+                table[name] = original
+
+        self.undo.append(undo)
+
+
+def _exif_transpose(original: Any) -> Any:
+    @functools.wraps(original)
+    def exif_transpose(image: Any, *, in_place: bool = False) -> Any:
+        if not in_place and type(image) in pillow().kinds:
+            # Pillow's function loads the image first, and needs no pixels before it transposes.
+            image.__dict__["_spare_load"] = True
+            try:
+                return original(image)
+            finally:
+                image.__dict__.pop("_spare_load", None)
+        return original(image, in_place=in_place)
+
+    return exif_transpose
+
+
+patches = _Patches()
+
+
+def _renew_lock() -> None:
+    patches.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # Whoever held it is not in the child.
+    os.register_at_fork(after_in_child=_renew_lock)

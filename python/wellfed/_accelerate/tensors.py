@@ -1,0 +1,179 @@
+"""What is replaced of torchvision: transforms that have the pass that decodes write their tensor.
+
+Invariant: tensors have torchvision's values, and transforms that somebody has changed or listens to run as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import _native
+from ..exceptions import WellfedError
+from .images import CONVERTED, pillow
+
+__all__ = ["OF_TORCHVISION"]
+
+
+@functools.lru_cache(maxsize=64)
+def _values(
+    channels: int, divide: bool, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
+) -> _native.Values:
+    return _native.Values(
+        channels, divide, None if mean is None else list(mean), None if std is None else list(std)
+    )
+
+
+def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
+    """The tensor of a lazy image that torchvision's `ToTensor` gives, and after it a `Normalize`.
+
+    Unless `divide`, `ToImage` and `ToDtype` in place of `ToTensor`. None where torchvision is to do it.
+    """
+    import torch
+
+    kinds = pillow()
+    if type(image) not in kinds.kinds or torch.get_default_dtype() is not torch.float32:
+        return None
+    if type(image) is not kinds.lazy:
+        image = image._derived(image._mode) if image._mode in CONVERTED else None
+    recipe = None if image is None else image.__dict__.get("_recipe")
+    if recipe is None:
+        return None
+    channels = 1 if recipe.mode == "L" else 3
+    mean = std = None
+    if normalize is not None:
+        mean, std = normalize.mean, normalize.std
+        for numbers in (mean, std):
+            if type(numbers) not in (list, tuple) or len(numbers) not in (1, channels):
+                return None
+            if not all(type(number) in (int, float) for number in numbers):
+                return None
+        mean, std = tuple(mean), tuple(std)
+    try:
+        values = _values(channels, divide, mean, std)
+    except (WellfedError, OverflowError):
+        return None
+    if not recipe.natively():
+        return None
+    width, height = recipe.picture.size
+    tensor = torch.empty((channels, height, width), dtype=torch.float32, device="cpu")
+    try:
+        recipe.picture.write_tensor(tensor.data_ptr(), tensor.nbytes, values)
+    except WellfedError:
+        return None
+    return tensor
+
+
+def _to_tensor(original: Any) -> Any:
+    @functools.wraps(original)
+    def to_tensor(pic: Any) -> Any:
+        tensor = _tensor(pic)
+        return original(pic) if tensor is None else tensor
+
+    return to_tensor
+
+
+def _unheard(*steps: Any) -> bool:
+    """Whether these modules do what their classes do, and nobody listens to what goes in or comes out."""
+    from torch.nn.modules import module
+
+    if module._global_forward_hooks or module._global_forward_pre_hooks:
+        return False
+    hidden = ("forward", "transform", "_forward_hooks", "_forward_pre_hooks")
+    return not any(vars(step).get(name) for step in steps for name in hidden)
+
+
+def _of_torchvision(methods: Any) -> bool:
+    """Whether nobody has put other functions in the place of these."""
+    return all((getattr(method, "__module__", "") or "").startswith("torchvision.") for method in methods)
+
+
+def _compose_v1(original: Any) -> Any:
+    """`Compose.__call__` that has one pass do `ToTensor` and the `Normalize` right after it."""
+    from torchvision.transforms import Normalize, ToTensor, functional
+
+    def methods() -> Any:
+        return ToTensor.__call__, Normalize.forward, functional.to_tensor, functional.normalize
+
+    stock = methods()
+    if not _of_torchvision(stock):
+        return original
+
+    @functools.wraps(original)
+    def call(self: Any, img: Any) -> Any:
+        steps = self.transforms
+        if type(steps) not in (list, tuple) or methods() != stock:
+            return original(self, img)
+        steps = iter(tuple(steps))
+        for step in steps:
+            if type(step) is ToTensor:
+                following = next(steps, None)
+                if type(following) is Normalize and _unheard(following):
+                    tensor = _tensor(img, following)
+                    if tensor is not None:
+                        img = tensor
+                        continue
+                img = step(img)
+                if following is None:
+                    break
+                step = following
+            img = step(img)
+        return img
+
+    return call
+
+
+def _compose_v2(original: Any) -> Any:
+    """`Compose.forward` that has one pass do `ToImage`, `ToDtype` and the `Normalize` right after them."""
+    import torch
+    from torchvision.transforms.v2 import Normalize, ToDtype, ToImage, functional
+    from torchvision.tv_tensors import Image
+
+    def methods() -> Any:
+        of_steps = ToImage.transform, ToDtype.transform, Normalize.transform, Normalize.forward
+        return *of_steps, functional.to_image, functional.to_dtype, functional.normalize
+
+    stock = methods()
+    if not _of_torchvision(stock):
+        return original
+
+    def known(steps: Any) -> bool:
+        """Whether these are `ToImage` and `ToDtype` of the kind that the pass knows."""
+        return (
+            len(steps) == 2
+            and type(steps[0]) is ToImage
+            and type(steps[1]) is ToDtype
+            and steps[1].dtype is torch.float32
+            and steps[1].scale is True
+            and _unheard(*steps)
+            and methods() == stock
+        )
+
+    @functools.wraps(original)
+    def forward(self: Any, *inputs: Any) -> Any:
+        steps = self.transforms
+        if type(steps) not in (list, tuple) or len(inputs) != 1:
+            return original(self, *inputs)
+        (value,) = inputs
+        at = 0
+        while at < len(steps):
+            if type(value) in pillow().kinds and known(steps[at : at + 2]):
+                following: Any = steps[at + 2] if len(steps) > at + 2 else None
+                together = type(following) is Normalize and not following.inplace and _unheard(following)
+                tensor = _tensor(value, following if together else None, divide=False)
+                if tensor is not None:
+                    value, at = Image(tensor), at + (3 if together else 2)
+                    continue
+            value, at = steps[at](value), at + 1
+        return value
+
+    return forward
+
+
+OF_TORCHVISION: list[tuple[str, str, Callable[[Any], Any]]] = [
+    ("torchvision.transforms.functional", "to_tensor", _to_tensor),
+    ("torchvision.transforms", "Compose.__call__", _compose_v1),
+    ("torchvision.transforms.v2", "Compose.forward", _compose_v2),
+]
+"""What is replaced of torchvision: the module, the name in it, and what makes the replacement of the original."""

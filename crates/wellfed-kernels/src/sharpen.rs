@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(sharpened(&pixels, (3, 3, 1), 0.5)[4], 100);
         assert_eq!(sharpened(&pixels, (3, 3, 1), 1.0), pixels);
         assert_eq!(sharpened(&pixels, (3, 3, 1), 1.5)[4], 180);
-        assert_eq!(sharpened(&pixels, (3, 3, 1), 3.0)[4], 220);
+        assert_eq!(sharpened(&pixels, (3, 3, 1), 2.0)[4], 220);
         assert_eq!(sharpened(&pixels, (3, 3, 1), 9.0)[4], 255);
     }
 

@@ -133,7 +133,9 @@ mod tests {
 
     #[test]
     fn contrast_is_spread_channel_by_channel() {
-        assert_eq!(applied(autocontrast, &[100, 150, 200], 1), [0, 127, 255]);
+        assert_eq!(applied(autocontrast, &[100, 125, 151], 1), [0, 125, 255]);
+        // As in Pillow: 200 * 2.55 - 255 is a little less than 255.
+        assert_eq!(applied(autocontrast, &[100, 150, 200], 1), [0, 127, 254]);
         // The second channel has one value, and stays.
         assert_eq!(applied(autocontrast, &[10, 7, 0, 20, 7, 255], 3), [0, 7, 0, 255, 7, 255]);
         assert_eq!(applied(autocontrast, &[], 3), []);

@@ -165,7 +165,7 @@ def sampling(value: Any) -> str:
     """nearest, bilinear or bicubic: what images are turned with."""
     mode = interpolation(value)
     if mode not in ("nearest", "bilinear", "bicubic"):
-        raise ValueError(f"interpolation is {mode!r}; it must be nearest, bilinear or bicubic")
+        raise ValueError(f"interpolation is {mode!r}; images are turned with nearest, bilinear and bicubic")
     return mode
 
 

@@ -41,7 +41,6 @@ METHODS = (
     "_get_params",
     "_call_kernel",
     # Of automatic augmentations.
-    "_AUGMENTATION_SPACE",
     "_augmentation_space",
     "_get_policies",
     "_get_random_item",
@@ -379,6 +378,10 @@ def _automatic(version: str) -> Handler:
 
     def lower(t: Any, form: Form) -> Step:
         _on_pillow(form)
+        if version == "v2" and not all(
+            make.__module__.startswith("torchvision.") for make, _ in t._AUGMENTATION_SPACE.values()
+        ):
+            raise RefusalError("its operations were changed", "the operations of torchvision")
         made: T.Transform
         outside = _interpolation(t), t.fill
         match type(t).__name__:

@@ -363,7 +363,7 @@ def _affine(t: Any, form: Form) -> Step:
     return [lowered], form, ""
 
 
-def _by_chance(kind: type[T.Transform], *parameters: str) -> Handler:
+def _by_chance(kind: Callable[..., T.Transform], *parameters: str) -> Handler:
     """Of transforms that change values with a probability."""
 
     def lower(t: Any, form: Form) -> Step:

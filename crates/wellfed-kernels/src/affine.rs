@@ -47,7 +47,10 @@ pub fn affine(
         (Sampling::Nearest, 2) => nearest::<2>(src, matrix, (height, width), out),
         (Sampling::Nearest, 3) => nearest::<3>(src, matrix, (height, width), out),
         (Sampling::Nearest, _) => nearest::<4>(src, matrix, (height, width), out),
-        (Sampling::Bilinear, _) => generic(src, matrix, width, out, bilinear),
+        (Sampling::Bilinear, 1) => generic(src, matrix, width, out, bilinear::<1>),
+        (Sampling::Bilinear, 2) => generic(src, matrix, width, out, bilinear::<2>),
+        (Sampling::Bilinear, 3) => generic(src, matrix, width, out, bilinear::<3>),
+        (Sampling::Bilinear, _) => generic(src, matrix, width, out, bilinear::<4>),
         (Sampling::Bicubic, _) => generic(src, matrix, width, out, bicubic),
     }
     Ok(())
@@ -144,8 +147,9 @@ fn generic(
                 continue;
             }
             let (x, y) = (x - 0.5, y - 0.5);
-            let whole = [x.floor(), y.floor()];
-            sample(src, whole.map(|v| v as i64), [x - whole[0], y - whole[1]], to);
+            // Without floor(), which is a call of a function where SSE 4.1 is not taken for granted.
+            let whole = [x, y].map(|v| v as i64 - i64::from(v < 0.0));
+            sample(src, whole, [x - whole[0] as f64, y - whole[1] as f64], to);
         }
     }
 }
@@ -156,16 +160,16 @@ fn value(row: &[u8], src: View<'_>, x: i64, channel: usize) -> f64 {
     f64::from(row[x * src.channels() + channel])
 }
 
-fn bilinear(src: View<'_>, [x, y]: [i64; 2], [dx, dy]: [f64; 2], to: &mut [u8]) {
-    let last = src.height() as i64 - 1;
-    let rows = [src.row(y.clamp(0, last) as usize), src.row((y + 1).clamp(0, last) as usize)];
+fn bilinear<const N: usize>(src: View<'_>, [x, y]: [i64; 2], [dx, dy]: [f64; 2], to: &mut [u8]) {
+    // Beyond the border its pixels are repeated.
+    let (right, bottom) = (src.width() as i64 - 1, src.height() as i64 - 1);
+    let columns = [x.clamp(0, right), (x + 1).clamp(0, right)];
+    let rows = [y.clamp(0, bottom), (y + 1).clamp(0, bottom)];
+    let at = |row: usize, column: usize| pixel::<N>(src, columns[column], rows[row]);
+    let (Some(a), Some(b), Some(c), Some(d)) = (at(0, 0), at(0, 1), at(1, 0), at(1, 1)) else { return };
     for (channel, out) in to.iter_mut().enumerate() {
-        let across = |row: &[u8]| {
-            let (left, right) = (value(row, src, x, channel), value(row, src, x + 1, channel));
-            left + (right - left) * dx
-        };
-        let upper = across(rows[0]);
-        let lower = if (0..=last).contains(&(y + 1)) { across(rows[1]) } else { upper };
+        let across = |left: u8, right: u8| f64::from(left) + (f64::from(right) - f64::from(left)) * dx;
+        let (upper, lower) = (across(a[channel], b[channel]), across(c[channel], d[channel]));
         *out = (upper + (lower - upper) * dy) as u8;
     }
 }

@@ -168,6 +168,29 @@ def test_boxes_turn_as_in_torchvision_but_for_rounding(tmp_path: Path, seed: int
         assert torch.allclose(given[name], want, atol=1e-3), (given[name], want)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_boxes_follow_affine_maps_as_in_torchvision_but_for_rounding(tmp_path: Path, seed: int) -> None:
+    sample = Sample(tmp_path, seed)
+    affine = T.RandomAffine((20, 20), scale=(0.8, 0.8), shear=(5, 5, -3, -3))
+    # In a container they follow one map after the other, and the mask moves, too.
+    apply = T.RandomApply([T.RandomInvert(1), affine, T.RandomRotation((30, 30))], p=1.0)
+    for transform, turned in ((affine, False), (apply, True)):
+        given = sample.run(transform)
+        tv = sample.tv()
+        for name in ("boxes", "keypoints"):
+            want = F.affine(tv[name], 20.0, [0, 0], 0.8, [5.0, -3.0])
+            want = (F.rotate(want, 30.0) if turned else want).as_subclass(torch.Tensor)
+            assert torch.allclose(given[name], want, atol=1e-3), (given[name], want)
+    assert not torch.equal(given["mask"], sample.run(T.Identity())["mask"])
+
+
+def test_automatic_augmentations_refuse_what_would_have_to_move(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, 0)
+    for transform in (T.RandAugment(), T.RandomApply([T.TrivialAugmentWide()])):
+        with pytest.raises(ValueError, match=r"says nothing of the masks beside them(.|\n)*field="):
+            sample.run(transform)
+
+
 @pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize("seed", range(8))
 def test_sanitized_and_clamped_boxes_equal_torchvisions(tmp_path: Path, seed: int, layout: str) -> None:

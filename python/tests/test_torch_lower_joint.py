@@ -140,6 +140,8 @@ def test_image_and_mask_are_drawn_together(tmp_path: Path) -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     (v2.RandomRotation(30), "another rule"),
+    (v2.RandomAffine(30), "another rule"),
+    (v2.RandomApply([v2.RandomInvert()]), "in its own way"),
     (v2.Pad(2, fill=(1, 2, 3)), "one value"),
     (v2.ToPILImage(), "changes targets too"),
     (v2.Resize(9, v2.InterpolationMode.NEAREST_EXACT), "another rule"),

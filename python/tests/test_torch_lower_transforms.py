@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torchvision.transforms as v1
 from torch import nn
 from torch.utils.data import DataLoader as Stock
 from torchvision import tv_tensors
-from torchvision.transforms import transforms as v1
 from torchvision.transforms import v2
 
 import torchvision_sets as sets
@@ -59,6 +60,21 @@ EXACT: list[Any] = [
     v1.Compose([v1.ColorJitter((1.2, 1.2)), v1.ColorJitter(contrast=(0.7, 0.7)), v1.ToTensor()]),
     v2.Compose([v2.ColorJitter(saturation=(1.4, 1.4)), v2.ColorJitter(hue=(0.2, 0.2)), v2.ToImage()]),
     v2.Compose([v2.ToImage(), v2.ToPILImage(), v2.Resize(20), v2.ToImage()]),
+    v1.Compose([v1.RandomInvert(1), v1.RandomPosterize(3, 1), v1.RandomSolarize(99, 1), v1.PILToTensor()]),
+    v2.Compose([v2.RandomSolarize(128, p=1), v2.RandomInvert(0), v2.RandomPosterize(2, 1), v2.ToImage()]),
+    v1.Compose([v1.RandomAdjustSharpness(1.8, 1), v1.RandomAutocontrast(1), v1.ToTensor()]),
+    v2.Compose([v2.RandomEqualize(1), v2.RandomAdjustSharpness(0.2, 1), v2.ToImage()]),
+    v1.Compose([v1.RandomAffine((20, 20), scale=(0.7, 0.7), shear=(3, 3, 5, 5)), v1.ToTensor()]),
+    v2.Compose([v2.RandomAffine((9, 9), interpolation=v2.InterpolationMode.BILINEAR, fill=8), v2.ToImage()]),
+    v1.Compose([v1.RandomApply(nn.ModuleList([v1.Grayscale(3), v1.RandomInvert(1)]), 1), v1.ToTensor()]),
+    v2.Compose(
+        [v2.RandomApply([v2.RandomInvert(1)], 0), v2.RandomChoice([v2.RandomInvert(1)]), v2.ToImage()]
+    ),
+    v1.Compose(
+        [v1.RandomOrder([v1.RandomPosterize(2, 1)]), v1.RandomChoice([v1.Grayscale(3)]), v1.ToTensor()]
+    ),
+    v1.Compose([v1.RandAugment(0), v1.ToTensor()]),
+    v2.Compose([v2.RandAugment(0, 3), v2.RandomOrder([v2.Compose([v2.RandomInvert(1)])]), v2.ToImage()]),
 ]
 
 # Equal but for rounding: by how much.
@@ -85,6 +101,10 @@ CUT: list[tuple[Any, int]] = [
     (v2.Compose([v2.ToImage(), v2.RandomSolarize(128, p=1.0)]), 1),
     (v2.Compose([v2.ToImage(), FLOAT, v2.ToDtype(torch.uint8, scale=True)]), 2),
     (v1.Compose([v1.Resize(40)]), 1),
+    (v2.Compose([v2.CenterCrop(30), v2.RandomApply([v2.CenterCrop(9)], p=1.0), v2.ToImage()]), 1),
+    (v2.Compose([v2.CenterCrop(30), v2.RandomChoice([v2.ToImage()])]), 1),
+    (v1.Compose([v1.CenterCrop(30), v1.RandomApply([v1.Grayscale(1)], p=1), v1.ToTensor()]), 1),
+    (v1.Compose([v1.PILToTensor(), v1.RandAugment(0)]), 1),
 ]
 
 
@@ -142,6 +162,62 @@ def test_python_takes_over_what_it_expects(cifar: Any, transform: Any, native: i
             assert apart(ours[0], theirs[0]) <= 1e-6
         else:
             assert same(ours, theirs)
+
+
+AUTOMATIC = [
+    kind
+    for module in (v1, v2)
+    for kind in (
+        module.RandAugment(1, 20),
+        module.TrivialAugmentWide(4, v2.InterpolationMode.BILINEAR, fill=9),
+        module.AutoAugment(v2.AutoAugmentPolicy.CIFAR10, fill=[1, 2, 3]),
+        module.AutoAugment(v2.AutoAugmentPolicy.SVHN),
+    )
+]
+
+
+@pytest.mark.parametrize("transform", AUTOMATIC, ids=one_line)
+def test_automatic_augmentations_give_what_torchvisions_may_give(cifar: Any, transform: Any) -> None:
+    cifar.transform = None
+    image = cifar[0][0]
+    draws = 300
+    theirs = Counter(transform(image).tobytes() for _ in range(4 * draws))
+    module = v1 if type(transform) in (v1.RandAugment, v1.TrivialAugmentWide, v1.AutoAugment) else v2
+    preset = [v2.RandomHorizontalFlip(0), transform, v2.PILToTensor(), v2.ConvertImageDtype(torch.float32)]
+    preset += [module.Normalize((0.0,) * 3, (1 / 255,) * 3), module.RandomErasing(0)]
+    cifar.transform = module.Compose(preset)
+    assert all(line.native for line in parts(cifar))
+    made = Hybrid(cifar)
+    ours = Counter(
+        made[0][0].round().to(torch.uint8).permute(1, 2, 0).numpy().tobytes() for _ in range(draws)
+    )
+    # What comes up often on one side comes up on the other one.
+    assert sum(count for made_, count in ours.items() if made_ not in theirs) < 0.1 * draws
+    often = {made_ for made_, count in theirs.items() if count > 0.04 * 4 * draws}
+    assert often <= set(ours)
+
+
+class Rand(v2.RandAugment):
+    pass
+
+
+def test_changed_automatic_augmentations_are_python(cifar: Any) -> None:
+    changed = v2.AutoAugment()
+    changed._policies = changed._policies[:3]
+    other = v2.RandAugment()
+    other._AUGMENTATION_SPACE = {"Identity": (lambda *_: None, False)}
+    own = v1.RandAugment()
+    own._augmentation_space = lambda *_: {}  # type: ignore[method-assign]
+    for transform, words in [
+        (Rand(), "subclass of RandAugment"),
+        (changed, "policies were changed"),
+        (own, "replaced"),
+        (other, "operations were changed"),
+        (v2.RandAugment(fill={"others": 1}), "fill is a dict"),
+        (v1.RandAugment(magnitude=31), "magnitude is 31"),
+    ]:
+        cifar.transform = v2.Compose([transform, v2.ToImage()])
+        assert words in wt.DataLoader(cifar).explain()
 
 
 class Flip(v2.RandomHorizontalFlip):

@@ -15,7 +15,7 @@ from torchvision.transforms import v2
 import wellfed as wf
 from wellfed import transforms as T
 
-NAMES = [n for n in T.__all__ if n not in ("Transform", "InterpolationMode")]
+NAMES = [n for n in T.__all__ if n not in ("AutoAugmentPolicy", "InterpolationMode", "Transform")]
 
 EXAMPLES = [
     T.Compose([T.Resize(256), T.Compose([T.CenterCrop((224, 200))])]),
@@ -42,6 +42,20 @@ EXAMPLES = [
     T.GaussianBlur((3, 5), sigma=1.5),
     T.RandomErasing(0.7, value="random"),
     T.RandomErasing(value=(1, 2.5, 3)),
+    T.RandomAffine(30, translate=(0.1, 0.2), scale=(0.5, 2), shear=(1, 2, 3, 4), fill=(1, 2, 3)),
+    T.RandomAffine((1, 2), shear=5, interpolation="bilinear", center=(3, 4.5)),
+    T.RandomInvert(0.1),
+    T.RandomPosterize(4),
+    T.RandomSolarize(192.5),
+    T.RandomAdjustSharpness(2, 0.3),
+    T.RandomAutocontrast(),
+    T.RandomEqualize(),
+    T.RandAugment(3, 5, 11, fill=(1, 2, 3)),
+    T.TrivialAugmentWide(interpolation="bilinear"),
+    T.AutoAugment(T.AutoAugmentPolicy.SVHN),
+    T.RandomApply([T.GaussianBlur(3), T.RandomGrayscale()], 0.8),
+    T.RandomChoice([T.RandomInvert(), T.Compose([T.RandomEqualize(), T.Identity()])], p=[1, 2.5]),
+    T.RandomOrder([T.RandomInvert(), T.RandomEqualize()]),
 ]
 
 
@@ -53,7 +67,8 @@ def test_parameters_and_defaults_are_torchvisions(name: str) -> None:
         theirs = {}
     assert list(ours) == list(theirs)
     for parameter in ours:
-        assert ours[parameter].default == theirs[parameter].default, parameter
+        given, default = ours[parameter].default, theirs[parameter].default
+        assert getattr(given, "value", given) == getattr(default, "value", default), parameter
 
 
 @pytest.mark.parametrize("transform", EXAMPLES, ids=lambda t: type(t).__name__)
@@ -107,6 +122,16 @@ def test_transforms_cannot_be_changed() -> None:
         ("RandomRotation", {"degrees": None}),
         ("RandomRotation", {"degrees": 1, "center": 3}),
         ("RandomRotation", {"degrees": 1, "center": (1, 2, 3)}),
+        ("RandomAffine", {"degrees": -1}),
+        ("RandomAffine", {"degrees": 1, "translate": (0.1, 1.1)}),
+        ("RandomAffine", {"degrees": 1, "translate": 0.1}),
+        ("RandomAffine", {"degrees": 1, "scale": (0, 1)}),
+        ("RandomAffine", {"degrees": 1, "shear": (1, 2, 3)}),
+        ("RandomApply", {"transforms": []}),
+        ("RandomApply", {"transforms": [], "p": 2}),
+        ("RandomChoice", {"transforms": []}),
+        ("RandomOrder", {"transforms": 3}),
+        ("RandAugment", {"num_ops": -1}),
         ("ColorJitter", {"brightness": -1}),
         ("ColorJitter", {"brightness": "some"}),
         ("ColorJitter", {"contrast": (2, 1)}),

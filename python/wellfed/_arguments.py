@@ -161,6 +161,14 @@ def interpolation(value: Any) -> str:
     return str(name)
 
 
+def sampling(value: Any) -> str:
+    """nearest, bilinear or bicubic: what images are turned with."""
+    mode = interpolation(value)
+    if mode not in ("nearest", "bilinear", "bicubic"):
+        raise ValueError(f"interpolation is {mode!r}; images are turned with nearest, bilinear and bicubic")
+    return mode
+
+
 def antialias(value: Any) -> bool | None:
     """True or None: images are resampled as Pillow images are, which torchvision always antialiases."""
     if value is not None and not isinstance(value, bool):
@@ -178,6 +186,32 @@ def probability(value: Any) -> float:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"p is {p}; it must be from 0 to 1")
     return p
+
+
+def number(value: Any, name: str) -> float:
+    """A number; whole ones stay whole."""
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {value!r}; it must be a number")
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def point(value: Any, name: str) -> tuple[float, float] | None:
+    """(x, y), or None."""
+    if value is None:
+        return None
+    if not is_sequence(value):
+        raise TypeError(f"{name} is {value!r}; it must be (x, y) or None")
+    if len(value) != 2:
+        raise ValueError(f"{name} has {len(value)} numbers; it must be (x, y) or None")
+    return float(value[0]), float(value[1])
+
+
+def shares(value: Any, name: str) -> tuple[float, float] | None:
+    """Shares of the width and of the height, 0 to 1; or None."""
+    given = point(value, name)
+    if given is not None and not all(0.0 <= share <= 1.0 for share in given):
+        raise ValueError(f"{name} is {value!r}; both numbers must be 0 to 1")
+    return given
 
 
 def pair(value: Any, name: str) -> tuple[float, float]:
@@ -209,6 +243,15 @@ def angle(value: Any, name: str) -> tuple[float, float]:
     if len(value) != 2:
         raise ValueError(f"{name} has {len(value)} numbers; it must be a number or (low, high)")
     return pair(value, name)
+
+
+def shear(value: Any) -> tuple[float, ...] | None:
+    """(low, high) along x in degrees, or (low, high, low, high) along x and y; one number d is (-d, d) along x."""
+    if value is None:
+        return None
+    if is_sequence(value) and len(value) == 4:
+        return pair(value[:2], "shear") + pair(value[2:], "shear")
+    return angle(value, "shear")
 
 
 def sigma(value: Any) -> tuple[float, float]:

@@ -16,6 +16,18 @@ __all__ = ["Passes", "Pipeline"]
 _LOCK = threading.Lock()
 
 
+_RANDOM = (
+    "shuffle",
+    "sample_from_datasets",
+    "Rand",
+    "ColorJitter",
+    "GaussianBlur",
+    "AutoAugment",
+    "TrivialAugmentWide",
+)
+"""How the names of nodes and transforms begin that differ from epoch to epoch."""
+
+
 class Pipeline(NamedTuple):
     """What is counted by: ranks of one process and other batch sizes are other pipelines."""
 
@@ -25,9 +37,7 @@ class Pipeline(NamedTuple):
     @property
     def random(self) -> bool:
         """Whether epochs differ."""
-        return any(
-            f'"{name}' in self.plan for name in ("shuffle", "sample_from_datasets", "Random", "ColorJitter")
-        )
+        return any(f'"{name}' in self.plan for name in _RANDOM)
 
 
 _STARTED: set[Pipeline] = set()

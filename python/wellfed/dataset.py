@@ -17,8 +17,8 @@ from ._passes import Passes
 from ._repr import node_repr, verb_repr
 from ._steps.later import Later
 from ._steps.program import name_of, steps_in
+from ._transform import Transform, _known
 from .exceptions import StateError
-from .transforms import Transform, _known
 from .transforms import __all__ as transforms_known
 
 if TYPE_CHECKING:

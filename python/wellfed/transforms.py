@@ -17,18 +17,34 @@ touches them. Every sample gets its own random parameters, which depend only on 
 
 from __future__ import annotations
 
-import json
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
 from . import _arguments as check
-from ._called import call
+from ._augment import (
+    AutoAugment,
+    AutoAugmentPolicy,
+    RandAugment,
+    RandomAdjustSharpness,
+    RandomApply,
+    RandomAutocontrast,
+    RandomChoice,
+    RandomEqualize,
+    RandomInvert,
+    RandomOrder,
+    RandomPosterize,
+    RandomSolarize,
+    TrivialAugmentWide,
+)
+from ._transform import Compose, Transform
 
 __all__ = [
+    "AutoAugment",
+    "AutoAugmentPolicy",
     "CenterCrop",
     "ClampBoundingBoxes",
     "ColorJitter",
@@ -41,12 +57,23 @@ __all__ = [
     "Normalize",
     "PILToTensor",
     "Pad",
+    "RandAugment",
+    "RandomAdjustSharpness",
+    "RandomAffine",
+    "RandomApply",
+    "RandomAutocontrast",
+    "RandomChoice",
     "RandomCrop",
+    "RandomEqualize",
     "RandomErasing",
     "RandomGrayscale",
     "RandomHorizontalFlip",
+    "RandomInvert",
+    "RandomOrder",
+    "RandomPosterize",
     "RandomResizedCrop",
     "RandomRotation",
+    "RandomSolarize",
     "RandomVerticalFlip",
     "Resize",
     "SanitizeBoundingBoxes",
@@ -54,6 +81,7 @@ __all__ = [
     "ToImage",
     "ToTensor",
     "Transform",
+    "TrivialAugmentWide",
 ]
 
 
@@ -65,171 +93,6 @@ class InterpolationMode(Enum):
     BILINEAR = "bilinear"
     BICUBIC = "bicubic"
     LANCZOS = "lanczos"
-
-
-class Transform:
-    """Base of all transforms: an immutable, comparable description.
-
-    Its parameters are attributes. ``repr()`` is valid Python, `to_plan` is the form the engine reads.
-    """
-
-    # Parameters that torchvision has and that change nothing here.
-    _not_in_plan: frozenset[str] = frozenset()
-    _random: bool = False
-
-    @property
-    def random(self) -> bool:
-        """Whether it draws random parameters."""
-        return self._random
-
-    @property
-    def makes(self) -> Literal["tensor", "image"] | None:
-        """What a Pillow image becomes: a tensor, a ``tv_tensors.Image``, or None: it stays one."""
-        return None
-
-    def steps(self) -> Iterator[Transform]:
-        """Its transforms one by one, if it is a chain; else itself."""
-        yield self
-
-    def as_torchvision(self, v2: Any) -> Any:
-        """Torchvision's transform with these parameters; ``v2`` is its module."""
-        parameters = dict(vars(self))
-        if "interpolation" in parameters:
-            parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
-        return getattr(v2, type(self).__name__)(**parameters)
-
-    def _set(self, **parameters: Any) -> None:
-        self.__dict__.update(parameters)
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
-
-    def to_plan(self) -> dict[str, Any]:
-        """This transform as data that JSON can express.
-
-        Example:
-            >>> RandomHorizontalFlip(p=0.25).to_plan()
-            {'type': 'RandomHorizontalFlip', 'p': 0.25}
-        """
-        parameters = {k: v for k, v in vars(self).items() if k not in self._not_in_plan}
-        return {"type": type(self).__name__, **parameters}
-
-    @staticmethod
-    def from_plan(plan: dict[str, Any]) -> Transform:
-        """The transform that `to_plan` described.
-
-        Example:
-            >>> Transform.from_plan({"type": "CenterCrop", "size": [224, 224]})
-            CenterCrop(size=(224, 224))
-        """
-        kinds = {kind.__name__: kind for kind in Transform.__subclasses__()}
-        parameters = dict(plan)
-        name = parameters.pop("type", None)
-        if name not in kinds:
-            raise ValueError(f"there is no transform called {name!r}")
-        return kinds[name](**parameters)
-
-    def __call__(self, image: Any, seed: int | None = None) -> Any:
-        """Runs this transform on one image.
-
-        Random parameters are drawn anew at each call: from torch's default generator if torch is imported, so that
-        `torch.manual_seed` and the seeds of workers count, else from Python's `random`.
-
-        Args:
-            image: A Pillow image (RGB, L or RGBA); a tensor ``[..., channels, height, width]``; or an array
-                ``[height, width, channels]`` or ``[height, width]`` of uint8 with 1, 3 or 4 channels, or what NumPy
-                reads as one.
-            seed: What random parameters depend on instead, 0 to 2**64 - 1.
-
-        Returns:
-            Of a Pillow image: a Pillow image; or a tensor ``[channels, height, width]``, if the transform makes one
-            (`ToTensor`, `PILToTensor`, `ToImage`, or `ToDtype` to floating point). Of a tensor: a tensor. Of an array:
-            a new array ``[height, width, channels]``. Tensors of 8 bits on the CPU get the pixels that Pillow images
-            get; all others are left to torchvision's transform of this name.
-
-        Example:
-            >>> from PIL import Image
-            >>> crop = RandomCrop(8)
-            >>> crop(Image.new("RGB", (32, 24))).size
-            (8, 8)
-            >>> ToTensor()(Image.new("RGB", (32, 24))).shape
-            torch.Size([3, 24, 32])
-        """
-        return call(self, image, seed)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    def __hash__(self) -> int:
-        return hash((type(self).__name__, json.dumps(self.to_plan())))
-
-
-class Compose(Transform):
-    """Runs transforms one after the other.
-
-    ``Dataset.map`` takes several transforms at once, so this is needed only to name a chain.
-
-    Args:
-        transforms: At least one `Transform`.
-
-    Example:
-        >>> Compose([Resize(256), CenterCrop(224)])
-        Compose([
-            Resize(size=256, interpolation='bilinear', max_size=None, antialias=True),
-            CenterCrop(size=(224, 224)),
-        ])
-    """
-
-    transforms: tuple[Transform, ...]
-
-    def __init__(self, transforms: Sequence[Transform]) -> None:
-        if not check.is_sequence(transforms):
-            raise TypeError("transforms must be a sequence of transforms")
-        if not transforms:
-            raise ValueError("transforms is empty; there must be at least one")
-        self._set(transforms=tuple(_known(t) for t in transforms))
-
-    def to_plan(self) -> dict[str, Any]:
-        """This chain as data that JSON can express."""
-        return {"type": "Compose", "transforms": [t.to_plan() for t in self.transforms]}
-
-    @property
-    def random(self) -> bool:
-        """Whether one of them draws random parameters."""
-        return any(t.random for t in self.transforms)
-
-    def steps(self) -> Iterator[Transform]:
-        """Its transforms one by one, those of inner chains too."""
-        for inner in self.transforms:
-            yield from inner.steps()
-
-    def as_torchvision(self, v2: Any) -> Any:
-        """Torchvision's chain of these transforms."""
-        return v2.Compose([t.as_torchvision(v2) for t in self.transforms])
-
-    def __repr__(self) -> str:
-        lines = "".join(f"{t!r},\n" for t in self.transforms)
-        indented = "".join(f"    {line}\n" for line in lines.splitlines())
-        return f"Compose([\n{indented}])"
-
-
-def _known(transform: Any) -> Transform:
-    """`transform`, or the one a plan describes; refuses anything else with advice."""
-    if isinstance(transform, dict):
-        return Transform.from_plan(transform)
-    if isinstance(transform, Transform):
-        return transform
-    kind = type(transform)
-    text = f"{kind.__module__}.{kind.__qualname__} is not a transform of wellfed"
-    if kind.__module__.startswith("torchvision.") and kind.__name__ in __all__:
-        text += f"\nhint: use wellfed.transforms.{kind.__name__}, which takes the same parameters"
-    raise TypeError(text)
 
 
 class Identity(Transform):
@@ -602,19 +465,11 @@ class RandomRotation(Transform):
         center: Sequence[float] | None = None,
         fill: float | Sequence[float] | None = 0,
     ) -> None:
-        if center is not None:
-            if not check.is_sequence(center):
-                raise TypeError(f"center is {center!r}; it must be (x, y) or None")
-            if len(center) != 2:
-                raise ValueError(f"center has {len(center)} numbers; it must be (x, y) or None")
-        mode = check.interpolation(interpolation)
-        if mode not in ("nearest", "bilinear", "bicubic"):
-            raise ValueError(f"interpolation is {mode!r}; rotation knows nearest, bilinear and bicubic")
         self._set(
             degrees=check.angle(degrees, "degrees"),
-            interpolation=mode,
+            interpolation=check.sampling(interpolation),
             expand=bool(expand),
-            center=None if center is None else (float(center[0]), float(center[1])),
+            center=check.point(center, "center"),
             fill=check.fill(fill),
         )
 
@@ -766,6 +621,56 @@ class RandomErasing(Transform):
             ratio=check.positive_pair(ratio, "ratio"),
             value=chosen,
             inplace=bool(inplace),
+        )
+
+
+class RandomAffine(Transform):
+    """Turns, moves, scales and shears by random amounts around a centre; the image keeps its size.
+
+    Masks, boxes and points move with their image.
+
+    Args:
+        degrees: Angle, clockwise: (low, high), or d for (-d, d).
+        translate: Greatest share of the width and of the height to move by, 0 to 1; whole pixels. None for none.
+        scale: Least and greatest scale, above 0. None for none.
+        shear: Angles in degrees: d for (-d, d) along x, (low, high) along x, or (low, high, low, high) along x and y.
+        interpolation: nearest, bilinear or bicubic.
+        fill: Value of what comes in from outside, 0 to 255, or one per channel.
+        center: (x, y) in pixels from the upper left corner; None is the middle.
+
+    Example:
+        >>> RandomAffine((90, 90))(np.array([[1, 2], [3, 4]], np.uint8))[:, :, 0]
+        array([[3, 1],
+               [4, 2]], dtype=uint8)
+    """
+
+    _random = True
+    degrees: tuple[float, float]
+    translate: tuple[float, float] | None
+    scale: tuple[float, float] | None
+    shear: tuple[float, ...] | None
+    interpolation: str
+    fill: float | tuple[float, ...]
+    center: tuple[float, float] | None
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        translate: Sequence[float] | None = None,
+        scale: Sequence[float] | None = None,
+        shear: float | Sequence[float] | None = None,
+        interpolation: Any = "nearest",
+        fill: float | Sequence[float] | None = 0,
+        center: Sequence[float] | None = None,
+    ) -> None:
+        self._set(
+            degrees=check.angle(degrees, "degrees"),
+            translate=check.shares(translate, "translate"),
+            scale=None if scale is None else check.positive_pair(scale, "scale"),
+            shear=check.shear(shear),
+            interpolation=check.sampling(interpolation),
+            fill=check.fill(fill),
+            center=check.point(center, "center"),
         )
 
 

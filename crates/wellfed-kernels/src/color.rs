@@ -11,7 +11,7 @@ use crate::{
 /// `Image.blend(degenerate, image, factor)` of one value: float32, truncated, clipped where it extrapolates
 /// (`src/libImaging/Blend.c`).
 #[inline]
-fn blend(degenerate: u8, value: u8, factor: f32) -> u8 {
+pub(crate) fn blend(degenerate: u8, value: u8, factor: f32) -> u8 {
     let x = f32::from(degenerate) + factor * (f32::from(value) - f32::from(degenerate));
     // Inside 0..=1 the result is in range; clamping changes nothing there.
     x.clamp(0.0, 255.0) as u8

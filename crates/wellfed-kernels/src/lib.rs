@@ -3,6 +3,7 @@
 //! Each kernel lives in its own file or folder. Where SIMD versions exist, the scalar version is the oracle
 //! that property tests hold them against.
 
+pub mod affine;
 pub mod alpha;
 pub mod blur;
 pub mod color;
@@ -14,4 +15,6 @@ pub mod level;
 pub mod points;
 pub mod resample;
 pub mod rotate;
+pub mod sharpen;
+pub mod tables;
 pub mod write;

@@ -1,24 +1,14 @@
 //! Rotation, bit-equal to Pillow 13's `Image.rotate`.
 //!
 //! The output pixel's centre is mapped back into the source by the inverse rotation (`PIL/Image.py`), and sampled
-//! there as `src/libImaging/Geometry.c` does: in 16.16 fixed point for nearest, in double precision for bilinear
-//! and bicubic (a = -1, without antialiasing, truncated to 8 bits). Quarter turns are exact moves of pixels.
+//! there by [`crate::affine`]. Quarter turns are exact moves of pixels.
 
+pub use crate::affine::Sampling;
 use crate::{
+    affine::affine,
     image::{Image, View},
     write::GeometryError,
 };
-
-/// How pixels between pixels are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// The pixel whose area holds the point.
-    Nearest,
-    /// Weighted mean of 2x2 pixels.
-    Bilinear,
-    /// Cubic convolution of 4x4 pixels.
-    Bicubic,
-}
 
 /// What is rotated how.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,14 +47,14 @@ pub fn rotate(
     (height, width): (usize, usize),
     dst: &mut Image,
 ) -> Result<(), GeometryError> {
-    let channels = src.channels();
-    let out = dst.reshape(height, width, channels)?;
-    if out.is_empty() {
-        return Ok(());
-    }
     let angle = rotation.angle.rem_euclid(360.0);
     if rotation.moves_pixels(src.height(), src.width()) {
+        let channels = src.channels();
+        let out = dst.reshape(height, width, channels)?;
         let (rows, columns) = (src.height(), src.width());
+        if out.is_empty() {
+            return Ok(());
+        }
         for (y, row) in out.chunks_exact_mut(width * channels).enumerate() {
             for (x, pixel) in row.chunks_exact_mut(channels).enumerate() {
                 let (y, x) = match angle as u32 {
@@ -78,16 +68,8 @@ pub fn rotate(
         }
         return Ok(());
     }
-    for pixel in out.chunks_exact_mut(channels) {
-        pixel.copy_from_slice(&rotation.fill[..channels]);
-    }
     let matrix = matrix(src, rotation, angle, (height, width));
-    match rotation.sampling {
-        Sampling::Nearest => nearest(src, &matrix, (height, width), out),
-        Sampling::Bilinear => generic(src, &matrix, width, out, bilinear),
-        Sampling::Bicubic => generic(src, &matrix, width, out, bicubic),
-    }
-    Ok(())
+    affine(src, &matrix, rotation.sampling, rotation.fill, (height, width), dst)
 }
 
 /// From output to source: x' = a*x + b*y + c, y' = d*x + e*y + f.
@@ -111,137 +93,6 @@ fn matrix(src: View<'_>, rotation: &Rotation, angle: f64, (height, width): (usiz
 /// Rounds to 15 decimals as Python's `round(x, 15)` does: both round the exact decimal value, half to even.
 fn round_15(x: f64) -> f64 {
     format!("{x:.15}").parse().unwrap_or(x)
-}
-
-/// C's conversion to `int` of a coordinate, with everything negative outside.
-fn coordinate(v: f64) -> i64 {
-    if v < 0.0 { -1 } else { v as i64 }
-}
-
-fn pixel<'a>(src: View<'a>, x: i64, y: i64) -> Option<&'a [u8]> {
-    let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
-    (x < src.width() && y < src.height()).then(|| &src.row(y)[x * src.channels()..][..src.channels()])
-}
-
-fn nearest(src: View<'_>, matrix: &[f64; 6], (height, width): (usize, usize), out: &mut [u8]) {
-    let [a, b, c, d, e, f] = *matrix;
-    let channels = src.channels();
-    let rows = out.chunks_exact_mut(width * channels);
-    if b == 0.0 && d == 0.0 {
-        // Positions are added up pixel by pixel, rounding as Pillow's does.
-        let (mut x, mut y) = (c + a * 0.5, f + e * 0.5);
-        let columns: Vec<i64> = (0..width).map(|_| (coordinate(x), x += a).0).collect();
-        for row in rows {
-            for (to, &column) in row.chunks_exact_mut(channels).zip(&columns) {
-                if let Some(from) = pixel(src, column, coordinate(y)) {
-                    to.copy_from_slice(from);
-                }
-            }
-            y += e;
-        }
-        return;
-    }
-    let (w, h) = (width as f64, height as f64);
-    let small = |x: f64, y: f64| (x * a + y * b + c).abs() < 32768.0 && (x * d + y * e + f).abs() < 32768.0;
-    if small(0.0, 0.0) && small(w, h) && small(0.0, h) && small(w, 0.0) {
-        let fix = |v: f64| (v * 65536.0 + 0.5).floor() as i32;
-        let (dx, dy) = ((fix(a), fix(d)), (fix(b), fix(e)));
-        let (mut x0, mut y0) = (fix(c + a * 0.5 + b * 0.5), fix(f + d * 0.5 + e * 0.5));
-        for row in rows {
-            let (mut x, mut y) = (x0, y0);
-            for to in row.chunks_exact_mut(channels) {
-                if let Some(from) = pixel(src, i64::from(x >> 16), i64::from(y >> 16)) {
-                    to.copy_from_slice(from);
-                }
-                (x, y) = (x.wrapping_add(dx.0), y.wrapping_add(dx.1));
-            }
-            (x0, y0) = (x0.wrapping_add(dy.0), y0.wrapping_add(dy.1));
-        }
-        return;
-    }
-    let (mut x0, mut y0) = (c + b * 0.5 + a * 0.5, f + e * 0.5 + d * 0.5);
-    for row in rows {
-        let (mut x, mut y) = (x0, y0);
-        for to in row.chunks_exact_mut(channels) {
-            if let Some(from) = pixel(src, coordinate(x), coordinate(y)) {
-                to.copy_from_slice(from);
-            }
-            (x, y) = (x + a, y + d);
-        }
-        (x0, y0) = (x0 + b, y0 + e);
-    }
-}
-
-/// Samples every output pixel whose point lies inside the source. `sample` gets the point, half a pixel up and
-/// left, as whole and fractional parts.
-fn generic(
-    src: View<'_>,
-    matrix: &[f64; 6],
-    width: usize,
-    out: &mut [u8],
-    sample: impl Fn(View<'_>, [i64; 2], [f64; 2], &mut [u8]),
-) {
-    let [a, b, c, d, e, f] = *matrix;
-    let channels = src.channels();
-    let (rows, columns) = (src.height() as f64, src.width() as f64);
-    for (j, row) in out.chunks_exact_mut(width * channels).enumerate() {
-        let y = j as f64 + 0.5;
-        for (i, to) in row.chunks_exact_mut(channels).enumerate() {
-            let x = i as f64 + 0.5;
-            let (x, y) = (a * x + b * y + c, d * x + e * y + f);
-            if x < 0.0 || x >= columns || y < 0.0 || y >= rows {
-                continue;
-            }
-            let (x, y) = (x - 0.5, y - 0.5);
-            let whole = [x.floor(), y.floor()];
-            sample(src, whole.map(|v| v as i64), [x - whole[0], y - whole[1]], to);
-        }
-    }
-}
-
-/// The value of `channel` in column `x` (clipped to the row).
-fn value(row: &[u8], src: View<'_>, x: i64, channel: usize) -> f64 {
-    let x = x.clamp(0, src.width() as i64 - 1) as usize;
-    f64::from(row[x * src.channels() + channel])
-}
-
-fn bilinear(src: View<'_>, [x, y]: [i64; 2], [dx, dy]: [f64; 2], to: &mut [u8]) {
-    let last = src.height() as i64 - 1;
-    let rows = [src.row(y.clamp(0, last) as usize), src.row((y + 1).clamp(0, last) as usize)];
-    for (channel, out) in to.iter_mut().enumerate() {
-        let across = |row: &[u8]| {
-            let (left, right) = (value(row, src, x, channel), value(row, src, x + 1, channel));
-            left + (right - left) * dx
-        };
-        let upper = across(rows[0]);
-        let lower = if (0..=last).contains(&(y + 1)) { across(rows[1]) } else { upper };
-        *out = (upper + (lower - upper) * dy) as u8;
-    }
-}
-
-fn bicubic(src: View<'_>, [x, y]: [i64; 2], [dx, dy]: [f64; 2], to: &mut [u8]) {
-    let last = src.height() as i64 - 1;
-    let (x, y) = (x - 1, y - 1);
-    for (channel, out) in to.iter_mut().enumerate() {
-        let across = |y: i64| {
-            let row = src.row(y.clamp(0, last) as usize);
-            cubic([0, 1, 2, 3].map(|i| value(row, src, x + i, channel)), dx)
-        };
-        let mut lines = [across(y); 4];
-        for i in 1..4 {
-            // A row outside repeats the result of the one before it.
-            let inside = (0..=last).contains(&(y + i as i64));
-            lines[i] = if inside { across(y + i as i64) } else { lines[i - 1] };
-        }
-        *out = cubic(lines, dy).clamp(0.0, 255.0) as u8;
-    }
-}
-
-fn cubic([v1, v2, v3, v4]: [f64; 4], d: f64) -> f64 {
-    let p2 = -v1 + v3;
-    let p3 = 2.0 * (v1 - v2) + v3 - v4;
-    let p4 = -v1 + v2 - v3 + v4;
-    v2 + d * (p2 + d * (p3 + d * p4))
 }
 
 #[cfg(test)]

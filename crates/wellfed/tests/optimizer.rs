@@ -11,9 +11,10 @@ use wellfed::{
     source::{ArrayData, ImageFolder, ImageFolderSpec, Labels, Pixels, TensorSlices},
     store::LocalStore,
     transform::{
-        CenterCrop, ColorJitter, GaussianBlur, Grayscale, Identity, ImageDtype, Interpolation, Normalize,
-        Pad, PaddingMode, RandomCrop, RandomErasing, RandomGrayscale, RandomHorizontalFlip,
-        RandomResizedCrop, RandomRotation, RandomVerticalFlip, Resize, ToDtype, ToTensor, Transform,
+        AutoAugment, CenterCrop, ColorJitter, GaussianBlur, Grayscale, Identity, ImageDtype, Interpolation,
+        Normalize, Pad, PaddingMode, RandAugment, RandomAffine, RandomApply, RandomCrop, RandomEqualize,
+        RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomResizedCrop,
+        RandomRotation, RandomVerticalFlip, Resize, ToDtype, ToTensor, Transform, TrivialAugmentWide,
     },
 };
 
@@ -55,6 +56,12 @@ fn on_bytes() -> impl Strategy<Value = Transform> {
         Just(RandomGrayscale::new(0.5).into()),
         Just(Grayscale::new(3).into()),
         Just(RandomRotation::new(30.0).into()),
+        Just(RandomAffine::new(30.0).translate([0.2, 0.3]).shear([-9.0, 9.0], None).into()),
+        Just(RandomEqualize::new().into()),
+        Just(RandAugment::new().into()),
+        Just(TrivialAugmentWide::new().interpolation(Interpolation::Bilinear).into()),
+        Just(AutoAugment::default().into()),
+        Just(RandomApply::new([GaussianBlur::new(3).into(), RandomInvert::new().into()], 0.5).into()),
         Just(GaussianBlur::new(3).into()),
         Just(RandomErasing::new(0.7).into()),
     ]

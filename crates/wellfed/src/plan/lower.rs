@@ -344,6 +344,24 @@ impl Lowering<'_> {
         for transform in Transform::flatten(transforms) {
             transform.as_operation().check().map_err(|e| e.with_stage(transform.name()))?;
             let takes = transform.as_operation().takes();
+            if takes == Takes::ImagesAlone
+                && let Some(kind) =
+                    leaves.iter().flatten().find(|kind| works_on(Takes::Geometry, kind) && !is_image(kind))
+            {
+                let what = match kind {
+                    FieldKind::Mask { .. } => "masks",
+                    FieldKind::Boxes { .. } => "boxes",
+                    _ => "points",
+                };
+                let name = transform.name();
+                return Err(Error::config(format!(
+                    "{name} moves pixels, and says nothing of the {what} beside them"
+                ))
+                .with_stage(name)
+                .with_hint(format!(
+                    "map({name}(...), field=...) works on the image alone, and leaves {what} where they are"
+                )));
+            }
             let taken = leaves.iter().flatten().any(|kind| works_on(takes, kind));
             let alone =
                 takes == Takes::Geometry && leaves.iter().any(|kinds| !kinds.is_empty() && !pixels(kinds));
@@ -351,7 +369,7 @@ impl Lowering<'_> {
                 continue;
             }
             let what = match takes {
-                Takes::Images => "works on images",
+                Takes::Images | Takes::ImagesAlone => "works on images",
                 Takes::Geometry => "moves boxes and points with their image, and this map() has none",
                 Takes::Boxes => "works on boxes",
             };
@@ -450,7 +468,7 @@ pub(crate) fn works_on(takes: Takes, kind: &FieldKind) -> bool {
     match kind {
         FieldKind::Image | FieldKind::Pixels { .. } => takes != Takes::Boxes,
         FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
-        FieldKind::Boxes { .. } => takes != Takes::Images,
+        FieldKind::Boxes { .. } => matches!(takes, Takes::Geometry | Takes::Boxes),
         _ => false,
     }
 }

@@ -113,6 +113,13 @@ impl Boxes {
                     self.flip(1, canvas.height as f32);
                 }
             }
+            Action::Image(ref action) if !action.parts().is_empty() => {
+                let mut size = canvas;
+                for part in action.parts() {
+                    self.run(&Action::Image(part.clone()), size)?;
+                    size = part.size(size);
+                }
+            }
             Action::Image(ref action) => {
                 if let Some(moves) = action.moves(canvas) {
                     self.follow(&moves, after);
@@ -284,6 +291,13 @@ impl Points {
                         if vertical { -(y - last(canvas.height)) } else { y },
                     ]
                 });
+            }
+            Action::Image(ref action) if !action.parts().is_empty() => {
+                let mut size = canvas;
+                for part in action.parts() {
+                    self.run(&Action::Image(part.clone()), size)?;
+                    size = part.size(size);
+                }
             }
             Action::Image(ref action) => {
                 if let Some(moves) = action.moves(canvas) {

@@ -109,7 +109,7 @@ mod tests {
         let e = refuse(r#"{"type":"Compose","transforms":[{"type":"CenterCrop","size":"big","extra":0}]}"#);
         assert!(e.contains("Compose: transforms: CenterCrop: "), "{e}");
         assert!(
-            refuse(r#"{"type":"Blur"}"#).contains("unknown variant `Blur`, expected one of `CenterCrop`")
+            refuse(r#"{"type":"Blur"}"#).contains("unknown variant `Blur`, expected one of `AutoAugment`")
         );
         assert!(refuse("{}").contains("missing field `type`"));
     }

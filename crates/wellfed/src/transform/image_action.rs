@@ -50,6 +50,12 @@ pub trait ImageAction: fmt::Debug + Send + Sync {
         let _ = canvas;
         None
     }
+
+    /// The actions that it consists of, in order. Boxes follow them one by one, since each makes new boxes; then
+    /// [`ImageAction::moves`] is not asked.
+    fn parts(&self) -> &[Arc<dyn ImageAction>] {
+        &[]
+    }
 }
 
 /// Its numbers decide: `Debug` shows all of them, and floating point numbers exactly.

@@ -14,6 +14,9 @@ pub use crate::codec::Rect;
 use crate::{Result, rng::Rng};
 
 mod action;
+mod adjustment;
+mod augment;
+mod auto_augment;
 mod bounding_boxes;
 pub(crate) mod boxes;
 mod center_crop;
@@ -24,6 +27,7 @@ mod grayscale;
 mod identity;
 mod image_action;
 mod named;
+mod nested;
 mod normalize;
 mod pad;
 mod param;
@@ -31,21 +35,36 @@ mod per_channel;
 mod pil_to_tensor;
 #[cfg(test)]
 mod properties;
+mod rand_augment;
+mod random_adjust_sharpness;
+mod random_affine;
+mod random_apply;
+mod random_autocontrast;
+mod random_choice;
 mod random_crop;
+mod random_equalize;
 mod random_erasing;
 mod random_grayscale;
 mod random_horizontal_flip;
+mod random_invert;
+mod random_order;
+mod random_posterize;
 mod random_resized_crop;
 mod random_rotation;
+mod random_solarize;
 mod random_vertical_flip;
 mod resize;
+mod sequence;
 #[cfg(test)]
 mod testing;
 mod to_dtype;
 mod to_image;
 mod to_tensor;
+mod trivial_augment_wide;
 
 pub use action::{Action, EraseValue, Noise};
+pub use augment::Thresholds;
+pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
@@ -59,17 +78,29 @@ pub use pad::Pad;
 pub use param::{Padding, Sides, Spread};
 pub use per_channel::PerChannel;
 pub use pil_to_tensor::PILToTensor;
+pub use rand_augment::RandAugment;
+pub use random_adjust_sharpness::RandomAdjustSharpness;
+pub use random_affine::{RandomAffine, Shear};
+pub use random_apply::RandomApply;
+pub use random_autocontrast::RandomAutocontrast;
+pub use random_choice::RandomChoice;
 pub use random_crop::RandomCrop;
+pub use random_equalize::RandomEqualize;
 pub use random_erasing::{Erasure, RandomErasing};
 pub use random_grayscale::RandomGrayscale;
 pub use random_horizontal_flip::RandomHorizontalFlip;
+pub use random_invert::RandomInvert;
+pub use random_order::RandomOrder;
+pub use random_posterize::RandomPosterize;
 pub use random_resized_crop::RandomResizedCrop;
 pub use random_rotation::RandomRotation;
+pub use random_solarize::RandomSolarize;
 pub use random_vertical_flip::RandomVerticalFlip;
 pub use resize::{Resize, ResizeTo};
 pub use to_dtype::ToDtype;
 pub use to_image::ToImage;
 pub use to_tensor::ToTensor;
+pub use trivial_augment_wide::TrivialAugmentWide;
 
 /// Size of an image: what a draw may look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +238,9 @@ pub enum Class {
 pub enum Takes {
     /// Images only: colour, types, values.
     Images,
+    /// Images, and only where there is nothing that would have to move with them: automatic augmentations, which
+    /// torchvision does not define for masks, boxes and points either.
+    ImagesAlone,
     /// Images, masks, boxes and points: geometry.
     Geometry,
     /// Boxes, and what belongs to them.
@@ -309,6 +343,7 @@ macro_rules! transforms {
 }
 
 transforms! {
+    AutoAugment,
     CenterCrop,
     ClampBoundingBoxes,
     ColorJitter,
@@ -320,18 +355,30 @@ transforms! {
     Normalize,
     PILToTensor,
     Pad,
+    RandAugment,
+    RandomAdjustSharpness,
+    RandomAffine,
+    RandomApply,
+    RandomAutocontrast,
+    RandomChoice,
     RandomCrop,
+    RandomEqualize,
     RandomErasing,
     RandomGrayscale,
     RandomHorizontalFlip,
+    RandomInvert,
+    RandomOrder,
+    RandomPosterize,
     RandomResizedCrop,
     RandomRotation,
+    RandomSolarize,
     RandomVerticalFlip,
     Resize,
     SanitizeBoundingBoxes,
     ToDtype,
     ToImage,
     ToTensor,
+    TrivialAugmentWide,
 }
 
 impl Transform {

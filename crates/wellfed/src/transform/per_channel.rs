@@ -38,6 +38,11 @@ impl PerChannel {
         self.values[channel.min(usize::from(self.len) - 1)]
     }
 
+    /// Values of an 8-bit pixel of so many channels, cut off at 0 and 255.
+    pub(super) fn bytes(&self, channels: usize) -> [u8; 4] {
+        std::array::from_fn(|c| self.channel(c.min(channels - 1)).clamp(0.0, 255.0) as u8)
+    }
+
     /// Fails unless all numbers are finite.
     pub(super) fn check(&self, name: &str) -> Result<()> {
         if self.iter().all(|n| n.is_finite()) {

@@ -99,8 +99,76 @@ fn others() -> impl Strategy<Value = Transform> {
     ]
 }
 
+fn augmentations() -> impl Strategy<Value = Transform> {
+    let p = || 0.0..=1.0;
+    let share = || prop::option::of([0.0..=1.0, 0.0..=1.0]);
+    let shear = prop::option::of((range(-80.0, 80.0), prop::option::of(range(-80.0, 80.0))));
+    let center = prop::option::of([-500.0..5000.0, -500.0..5000.0]);
+    let policy = prop::sample::select(&[
+        AutoAugmentPolicy::ImageNet,
+        AutoAugmentPolicy::Cifar10,
+        AutoAugmentPolicy::Svhn,
+    ]);
+    let thresholds = || prop::sample::select(&[Thresholds::V1, Thresholds::V2]);
+    prop_oneof![
+        p().prop_map(|p| RandomInvert::new().p(p).into()),
+        (1u32..=8, p()).prop_map(|(bits, p)| RandomPosterize::new(bits).p(p).into()),
+        (-1.0..300.0, p()).prop_map(|(threshold, p)| RandomSolarize::new(threshold).p(p).into()),
+        (0.0..9.0, p()).prop_map(|(factor, p)| RandomAdjustSharpness::new(factor).p(p).into()),
+        p().prop_map(|p| RandomAutocontrast::new().p(p).into()),
+        p().prop_map(|p| RandomEqualize::new().p(p).into()),
+        (
+            range(-720.0, 720.0),
+            share(),
+            prop::option::of(range(0.1, 4.0)),
+            shear,
+            interpolation(),
+            fill(),
+            center
+        )
+            .prop_map(|(degrees, translate, scale, shear, interpolation, fill, center)| {
+                let shear = shear.map(|(x, y)| Shear { x, y });
+                RandomAffine { degrees, translate, scale, shear, interpolation, fill, center }.into()
+            }),
+        (0usize..5, 0usize..40, 40usize..99, interpolation(), fill(), thresholds()).prop_map(
+            |(num_ops, magnitude, num_magnitude_bins, interpolation, fill, thresholds)| {
+                RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, thresholds }.into()
+            }
+        ),
+        (2usize..99, interpolation(), fill(), thresholds()).prop_map(
+            |(num_magnitude_bins, interpolation, fill, thresholds)| {
+                TrivialAugmentWide { num_magnitude_bins, interpolation, fill, thresholds }.into()
+            }
+        ),
+        (policy, interpolation(), fill(), thresholds()).prop_map(
+            |(policy, interpolation, fill, thresholds)| {
+                AutoAugment { policy, interpolation, fill, thresholds }.into()
+            }
+        ),
+    ]
+}
+
+/// Transforms that hold others.
+fn nests() -> impl Strategy<Value = Transform> {
+    let inner = prop_oneof![
+        augmentations(),
+        Just(Transform::from(Identity::new())),
+        Just(Grayscale::new(3).into()),
+        (range(-720.0, 720.0), any::<bool>())
+            .prop_map(|(degrees, expand)| RandomRotation::new(degrees).expand(expand).into()),
+    ];
+    prop::collection::vec(inner, 1..4).prop_flat_map(|inner| {
+        let weights = prop::option::of(prop::collection::vec(0.1..9.0, inner.len()));
+        (Just(inner), 0.0..=1.0, weights, 0..3).prop_map(|(transforms, p, weights, kind)| match kind {
+            0 => RandomApply::new(transforms, p).into(),
+            1 => RandomOrder::new(transforms).into(),
+            _ => RandomChoice { transforms, p: weights }.into(),
+        })
+    })
+}
+
 fn transforms() -> impl Strategy<Value = Transform> {
-    prop_oneof![crops(), others()]
+    prop_oneof![crops(), others(), augmentations(), nests()]
 }
 
 fn inside(rect: Rect, size: Size) -> bool {
@@ -172,7 +240,11 @@ proptest! {
     #[test]
     fn bad_numbers_never_panic(numbers: [f64; 4], ints: [usize; 4], size in sizes()) {
         let (range, sides) = ([numbers[0], numbers[1]], [ints[0], ints[1]]);
-        let transforms: [Transform; 8] = [
+        let transforms: [Transform; 12] = [
+            RandomAffine::new(range).translate(range).scale(range).shear(range, Some(range)).center(range).into(),
+            RandAugment::new().num_ops(ints[0]).magnitude(ints[1], ints[2]).into(),
+            TrivialAugmentWide::new().num_magnitude_bins(ints[3]).into(),
+            RandomSolarize::new(numbers[0]).p(numbers[1]).into(),
             RandomResizedCrop::new(sides).scale(range).ratio([numbers[2], numbers[3]]).into(),
             RandomCrop::new(sides).padding(ints).pad_if_needed(true).into(),
             Pad::new(ints).fill(numbers).into(),

@@ -14,6 +14,7 @@ use super::{
     Spread, Takes,
     image_action::elements,
     param::{MAX_SIDE, Repr, Tuple, check_range, python_bool},
+    random_affine::{check_sampling, sampling},
 };
 use crate::{Error, Result, rng::Rng};
 
@@ -103,9 +104,7 @@ impl Operation for RandomRotation {
     fn check(&self) -> Result<()> {
         check_range("degrees", self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
         self.fill.check("fill")?;
-        if self.interpolation == Interpolation::Lanczos {
-            return Err(Error::config("interpolation is lanczos; must be nearest, bilinear or bicubic"));
-        }
+        check_sampling(self.interpolation)?;
         match self.center {
             Some(center) if !center.iter().all(|c| c.abs() <= MAX_SIDE as f64) => {
                 Err(Error::config(format!(
@@ -151,20 +150,15 @@ impl RandomRotation {
         rng.uniform(self.degrees[0], self.degrees[1])
     }
 
-    fn rotation(&self, angle: f64) -> Rotation {
-        let sampling = match self.interpolation {
-            Interpolation::Bilinear => Sampling::Bilinear,
-            Interpolation::Bicubic => Sampling::Bicubic,
-            // Pillow knows one kind of nearest, and torchvision maps both names to it. Lanczos was refused.
-            _ => Sampling::Nearest,
-        };
+    pub(super) fn rotation(&self, angle: f64) -> Rotation {
+        let sampling = sampling(self.interpolation);
         Rotation { angle, sampling, expand: self.expand, center: self.center, fill: self.fill }
     }
 }
 
 /// A rotation by a drawn angle.
 #[derive(Clone, Debug)]
-struct Rotation {
+pub(super) struct Rotation {
     /// Degrees, counter-clockwise.
     angle: f64,
     sampling: Sampling,
@@ -189,7 +183,7 @@ impl ImageAction for Rotation {
         let size = Size { height: image.height(), width: image.width(), channels: image.channels() };
         let after = self.size(size);
         let Self { angle, sampling, expand, center, fill } = *self;
-        let fill = std::array::from_fn(|c| fill.channel(c.min(size.channels - 1)).clamp(0.0, 255.0) as u8);
+        let fill = fill.bytes(size.channels);
         let rotation = rotate::Rotation { angle, sampling, expand, center, fill };
         // Pillow interpolates images with alpha premultiplied, but not where a turn only moves pixels.
         let alpha = matches!(size.channels, 2 | 4)

@@ -265,11 +265,13 @@ def _lower_one(
     if kind in (v2.ConvertImageDtype, v2.ToPILImage):
         raise RefusalError("changes targets too", "v2.ToDtype(dtype, scale=True)")
     added, after, note = transforms.lower_one(leaf, form)
+    if any(isinstance(t, _NOT_JOINT) for t in added):
+        raise RefusalError(f"torchvision runs it in its own way on {follows.what}")
     moved = any(isinstance(t, _GEOMETRY) for t in added)
     if moved and outcome.pure:
         raise RefusalError("stands after ToPureTensor, where targets do not follow", "put it before")
     if isinstance(follows, Masks):
-        if any(isinstance(t, T.RandomRotation) for t in added):
+        if any(isinstance(t, T.RandomRotation | T.RandomAffine) for t in added):
             raise RefusalError("torchvision turns masks by another rule than images")
         if kind is v2.Resize and getattr(leaf.interpolation, "value", leaf.interpolation) == "nearest-exact":
             raise RefusalError("masks are resized by another rule than images then", "another interpolation")
@@ -284,9 +286,18 @@ def _lower_one(
     return added, after, note, outcome
 
 
+_NOT_JOINT = (
+    T.AutoAugment,
+    T.RandAugment,
+    T.RandomApply,
+    T.RandomChoice,
+    T.RandomOrder,
+    T.TrivialAugmentWide,
+)
 _GEOMETRY = (
     T.CenterCrop,
     T.Pad,
+    T.RandomAffine,
     T.RandomCrop,
     T.RandomHorizontalFlip,
     T.RandomResizedCrop,

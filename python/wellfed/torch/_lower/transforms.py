@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from wellfed import transforms as T
+from wellfed._transform import with_thresholds
 from wellfed.exceptions import WellfedError
 
 from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
@@ -31,7 +32,20 @@ Step = tuple[list[T.Transform], Form, str]
 Handler = Callable[[Any, Form], Step]
 Accepts = Callable[[list[T.Transform]], None]
 
-METHODS = ("forward", "__call__", "transform", "make_params", "get_params", "_get_params", "_call_kernel")
+METHODS = (
+    "forward",
+    "__call__",
+    "transform",
+    "make_params",
+    "get_params",
+    "_get_params",
+    "_call_kernel",
+    # Of automatic augmentations.
+    "_augmentation_space",
+    "_get_policies",
+    "_get_random_item",
+    "_apply_image_or_video_transform",
+)
 
 _ANY_MODE = ("images have the mode of their file here, grey or colour", "put v2.RGB() first")
 _BEFORE_TENSOR = "put it before ToTensor or ToImage, where images are still Pillow's"
@@ -164,15 +178,8 @@ def _why_unknown(leaf: Any) -> tuple[str, str]:
     for base in kind.__mro__[1:]:
         if base in _handlers() or base in _containers():
             return f"a subclass of {base.__name__} may do something else", f"use {base.__name__} itself"
-    if kind.__module__.startswith("torchvision.") and kind.__name__ not in (
-        "Lambda",
-        "RandomApply",
-        "RandomChoice",
-        "RandomOrder",
-    ):
+    if kind.__module__.startswith("torchvision.") and kind.__name__ != "Lambda":
         return "the engine has no such transform", ""
-    if kind.__name__ in ("RandomApply", "RandomChoice", "RandomOrder"):
-        return "the engine does not choose among transforms", ""
     return "Python code", "use transforms of torchvision, if there are some that do it"
 
 
@@ -192,7 +199,7 @@ def _tables() -> tuple[dict[type, Handler], frozenset[type]]:
     table: dict[type, Handler] = {nn.Identity: _nothing}
     containers: set[type] = {nn.Sequential}
     try:
-        from torchvision.transforms import transforms as v1
+        import torchvision.transforms as v1
         from torchvision.transforms import v2
     except ImportError:
         return table, frozenset(containers)
@@ -200,6 +207,8 @@ def _tables() -> tuple[dict[type, Handler], frozenset[type]]:
     for module in (v1, v2):
         for name, handler in _BOTH.items():
             table[getattr(module, name)] = handler
+        for name in ("AutoAugment", "RandAugment", "TrivialAugmentWide"):
+            table[getattr(module, name)] = _automatic("v1" if module is v1 else "v2")
     table[v1.RandomCrop] = _random_crop_v1
     table[v2.RandomCrop] = _random_crop_v2
     table[v1.ToTensor] = _to_tensor_v1
@@ -348,6 +357,86 @@ def _blur(t: Any, form: Form) -> Step:
     return [T.GaussianBlur(t.kernel_size, t.sigma)], form, note
 
 
+def _affine(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    lowered = T.RandomAffine(t.degrees, t.translate, t.scale, t.shear, _interpolation(t), t.fill, t.center)
+    return [lowered], form, ""
+
+
+def _by_chance(kind: Callable[..., T.Transform], *parameters: str) -> Handler:
+    """Of transforms that change values with a probability."""
+
+    def lower(t: Any, form: Form) -> Step:
+        _on_pillow(form)
+        return [kind(*(getattr(t, name) for name in parameters), t.p)], form, ""
+
+    return lower
+
+
+def _automatic(version: str) -> Handler:
+    """Of automatic augmentations of torchvision's first or second version."""
+
+    def lower(t: Any, form: Form) -> Step:
+        _on_pillow(form)
+        if version == "v2" and not all(
+            make.__module__.startswith("torchvision.") for make, _ in t._AUGMENTATION_SPACE.values()
+        ):
+            raise RefusalError("its operations were changed", "the operations of torchvision")
+        made: T.Transform
+        outside = _interpolation(t), t.fill
+        match type(t).__name__:
+            case "AutoAugment":
+                pairs = t.policies if version == "v1" else t._policies
+                if pairs != t._get_policies(t.policy):
+                    raise RefusalError("its policies were changed", "the policies of torchvision")
+                made = T.AutoAugment(t.policy, *outside)
+            case "RandAugment":
+                made = T.RandAugment(t.num_ops, t.magnitude, t.num_magnitude_bins, *outside)
+            case _:
+                made = T.TrivialAugmentWide(t.num_magnitude_bins, *outside)
+        return [made if version == "v2" else with_thresholds(made, version)], form, ""
+
+    return lower
+
+
+def _nest(kind: type[T.RandomApply | T.RandomChoice | T.RandomOrder]) -> Handler:
+    """Of transforms that run others by chance. What is inside must leave a Pillow image, of the same mode."""
+
+    def lower(t: Any, form: Form) -> Step:
+        _on_pillow(form)
+        inner: list[T.Transform] = []
+        sized = form.sized
+        for one in t.transforms:
+            steps, after = _nested(one, form)
+            sized = sized and after.sized
+            # Those of RandomApply run one after the other; the others are chosen, each as a whole.
+            inner += steps if kind is T.RandomApply else [_one(steps)]
+        inner = inner or [T.Identity()]
+        lowered = kind(inner) if kind is T.RandomOrder else kind(inner, t.p)  # type: ignore[call-arg]
+        return [lowered], replace(form, sized=sized), ""
+
+    return lower
+
+
+def _one(steps: list[T.Transform]) -> T.Transform:
+    return steps[0] if len(steps) == 1 else T.Compose(steps or [T.Identity()])
+
+
+def _nested(transform: Any, form: Form) -> tuple[list[T.Transform], Form]:
+    """What the engine runs for a transform inside of another one."""
+    steps: list[T.Transform] = []
+    after = form
+    for leaf in _leaves(transform):
+        try:
+            added, after, _ = lower_one(leaf, after)
+        except RefusalError as refused:
+            raise RefusalError(f"{name_of(leaf)} in it: {refused.why}", refused.change) from None
+        if (after.kind, after.mode) != (form.kind, form.mode):
+            raise RefusalError(f"{name_of(leaf)} in it makes another kind of image")
+        steps += added
+    return steps, after
+
+
 def _random_erasing(t: Any, form: Form) -> Step:
     if form.kind not in ("tensor", "image"):
         raise RefusalError("stands on a Pillow image", "put it after ToTensor")
@@ -487,6 +576,16 @@ _BOTH: dict[str, Handler] = {
     "RandomHorizontalFlip": _flip(T.RandomHorizontalFlip),
     "RandomVerticalFlip": _flip(T.RandomVerticalFlip),
     "RandomRotation": _rotation,
+    "RandomAffine": _affine,
+    "RandomInvert": _by_chance(T.RandomInvert),
+    "RandomPosterize": _by_chance(T.RandomPosterize, "bits"),
+    "RandomSolarize": _by_chance(T.RandomSolarize, "threshold"),
+    "RandomAdjustSharpness": _by_chance(T.RandomAdjustSharpness, "sharpness_factor"),
+    "RandomAutocontrast": _by_chance(T.RandomAutocontrast),
+    "RandomEqualize": _by_chance(T.RandomEqualize),
+    "RandomApply": _nest(T.RandomApply),
+    "RandomChoice": _nest(T.RandomChoice),
+    "RandomOrder": _nest(T.RandomOrder),
     "ColorJitter": _color_jitter,
     "Grayscale": _grayscale,
     "RandomGrayscale": _random_grayscale,

@@ -66,11 +66,18 @@ $(STAMPS)/tensorflow: requirements-tensorflow.lock
 		-r requirements-tensorflow.lock || echo "note: TensorFlow cannot be installed; its tests are left out" >&2
 	@mkdir -p $(STAMPS) && touch $@
 
+# They start scripts and wait for them for most of their time, so they run beside the others.
+WAITING_TESTS := $(wildcard python/tests/test_doctor_*.py python/tests/test_planted.py python/tests/test_torch_examples.py)
+WAITING_LOG := $(VENV)/waiting-tests.log
+
 .PHONY: test-python
 test-python: build $(STAMPS)/tensorflow ## Python tests against real PyTorch and TensorFlow, and docstring examples
 	$(call say,Python tests)
 	@if $(VENV_TENSORFLOW)/bin/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("tensorflow"))'; then \
-		export WELLFED_TENSORFLOW_PYTHON=$(abspath $(VENV_TENSORFLOW))/bin/python; fi; $(PY) -m pytest
+		export WELLFED_TENSORFLOW_PYTHON=$(abspath $(VENV_TENSORFLOW))/bin/python; fi; \
+	$(PY) -m pytest -p no:cacheprovider $(WAITING_TESTS) >$(WAITING_LOG) 2>&1 & waiting=$$!; \
+	$(PY) -m pytest $(WAITING_TESTS:%=--ignore=%); others=$$?; \
+	wait $$waiting; status=$$?; cat $(WAITING_LOG); [ $$others = 0 ] && [ $$status = 0 ]
 
 .PHONY: docs
 docs: ## API documentation, warnings denied

@@ -237,6 +237,14 @@ def test_everything_public_is_listed() -> None:
     assert {"feed", "doctor", "zip", "concatenate", "sample_from_datasets", "interleave"} <= set(listed)
 
 
+def test_what_mixes_a_list_is_refused_on_a_data_set() -> None:
+    ds = wf.from_tensor_slices(np.arange(3))
+    for verb in ("interleave", "sample_from_datasets"):
+        with pytest.raises(TypeError, match=f"would leave this data set out.*\n.*wf.{verb}"):
+            getattr(ds, verb)([ds, ds])
+        assert len(getattr(wf.Dataset, verb)([ds, ds])) == 6
+
+
 def test_a_filter_of_what_ranks_have_for_themselves_is_refused() -> None:
     labels = np.array([0, 1, 1, 1, 1, 1])
     ds = wf.from_tensor_slices({"x": np.arange(6), "y": labels})

@@ -12,6 +12,7 @@ from . import _columns, _native
 from ._indexing import Elements, html_of, sliced
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._native import Dataset as NativeDataset
+from ._of_class import of_class
 from ._options import Options, flatten, merge
 from ._passes import Passes
 from ._repr import node_repr, verb_repr
@@ -513,7 +514,7 @@ class Dataset:
         """
         return combined("concatenate", (self, *others))
 
-    @staticmethod
+    @of_class
     def sample_from_datasets(
         datasets: Sequence[Dataset],
         weights: Sequence[float] | None = None,
@@ -553,7 +554,7 @@ class Dataset:
             stop_on_empty_dataset=bool(stop_on_empty_dataset),
         )
 
-    @staticmethod
+    @of_class
     def interleave(datasets: Sequence[Dataset], block_length: int = 1) -> Dataset:
         """``block_length`` elements of each data set in turn; what has ended drops out.
 

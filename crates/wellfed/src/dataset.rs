@@ -138,7 +138,7 @@ impl Dataset {
         Self { sources, plan: Plan { version: PLAN_VERSION, root, options }, filters }.checked()
     }
 
-    /// Batches that are zipped as batches of a zip, if all of them are alike.
+    /// Batches that are zipped as batches of a zip; `None` where not all data sets end with `batch`.
     fn zipped_batches(datasets: &[Dataset]) -> Result<Option<Node>> {
         let mut samples = Vec::new();
         for dataset in datasets {
@@ -148,7 +148,7 @@ impl Dataset {
             let len = below.len()?;
             samples.push((below.plan.root, (*batch_size, *drop_last), len));
         }
-        Ok(batches_of_zip(samples))
+        batches_of_zip(samples).map(Some)
     }
 
     fn checked(self) -> Result<Self> {

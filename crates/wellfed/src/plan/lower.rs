@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Decoded, Node, PythonKind};
+use super::{Decoded, Node, PythonKind, not_straight_from_batch};
 use crate::{
     Error, Result,
     sample::{FieldKind, Structure},
@@ -101,12 +101,7 @@ impl Lowering<'_> {
                 for input in inputs {
                     let part = (self.leaves.len(), self.node(input)?);
                     if part.1.batched {
-                        return Err(Error::config(
-                            "zip() of batches that differ in size, or whose last ones may",
-                        )
-                        .with_hint(
-                            "zip() samples, then batch(); or batch() all alike, with drop_last=True",
-                        ));
+                        return Err(not_straight_from_batch(inputs));
                     }
                     parts.push(part);
                 }

@@ -24,7 +24,7 @@ pub(crate) use outline::Outline;
 pub use pad::{Pad, PadValue};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
-pub(crate) use zipped::batches_of_zip;
+pub(crate) use zipped::{batches_of_zip, not_straight_from_batch};
 
 /// Version of the plan's JSON form.
 pub const PLAN_VERSION: u32 = 2;

@@ -3,7 +3,10 @@ what is asked of them; with a GPU, on the GPU."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections import UserDict, namedtuple
@@ -19,9 +22,10 @@ from torch.utils.data import Dataset, TensorDataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import transforms as v1
 
+import wellfed as wf
 from wellfed.exceptions import StateError
 from wellfed.torch import DataLoader
-from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
+from wellfed.torch._device import BatchPages, Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
 from wellfed.torch._precision import cast
 
@@ -317,6 +321,9 @@ class FakeCuda:
     def current_device(self) -> int:
         return 0
 
+    def set_device(self, device: torch.device) -> None:
+        self.log.append("set device")
+
     def Stream(self, device: torch.device) -> FakeStream:
         return FakeStream(self.log, "side")
 
@@ -424,6 +431,120 @@ def test_a_refused_page_lock_is_not_given_back() -> None:
     assert not lock.held
     lock.close()
     assert len(runtime.calls) == 1
+
+
+class Pages(BatchPages):
+    """Page locks of a stand-in for CUDA that knows which memory is locked now."""
+
+    def __init__(self, answer: int = 0) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        runtime = FakeRuntime(answer)
+        runtime.calls = self.calls
+        super().__init__(META, runtime, lambda device: contextlib.nullcontext())
+
+    def covers(self, tensor: torch.Tensor) -> bool:
+        """What `is_pinned` would say."""
+        held = {call[1]: call[2] for call in self.calls if call[0] == "register" and call[1] in self._locks}
+        return any(at <= tensor.data_ptr() < at + size for at, size in held.items())
+
+    def count(self, name: str) -> int:
+        return sum(call[0] == name for call in self.calls)
+
+
+def placed(monkeypatch: pytest.MonkeyPatch, pages: Pages | None, stage: Any = None, **options: Any) -> Any:
+    """A loader of the engine as for a device that the stand-ins make up, and its batches as they should be."""
+    monkeypatch.setattr("wellfed._loader._pages_for", lambda device: pages)
+    monkeypatch.setattr("wellfed._loader._stage_for", lambda device: None if stage is None else lambda: stage)
+    rows = np.arange(40 * 300, dtype=np.int32).reshape(40, 300)
+    return wf.from_tensor_slices((rows, np.arange(40))).shuffle(seed=1).batch(8).torch(**options)
+
+
+@pytest.mark.parametrize("answer", [0, 2])
+@pytest.mark.parametrize("num_workers", [1, 3])
+@pytest.mark.usefixtures("epochs_not_counted")
+def test_batches_of_the_engine_are_made_in_page_locked_memory(
+    answer: int, num_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = [batch[0].tolist() for batch in placed(monkeypatch, None, num_workers=num_workers)]
+    pages = Pages(answer)
+    loader = placed(monkeypatch, pages, num_workers=num_workers)
+    warned = pytest.warns(RuntimeWarning, match="copied once more") if answer else contextlib.nullcontext()
+    with warned:
+        for epoch in range(4):
+            for number, batch in enumerate(loader):
+                assert [pages.covers(part) for part in batch] == [answer == 0] * 2
+                assert epoch or batch[0].tolist() == plain[number]
+    del batch
+    locked = loader.stats()["page_locked"]
+    assert (locked["problem"] is None) == (answer == 0)
+    assert locked["refused"] == (pages.count("register") if answer else 0)
+    if answer == 0:
+        assert pages.count("register") <= 20, "buffers of 40 batches are used again"
+    loader.close()
+    gc.collect()
+    assert not pages._locks
+    assert pages.count("unregister") == (pages.count("register") if answer == 0 else 0)
+
+
+@pytest.mark.usefixtures("epochs_not_counted")
+def test_a_buffer_is_not_written_again_while_a_copy_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pytest.fail("was copied on the host"))
+    # A device's copy is of type meta here, and so has no stream to be marked for.
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    loader = placed(monkeypatch, Pages(), copies, num_workers=2, prefetch=1)
+    seen: list[tuple[int, list[int]]] = []
+    for _ in range(2):
+        for _ in loader:
+            pass
+    for _, source in copies._sources:
+        seen.append((source[0].data_ptr(), source[0].tolist()))
+    assert len({at for at, _ in seen}) == len(seen) == 10, "no copy was said to be over"
+    plain = placed(monkeypatch, None)
+    assert [rows for _, rows in seen] == [batch[0].tolist() for _ in range(2) for batch in plain]
+    cuda.over = True
+    for _ in loader:
+        pass
+    assert len(copies._sources) <= 1
+
+
+def test_a_batch_whose_copy_fails_half_way_is_kept_until_the_rest_is_over() -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+
+    class Fails(Marked):
+        def to(self, device: torch.device) -> Marked:
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        copies.begin([Marked(cuda.log, "x"), Fails(cuda.log, "y")])
+    assert [source[0].name for _, source in copies._sources] == ["x"]
+
+
+SCRIPT = """
+import numpy as np, threading
+import wellfed as wf, wellfed._loader
+from wellfed.torch import _device
+
+class Pages:
+    def lock(self, address, nbytes):
+        return None
+    def unlock(self, address):
+        pass
+
+wellfed._loader._pages_for = lambda device: Pages()
+loader = wf.from_tensor_slices(np.arange(100000)).batch(10).repeat().torch(num_workers=4)
+batches = iter(loader)
+kept = [next(batches) for _ in range(50)]
+print("end")
+"""
+
+
+def test_an_interpreter_that_ends_amid_an_epoch_ends_well() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
 class Large(Dataset[Any]):
@@ -609,6 +730,19 @@ def test_page_locked_memory_is_pinned() -> None:
     assert memory.is_pinned()
     lock.close()
     assert not memory.is_pinned()
+
+
+@gpu
+def test_batches_of_the_engine_are_read_by_the_device_where_they_are_made() -> None:
+    rows = np.arange(64 * 50_000, dtype=np.float32).reshape(64, -1)
+    dataset = wf.from_tensor_slices(rows).shuffle(seed=2).batch(4)
+    wanted = [batch.tolist() for _ in range(3) for batch in dataset.torch()]
+    loader = dataset.torch(device="cuda")
+    got = [batch for _ in range(3) for batch in loader]
+    assert all(batch.is_cuda for batch in got)
+    assert [batch.tolist() for batch in got] == wanted
+    assert loader.stats()["page_locked"]["refused"] == 0
+    assert loader.stats()["page_locked"]["buffers"] > 0
 
 
 class Patient(Aside):

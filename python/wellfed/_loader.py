@@ -191,7 +191,8 @@ class Loader:
         self._stage = _stage_for(device)
         # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
         self._progress: Any = None
-        self._native: _native.Loader | None = _for_this_rank(dataset)._native.loader()
+        placed = _for_this_rank(dataset)
+        self._native: _native.Loader | None = placed._native.loader(_pages_for(device))
         self._build = structured(dataset._native.structure, convert)
         self._turn = 0
         self._began = False
@@ -234,13 +235,12 @@ class Loader:
         return staged
 
     def _warn(self) -> None:
-        """Warns, once, of caches that cannot be written: training goes on without, but not as fast as was hoped for."""
+        """Warns, once, of what the system refuses: training goes on without, but not as fast as was hoped for."""
         stats = self.stats()
-        for name in ("cache", "row_index"):
+        for name, what in _PROBLEMS.items():
             problem = (stats.get(name) or {}).get("problem")
             if problem is not None and problem not in self._warned:
                 self._warned.add(problem)
-                what = "samples are not cached" if name == "cache" else "row indexes are not kept"
                 warnings.warn(f"{what}: {problem}", RuntimeWarning, stacklevel=3)
 
     def __len__(self) -> int:
@@ -333,6 +333,14 @@ class Loader:
         raise TypeError("a loader cannot be pickled, since it has threads\nhint: pickle its dataset instead")
 
 
+_PROBLEMS = {
+    "cache": "samples are not cached",
+    "row_index": "row indexes are not kept",
+    "page_locked": "batches are copied once more on their way to the device",
+}
+"""What follows from a problem that `stats` tells."""
+
+
 class _Epoch(Iterator[Any]):
     """One pass over a loader. Keeps the loader alive; ends when another pass begins."""
 
@@ -394,6 +402,15 @@ def _stage_for(device: Any) -> Callable[[], Any] | None:
 
     place = target(device)
     return None if place is None else functools.cache(lambda: stage_for(place))
+
+
+def _pages_for(device: Any) -> Any:
+    """What page-locks batches, so that the device reads them where they were made; None where that is of no use."""
+    if device is None:
+        return None
+    from .torch._device import pages_for, target
+
+    return pages_for(target(device))
 
 
 def _for_this_rank(dataset: Dataset) -> Dataset:

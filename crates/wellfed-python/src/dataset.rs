@@ -13,7 +13,7 @@ use wellfed::{
     transform::Transform,
 };
 
-use crate::{enter, error::to_python, leaves, loader, memory, sequence};
+use crate::{enter, error::to_python, leaves, loader, memory, page_lock, sequence};
 
 /// Arrays as Python gives them: each with the name of its dtype, since NumPy cannot name all of them.
 type Given<'py> = Option<Vec<(Bound<'py, PyAny>, String)>>;
@@ -151,9 +151,11 @@ impl Dataset {
         Ok(sequence::Order::new(enter::slow(py, move || inner.sequence())?))
     }
 
-    fn loader(&self, py: Python<'_>) -> PyResult<loader::Loader> {
-        let inner = self.inner.clone();
-        Ok(loader::Loader::new(enter::slow(py, move || inner.loader())?))
+    /// Batches lie in memory that `page_lock` locks, if there is one.
+    #[pyo3(signature = (page_lock=None))]
+    fn loader(&self, py: Python<'_>, page_lock: Option<Py<PyAny>>) -> PyResult<loader::Loader> {
+        let (inner, page_lock) = (self.inner.clone(), page_lock.map(page_lock::shared));
+        Ok(loader::Loader::new(enter::slow(py, move || inner.loader_in(page_lock))?))
     }
 
     /// A loader whose batches the caller chooses.

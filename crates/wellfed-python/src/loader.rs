@@ -112,7 +112,9 @@ impl Loader {
     }
 
     fn length(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        Ok(self.get(py)?.len())
+        // Whoever holds the lock that this takes may be waiting for the interpreter, to unlock pages.
+        let inner = self.get(py)?;
+        enter::quick(py, || Ok(inner.len()))
     }
 
     /// The position as JSON.

@@ -10,6 +10,7 @@ use crate::{
         image::{ImageScratch, Maker},
     },
     explain,
+    memory::{PageLock, allocator::Allocator},
     order::{Batches, Fields, Order, Pick},
     plan::{
         Assembly, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program, batches_of_zip,
@@ -597,7 +598,16 @@ impl Dataset {
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense, [`crate::ErrorKind::Limit`] if a batch is too large for the
     /// memory budget.
     pub fn loader(&self) -> Result<Loader> {
-        self.make_loader(Self::assembly, Batches::planned)
+        self.loader_in(None)
+    }
+
+    /// As [`Dataset::loader`]; with a `page_lock`, in batches of page-locked memory, which a device reads by itself. Where
+    /// that is refused, memory is pageable, and [`Loader::stats`] says so. What comes out is the same.
+    ///
+    /// # Errors
+    /// As [`Dataset::loader`].
+    pub fn loader_in(&self, page_lock: Option<Arc<dyn PageLock>>) -> Result<Loader> {
+        self.make_loader(Self::assembly, Batches::planned, page_lock)
     }
 
     /// A loader whose samples the caller chooses, batch by batch: [`Loader::begin`], [`Loader::submit`],
@@ -617,7 +627,7 @@ impl Dataset {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
                 .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
-        self.make_loader(|_, _| Ok(Assembly::List), |_| Batches::given())
+        self.make_loader(|_, _| Ok(Assembly::List), |_| Batches::given(), None)
     }
 
     /// A loader that puts samples together as `assembly` says, in the batches that `batches` makes of the order.
@@ -625,6 +635,7 @@ impl Dataset {
         &self,
         assembly: impl for<'a> FnOnce(&'a Self, &Lowered) -> Result<Assembly<'a>>,
         batches: impl FnOnce(Arc<Order>) -> Batches,
+        page_lock: Option<Arc<dyn PageLock>>,
     ) -> Result<Loader> {
         if self.plan.root.has_python() {
             return Err(Error::config("the pipeline has Python steps, which the engine cannot run")
@@ -641,6 +652,7 @@ impl Dataset {
             outline,
             self.plan.options.clone(),
             &caches,
+            Allocator::new(page_lock),
         )
     }
 }

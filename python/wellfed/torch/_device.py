@@ -8,12 +8,16 @@ Where the next batch already waits, it is staged (pinned, copied on a stream of 
 one before. It is never waited for: handing out a batch comes first. The pinning is a copy by a thread that does not
 hold the interpreter lock, into memory of torch's own pinned allocator, which knows what copies still read from it.
 Only for `device=`, where the copy is ours and its end is known, are the workers' slots page-locked themselves
-(`PageLock`) and copied from directly.
+(`PageLock`), and for `ds.torch(device=)` the buffers of the engine's batches (`BatchPages`), and copied from directly.
+`Copies` keeps them until an event says that their copies are over: only then do they go back to be written again.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,6 +26,7 @@ from typing import Any
 
 import torch
 
+from .. import _native
 from ._nested import map_leaves
 from ._precision import cast
 
@@ -111,6 +116,56 @@ class PageLock:
             self._runtime.cudaHostUnregister(self._address)
 
 
+class BatchPages:
+    """Page-locks the buffers of the engine's batches, which calls `lock` once for each when it makes one.
+
+    It is called by threads of the engine, whose current device is the first one: a context there would cost every other
+    rank of the machine memory, so it is the loader's device that is current meanwhile.
+    """
+
+    def __init__(self, device: torch.device, runtime: Any = None, current: Any = None) -> None:
+        """For a device; `runtime` stands in for CUDA's in tests, and `current` for `torch.cuda.device`."""
+        self._device = (
+            device if device.index is not None or current else torch.device("cuda", _current_index())
+        )
+        self._runtime = runtime
+        self._current: Any = torch.cuda.device if current is None else current
+        self._locks: dict[int, PageLock] = {}
+
+    def lock(self, address: int, nbytes: int) -> str | None:
+        """Locks whole pages; None, or why it was refused."""
+        with self._current(self._device):
+            held = PageLock(address, nbytes, self._runtime)
+        if not held.held:
+            return f"CUDA refused to page-lock {nbytes} bytes (cudaHostRegister)"
+        self._locks[address] = held
+        return None
+
+    def unlock(self, address: int) -> None:
+        """Lets pages go. The engine calls it when nobody looks at them any more."""
+        with self._current(self._device):
+            self._locks.pop(address).close()
+
+
+def _current_index() -> int:
+    index: int = torch.cuda.current_device()
+    return index
+
+
+def pages_for(device: torch.device | None) -> BatchPages | None:
+    """What page-locks batches that are copied to a device; None where no device reads memory of the host."""
+    return BatchPages(device) if device is not None and device.type == "cuda" else None
+
+
+def _end(process: int) -> None:
+    # A forked child has none of the threads that are waited for.
+    if os.getpid() == process:
+        _native.end_page_locks()
+
+
+atexit.register(_end, os.getpid())
+
+
 class Pinning:
     """What `pin_memory=True` does to a batch."""
 
@@ -180,6 +235,8 @@ class Copies:
         # Sources of copies that may not be over. Pinned memory of torch's allocator would take care of itself;
         # page-locked slots of workers would not.
         self._sources: deque[tuple[Any, Any]] = deque()
+        # The thread of a pass that was abandoned may still be at it when the next one begins.
+        self._lock = threading.Lock()
 
     def __del__(self) -> None:
         # When an interpreter ends, CUDA may be gone first.
@@ -193,14 +250,21 @@ class Copies:
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         """Runs in the thread: starts the copies, and an event that comes after them."""
-        while self._sources and self._sources[0][0].query():
-            self._sources.popleft()
+        over = []
+        with self._lock:
+            while self._sources and self._sources[0][0].query():
+                over.append(self._sources.popleft())
+        del over
         with self._cuda.stream(self._stream):
             source = map_leaves(batch, _pin_early, _has_to)
-            ahead = map_leaves(source, self._copy, _has_to)
             event = self._cuda.Event()
-            event.record(self._stream)
-        self._sources.append((event, source))
+            try:
+                ahead = map_leaves(source, self._copy, _has_to)
+            finally:
+                # Where one copy fails, others of the batch may be under way.
+                event.record(self._stream)
+                with self._lock:
+                    self._sources.append((event, source))
         return ahead, event
 
     def finish(self, staged: tuple[Any, Any]) -> Any:

@@ -26,6 +26,7 @@ use crate::{
     budget::Budget,
     column::ColumnSpec,
     lock,
+    memory::allocator::Allocator,
     meter::{Meter, Phase, Stats, publish},
     order::{self, Batches, Order, Position, State},
     plan::{OnError, Options, Outline, lower::LeafCache},
@@ -146,6 +147,7 @@ impl Loader {
         plan: Outline,
         options: Options,
         caches: &[Option<LeafCache>],
+        allocator: Arc<Allocator>,
     ) -> Result<Self> {
         let samples: u64 =
             executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
@@ -162,7 +164,7 @@ impl Loader {
             prefetch: START_PREFETCH.clamp(bounds.prefetch.0, bounds.prefetch.1),
             readers: bounds.readers.0,
         };
-        let pool = Pool::with_budget(0, counted);
+        let pool = Pool::with_budget(0, counted, allocator);
         // What is under way and what is kept for the next batches, whatever their sizes.
         pool.set_limit(shares.batches);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
@@ -794,6 +796,43 @@ mod tests {
                 Next::Batch(found) => assert_eq!(found.number, batch),
                 other => panic!("batch {batch} never came: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_loader_dropped_in_an_epoch_leaves_nothing_locked_and_the_batches_are_the_same() {
+        use crate::memory::allocator::counting::Counting;
+        let array = ArrayData::from_vec((0..240).collect(), DType::UInt8, vec![240]).unwrap();
+        let source =
+            TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
+        let dataset = Dataset::new(Arc::new(source)).shuffle(3).batch(7, false);
+        let bytes = |batch: &Batch| batch.columns[0].data.as_bytes().unwrap().to_vec();
+        let all = |loader: &Loader| -> Vec<Vec<u8>> {
+            (0..2).flat_map(|_| loader.epoch().unwrap()).map(|batch| bytes(&batch.unwrap())).collect()
+        };
+        let plain = dataset.loader().unwrap();
+        let wanted = all(&plain);
+        assert_eq!(plain.stats().page_locked, None);
+        for most in [0, usize::MAX] {
+            let page_lock = Counting::up_to(most);
+            let loader = dataset.loader_in(Some(page_lock.clone())).unwrap();
+            assert_eq!(loader.fingerprint(), plain.fingerprint());
+            assert_eq!(all(&loader), wanted);
+            let locked = loader.stats().page_locked.unwrap();
+            assert_eq!((locked.buffers > 0, locked.refused > 0), (most > 0, most == 0), "{locked:?}");
+            assert_eq!(locked.problem.is_some(), most == 0);
+            let held = loader.epoch().unwrap().next().unwrap().unwrap();
+            // A state taken with such memory goes on without it.
+            let state = loader.state_dict().unwrap();
+            drop(loader);
+            assert_eq!(page_lock.held() > 0, most > 0, "the consumer's batch stays");
+            drop(held);
+            assert_eq!(page_lock.held(), 0);
+            let (with, without) =
+                (dataset.loader_in(Some(page_lock.clone())).unwrap(), dataset.loader().unwrap());
+            with.load_state_dict(&state).unwrap();
+            without.load_state_dict(&state).unwrap();
+            assert_eq!(all(&with), all(&without));
         }
     }
 }

@@ -13,13 +13,16 @@ use crate::{
     Result,
     budget::{Budget, Holder},
     lock,
-    memory::Memory,
+    memory::{
+        Memory,
+        allocator::{Allocator, Block},
+    },
 };
 
 /// Keeps memory for reuse.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    free: Mutex<Vec<Memory>>,
+    free: Mutex<Vec<Block>>,
     /// Buffers kept at most; more than a ring needs would only hold memory.
     keep: AtomicUsize,
     /// Bytes the loader holds above which nothing is kept.
@@ -30,6 +33,8 @@ pub(crate) struct Pool {
     lent: AtomicU64,
     /// Where what the loader holds is counted.
     budget: Arc<Budget>,
+    /// Where memory comes from.
+    allocator: Arc<Allocator>,
     /// Locks that others held when a child was forked stay locked there.
     process: u32,
 }
@@ -37,13 +42,14 @@ pub(crate) struct Pool {
 impl Pool {
     /// A pool by itself.
     pub(crate) fn new(keep: usize) -> Arc<Self> {
-        Self::with_budget(keep, Budget::new())
+        Self::with_budget(keep, Budget::new(), Allocator::new(None))
     }
 
-    /// A pool whose bytes are counted in `budget`.
-    pub(crate) fn with_budget(keep: usize, budget: Arc<Budget>) -> Arc<Self> {
+    /// A pool of memory of `allocator`, whose bytes are counted in `budget`.
+    pub(crate) fn with_budget(keep: usize, budget: Arc<Budget>, allocator: Arc<Allocator>) -> Arc<Self> {
         Arc::new(Self {
             budget,
+            allocator,
             process: std::process::id(),
             free: Mutex::default(),
             keep: AtomicUsize::new(keep),
@@ -62,6 +68,11 @@ impl Pool {
         self.limit.store(bytes, Relaxed);
     }
 
+    /// Where its memory comes from.
+    pub(crate) fn allocator(&self) -> &Arc<Allocator> {
+        &self.allocator
+    }
+
     /// The budget that bytes are counted in.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
@@ -78,8 +89,10 @@ impl Pool {
                 // Counted, and room made, before it is taken.
                 let size = len.max(1) as u64;
                 self.count(size);
-                drop(self.surplus(&mut lock(&self.free)));
-                Memory::zeroed(len).inspect_err(|_| self.discount(size))?
+                let surplus = self.surplus(&mut lock(&self.free));
+                // Unlocking pages may wait for threads that wait for the lock: not under it.
+                drop(surplus);
+                self.allocator.zeroed(len).inspect_err(|_| self.discount(size))?
             }
         };
         Ok(self.buffer(memory, len))
@@ -106,7 +119,7 @@ impl Pool {
             self.discount(freed);
         }
         self.bytes.fetch_add(size, Relaxed);
-        let memory = Memory::zeroed(len).inspect_err(|_| self.discount(size))?;
+        let memory = self.allocator.zeroed(len).inspect_err(|_| self.discount(size))?;
         Ok(Some(self.buffer(memory, len)))
     }
 
@@ -129,15 +142,15 @@ impl Pool {
         self.count(memory.len() as u64);
         let len = memory.len();
         // SAFETY: the caller's promise.
-        self.buffer(unsafe { Memory::lent(memory) }, len)
+        self.buffer(Block::lent(unsafe { Memory::lent(memory) }), len)
     }
 
-    fn buffer(self: &Arc<Self>, memory: Memory, len: usize) -> Buffer {
+    fn buffer(self: &Arc<Self>, memory: Block, len: usize) -> Buffer {
         Buffer { memory: Some(memory), len, lent: false, pool: self.clone() }
     }
 
     /// Memory of this size that was kept.
-    fn reuse(&self, len: usize) -> Option<Memory> {
+    fn reuse(&self, len: usize) -> Option<Block> {
         let mut free = lock(&self.free);
         // The last one returned is the most likely to be in cache.
         free.iter().rposition(|m| m.size() == len.max(1)).map(|i| free.remove(i))
@@ -158,7 +171,7 @@ impl Pool {
         self.budget.give(bytes, Holder::Batches);
     }
 
-    fn give_back(&self, memory: Memory) {
+    fn give_back(&self, memory: Block) {
         if self.process != std::process::id() {
             return;
         }
@@ -171,7 +184,7 @@ impl Pool {
     }
 
     /// Takes out what is not to be kept, of what was used longest ago first.
-    fn surplus(&self, free: &mut Vec<Memory>) -> Vec<Memory> {
+    fn surplus(&self, free: &mut Vec<Block>) -> Vec<Block> {
         let (keep, limit) = (self.keep.load(Relaxed), self.limit.load(Relaxed));
         let mut surplus = Vec::new();
         while !free.is_empty() && (free.len() > keep || self.held() > limit) {
@@ -186,7 +199,7 @@ impl Pool {
 /// Bytes of one column of a batch, aligned to at least 64.
 #[derive(Debug)]
 pub struct Buffer {
-    memory: Option<Memory>,
+    memory: Option<Block>,
     len: usize,
     lent: bool,
     pool: Arc<Pool>,
@@ -250,7 +263,7 @@ impl Drop for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::HUGE;
+    use crate::memory::{HUGE, allocator::counting::Counting};
 
     #[test]
     fn memory_returns_to_the_pool_only_when_its_owner_is_gone() {
@@ -334,5 +347,24 @@ mod tests {
         assert_eq!(pool.held(), 200);
         drop(buffers);
         assert_eq!(pool.held(), 100);
+    }
+
+    #[test]
+    fn reused_buffers_are_not_locked_again_and_what_is_freed_is_unlocked() {
+        let page_lock = Counting::up_to(usize::MAX);
+        let pool = Pool::with_budget(1, Budget::new(), Allocator::new(Some(page_lock.clone())));
+        for _ in 0..5 {
+            drop(pool.take(100).unwrap());
+        }
+        assert_eq!((page_lock.calls.load(Relaxed), page_lock.held()), (1, 1));
+        let (first, second) = (pool.take(100).unwrap(), pool.take_within(300).unwrap().unwrap());
+        assert_eq!((page_lock.calls.load(Relaxed), pool.held()), (2, 400), "bytes are those asked for");
+        drop((first, second));
+        assert_eq!((page_lock.held(), pool.held()), (1, 300));
+        let held = pool.take(300).unwrap();
+        drop(pool);
+        assert_eq!(page_lock.held(), 1, "a consumer's memory stays locked as long as it is there");
+        drop(held);
+        assert_eq!(page_lock.held(), 0);
     }
 }

@@ -146,6 +146,7 @@ impl Shared {
             errors: meter.errors.load(Relaxed),
             row_index: caches().filter_map(Caches::row_index_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
+            page_locked: self.pool.allocator().stats(),
             phases: meter.phases(),
         }
     }

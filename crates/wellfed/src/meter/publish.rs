@@ -73,7 +73,8 @@ impl Snapshot {
         let rows = this.stats.row_index.as_mut().and_then(|rows| rows.problem.as_mut());
         let cache = this.stats.cache.as_mut().map(|cache| [&mut cache.problem, &mut cache.path]);
         let cache = cache.into_iter().flatten().flatten();
-        for text in rows.into_iter().chain(cache).chain([&mut this.source]) {
+        let locks = this.stats.page_locked.as_mut().and_then(|locks| locks.problem.as_mut());
+        for text in rows.into_iter().chain(locks).chain(cache).chain([&mut this.source]) {
             if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
                 text.truncate(end);
                 text.push('…');
@@ -232,6 +233,7 @@ fn read_at(_file: &File, _bytes: &mut [u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::PageLockStats;
     use crate::meter::{CacheStats, Meter, RowIndexStats};
 
     fn snapshot(samples: u64) -> Snapshot {
@@ -250,6 +252,7 @@ mod tests {
             errors: 0,
             row_index: Some(RowIndexStats::default()),
             cache: None,
+            page_locked: None,
             phases: Meter::new(false).phases(),
         };
         Snapshot::now("image_folder(größe)".to_owned(), 1, stats)
@@ -312,6 +315,7 @@ mod tests {
             ..CacheStats::default()
         });
         stats.row_index.as_mut().unwrap().problem = Some(long.clone());
+        stats.page_locked = Some(PageLockStats { problem: Some(long.clone()), ..PageLockStats::default() });
         let cut = Snapshot::now(long, 0, stats);
         assert_eq!(cut.source.chars().count(), MAX_TEXT + 1);
         assert!(encode(&cut, 1).unwrap().len() <= SIZE);

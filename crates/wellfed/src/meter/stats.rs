@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::Phase;
+use crate::memory::PageLockStats;
 
 /// One phase, over all threads since the loader was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,6 +107,8 @@ pub struct Stats {
     pub row_index: Option<RowIndexStats>,
     /// The verb `cache`, if the plan has it.
     pub cache: Option<CacheStats>,
+    /// Page-locked memory of batches; `None` where batches lie in pageable memory.
+    pub page_locked: Option<PageLockStats>,
     /// Time, count and bytes per phase.
     #[serde(rename = "stages")]
     pub phases: Vec<PhaseStats>,
@@ -134,6 +137,9 @@ impl fmt::Display for Stats {
         }
         if let Some(cache) = &self.cache {
             writeln!(f, "{cache}")?;
+        }
+        if let Some(locked) = &self.page_locked {
+            writeln!(f, "{locked}")?;
         }
         write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
         let total: f64 = self.phases.iter().map(|s| s.seconds).sum();

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _native
 from ..exceptions import WellfedError
+from . import places
 from .images import CONVERTED, pillow
 
 __all__ = ["OF_TORCHVISION"]
@@ -57,7 +58,7 @@ def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
     if not recipe.natively():
         return None
     width, height = recipe.picture.size
-    tensor = torch.empty((channels, height, width), dtype=torch.float32, device="cpu")
+    tensor = places.tensor((channels, height, width))
     try:
         recipe.picture.write_tensor(tensor.data_ptr(), tensor.nbytes, values)
     except WellfedError:

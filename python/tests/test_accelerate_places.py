@@ -175,6 +175,21 @@ class Counting(Photos):
         return super().__getitem__(i), _offer.current.collated
 
 
+def test_a_data_set_that_keeps_samples_gets_no_more_places(folder: Path) -> None:
+    class Keeping(Photos):
+        def __getitem__(self, i: int) -> Any:
+            tensor, _ = super().__getitem__(i)
+            if i % BATCH == 0:
+                self.kept[len(self.kept) + 1000] = tensor
+            return tensor, _offer.current.collated, tensor.data_ptr()
+
+    dataset = torch.utils.data.Subset(Keeping(folder, "v1", frozenset()), [*range(18)] * 3)
+    batches = [batch[1:] for batch in DataLoader(dataset, BATCH, num_workers=1)]
+    assert all((collated == 0).all() for collated, _ in batches), "every batch was copied after all"
+    apart = [(addresses.diff() == 4 * 3 * SIDE * SIDE).all().item() for _, addresses in batches]
+    assert apart == [True] * 4 + [False] * 5
+
+
 @pytest.mark.parametrize("form", ["v1", "v2"])
 @pytest.mark.parametrize("views", [1, 2])
 def test_samples_lie_where_their_batch_does(folder: Path, form: str, views: int) -> None:

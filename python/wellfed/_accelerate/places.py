@@ -27,7 +27,7 @@ VIEWS = 4
 """Tensors of one shape that a sample may have."""
 
 TRIES = 4
-"""Batches in a row that were made of none of such samples, after which no more are put there."""
+"""Batches in a row that were sent from elsewhere, after which no more samples are put there."""
 
 Shape = tuple[int, ...]
 
@@ -47,17 +47,20 @@ class Places:
         self._counts: dict[Shape, int] = {}
         self._blocks: dict[tuple[Shape, int], Any] = {}
         self._in_vain = self._collated = 0
+        self._placed = False
 
     def begin(self, samples: int) -> None:
         """A batch of so many samples is made from now on; 0: it will not be collated as those before."""
         self.end()
+        # Only now it is known whether the last batch was sent as it lay.
+        if self._placed:
+            self._in_vain = 0 if self._offer.collated > self._collated else self._in_vain + 1
+        self._placed = False
         self._samples = samples if self._in_vain < TRIES else 0
         self._collated = self._offer.collated
 
     def end(self) -> None:
         """The batch is made: what holds its memory from now on is for others to say."""
-        if self._blocks:
-            self._in_vain = 0 if self._offer.collated > self._collated else self._in_vain + 1
         for shape, count in self._counts.items():
             views, rest = divmod(count, self._samples)
             self._views[shape] = views if not rest and views <= VIEWS else 1
@@ -83,6 +86,7 @@ class Places:
             if not LARGE <= size <= MOST:
                 return None
             memory = self._offer.place(size)[:size]
+            self._placed = True
             block = self._blocks[shape, view] = memory.view(np.float32).reshape(self._samples, *shape)
         return block[row]
 

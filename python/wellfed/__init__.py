@@ -44,6 +44,7 @@ from .exceptions import (
 if TYPE_CHECKING:
     from . import transforms as transforms
     from ._accelerate import accelerate as accelerate
+    from ._accelerate import decode as decode
     from ._combine import concatenate as concatenate
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
@@ -79,6 +80,7 @@ _HOMES = {
     "cifar100": "sources",
     "coco_detection": "sources",
     "concatenate": "_combine",
+    "decode": "_accelerate",
     "doctor": "_doctor",
     "encoded_images": "sources",
     "feed": "_feed",
@@ -134,6 +136,7 @@ __all__ = [
     "cifar100",
     "coco_detection",
     "concatenate",
+    "decode",
     "doctor",
     "encoded_images",
     "exceptions",

@@ -7,9 +7,10 @@ import sys
 import warnings
 from types import TracebackType
 
+from .decoding import decode
 from .patches import patches
 
-__all__ = ["accelerate", "accelerate_worker", "unusable"]
+__all__ = ["accelerate", "accelerate_worker", "decode", "unusable"]
 
 TESTED = (13, 13)
 """The first and the last major version of Pillow that the tests were run with."""

@@ -11,9 +11,10 @@ from typing import Any
 
 from .. import _native
 from ..exceptions import WellfedError
+from . import places
 from .images import CONVERTED, pillow
 
-__all__ = ["OF_TORCHVISION"]
+__all__ = ["OF_TORCHVISION", "compose_v1", "compose_v2", "unheard"]
 
 
 @functools.lru_cache(maxsize=64)
@@ -57,7 +58,7 @@ def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
     if not recipe.natively():
         return None
     width, height = recipe.picture.size
-    tensor = torch.empty((channels, height, width), dtype=torch.float32, device="cpu")
+    tensor = places.tensor((channels, height, width))
     try:
         recipe.picture.write_tensor(tensor.data_ptr(), tensor.nbytes, values)
     except WellfedError:
@@ -74,7 +75,7 @@ def _to_tensor(original: Any) -> Any:
     return to_tensor
 
 
-def _unheard(*steps: Any) -> bool:
+def unheard(*steps: Any) -> bool:
     """Whether these modules do what their classes do, and nobody listens to what goes in or comes out."""
     from torch.nn.modules import module
 
@@ -89,7 +90,7 @@ def _of_torchvision(methods: Any) -> bool:
     return all((getattr(method, "__module__", "") or "").startswith("torchvision.") for method in methods)
 
 
-def _compose_v1(original: Any) -> Any:
+def compose_v1(original: Any) -> Any:
     """`Compose.__call__` that has one pass do `ToTensor` and the `Normalize` right after it."""
     from torchvision.transforms import Normalize, ToTensor, functional
 
@@ -109,7 +110,7 @@ def _compose_v1(original: Any) -> Any:
         for step in steps:
             if type(step) is ToTensor:
                 following = next(steps, None)
-                if type(following) is Normalize and _unheard(following):
+                if type(following) is Normalize and unheard(following):
                     tensor = _tensor(img, following)
                     if tensor is not None:
                         img = tensor
@@ -124,7 +125,7 @@ def _compose_v1(original: Any) -> Any:
     return call
 
 
-def _compose_v2(original: Any) -> Any:
+def compose_v2(original: Any) -> Any:
     """`Compose.forward` that has one pass do `ToImage`, `ToDtype` and the `Normalize` right after them."""
     import torch
     from torchvision.transforms.v2 import Normalize, ToDtype, ToImage, functional
@@ -146,7 +147,7 @@ def _compose_v2(original: Any) -> Any:
             and type(steps[1]) is ToDtype
             and steps[1].dtype is torch.float32
             and steps[1].scale is True
-            and _unheard(*steps)
+            and unheard(*steps)
             and methods() == stock
         )
 
@@ -160,7 +161,7 @@ def _compose_v2(original: Any) -> Any:
         while at < len(steps):
             if type(value) in pillow().kinds and known(steps[at : at + 2]):
                 following: Any = steps[at + 2] if len(steps) > at + 2 else None
-                together = type(following) is Normalize and not following.inplace and _unheard(following)
+                together = type(following) is Normalize and not following.inplace and unheard(following)
                 tensor = _tensor(value, following if together else None, divide=False)
                 if tensor is not None:
                     value, at = Image(tensor), at + (3 if together else 2)
@@ -173,7 +174,7 @@ def _compose_v2(original: Any) -> Any:
 
 OF_TORCHVISION: list[tuple[str, str, Callable[[Any], Any]]] = [
     ("torchvision.transforms.functional", "to_tensor", _to_tensor),
-    ("torchvision.transforms", "Compose.__call__", _compose_v1),
-    ("torchvision.transforms.v2", "Compose.forward", _compose_v2),
+    ("torchvision.transforms", "Compose.__call__", compose_v1),
+    ("torchvision.transforms.v2", "Compose.forward", compose_v2),
 ]
 """What is replaced of torchvision: the module, the name in it, and what makes the replacement of the original."""

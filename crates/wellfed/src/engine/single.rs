@@ -119,6 +119,10 @@ impl Single {
 
     /// The same with flips in the first place: of the decoded pixels, where resampling may follow.
     fn turned_first(&self) -> Option<Self> {
+        // Its one turn may be taken, and the sides are those of the turned image then.
+        if self.orientation != 1 {
+            return None;
+        }
         let Fold { flip_h, flip_v, resize: None, .. } = self.fold else { return None };
         let orientation = match (flip_h, flip_v) {
             (true, false) => 2,
@@ -268,7 +272,10 @@ mod tests {
         assert!(small.resize(2, 2, Interpolation::Bilinear).is_none());
         assert!(small.flip(true, false).unwrap().resize(2, 2, Interpolation::Bilinear).is_none());
         assert!(all.crop(Rect { top: 0, left: 0, height: 5, width: 5 }).is_none());
-        assert_eq!(all.turn(6).unwrap().size(), (5, 4));
+        let turned = all.turn(6).unwrap();
+        assert_eq!(turned.size(), (5, 4));
+        let flipped = turned.flip(true, true).unwrap();
+        assert!(flipped.resize(9, 9, Interpolation::Bilinear).is_none());
     }
 
     #[test]

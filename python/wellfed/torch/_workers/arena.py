@@ -72,7 +72,7 @@ class Slot:
             os.close(self.descriptor)
             raise
         self.last: weakref.ref[Bytes] | None = None
-        # Samples were put here for steps to work on, and then became a batch where they lie.
+        # Samples were put here as they were made, and then became a batch where they lie.
         self.placed = self.collated = False
 
     def array(self) -> Bytes:
@@ -86,8 +86,8 @@ class Slot:
         return self.last is not None and self.last() is not None
 
     def shared(self) -> bool:
-        """Whether a step kept an array of samples that became a batch where they lie, and so could change that."""
-        return self.collated and self.last is not None and references(self.last) > ONE
+        """Whether others hold memory of a slot in which samples were put, and so could change what is sent of it."""
+        return self.placed and self.last is not None and references(self.last) > ONE
 
     def sent(self) -> None:
         """The consumer has the descriptor now."""

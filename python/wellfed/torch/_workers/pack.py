@@ -98,6 +98,9 @@ class Packer:
         whole = slot is not None and address + data.nbytes <= slot.mapping.address + slot.size
         if slot is not None and whole and not slot.shared():
             return slot.number, address - slot.mapping.address, data.nbytes
+        if slot is not None and whole and slot.collated:
+            # Whoever keeps samples had the memory of their whole batch kept, too, if that went on.
+            self.arena.collated -= 1
         slot, memory = self.arena.take(data.nbytes)
         memory[: data.nbytes] = np.frombuffer(data, np.uint8)
         return slot.number, 0, data.nbytes

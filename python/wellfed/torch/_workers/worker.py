@@ -23,13 +23,14 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.graph_settings import apply_random_seed
 
 from ... import _offer
-from ..._accelerate import accelerate_worker
+from ..._accelerate import accelerate_worker, places
 from .._fetch import IterableFetcher, MapFetcher, Stopped, located, with_bad
 from .._precision import cast
 from .._private import (
     HAS_NUMPY,
     DatasetKind,
     ExceptionWrapper,
+    WithoutSubclasses,
     WorkerInfo,
     generate_numpy_seed,
     name_worker_process,
@@ -127,6 +128,7 @@ class Worker:
         self.packer = Packer(self.arena)
         self.shared_rng = torch.Generator()
         self.fetcher: Any = None
+        self.places: places.Places | None = None
         self.broken: ExceptionWrapper | None = None
         self.ended = False
         self.where = f"in DataLoader worker process {worker_id}"
@@ -158,13 +160,37 @@ class Worker:
         setup = self.setup
         self.dataset = dataset
         kind: Any = MapFetcher if setup.kind == DatasetKind.Map else IterableFetcher
-        fetcher = kind(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last)
+        collate = self.collate_in_place if self.places is not None else setup.collate_fn
+        fetcher = kind(dataset, setup.auto_collation, collate, setup.drop_last)
         fetcher.stopped = self.stopped
         if isinstance(fetcher, MapFetcher):
             fetcher.on_error = setup.on_error
         else:
             fetcher.share = "this worker's share"
         return fetcher
+
+    def put_samples_in_place(self) -> None:
+        """Have tensors of lazy images made where their batch is to lie, if torch's own function collates it.
+
+        Any other one might look at the samples again once they are a batch.
+        """
+        if self.setup.auto_collation and self.setup.collate_fn is stock_collate.default_collate:
+            self.places = places.current = places.Places(self.arena)
+
+    def collate_in_place(self, samples: list[Any]) -> Any:
+        """What torch's `default_collate` gives."""
+        with self.arena.in_place():
+            return stock_collate.default_collate(samples)
+
+    def fetch(self, index: Any) -> Any:
+        """The batch of these indices."""
+        if self.places is None:
+            return self.fetcher.fetch(index)
+        self.places.begin(len(index) if hasattr(index, "__len__") else 0)
+        try:
+            return self.fetcher.fetch(index)
+        finally:
+            self.places.end()
 
     def stopped(self) -> bool:
         """Whether the batch in the making is for nobody."""
@@ -225,7 +251,7 @@ class Worker:
         try:
             self.consumer_watch.busy = True
             try:
-                batch = cast(self.fetcher.fetch(index), self.setup.float_dtype)
+                batch = cast(self.fetch(index), self.setup.float_dtype)
             except StopIteration:
                 if self.setup.kind != DatasetKind.Iterable:
                     raise
@@ -309,7 +335,10 @@ def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:
                 size = 0
         if kind is not torch.Tensor:
             # Its class decides what stacking gives, given the place that torch would give it.
-            return in_place_of_shared(first, batch, arena) if size >= LARGE else torch.stack(batch, 0)
+            if size < LARGE:
+                return torch.stack(batch, 0)
+            out = where_images_lie(batch, arena) if arena.collates_in_place and target == dtype else None
+            return in_place_of_shared(first, batch, arena) if out is None else out
         if size < LARGE:
             return torch.stack(batch, 0)
         if arena.collates_in_place and target == dtype:
@@ -340,6 +369,16 @@ def where_they_lie(batch: Any, arena: Arena) -> torch.Tensor | None:
     if memory is None:
         return None
     return torch.frombuffer(memory, dtype=first.dtype).view(len(batch), *first.shape)
+
+
+def where_images_lie(batch: Any, arena: Arena) -> torch.Tensor | None:
+    """As `where_they_lie`, of torchvision's images, of which torch makes a plain tensor."""
+    kinds = sys.modules.get("torchvision.tv_tensors")
+    # Where torchvision was told otherwise, what it makes of an image is one again.
+    if kinds is None or type(batch[0]) is not kinds.Image or type(batch[0][:0]) is not torch.Tensor:
+        return None
+    with WithoutSubclasses():
+        return where_they_lie([image.as_subclass(torch.Tensor) for image in batch], arena)
 
 
 def in_place_of_shared(first: torch.Tensor, batch: Any, arena: Arena) -> Any:
@@ -374,6 +413,8 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
             stock[torch.Tensor] = in_slots(worker.arena, setup.float_dtype)
             _offer.current = worker.arena
+            if setup.accelerate:
+                worker.put_samples_in_place()
         worker.seed()
         worker.open()
         worker.loop()

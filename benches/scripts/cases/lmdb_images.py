@@ -29,4 +29,7 @@ class Samples(Dataset[Any]):
 
 
 def loader(folder: Path, count: int, workers: int) -> Any:
-    return DataLoader(Samples(database(folder, count)), batch_size=32, num_workers=workers, shuffle=True)
+    # A process may open a database once only, and both loaders are alive at the same time.
+    return DataLoader(
+        Samples(database(folder, count)), batch_size=32, num_workers=max(1, workers), shuffle=True
+    )

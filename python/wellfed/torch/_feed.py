@@ -156,6 +156,8 @@ _KEPT = (
 
 def _rebuilt(loader: Any, arguments: dict[str, Any]) -> DataLoader[Any]:
     kept: dict[str, Any] = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
+    if getattr(loader, "_seeds_by_batch", False):
+        kept["num_workers"] = "auto"
     workers = arguments.get("num_workers", loader.num_workers)
     if workers == 0:
         # torch refuses these without workers.

@@ -54,7 +54,8 @@ class DataLoader(stock.DataLoader[T_co]):
         sampler: Indices, one by one.
         batch_sampler: Indices, batch by batch.
         num_workers: Worker processes; 0: the calling process does the work; `"auto"`: as many as there are
-            cores to use, by affinity and control group, divided by `LOCAL_WORLD_SIZE`.
+            cores to use, by affinity and control group, divided by `LOCAL_WORLD_SIZE`. What samples draw from the
+            default random generators is then seeded batch by batch, so that no value depends on that number.
         collate_fn: Makes a batch of a list of samples.
         pin_memory: Whether batches lie in pinned memory, where there is an accelerator.
         drop_last: Whether an incomplete last batch is left out.
@@ -132,6 +133,7 @@ class DataLoader(stock.DataLoader[T_co]):
         snapshot_every_n_steps: int | None = 1,
         stall_warning: float | None = None,
     ) -> None:
+        auto = isinstance(num_workers, str)
         if isinstance(num_workers, str):
             if num_workers != "auto":
                 raise ValueError(f"num_workers is {num_workers!r}\nhint: give a number, or 'auto'")
@@ -169,6 +171,8 @@ class DataLoader(stock.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        # An iterable data set is shared out by the number of workers anyway, and threads share the generators.
+        self._seeds_by_batch = auto and self._dataset_kind == DatasetKind.Map and not self._threads
         check(self)
         self._check_on_error()
 

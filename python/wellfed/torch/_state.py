@@ -88,7 +88,8 @@ class Checkpoints:
         # Iterators that live on hand something over to the next epoch: workers their state, the engine's their seed.
         lives_on = loader.num_workers > 0 and loader.persistent_workers
         carries = resume.carries and (loader.num_workers == 0 or lives_on)
-        if resume.finished and not carries and not (lives_on and not resume.pool):
+        hands_over = not resume.pool or loader._seeds_by_batch
+        if resume.finished and not carries and not (lives_on and hands_over):
             # Nothing is left of that epoch but what the next one's order is drawn from.
             with self.rng.untouched():
                 order_of(loader._index_sampler, self.rng).restore(*resume.end, finished=True)
@@ -160,6 +161,7 @@ class Tracked(BaseIterator):
         self._rng = checkpoints.rng
         self._resume = resume
         self._skip: frozenset[int] = frozenset()
+        self._place = 0
         with self._rng.scope() if resume is None else self._rng.untouched():
             BaseIterator.__init__(self, loader)
         if resume is None:
@@ -193,6 +195,7 @@ class Tracked(BaseIterator):
     def _next_index(self) -> Any:
         order = self._sampler_iter
         index = next(order)
+        self._place = order.yielded
         while order.yielded in self._skip and next(order, _END) is not _END:
             pass  # handed over before the state was taken, ahead of its turn
         return index

@@ -151,10 +151,8 @@ def lower_leaf(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
     if kind is A.ToFloat and t.max_value in (None, 255):
         return [T.ToTensor()], after.turned("array", "float32"), ""
     if "Resize" in kind.__name__ or kind.__name__ in ("LongestMaxSize", "SmallestMaxSize"):
-        raise RefusalError(
-            "OpenCV's resizing gives other pixels than Pillow's",
-            "a torchvision transform such as v2.RandomResizedCrop in its place",
-        )
+        # No advice: a transform of torchvision raises inside of a pipeline of Albumentations.
+        raise RefusalError("OpenCV's resizing gives other pixels than Pillow's")
     if kind is A.CenterCrop:
-        raise RefusalError("rounds the place of the crop differently", "v2.CenterCrop in its place")
+        raise RefusalError("rounds the place of the crop differently")
     raise RefusalError("the engine has no transform that is equal to it")

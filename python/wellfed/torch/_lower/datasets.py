@@ -192,10 +192,8 @@ def _why_unknown(dataset: Any) -> tuple[str, str]:
             return f"a subclass of {base.__name__} may do something else", f"use {base.__name__} itself"
     if kind.__module__.startswith("torchvision."):
         return "the engine does not read what it has", ""
-    return (
-        "Python code",
-        "torchvision's ImageFolder, or a data set of wellfed (wf.image_folder, wf.webdataset)",
-    )
+    # No advice: nobody knows what it holds, which may be text as well as images.
+    return "Python code", ""
 
 
 # What may change between epochs, cheap to look at.

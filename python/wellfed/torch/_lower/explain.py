@@ -107,6 +107,9 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             f"{asked} threads",
             "as multiprocessing_context says: they share the data set and the global random generators",
         )
+    if loader._seeds_by_batch:
+        words = "worker processes, as many as cores; random numbers are seeded batch by batch, whatever their number"
+        return "python", asked.replace("=", "=auto: "), words
     return "python", asked, "worker processes"
 
 

@@ -108,9 +108,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
     if not native:
         return _python(dataset, "native=False was given", "leave native=False out")
     if isinstance(dataset, IterableDataset):
-        return _python(
-            dataset, "an iterable data set is Python code", "a data set with an index, or one of wellfed"
-        )
+        return _python(dataset, "an iterable data set is Python code", "")
     if isinstance(dataset, Dataset):
         why = "its samples are made one by one, since torch's sampler gives their order"
         return _python(dataset, why, _pipeline(loader))

@@ -88,7 +88,7 @@ def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
             rest = leaves[place:]
             chain.suffix = [suffix_of(rest, i) for i in range(len(rest)) if suffix_of(rest, i) is not None]
             for later in leaves[place + 1 :]:
-                chain.lines.append(Line(name_of(later), False, *_why_later(later, leaf)))
+                chain.lines.append(Line(name_of(later), False, *_why_later(later, leaf, chain.form)))
             return chain
         chain.native += added
         chain.form = after
@@ -111,14 +111,29 @@ def suffix_of(leaves: list[Any], place: int) -> Any:
     )
 
 
-def _why_later(later: Any, stopper: Any) -> tuple[str, str]:
-    try:
-        lower_one(later, Form("pil"))
-        known = True
-    except RefusalError:
-        known = False
+def _why_later(later: Any, stopper: Any, form: Form) -> tuple[str, str]:
+    """Why a transform after `stopper` stays in Python, and whether moving it helps; `form` is what `stopper` gets."""
     after = type(getattr(stopper, "transform", stopper)).__name__
-    return f"comes after {after}, which is Python", f"move it before {after}" if known else ""
+    moves = _same_chain(later, stopper) and _keeps_kind(later, form)
+    return f"comes after {after}, which is Python", f"move it before {after}" if moves else ""
+
+
+def _same_chain(one: Any, other: Any) -> bool:
+    """Whether both are called alike: a transform of Albumentations can be moved inside of its own pipeline only."""
+    return getattr(one, "owner", None) is getattr(other, "owner", None)
+
+
+def _keeps_kind(later: Any, form: Form) -> bool:
+    """Whether the engine has it, and what stands behind it gets the kind of image that it got before.
+
+    ``ToTensor`` in front of a transform of Pillow images would raise, and so would ``Normalize``.
+    """
+    try:
+        _, given, _ = lower_one(later, form)
+    except RefusalError:
+        return False
+    array = {"pil": "array"}  # Albumentations makes arrays of images, also of those that come first
+    return given.dtype == form.dtype and given.kind in (form.kind, array.get(form.kind))
 
 
 def _leaves(transform: Any) -> Iterator[Any]:

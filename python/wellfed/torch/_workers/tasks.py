@@ -41,6 +41,7 @@ class TasksIterator(Tracked):
         self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
         self._bad = loader._bad
+        self._by_batch = loader._seeds_by_batch
         if self._num_workers <= 0:
             raise AssertionError("num_workers must be greater than 0 for MultiProcessingDataLoaderIter")
         if self._prefetch_factor <= 0:
@@ -105,6 +106,8 @@ class TasksIterator(Tracked):
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         super()._reset(loader, first_iter)
         if not first_iter:
+            if self._by_batch:
+                self._base_seed += 1  # torch draws no new one for workers that live on
             for worker, message in [*self._ready.values(), *self._inbox]:
                 self._discard(worker, message)
             self._inbox.clear()
@@ -167,7 +170,19 @@ class TasksIterator(Tracked):
             return
         wish = self._progress.wanted()
         self._progress.sent(self._send_idx)
-        self._pool.post(worker, "task", self._epoch, self._released(worker), self._send_idx, index, wish)
+        # Its place in the epoch, which is the same after a resume, whoever makes it.
+        place = self._place if self._by_batch else None
+        self._pool.post(
+            worker,
+            "task",
+            self._epoch,
+            self._released(worker),
+            self._send_idx,
+            index,
+            wish,
+            self._base_seed,
+            place,
+        )
         self._tasks[self._send_idx] = worker
         self._indices_of[self._send_idx] = index
         self._workers_num_tasks[worker] += 1

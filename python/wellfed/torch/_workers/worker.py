@@ -242,12 +242,16 @@ class Worker:
             elif epoch == self.consumer_watch.epoch and not self.ended:
                 self.work(epoch, *task[3:])
 
-    def work(self, epoch: int, number: int, index: Any, wanted: Any) -> None:
-        """One task."""
+    def work(
+        self, epoch: int, number: int, index: Any, wanted: Any, base_seed: int = 0, place: int | None = None
+    ) -> None:
+        """One task; with a `place`, random numbers are those of this place in the epoch."""
         if self.broken is not None:
             broken, self.broken = self.broken, None
             return self.fail(epoch, number, broken, None)
         self.consumer_watch.job = f"works on batch {number}"
+        if place is not None:
+            seed_by_place(base_seed, place)
         try:
             self.consumer_watch.busy = True
             try:
@@ -311,6 +315,18 @@ class Worker:
         self.control.send((*message, named, gone), [slot.descriptor for slot in slots])
         for slot in slots:
             slot.sent()
+
+
+def seed_by_place(base_seed: int, place: int) -> None:
+    """Seeds the default generators for one batch: what it draws depends neither on the worker nor on other batches."""
+    words = generate_numpy_seed(base_seed, place)
+    seed = words[0] | words[1] << 32
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if HAS_NUMPY:
+        import numpy as np
+
+        np.random.seed(words)
 
 
 def in_slots(arena: Arena, float_dtype: torch.dtype | None) -> Any:

@@ -1,0 +1,26 @@
+"""ImageFolder with a function of one's own between torchvision's transforms."""
+
+from pathlib import Path
+from typing import Any
+
+from made import photographs
+from PIL import ImageOps
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
+
+
+def equalized(image: Any) -> Any:
+    return ImageOps.equalize(image)
+
+
+def loader(folder: Path, count: int, workers: int) -> Any:
+    chain = transforms.Compose(
+        [
+            transforms.Resize((224, 224)),
+            equalized,
+            transforms.ToTensor(),
+            transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ]
+    )
+    return DataLoader(ImageFolder(photographs(folder, count), chain), batch_size=32, num_workers=workers)

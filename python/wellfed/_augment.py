@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from . import _arguments as check
-from ._transform import Transform, inner_transforms
+from ._transform import Transform, inner_transforms, mixing
 
 __all__ = [
     "AutoAugment",
@@ -302,6 +302,11 @@ class RandomApply(Transform):
     p: float
     _random = True
 
+    @property
+    def on_batches(self) -> bool:
+        """Whether it works on finished batches."""
+        return mixing(self, self.transforms)
+
     def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
         self._set(transforms=inner_transforms(transforms), p=check.probability(p))
 
@@ -329,6 +334,11 @@ class RandomChoice(Transform):
     transforms: tuple[Transform, ...]
     p: tuple[float, ...] | None
     _random = True
+
+    @property
+    def on_batches(self) -> bool:
+        """Whether it works on finished batches."""
+        return mixing(self, self.transforms)
 
     def __init__(self, transforms: Sequence[Transform], p: Sequence[float] | None = None) -> None:
         inner = inner_transforms(transforms)

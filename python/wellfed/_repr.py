@@ -57,6 +57,8 @@ def verb_repr(verb: dict[str, Any]) -> str:
             if parameters["field"] is not None:
                 inner.append(f"field={parameters['field']!r}")
             return f".map({', '.join(inner)})"
+        case "mix":
+            return f".map({', '.join(repr(Transform.from_plan(t)) for t in parameters['transforms'])})"
         case "python_filter":
             kept = parameters["kept"]
             # Digits are of four answers each.

@@ -29,6 +29,11 @@ class Transform:
         return self._random
 
     @property
+    def on_batches(self) -> bool:
+        """Whether it works on finished batches, after `Dataset.batch`, and not on samples."""
+        return False
+
+    @property
     def makes(self) -> Literal["tensor", "image"] | None:
         """What a Pillow image becomes: a tensor, a ``tv_tensors.Image``, or None: it stays one."""
         return None
@@ -72,7 +77,7 @@ class Transform:
             >>> Transform.from_plan({"type": "CenterCrop", "size": [224, 224]})
             CenterCrop(size=(224, 224))
         """
-        kinds = {kind.__name__: kind for kind in Transform.__subclasses__()}
+        kinds = _kinds()
         parameters = dict(plan)
         name = parameters.pop("type", None)
         if name not in kinds:
@@ -108,6 +113,11 @@ class Transform:
             >>> T.ToTensor()(Image.new("RGB", (32, 24))).shape
             torch.Size([3, 24, 32])
         """
+        if self.on_batches:
+            raise TypeError(
+                f"{type(self).__name__} works on batches, not on one image\n"
+                "hint: ds.batch(n).map(...), or call MixUp or CutMix on images and labels"
+            )
         return call(self, image, seed)
 
     def __repr__(self) -> str:
@@ -118,6 +128,16 @@ class Transform:
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, json.dumps(self.to_plan())))
+
+
+def _kinds() -> dict[str, type[Transform]]:
+    """All transforms by name."""
+    found, left = {}, Transform.__subclasses__()
+    while left:
+        kind = left.pop()
+        found[kind.__name__] = kind
+        left += kind.__subclasses__()
+    return {name: kind for name, kind in found.items() if not name.startswith("_")}
 
 
 def with_thresholds(transform: Transform, version: str) -> Transform:
@@ -161,6 +181,11 @@ class Compose(Transform):
         """Whether one of them draws random parameters."""
         return any(t.random for t in self.transforms)
 
+    @property
+    def on_batches(self) -> bool:
+        """Whether it works on finished batches."""
+        return mixing(self, self.transforms)
+
     def steps(self) -> Iterator[Transform]:
         """Its transforms one by one, those of inner chains too."""
         for inner in self.transforms:
@@ -185,6 +210,16 @@ def inner_transforms(transforms: Any) -> tuple[Transform, ...]:
     return tuple(_known(t) for t in transforms)
 
 
+def mixing(outer: Transform, transforms: Sequence[Transform]) -> bool:
+    """Whether transforms inside of another one work on batches: all of them or none."""
+    found = {inner.on_batches for inner in transforms}
+    if len(found) > 1:
+        raise ValueError(
+            f"{type(outer).__name__} has transforms of batches, MixUp or CutMix, beside transforms of images"
+        )
+    return found == {True}
+
+
 def _known(transform: Any) -> Transform:
     """`transform`, or the one a plan describes; refuses anything else with advice."""
     if isinstance(transform, dict):
@@ -193,7 +228,7 @@ def _known(transform: Any) -> Transform:
         return transform
     kind = type(transform)
     text = f"{kind.__module__}.{kind.__qualname__} is not a transform of wellfed"
-    kinds = {known.__name__ for known in Transform.__subclasses__()}
+    kinds = _kinds()
     if kind.__module__.startswith("torchvision.") and kind.__name__ in kinds:
         text += f"\nhint: use wellfed.transforms.{kind.__name__}, which takes the same parameters"
     raise TypeError(text)

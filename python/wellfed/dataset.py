@@ -144,7 +144,8 @@ class Dataset:
         Args:
             transforms: From `wellfed.transforms`, which the engine runs; or callables, each of which takes an element
                 and returns anything that torch's ``default_collate`` takes. After `batch`, callables take batches.
-                Before they run, the default generators of `random`, NumPy and torch are seeded by the sample, so
+                `MixUp`, `CutMix`, and `RandomChoice` or `RandomApply` of them stand after `batch`.
+                Before callables run, the default generators of `random`, NumPy and torch are seeded by the sample, so
                 what they draw depends neither on the number of workers nor on where a run was resumed. Callables
                 run in worker processes; see `torch`.
             field: The field they work on; None is every image field, and for callables the whole element.
@@ -164,8 +165,14 @@ class Dataset:
         if len(transforms) == 1 and isinstance(transforms[0], list | tuple):
             raise TypeError("map takes transforms one by one: map(*transforms)")
         this = self
-        for native, group in groupby(transforms, is_native):
-            if native:
+        for where, group in groupby(transforms, _where):
+            if where == "batches":
+                if field is not None:
+                    raise TypeError(
+                        "map(field=...) is for transforms of samples; MixUp and CutMix have labels_getter"
+                    )
+                this = this._verb("mix", transforms=[_known(t).to_plan() for t in group])
+            elif where == "samples":
                 this = this._verb("map", field=field, transforms=[_known(t).to_plan() for t in group])
             else:
                 for step in group:
@@ -744,7 +751,7 @@ class Dataset:
     def sample(self, index: int, epoch: int = 0, source: int = 0) -> Any:
         """One sample of a source, transformed as it would be in ``epoch``, as NumPy arrays.
 
-        Useful to look at a sample, and to replay a bad one.
+        Useful to look at a sample, and to replay a bad one. What happens to whole batches has no part in it.
 
         Args:
             index: In the source, from 0: not changed by `shuffle`, `shard`, `take` or `skip`.
@@ -925,6 +932,13 @@ def _restore(text: str, arrays: Sequence[Sequence[Any] | None], steps: Sequence[
     held = [None if part is None else [as_array(a) for a in part] for part in arrays]
     native = _native.Dataset.from_json(text, held)
     return Dataset(native, arrays or [None] * len(native.sources), steps=steps)
+
+
+def _where(step: Any) -> str:
+    """What runs it: the engine on samples, the engine on batches, or Python."""
+    if not is_native(step):
+        return "python"
+    return "batches" if isinstance(step, Transform) and step.on_batches else "samples"
 
 
 def is_native(step: Any) -> bool:

@@ -40,6 +40,7 @@ from ._augment import (
     RandomSolarize,
     TrivialAugmentWide,
 )
+from ._mixing import CutMix, MixUp
 from ._transform import Compose, Transform
 
 __all__ = [
@@ -50,10 +51,12 @@ __all__ = [
     "ColorJitter",
     "Compose",
     "ConvertBoundingBoxFormat",
+    "CutMix",
     "GaussianBlur",
     "Grayscale",
     "Identity",
     "InterpolationMode",
+    "MixUp",
     "Normalize",
     "PILToTensor",
     "Pad",

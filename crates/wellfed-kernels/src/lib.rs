@@ -12,6 +12,7 @@ pub mod gray;
 pub mod hue;
 pub mod image;
 pub mod level;
+pub mod mix;
 pub mod points;
 pub mod resample;
 pub mod rotate;

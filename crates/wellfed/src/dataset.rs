@@ -13,8 +13,8 @@ use crate::{
     memory::{PageLock, allocator::Allocator},
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program, batches_of_zip,
-        lower::{Lowered, Output, is_transformed, lower},
+        Assembly, Batching, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program, batches_of_zip,
+        lower::{Lowered, Output, is_image, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter},
@@ -645,8 +645,15 @@ impl Dataset {
         let order = Arc::new(self.order(&lowered)?);
         let caches: Vec<_> = lowered.leaves.iter().map(|leaf| leaf.cache.clone()).collect();
         let outline = self.outline(&lowered);
+        let mut executor = self.executor(&lowered, assembly(self, &lowered)?)?;
+        // The sides of arrays that are no images stand as torch has them.
+        let layout = match lowered.output.mixed.first() {
+            Some(mixed) if !is_image(&lowered.output.kinds[mixed.image]) => Batching::Nchw,
+            _ => self.plan.options.layout,
+        };
+        executor.mix(&lowered.output.mixed, layout)?;
         Loader::new(
-            self.executor(&lowered, assembly(self, &lowered)?)?,
+            executor,
             order.clone(),
             batches(order),
             outline,

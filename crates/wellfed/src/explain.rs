@@ -67,6 +67,16 @@ pub(crate) fn explain(
         let _ = writeln!(text, "program, for one sample{source} on one worker, all of it native");
         let _ = write!(text, "{program}");
     }
+    for mixed in &lowered.output.mixed {
+        let (image, label) = (&lowered.output.names[mixed.image], &lowered.output.names[mixed.label]);
+        let _ = writeln!(text, "batches, by the worker that finishes one, in its place, all of it native");
+        for transform in &mixed.transforms {
+            let _ = writeln!(
+                text,
+                "  {transform}: each {image} and {label} with those before, drawn once a batch"
+            );
+        }
+    }
     for source in &lowered.sources {
         storage(&mut text, &**source, plan);
     }
@@ -166,6 +176,10 @@ pub(crate) fn describe(node: &Node) -> String {
         Node::Map { field, transforms, .. } => {
             let mut parts: Vec<String> = transforms.iter().map(Transform::to_string).collect();
             parts.extend(field.as_ref().map(|name| format!("field={name:?}")));
+            format!("map({})", parts.join(", "))
+        }
+        Node::Mix { transforms, .. } => {
+            let parts: Vec<String> = transforms.iter().map(ToString::to_string).collect();
             format!("map({})", parts.join(", "))
         }
         Node::Cache { path, max_bytes, .. } => {

@@ -15,6 +15,9 @@ pub mod stage {
     /// Transforms on the way from a source to the root are fewer: all numbers from here on are reserved.
     pub const RESERVED: u32 = 0xFF00;
 
+    /// The transforms of whole batches, in their order.
+    pub(crate) const BATCHES: std::ops::Range<u32> = 0xFF00..0xFF40;
+
     /// Where the turns of an input of `sample_from_datasets` begin.
     pub(crate) const PHASE: u32 = 0xFFFD;
 

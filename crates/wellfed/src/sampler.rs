@@ -20,6 +20,7 @@ use crate::{
         governor,
         image::Maker,
         job::{Claim, Job},
+        mix::Key,
         ring::Pool,
         stack::Columns,
     },
@@ -287,7 +288,10 @@ impl Sampler {
         // The columns of one leaf begin where it does.
         let first = whose.and_then(|leaf| executor.leaves().get(leaf)).map_or(0, LeafExecutor::first_column);
         let resident = |column, leaf, index| executor.resident(first + column, leaf, index);
-        claim.job.finish(1, OnError::Raise, &resident, &|len| pool.take(len));
+        claim.job.finish(1, OnError::Raise, &resident, &|len| pool.take(len), &|| {
+            // One sample by itself is in no batch, and is not mixed.
+            Key { seed: 0, epoch, index: 0 }
+        });
         let job = Arc::into_inner(claim.job).expect("the claim was the only other owner");
         let mut batch = job.into_batch(OnError::Raise, false)?;
         let mut number = 0..;

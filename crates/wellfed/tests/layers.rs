@@ -37,7 +37,7 @@ const CRATE: [&str; 20] = [
 ];
 
 /// Modules of `plan`.
-const PLAN: [&str; 11] = [
+const PLAN: [&str; 12] = [
     "options",
     "kept",
     "pad",
@@ -46,15 +46,16 @@ const PLAN: [&str; 11] = [
     "outline",
     "field",
     "assembly",
+    "mixed",
     "lower",
     "optimizer",
     "program",
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 20] = [
-    "threads", "governor", "ring", "batch", "stack", "job", "fold", "kernel", "single", "whole", "float",
-    "image", "cache", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
+const ENGINE: [&str; 21] = [
+    "threads", "governor", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "single", "whole",
+    "float", "image", "cache", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
 ];
 
 type ModulePath = Vec<String>;

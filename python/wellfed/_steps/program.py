@@ -149,6 +149,11 @@ class Program:
         if "inputs" in node:
             return self._several(kind, [self._compile(one) for one in node["inputs"]])
         below = self._compile(node["input"])
+        if kind == "mix":
+            raise ConfigError(
+                "elements of batches that are mixed cannot be made one by one\n"
+                "hint: iterate the data set, by torch() or numpy()"
+            )
         if kind == "batch":
             return below.with_(batched=True)
         if kind == "unbatch":

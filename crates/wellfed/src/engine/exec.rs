@@ -6,6 +6,7 @@ use super::{
     cache::Caches,
     image::{ImageScratch, Maker},
     job::SampleSlot,
+    mix::Mixer,
     stack::check_fits,
 };
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     io::{Bytes, Located},
     meter::{Phase, Probe},
     order::Pick,
-    plan::{Program, field::FieldProgram},
+    plan::{Batching, Mixed, Program, field::FieldProgram},
     sample::{FieldKind, Record, Value},
     source::Source,
     store::{Retry, Store},
@@ -130,6 +131,7 @@ impl Fetched {
 pub(crate) struct Executor {
     leaves: Vec<LeafExecutor>,
     columns: Arc<[ColumnSpec]>,
+    mixer: Option<Arc<Mixer>>,
 }
 
 impl Executor {
@@ -153,7 +155,35 @@ impl Executor {
             }
         }
         let columns = columns.into_iter().flatten().map(|(_, spec)| spec).collect();
-        Ok(Self { leaves, columns })
+        Ok(Self { leaves, columns, mixer: None })
+    }
+
+    /// Makes room for what becomes of batches that are mixed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for columns that cannot be mixed.
+    pub(crate) fn mix(&mut self, mixed: &[Mixed], layout: Batching) -> Result<()> {
+        let Some(mixer) = Mixer::new(mixed, &self.columns, layout)? else { return Ok(()) };
+        if let Some(kind) = mixer.label_column() {
+            let mut columns = self.columns.to_vec();
+            columns[mixer.label].kind = kind.clone();
+            self.columns = columns.into();
+            for leaf in &mut self.leaves {
+                let Some(field) = mixer.label.checked_sub(leaf.first_column) else { continue };
+                let Program { fields, columns, .. } = &mut leaf.program;
+                if let (Some(program), Some(column)) = (fields.get_mut(field), columns.get_mut(field)) {
+                    *program = FieldProgram::Index;
+                    column.kind = kind.clone();
+                }
+            }
+        }
+        self.mixer = Some(Arc::new(mixer));
+        Ok(())
+    }
+
+    /// What is done to finished batches.
+    pub(crate) fn mixer(&self) -> Option<&Arc<Mixer>> {
+        self.mixer.as_ref()
     }
 
     pub(crate) fn leaves(&self) -> &[LeafExecutor] {
@@ -645,6 +675,14 @@ impl LeafExecutor {
             FieldProgram::Int => {
                 let Value::Int(value) = value else { return Err(self.missing(field)) };
                 slot.array(field).copy_from_slice(&value.to_ne_bytes());
+                Ok(())
+            }
+            FieldProgram::Index => {
+                let index = match value {
+                    Value::Int(value) => value.to_ne_bytes(),
+                    other => self.bytes(other, field, pick)?.try_into().map_err(|_| self.missing(field))?,
+                };
+                slot.array(field)[..index.len()].copy_from_slice(&index);
                 Ok(())
             }
             FieldProgram::List { utf8 } => {

@@ -19,6 +19,7 @@ use std::{
 
 use super::{
     batch::{Batch, Column, ColumnData},
+    mix::{Key, Labels, Mixer},
     ring::{Buffer, Pool},
     stack::{self, Buffers, Columns, Held, Pieces, Resident, Stacked, Take},
 };
@@ -56,6 +57,8 @@ pub(crate) struct Job {
     most_listed: AtomicU64,
     /// All columns were put together.
     finished: AtomicBool,
+    /// It was mixed, and that made these labels; `None` where it is an error.
+    mixed: OnceLock<Result<Option<Labels>>>,
     /// The whole batch cannot be made.
     impossible: OnceLock<Error>,
 }
@@ -126,6 +129,7 @@ impl Job {
             columns_bytes: AtomicU64::new(0),
             most_listed: AtomicU64::new(0),
             finished: AtomicBool::new(false),
+            mixed: OnceLock::new(),
             impossible: OnceLock::new(),
         }
     }
@@ -231,17 +235,45 @@ impl Job {
         on_error: OnError,
         resident: Resident<'a, '_>,
         take: Take<'_>,
+        key: &dyn Fn() -> Key,
     ) {
         // Orders the pieces and failures of other workers before what follows.
-        if self.left.fetch_sub(samples, AcqRel) != samples
-            || !self.columns.iter().any(|spec| spec.is_stacked())
-        {
+        if self.left.fetch_sub(samples, AcqRel) != samples {
+            return;
+        }
+        if let Some(mixer) = self.columns.mixer.as_ref().filter(|_| !self.is_impossible()) {
+            // Nobody else sets it.
+            drop(self.mixed.set(self.mix(mixer, on_error, key)));
+        }
+        if !self.columns.iter().any(|spec| spec.is_stacked()) {
             return;
         }
         self.most_listed.store(self.varying().lists, Relaxed);
         let made = self.stack(on_error, resident, take);
         *lock(&self.stacked) = made;
         self.finished.store(true, Release);
+    }
+
+    /// Mixes the samples that go into the batch, which then stand at the beginning of their columns.
+    fn mix(&self, mixer: &Mixer, on_error: OnError, key: &dyn Fn() -> Key) -> Result<Option<Labels>> {
+        let Some(keep) = self.keep(on_error) else { return Ok(None) };
+        let storage = self.storage()?;
+        let column = |number: usize| match &storage[number] {
+            Storage::Array(buffer) => {
+                let size = self.columns[number].sample_bytes();
+                // SAFETY: this is called after the last sample was counted as finished, once, and for two columns that
+                // differ. Whoever wrote to a column counted its samples after that, which orders those writes before this,
+                // and the job becomes a batch only when the caller has given its claim back.
+                let all = unsafe { buffer.part(0, size * self.span.len) };
+                close_up(all, size, &keep);
+                Ok(all)
+            }
+            Storage::Pieces(_) => {
+                Err(Error::new(ErrorKind::Internal, format!("column {number} has no fixed size")))
+            }
+        };
+        let (images, labels) = (column(mixer.image)?, column(mixer.label)?);
+        mixer.run(keep.len(), images, labels, key()).map(Some)
     }
 
     fn stack<'a>(
@@ -325,9 +357,26 @@ impl Job {
         let stacked = self.stacked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
         let mut stacked = stacked.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
+        let mixed = match &self.columns.mixer {
+            None => None,
+            Some(mixer) => {
+                let unmixed = || Error::new(ErrorKind::Internal, "a batch was not mixed");
+                let labels = self.mixed.into_inner().ok_or_else(unmixed)??.ok_or_else(unmixed)?;
+                Some((mixer.image, mixer.label, labels))
+            }
+        };
+        let closed_up: Vec<usize> = (0..keep.len()).collect();
         let made = self.storage.into_inner().transpose()?.unwrap_or_default();
-        for (spec, storage) in self.columns.iter().zip(made) {
+        for (number, (spec, storage)) in self.columns.iter().zip(made).enumerate() {
             let Stacked { mut data, lengths } = match storage {
+                Storage::Array(bytes) if mixed.as_ref().is_some_and(|(_, label, _)| *label == number) => {
+                    let Labels { dtype, shape } =
+                        mixed.as_ref().map(|(.., labels)| labels.clone()).expect("just looked at");
+                    Stacked { data: ColumnData::Array { dtype, shape, bytes }, lengths: None }
+                }
+                Storage::Array(bytes) if mixed.as_ref().is_some_and(|(image, ..)| *image == number) => {
+                    Stacked { data: dense(spec, bytes, &closed_up, batched)?, lengths: None }
+                }
                 Storage::Array(bytes) => Stacked { data: dense(spec, bytes, &keep, batched)?, lengths: None },
                 Storage::Pieces(_) => {
                     let (_, made, _) = stacked.next().ok_or_else(|| {
@@ -352,16 +401,20 @@ fn dense(spec: &ColumnSpec, mut bytes: Buffer, keep: &[usize], batched: bool) ->
     let ColumnKind::Array { dtype, shape } = &spec.kind else {
         return Err(Error::new(ErrorKind::Internal, format!("column {} has no array shape", spec.name)));
     };
-    let size = spec.sample_bytes();
+    close_up(&mut bytes, spec.sample_bytes(), keep);
+    let mut full = Vec::with_capacity(shape.len() + 1);
+    full.extend(batched.then_some(keep.len()));
+    full.extend(shape);
+    Ok(ColumnData::Array { dtype: *dtype, shape: full, bytes })
+}
+
+/// Puts the samples `keep`, of `size` bytes each, at the beginning.
+fn close_up(bytes: &mut [u8], size: usize, keep: &[usize]) {
     for (to, &from) in keep.iter().enumerate() {
         if to != from {
             bytes.copy_within(from * size..(from + 1) * size, to * size);
         }
     }
-    let mut full = Vec::with_capacity(shape.len() + 1);
-    full.extend(batched.then_some(keep.len()));
-    full.extend(shape);
-    Ok(ColumnData::Array { dtype: *dtype, shape: full, bytes })
 }
 
 /// The right to write some samples of a job. Handed out by the schedule, once per sample.
@@ -501,7 +554,11 @@ mod tests {
     }
 
     fn finish(job: &Job, on_error: OnError) {
-        job.finish(job.span.len, on_error, &|_, _, _| None, &|len| job.pool.take(len));
+        job.finish(job.span.len, on_error, &|_, _, _| None, &|len| job.pool.take(len), &|| Key {
+            seed: 0,
+            epoch: 0,
+            index: 0,
+        });
     }
 
     #[test]

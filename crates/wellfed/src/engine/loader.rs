@@ -152,7 +152,7 @@ impl Loader {
         let samples: u64 =
             executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
         let counted = Budget::new();
-        let columns = Columns::new(executor.columns(), &counted);
+        let columns = Columns::new(executor.columns(), &counted).mixed_by(executor.mixer().cloned());
         let batch_bytes = bytes_of(&columns, order.batch_size());
         let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;

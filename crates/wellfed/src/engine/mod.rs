@@ -19,6 +19,7 @@ pub(crate) mod image;
 pub(crate) mod job;
 mod kernel;
 mod loader;
+pub(crate) mod mix;
 mod remote;
 pub(crate) mod ring;
 mod schedule;

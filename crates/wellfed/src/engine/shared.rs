@@ -15,6 +15,7 @@ use super::{
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
+    mix::Key,
     ring::{Buffer, Pool},
     schedule::{AHEAD, Evicted, Schedule, Work},
     shares::Shares,
@@ -365,10 +366,11 @@ impl Shared {
             desk.tidy();
             used = used.filter(|record| record.capacity() as u64 <= desk.room.keeps() / 2);
         }
-        let mut probe = if self.stacked { Probe::start(lane, 1) } else { Probe::off(lane) };
+        let mixed = self.columns.mixer.is_some();
+        let mut probe = if self.stacked || mixed { Probe::start(lane, 1) } else { Probe::off(lane) };
         self.finish(&job, samples.len());
-        // Most of what is written in such a batch is written here.
-        probe.lap_together(Phase::Write);
+        // Most of what is written in such a batch is written here, unless it is mixed.
+        probe.lap_together(if mixed { Phase::Transform } else { Phase::Write });
         used
     }
 
@@ -376,7 +378,13 @@ impl Shared {
     fn finish(&self, job: &Arc<Job>, samples: usize) {
         let finished = guard("batch", || {
             let resident = |column, leaf, index| self.executor.resident(column, leaf, index);
-            job.finish(samples, self.on_error, &resident, &|len| self.take(job, len));
+            let key = || {
+                let mut picks = Vec::new();
+                self.order.pick_in(&job.span, 0, &mut picks);
+                let Pick { leaf, index, epoch } = picks[0];
+                Key { seed: self.executor.leaves()[leaf].seed(), epoch, index }
+            };
+            job.finish(samples, self.on_error, &resident, &|len| self.take(job, len), &key);
             Ok(())
         });
         if let Err(error) = finished {

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use super::{batch::ColumnData, ring::Buffer};
+use super::{batch::ColumnData, mix::Mixer, ring::Buffer};
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
@@ -33,12 +33,19 @@ const KEPT_COLUMNS: usize = 16;
 pub(crate) struct Columns {
     specs: Arc<[ColumnSpec]>,
     pub(crate) shelf: Arc<Shelf>,
+    /// What is done to finished batches.
+    pub(crate) mixer: Option<Arc<Mixer>>,
 }
 
 impl Columns {
     /// Values that are not in buffers of the pool (texts, byte strings, arrays that vary) are counted in `budget`.
     pub(crate) fn new(specs: &[ColumnSpec], budget: &Arc<Budget>) -> Self {
-        Self { specs: specs.into(), shelf: Shelf::new(budget) }
+        Self { specs: specs.into(), shelf: Shelf::new(budget), mixer: None }
+    }
+
+    /// Finished batches are mixed by `mixer`.
+    pub(crate) fn mixed_by(self, mixer: Option<Arc<Mixer>>) -> Self {
+        Self { mixer, ..self }
     }
 }
 

@@ -74,6 +74,7 @@ impl Building<'_> {
         let counted = !matches!(
             verb,
             Node::Map { .. }
+                | Node::Mix { .. }
                 | Node::Cache { .. }
                 | Node::Python { .. }
                 | Node::Take { .. }
@@ -127,7 +128,9 @@ impl Building<'_> {
                 let input = self.input(node, input)?;
                 Ok(self.push(Step::Enumerate, &[number, input], input.len, false))
             }
-            Node::Map { input, .. } | Node::Cache { input, .. } => self.input(node, input),
+            Node::Map { input, .. } | Node::Mix { input, .. } | Node::Cache { input, .. } => {
+                self.input(node, input)
+            }
             Node::Python { input, .. } => self.input(node, input),
             Node::PythonFilter { name, kept, input } => {
                 let input = self.input(node, input)?;

@@ -37,6 +37,8 @@ pub(crate) enum FieldProgram {
     Varying,
     /// A whole number becomes one int64.
     Int,
+    /// A whole number that becomes numbers of its class when the batch is mixed: at the start of its place.
+    Index,
     /// Text, JSON or bytes.
     List { utf8: bool },
 }

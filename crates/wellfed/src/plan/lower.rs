@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use super::{Decoded, Node, PythonKind, not_straight_from_batch};
+use super::{Decoded, Mixed, Node, PythonKind, not_straight_from_batch};
 use crate::{
     Error, Result,
     sample::{FieldKind, Structure},
     source::{Source, SourceSpec},
-    transform::{Takes, Transform},
+    transform::{Mixing, Takes, Transform},
 };
 
 /// What the elements of a data set are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// Names of the columns, in order. No two are the same.
     pub names: Vec<String>,
@@ -24,6 +24,8 @@ pub struct Output {
     pub kinds: Vec<FieldKind>,
     /// Whether elements are batches.
     pub batched: bool,
+    /// What is done to finished batches.
+    pub mixed: Vec<Mixed>,
     /// Whether Python makes them, wholly or in part: then columns say nothing of them.
     pub python: bool,
 }
@@ -100,6 +102,7 @@ impl Lowering<'_> {
                 let mut parts = Vec::new();
                 for input in inputs {
                     let part = (self.leaves.len(), self.node(input)?);
+                    not_mixed("zip", &part.1)?;
                     if part.1.batched {
                         return Err(not_straight_from_batch(inputs));
                     }
@@ -112,7 +115,9 @@ impl Lowering<'_> {
             | Node::SampleFromDatasets { inputs, .. } => {
                 let mut outputs = Vec::new();
                 for input in inputs {
-                    outputs.push(self.node(input)?);
+                    let output = self.node(input)?;
+                    not_mixed(node.name(), &output)?;
+                    outputs.push(output);
                 }
                 let mut outputs = outputs.into_iter();
                 let one = outputs.next().ok_or_else(|| Error::config("there is no data set"))?;
@@ -137,6 +142,25 @@ impl Lowering<'_> {
                     return Ok(output);
                 }
                 self.map(first, field.as_deref(), transforms, &output)?;
+                Ok(output)
+            }
+            Node::Mix { transforms, input } => {
+                let mut output = self.node(input)?;
+                let name = transforms.first().map_or("map()", Mixing::name);
+                if !output.batched {
+                    return Err(Error::config(format!("{name} works on batches, and stands before batch()"))
+                        .with_stage(name)
+                        .with_hint("batch(n).map(...)"));
+                }
+                if output.python {
+                    return Err(Error::config(format!(
+                        "{name} comes after a Python step, which makes the batches"
+                    ))
+                    .with_stage(name)
+                    .with_hint("call torchvision's transform of this name in a map() after batch()"));
+                }
+                let mixed = Mixed::new(transforms, (&output.names, &output.kinds), &output.structure)?;
+                output.mixed.push(mixed);
                 Ok(output)
             }
             Node::Cache { decoded: Decoded::Coefficients, path, max_bytes, input } => {
@@ -174,6 +198,7 @@ impl Lowering<'_> {
                 if !output.batched {
                     return Err(Error::config("unbatch() of samples").with_hint("it undoes batch()"));
                 }
+                not_mixed("unbatch", &output)?;
                 Ok(Output { batched: false, ..output })
             }
             Node::PythonFilter { input, .. } => {
@@ -185,6 +210,7 @@ impl Lowering<'_> {
             }
             Node::Python { kind, input, .. } => {
                 let output = self.node(input)?;
+                not_mixed("map", &output)?;
                 if *kind == PythonKind::Collate && !matches!(**input, Node::Batch { .. }) {
                     return Err(Error::config("a collate function stands directly above batch()"));
                 }
@@ -243,7 +269,8 @@ impl Lowering<'_> {
             kinds: kinds.clone(),
         });
         let python = matches!(source.spec(), SourceSpec::Python(_));
-        Ok(Output { names, kinds, structure: schema.structure.clone(), batched: false, python })
+        let structure = schema.structure.clone();
+        Ok(Output { names, kinds, structure, batched: false, mixed: Vec::new(), python })
     }
 
     /// Puts the columns of several inputs, each with its first leaf, side by side. Names that occur in more than one
@@ -268,8 +295,14 @@ impl Lowering<'_> {
             })
             .collect();
         let structure = Structure::Tuple(Vec::new());
-        let mut all =
-            Output { names: Vec::new(), kinds: Vec::new(), structure, batched: false, python: false };
+        let mut all = Output {
+            names: Vec::new(),
+            kinds: Vec::new(),
+            structure,
+            batched: false,
+            mixed: Vec::new(),
+            python: false,
+        };
         let mut structures = Vec::new();
         for (((first, output), end), names) in parts.into_iter().zip(ends).zip(renamed) {
             for leaf in &mut self.leaves[first..end] {
@@ -487,6 +520,16 @@ pub(crate) fn is_transformed(kind: &FieldKind) -> bool {
 
 pub(crate) fn is_image(kind: &FieldKind) -> bool {
     matches!(kind, FieldKind::Image | FieldKind::Pixels { .. })
+}
+
+/// Fails for a verb that takes batches apart, or puts them beside others, after they were mixed.
+fn not_mixed(verb: &str, output: &Output) -> Result<()> {
+    let Some(name) = output.mixed.iter().flat_map(|mixed| &mixed.transforms).map(Mixing::name).next() else {
+        return Ok(());
+    };
+    Err(Error::config(format!("{verb}() comes after {name}, which mixes whole batches"))
+        .with_stage(name)
+        .with_hint(format!("call map({name}(...)) last; what works on batches by Python goes into the loop")))
 }
 
 fn after_batch(verb: &str) -> Error {

@@ -8,6 +8,7 @@ mod assembly;
 pub(crate) mod field;
 mod kept;
 pub mod lower;
+mod mixed;
 mod node;
 pub mod optimizer;
 pub mod options;
@@ -18,6 +19,8 @@ mod zipped;
 
 pub(crate) use assembly::Assembly;
 pub use kept::Kept;
+pub use mixed::Mixed;
+pub(crate) use mixed::are_indices;
 pub use node::{Decoded, Node, PythonKind};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
 pub(crate) use outline::Outline;

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{kept::Kept, pad::Pad};
-use crate::{Error, Result, source::SourceSpec, transform::Transform};
+use crate::{
+    Error, Result,
+    source::SourceSpec,
+    transform::{Mixing, Transform},
+};
 
 /// Nodes on the way from the root to a leaf at most: what JSON readers take.
 const MAX_DEPTH: usize = 100;
@@ -38,6 +42,13 @@ pub enum Node {
         /// What is done.
         transforms: Vec<Transform>,
         /// What is transformed.
+        input: Box<Node>,
+    },
+    /// Finished batches are mixed, one transform after the other.
+    Mix {
+        /// What is done.
+        transforms: Vec<Mixing>,
+        /// Batches.
         input: Box<Node>,
     },
     /// Samples are kept from the first time they are made on. Stands before `map` and `batch`.
@@ -259,6 +270,7 @@ macro_rules! inputs {
             Node::Source { .. } => Default::default(),
             Node::Shuffle { input, .. }
             | Node::Map { input, .. }
+            | Node::Mix { input, .. }
             | Node::Cache { input, .. }
             | Node::Batch { input, .. }
             | Node::PaddedBatch { input, .. }
@@ -320,7 +332,7 @@ impl Node {
         match self {
             Node::Source { .. } => "source",
             Node::Shuffle { .. } => "shuffle",
-            Node::Map { .. } => "map",
+            Node::Map { .. } | Node::Mix { .. } => "map",
             Node::Cache { .. } => "cache",
             Node::Batch { .. } => "batch",
             Node::PaddedBatch { .. } => "padded_batch",

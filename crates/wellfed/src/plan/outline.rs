@@ -107,6 +107,7 @@ fn note(node: &Node, identities: &mut impl Iterator<Item = u64>, verbs: &mut Vec
             Value::Null
         }
         Node::Map { field, transforms, .. } => json!([field, transforms]),
+        Node::Mix { transforms, .. } => json!(transforms),
         Node::Shuffle { seed, block_size, window, .. } => {
             json!([seed, block_size.map(|size| (size, window))])
         }

@@ -300,6 +300,7 @@ impl fmt::Display for Program {
                     writeln!(f, "  {}: one entry a box", column.name)?;
                 }
                 FieldProgram::Int => writeln!(f, "  {}: int64", column.name)?,
+                FieldProgram::Index => writeln!(f, "  {}: int64, until the batch is mixed", column.name)?,
                 FieldProgram::Copy => writeln!(f, "  {}: copied as it is", column.name)?,
                 FieldProgram::Varying => {
                     let ColumnKind::Varying { stacking, .. } = &column.kind else { continue };

@@ -129,7 +129,7 @@ impl<'a> Model<'a> {
                 let one = |index| Element::of(vec![vec![Pick { leaf, index, epoch }]]);
                 (0..known.len as u64).map(one).collect()
             }
-            Node::Map { .. } | Node::Cache { .. } => input(limit),
+            Node::Map { .. } | Node::Mix { .. } | Node::Cache { .. } => input(limit),
             Node::Take { count, .. } => input(limit.min(*count as usize)),
             Node::Skip { count, .. } => {
                 let count = *count as usize;

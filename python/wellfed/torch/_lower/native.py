@@ -32,6 +32,7 @@ from .engine import Memory
 from .forms import Chain
 from .hugging import Table
 from .joint import Boxes, Lazy
+from .mixing import mixing_of
 from .tensors import Rows
 from .together import puts_together
 
@@ -124,6 +125,7 @@ class NativeSource:
         self._form, self._outcome = chain.form, chain.outcome
         self._leaves, self._starts = flat.leaves, flat.starts
         self._together = self._batched and puts_together(loader.collate_fn)
+        self.mixing = mixing_of(loader.collate_fn) if self._batched else None
         if self._outcome is None:
             self._targets = (
                 _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
@@ -324,7 +326,13 @@ class NativeIterator(_Unprofiled):
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
             return self._source.make_in_python(given, error)
-        return self._source.finish(columns, rows, given)
+        mixing = self._source.mixing
+        if mixing is None:
+            return self._source.finish(columns, rows, given)
+        # The engine is through with it: who is interrupted meanwhile comes back for the data set's answer.
+        self._queue[0] = given, None
+        batch = self._source.finish(columns, rows, given)
+        return mixing(batch, self._base_seed, self._progress.samples)
 
     def _release(self) -> None:
         native, self._native = self._native, None

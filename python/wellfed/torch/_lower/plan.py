@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_collate, default_convert
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_convert
 
 from wellfed._cores import engine_threads
 from wellfed._options import Options
@@ -22,6 +22,7 @@ from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
 from .joint import Boxes
+from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator
 from .tensors import Rows
 from .together import puts_together
@@ -127,6 +128,9 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
         key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
         key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+        mixing = _mixing(loader)
+        # A collate function looks its names up anew at each call.
+        key += [None if mixing is None else mixing.transform, only_stacks(loader.collate_fn)]
         if known and before is not None and chains == before.chains and _same(key, before.key):
             return before
         plan = _decide(loader, flat, chains)
@@ -170,9 +174,17 @@ def _name(dataset: Any) -> str:
 def _collates_stock(loader: Any) -> Line | None:
     """None if batches are collated by torch's own function; else the line about it."""
     batched = loader._auto_collation
-    if loader.collate_fn is (default_collate if batched else default_convert):
+    if only_stacks(loader.collate_fn) if batched else loader.collate_fn is default_convert:
         return None
-    return Line(f"collate_fn {name_of(loader.collate_fn)}", False, "Python code", "leave collate_fn out")
+    # No advice to leave it out: that would leave out what it does.
+    return Line(
+        f"collate_fn {name_of(loader.collate_fn)}", False, "Python code, called on the samples of a batch"
+    )
+
+
+def _mixing(loader: Any) -> Mixing | None:
+    """What happens to batches that are stacked as torch stacks them."""
+    return mixing_of(loader.collate_fn) if loader._auto_collation else None
 
 
 def _of_tensors(loader: Any, rows: Rows) -> Plan:
@@ -215,6 +227,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     custom = _collates_stock(loader)
     if custom is not None and _together(loader):
         custom = Line(custom.part, True, "called on the samples of a batch, in the calling process")
+    mixing = _mixing(loader)
     if custom is not None:
         lines.append(("collate", custom))
 
@@ -225,13 +238,19 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             dataset, why, "JPEG or PNG files" if flat.length else "", [_in_python(line) for line in lines]
         )
 
-    obstacle = _obstacle(loader, flat, chains, custom, foreign)
+    obstacle = _obstacle(loader, flat, chains, custom if mixing is None else None, foreign)
+    if obstacle is None and mixing is not None:
+        obstacle = _unmixed(flat, chains)
     if obstacle is None:
         try:
             native_source = _native_source(loader, flat, chains[0])
         except (RefusalError, WellfedError) as e:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
+            if mixing is not None and custom is not None:
+                who = name_of(mixing.transform)
+                why = f"stacked by the engine; torchvision's {who} mixes finished batches, in the calling process"
+                lines = [*lines[:-1], ("collate", Line(custom.part, True, why))]
             what = "read" if isinstance(flat.leaves[0].content, Pixels) else "decoded"
             return Plan(
                 "native",
@@ -270,7 +289,7 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     if custom is not None and not together:
         return custom
     if together and flat.leaves[0].table is not None:
-        return Line("rows", False, "rows of a table are put together in Python", "leave collate_fn out")
+        return Line("rows", False, "rows of a table are put together in Python")
     if flat.leaves[0].table is not None and not loader._auto_collation:
         return Line("rows", False, "without a batch size there are no batches", "batch_size=...")
     first = chains[0]
@@ -295,6 +314,13 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         )
     if not form.sized and (together or loader.batch_size == 1 or not _plain_batches(loader)):
         return Line("batches", False, "sizes may differ from batch to batch", "Resize((h, w)) or a crop")
+    return None
+
+
+def _unmixed(flat: Flat, chains: list[Chain]) -> Line | None:
+    """What keeps batches from being mixed after the engine has made them: only images and labels are."""
+    if flat.leaves[0].table is not None or any(chain.outcome is not None for chain in chains):
+        return Line("batches", False, "a collate function mixes what is not images and labels")
     return None
 
 

@@ -46,16 +46,22 @@ fn load(bytes: &[u8; 16]) -> __m128i {
     unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
 }
 
-/// The [`READ`] bytes at each of `offsets`.
+/// The [`READ`] bytes at `offset`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn gather(data: &[u8], offsets: [usize; BLOCK]) -> __m256i {
-    let [a, b, c, d] = offsets.map(|offset| {
-        let mut bytes = [0; READ];
-        bytes.copy_from_slice(&data[offset..][..READ]);
-        i64::from_le_bytes(bytes)
-    });
-    _mm256_set_epi64x(d, c, b, a)
+fn read(data: &[u8], offset: usize) -> i64 {
+    match data[offset..].first_chunk::<READ>() {
+        Some(bytes) => i64::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+/// The [`READ`] bytes at each of four places. Written out: a closure of this function's instruction set would not
+/// become part of `map`, which has another one.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn gather(data: &[u8], [a, b, c, d]: [usize; BLOCK]) -> __m256i {
+    _mm256_set_epi64x(read(data, d), read(data, c), read(data, b), read(data, a))
 }
 
 /// Samples the output row `y`, counted from 0 to the middle of the row, into `out`; what comes from outside of `src`
@@ -109,14 +115,14 @@ pub(super) fn row<const N: usize>(src: View<'_>, matrix: &[f64; 6], y: f64, out:
         }
         let (dx, dy) = (_mm256_sub_pd(x, left), _mm256_sub_pd(y_, top));
         let offsets = _mm_add_epi32(_mm_mullo_epi32(line, row_bytes), _mm_mullo_epi32(column, pixel_bytes));
-        let offsets = [
-            _mm_extract_epi32::<0>(offsets),
-            _mm_extract_epi32::<1>(offsets),
-            _mm_extract_epi32::<2>(offsets),
-            _mm_extract_epi32::<3>(offsets),
-        ]
-        .map(|offset| offset as usize);
-        let (upper, lower) = (gather(data, offsets), gather(data, offsets.map(|offset| offset + stride)));
+        let [p, q, r, s] = [
+            _mm_extract_epi32::<0>(offsets) as usize,
+            _mm_extract_epi32::<1>(offsets) as usize,
+            _mm_extract_epi32::<2>(offsets) as usize,
+            _mm_extract_epi32::<3>(offsets) as usize,
+        ];
+        let upper = gather(data, [p, q, r, s]);
+        let lower = gather(data, [p + stride, q + stride, r + stride, s + stride]);
         let mut pixels = _mm_setzero_si128();
         let picks = const { &picks::<N>() };
         for picks in picks.iter().rev() {

@@ -19,7 +19,6 @@ import wellfed as wf
 from pictures import picture
 from wellfed import transforms as T
 from wellfed._loader import to_numpy
-from wellfed._transform import with_thresholds
 
 SHAPES = [(1, 1), (1, 9), (9, 1), (2, 2), (7, 5), (32, 32), (224, 224)]
 SPACE = v1.RandAugment()._augmentation_space(2, (1, 1))
@@ -114,7 +113,7 @@ def test_thresholds_and_bits_of_both_versions(bins: int, version: str) -> None:
     assert len(np.unique(image)) == 256
     space = v1.RandAugment()._augmentation_space(bins, (90, 90))
     for place in range(bins):
-        ds = samples(with_thresholds(T.RandAugment(1, place, bins), version), (90, 90), noise=True)
+        ds = samples(T.RandAugment(1, place, bins, thresholds=version), (90, 90), noise=True)
         for name in ("Solarize", "Posterize", "TranslateX"):
             made = theirs(name, magnitudes(space, name, version)[place], image)
             np.testing.assert_array_equal(ds(rows()[name, 1]), made, f"{name} {place}")
@@ -263,10 +262,29 @@ def test_containers_choose_among_their_transforms() -> None:
 
 def test_what_cannot_be_augmented_is_refused() -> None:
     with pytest.raises(ValueError, match="RandomResizedCrop cannot stand in RandomApply"):
-        T.RandomApply([T.RandomResizedCrop(8)])(picture(1, 20, 20))
+        T.RandomApply([T.RandomResizedCrop(8)])
+    with pytest.raises(ValueError, match="RandomCrop cannot stand in RandomChoice"):
+        T.RandomChoice([T.RandomInvert(), T.Compose([T.RandomCrop(8)])])
+    with pytest.raises(ValueError, match="Resize cannot stand in RandomOrder"):
+        T.RandomOrder([T.Resize(8)])
+    with pytest.raises(ValueError, match="thresholds is 'v3'"):
+        T.RandAugment(thresholds="v3")
     with pytest.raises(ValueError, match="4 channels; must be 1 or 3"):
         T.RandAugment()(np.zeros((4, 4, 4), np.uint8))
     with pytest.raises(ValueError, match="magnitude is 31"):
         T.RandAugment(magnitude=31)
     with pytest.raises(ValueError, match="policy is 'mnist'"):
         T.AutoAugment("mnist")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("kind", [T.RandAugment, T.TrivialAugmentWide, T.AutoAugment])
+def test_thresholds_are_shown_and_kept(kind: Any, version: str) -> None:
+    augment = kind(interpolation="bilinear", fill=(1, 2, 3), thresholds=version)
+    assert ("thresholds='v1'" in repr(augment)) == (version == "v1")
+    assert eval(repr(augment), vars(T)) == augment
+    assert T.Transform.from_plan(augment.to_plan()) == augment
+    assert (augment == kind(interpolation="bilinear", fill=(1, 2, 3))) == (version == "v2")
+    # What is no 8-bit image is left to torchvision's transform of this name and version.
+    theirs = augment.as_torchvision(v2)
+    assert type(theirs) is getattr(v1 if version == "v1" else v2, kind.__name__)

@@ -5,11 +5,14 @@ They take images of 1 or 3 channels and 8 bits, and give the pixels that torchvi
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 from . import _arguments as check
+from . import _native
 from ._transform import Transform, inner_transforms, mixing
 
 __all__ = [
@@ -166,6 +169,25 @@ class RandomEqualize(Transform):
         self._set(p=check.probability(p))
 
 
+def _thresholds(version: str) -> dict[str, str]:
+    """The parameter of automatic augmentations, where it is not the default: plans stay what they were."""
+    if version not in ("v1", "v2"):
+        raise ValueError(f"thresholds is {version!r}; it must be 'v1' or 'v2'")
+    return {} if version == "v2" else {"thresholds": version}
+
+
+def _automatic(transform: Transform, v2: Any) -> Any:
+    """Torchvision's automatic augmentation with the parameters of `transform`, with its enums."""
+    parameters = dict(vars(transform))
+    module = v2
+    if parameters.pop("thresholds", "v2") == "v1":
+        module = importlib.import_module("torchvision.transforms")
+    parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
+    if "policy" in parameters:
+        parameters["policy"] = v2.AutoAugmentPolicy(parameters["policy"])
+    return getattr(module, type(transform).__name__)(**parameters)
+
+
 class RandAugment(Transform):
     """Does some operations one after the other, each drawn from 14, with one magnitude and a random sign.
 
@@ -179,6 +201,8 @@ class RandAugment(Transform):
         num_magnitude_bins: How many magnitudes there are, at least 2.
         interpolation: nearest, bilinear or bicubic.
         fill: Value of what comes in from outside, 0 to 255, or one per channel.
+        thresholds: Of which of torchvision's classes of this name the thresholds of solarize are, ``"v1"`` or ``"v2"``;
+            some differ by 1.
 
     Example:
         >>> RandAugment(magnitude=5)
@@ -199,6 +223,8 @@ class RandAugment(Transform):
         num_magnitude_bins: int = 31,
         interpolation: Any = "nearest",
         fill: float | Sequence[float] | None = None,
+        *,
+        thresholds: str = "v2",
     ) -> None:
         bins = check.whole(num_magnitude_bins, "num_magnitude_bins", 2)
         strength = check.whole(magnitude, "magnitude")
@@ -210,7 +236,12 @@ class RandAugment(Transform):
             num_magnitude_bins=bins,
             interpolation=check.sampling(interpolation),
             fill=check.fill(fill),
+            **_thresholds(thresholds),
         )
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's, of the version that has its thresholds."""
+        return _automatic(self, v2)
 
 
 class TrivialAugmentWide(Transform):
@@ -220,6 +251,8 @@ class TrivialAugmentWide(Transform):
         num_magnitude_bins: How many magnitudes there are, at least 2.
         interpolation: nearest, bilinear or bicubic.
         fill: Value of what comes in from outside, 0 to 255, or one per channel.
+        thresholds: Of which of torchvision's classes of this name the thresholds of solarize are, ``"v1"`` or ``"v2"``;
+            some differ by 1.
 
     Example:
         >>> TrivialAugmentWide()
@@ -236,12 +269,19 @@ class TrivialAugmentWide(Transform):
         num_magnitude_bins: int = 31,
         interpolation: Any = "nearest",
         fill: float | Sequence[float] | None = None,
+        *,
+        thresholds: str = "v2",
     ) -> None:
         self._set(
             num_magnitude_bins=check.whole(num_magnitude_bins, "num_magnitude_bins", 2),
             interpolation=check.sampling(interpolation),
             fill=check.fill(fill),
+            **_thresholds(thresholds),
         )
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's, of the version that has its thresholds."""
+        return _automatic(self, v2)
 
 
 class AutoAugment(Transform):
@@ -252,6 +292,8 @@ class AutoAugment(Transform):
             cifar10 or svhn.
         interpolation: nearest, bilinear or bicubic.
         fill: Value of what comes in from outside, 0 to 255, or one per channel.
+        thresholds: Of which of torchvision's classes of this name the thresholds of solarize are, ``"v1"`` or ``"v2"``;
+            some differ by 1.
 
     Example:
         >>> AutoAugment("cifar10")
@@ -268,6 +310,8 @@ class AutoAugment(Transform):
         policy: Any = AutoAugmentPolicy.IMAGENET,
         interpolation: Any = "nearest",
         fill: float | Sequence[float] | None = None,
+        *,
+        thresholds: str = "v2",
     ) -> None:
         name = getattr(policy, "value", policy)
         known = [known.value for known in AutoAugmentPolicy]
@@ -277,12 +321,18 @@ class AutoAugment(Transform):
             policy=str(name),
             interpolation=check.sampling(interpolation),
             fill=check.fill(fill),
+            **_thresholds(thresholds),
         )
 
     def as_torchvision(self, v2: Any) -> Any:
-        """Torchvision's, with its enum."""
-        mode = v2.InterpolationMode(self.interpolation)
-        return v2.AutoAugment(v2.AutoAugmentPolicy(self.policy), mode, self.fill)
+        """Torchvision's, of the version that has its thresholds."""
+        return _automatic(self, v2)
+
+
+def _check(transform: Transform) -> None:
+    """Raises the engine's error if it refuses `transform`: which of them can stand in others, it alone knows."""
+    if not transform.on_batches:
+        _native.check_transform(json.dumps(transform.to_plan()))
 
 
 class RandomApply(Transform):
@@ -309,6 +359,7 @@ class RandomApply(Transform):
 
     def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
         self._set(transforms=inner_transforms(transforms), p=check.probability(p))
+        _check(self)
 
     def to_plan(self) -> dict[str, Any]:
         """This transform as data that JSON can express."""
@@ -350,6 +401,7 @@ class RandomChoice(Transform):
             if min(weights) < 0 or sum(weights) <= 0:
                 raise ValueError(f"p is {weights}; no number may be negative, and not all 0")
         self._set(transforms=inner, p=weights)
+        _check(self)
 
     def to_plan(self) -> dict[str, Any]:
         """This transform as data that JSON can express."""
@@ -377,6 +429,7 @@ class RandomOrder(Transform):
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self._set(transforms=inner_transforms(transforms))
+        _check(self)
 
     def to_plan(self) -> dict[str, Any]:
         """This transform as data that JSON can express."""

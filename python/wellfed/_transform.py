@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NoReturn
@@ -10,7 +9,7 @@ from typing import Any, Literal, NoReturn
 from . import _arguments as check
 from ._called import call
 
-__all__ = ["Compose", "Transform", "inner_transforms", "with_thresholds"]
+__all__ = ["Compose", "Transform", "inner_transforms"]
 
 
 class Transform:
@@ -82,9 +81,7 @@ class Transform:
         name = parameters.pop("type", None)
         if name not in kinds:
             raise ValueError(f"there is no transform called {name!r}")
-        thresholds = parameters.pop("thresholds", None)
-        made = kinds[name](**parameters)
-        return made if thresholds is None else with_thresholds(made, thresholds)
+        return kinds[name](**parameters)
 
     def __call__(self, image: Any, seed: int | None = None) -> Any:
         """Runs this transform on one image.
@@ -138,16 +135,6 @@ def _kinds() -> dict[str, type[Transform]]:
         found[kind.__name__] = kind
         left += kind.__subclasses__()
     return {name: kind for name, kind in found.items() if not name.startswith("_")}
-
-
-def with_thresholds(transform: Transform, version: str) -> Transform:
-    """An automatic augmentation whose `Solarize` has the thresholds of torchvision's ``"v1"`` or ``"v2"`` classes.
-
-    No parameter of the class: v2 is what wellfed follows, and v1 is asked for where a v1 class is replaced.
-    """
-    made = copy.copy(transform)
-    made._set(thresholds=version)
-    return made
 
 
 class Compose(Transform):

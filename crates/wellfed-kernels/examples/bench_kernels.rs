@@ -7,7 +7,8 @@
 
 use std::time::Instant;
 
-use wellfed_kernels::image::{Dtype, Layout, Planes, View};
+use wellfed_kernels::affine::{Sampling, affine_at};
+use wellfed_kernels::image::{Dtype, Image, Layout, Planes, View};
 use wellfed_kernels::level::Level;
 use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer};
@@ -142,6 +143,16 @@ fn main() {
                     });
                 }
             }
+        }
+        let square = photo.crop(0, 0, 224, 224).expect("inside");
+        let mut turned = Image::new();
+        for (name, matrix) in
+            [("turned", [0.98, 0.17, -17.0, -0.17, 0.98, 21.0]), ("sheared", [1.0, 0.09, 0.0, 0.0, 1.0, 0.0])]
+        {
+            time(&format!("224 {name}, bilinear"), level, n, |_| {
+                affine_at(level, square, &matrix, Sampling::Bilinear, [0; 4], (224, 224), &mut turned)
+                    .expect("memory");
+            });
         }
         let window = Rect { top: 16, left: 58, height: 224, width: 224 };
         for filter in [Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {

@@ -1,6 +1,7 @@
 //! Every instruction set computes the scalar code's bits; a window of a result is the same as the crop of all of it.
 
 use proptest::prelude::*;
+use wellfed_kernels::affine::{Sampling, affine_at};
 use wellfed_kernels::image::{Dtype, Image, Layout, View};
 use wellfed_kernels::level::Level;
 use wellfed_kernels::points::{PointMap, PointOp};
@@ -122,6 +123,32 @@ proptest! {
             let mut dense = Image::new();
             dense.copy_from(crop).unwrap();
             prop_assert_eq!(&image, &dense, "{:?}", level);
+        }
+    }
+
+    #[test]
+    fn bilinear_maps_are_the_same_on_every_level(
+        (height, width, channels) in (1usize..40, 1usize..40, 1usize..5),
+        (out_height, out_width) in (1usize..50, 1usize..50),
+        turn in prop::array::uniform4(prop_oneof![4 => -1.5f64..1.5, 1 => Just(0.0), 1 => Just(1.0), 1 => -300.0f64..300.0]),
+        shift in prop::array::uniform2(prop_oneof![6 => -20.0f64..50.0, 1 => Just(0.0), 1 => any::<f64>()]),
+        gap in 0usize..9,
+        seed in any::<u32>(),
+    ) {
+        // No byte behind the last row: whatever is read beyond it would be missed.
+        let stride = width * channels + gap;
+        let data = noise((height - 1) * stride + width * channels, seed);
+        let view = View::new(&data, height, width, channels, stride).unwrap();
+        let matrix = [turn[0], turn[1], shift[0], turn[2], turn[3], shift[1]];
+        let run = |level| {
+            let mut image = Image::new();
+            let size = (out_height, out_width);
+            affine_at(level, view, &matrix, Sampling::Bilinear, [9; 4], size, &mut image).unwrap();
+            image
+        };
+        let expected = run(Level::Scalar);
+        for level in Level::available() {
+            prop_assert_eq!(&run(level), &expected, "{:?}", level);
         }
     }
 

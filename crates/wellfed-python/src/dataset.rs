@@ -217,6 +217,13 @@ pub(crate) fn default_options(py: Python<'_>) -> PyResult<String> {
     to_json(&Options::default()).map_err(|e| to_python(py, &e))
 }
 
+/// Raises what is wrong with the parameters of the transform of the JSON text.
+#[pyfunction]
+pub(crate) fn check_transform(py: Python<'_>, transform: &str) -> PyResult<()> {
+    let transform: Transform = parse(py, "transform", transform)?;
+    transform.as_operation().check().map_err(|e| to_python(py, &e))
+}
+
 /// Runs the transform of the JSON text on one uint8 image `[height, width, channels]`.
 #[pyfunction]
 pub(crate) fn apply(

@@ -4,15 +4,17 @@
 //! Pillow images. Magnitudes are taken from tables of float32, which are made as `torch.linspace` makes them where
 //! processors fuse multiplication and addition: every digit counts, since whole numbers are cut from them.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ColorStep, ColorSteps, ImageAction, Interpolation, PerChannel, RandomRotation, Size,
-    adjustment::Adjustment,
+    Action, ColorStep, ColorSteps, ImageAction, Interpolation, PerChannel, RandomRotation, Size,
+    adjustment::{Adjustment, check_channels},
     random_affine::{Affine, sampling},
+    sequence::sequence,
 };
+use crate::Result;
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +120,20 @@ pub(super) struct Outside {
     pub(super) fill: PerChannel,
 }
 
+impl Outside {
+    /// The operations that `draw` gives, with their magnitudes, one after the other on an image of `size`.
+    pub(super) fn draw<Ops: IntoIterator<Item = (Op, f64)>>(
+        self,
+        size: Size,
+        draw: impl FnOnce() -> Ops,
+    ) -> Result<Action> {
+        check_channels(size)?;
+        self.fill.check_channels("fill", size.channels)?;
+        let actions = draw().into_iter().filter_map(|(op, by)| op.action(by, self, size));
+        Ok(sequence(actions.collect()))
+    }
+}
+
 /// Whose thresholds `Solarize` takes. Those of torchvision's older classes count down from 255, those of its v2 classes
 /// are 255 times what counts down from 1: some of them are rounded to another whole number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -133,6 +149,15 @@ pub enum Thresholds {
 impl Thresholds {
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl fmt::Display for Thresholds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Thresholds::V1 => "v1",
+            Thresholds::V2 => "v2",
+        })
     }
 }
 

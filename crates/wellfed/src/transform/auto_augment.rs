@@ -6,14 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Interpolation, Operation, PerChannel, Shape, Size, Takes,
-    adjustment::check_channels,
     augment::{
         Op::{self, *},
         Outside, Space, Thresholds,
     },
     param::Repr,
     random_affine::check_sampling,
-    sequence::sequence,
 };
 use crate::{Result, rng::Rng};
 
@@ -113,6 +111,7 @@ impl fmt::Display for AutoAugment {
             .field("policy", self.policy)
             .field("interpolation", self.interpolation)
             .field("fill", self.fill)
+            .field_if(!self.thresholds.is_default(), "thresholds", self.thresholds)
             .finish()
     }
 }
@@ -140,11 +139,8 @@ impl Operation for AutoAugment {
     }
 
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action> {
-        check_channels(size)?;
-        self.fill.check_channels("fill", size.channels)?;
         let outside = Outside { interpolation: self.interpolation, fill: self.fill };
-        let ops = self.ops(size, rng);
-        Ok(sequence(ops.into_iter().filter_map(|(op, by)| op.action(by, outside, size)).collect()))
+        outside.draw(size, || self.ops(size, rng))
     }
 }
 

@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Interpolation, Operation, PerChannel, Shape, Size, Takes,
-    adjustment::check_channels,
     augment::{Op, Outside, Space, Thresholds},
     param::Repr,
     random_affine::check_sampling,
-    sequence::sequence,
 };
 use crate::{Error, Result, rng::Rng};
 
@@ -120,6 +118,7 @@ impl fmt::Display for RandAugment {
             .field("num_magnitude_bins", self.num_magnitude_bins)
             .field("interpolation", self.interpolation)
             .field("fill", self.fill)
+            .field_if(!self.thresholds.is_default(), "thresholds", self.thresholds)
             .finish()
     }
 }
@@ -157,11 +156,8 @@ impl Operation for RandAugment {
     }
 
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action> {
-        check_channels(size)?;
-        self.fill.check_channels("fill", size.channels)?;
         let outside = Outside { interpolation: self.interpolation, fill: self.fill };
-        let ops = self.ops(size, rng);
-        Ok(sequence(ops.into_iter().filter_map(|(op, by)| op.action(by, outside, size)).collect()))
+        outside.draw(size, || self.ops(size, rng))
     }
 }
 
@@ -213,6 +209,7 @@ mod tests {
         let augment = read(r#"{"type":"RandAugment","magnitude":5,"fill":[1,2,3],"thresholds":"v1"}"#);
         let same = RandAugment::new().magnitude(5, 31).fill([1.0, 2.0, 3.0]).thresholds(Thresholds::V1);
         assert_eq!(augment, same.into());
+        assert!(augment.to_string().ends_with(", fill=(1, 2, 3), thresholds=v1)"), "{augment}");
         assert_eq!(
             read(r#"{"type":"RandAugment"}"#).to_string(),
             "RandAugment(num_ops=2, magnitude=9, num_magnitude_bins=31, interpolation=nearest, fill=0)"

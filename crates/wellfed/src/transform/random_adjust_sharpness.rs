@@ -78,20 +78,7 @@ mod tests {
     use super::{super::testing::*, *};
 
     #[test]
-    fn it_is_done_with_probability_p() {
-        for p in [0.0, 0.3, 1.0] {
-            let operation = RandomAdjustSharpness::new(2.5).p(p);
-            let hits = draws(operation, size(4, 4), 20_000).filter(|action| *action != Action::Keep).count();
-            assert_probability(hits, 20_000, p);
-        }
-    }
-
-    #[test]
     fn parameters_are_checked() {
-        assert_eq!(check_error(RandomAdjustSharpness::new(2.5).p(1.5)), "p is 1.5; must be 0 to 1");
-        let rgba = Size { channels: 4, ..size(2, 2) };
-        let e = RandomAdjustSharpness::new(2.5).draw(rgba, &mut rng(0)).unwrap_err();
-        assert_eq!(e.message(), "the image has 4 channels; must be 1 or 3");
         let e = check_error(RandomAdjustSharpness::new(-1.0));
         assert_eq!(e, "sharpness_factor is -1; must be at least 0 and finite");
         assert_eq!(

@@ -6,12 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Interpolation, Operation, PerChannel, Shape, Size, Takes,
-    adjustment::check_channels,
     augment::{Op, Outside, Space, Thresholds},
     param::Repr,
     rand_augment::check_bins,
     random_affine::check_sampling,
-    sequence::sequence,
 };
 use crate::{Result, rng::Rng};
 
@@ -94,6 +92,7 @@ impl fmt::Display for TrivialAugmentWide {
             .field("num_magnitude_bins", self.num_magnitude_bins)
             .field("interpolation", self.interpolation)
             .field("fill", self.fill)
+            .field_if(!self.thresholds.is_default(), "thresholds", self.thresholds)
             .finish()
     }
 }
@@ -118,11 +117,8 @@ impl Operation for TrivialAugmentWide {
     }
 
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action> {
-        check_channels(size)?;
-        self.fill.check_channels("fill", size.channels)?;
         let outside = Outside { interpolation: self.interpolation, fill: self.fill };
-        let (op, magnitude) = self.op(size, rng);
-        Ok(sequence(op.action(magnitude, outside, size).into_iter().collect()))
+        outside.draw(size, || [self.op(size, rng)])
     }
 }
 

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from wellfed import transforms as T
-from wellfed._transform import with_thresholds
 from wellfed.exceptions import WellfedError
 
 from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
@@ -404,12 +403,14 @@ def _automatic(version: str) -> Handler:
                 pairs = t.policies if version == "v1" else t._policies
                 if pairs != t._get_policies(t.policy):
                     raise RefusalError("its policies were changed", "the policies of torchvision")
-                made = T.AutoAugment(t.policy, *outside)
+                made = T.AutoAugment(t.policy, *outside, thresholds=version)
             case "RandAugment":
-                made = T.RandAugment(t.num_ops, t.magnitude, t.num_magnitude_bins, *outside)
+                made = T.RandAugment(
+                    t.num_ops, t.magnitude, t.num_magnitude_bins, *outside, thresholds=version
+                )
             case _:
-                made = T.TrivialAugmentWide(t.num_magnitude_bins, *outside)
-        return [made if version == "v2" else with_thresholds(made, version)], form, ""
+                made = T.TrivialAugmentWide(t.num_magnitude_bins, *outside, thresholds=version)
+        return [made], form, ""
 
     return lower
 

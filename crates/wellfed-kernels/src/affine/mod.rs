@@ -2,10 +2,14 @@
 //!
 //! Every output pixel's centre is mapped into the source and sampled there as `src/libImaging/Geometry.c` does: in
 //! 16.16 fixed point for nearest, in double precision for bilinear and bicubic (a = -1, without antialiasing, truncated
-//! to 8 bits).
+//! to 8 bits). Moves by whole pixels are copied, which is what all of this comes to for them.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 
 use crate::{
     image::{Image, View},
+    level::Level,
     write::GeometryError,
 };
 
@@ -31,9 +35,26 @@ pub fn affine(
     matrix: &[f64; 6],
     sampling: Sampling,
     fill: [u8; 4],
+    size: (usize, usize),
+    dst: &mut Image,
+) -> Result<(), GeometryError> {
+    affine_at(Level::best(), src, matrix, sampling, fill, size, dst)
+}
+
+/// [`affine`] on the instruction set `level`, or the best there is below it.
+///
+/// # Errors
+/// Those of [`affine`].
+pub fn affine_at(
+    level: Level,
+    src: View<'_>,
+    matrix: &[f64; 6],
+    sampling: Sampling,
+    fill: [u8; 4],
     (height, width): (usize, usize),
     dst: &mut Image,
 ) -> Result<(), GeometryError> {
+    let level = level.supported();
     let channels = src.channels();
     let out = dst.reshape(height, width, channels)?;
     if out.is_empty() {
@@ -42,18 +63,50 @@ pub fn affine(
     for pixel in out.chunks_exact_mut(channels) {
         pixel.copy_from_slice(&fill[..channels]);
     }
+    if let Some(offset) = whole_move(matrix) {
+        copy(src, offset, width, out);
+        return Ok(());
+    }
     match (sampling, channels) {
         (Sampling::Nearest, 1) => nearest::<1>(src, matrix, (height, width), out),
         (Sampling::Nearest, 2) => nearest::<2>(src, matrix, (height, width), out),
         (Sampling::Nearest, 3) => nearest::<3>(src, matrix, (height, width), out),
         (Sampling::Nearest, _) => nearest::<4>(src, matrix, (height, width), out),
-        (Sampling::Bilinear, 1) => generic(src, matrix, width, out, bilinear::<1>),
-        (Sampling::Bilinear, 2) => generic(src, matrix, width, out, bilinear::<2>),
-        (Sampling::Bilinear, 3) => generic(src, matrix, width, out, bilinear::<3>),
-        (Sampling::Bilinear, _) => generic(src, matrix, width, out, bilinear::<4>),
+        (Sampling::Bilinear, 1) => bilinears::<1>(level, src, matrix, width, out),
+        (Sampling::Bilinear, 2) => bilinears::<2>(level, src, matrix, width, out),
+        (Sampling::Bilinear, 3) => bilinears::<3>(level, src, matrix, width, out),
+        (Sampling::Bilinear, _) => bilinears::<4>(level, src, matrix, width, out),
         (Sampling::Bicubic, _) => generic(src, matrix, width, out, bicubic),
     }
     Ok(())
+}
+
+/// By how many columns and rows a map moves the image, if it does nothing else.
+fn whole_move(&[a, b, c, d, e, f]: &[f64; 6]) -> Option<[i64; 2]> {
+    // Below this, halves are exact numbers at every place of an image.
+    let whole = |v: f64| (v.fract() == 0.0 && v.abs() < (1u64 << 40) as f64).then_some(v as i64);
+    if [a, b, d, e] != [1.0, 0.0, 0.0, 1.0] {
+        return None;
+    }
+    Some([whole(c)?, whole(f)?])
+}
+
+/// Copies what the source has at `offset` (columns, rows) of the output.
+fn copy(src: View<'_>, [right, down]: [i64; 2], width: usize, out: &mut [u8]) {
+    let channels = src.channels();
+    // Columns of the output that lie inside of the source.
+    let inside = |x: i64| x.clamp(0, width as i64) as usize;
+    let (start, end) = (inside(-right), inside(src.width() as i64 - right));
+    if start >= end {
+        return;
+    }
+    let from = (start as i64 + right) as usize * channels;
+    for (y, row) in (down..).zip(out.chunks_exact_mut(width * channels)) {
+        if (0..src.height() as i64).contains(&y) {
+            let to = &mut row[start * channels..end * channels];
+            to.copy_from_slice(&src.row(y as usize)[from..][..to.len()]);
+        }
+    }
 }
 
 /// C's conversion to `int` of a coordinate, with everything negative outside.
@@ -126,8 +179,21 @@ fn nearest<const N: usize>(
     }
 }
 
-/// Samples every output pixel whose point lies inside the source. `sample` gets the point, half a pixel up and
-/// left, as whole and fractional parts.
+/// Samples an image of `N` channels by bilinear interpolation.
+fn bilinears<const N: usize>(level: Level, src: View<'_>, matrix: &[f64; 6], width: usize, out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if level >= Level::Avx2 {
+        for (y, row) in out.chunks_exact_mut(width * N).enumerate() {
+            // SAFETY: the processor has AVX2.
+            unsafe { avx2::row::<N>(src, matrix, y as f64 + 0.5, row) };
+        }
+        return;
+    }
+    let _ = level;
+    generic(src, matrix, width, out, bilinear::<N>);
+}
+
+/// Samples every output pixel whose point lies inside the source.
 fn generic(
     src: View<'_>,
     matrix: &[f64; 6],
@@ -135,22 +201,34 @@ fn generic(
     out: &mut [u8],
     sample: impl Fn(View<'_>, [i64; 2], [f64; 2], &mut [u8]),
 ) {
+    for (y, row) in out.chunks_exact_mut(width * src.channels()).enumerate() {
+        span(src, matrix, y as f64 + 0.5, 0, row, &sample);
+    }
+}
+
+/// Samples the pixels of an output row, of which `out` has those from `first` on; `y` is the row's middle. `sample` gets
+/// the point, half a pixel up and left, as whole and fractional parts.
+#[inline]
+fn span(
+    src: View<'_>,
+    matrix: &[f64; 6],
+    y: f64,
+    first: usize,
+    out: &mut [u8],
+    sample: impl Fn(View<'_>, [i64; 2], [f64; 2], &mut [u8]),
+) {
     let [a, b, c, d, e, f] = *matrix;
-    let channels = src.channels();
     let (rows, columns) = (src.height() as f64, src.width() as f64);
-    for (j, row) in out.chunks_exact_mut(width * channels).enumerate() {
-        let y = j as f64 + 0.5;
-        for (i, to) in row.chunks_exact_mut(channels).enumerate() {
-            let x = i as f64 + 0.5;
-            let (x, y) = (a * x + b * y + c, d * x + e * y + f);
-            if x < 0.0 || x >= columns || y < 0.0 || y >= rows {
-                continue;
-            }
-            let (x, y) = (x - 0.5, y - 0.5);
-            // Without floor(), which is a call of a function where SSE 4.1 is not taken for granted.
-            let whole = [x, y].map(|v| v as i64 - i64::from(v < 0.0));
-            sample(src, whole, [x - whole[0] as f64, y - whole[1] as f64], to);
+    for (i, to) in (first..).zip(out.chunks_exact_mut(src.channels())) {
+        let x = i as f64 + 0.5;
+        let (x, y) = (a * x + b * y + c, d * x + e * y + f);
+        if x < 0.0 || x >= columns || y < 0.0 || y >= rows {
+            continue;
         }
+        let (x, y) = (x - 0.5, y - 0.5);
+        // Without floor(), which is a call of a function where SSE 4.1 is not taken for granted.
+        let whole = [x, y].map(|v| v as i64 - i64::from(v < 0.0));
+        sample(src, whole, [x - whole[0] as f64, y - whole[1] as f64], to);
     }
 }
 
@@ -231,6 +309,29 @@ mod tests {
             let kept: Vec<u8> = (1..=12).collect();
             assert_eq!(moved([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], sampling), kept, "{sampling:?}");
         }
+    }
+
+    #[test]
+    fn a_move_by_whole_pixels_is_what_sampling_gives() {
+        let pixels: Vec<u8> = (1..=12).collect();
+        let src = View::new(&pixels, 3, 4, 1, 4).unwrap();
+        for (right, down) in (-5i64..=5).flat_map(|x| (-4i64..=4).map(move |y| (x, y))) {
+            let matrix = [1.0, 0.0, right as f64, -0.0, 1.0, down as f64];
+            let mut sampled = vec![99; 5 * 6];
+            generic(src, &matrix, 6, &mut sampled, bilinear::<1>);
+            let mut cubic = vec![99; 5 * 6];
+            generic(src, &matrix, 6, &mut cubic, bicubic);
+            let mut near = vec![99; 5 * 6];
+            nearest::<1>(src, &matrix, (5, 6), &mut near);
+            let mut moved = Image::new();
+            affine(src, &matrix, Sampling::Bilinear, [99; 4], (5, 6), &mut moved).unwrap();
+            for other in [sampled, cubic, near] {
+                assert_eq!(moved.pixels(), other, "{right} {down}");
+            }
+        }
+        assert_eq!(whole_move(&[1.0, 0.0, 0.5, 0.0, 1.0, 0.0]), None);
+        assert_eq!(whole_move(&[1.0, 0.0, f64::NAN, 0.0, 1.0, 0.0]), None);
+        assert_eq!(whole_move(&[1.0, 0.0, 1e300, 0.0, 1.0, 0.0]), None);
     }
 
     #[test]

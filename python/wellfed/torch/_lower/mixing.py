@@ -1,9 +1,9 @@
 """Collate functions that stack samples and then mix the batch: torchvision's `MixUp` and `CutMix`.
 
 ``lambda batch: cutmix_or_mixup(*default_collate(batch))`` is how torchvision's documentation writes it. The engine
-stacks the samples then, and the finished batch is mixed in its memory, with the draws and bits of the transform. Invariant: a
-function is known by all that decides what it does, and its names are looked up anew whenever it is decided how a loader
-is run.
+stacks the samples then, and the finished batch is mixed in its memory, with the draws and bits of the transform.
+Invariant: a function is known by all that decides what it does, and its names are looked up anew whenever it is decided
+how a loader is run.
 """
 
 from __future__ import annotations

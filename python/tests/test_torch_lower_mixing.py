@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,9 @@ from torchvision.transforms import v2
 import wellfed as wf
 import wellfed.torch as wt
 from torchvision_sets import image_folder
+from wellfed._steps.seeds import mix as mixed_seed
 from wellfed.torch._lower import lower
-from wellfed.torch._lower.mixing import mixing_of, only_stacks
+from wellfed.torch._lower.mixing import Mixing, mixing_of, only_stacks
 
 CLASSES = 5
 MIXUP, CUTMIX = v2.MixUp(num_classes=CLASSES), v2.CutMix(num_classes=CLASSES)
@@ -140,6 +142,24 @@ def test_batches_are_mixed_as_by_torchvision(tmp_path: Path) -> None:
     for (images, _), (mixed, soft) in zip(plain, cut, strict=True):
         assert ((mixed == images) | (mixed == images.roll(1, 0))).all()
         assert torch.allclose(soft.sum(1), torch.ones(len(soft)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.uint8])
+def test_draws_and_bits_are_those_of_the_transform(dtype: torch.dtype) -> None:
+    weighted = v2.RandomChoice([CUTMIX, v2.MixUp(alpha=0.3, num_classes=CLASSES)], p=[1, 3])
+    soft = v2.MixUp()
+    for seed, mix in itertools.product(range(12), (MIXUP, CUTMIX, weighted, v2.RandomApply([MIXUP]), soft)):
+        if dtype == torch.uint8 and mix is not CUTMIX:
+            continue
+        n = 1 + seed % 5
+        images = (torch.rand(n, 3, 9, 13) * 200).to(dtype)
+        labels = torch.randint(CLASSES, (n,)) if mix is not soft else torch.rand(n, CLASSES)
+        torch.default_generator.manual_seed(mixed_seed(seed, 40))
+        values, weights = mix(images.clone(), labels.clone())
+        made, given = Mixing(mix)([images, labels], seed, 40)
+        assert torch.equal(values, made)
+        assert torch.equal(weights, given)
+        assert weights.dtype == given.dtype
 
 
 @pytest.mark.parametrize("kind", ["MIXUP", "CUTMIX", "EITHER"])

@@ -1,9 +1,9 @@
 """Collate functions that stack samples and then mix the batch: torchvision's `MixUp` and `CutMix`.
 
 ``lambda batch: cutmix_or_mixup(*default_collate(batch))`` is how torchvision's documentation writes it. The engine
-stacks the samples then, and the transform itself, torchvision's own, is called on the finished batch. Invariant: a
-function is known by all that decides what it does, and its names are looked up anew whenever it is decided how a loader
-is run.
+stacks the samples then, and the finished batch is mixed in its memory, with the draws and bits of the transform.
+Invariant: a function is known by all that decides what it does, and its names are looked up anew whenever it is decided
+how a loader is run.
 """
 
 from __future__ import annotations
@@ -73,9 +73,52 @@ class Mixing:
         # Not torch.manual_seed(), which would seed the generators of devices, too.
         torch.default_generator.manual_seed(mix(base_seed, position))
         try:
-            return self.transform(*batch)
+            return _mixed(self.transform, *batch)
         finally:
             torch.set_rng_state(before)
+
+
+def _mixed(transform: Any, images: Any, labels: Any) -> Any:
+    """What the transform makes of a batch, with its draws and its bits, in the memory of the images.
+
+    Torchvision's own code allocates four more batches, which takes several times as long. It is called for everything
+    that is not the usual case.
+    """
+    from torchvision.transforms import v2
+
+    if type(transform) is v2.RandomChoice:
+        chosen = int(torch.multinomial(torch.tensor(transform.p), 1))
+        return _mixed(transform.transforms[chosen], images, labels)
+    plain = type(transform) in (v2.MixUp, v2.CutMix) and type(images) is type(labels) is torch.Tensor
+    usual = (
+        plain
+        and images.ndim == 4
+        and images.is_floating_point()
+        and labels.ndim == 1
+        and len(labels) == len(images)
+        and transform.num_classes is not None
+        and getattr(transform._labels_getter, "__name__", "") == "_find_labels_default_heuristic"
+    )
+    if not usual:
+        return transform(images, labels)
+    params = transform.make_params([images])
+    if type(transform) is v2.MixUp:
+        lam = params["lam"]
+        soft = transform._mixup_label(labels, lam=lam)
+        last = images[-1].clone()
+        # From the last to the first: what is still to be read is not written to.
+        for image, before in zip(reversed(images[1:].unbind()), reversed(images[:-1].unbind()), strict=True):
+            image.mul_(lam).add_(before.mul(1.0 - lam))
+        images[0].mul_(lam).add_(last.mul_(1.0 - lam))
+        return images, soft
+    soft = transform._mixup_label(labels, lam=params["lam_adjusted"])
+    x1, y1, x2, y2 = params["box"]
+    parts = images[..., y1:y2, x1:x2].unbind()
+    last = parts[-1].clone()
+    for part, before in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
+        part.copy_(before)
+    parts[0].copy_(last)
+    return images, soft
 
 
 def mixing_of(function: Any) -> Mixing | None:

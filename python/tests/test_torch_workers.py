@@ -43,6 +43,12 @@ def test_seeds_and_worker_info_are_those_of_torch(method):
     assert torch.equal(*results)
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork")
+def test_a_process_that_a_data_set_forks_keeps_out_of_the_memory_of_batches():
+    [batch] = DataLoader(sets.Forks(), batch_size=4, num_workers=1)
+    assert torch.equal(batch, torch.ones(4, 50_000))
+
+
 def test_worker_init_fn_sees_its_data_set():
     loader = DataLoader(sets.Marked(4), num_workers=2, worker_init_fn=sets.init_marks)
     assert [int(x) for x in loader] == [1000, 1001, 1000, 1001]

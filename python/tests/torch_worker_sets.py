@@ -7,11 +7,14 @@ import random
 import time
 from collections import namedtuple
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
+
+from wellfed import _offer
 
 Pair = namedtuple("Pair", ["image", "label"])
 
@@ -145,6 +148,35 @@ class Counts(Squares):
 class Bulk(Squares):
     def __getitems__(self, indices):
         return [(i, -i) for i in indices]
+
+
+class Forks(Dataset):
+    """Its samples are 1 where a process that it forked has a batch of its own outside of the worker's slots."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                batch = default_collate([torch.full((50_000,), -1.0)] * 4)
+                code = int(_offer.current is not None or not batch.eq(-1).all() or in_slot(batch))
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        return torch.full((50_000,), 1.0 if status == 0 else 0.0)
+
+
+def in_slot(batch):
+    """Whether it lies in memory that a worker of wellfed shares with its caller."""
+    address = batch.data_ptr()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if start <= address < end:
+            return "memfd:wellfed" in line
+    return False
 
 
 class Shares(IterableDataset):

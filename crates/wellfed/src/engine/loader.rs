@@ -713,6 +713,9 @@ impl Drop for Loader {
             // Else storage hangs, and would hang here, too.
             self.shared.executor.save();
         }
+        // The pool lives as long as the consumer holds a batch; what it keeps for the next ones need not.
+        self.shared.pool.set_keep(0);
+        self.shared.pool.clear();
     }
 }
 
@@ -825,7 +828,7 @@ mod tests {
             // A state taken with such memory goes on without it.
             let state = loader.state_dict().unwrap();
             drop(loader);
-            assert_eq!(page_lock.held() > 0, most > 0, "the consumer's batch stays");
+            assert_eq!(page_lock.held(), usize::from(most > 0), "only the consumer's batch stays");
             drop(held);
             assert_eq!(page_lock.held(), 0);
             let (with, without) =

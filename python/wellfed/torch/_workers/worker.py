@@ -407,6 +407,12 @@ def in_place_of_shared(first: torch.Tensor, batch: Any, arena: Arena) -> Any:
     return torch.stack(batch, 0, out=out)
 
 
+def forget_arena() -> None:
+    """In a process that a data set forks: batches go where torch puts them, as the slots are still its parent's."""
+    stock_collate.default_collate_fn_map[torch.Tensor] = stock_collate.collate_tensor_fn
+    _offer.current = None
+
+
 def die_with_parent() -> None:
     """Have the kernel end this process with the thread that forked it: a net below the watching thread."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -429,6 +435,7 @@ def run(setup: Setup, worker_id: int, control: Channel, watch: Channel, parent: 
         if stock.get(torch.Tensor) is stock_collate.collate_tensor_fn:
             stock[torch.Tensor] = in_slots(worker.arena, setup.float_dtype)
             _offer.current = worker.arena
+            os.register_at_fork(after_in_child=forget_arena)
             if setup.accelerate:
                 worker.put_samples_in_place()
         worker.seed()

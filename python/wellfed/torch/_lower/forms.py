@@ -112,7 +112,7 @@ class Chain:
         return any(t.random for t in self.native)
 
 
-_HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "builtins"})
+_HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "timm", "builtins"})
 
 
 def is_stock(thing: Any, *methods: str) -> bool:

@@ -1,4 +1,4 @@
-"""What torchvision's transforms become: a prefix for the engine, the rest for Python.
+"""What torchvision's transforms become, and others' beside them: a prefix for the engine, the rest for Python.
 
 Invariant: only transforms of exactly the known types are lowered, and only where the engine does what torchvision
 does to what stands there (a Pillow image, a uint8 tensor, a float tensor). What is known but cannot be lowered is
@@ -157,7 +157,7 @@ def lower_one(leaf: Any, form: Form) -> Step:
     Raises:
         RefusalError: It stays in Python.
     """
-    from . import albumentations
+    from . import albumentations, timm
 
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
@@ -165,7 +165,7 @@ def lower_one(leaf: Any, form: Form) -> Step:
         if form.mode == "any":
             raise RefusalError(*_ANY_MODE)
         return lower_own(leaf, form)
-    handler = _handlers().get(type(leaf))
+    handler = _handlers().get(type(leaf)) or timm.handler_of(leaf)
     if handler is None:
         raise RefusalError(*_why_unknown(leaf))
     if form.mode == "any" and handler is not _rgb:

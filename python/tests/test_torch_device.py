@@ -529,6 +529,8 @@ import wellfed as wf, wellfed._loader
 from wellfed.torch import _device
 
 class Pages:
+    def begin(self):
+        pass
     def lock(self, address, nbytes):
         return None
     def unlock(self, address):
@@ -545,6 +547,29 @@ print("end")
 def test_an_interpreter_that_ends_amid_an_epoch_ends_well() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_the_device_of_batches_is_the_one_that_is_current_when_the_first_pass_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+
+    class OfCuda(Pages):
+        def __init__(self, device: torch.device) -> None:
+            super().__init__()
+            self._device = device
+            made.append(self)
+
+    # Making a loader starts nothing: a process may still fork then, or choose its device.
+    monkeypatch.setattr("torch.cuda.current_device", lambda: pytest.fail("CUDA is asked too early"))
+    monkeypatch.setattr("wellfed._loader._stage_for", lambda device: None)
+    monkeypatch.setattr("wellfed.torch._device.target", torch.device)
+    monkeypatch.setattr("wellfed.torch._device.BatchPages", OfCuda)
+    loader = wf.from_tensor_slices(np.arange(8)).batch(4).torch(device="cuda")
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 3)
+    assert len(list(loader)) == 2
+    assert made[0]._device == torch.device("cuda:3")
+    assert made[0].count("register") > 0
 
 
 class Large(Dataset[Any]):

@@ -192,7 +192,8 @@ class Loader:
         # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
         self._progress: Any = None
         placed = _for_this_rank(dataset)
-        self._native: _native.Loader | None = placed._native.loader(_pages_for(device))
+        self._pages = _pages_for(device)
+        self._native: _native.Loader | None = placed._native.loader(self._pages)
         self._build = structured(dataset._native.structure, convert)
         self._turn = 0
         self._began = False
@@ -220,6 +221,8 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         native = self._placed_native()
+        if self._pages is not None:
+            self._pages.begin()
         native.start_epoch()
         counted = not self._began and not self._placed
         self._began = True

@@ -125,12 +125,15 @@ class BatchPages:
 
     def __init__(self, device: torch.device, runtime: Any = None, current: Any = None) -> None:
         """For a device; `runtime` stands in for CUDA's in tests, and `current` for `torch.cuda.device`."""
-        self._device = (
-            device if device.index is not None or current else torch.device("cuda", _current_index())
-        )
+        self._device = device
         self._runtime = runtime
         self._current: Any = torch.cuda.device if current is None else current
         self._locks: dict[int, PageLock] = {}
+
+    def begin(self) -> None:
+        """Called by the caller's thread before the first batch: "cuda" is the device that is current there."""
+        if self._device.type == "cuda" and self._device.index is None:
+            self._device = torch.device("cuda", torch.cuda.current_device())
 
     def lock(self, address: int, nbytes: int) -> str | None:
         """Locks whole pages; None, or why it was refused."""
@@ -145,11 +148,6 @@ class BatchPages:
         """Lets pages go. The engine calls it when nobody looks at them any more."""
         with self._current(self._device):
             self._locks.pop(address).close()
-
-
-def _current_index() -> int:
-    index: int = torch.cuda.current_device()
-    return index
 
 
 def pages_for(device: torch.device | None) -> BatchPages | None:

@@ -59,6 +59,7 @@ def main() -> None:
                 folder.mkdir(exist_ok=True)
                 picture.save(folder / f"{number:05d}.jpg", quality=90)
         dataset = datasets.ImageFolder(root, CHAIN)
+        samples = wf.image_folder(root).shuffle(seed=0).map(*NATIVE)
         for name in ("MixUp", "CutMix"):
             print(f"\n{name}", flush=True)
             collate = collating(getattr(v2, name)(num_classes=CLASSES))
@@ -73,7 +74,7 @@ def main() -> None:
                     collate_fn=collate_fn,
                 )
 
-            batches = wf.image_folder(root).shuffle(seed=0).map(*NATIVE).batch(BATCH)
+            batches = samples.batch(BATCH)
             ours = {
                 "feed": wf.feed(stock(0)),
                 "native": batches.map(getattr(T, name)(num_classes=CLASSES)).torch(),

@@ -233,6 +233,8 @@ def test_what_cannot_be_mixed_is_refused() -> None:
         batches.map(T.RandomChoice([mix, T.Identity()]))
     with pytest.raises(TypeError, match="works on batches"):
         T.RandomApply([mix])(np.zeros((4, 4, 3), np.uint8))
+    with pytest.raises(ValueError, match="RandomOrder has no transforms of batches"):
+        T.RandomOrder([mix])
     for wrong in ({"alpha": 0}, {"num_classes": 0}, {"alpha": float("nan")}):
         with pytest.raises((ValueError, wf.ConfigError)):
             batches.map(T.MixUp(**{"num_classes": CLASSES, **wrong}))  # type: ignore[arg-type]

@@ -428,7 +428,13 @@ class RandomOrder(Transform):
     _random = True
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
-        self._set(transforms=inner_transforms(transforms))
+        inner = inner_transforms(transforms)
+        if any(one.on_batches for one in inner):
+            raise ValueError(
+                "RandomOrder has no transforms of batches, such as MixUp and CutMix"
+                "\nhint: ds.batch(n).map(T.MixUp(...), T.CutMix(...)) runs them in this order"
+            )
+        self._set(transforms=inner)
         _check(self)
 
     def to_plan(self) -> dict[str, Any]:

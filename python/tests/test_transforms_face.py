@@ -51,6 +51,7 @@ EXAMPLES = [
     T.RandomAutocontrast(),
     T.RandomEqualize(),
     T.RandAugment(3, 5, 11, fill=(1, 2, 3)),
+    T.RandAugment(thresholds="v1"),
     T.TrivialAugmentWide(interpolation="bilinear"),
     T.AutoAugment(T.AutoAugmentPolicy.SVHN),
     T.RandomApply([T.GaussianBlur(3), T.RandomGrayscale()], 0.8),
@@ -61,7 +62,10 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_and_defaults_are_torchvisions(name: str) -> None:
-    ours = inspect.signature(getattr(T, name)).parameters
+    ours = dict(inspect.signature(getattr(T, name)).parameters)
+    # Which of torchvision's two classes of the name it is; v2's like the rest.
+    version = ours.pop("thresholds", None)
+    assert version is None or (version.kind, version.default) == (inspect.Parameter.KEYWORD_ONLY, "v2")
     theirs = inspect.signature(getattr(v2, name)).parameters
     if list(theirs) == ["args", "kwargs"]:
         theirs = {}

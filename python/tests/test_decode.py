@@ -169,3 +169,10 @@ def test_a_compose_that_is_listened_to_is_heard() -> None:
     steps.register_forward_hook(lambda *given: heard.append(given))
     wf.decode(FILES["rgb.jpg"], steps)
     assert len(heard) == 1
+
+
+def test_a_generator_of_another_kind_is_refused() -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "PNG")
+    with pytest.raises(TypeError, match=r"generator is of type int, but must be a torch\.Generator"):
+        wf.decode(file.getvalue(), v1.RandomCrop(4), generator=3)  # type: ignore[arg-type]

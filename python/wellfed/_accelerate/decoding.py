@@ -160,6 +160,8 @@ def _drawn_from(generator: Any) -> Iterator[None]:
         return
     import torch
 
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator is of type {type(generator).__name__}, but must be a torch.Generator")
     if generator.device.type != "cpu":
         raise ValueError(f"generator is on {generator.device}, but images are transformed on the CPU")
     if generator is torch.default_generator:

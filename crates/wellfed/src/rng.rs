@@ -110,6 +110,20 @@ impl Rng {
         self.unit() < p
     }
 
+    /// A place in `weights`, as often as its weight is of their sum; never one whose weight is 0, if there is another.
+    pub(crate) fn weighted(&mut self, weights: &[f64]) -> usize {
+        let mut rest = self.unit() * weights.iter().sum::<f64>();
+        let mut last = 0;
+        for (at, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+            last = at;
+            if rest < weight {
+                break;
+            }
+            rest -= weight;
+        }
+        last
+    }
+
     /// Standard normal (Box and Muller's transform, one number of each pair).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();

@@ -151,7 +151,7 @@ impl Mixing {
             Self::RandomChoice { transforms, p } => {
                 let chosen = match p {
                     None => rng.below(transforms.len() as u64) as usize,
-                    Some(p) => weighted(p, rng),
+                    Some(p) => rng.weighted(p),
                 };
                 transforms[chosen].draw((height, width), rng, into);
             }
@@ -165,19 +165,6 @@ impl Mixing {
             }
         }
     }
-}
-
-fn weighted(p: &[f64], rng: &mut Rng) -> usize {
-    let mut rest = rng.unit() * p.iter().sum::<f64>();
-    let mut last = 0;
-    for (at, &weight) in p.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-        last = at;
-        if rest < weight {
-            break;
-        }
-        rest -= weight;
-    }
-    last
 }
 
 /// The rectangle of torchvision's `CutMix`.

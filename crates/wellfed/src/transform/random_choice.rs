@@ -32,17 +32,10 @@ impl RandomChoice {
     }
 
     fn choose(&self, rng: &mut Rng) -> usize {
-        let Some(p) = &self.p else { return rng.below(self.transforms.len() as u64) as usize };
-        let mut rest = rng.unit() * p.iter().sum::<f64>();
-        let mut last = 0;
-        for (at, &weight) in p.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-            last = at;
-            if rest < weight {
-                break;
-            }
-            rest -= weight;
+        match &self.p {
+            None => rng.below(self.transforms.len() as u64) as usize,
+            Some(p) => rng.weighted(p),
         }
-        last
     }
 }
 

@@ -175,10 +175,13 @@ proptest! {
         let len = output.slot_len(rows, columns).unwrap();
         let mut expected = vec![0; len];
         write_at(Level::Scalar, view, window, pad, output, &mut expected).unwrap();
+        // What an earlier image left in it must not show.
+        let mut lines = vec![0x55; 100];
         for level in Level::available() {
             let mut slot = vec![0xaa; len];
+            let size = (height, width);
             let mut writer =
-                Writer::with_level(level, (height, width), channels, window, pad, output, &mut slot).unwrap();
+                Writer::with_level(level, size, channels, window, pad, output, &mut slot, &mut lines).unwrap();
             bands(view, planar.then_some(5), &heights, |band| writer.push(band)).unwrap();
             prop_assert!(writer.is_complete());
             writer.finish().unwrap();
@@ -255,7 +258,8 @@ fn rows_that_were_not_announced_are_errors() {
     ));
 
     let window = Window { top: 0, left: 0, height: 5, width: 5 };
-    let mut writer = Writer::new((20, 10), 3, window, PadMode::Edge, output, &mut slot).unwrap();
+    let mut lines = Vec::new();
+    let mut writer = Writer::new((20, 10), 3, window, PadMode::Edge, output, &mut slot, &mut lines).unwrap();
     writer.push(view.crop(0, 0, 4, 10).unwrap()).unwrap();
     assert!(!writer.is_complete());
     assert_eq!(writer.finish(), Err(GeometryError::Missing { what: "rows", start: 4, end: 5 }));

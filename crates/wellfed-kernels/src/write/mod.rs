@@ -305,8 +305,8 @@ pub fn write_at<'a>(
     slot: &mut [u8],
 ) -> Result<(), GeometryError> {
     let src = src.into();
-    let mut writer =
-        Writer::with_level(level, (src.height, src.width), src.channels, window, pad, output, slot)?;
+    let (size, mut lines) = ((src.height, src.width), Vec::new());
+    let mut writer = Writer::with_level(level, size, src.channels, window, pad, output, slot, &mut lines)?;
     writer.push(src)?;
     writer.finish()
 }

@@ -64,12 +64,14 @@ pub struct Writer<'a> {
     ready: Vec<usize>,
     /// The next source row.
     at: usize,
-    lines: Vec<u8>,
+    /// Where rows are assembled.
+    lines: &'a mut Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
     /// Gets ready for `channels` channels of `source` = (height, width) pixels. On the fastest instruction set
-    /// there is. `slot` is filled with `window`, as [`super::write()`] does.
+    /// there is. `slot` is filled with `window`, as [`super::write()`] does. `lines` is memory for rows that are put
+    /// together, some kilobytes: given again, it need not be taken anew for each image.
     ///
     /// # Errors
     /// As [`super::write()`].
@@ -80,14 +82,16 @@ impl<'a> Writer<'a> {
         pad: PadMode,
         output: Output<'a>,
         slot: &'a mut [u8],
+        lines: &'a mut Vec<u8>,
     ) -> Result<Self, GeometryError> {
-        Self::with_level(Level::best(), source, channels, window, pad, output, slot)
+        Self::with_level(Level::best(), source, channels, window, pad, output, slot, lines)
     }
 
     /// [`Writer::new`] on a given instruction set, for tests and benchmarks.
     ///
     /// # Errors
     /// As [`super::write()`].
+    #[allow(clippy::too_many_arguments, reason = "a level beside what `new` takes")]
     pub fn with_level(
         level: Level,
         source: (usize, usize),
@@ -96,6 +100,7 @@ impl<'a> Writer<'a> {
         pad: PadMode,
         output: Output<'a>,
         slot: &'a mut [u8],
+        lines: &'a mut Vec<u8>,
     ) -> Result<Self, GeometryError> {
         const FAR: u64 = 1 << 40;
         let sink = Sink::new(level, output, (window.height, window.width), channels, slot)?;
@@ -137,7 +142,7 @@ impl<'a> Writer<'a> {
             end,
             ready: Vec::new(),
             at: 0,
-            lines: Vec::new(),
+            lines,
         })
     }
 

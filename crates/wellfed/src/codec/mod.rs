@@ -468,7 +468,8 @@ pub(crate) fn collect(
     let window = Window { top: 0, left: 0, height, width };
     let output = Output::new(&map, Layout::Hwc);
     let slot = out.reshape(height, width, channels).map_err(kernel_error)?;
-    let writer = Writer::new((height, width), bands, window, PadMode::Edge, output, slot);
+    let mut lines = Vec::new();
+    let writer = Writer::new((height, width), bands, window, PadMode::Edge, output, slot, &mut lines);
     let mut writer = writer.map_err(kernel_error)?;
     decode(&mut |band| writer.push(band).map_err(kernel_error))?;
     writer.finish().map_err(kernel_error)

@@ -13,11 +13,15 @@ use wellfed_kernels::{
     alpha::{premultiply, unpremultiply},
     image::{Image, Layout, View},
     points::PointMap,
-    resample::Resizer,
     write::{Output, Window, write},
 };
 
-use super::{float::FloatImage, fold::Fold, kernel::Kernel, whole};
+use super::{
+    float::FloatImage,
+    fold::Fold,
+    kernel::{Kernel, KernelScratch},
+    whole,
+};
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
@@ -40,7 +44,7 @@ pub(crate) struct ImageScratch {
     spare: Image,
     /// An image with alpha, premultiplied before and after resampling.
     alpha: [Image; 2],
-    resizer: Resizer,
+    kernel: KernelScratch,
     actions: Vec<Action>,
     /// Size before each action, and after the last.
     sizes: Vec<Size>,
@@ -153,7 +157,7 @@ impl ImageScratch {
             + self.work.capacity()
             + self.spare.capacity()
             + self.alpha.iter().map(Image::capacity).sum::<usize>()
-            + self.resizer.capacity()
+            + self.kernel.capacity()
             + self.float.capacity()
             + self.whole.capacity()
             + self.group.draws.capacity() * size_of::<Drawn>()
@@ -432,7 +436,7 @@ impl Maker<'_> {
             _ => (*fold, Scale::Full),
         };
         let (fold, needed) = fold.settled();
-        let ImageScratch { codec, work, resizer, alpha, .. } = scratch;
+        let ImageScratch { codec, work, kernel: memory, alpha, .. } = scratch;
         let channels = match held {
             Held::Encoded(encoded) => self.request()?.mode.band_channels(encoded.header().channels),
             _ => size.channels,
@@ -464,13 +468,13 @@ impl Maker<'_> {
                     feed(fold.crop, push)
                 })?;
                 premultiply(premultiplied);
-                resizer.resize(premultiplied.view(), &resize, resized)?;
+                memory.resizer.resize(premultiplied.view(), &resize, resized)?;
                 unpremultiply(resized);
                 let full = Window { top: 0, left: 0, height: resized.height(), width: resized.width() };
                 write(resized.view(), full, fold.pad, output, slot).map_err(Error::from)
             }
             None => {
-                let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+                let mut kernel = Kernel::new(&fold, needed, channels, memory, output, slot)?;
                 feed(needed, &mut |band| kernel.push(band))?;
                 kernel.finish()
             }

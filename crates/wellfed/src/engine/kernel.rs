@@ -9,6 +9,21 @@ use wellfed_kernels::{
 use super::fold::Fold;
 use crate::{Error, Result, transform};
 
+/// Memory that is used again from image to image.
+#[derive(Debug, Default)]
+pub(crate) struct KernelScratch {
+    pub(crate) resizer: Resizer,
+    /// Rows that are put together, where a window is padded.
+    lines: Vec<u8>,
+}
+
+impl KernelScratch {
+    /// Bytes kept allocated.
+    pub(crate) fn capacity(&self) -> usize {
+        self.resizer.capacity() + self.lines.capacity()
+    }
+}
+
 /// A fold under way.
 pub(crate) enum Kernel<'a> {
     Resize(Stream<'a>),
@@ -21,7 +36,7 @@ impl<'a> Kernel<'a> {
         fold: &Fold,
         needed: transform::Rect,
         channels: usize,
-        resizer: &'a mut Resizer,
+        scratch: &'a mut KernelScratch,
         output: Output<'a>,
         slot: &'a mut [u8],
     ) -> Result<Self> {
@@ -30,10 +45,12 @@ impl<'a> Kernel<'a> {
             Some(resize) => {
                 let part = Rect { top: top - fold.crop.top, left: left - fold.crop.left, height, width };
                 let source = (fold.crop.height, fold.crop.width);
-                resizer.stream(&resize, source, part, channels, output, slot).map(Self::Resize)
+                scratch.resizer.stream(&resize, source, part, channels, output, slot).map(Self::Resize)
             }
             None => {
-                Writer::new((height, width), channels, fold.window, fold.pad, output, slot).map(Self::Write)
+                let lines = &mut scratch.lines;
+                Writer::new((height, width), channels, fold.window, fold.pad, output, slot, lines)
+                    .map(Self::Write)
             }
         };
         kernel.map_err(Error::from)

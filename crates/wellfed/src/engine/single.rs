@@ -9,11 +9,13 @@ use std::sync::OnceLock;
 use wellfed_kernels::{
     image::{Dtype, Layout},
     points::{PointMap, PointOp},
-    resample::Resizer,
     write::Output,
 };
 
-use super::{fold::Fold, kernel::Kernel};
+use super::{
+    fold::Fold,
+    kernel::{Kernel, KernelScratch},
+};
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{self, Encoded, Mode, Request, Scale},
@@ -53,7 +55,7 @@ impl Values {
 #[derive(Debug, Default)]
 pub struct SingleScratch {
     codec: codec::Scratch,
-    resizer: Resizer,
+    kernel: KernelScratch,
 }
 
 /// An encoded image, and what is to be done to it. The bytes stay with the caller.
@@ -187,7 +189,7 @@ impl Single {
             return Err(Error::new(ErrorKind::Internal, what));
         }
         let encoded = encoded.turned(self.orientation);
-        let SingleScratch { codec, resizer } = scratch;
+        let SingleScratch { codec, kernel: memory } = scratch;
         let (fold, needed) = self.fold.settled();
         let (map, layout) = match form {
             Form::Bytes => (unchanged(self.channels())?, Layout::Hwc),
@@ -199,7 +201,7 @@ impl Single {
         }
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
         let channels = self.mode.band_channels(encoded.header().channels);
-        let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+        let mut kernel = Kernel::new(&fold, needed, channels, memory, output, slot)?;
         let request = Request {
             mode: self.mode,
             region: Some(needed),

@@ -12,6 +12,7 @@ mod error;
 mod leaves;
 mod loader;
 mod memory;
+mod mixing;
 mod page_lock;
 mod picture;
 mod sequence;
@@ -31,6 +32,8 @@ mod _native {
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]
     use crate::loader::Loader;
+    #[pymodule_export]
+    use crate::mixing::blend;
     #[pymodule_export]
     use crate::page_lock::end_page_locks;
     #[pymodule_export]

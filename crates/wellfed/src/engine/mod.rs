@@ -33,5 +33,6 @@ mod whole;
 pub use batch::{Batch, Column, ColumnData};
 pub use cache::{Indexed, RowIndexes, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
+pub use mix::blend;
 pub use ring::Buffer;
 pub use single::{Form, Single, SingleScratch, Values};

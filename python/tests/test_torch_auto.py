@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 import wellfed as wf
 from wellfed.torch import DataLoader, _loader
+from wellfed.torch._workers import tuning
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -135,3 +136,103 @@ def test_a_given_number_has_torchs_seeds():
         loader = kind(Draws(), 4, num_workers=2, generator=torch.Generator().manual_seed(3))
         epochs.append(rows(loader))
     assert epochs[0] == epochs[1]
+
+
+def epoch(workers, rate, waiting=0.5, busy=0.1, memory=0):
+    return tuning.Epoch(workers, rate, waiting, busy, memory)
+
+
+def learned(*epochs, room=1 << 30):
+    tuner = tuning.Tuner(2, lambda: room)
+    numbers = [tuner.workers]
+    for measured in epochs:
+        tuner.learn(measured)
+        numbers.append(tuner.workers)
+    return numbers
+
+
+def test_more_workers_are_tried_where_cores_are_idle_and_stay_if_they_pay():
+    assert learned(epoch(2, 10), epoch(4, 19), epoch(8, 20), epoch(4, 19)) == [2, 4, 8, 4, 4]
+    assert learned(epoch(2, 10), epoch(4, 20), epoch(8, 40), epoch(8, 40)) == [2, 4, 8, 8, 8]  # the most
+    assert learned(epoch(2, 10), epoch(4, 9), epoch(2, 10)) == [2, 4, 2, 2]
+    assert learned(epoch(2, 10), None, epoch(2, 10)) == [2, 4, 2, 2]  # too short to tell
+    assert learned(None, epoch(2, 10)) == [2, 2, 4]
+    assert learned(epoch(2, 10, busy=1.9)) == [2, 2]  # all cores are in use
+    assert learned(epoch(2, 10, waiting=0.01)) == [2, 2]  # the training is slower
+    assert learned(epoch(2, 10, memory=1 << 29)) == [2, 2]  # more would fill the memory
+    assert learned(epoch(2, 10), epoch(2, 30), epoch(4, 19)) == [2, 4, 4, 8]  # one that began before it
+
+
+def test_the_number_changes_between_epochs_and_no_value_does(with_workers, monkeypatch):
+    def epochs(measured):
+        numbers = iter(measured)
+        monkeypatch.setattr(tuning.Pace, "finish", lambda _: next(numbers))
+        monkeypatch.setattr(tuning, "free_memory", lambda: 1 << 30)
+        torch.manual_seed(5)
+        loader = with_workers(2, generator=None)
+        seen = []
+        for _ in range(4):
+            seen.append(rows(loader))
+            used.append(loader.num_workers)
+        said.append(loader.explain())
+        return seen
+
+    used, said = [], []
+    assert epochs([epoch(2, 10), epoch(4, 19), epoch(8, 10), epoch(4, 19)]) == epochs([None] * 4)
+    assert used == [2, 4, 8, 4, 2, 2, 2, 2]
+    assert "num_workers=auto: 4" in said[0]
+    assert "4 were 1.9x as fast as 2; 8 were 0.53x as fast" in said[0]
+
+
+def test_an_epoch_is_measured_when_it_has_ended_and_workers_are_there(with_workers, monkeypatch):
+    monkeypatch.setattr(tuning, "SHORTEST", 0.0)
+    taken = []
+    monkeypatch.setattr(tuning.Tuner, "learn", lambda _, measured: taken.append(measured))
+    loader = with_workers(2, generator=None, batch_size=1, shuffle=False)
+    next(iter(loader))
+    assert taken == []  # it was broken off
+    assert len(list(loader)) == 23
+    assert [measured.workers for measured in taken] == [2]
+    (measured,) = taken
+    assert measured.rate > 0
+    assert 0 <= measured.waiting <= 1
+    assert measured.busy >= 0
+    assert measured.memory > 1 << 20
+    assert len(list(with_workers(1, Failing(), generator=None, on_error="skip"))) == 6
+
+
+class Asked(torch.utils.data.Sampler):
+    def __len__(self):
+        return 23
+
+    def __iter__(self):
+        return iter(range(23))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"persistent_workers": True, "generator": None},
+        {},
+        {"shuffle": False, "sampler": Asked(), "generator": None},
+        {
+            "shuffle": False,
+            "sampler": torch.utils.data.RandomSampler(range(23), generator=torch.Generator()),
+            "generator": None,
+        },
+    ],
+)
+def test_the_number_stays_where_more_than_speed_depends_on_it(arguments, with_workers):
+    assert with_workers(2, **arguments)._tuner is None
+    assert with_workers(2, generator=None)._tuner is not None
+
+
+def test_memory_that_is_free_is_that_of_the_control_group(tmp_path):
+    assert tuning.free_memory(tmp_path, tmp_path) == 0
+    (tmp_path / "meminfo").write_text("MemTotal: 900 kB\nMemAvailable:   600 kB\n")
+    assert tuning.free_memory(tmp_path, tmp_path) == 600 << 10
+    (tmp_path / "memory.max").write_text("max\n")
+    assert tuning.free_memory(tmp_path, tmp_path) == 600 << 10
+    (tmp_path / "memory.max").write_text(f"{500 << 10}\n")
+    (tmp_path / "memory.current").write_text(f"{200 << 10}\n")
+    assert tuning.free_memory(tmp_path, tmp_path) == 300 << 10

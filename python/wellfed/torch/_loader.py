@@ -32,6 +32,7 @@ from ._resume import Resume
 from ._state import Checkpoints
 from ._workers import supported as workers_supported
 from ._workers.threads import THREAD, ThreadsIterator, check, in_threads
+from ._workers.tuning import tuner_of
 
 if workers_supported():
     from ._workers.processes import WorkersIterator
@@ -54,8 +55,10 @@ class DataLoader(stock.DataLoader[T_co]):
         sampler: Indices, one by one.
         batch_sampler: Indices, batch by batch.
         num_workers: Worker processes; 0: the calling process does the work; `"auto"`: as many as there are
-            cores to use, by affinity and control group, divided by `LOCAL_WORLD_SIZE`. What samples draw from the
-            default random generators is then seeded batch by batch, so that no value depends on that number.
+            cores to use, by affinity and control group, divided by `LOCAL_WORLD_SIZE`, and in later epochs more where
+            these leave cores idle since samples wait for a disk or a network. What samples draw from the default
+            random generators is then seeded batch by batch, so that no value depends on that number. It stays as it
+            is with `persistent_workers`, with a `generator`, and with samplers of one's own.
         collate_fn: Makes a batch of a list of samples.
         pin_memory: Whether batches lie in pinned memory, where there is an accelerator.
         drop_last: Whether an incomplete last batch is left out.
@@ -102,6 +105,8 @@ class DataLoader(stock.DataLoader[T_co]):
         [0, 1, 2, 3] [0, 1, 4, 9]
         [4, 5] [16, 25]
     """
+
+    num_workers: int
 
     def __init__(
         self,
@@ -173,6 +178,7 @@ class DataLoader(stock.DataLoader[T_co]):
         )
         # An iterable data set is shared out by the number of workers anyway, and threads share the generators.
         self._seeds_by_batch = auto and self._dataset_kind == DatasetKind.Map and not self._threads
+        self._tuner = tuner_of(self) if self._seeds_by_batch else None
         check(self)
         self._check_on_error()
 
@@ -310,7 +316,10 @@ class DataLoader(stock.DataLoader[T_co]):
             return InlineIterator(source, resume)
         if in_threads(source):
             return ThreadsIterator(source, resume)
-        self.check_worker_number_rationality()
+        if self._tuner is None:
+            self.check_worker_number_rationality()
+        else:
+            self.num_workers = self._tuner.workers
         if workers_supported():
             return WorkersIterator(source, resume)
         return StockWorkersIterator(source)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
 
 from .._device import PageLock
+from .._resume import Resume
 from .pack import unpack
 from .pool import ForkedPool, Pool
 from .setup import Hooks, Setup
 from .state import StateHooks
 from .tasks import TasksIterator
+from .tuning import Pace, Tuner
 
 __all__ = ["WorkersIterator"]
 
@@ -20,6 +23,29 @@ class WorkersIterator(TasksIterator):
     """Batches of worker processes."""
 
     _pool: Pool
+
+    def __init__(self, loader: Any, resume: Resume | None = None) -> None:
+        self._tuner: Tuner | None = loader._tuner
+        self._pace = None if self._tuner is None else Pace(self._pids)
+        super().__init__(loader, resume)
+
+    def _pids(self) -> list[int]:
+        return [member.pid for member in self._pool.members if member.pid is not None]
+
+    def _next_data(self) -> Any:
+        if self._pace is None:
+            return super()._next_data()
+        asked = time.perf_counter()
+        data = super()._next_data()
+        self._pace.came(asked)
+        return data
+
+    def _shutdown_workers(self) -> None:
+        # At the end of an epoch it is called while the workers are there.
+        ended = not self._shutdown and self._failure is None and not getattr(self, "_tasks", True)
+        if ended and self._tuner is not None and self._pace is not None:
+            self._tuner.learn(self._pace.finish())
+        super()._shutdown_workers()
 
     def _start(self, setup: Setup, loader: Any) -> Pool:
         pool = start_pool(setup, loader)

@@ -108,7 +108,10 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             "as multiprocessing_context says: they share the data set and the global random generators",
         )
     if loader._seeds_by_batch:
-        words = "worker processes, at first as many as cores; random numbers are seeded batch by batch, whatever their number"
+        words = (
+            "worker processes, at first as many as cores; random numbers are seeded batch by batch, "
+            "whatever their number"
+        )
         if loader._tuner is not None:
             words += "".join(f"; {learned}" for learned in loader._tuner.story)
         return "python", asked.replace("=", "=auto: "), words

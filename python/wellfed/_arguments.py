@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")
+OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area")
+INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos", *OPENCV_INTERPOLATIONS)
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NoReturn
 
 from . import _arguments as check
+from ._arguments import OPENCV_INTERPOLATIONS
 from ._called import call
 
 __all__ = ["Compose", "Transform", "inner_transforms"]
@@ -44,6 +45,11 @@ class Transform:
     def as_torchvision(self, v2: Any) -> Any:
         """Torchvision's transform with these parameters; ``v2`` is its module."""
         parameters = dict(vars(self))
+        if parameters.get("interpolation") in OPENCV_INTERPOLATIONS:
+            raise TypeError(
+                f"interpolation is {parameters['interpolation']!r}, which is there for images of 8 bits: "
+                "torchvision has none like it"
+            )
         if "interpolation" in parameters:
             parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
         return getattr(v2, type(self).__name__)(**parameters)

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import _arguments as check
+from . import _opencv  # noqa: F401 - plans name its transforms
 from ._augment import (
     AutoAugment,
     AutoAugmentPolicy,
@@ -221,7 +222,8 @@ class Resize(Transform):
     Args:
         size: An int is the smaller edge of the result, whose aspect ratio stays; (height, width) is the result;
             None leaves it to ``max_size``.
-        interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos.
+        interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
+            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last.
         max_size: Greatest longer edge, if size is an int; the longer edge itself, if size is None.
         antialias: True or None; shrinking is always antialiased.
 
@@ -368,7 +370,8 @@ class RandomResizedCrop(Transform):
         size: (height, width) of the result, or an int for both.
         scale: Least and greatest share of the area that is kept, above 0.
         ratio: Least and greatest aspect ratio (width / height) of the part; its logarithm is drawn uniformly.
-        interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos.
+        interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
+            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last.
         antialias: True or None; shrinking is always antialiased.
 
     Example:

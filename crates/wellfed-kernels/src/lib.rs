@@ -13,6 +13,7 @@ pub mod hue;
 pub mod image;
 pub mod level;
 pub mod mix;
+pub mod opencv;
 pub mod points;
 pub mod resample;
 pub mod rotate;

@@ -32,6 +32,14 @@ pub enum PointOp {
         /// One value, or one a channel; none may be zero.
         std: Vec<f32>,
     },
+    /// `(x - mean) * (1 / std)` in the current floating-point type, where the reciprocal is rounded first: what
+    /// Albumentations' `Normalize` does to the values 0 to 255, with a mean and a deviation of that range.
+    NormalizeByReciprocal {
+        /// One value, or one a channel.
+        mean: Vec<f32>,
+        /// One value, or one a channel; none may be zero.
+        std: Vec<f32>,
+    },
 }
 
 /// Why a chain of [`PointOp`]s has no meaning.
@@ -214,11 +222,18 @@ pub fn apply(op: &PointOp, channel: usize, value: Value, dtype: &mut Dtype) -> R
             Value::Float(f32::from(v) / 255.0)
         }
         (PointOp::ToTensorDiv, Value::Float(_)) => return Err(PointError::ToTensorFloat),
-        (PointOp::Normalize { .. }, Value::U8(_)) => return Err(PointError::NormalizeInteger),
+        (PointOp::Normalize { .. } | PointOp::NormalizeByReciprocal { .. }, Value::U8(_)) => {
+            return Err(PointError::NormalizeInteger);
+        }
         (PointOp::Normalize { mean, std }, Value::Float(x)) => {
             let pick = |values: &[f32]| round_to(values[channel.min(values.len() - 1)], *dtype);
             let x = round_to(x - pick(mean), *dtype);
             Value::Float(round_to(x / pick(std), *dtype))
+        }
+        (PointOp::NormalizeByReciprocal { mean, std }, Value::Float(x)) => {
+            let pick = |values: &[f32]| round_to(values[channel.min(values.len() - 1)], *dtype);
+            let x = round_to(x - pick(mean), *dtype);
+            Value::Float(round_to(x * round_to(1.0 / pick(std), *dtype), *dtype))
         }
     })
 }
@@ -241,7 +256,7 @@ impl PointMap {
             return Err(PointError::Channels { channels });
         }
         for op in ops {
-            if let PointOp::Normalize { mean, std } = op {
+            if let PointOp::Normalize { mean, std } | PointOp::NormalizeByReciprocal { mean, std } = op {
                 for (name, len) in [("mean", mean.len()), ("std", std.len())] {
                     if len != 1 && len != channels {
                         return Err(PointError::Length { name, len, channels });
@@ -350,7 +365,7 @@ fn candidates(channels: usize, ops: &[PointOp]) -> Vec<Chain> {
                 scales = vec![Scale::Mul(1.0 / 255.0), Scale::Div { by: 255.0, recip: 1.0 / 255.0 }];
                 last = Dtype::F32;
             }
-            PointOp::Normalize { mean: m, std: s } => {
+            PointOp::Normalize { mean: m, std: s } | PointOp::NormalizeByReciprocal { mean: m, std: s } => {
                 if normalized {
                     return Vec::new();
                 }
@@ -419,6 +434,13 @@ mod tests {
             vec![to(Dtype::F32, true), imagenet(), to(Dtype::Bf16, false)],
             vec![to(Dtype::F16, true)],
             vec![to(Dtype::Bf16, true)],
+            vec![
+                to(Dtype::F32, false),
+                PointOp::NormalizeByReciprocal {
+                    mean: MEAN.map(|m| m * 255.0).to_vec(),
+                    std: STD.map(|s| s * 255.0).to_vec(),
+                },
+            ],
         ] {
             let map = PointMap::new(3, &ops).unwrap();
             let chain = map.chain().unwrap_or_else(|| panic!("{ops:?} has a chain"));

@@ -34,22 +34,28 @@ pub enum Filter {
     Bicubic,
     /// A sinc windowed by a sinc, three pixels to each side.
     Lanczos,
+    /// `cv2.INTER_NEAREST`: the sample under the output pixel's first corner, in float64.
+    OpenCvNearest,
+    /// `cv2.INTER_LINEAR`: two samples to each side whatever the scale, see `opencv_linear`.
+    OpenCvLinear,
+    /// `cv2.INTER_AREA`: the mean over the output pixel's area, or, where a side grows, a kind of linear.
+    OpenCvArea,
 }
 
 impl Filter {
     /// Whether each output sample is one source sample.
     pub(crate) fn is_nearest(self) -> bool {
-        matches!(self, Filter::Nearest | Filter::NearestExact | Filter::NearestCorner)
+        matches!(self, Filter::Nearest | Filter::NearestExact | Filter::NearestCorner | Filter::OpenCvNearest)
     }
 
     /// Half the width of the filter, in output pixels when shrinking.
     fn support(self) -> f64 {
         match self {
             // The corner lies half an output pixel from the centre.
-            Filter::NearestCorner => 0.5,
+            Filter::NearestCorner | Filter::OpenCvNearest => 0.5,
             Filter::Nearest | Filter::NearestExact => 0.0,
             Filter::Box => 0.5,
-            Filter::Bilinear | Filter::Hamming => 1.0,
+            Filter::Bilinear | Filter::Hamming | Filter::OpenCvLinear | Filter::OpenCvArea => 1.0,
             Filter::Bicubic => 2.0,
             Filter::Lanczos => 3.0,
         }
@@ -172,7 +178,8 @@ pub(crate) struct Axis {
 pub(crate) fn reach(input: usize, output: usize, filter: Filter, range: Range<usize>) -> Range<usize> {
     let scale = input as f64 / output as f64;
     // One more on each side covers the rounding of nearest filters and of trimmed weights.
-    let support = filter.support() * scale.max(1.0) + 1.0;
+    let stretch = if filter == Filter::OpenCvLinear { 1.0 } else { scale.max(1.0) };
+    let support = filter.support() * stretch + 1.0;
     let center = |o: usize| (o as f64 + 0.5) * scale;
     let first = (center(range.start) - support).max(0.0) as usize;
     let last = (center(range.end - 1) + support).ceil() as usize;
@@ -192,7 +199,13 @@ impl Axis {
             return axis;
         }
         match filter {
-            Filter::Nearest | Filter::NearestExact | Filter::NearestCorner => {}
+            // Picked above, or made without an axis.
+            Filter::Nearest
+            | Filter::NearestExact
+            | Filter::NearestCorner
+            | Filter::OpenCvNearest
+            | Filter::OpenCvLinear
+            | Filter::OpenCvArea => {}
             Filter::Box => axis.weigh(input, output, filter.support(), box_),
             Filter::Bilinear => axis.weigh(input, output, filter.support(), bilinear),
             Filter::Hamming => axis.weigh(input, output, filter.support(), hamming),
@@ -259,6 +272,9 @@ impl Axis {
                 index.min(last)
             };
             (0..output).map(|_| next()).collect()
+        } else if filter == Filter::OpenCvNearest {
+            let step = 1.0 / (output as f64 / input as f64);
+            (0..output).map(|o| ((o as f64 * step).floor() as i32).min(last)).collect()
         } else {
             let (scale, at) =
                 (input as f32 / output as f32, if filter == Filter::NearestExact { 0.5 } else { 0.0 });

@@ -1,4 +1,4 @@
-//! Resizing 8-bit images, bit-equal to Pillow 13.
+//! Resizing 8-bit images, bit-equal to Pillow 13, and for some [`Filter`]s to OpenCV.
 //!
 //! Two passes of weighted sums in 22-bit fixed point, rounded to 8 bits between them. Pillow 13
 //! (`src/libImaging/Resample.c`, `ImagingResampleInner`) leaves a pass out where that side keeps its length,
@@ -22,6 +22,8 @@ mod avx2;
 mod avx512;
 mod axis;
 mod cache;
+mod opencv_area;
+mod opencv_linear;
 mod pass;
 mod scalar;
 mod split;
@@ -31,8 +33,9 @@ use std::ops::Range;
 
 pub use axis::Filter;
 use cache::Cache;
+use opencv_area::Area;
+use opencv_linear::{Linear, Rule};
 use stream::Scratch;
-pub use stream::Stream;
 
 use crate::image::{Image, Layout, Pixels, Planes, View};
 use crate::level::Level;
@@ -185,6 +188,7 @@ fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize)
     if input == output {
         return first..first + len;
     }
+    // Whether an axis is shrunk by `INTER_AREA` depends on the other one as well.
     axis::reach(input, output, filter, first..first + len)
 }
 
@@ -202,6 +206,8 @@ pub struct Resizer {
     level: Level,
     cache: Cache,
     scratch: Scratch,
+    linear: opencv_linear::Scratch,
+    area: opencv_area::Scratch,
 }
 
 impl Default for Resizer {
@@ -219,12 +225,18 @@ impl Resizer {
     /// On `level` (or the best one there is, if lower), with up to `cache` bytes of weights kept.
     pub fn with_level(level: Level, cache: usize) -> Self {
         let level = level.supported();
-        Self { level, cache: Cache::new(level, cache), scratch: Scratch::default() }
+        Self {
+            level,
+            cache: Cache::new(level, cache),
+            scratch: Scratch::default(),
+            linear: opencv_linear::Scratch::default(),
+            area: opencv_area::Scratch::default(),
+        }
     }
 
     /// Bytes kept allocated.
     pub fn capacity(&self) -> usize {
-        self.cache.size() + self.scratch.capacity()
+        self.cache.size() + self.scratch.capacity() + self.linear.capacity() + self.area.capacity()
     }
 
     /// The (rows, columns) of a source of `height` x `width` pixels that the window needs, no more: where
@@ -238,8 +250,12 @@ impl Resizer {
         if resize.check().is_err() || side(height).is_err() || side(width).is_err() {
             return (0..0, 0..0);
         }
-        let mut needed = |input, output, range: Range<usize>| {
-            if input == output { range } else { self.cache.axis(input, output, resize.filter).source(range) }
+        let way = Way::of(resize, (height, width));
+        let mut needed = |input, output, range: Range<usize>| match way {
+            _ if input == output => range,
+            Way::Weighted => self.cache.axis(input, output, resize.filter).source(range),
+            Way::Linear(rule) => opencv_linear::reach(rule, input, output, range),
+            Way::Area => opencv_area::reach(input, output, range),
         };
         let rows = needed(height, resize.height, resize.window.rows());
         (rows, needed(width, resize.width, resize.window.columns()))
@@ -306,10 +322,27 @@ impl Resizer {
         side(height)?;
         side(width)?;
         part.check("source", (height, width))?;
+        let (source, window) = ((height, width), resize.window);
+        let way = Way::of(resize, source);
+        if way != Way::Weighted {
+            let (rows, columns) = self.source(resize, source);
+            present("rows", &rows, part.rows())?;
+            present("columns", &columns, part.columns())?;
+            let sink = Sink::new(self.level, output, (window.height, window.width), channels, slot)?;
+            let whole = (resize.height, resize.width);
+            return Ok(Stream(match way {
+                Way::Linear(rule) => {
+                    let scratch = &mut self.linear;
+                    let linear =
+                        Linear::new(self.level, rule, source, whole, window, part, channels, sink, scratch);
+                    Under::Linear(linear?)
+                }
+                _ => Under::Area(Area::new(source, whole, window, part, channels, sink, &mut self.area)?),
+            }));
+        }
         let vertical =
             (height != resize.height).then(|| self.cache.axis(height, resize.height, resize.filter));
         let horizontal = (width != resize.width).then(|| self.cache.axis(width, resize.width, resize.filter));
-        let window = resize.window;
         let rows = vertical.as_ref().map_or(window.rows(), |axis| axis.source(window.rows()));
         let columns = horizontal.as_ref().map_or(window.columns(), |axis| axis.source(window.columns()));
         present("rows", &rows, part.rows())?;
@@ -317,7 +350,80 @@ impl Resizer {
         let down_first = vertical_first((height, width), (resize.height, resize.width));
         let plan = stream::Plan { nearest: resize.filter.is_nearest(), vertical, horizontal, down_first };
         let sink = Sink::new(self.level, output, (window.height, window.width), channels, slot)?;
-        Stream::new(self.level, plan, window, part, (rows, columns), channels, sink, &mut self.scratch)
+        let scratch = &mut self.scratch;
+        let weighted =
+            stream::Stream::new(self.level, plan, window, part, (rows, columns), channels, sink, scratch)?;
+        Ok(Stream(Under::Weighted(weighted)))
+    }
+}
+
+/// Which code makes the pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Pillow's passes, and all that picks samples.
+    Weighted,
+    /// OpenCV's two samples along each axis.
+    Linear(Rule),
+    /// OpenCV's means over areas.
+    Area,
+}
+
+impl Way {
+    fn of(resize: &Resize, (height, width): (usize, usize)) -> Self {
+        match resize.filter {
+            Filter::OpenCvLinear => Way::Linear(Rule::Centre),
+            Filter::OpenCvArea if resize.height <= height && resize.width <= width => Way::Area,
+            Filter::OpenCvArea => Way::Linear(Rule::Area),
+            _ => Way::Weighted,
+        }
+    }
+}
+
+/// A resize whose source rows come in bands; made by [`Resizer::stream`].
+pub struct Stream<'a>(Under<'a>);
+
+/// A resize under way.
+#[allow(clippy::large_enum_variant, reason = "there is one for each image, on the stack")]
+enum Under<'a> {
+    Weighted(stream::Stream<'a>),
+    Linear(Linear<'a>),
+    Area(Area<'a>),
+}
+
+impl Stream<'_> {
+    /// Takes the next rows of the part, all columns of them. Rows that the window does not need may be pushed
+    /// or, once [`Stream::is_complete`], left out.
+    ///
+    /// # Errors
+    /// If they have another width or other channels than announced, some bands are interleaved and some
+    /// planar, or there are too many.
+    pub fn push<'b>(&mut self, band: impl Into<Pixels<'b>>) -> Result<(), GeometryError> {
+        match &mut self.0 {
+            Under::Weighted(stream) => stream.push(band.into()),
+            Under::Linear(stream) => stream.push(band.into()),
+            Under::Area(stream) => stream.push(band.into()),
+        }
+    }
+
+    /// Whether the slot is complete: further rows would change nothing.
+    pub fn is_complete(&self) -> bool {
+        match &self.0 {
+            Under::Weighted(stream) => stream.is_complete(),
+            Under::Linear(stream) => stream.is_complete(),
+            Under::Area(stream) => stream.is_complete(),
+        }
+    }
+
+    /// Says whether the slot is complete.
+    ///
+    /// # Errors
+    /// If rows are missing; the slot's content is unspecified then.
+    pub fn finish(self) -> Result<(), GeometryError> {
+        match self.0 {
+            Under::Weighted(stream) => stream.finish(),
+            Under::Linear(stream) => stream.finish(),
+            Under::Area(stream) => stream.finish(),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Stream`]: both passes over rows that come in bands.
+//! [`Stream`]: both of Pillow's passes over rows that come in bands.
 //!
 //! Rows wait in a ring of as many as one output row takes, behind the horizontal pass or before it, as the
 //! order of passes has it; there is no image in between. Rows of the result are collected until there are
@@ -77,8 +77,8 @@ pub(super) struct Plan {
     pub(super) down_first: bool,
 }
 
-/// A resize whose source rows come in bands; made by [`super::Resizer::stream`].
-pub struct Stream<'a> {
+/// A resize under way.
+pub(super) struct Stream<'a> {
     level: Level,
     plan: Plan,
     window: Rect,
@@ -163,14 +163,8 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// Takes the next rows of the part, all columns of them. Rows that the window does not need may be pushed
-    /// or, once [`Stream::is_complete`], left out.
-    ///
-    /// # Errors
-    /// If they have another width or other channels than announced, some bands are interleaved and some
-    /// planar, or there are too many.
-    pub fn push<'b>(&mut self, band: impl Into<Pixels<'b>>) -> Result<(), GeometryError> {
-        let band = band.into();
+    /// As [`super::Stream::push`].
+    pub(super) fn push(&mut self, band: Pixels<'_>) -> Result<(), GeometryError> {
         let end = self.part.top + self.part.height;
         announced(&band, self.channels, self.part.width, end - self.at)?;
         if self.pixel != 0 && self.pixel != band.pixel {
@@ -208,16 +202,13 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Whether the slot is complete: further rows would change nothing.
-    pub fn is_complete(&self) -> bool {
+    /// As [`super::Stream::is_complete`].
+    pub(super) fn is_complete(&self) -> bool {
         self.made == self.window.height
     }
 
-    /// Says whether the slot is complete.
-    ///
-    /// # Errors
-    /// If rows are missing; the slot's content is unspecified then.
-    pub fn finish(self) -> Result<(), GeometryError> {
+    /// As [`super::Stream::finish`].
+    pub(super) fn finish(self) -> Result<(), GeometryError> {
         if self.is_complete() {
             return Ok(());
         }

@@ -83,6 +83,12 @@ pub(super) fn header_of(header: &wellfed_jpeg::Header) -> Header {
     }
 }
 
+/// Whether a file has four channels of ink.
+pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
+    let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
+    Ok(matches!(header.colour, Colour::Cmyk | Colour::Ycck))
+}
+
 /// Brings a band to the channels of `mode`, in `memory` where they are not the decoder's own.
 pub(super) fn convert(
     band: Rows<'_>,
@@ -99,7 +105,9 @@ pub(super) fn convert(
         None => Err(Error::new(ErrorKind::Internal, "JPEG rows do not fill their band")),
     };
     let grey = band.channels == 1;
-    if band.channels < 4 && matches!(mode, Mode::Rgb | Mode::Unchanged) || grey && mode == Mode::L {
+    if band.channels < 4 && matches!(mode, Mode::Rgb | Mode::OpenCv | Mode::Unchanged)
+        || grey && mode == Mode::L
+    {
         return push(&stored[..band.channels]);
     }
     let (inks, more) = at_least(memory, 4 * plane, room)?.split_at_mut(3 * plane);
@@ -116,7 +124,7 @@ pub(super) fn convert(
         }
     };
     match mode {
-        Mode::Rgb | Mode::Unchanged | Mode::Mask(_) => push(&[r, g, b]),
+        Mode::Rgb | Mode::OpenCv | Mode::Unchanged | Mode::Mask(_) => push(&[r, g, b]),
         Mode::Rgba => {
             more.fill(255);
             push(&[r, g, b, more])

@@ -38,6 +38,10 @@ pub enum Mode {
     /// What the file has: 1 (grey), 2 (grey and alpha), 3 or 4 channels of 8 bits.
     #[serde(rename = "UNCHANGED")]
     Unchanged,
+    /// Three channels, as `cv2.imread` and a turn to RGB give them: those of `Rgb` for the files for which that is known,
+    /// which are JPEGs without inks. Others are refused.
+    #[serde(rename = "OPENCV")]
+    OpenCv,
     /// The numbers of a mask as they are stored: one channel, or two that are the bytes of a 16-bit number in native
     /// order. What fields of masks are decoded to; no option asks for it.
     #[serde(skip)]
@@ -59,7 +63,7 @@ impl Mode {
     /// Channels of an image decoded in this mode from a file of `stored` channels ([`Header::channels`]).
     pub fn channels(self, stored: usize) -> usize {
         match self {
-            Mode::Rgb => 3,
+            Mode::Rgb | Mode::OpenCv => 3,
             Mode::L => 1,
             Mode::Rgba => 4,
             Mode::Unchanged => stored,
@@ -71,7 +75,7 @@ impl Mode {
     /// Channels of the bands that a codec gives: [`Mode::channels`], but one that stands for all three where a
     /// grey image is wanted in RGB.
     pub fn band_channels(self, stored: usize) -> usize {
-        if stored == 1 && self == Mode::Rgb { 1 } else { self.channels(stored) }
+        if stored == 1 && matches!(self, Mode::Rgb | Mode::OpenCv) { 1 } else { self.channels(stored) }
     }
 }
 
@@ -405,7 +409,8 @@ impl<'a> Encoded<'a> {
         result
     }
 
-    /// The mode that the codec is asked for. Of masks that are no PNG, those of 8-bit grey are known.
+    /// The mode that the codec is asked for. Of masks that are no PNG, those of 8-bit grey are known. Of what OpenCV reads,
+    /// JPEGs are known whose colours it does not mix itself.
     fn mode(&self, mode: Mode) -> Result<Mode> {
         match mode {
             Mode::Mask(_) if self.codec.name() == "png" => Ok(mode),
@@ -415,6 +420,12 @@ impl<'a> Encoded<'a> {
                 format!("a mask is a {} of {} channels", self.codec.name(), self.header.channels),
             )
             .with_hint("store masks as PNG with a palette or in grey")),
+            Mode::OpenCv if self.codec.name() == "jpeg" && !jpeg::has_inks(self.bytes)? => Ok(Mode::Rgb),
+            Mode::OpenCv => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("what OpenCV reads of this kind of {} is not known", self.codec.name()),
+            )
+            .with_hint("store images as JPEG in grey or RGB")),
             _ => Ok(mode),
         }
     }

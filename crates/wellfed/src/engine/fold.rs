@@ -95,7 +95,7 @@ impl Fold {
                 }
                 self.narrow(crop);
                 self.settle_crop();
-                // Pillow copies where the size stays, whatever the filter.
+                // Pillow copies where the size stays, whatever the filter, and so does OpenCV.
                 if (height, width) != (self.crop.height, self.crop.width) {
                     self.resize = Some((height, width, interpolation));
                 }
@@ -181,8 +181,20 @@ impl Fold {
     pub(crate) fn is_nearest(&self) -> bool {
         matches!(
             self.resize,
-            Some((_, _, Interpolation::Nearest | Interpolation::NearestExact | Interpolation::NearestCorner))
+            Some((
+                _,
+                _,
+                Interpolation::Nearest
+                    | Interpolation::NearestExact
+                    | Interpolation::NearestCorner
+                    | Interpolation::OpenCvNearest
+            ))
         )
+    }
+
+    /// True if the resize is one of OpenCV's, which knows nothing of alpha.
+    pub(crate) fn is_opencv(&self) -> bool {
+        self.resize.is_some_and(|(_, _, interpolation)| interpolation.is_opencv())
     }
 
     /// The resize as kernels take it.
@@ -216,6 +228,9 @@ fn filter(interpolation: Interpolation) -> resample::Filter {
         Interpolation::Bilinear => resample::Filter::Bilinear,
         Interpolation::Bicubic => resample::Filter::Bicubic,
         Interpolation::Lanczos => resample::Filter::Lanczos,
+        Interpolation::OpenCvNearest => resample::Filter::OpenCvNearest,
+        Interpolation::OpenCvLinear => resample::Filter::OpenCvLinear,
+        Interpolation::OpenCvArea => resample::Filter::OpenCvArea,
     }
 }
 

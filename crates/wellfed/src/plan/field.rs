@@ -155,7 +155,12 @@ pub(crate) fn point(action: &Action) -> Option<PointOp> {
         Action::Cast { dtype, scale, .. } => {
             Some(PointOp::ToDtype { dtype: kernel_dtype(*dtype), scale: *scale })
         }
-        Action::Normalize { mean, std } => Some(PointOp::Normalize { mean: single(mean), std: single(std) }),
+        Action::Normalize { mean, std, by_reciprocal: false } => {
+            Some(PointOp::Normalize { mean: single(mean), std: single(std) })
+        }
+        Action::Normalize { mean, std, by_reciprocal: true } => {
+            Some(PointOp::NormalizeByReciprocal { mean: single(mean), std: single(std) })
+        }
         _ => None,
     }
 }

@@ -225,7 +225,7 @@ fn image(
         Input::Encoded { mode, .. } => {
             let channels = match mode {
                 Mode::L => 1,
-                Mode::Rgb | Mode::Unchanged => 3,
+                Mode::Rgb | Mode::OpenCv | Mode::Unchanged => 3,
                 Mode::Rgba => 4,
                 Mode::Mask(MaskDepth::Bit | MaskDepth::Byte) => 1,
                 Mode::Mask(MaskDepth::Word) => 2,

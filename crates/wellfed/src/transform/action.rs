@@ -112,6 +112,8 @@ pub enum Action {
         mean: PerChannel,
         /// One value, or one per channel; not 0.
         std: PerChannel,
+        /// Multiply by the rounded reciprocal of `std` instead of dividing: what Albumentations does.
+        by_reciprocal: bool,
     },
     /// Cut boxes at the border of the image.
     ClampBoxes,
@@ -148,7 +150,7 @@ impl Action {
     }
 
     /// What torchvision v2 does to a mask where it does this to an image: geometry, by nearest neighbours, and nothing
-    /// else.
+    /// else. Where images are resized as OpenCV does it, so are masks, as Albumentations has it.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a fill of several values.
@@ -169,7 +171,9 @@ impl Action {
             Action::Keep | Action::Crop(_) | Action::Flip { .. } => {}
             Action::PadCrop { fill: value, .. } => *value = fill(value)?,
             Action::Resize { interpolation, cropped, .. } => {
-                if *cropped || *interpolation != Interpolation::NearestExact {
+                if interpolation.is_opencv() {
+                    *interpolation = Interpolation::OpenCvNearest;
+                } else if *cropped || *interpolation != Interpolation::NearestExact {
                     *interpolation = Interpolation::NearestCorner;
                 }
             }

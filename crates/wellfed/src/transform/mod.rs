@@ -1,4 +1,4 @@
-//! Image transforms with torchvision v2's names, parameters, defaults and meaning.
+//! Image transforms with torchvision v2's names, parameters, defaults and meaning, and some with Albumentations'.
 //!
 //! A transform is one file: its parameters (data, serde), its check, its draw and its tests. Drawing is apart
 //! from doing: [`Operation::draw`] looks only at the size of the image and at counter-based random numbers, and
@@ -20,16 +20,22 @@ mod auto_augment;
 mod bounding_boxes;
 pub(crate) mod boxes;
 mod center_crop;
+mod coarse_dropout;
 mod color_jitter;
 mod compose;
+mod floor_center_crop;
 mod gaussian_blur;
 mod grayscale;
+mod hue_saturation_value;
 mod identity;
 mod image_action;
+mod max_size;
 mod mixing;
 mod named;
 mod nested;
 mod normalize;
+mod normalize_by_reciprocal;
+mod opencv_color_jitter;
 mod pad;
 mod param;
 mod per_channel;
@@ -41,6 +47,7 @@ mod random_adjust_sharpness;
 mod random_affine;
 mod random_apply;
 mod random_autocontrast;
+mod random_brightness_contrast;
 mod random_choice;
 mod random_crop;
 mod random_equalize;
@@ -68,14 +75,20 @@ pub use augment::Thresholds;
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
 pub use center_crop::CenterCrop;
+pub use coarse_dropout::CoarseDropout;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
+pub use floor_center_crop::FloorCenterCrop;
 pub use gaussian_blur::GaussianBlur;
 pub use grayscale::Grayscale;
+pub use hue_saturation_value::HueSaturationValue;
 pub use identity::Identity;
 pub use image_action::{ImageAction, ImageMemory, PointMove};
+pub use max_size::MaxSize;
 pub use mixing::{Blend, DEFAULT_LABELS, Mix, Mixing};
 pub use normalize::Normalize;
+pub use normalize_by_reciprocal::NormalizeByReciprocal;
+pub use opencv_color_jitter::OpenCvColorJitter;
 pub use pad::Pad;
 pub use param::{Padding, Sides, Spread};
 pub use per_channel::PerChannel;
@@ -85,6 +98,7 @@ pub use random_adjust_sharpness::RandomAdjustSharpness;
 pub use random_affine::{RandomAffine, Shear};
 pub use random_apply::RandomApply;
 pub use random_autocontrast::RandomAutocontrast;
+pub use random_brightness_contrast::RandomBrightnessContrast;
 pub use random_choice::RandomChoice;
 pub use random_crop::RandomCrop;
 pub use random_equalize::RandomEqualize;
@@ -148,6 +162,22 @@ pub enum Interpolation {
     /// Lanczos with three lobes, antialiased when shrinking.
     #[serde(rename = "lanczos")]
     Lanczos,
+    /// `cv2.INTER_NEAREST`. Transforms that resize take it and the next two, no others.
+    #[serde(rename = "opencv-nearest")]
+    OpenCvNearest,
+    /// `cv2.INTER_LINEAR`: never antialiased.
+    #[serde(rename = "opencv-linear")]
+    OpenCvLinear,
+    /// `cv2.INTER_AREA`.
+    #[serde(rename = "opencv-area")]
+    OpenCvArea,
+}
+
+impl Interpolation {
+    /// Whether pixels are OpenCV's, and not Pillow's.
+    pub(crate) fn is_opencv(self) -> bool {
+        matches!(self, Interpolation::OpenCvNearest | Interpolation::OpenCvLinear | Interpolation::OpenCvArea)
+    }
 }
 
 impl fmt::Display for Interpolation {
@@ -158,6 +188,9 @@ impl fmt::Display for Interpolation {
             Interpolation::Bilinear => "bilinear",
             Interpolation::Bicubic => "bicubic",
             Interpolation::Lanczos => "lanczos",
+            Interpolation::OpenCvNearest => "opencv-nearest",
+            Interpolation::OpenCvLinear => "opencv-linear",
+            Interpolation::OpenCvArea => "opencv-area",
         })
     }
 }
@@ -310,7 +343,7 @@ macro_rules! transforms {
             /// Names of all transforms.
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-            /// Its name, as in torchvision.
+            /// Its name, as in torchvision or Albumentations.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Transform::$name(_) => stringify!($name),)*
@@ -348,13 +381,19 @@ transforms! {
     AutoAugment,
     CenterCrop,
     ClampBoundingBoxes,
+    CoarseDropout,
     ColorJitter,
     Compose,
     ConvertBoundingBoxFormat,
+    FloorCenterCrop,
     GaussianBlur,
     Grayscale,
+    HueSaturationValue,
     Identity,
+    MaxSize,
     Normalize,
+    NormalizeByReciprocal,
+    OpenCvColorJitter,
     PILToTensor,
     Pad,
     RandAugment,
@@ -362,6 +401,7 @@ transforms! {
     RandomAffine,
     RandomApply,
     RandomAutocontrast,
+    RandomBrightnessContrast,
     RandomChoice,
     RandomCrop,
     RandomEqualize,

@@ -65,7 +65,7 @@ impl Operation for Normalize {
     fn draw(&self, size: Size, _rng: &mut Rng) -> Result<Action> {
         self.mean.check_channels("mean", size.channels)?;
         self.std.check_channels("std", size.channels)?;
-        Ok(Action::Normalize { mean: self.mean, std: self.std })
+        Ok(Action::Normalize { mean: self.mean, std: self.std, by_reciprocal: false })
     }
 }
 
@@ -79,7 +79,8 @@ mod tests {
         assert_eq!(t, Normalize::new([0.5, 0.1, 0.2], [1.0, 1.0, 2.0]).into());
         assert_eq!(t.to_string(), "Normalize(mean=[0.5, 0.1, 0.2], std=[1.0, 1.0, 2.0])");
         let action = t.as_operation().draw(size(1, 1), &mut rng(0)).unwrap();
-        assert_eq!(action, Action::Normalize { mean: [0.5, 0.1, 0.2].into(), std: [1.0, 1.0, 2.0].into() });
+        let (mean, std) = ([0.5, 0.1, 0.2].into(), [1.0, 1.0, 2.0].into());
+        assert_eq!(action, Action::Normalize { mean, std, by_reciprocal: false });
         let gray = Size { channels: 1, ..size(1, 1) };
         let e = t.as_operation().draw(gray, &mut rng(0)).unwrap_err();
         assert!(e.message().contains("mean has 3 values and the image 1 channels"), "{e}");

@@ -38,6 +38,14 @@ fn interpolation() -> impl Strategy<Value = Interpolation> {
     prop::sample::select(&[Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic])
 }
 
+fn opencv() -> impl Strategy<Value = Interpolation> {
+    prop::sample::select(&[
+        Interpolation::OpenCvNearest,
+        Interpolation::OpenCvLinear,
+        Interpolation::OpenCvArea,
+    ])
+}
+
 fn padding() -> impl Strategy<Value = Padding> {
     prop_oneof![Just(Padding::default()), prop::array::uniform4(0usize..60).prop_map(Padding::from)]
 }
@@ -61,6 +69,14 @@ fn crops() -> impl Strategy<Value = Transform> {
         }),
         (1usize..100).prop_map(|max| Resize::new(ResizeTo::MaxSize).max_size(max).into()),
         sides().prop_map(|size| Resize::new(size).into()),
+        (sides(), opencv()).prop_map(|(size, filter)| Resize::new(size).interpolation(filter).into()),
+        (1usize..100, any::<bool>(), opencv()).prop_map(|(size, longest, interpolation)| MaxSize {
+            size,
+            longest,
+            interpolation
+        }
+        .into()),
+        sides().prop_map(|size| FloorCenterCrop::new(size).into()),
     ]
 }
 
@@ -93,6 +109,7 @@ fn others() -> impl Strategy<Value = Transform> {
         .value(v)
         .into()),
         (fill(), 0.001..9.0).prop_map(|(mean, std)| Normalize::new(mean, std).into()),
+        (fill(), 0.001..9.0).prop_map(|(mean, std)| NormalizeByReciprocal::new(mean, std).into()),
         Just(ToDtype::new(ImageDtype::Float16).scale(true).into()),
         Just(ToTensor::new().into()),
         Just(Identity::new().into()),
@@ -112,6 +129,24 @@ fn augmentations() -> impl Strategy<Value = Transform> {
     let thresholds = || prop::sample::select(&[Thresholds::V1, Thresholds::V2]);
     prop_oneof![
         p().prop_map(|p| RandomInvert::new().p(p).into()),
+        (range(-1.0, 1.0), range(-1.0, 1.0), any::<bool>()).prop_map(|(brightness, contrast, by_max)| {
+            RandomBrightnessContrast::new(brightness, contrast).brightness_by_max(by_max).into()
+        }),
+        (range(-90.0, 90.0), range(-90.0, 90.0), range(-90.0, 90.0))
+            .prop_map(|(hue, saturation, value)| HueSaturationValue::new(hue, saturation, value).into()),
+        (range(0.0, 3.0), range(0.0, 3.0), range(-0.5, 0.5))
+            .prop_map(|(factor, other, hue)| OpenCvColorJitter::new(factor, other, factor, hue).into()),
+        (1usize..5, 0usize..5, range(0.0, 0.99), range(0.0, 0.99), fill()).prop_map(
+            |(least, more, height, width, fill)| {
+                CoarseDropout::new([least, least + more], height, width).fill(fill).into()
+            }
+        ),
+        (range(0.0, 60.0), range(0.0, 60.0)).prop_map(|(height, width)| CoarseDropout::new(
+            [1, 3],
+            [height[0], height[1] + 1.0],
+            width
+        )
+        .into()),
         (1u32..=8, p()).prop_map(|(bits, p)| RandomPosterize::new(bits).p(p).into()),
         (-1.0..300.0, p()).prop_map(|(threshold, p)| RandomSolarize::new(threshold).p(p).into()),
         (0.0..9.0, p()).prop_map(|(factor, p)| RandomAdjustSharpness::new(factor).p(p).into()),

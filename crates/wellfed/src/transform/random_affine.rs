@@ -238,10 +238,10 @@ pub(super) fn sampling(interpolation: Interpolation) -> Sampling {
 
 /// Fails for filters that are there for resizing alone.
 pub(super) fn check_sampling(interpolation: Interpolation) -> Result<()> {
-    if interpolation != Interpolation::Lanczos {
+    if interpolation != Interpolation::Lanczos && !interpolation.is_opencv() {
         return Ok(());
     }
-    Err(Error::config("interpolation is lanczos; must be nearest, bilinear or bicubic"))
+    Err(Error::config(format!("interpolation is {interpolation}; must be nearest, bilinear or bicubic")))
 }
 
 /// A drawn affine map, as torchvision's `functional.affine` has it.

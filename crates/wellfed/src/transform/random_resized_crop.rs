@@ -27,7 +27,7 @@ pub struct RandomResizedCrop {
     /// Filter.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Must be true for bilinear, bicubic and lanczos; means nothing for nearest. Default: true.
+    /// Must be true for bilinear, bicubic and lanczos; means nothing for the others. Default: true.
     #[serde(default = "yes", deserialize_with = "antialias")]
     pub antialias: bool,
 }

@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for ResizeTo {
     }
 }
 
-/// Resizes the image. Always antialiased when shrinking, as Pillow is.
+/// Resizes the image. Always antialiased when shrinking, as Pillow is, but with OpenCV's filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
@@ -74,7 +74,7 @@ pub struct Resize {
     /// Filter. Default: bilinear.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Must be true for bilinear, bicubic and lanczos; means nothing for nearest. Default: true.
+    /// Must be true for bilinear, bicubic and lanczos; means nothing for the others. Default: true.
     #[serde(default = "yes", deserialize_with = "antialias")]
     pub antialias: bool,
 }
@@ -90,7 +90,8 @@ pub(super) fn antialias<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bo
 
 /// Refuses to resample without antialiasing.
 pub(super) fn check_antialias(antialias: bool, interpolation: Interpolation) -> Result<()> {
-    if antialias || matches!(interpolation, Interpolation::Nearest | Interpolation::NearestExact) {
+    let nearest = matches!(interpolation, Interpolation::Nearest | Interpolation::NearestExact);
+    if antialias || nearest || interpolation.is_opencv() {
         return Ok(());
     }
     Err(Error::config(format!("antialias is False; must be True for interpolation {interpolation}")).with_hint(

@@ -1,7 +1,8 @@
 """What Albumentations' `Compose` becomes, and the wrapper that lets torchvision data sets call one.
 
-Invariant: only what Albumentations does without OpenCV's own rounding is lowered: flips, random crops, constant
-borders, conversions and normalization. Resizing with OpenCV gives other pixels than Pillow's, so it stays in Python.
+Invariant: only transforms of exactly the known types are lowered, where the engine gives the same pixels for the same
+numbers, and draws those from the same distributions. What depends on OpenCV's rounding is lowered only where OpenCV was
+seen to round as the engine does, and what depends on how Albumentations draws only for its known versions.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from wellfed import _opencv as O
 from wellfed import transforms as T
 
 from .forms import Form, RefusalError, is_stock
+from .functions import call_of
+from .opencv import FILTERS, different
 
 __all__ = ["Albumentations", "Leaf", "hidden_in", "leaves", "lower_leaf", "remainder"]
 
 _METHODS = ("__call__", "apply", "get_params", "get_params_dependent_on_data", "should_apply")
+
+_TESTED = "2.0."
+"""What the versions of Albumentations begin with whose draws are known."""
 
 
 class Albumentations:
@@ -59,17 +66,29 @@ class Leaf:
 
     transform: Any
     owner: Albumentations
+    converts: bool = True
+    """Whether the pipeline is given an array whatever the image is; else Pillow images are none of its business."""
+    whole: Any = None
+    """What calls the pipeline."""
 
     def __repr__(self) -> str:
         return repr(self.transform)
 
 
 def leaves(transform: Any) -> list[Any] | None:
-    """The transforms of a wrapped pipeline; None if `transform` is none that can be taken apart."""
+    """The transforms of a pipeline that a wrapper or a known function calls; None if `transform` is neither."""
     albumentations = sys.modules.get("albumentations")
-    if type(transform) is not Albumentations or albumentations is None or "__call__" in vars(transform):
+    if albumentations is None:
         return None
-    compose: Any = transform.compose
+    owner, converts = transform, True
+    if type(transform) is not Albumentations:
+        call = call_of(transform)
+        if call is None:
+            return None
+        owner, converts = Albumentations(call.held), call.converts
+    if "__call__" in vars(owner):
+        return None
+    compose: Any = owner.compose
     if type(compose) is not albumentations.Compose or not is_stock(compose, "__call__"):
         return None
     plain = (
@@ -80,12 +99,15 @@ def leaves(transform: Any) -> list[Any] | None:
     )
     if not plain or not compose.transforms:
         return None
-    return [Leaf(inner, transform) for inner in compose.transforms]
+    return [Leaf(inner, owner, converts, transform) for inner in compose.transforms]
 
 
-def remainder(rest: list[Leaf]) -> Albumentations:
+def remainder(rest: list[Leaf]) -> Any:
     """The pipeline that is left after the first transforms are done."""
-    compose: Any = copy.copy(rest[0].owner.compose)
+    compose: Any = rest[0].owner.compose
+    if len(rest) == len(compose.transforms):
+        return rest[0].whole
+    compose = copy.copy(compose)
     compose.transforms = [leaf.transform for leaf in rest]
     return Albumentations(compose)
 
@@ -119,6 +141,8 @@ def lower_leaf(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
     kind = type(t)
     if not is_stock(t, *_METHODS):
         raise RefusalError("its methods were replaced")
+    if form.kind == "pil" and not leaf.converts:
+        raise RefusalError("is given a Pillow image, which it refuses", "image=np.array(image)")
     if form.mode != "RGB" or form.kind not in ("pil", "array"):
         raise RefusalError(f"stands on {form}" if form.mode == "RGB" else "images are grey")
     after = form.turned("array")
@@ -132,7 +156,20 @@ def lower_leaf(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
         return [T.RandomHorizontalFlip(t.p)], after, ""
     if kind is A.VerticalFlip:
         return [T.RandomVerticalFlip(t.p)], after, ""
-    if t.p != 1:
+    if (values := _of_values(kind)) is not None:
+        _check_version()
+        made = values(t)
+        return [made if t.p == 1 else T.RandomApply([made], t.p)], after, ""
+    always = (
+        A.RandomCrop,
+        A.CenterCrop,
+        A.Pad,
+        A.RandomResizedCrop,
+        A.Resize,
+        A.SmallestMaxSize,
+        A.LongestMaxSize,
+    )
+    if kind in (*always, A.Normalize, A.ToFloat) and t.p != 1:
         raise RefusalError(f"p is {t.p}; the engine always does it", "p=1")
     if kind is A.RandomCrop:
         if t.pad_if_needed:
@@ -143,16 +180,108 @@ def lower_leaf(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
             raise RefusalError("border_mode is not cv2.BORDER_CONSTANT", "border_mode=cv2.BORDER_CONSTANT")
         padding = [t.padding] if isinstance(t.padding, int) else list(t.padding)
         return [T.Pad(padding, t.fill)], after, ""
+    if kind is A.RandomResizedCrop:
+        _check_version()
+        crop = T.RandomResizedCrop(t.size, t.scale, t.ratio, _filter(t))
+        return [crop], replace(after, sized=True), ""
+    if kind is A.Resize:
+        return [T.Resize((t.height, t.width), _filter(t))], replace(after, sized=True), ""
+    if kind in (A.SmallestMaxSize, A.LongestMaxSize):
+        if not isinstance(t.max_size, int):
+            raise RefusalError("the engine knows max_size as one number", "max_size=256")
+        return [O.MaxSize(t.max_size, kind is A.LongestMaxSize, _filter(t))], after, ""
+    if kind is A.CenterCrop:
+        if t.pad_if_needed:
+            raise RefusalError("pads in its own way")  # no advice: without, small images are an error
+        return [O.FloorCenterCrop((t.height, t.width))], replace(after, sized=True), ""
     if kind is A.Normalize:
-        if t.normalization != "standard" or t.max_pixel_value != 255:
-            raise RefusalError("the engine knows normalization='standard' with max_pixel_value=255")
-        steps = [T.ToDtype("float32", scale=True), T.Normalize(t.mean, t.std)]
-        return steps, after.turned("array", "float32"), "rounds at most in the last bits differently"
+        return _normalize(t), after.turned("array", "float32"), ""
     if kind is A.ToFloat and t.max_value in (None, 255):
         return [T.ToTensor()], after.turned("array", "float32"), ""
-    if "Resize" in kind.__name__ or kind.__name__ in ("LongestMaxSize", "SmallestMaxSize"):
-        # No advice: a transform of torchvision raises inside of a pipeline of Albumentations.
-        raise RefusalError("OpenCV's resizing gives other pixels than Pillow's")
-    if kind is A.CenterCrop:
-        raise RefusalError("rounds the place of the crop differently")
     raise RefusalError("the engine has no transform that is equal to it")
+
+
+def _check_version() -> None:
+    import albumentations as A
+
+    if not str(A.__version__).startswith(_TESTED):
+        raise RefusalError(f"Albumentations is {A.__version__}; what {_TESTED}x draws is known")
+
+
+def _filter(t: Any) -> str:
+    """The engine's filter for a transform that resizes."""
+    if t.area_for_downscale is not None:
+        raise RefusalError(
+            "chooses between two kinds of interpolation for each image", "area_for_downscale=None"
+        )
+    if t.interpolation not in FILTERS:
+        raise RefusalError(
+            "the engine knows cv2.INTER_NEAREST, cv2.INTER_LINEAR and cv2.INTER_AREA",
+            "interpolation=cv2.INTER_LINEAR",
+        )
+    _check_opencv("resize")
+    return FILTERS[t.interpolation]
+
+
+def _check_opencv(what: str) -> None:
+    reason = different(what)
+    if reason:
+        raise RefusalError(reason)
+
+
+def _normalize(t: Any) -> list[T.Transform]:
+    if t.normalization != "standard" or t.max_pixel_value != 255:
+        raise RefusalError("the engine knows normalization='standard' with max_pixel_value=255")
+    _check_version()
+    # Both as Albumentations keeps them, in float32.
+    mean = np.array(t.mean, np.float32) * t.max_pixel_value
+    std = np.array(t.std, np.float32) * t.max_pixel_value
+    if not (np.array_equal(mean, t.mean_np) and np.array_equal(np.reciprocal(std), t.denominator)):
+        raise RefusalError("its mean or std was changed after it was made", "make it anew")
+    if not {mean.size, std.size} <= {1, 3}:
+        raise RefusalError(f"it has {mean.size} means and {std.size} stds, and images have 3 channels")
+    plain = [[float(v) for v in values.reshape(-1)] for values in (mean, std)]
+    return [T.ToDtype("float32", scale=False), O.NormalizeByReciprocal(*plain)]
+
+
+def _of_values(kind: type) -> Callable[[Any], T.Transform] | None:
+    """What makes the engine's transform for one that changes values and keeps sizes."""
+    import albumentations as A
+
+    return {
+        A.RandomBrightnessContrast: _brightness_contrast,
+        A.HueSaturationValue: _hue_saturation_value,
+        A.ColorJitter: _color_jitter,
+        A.CoarseDropout: _coarse_dropout,
+    }.get(kind)
+
+
+def _brightness_contrast(t: Any) -> T.Transform:
+    if t.ensure_safe_range:
+        raise RefusalError("the engine does not fit numbers to a range", "ensure_safe_range=False")
+    return O.RandomBrightnessContrast(t.brightness_limit, t.contrast_limit, t.brightness_by_max)
+
+
+def _hue_saturation_value(t: Any) -> T.Transform:
+    _check_opencv("colour")
+    return O.HueSaturationValue(t.hue_shift_limit, t.sat_shift_limit, t.val_shift_limit)
+
+
+def _color_jitter(t: Any) -> T.Transform:
+    import albumentations.augmentations.pixel.functional as F
+
+    names = ("brightness", "contrast", "saturation", "hue")
+    if t.transforms != [getattr(F, f"adjust_{name}_torchvision") for name in names]:
+        raise RefusalError("its functions were changed", "make it anew")
+    _check_opencv("colour")
+    return O.OpenCvColorJitter(t.brightness, t.contrast, t.saturation, t.hue)
+
+
+def _coarse_dropout(t: Any) -> T.Transform:
+    fill = list(t.fill) if isinstance(t.fill, tuple | list) else t.fill
+    values = fill if isinstance(fill, list) else [fill]
+    if any(isinstance(v, str) or not 0 <= v <= 255 for v in values) or len(values) not in (1, 3):
+        raise RefusalError(f"fill is {t.fill!r}; the engine fills with numbers of 0 to 255", "fill=0")
+    # Cut off, as NumPy makes bytes of them.
+    whole = [int(v) for v in values]
+    return O.CoarseDropout(t.num_holes_range, t.hole_height_range, t.hole_width_range, whole)

@@ -20,6 +20,7 @@ from torch.utils.data import ConcatDataset, Subset
 
 from . import hugging
 from .forms import Form, RefusalError, is_stock
+from .functions import loads_rgb
 from .hugging import Encoded, Table
 from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtype
 
@@ -30,9 +31,15 @@ _METHODS = ("__getitem__", "__getitems__", "__len__", "__getattribute__")
 
 @dataclass(frozen=True)
 class Files:
-    """Images in files."""
+    """Images in files.
+
+    Attributes:
+        paths: Where they are.
+        opencv: Whether they are read as OpenCV does it: turned as their EXIF data says, and only what is known of it.
+    """
 
     paths: list[str]
+    opencv: bool = False
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -290,6 +297,15 @@ def _same(before: tuple[Any, Any], now: Any) -> bool:
 Handler = Callable[[Any], Leaf]
 _RGB_FILES = Form("pil", mode="RGB")
 _ANY_FILES = Form("pil", mode="any")
+_OPENCV_FILES = Form("array", mode="RGB")
+
+
+def _loaded(dataset: Any) -> bool:
+    """Whether a known function loads its images with OpenCV, and not with Pillow."""
+    if loads_rgb(dataset.loader):
+        return True
+    _loaded_by_pillow(dataset)
+    return False
 
 
 def _loaded_by_pillow(dataset: Any) -> None:
@@ -311,30 +327,31 @@ def _loaded_by_pillow(dataset: Any) -> None:
         )
 
 
-def _files(paths: Sequence[Any]) -> Files:
+def _files(paths: Sequence[Any], opencv: bool = False) -> Files:
     try:
-        return Files([os.fspath(path) for path in paths])
+        return Files([os.fspath(path) for path in paths], opencv)
     except TypeError:
         raise RefusalError("its samples are no paths") from None
 
 
 def _pairs(name: str, loader: bool = True) -> Handler:
     def handle(d: Any) -> Leaf:
-        if loader:
-            _loaded_by_pillow(d)
+        opencv = loader and _loaded(d)
         samples = getattr(d, name)
         try:
             paths, targets = zip(*samples, strict=True) if samples else ((), ())
         except (TypeError, ValueError):
             raise RefusalError(f"{name} is no list of pairs") from None
-        return Leaf(d, _files(paths), _RGB_FILES, d.transform, targets, d.target_transform)
+        form = _OPENCV_FILES if opencv else _RGB_FILES
+        return Leaf(d, _files(paths, opencv), form, d.transform, targets, d.target_transform)
 
     return handle
 
 
 def _listed(d: Any) -> Leaf:
-    _loaded_by_pillow(d)
-    return Leaf(d, _files(d._image_files), _RGB_FILES, d.transform, d._labels, d.target_transform)
+    opencv = _loaded(d)
+    form = _OPENCV_FILES if opencv else _RGB_FILES
+    return Leaf(d, _files(d._image_files, opencv), form, d.transform, d._labels, d.target_transform)
 
 
 def _standard(d: Any) -> tuple[Any, Any]:

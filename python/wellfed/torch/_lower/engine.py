@@ -22,7 +22,8 @@ from .joint import Outcome, engine_rows
 
 __all__ = ["Engine", "Memory", "accepts_for", "memory_of", "source_of"]
 
-_READ = (".jpg", ".jpeg", ".jpe", ".jfif", ".png")
+_JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
+_READ = (*_JPEG, ".png")
 _OTHERS = (
     ".bmp",
     ".gif",
@@ -91,8 +92,12 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         raise RefusalError("its parts mix colour and grey images")
     if all(isinstance(content, Files) for content in contents):
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
+        if len({content.opencv for content in contents if isinstance(content, Files)}) > 1:
+            raise RefusalError("some of its parts are read by OpenCV, others by Pillow")
         if any(leaf.follows is not None for leaf in leaves):
             return wf.annotated_images(paths, **engine_rows(leaves)).with_options(mode=modes.pop())
+        if any(content.opencv for content in contents if isinstance(content, Files)):
+            return wf.image_files(paths).with_options(mode="OPENCV", exif_orientation=True)
         return wf.image_files(paths).with_options(mode=modes.pop())
     if isinstance(contents[0], Encoded):
         encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
@@ -120,9 +125,9 @@ def unread(leaf: Leaf) -> int:
     """How many files have names of formats that the engine does not read."""
     if not isinstance(leaf.content, Files):
         return 0
-    return sum(
-        not path.lower().endswith(_READ) and path.lower().endswith(_OTHERS) for path in leaf.content.paths
-    )
+    read, others = (_JPEG, (*_OTHERS, ".png")) if leaf.content.opencv else (_READ, _OTHERS)
+    names = [path.lower() for path in leaf.content.paths]
+    return sum(not name.endswith(read) and name.endswith(others) for name in names)
 
 
 def accepts_for(leaf: Leaf) -> Callable[[list[T.Transform]], None]:

@@ -251,7 +251,7 @@ def _containers() -> frozenset[type]:
 
 def _on_bytes(form: Form) -> None:
     if form.kind == "array":
-        raise RefusalError("stands after a transform of Albumentations, on an array")
+        raise RefusalError("stands on an array, as OpenCV and Albumentations give it")
     if form.dtype != "uint8":
         raise RefusalError(f"stands on {form}; the engine does it to 8-bit images", _BEFORE_TENSOR)
 

@@ -127,6 +127,49 @@ def test_kinds_of_torch_loaders(tmp_path: Path) -> None:
     assert batch["shapes"] == ["float32[4, 3]"]
 
 
+OUTLOOK = """
+    import os
+    from PIL import Image
+    from torch.utils.data import DataLoader, Dataset
+    from torchvision import datasets, transforms as T
+
+    class Own(Dataset):
+        def __init__(self, folder):
+            self.paths = [path for path, _ in folder.samples]
+
+        def __len__(self):
+            return len(self.paths)
+
+        def __getitem__(self, i):
+            return T.ToTensor()(Image.open(self.paths[i]).convert("RGB"))
+
+    def main():
+        for name in "ab":
+            os.makedirs(f"data/{name}", exist_ok=True)
+            for i in range(3):
+                Image.new("RGB", (40, 30), (i, 9, 90)).save(f"data/{name}/{i}.jpg")
+        chain = T.Compose([T.Resize((8, 8)), T.ToTensor()])
+        folder = datasets.ImageFolder("data", chain)
+        for loader in (DataLoader(folder, 2), DataLoader(Own(folder), 2, num_workers=1), DataLoader([1, 2])):
+            for epoch in range(2):
+                print(len(list(loader)))
+        print(folder.transform is chain)
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_what_would_run_natively_is_noted_once(tmp_path: Path) -> None:
+    done = run(tmp_path, OUTLOOK)
+    assert done.failures == ""
+    assert (done.code, done.out) == (0, "3\n" * 4 + "2\n" * 2 + "True\n"), done.err
+    assert len(done.main("loader")) == 3
+    noted = [(r["loader"], r["plan"], r["images"]) for r in done.main("fed")]
+    assert noted == [(0, "native", False), (1, "python", True), (2, "python", False)]
+    assert "wellfed" not in [r["name"] for r in done.main("module")]
+
+
 STATEFUL = """
     import torch
     from torchdata.stateful_dataloader import StatefulDataLoader

@@ -53,6 +53,8 @@ pub enum Record {
     Model(Model),
     /// Steps of the device, by its own events.
     Device(Device),
+    /// What wellfed's loader would do with the script's.
+    Fed(Fed),
     /// Size and kind of the batches, from the first one.
     Batch(Batch),
     /// What each step of a tf.data pipeline did, about once a second and at an epoch's end.
@@ -457,6 +459,20 @@ pub struct Batch {
     pub shapes: Vec<String>,
     /// Whether they lie in pinned memory.
     pub pinned: bool,
+}
+
+/// See [`Record::Fed`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fed {
+    /// Loader.
+    pub loader: u32,
+    /// `native`, `tensors`: whole batches; `hybrid`: images; `python`: nothing.
+    pub plan: String,
+    /// Whether its workers would open images faster than Pillow does.
+    pub images: bool,
+    /// What would stay in Python.
+    pub python: Vec<String>,
 }
 
 /// See [`Record::Engine`]. Counts and times are those since the engine's loader was made.

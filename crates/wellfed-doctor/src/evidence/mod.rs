@@ -64,6 +64,8 @@ pub struct Evidence {
     pub model: Option<record::Model>,
     /// The first batch.
     pub batch: Option<record::Batch>,
+    /// What wellfed's loader would do with the script's.
+    pub fed: Option<record::Fed>,
     /// Share of the time the device was busy, if anything says.
     pub device_busy: Option<f64>,
     /// Remarks on what is missing.
@@ -141,6 +143,7 @@ impl Evidence {
         for record in &main.records {
             match record {
                 Record::Model(model) => evidence.model = Some(model.clone()),
+                Record::Fed(fed) if fed.loader == loader.loader => evidence.fed = Some(fed.clone()),
                 Record::Batch(batch) if batch.loader == loader.loader => evidence.batch = Some(batch.clone()),
                 _ => {}
             }

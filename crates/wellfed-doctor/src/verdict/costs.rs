@@ -11,6 +11,10 @@ use crate::{
 /// `ImageFolder` against its best stock setting).
 const NATIVE: f64 = 0.12;
 
+/// What is left of decoding and resizing where a data set of one's own opens photographs by Pillow in wellfed's workers:
+/// somewhat less than a third (`benches/scripts`, `pil_dataset`), and all of it where Python asks for every pixel.
+const LAZY: f64 = 0.4;
+
 pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
         return Vec::new();
@@ -98,7 +102,12 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
 fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
     let loader = case.e.loader()?;
     // What the engine can take over as a whole: torchvision's data sets of files with torchvision's transforms.
-    let known = loader.dataset.starts_with("torchvision.") || loader.framework == "wellfed.torch";
+    let known = match &case.e.fed {
+        Some(fed) => fed.plan == "native" || fed.plan == "tensors",
+        None => loader.dataset.starts_with("torchvision.") || loader.framework == "wellfed.torch",
+    };
+    // Its images can be made faster, and the rest stays.
+    let lazy = !known && case.e.fed.as_ref().is_some_and(|fed| fed.images || fed.plan == "hybrid");
     // The engine takes over both; the larger part gives the name.
     let (decoding, augmenting) = (case.e.stages.cpu("decode"), case.e.stages.cpu("augment"));
     let feed = || Apply { feed: true, ..Apply::default() };
@@ -117,6 +126,17 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             why: "The engine decodes only what a crop looks at and writes it into the batch; the data set and its transforms stay as they are.",
             apply: Some(feed()),
             all: true,
+        },
+        "decode" if lazy => Remedy {
+            id: "decode",
+            left: LAZY,
+            unsure: 0.25,
+            title: format!("Decoding keeps the cores busy, and the loop waits {wait} of the time"),
+            fix: "Open images in wellfed's workers".to_owned(),
+            change: line,
+            why: "They decode only what a crop looks at, with Pillow's pixels; the data set and its transforms stay as they are.",
+            apply: Some(feed()),
+            all: false,
         },
         "decode" => Remedy {
             id: "decode",

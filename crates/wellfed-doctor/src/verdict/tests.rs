@@ -103,6 +103,27 @@ fn work_is_named_where_all_cores_do_it() {
     assert_eq!(said(&loading(4, "python", 0.2, 0.0, 0.01))[0], "python-overhead");
 }
 
+/// A finding of the work rules, with what is known of wellfed's loader.
+fn with_outlook(plan: &str, images: bool) -> (f64, bool) {
+    let mut e = loading(4, "decode", 0.2, 0.0, 0.01);
+    e.loaders[0].loader.dataset = "torchvision.datasets.folder.ImageFolder".to_owned();
+    e.fed = Some(record::Fed { plan: plan.to_owned(), images, ..record::Fed::default() });
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "decode");
+    (verdict.gain.unwrap().factor, verdict.fix.unwrap().apply.is_some_and(|apply| apply.feed))
+}
+
+#[test]
+fn what_the_loader_would_gain_is_what_would_run_natively() {
+    let (native, takes) = with_outlook("native", false);
+    assert!(takes && native > 4.0, "{native}");
+    let (lazy, takes) = with_outlook("python", true);
+    assert!(takes && lazy > 1.5 && lazy < native, "{lazy}");
+    // torchvision's data set with transforms that stay in Python.
+    let (_, takes) = with_outlook("python", false);
+    assert!(!takes);
+}
+
 #[test]
 fn a_wait_that_is_small_but_there_has_its_cause_named() {
     // A tenth of the time: no gain is certain from that, but that something is waited for is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .albumentations import Albumentations
-from .explain import explain
+from .explain import explain, outlook
 from .hybrid import Hybrid
 from .native import NativeIterator, TensorIterator
 from .plan import LoaderView, Plan, lower
@@ -17,4 +17,5 @@ __all__ = [
     "TensorIterator",
     "explain",
     "lower",
+    "outlook",
 ]

@@ -17,7 +17,7 @@ from .._workers.threads import in_threads
 from .forms import Line, name_of
 from .plan import Plan
 
-__all__ = ["explain"]
+__all__ = ["explain", "outlook"]
 
 _HEADS = {
     "native": "native: the engine makes whole batches",
@@ -136,6 +136,21 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
         met = f"; {loader._bad.count} so far" if loader._bad.count else ""
         rows.append(("python", f"on_error={loader.on_error}", f"{what}; errors() lists bad samples{met}"))
     return rows
+
+
+def outlook(loader: Any) -> dict[str, Any]:
+    """What of a loader runs natively, as data, for those who predict what it gains.
+
+    Returns:
+        ``plan``: the kind of its `Plan`; ``images``: whether Pillow's images are made faster in its workers;
+        ``python``: the parts that stay in Python.
+    """
+    plan = loader._planned()
+    return {
+        "plan": plan.kind,
+        "images": bool(loader.accelerate and _opens_images(loader, plan)),
+        "python": [line.part for _, line in plan.lines if not line.native],
+    }
 
 
 def _opens_images(loader: Any, plan: Plan) -> bool:

@@ -97,6 +97,11 @@ def modules() -> Iterator[Record]:
     _looked = len(sys.modules) if all_done else 0
 
 
+def forget_module(name: str) -> None:
+    """Leaves out a library that the script has not imported itself."""
+    _announced.add(name)
+
+
 def at_exit() -> None:
     """Runs last of all exit handlers, since it was registered first."""
     try:

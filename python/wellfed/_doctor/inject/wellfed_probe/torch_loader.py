@@ -14,7 +14,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from . import engine, hooks
+from . import engine, feeding, hooks
 from .control import CONTROL, is_worker
 from .places import of_caller, qualified, shorten
 from .recorder import RECORDER, Record, now
@@ -64,7 +64,7 @@ def init_of(original: Any) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         # Only the outermost: subclasses call the constructors of their bases.
         outer = getattr(_local, "making", None)
-        if outer is self:
+        if outer is self or feeding.asking():
             return original(self, *args, **kwargs)
         _local.making = self
         try:
@@ -121,9 +121,8 @@ def describe(loader: Any, place: Any) -> Record:
     batch_size = known.get("batch_size")
     if batch_size is None:
         batch_size = getattr(known.get("batch_sampler"), "batch_size", None)
-    houses = {base.__module__.partition(".")[0] for base in type(loader).__mro__}
     return {
-        "framework": "wellfed.torch" if "wellfed" in houses else "torch",
+        "framework": "wellfed.torch" if of_wellfed(loader) else "torch",
         "class": qualified(type(loader)),
         "dataset": dataset_name(dataset),
         "transform": transform_of(dataset),
@@ -141,6 +140,11 @@ def describe(loader: Any, place: Any) -> Record:
         "place": place,
         "pipeline": [],
     }
+
+
+def of_wellfed(loader: Any) -> bool:
+    """Whether it is of wellfed's class."""
+    return any(base.__module__.partition(".")[0] == "wellfed" for base in type(loader).__mro__)
 
 
 def is_iterable(loader: Any) -> bool:
@@ -198,6 +202,8 @@ def iter_of(original: Any) -> Any:
         try:
             log = log_of(self)
             starting[0] = log.number
+            if log.iterators == 0 and not is_worker() and not of_wellfed(self):
+                feeding.note(self, log.number)
         except Exception:
             RECORDER.failed("noting an iterator")
             _local.iterating = outer

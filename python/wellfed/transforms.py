@@ -26,6 +26,7 @@ import numpy as np
 
 from . import _arguments as check
 from ._augment import (
+    AugMix,
     AutoAugment,
     AutoAugmentPolicy,
     RandAugment,
@@ -40,10 +41,19 @@ from ._augment import (
     RandomSolarize,
     TrivialAugmentWide,
 )
+from ._distortions import (
+    JPEG,
+    ElasticTransform,
+    GaussianNoise,
+    RandomPerspective,
+    RandomPhotometricDistort,
+)
 from ._mixing import CutMix, MixUp
 from ._transform import Compose, Transform
 
 __all__ = [
+    "JPEG",
+    "AugMix",
     "AutoAugment",
     "AutoAugmentPolicy",
     "CenterCrop",
@@ -52,7 +62,9 @@ __all__ = [
     "Compose",
     "ConvertBoundingBoxFormat",
     "CutMix",
+    "ElasticTransform",
     "GaussianBlur",
+    "GaussianNoise",
     "Grayscale",
     "Identity",
     "InterpolationMode",
@@ -73,6 +85,8 @@ __all__ = [
     "RandomHorizontalFlip",
     "RandomInvert",
     "RandomOrder",
+    "RandomPerspective",
+    "RandomPhotometricDistort",
     "RandomPosterize",
     "RandomResizedCrop",
     "RandomRotation",

@@ -33,6 +33,7 @@ FIXED: list[Any] = [
     v2.Compose([v2.Pad((1, 2, 3, 4), fill=4), v2.CenterCrop(36), v2.PILToTensor()]),
 ]
 BOXES: list[Any] = [
+    v2.Compose([v2.RandomPerspective(p=0), v2.RandomPhotometricDistort(p=0), v2.ToImage()]),
     v2.Compose([v2.Resize((30, 36)), v2.CenterCrop(20), v2.SanitizeBoundingBoxes(4, 20), v2.ToImage()]),
     v2.Compose(
         [v2.ConvertBoundingBoxFormat("CXCYWH"), v2.Pad(5), v2.ClampBoundingBoxes(), v2.ToImage(), FLOAT]
@@ -141,6 +142,9 @@ def test_image_and_mask_are_drawn_together(tmp_path: Path) -> None:
 REFUSED: list[tuple[Any, str]] = [
     (v2.RandomRotation(30), "another rule"),
     (v2.RandomAffine(30), "another rule"),
+    (v2.RandomPerspective(), "another rule"),
+    (v2.AugMix(), "in its own way"),
+    (v2.ElasticTransform(fill=[1, 2, 3]), "one value"),
     (v2.RandomApply([v2.RandomInvert()]), "in its own way"),
     (v2.Pad(2, fill=(1, 2, 3)), "one value"),
     (v2.ToPILImage(), "changes targets too"),
@@ -168,6 +172,20 @@ def test_what_python_does_after_native_parts_gets_what_torchvision_gives(tmp_pat
         loader = wt.DataLoader(dataset, batch_size=None)
         for one, other in zip(loader, Stock(dataset, batch_size=None), strict=True):
             check(one, other)
+
+
+def test_masks_follow_elastic_transforms(tmp_path: Path) -> None:
+    chain = [
+        v2.Resize((30, 36)),
+        v2.ElasticTransform(0.0, 2.0),
+        v2.RandomPhotometricDistort(p=0),
+        v2.ToImage(),
+    ]
+    dataset = wrap(sets.voc(tmp_path, transforms=v2.Compose(chain)))
+    loader = wt.DataLoader(dataset, batch_size=3)
+    assert lower(loader).kind == "native"
+    for one, other in zip(loader, Stock(dataset, batch_size=3), strict=True):
+        check(one, other)
 
 
 def test_unwrapped_data_sets_with_transforms_of_each(tmp_path: Path) -> None:

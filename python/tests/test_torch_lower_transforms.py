@@ -74,6 +74,11 @@ EXACT: list[Any] = [
         [v1.RandomOrder([v1.RandomPosterize(2, 1)]), v1.RandomChoice([v1.Grayscale(3)]), v1.ToTensor()]
     ),
     v1.Compose([v1.RandAugment(0), v1.ToTensor()]),
+    v2.Compose([v2.CenterCrop(27), v2.RandomOrder([v2.JPEG(35)]), v2.JPEG([80, 80]), v2.ToImage()]),
+    v2.Compose([v2.ToImage(), v2.GaussianNoise(0.1, 0.0)]),
+    v2.Compose([v2.ToImage(), FLOAT, v2.GaussianNoise(0.1, 0.0), v2.GaussianNoise(-0.7, 0.0, clip=False)]),
+    v1.Compose([v1.RandomApply([v1.RandomPerspective(p=0)], 1), v1.ToTensor()]),
+    v2.Compose([v2.RandomChoice([v2.RandomPhotometricDistort(p=0)]), v2.ToImage()]),
     v2.Compose([v2.RandAugment(0, 3), v2.RandomOrder([v2.Compose([v2.RandomInvert(1)])]), v2.ToImage()]),
 ]
 
@@ -85,6 +90,8 @@ NEAR: list[tuple[Any, float]] = [
     (v2.Compose([v2.ToImage(), v2.Resize((50, 60), CUBIC)]), 2),
     (v2.Compose([v2.ToImage(), v2.GaussianBlur(3, 1.2)]), 1),
     (v1.Compose([v1.GaussianBlur(5, 0.8), v1.ToTensor()]), 1 / 255 + 1e-6),
+    (v1.Compose([v1.ElasticTransform(0.0), v1.PILToTensor()]), 1),
+    (v2.Compose([v2.ToImage(), v2.ElasticTransform(0.0, [2.0, 3.0], fill=None)]), 1),
 ]
 
 # Native as far as it goes; then Python, on what it expects.
@@ -105,6 +112,7 @@ CUT: list[tuple[Any, int]] = [
     (v2.Compose([v2.CenterCrop(30), v2.RandomChoice([v2.ToImage()])]), 1),
     (v1.Compose([v1.CenterCrop(30), v1.RandomApply([v1.Grayscale(1)], p=1), v1.ToTensor()]), 1),
     (v1.Compose([v1.PILToTensor(), v1.RandAugment(0)]), 1),
+    (v1.Compose([v1.PILToTensor(), v1.RandomPerspective(p=0)]), 1),
 ]
 
 
@@ -195,6 +203,54 @@ def test_automatic_augmentations_give_what_torchvisions_may_give(cifar: Any, tra
     assert sum(count for made_, count in ours.items() if made_ not in theirs) < 0.1 * draws
     often = {made_ for made_, count in theirs.items() if count > 0.04 * 4 * draws}
     assert often <= set(ours)
+
+
+@pytest.mark.parametrize("module", [v1, v2], ids=["v1", "v2"])
+def test_aug_mix_gives_what_torchvisions_may_give(cifar: Any, module: Any) -> None:
+    cifar.transform = None
+    image = cifar[0][0]
+    # One chain of one weak operation, and weights of 0 and 1.
+    mix, other = (module.AugMix(1, 1, 1, 1e-7, fill=[5.0]) for _ in range(2))
+    halves = torch.eye(2)[:, None]
+    other._sample_dirichlet = lambda given: (
+        halves[torch.randint(2, ())] if given.shape[1] == 2 else torch.ones(1, 1)
+    )
+    theirs = {other(image).tobytes() for _ in range(400)}
+    cifar.transform = module.Compose([mix, module.PILToTensor()])
+    assert all(line.native for line in parts(cifar))
+    made = Hybrid(cifar)
+    ours = {made[0][0].permute(1, 2, 0).numpy().tobytes() for _ in range(300)}
+    assert ours == theirs
+    cifar.transform = other
+    assert "replaced" in parts(cifar)[0].why
+    cifar.transform = mix
+    mix._PARAMETER_MAX = 30
+    assert "operations were changed" in parts(cifar)[0].why
+
+
+STAYING = [
+    (v1.FiveCrop(9), "makes five images of one"),
+    (v2.TenCrop(9), "makes ten images of one"),
+    (v2.GaussianNoise(), "put it after ToImage"),
+    (v1.ElasticTransform(interpolation=CUBIC), "nearest and bilinear"),
+    (v2.RandomPerspective(fill={"others": 1}), "fill is a dict"),
+]
+
+
+@pytest.mark.parametrize(("transform", "words"), STAYING, ids=one_line)
+def test_what_the_engine_does_not_do_says_why(cifar: Any, transform: Any, words: str) -> None:
+    cifar.transform = v2.Compose([v1.CenterCrop(24), transform])
+    line = parts(cifar)[-1]
+    assert not line.native
+    assert words in f"{line.why}, {line.change}"
+
+
+def test_matrices_of_all_values_are_torchs(cifar: Any) -> None:
+    whiten = v2.LinearTransformation(torch.eye(48) * 2, torch.ones(48))
+    cifar.transform = v2.Compose([v2.CenterCrop(4), v2.ToImage(), FLOAT, whiten])
+    assert [line.native for line in parts(cifar)] == [True] * 3 + [False]
+    assert "a row and a column for each value" in parts(cifar)[-1].why
+    assert same(Hybrid(cifar)[0], cifar[0])
 
 
 class Rand(v2.RandAugment):

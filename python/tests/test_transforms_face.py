@@ -14,6 +14,7 @@ from torchvision.transforms import v2
 
 import wellfed as wf
 from wellfed import transforms as T
+from wellfed._passes import Pipeline
 
 NAMES = [n for n in T.__all__ if n not in ("AutoAugmentPolicy", "InterpolationMode", "Transform")]
 
@@ -54,6 +55,16 @@ EXAMPLES = [
     T.RandAugment(thresholds="v1"),
     T.TrivialAugmentWide(interpolation="bilinear"),
     T.AutoAugment(T.AutoAugmentPolicy.SVHN),
+    T.AugMix(5, 2, 4, 0.5, False, "nearest", fill=(1, 2, 3)),
+    T.AugMix(fill=9, version="v1"),
+    T.AugMix(),
+    T.JPEG(50),
+    T.JPEG((10, 90)),
+    T.ElasticTransform(30, (2, 3.5), "nearest", fill=None),
+    T.ElasticTransform(sigma=0, fill=(1, 2, 3)),
+    T.GaussianNoise(0.1, 0.3, clip=False),
+    T.RandomPerspective(0.3, 0.9, "bicubic", fill=(1, 2, 3)),
+    T.RandomPhotometricDistort((0.5, 2), hue=(0, 0.2), p=0.1),
     T.RandomApply([T.GaussianBlur(3), T.RandomGrayscale()], 0.8),
     T.RandomChoice([T.RandomInvert(), T.Compose([T.RandomEqualize(), T.Identity()])], p=[1, 2.5]),
     T.RandomOrder([T.RandomInvert(), T.RandomEqualize()]),
@@ -64,7 +75,7 @@ EXAMPLES = [
 def test_parameters_and_defaults_are_torchvisions(name: str) -> None:
     ours = dict(inspect.signature(getattr(T, name)).parameters)
     # Which of torchvision's two classes of the name it is; v2's like the rest.
-    version = ours.pop("thresholds", None)
+    version = ours.pop("thresholds", None) or ours.pop("version", None)
     assert version is None or (version.kind, version.default) == (inspect.Parameter.KEYWORD_ONLY, "v2")
     theirs = inspect.signature(getattr(v2, name)).parameters
     if list(theirs) == ["args", "kwargs"]:
@@ -86,6 +97,14 @@ def test_text_forms_survive(transform: T.Transform) -> None:
     # What the engine writes after reading it means the same.
     written = json.loads(wf.from_tensor_slices(np.zeros((1, 400, 400, 3), np.uint8)).map(transform).to_json())
     assert T.Transform.from_plan(written["root"]["transforms"][0]) == transform
+
+
+def test_all_that_draws_makes_epochs_differ() -> None:
+    drawing = {type(transform) for transform in EXAMPLES if transform.random}
+    known = {kind.__name__ for kind in drawing} | {"CutMix", "MixUp"}  # those work on batches
+    assert {name for name in NAMES if getattr(T, name)._random} <= known
+    for transform in EXAMPLES:
+        assert Pipeline(0, json.dumps(transform.to_plan())).random == transform.random, transform
 
 
 def test_transforms_cannot_be_changed() -> None:
@@ -131,6 +150,13 @@ def test_transforms_cannot_be_changed() -> None:
         ("RandomAffine", {"degrees": 1, "translate": 0.1}),
         ("RandomAffine", {"degrees": 1, "scale": (0, 1)}),
         ("RandomAffine", {"degrees": 1, "shear": (1, 2, 3)}),
+        ("RandomPerspective", {"distortion_scale": 1.1}),
+        ("ElasticTransform", {"alpha": None}),
+        ("ElasticTransform", {"sigma": (1, 2, 3)}),
+        ("AugMix", {"severity": 11}),
+        ("JPEG", {"quality": 0}),
+        ("JPEG", {"quality": 1.5}),
+        ("JPEG", {"quality": (20, 101)}),
         ("RandomApply", {"transforms": []}),
         ("RandomApply", {"transforms": [], "p": 2}),
         ("RandomChoice", {"transforms": []}),

@@ -145,6 +145,18 @@ def test_blur_width() -> None:
     compare("GaussianBlur", image, lambda p: (float(p[4, 4, 0]), float(p[4, 3, 0])), 9, sigma=(0.3, 3.0))
 
 
+def test_elastic_displacements() -> None:
+    def middle(pixels: np.ndarray) -> tuple[float, ...]:
+        return float(pixels[12, 15, 0]), float(pixels[12, 15, 1])
+
+    compare("ElasticTransform", grid(25, 30), middle, alpha=[90.0, 60.0], sigma=[1.5, 1.0])
+
+
+def test_sums_of_aug_mix() -> None:
+    image = grid(20, 24) * 8 + 20
+    compare("AugMix", image, lambda p: (float(p[9, 11, 1]), float(p.mean())), severity=8)
+
+
 @pytest.mark.parametrize("arguments", [{}, {"scale": (0.3, 0.9), "ratio": (1.5, 2.5), "p": 0.9}], ids=str)
 def test_random_erasing(arguments: dict[str, object]) -> None:
     def box(pixels: np.ndarray) -> tuple[float, ...]:

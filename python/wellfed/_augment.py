@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -16,6 +17,7 @@ from . import _native
 from ._transform import Transform, inner_transforms, mixing
 
 __all__ = [
+    "AugMix",
     "AutoAugment",
     "AutoAugmentPolicy",
     "RandAugment",
@@ -180,7 +182,7 @@ def _automatic(transform: Transform, v2: Any) -> Any:
     """Torchvision's automatic augmentation with the parameters of `transform`, with its enums."""
     parameters = dict(vars(transform))
     module = v2
-    if parameters.pop("thresholds", "v2") == "v1":
+    if "v1" in (parameters.pop("thresholds", "v2"), parameters.pop("version", "v2")):
         module = importlib.import_module("torchvision.transforms")
     parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
     if "policy" in parameters:
@@ -326,6 +328,77 @@ class AutoAugment(Transform):
 
     def as_torchvision(self, v2: Any) -> Any:
         """Torchvision's, of the version that has its thresholds."""
+        return _automatic(self, v2)
+
+
+class AugMix(Transform):
+    """Mixes images with chains of operations on them, with random weights.
+
+    The operations: shear and translation along x and y, rotation, posterize, solarize, autocontrast, equalize, and with
+    ``all_ops`` brightness, color, contrast and sharpness; with torchvision's arithmetic of tensors, also for Pillow
+    images. For images of 1 or 3 channels. Samples with masks, boxes or points are refused, as in torchvision.
+
+    Args:
+        severity: How many of the ten magnitudes of every operation there are to choose from, weakest first; 1 to 10.
+        mixture_width: How many chains, 1 to 100.
+        chain_depth: Operations of a chain, up to 100; -1 draws 1 to 3 for each.
+        alpha: Parameter of the distributions of weights, above 0.
+        all_ops: Whether brightness, color, contrast and sharpness are among the operations.
+        interpolation: nearest or bilinear.
+        fill: Value of what comes in from outside, 0 to 255, or one per channel; None is black, into which images fade.
+        version: Of which of torchvision's classes of this name the arithmetic is, ``"v1"`` or ``"v2"``; some values
+            differ by 1.
+
+    Example:
+        >>> AugMix(severity=5).mixture_width
+        3
+    """
+
+    _random = True
+    severity: int
+    mixture_width: int
+    chain_depth: int
+    alpha: float
+    all_ops: bool
+    interpolation: str
+    fill: float | tuple[float, ...] | None
+
+    def __init__(
+        self,
+        severity: int = 3,
+        mixture_width: int = 3,
+        chain_depth: int = -1,
+        alpha: float = 1.0,
+        all_ops: bool = True,
+        interpolation: Any = "bilinear",
+        fill: float | Sequence[float] | None = None,
+        *,
+        version: str = "v2",
+    ) -> None:
+        level = check.whole(severity, "severity", 1)
+        if level > 10:
+            raise ValueError(f"severity is {level}; it must be 1 to 10")
+        mode = check.interpolation(interpolation)
+        if mode not in ("nearest", "bilinear"):
+            raise ValueError(f"interpolation is {mode!r}; tensors are turned with nearest and bilinear")
+        strength = check.number(alpha, "alpha")
+        if not strength > 0:
+            raise ValueError(f"alpha is {strength}; it must be above 0")
+        if version not in ("v1", "v2"):
+            raise ValueError(f"version is {version!r}; it must be 'v1' or 'v2'")
+        self._set(
+            severity=level,
+            mixture_width=check.whole(mixture_width, "mixture_width", 1),
+            chain_depth=check.whole(chain_depth, "chain_depth", -sys.maxsize),
+            alpha=strength,
+            all_ops=bool(all_ops),
+            interpolation=mode,
+            fill=None if fill is None else check.fill(fill),
+            **({} if version == "v2" else {"version": version}),
+        )
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's, of the version that has its arithmetic."""
         return _automatic(self, v2)
 
 

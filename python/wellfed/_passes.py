@@ -22,6 +22,10 @@ _RANDOM = (
     "Rand",
     "ColorJitter",
     "GaussianBlur",
+    "GaussianNoise",
+    "ElasticTransform",
+    "JPEG",
+    "AugMix",
     "AutoAugment",
     "TrivialAugmentWide",
 )

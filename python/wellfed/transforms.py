@@ -27,6 +27,7 @@ import numpy as np
 from . import _arguments as check
 from . import _opencv  # noqa: F401 - plans name its transforms
 from ._augment import (
+    AugMix,
     AutoAugment,
     AutoAugmentPolicy,
     RandAugment,
@@ -41,10 +42,19 @@ from ._augment import (
     RandomSolarize,
     TrivialAugmentWide,
 )
+from ._distortions import (
+    JPEG,
+    ElasticTransform,
+    GaussianNoise,
+    RandomPerspective,
+    RandomPhotometricDistort,
+)
 from ._mixing import CutMix, MixUp
 from ._transform import Compose, Transform
 
 __all__ = [
+    "JPEG",
+    "AugMix",
     "AutoAugment",
     "AutoAugmentPolicy",
     "CenterCrop",
@@ -53,7 +63,9 @@ __all__ = [
     "Compose",
     "ConvertBoundingBoxFormat",
     "CutMix",
+    "ElasticTransform",
     "GaussianBlur",
+    "GaussianNoise",
     "Grayscale",
     "Identity",
     "InterpolationMode",
@@ -74,6 +86,8 @@ __all__ = [
     "RandomHorizontalFlip",
     "RandomInvert",
     "RandomOrder",
+    "RandomPerspective",
+    "RandomPhotometricDistort",
     "RandomPosterize",
     "RandomResizedCrop",
     "RandomRotation",

@@ -73,11 +73,13 @@
 //! | `frame` | geometry: MCUs, components, windows |
 //! | `reconstruct`, `output` | inverse DCT to rows; where rows go |
 //! | `index`, `packed` | what spares Huffman codes the second time |
+//! | `encode` | the other way round: files that decode to the pixels of libjpeg-turbo's |
 //! | `options`, `limits`, `memory` | what is wanted; what may be taken for it |
 //! | `kernels` | arithmetic: scalar, AVX2, AVX-512, NEON |
 
 mod bits;
 mod decoder;
+mod encode;
 mod ending;
 mod entropy;
 mod error;
@@ -104,6 +106,7 @@ mod trailer;
 mod walk;
 
 pub use decoder::{Decoder, Image};
+pub use encode::{encode, most_bytes};
 pub use error::{Error, ErrorKind, Result};
 pub use exif::exif_orientation;
 pub use header::{Colour, Component, Density, Header, Process};

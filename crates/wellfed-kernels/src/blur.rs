@@ -107,7 +107,7 @@ fn border(view: View<'_>, y: usize, radius: usize, line: &mut [f32]) {
 }
 
 /// Mirrors at the outermost pixels, which are not repeated. `i` is at most one side away.
-fn reflect(i: isize, side: usize) -> usize {
+pub(crate) fn reflect(i: isize, side: usize) -> usize {
     let last = side as isize - 1;
     (if i < 0 {
         -i
@@ -118,7 +118,7 @@ fn reflect(i: isize, side: usize) -> usize {
     }) as usize
 }
 
-fn weights(kernel: usize, sigma: f64) -> Vec<f32> {
+pub(crate) fn weights(kernel: usize, sigma: f64) -> Vec<f32> {
     let limit = (kernel - 1) as f64 / (2.0 * std::f64::consts::SQRT_2);
     let step = if kernel > 1 { (2.0 * limit / (kernel - 1) as f64) as f32 } else { 0.0 };
     let sigma = sigma as f32;

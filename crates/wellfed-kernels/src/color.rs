@@ -59,6 +59,21 @@ pub fn saturation(image: &mut Image, factor: f64) {
     }
 }
 
+/// Puts channel `order[i]` in the place of channel `i`, for as many as there are in `order`.
+pub fn permute(image: &mut Image, order: &[usize]) {
+    let channels = image.channels();
+    if channels == 0 || order.len() > channels || order.iter().any(|&from| from >= channels) {
+        return;
+    }
+    for pixel in image.pixels_mut().chunks_exact_mut(channels) {
+        let mut before = [0; 4];
+        before[..channels].copy_from_slice(pixel);
+        for (to, &from) in pixel.iter_mut().zip(order) {
+            *to = before[from];
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +110,17 @@ mod tests {
         // 0.7f32 * 10 is 6.9999995 in float32 and 7 in exact arithmetic.
         assert_eq!(applied(brightness, &[10], 1, 0.7), [(10.0f32 * 0.7f32) as u8]);
         assert_eq!(applied(brightness, &[3, 255], 1, 0.5), [1, 127]);
+    }
+
+    #[test]
+    fn channels_change_places_as_far_as_there_are_some() {
+        let mut image = Image::new();
+        image.reshape(1, 2, 4).unwrap().copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        permute(&mut image, &[2, 0, 1]);
+        assert_eq!(image.pixels(), [3, 1, 2, 4, 7, 5, 6, 8]);
+        image.reshape(1, 2, 1).unwrap().copy_from_slice(&[1, 2]);
+        permute(&mut image, &[2, 0, 1]);
+        permute(&mut image, &[1]);
+        assert_eq!(image.pixels(), [1, 2]);
     }
 }

@@ -19,4 +19,5 @@ pub mod resample;
 pub mod rotate;
 pub mod sharpen;
 pub mod tables;
+pub mod tensor;
 pub mod write;

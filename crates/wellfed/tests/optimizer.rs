@@ -11,9 +11,10 @@ use wellfed::{
     source::{ArrayData, ImageFolder, ImageFolderSpec, Labels, Pixels, TensorSlices},
     store::LocalStore,
     transform::{
-        AutoAugment, CenterCrop, ColorJitter, GaussianBlur, Grayscale, Identity, ImageDtype, Interpolation,
-        Normalize, Pad, PaddingMode, RandAugment, RandomAffine, RandomApply, RandomCrop, RandomEqualize,
-        RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomResizedCrop,
+        AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, GaussianBlur, GaussianNoise,
+        Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad, PaddingMode, RandAugment,
+        RandomAffine, RandomApply, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
+        RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPhotometricDistort, RandomResizedCrop,
         RandomRotation, RandomVerticalFlip, Resize, ToDtype, ToTensor, Transform, TrivialAugmentWide,
     },
 };
@@ -57,10 +58,16 @@ fn on_bytes() -> impl Strategy<Value = Transform> {
         Just(Grayscale::new(3).into()),
         Just(RandomRotation::new(30.0).into()),
         Just(RandomAffine::new(30.0).translate([0.2, 0.3]).shear([-9.0, 9.0], None).into()),
+        Just(RandomPerspective::new(0.5).p(0.8).into()),
+        Just(RandomPhotometricDistort::new().into()),
         Just(RandomEqualize::new().into()),
         Just(RandAugment::new().into()),
         Just(TrivialAugmentWide::new().interpolation(Interpolation::Bilinear).into()),
         Just(AutoAugment::default().into()),
+        Just(AugMix::new().into()),
+        Just(JPEG::new([10, 90]).into()),
+        Just(ElasticTransform::new().sigma([0.3, 0.5]).alpha([9.0, 5.0]).into()),
+        Just(GaussianNoise::default().into()),
         Just(RandomApply::new([GaussianBlur::new(3).into(), RandomInvert::new().into()], 0.5).into()),
         Just(GaussianBlur::new(3).into()),
         Just(RandomErasing::new(0.7).into()),
@@ -71,6 +78,7 @@ fn on_bytes() -> impl Strategy<Value = Transform> {
 fn on_floats() -> impl Strategy<Value = Transform> {
     prop_oneof![
         Just(Normalize::new(0.5, 0.25).into()),
+        Just(GaussianNoise::new(0.1, 0.2).clip(false).into()),
         Just(RandomHorizontalFlip::default().into()),
         Just(RandomVerticalFlip::new(0.5).into()),
         Just(RandomErasing::new(0.7).into()),

@@ -6,6 +6,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod perspective;
+
+pub use perspective::perspective;
 
 use crate::{
     image::{Image, View},
@@ -218,18 +221,29 @@ fn span(
     sample: impl Fn(View<'_>, [i64; 2], [f64; 2], &mut [u8]),
 ) {
     let [a, b, c, d, e, f] = *matrix;
-    let (rows, columns) = (src.height() as f64, src.width() as f64);
     for (i, to) in (first..).zip(out.chunks_exact_mut(src.channels())) {
         let x = i as f64 + 0.5;
-        let (x, y) = (a * x + b * y + c, d * x + e * y + f);
-        if x < 0.0 || x >= columns || y < 0.0 || y >= rows {
-            continue;
-        }
-        let (x, y) = (x - 0.5, y - 0.5);
-        // Without floor(), which is a call of a function where SSE 4.1 is not taken for granted.
-        let whole = [x, y].map(|v| v as i64 - i64::from(v < 0.0));
-        sample(src, whole, [x - whole[0] as f64, y - whole[1] as f64], to);
+        at(src, [a * x + b * y + c, d * x + e * y + f], to, &sample);
     }
+}
+
+/// Samples the point (x, y), if it lies inside the source. `sample` gets it half a pixel up and left, as whole and
+/// fractional parts.
+#[inline]
+fn at(
+    src: View<'_>,
+    [x, y]: [f64; 2],
+    to: &mut [u8],
+    sample: impl Fn(View<'_>, [i64; 2], [f64; 2], &mut [u8]),
+) {
+    let (rows, columns) = (src.height() as f64, src.width() as f64);
+    if x < 0.0 || x >= columns || y < 0.0 || y >= rows {
+        return;
+    }
+    let (x, y) = (x - 0.5, y - 0.5);
+    // Without floor(), which is a call of a function where SSE 4.1 is not taken for granted.
+    let whole = [x, y].map(|v| v as i64 - i64::from(v < 0.0));
+    sample(src, whole, [x - whole[0] as f64, y - whole[1] as f64], to);
 }
 
 /// The value of `channel` in column `x` (clipped to the row).

@@ -11,7 +11,7 @@ use wellfed_kernels::{
 use crate::{
     Error, ErrorKind, Result,
     plan::field::point,
-    transform::{Action, EraseValue, PaddingMode, Size},
+    transform::{Action, AddedNoise, EraseValue, PaddingMode, Size},
 };
 
 /// An image of channel planes.
@@ -102,6 +102,7 @@ impl FloatImage {
                     }
                 }
             }
+            Action::AddNoise(noise) => self.add_noise(noise),
             other => {
                 return Err(Error::new(
                     ErrorKind::Internal,
@@ -110,6 +111,17 @@ impl FloatImage {
             }
         }
         Ok(())
+    }
+
+    fn add_noise(&mut self, noise: &AddedNoise) {
+        let dtype = self.dtype;
+        if dtype == Dtype::U8 {
+            let mut noisy = noise.on_bytes();
+            self.planes.iter_mut().for_each(|x| *x = f32::from(noisy(*x as u8)));
+        } else {
+            let mut noisy = noise.on_floats();
+            self.planes.iter_mut().for_each(|x| *x = round(noisy(*x), dtype));
+        }
     }
 
     fn points(&mut self, op: &PointOp) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Actions that need a whole image: those that bring their own code, and erasing.
+//! Actions that need a whole image: those that bring their own code, noise, and erasing.
 
 use wellfed_kernels::{
     erase,
@@ -25,6 +25,11 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, memory: &mut ImageMemo
     match action {
         Action::Keep => Ok(()),
         Action::Image(action) => action.run(image, memory),
+        Action::AddNoise(noise) => {
+            let mut noisy = noise.on_bytes();
+            image.pixels_mut().iter_mut().for_each(|v| *v = noisy(*v));
+            Ok(())
+        }
         erase @ Action::Erase { .. } => {
             erase_slot(erase, size, Dtype::U8, Layout::Hwc, image.pixels_mut());
             Ok(())

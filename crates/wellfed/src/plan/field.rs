@@ -65,7 +65,7 @@ pub(crate) enum Step {
     Decode,
     /// Geometry, folded into one kernel that makes an 8-bit image.
     Geometry(Range<usize>),
-    /// One transform that needs a whole 8-bit image (colour, blur, rotation, erasing).
+    /// One transform that needs a whole 8-bit image (colour, blur, rotation, noise, erasing).
     Whole(usize),
     /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
     Write { operations: Range<usize>, map: PointMap },

@@ -52,9 +52,13 @@ fn fuse_write(program: &mut ImageProgram) -> Result<Option<String>> {
     let Some(Step::Float(tail)) = program.steps.last().cloned() else { return Ok(None) };
     let class = |i: usize| program.operations[i].class;
     let erase = tail.clone().find(|&i| class(i) == Class::Erase).unwrap_or(tail.end);
-    // Padding after a cast fills with a float, which the write's 8-bit input cannot hold.
+    // Padding after a cast fills with a float, which the write's 8-bit input cannot hold. Noise is no map of values.
     let fusable = tail.clone().all(|i| {
-        if i < erase { class(i) != Class::Crop } else { matches!(class(i), Class::Erase | Class::Identity) }
+        if i < erase {
+            !matches!(class(i), Class::Crop | Class::Noise)
+        } else {
+            matches!(class(i), Class::Erase | Class::Identity)
+        }
     });
     if !fusable {
         return Ok(Some(format!("not possible: {} must run one by one", program.names(tail))));

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size};
+use super::{
+    AddedNoise, ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size,
+};
 use crate::{Error, Result, codec::MaskDepth, rng::Rng, sample::BoxFormat};
 
 /// What [`super::RandomErasing`] writes.
@@ -97,6 +99,8 @@ pub enum Action {
         /// With what.
         value: EraseValue,
     },
+    /// Add a number of its own to every value.
+    AddNoise(AddedNoise),
     /// Change the element type.
     Cast {
         /// New type.
@@ -141,6 +145,7 @@ impl Action {
             Action::Keep
             | Action::Flip { .. }
             | Action::Erase { .. }
+            | Action::AddNoise(_)
             | Action::Cast { .. }
             | Action::Normalize { .. }
             | Action::ClampBoxes

@@ -210,7 +210,7 @@ impl Space {
 
 /// Number `i` of the `n` numbers of `torch.linspace(start, end, n)` (`RangeFactoriesKernel.cpp`): counted from the start
 /// in the first half, from the end in the second.
-fn linspace(start: f32, end: f32, (i, n): (usize, usize)) -> f64 {
+pub(super) fn linspace(start: f32, end: f32, (i, n): (usize, usize)) -> f64 {
     let step = (end - start) / (n - 1) as f32;
     f64::from(if i < n / 2 {
         step.mul_add(i as f32, start)

@@ -121,7 +121,7 @@ impl Boxes {
                 }
             }
             Action::Image(ref action) => {
-                if let Some(moves) = action.moves(canvas) {
+                if let Some(moves) = action.moves_corners(canvas) {
                     self.follow(&moves, after);
                 }
             }

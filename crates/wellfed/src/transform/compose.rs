@@ -108,9 +108,7 @@ mod tests {
         assert_eq!(read(json).to_string(), "Compose(\n      CenterCrop(size=(3, 3))\n      ToImage()\n)");
         let e = refuse(r#"{"type":"Compose","transforms":[{"type":"CenterCrop","size":"big","extra":0}]}"#);
         assert!(e.contains("Compose: transforms: CenterCrop: "), "{e}");
-        assert!(
-            refuse(r#"{"type":"Blur"}"#).contains("unknown variant `Blur`, expected one of `AutoAugment`")
-        );
+        assert!(refuse(r#"{"type":"Blur"}"#).contains("unknown variant `Blur`, expected one of `AugMix`"));
         assert!(refuse("{}").contains("missing field `type`"));
     }
 }

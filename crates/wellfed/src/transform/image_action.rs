@@ -51,6 +51,11 @@ pub trait ImageAction: fmt::Debug + Send + Sync {
         None
     }
 
+    /// How the corners of boxes move, where torchvision has another rule for them than for points.
+    fn moves_corners(&self, canvas: Size) -> Option<PointMove> {
+        self.moves(canvas)
+    }
+
     /// The actions that it consists of, in order. Boxes follow them one by one, since each makes new boxes; then
     /// [`ImageAction::moves`] is not asked.
     fn parts(&self) -> &[Arc<dyn ImageAction>] {
@@ -70,14 +75,24 @@ impl PartialEq for dyn ImageAction {
 pub struct ImageMemory {
     /// A second image.
     pub spare: Image,
+    /// A third one.
+    pub other: Image,
     /// Floating point numbers.
     pub floats: Vec<f32>,
+    /// An encoded image.
+    pub file: Vec<u8>,
+    /// What decodes it.
+    pub decoder: Option<Box<wellfed_jpeg::Decoder>>,
 }
 
 impl ImageMemory {
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
-        self.spare.capacity() + 4 * self.floats.capacity()
+        self.spare.capacity()
+            + self.other.capacity()
+            + 4 * self.floats.capacity()
+            + self.file.capacity()
+            + self.decoder.as_ref().map_or(0, |decoder| decoder.capacity())
     }
 }
 

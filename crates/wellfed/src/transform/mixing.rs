@@ -190,7 +190,7 @@ fn beta(alpha: f64, rng: &mut Rng) -> f64 {
 
 /// Logarithm of a number of the Gamma distribution: Marsaglia and Tsang, "A simple method for generating gamma variables"
 /// (2000), for shapes below 1 by their remark on a number of the next higher shape.
-fn log_gamma(shape: f64, rng: &mut Rng) -> f64 {
+pub(super) fn log_gamma(shape: f64, rng: &mut Rng) -> f64 {
     if shape < 1.0 {
         // Not the logarithm of 0.
         let unit = 1.0 - rng.unit();

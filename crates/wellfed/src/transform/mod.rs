@@ -15,6 +15,7 @@ use crate::{Result, rng::Rng};
 
 mod action;
 mod adjustment;
+mod aug_mix;
 mod augment;
 mod auto_augment;
 mod bounding_boxes;
@@ -23,12 +24,15 @@ mod center_crop;
 mod coarse_dropout;
 mod color_jitter;
 mod compose;
+mod elastic_transform;
 mod floor_center_crop;
 mod gaussian_blur;
+mod gaussian_noise;
 mod grayscale;
 mod hue_saturation_value;
 mod identity;
 mod image_action;
+mod jpeg;
 mod max_size;
 mod mixing;
 mod named;
@@ -56,6 +60,8 @@ mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
 mod random_order;
+mod random_perspective;
+mod random_photometric_distort;
 mod random_posterize;
 mod random_resized_crop;
 mod random_rotation;
@@ -71,6 +77,7 @@ mod to_tensor;
 mod trivial_augment_wide;
 
 pub use action::{Action, EraseValue, Noise};
+pub use aug_mix::{AugMix, Version};
 pub use augment::Thresholds;
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
@@ -78,12 +85,15 @@ pub use center_crop::CenterCrop;
 pub use coarse_dropout::CoarseDropout;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
+pub use elastic_transform::ElasticTransform;
 pub use floor_center_crop::FloorCenterCrop;
 pub use gaussian_blur::GaussianBlur;
+pub use gaussian_noise::{AddedNoise, GaussianNoise};
 pub use grayscale::Grayscale;
 pub use hue_saturation_value::HueSaturationValue;
 pub use identity::Identity;
 pub use image_action::{ImageAction, ImageMemory, PointMove};
+pub use jpeg::JPEG;
 pub use max_size::MaxSize;
 pub use mixing::{Blend, DEFAULT_LABELS, Mix, Mixing};
 pub use normalize::Normalize;
@@ -107,6 +117,8 @@ pub use random_grayscale::RandomGrayscale;
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::RandomInvert;
 pub use random_order::RandomOrder;
+pub use random_perspective::RandomPerspective;
+pub use random_photometric_distort::RandomPhotometricDistort;
 pub use random_posterize::RandomPosterize;
 pub use random_resized_crop::RandomResizedCrop;
 pub use random_rotation::RandomRotation;
@@ -260,6 +272,8 @@ pub enum Class {
     Erase,
     /// [`Action::Cast`].
     Cast,
+    /// [`Action::AddNoise`].
+    Noise,
     /// [`Action::Normalize`].
     Normalize,
     /// [`Action::ClampBoxes`], [`Action::ConvertBoxes`], [`Action::SanitizeBoxes`]: what is done to boxes alone.
@@ -301,7 +315,7 @@ pub trait Operation {
     fn takes(&self) -> Takes {
         match self.class() {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Compose => Takes::Geometry,
-            Class::Image | Class::Erase | Class::Cast | Class::Normalize => Takes::Images,
+            Class::Image | Class::Erase | Class::Cast | Class::Noise | Class::Normalize => Takes::Images,
             Class::Boxes => Takes::Boxes,
         }
     }
@@ -378,6 +392,7 @@ macro_rules! transforms {
 }
 
 transforms! {
+    AugMix,
     AutoAugment,
     CenterCrop,
     ClampBoundingBoxes,
@@ -386,11 +401,14 @@ transforms! {
     Compose,
     ConvertBoundingBoxFormat,
     FloorCenterCrop,
+    ElasticTransform,
     GaussianBlur,
+    GaussianNoise,
     Grayscale,
     HueSaturationValue,
     Identity,
     MaxSize,
+    JPEG,
     Normalize,
     NormalizeByReciprocal,
     OpenCvColorJitter,
@@ -410,6 +428,8 @@ transforms! {
     RandomHorizontalFlip,
     RandomInvert,
     RandomOrder,
+    RandomPerspective,
+    RandomPhotometricDistort,
     RandomPosterize,
     RandomResizedCrop,
     RandomRotation,

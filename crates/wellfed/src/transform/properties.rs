@@ -110,6 +110,8 @@ fn others() -> impl Strategy<Value = Transform> {
         .into()),
         (fill(), 0.001..9.0).prop_map(|(mean, std)| Normalize::new(mean, std).into()),
         (fill(), 0.001..9.0).prop_map(|(mean, std)| NormalizeByReciprocal::new(mean, std).into()),
+        (-1.0..1.0, 0.0..2.0, any::<bool>())
+            .prop_map(|(mean, sigma, clip)| GaussianNoise::new(mean, sigma).clip(clip).into()),
         Just(ToDtype::new(ImageDtype::Float16).scale(true).into()),
         Just(ToTensor::new().into()),
         Just(Identity::new().into()),
@@ -128,6 +130,13 @@ fn augmentations() -> impl Strategy<Value = Transform> {
     ]);
     let thresholds = || prop::sample::select(&[Thresholds::V1, Thresholds::V2]);
     prop_oneof![
+        (range(-90.0, 90.0), 0.1..9.0, any::<bool>(), prop::option::of(fill())).prop_map(
+            |(alpha, sigma, nearest, fill)| {
+                let interpolation = if nearest { Interpolation::Nearest } else { Interpolation::Bilinear };
+                ElasticTransform { alpha, sigma: [sigma, 1.0], interpolation, fill }.into()
+            }
+        ),
+        (1u8..=100, 0u8..20).prop_map(|(q, more)| JPEG::new([q, (q + more).min(100)]).into()),
         p().prop_map(|p| RandomInvert::new().p(p).into()),
         (range(-1.0, 1.0), range(-1.0, 1.0), any::<bool>()).prop_map(|(brightness, contrast, by_max)| {
             RandomBrightnessContrast::new(brightness, contrast).brightness_by_max(by_max).into()
@@ -175,6 +184,35 @@ fn augmentations() -> impl Strategy<Value = Transform> {
                 TrivialAugmentWide { num_magnitude_bins, interpolation, fill, thresholds }.into()
             }
         ),
+        (0.0..=1.0, p(), interpolation(), fill()).prop_map(|(distortion_scale, p, interpolation, fill)| {
+            RandomPerspective { distortion_scale, p, interpolation, fill }.into()
+        }),
+        (range(0.0, 3.0), range(0.0, 3.0), range(-0.5, 0.5), p()).prop_map(
+            |(brightness, contrast, hue, p)| {
+                RandomPhotometricDistort { brightness, contrast, saturation: contrast, hue, p }.into()
+            }
+        ),
+        (
+            (1usize..=10, 1usize..5, -1i64..5, 0.01..9.0, any::<bool>(), any::<bool>()),
+            prop::option::of(fill()),
+            prop::sample::select(&[Version::V1, Version::V2]),
+        )
+            .prop_map(
+                |((severity, mixture_width, chain_depth, alpha, all_ops, smooth), fill, version)| {
+                    let interpolation = if smooth { Interpolation::Bilinear } else { Interpolation::Nearest };
+                    AugMix {
+                        severity,
+                        mixture_width,
+                        chain_depth,
+                        alpha,
+                        all_ops,
+                        interpolation,
+                        fill,
+                        version,
+                    }
+                    .into()
+                }
+            ),
         (policy, interpolation(), fill(), thresholds()).prop_map(
             |(policy, interpolation, fill, thresholds)| {
                 AutoAugment { policy, interpolation, fill, thresholds }.into()
@@ -222,6 +260,7 @@ fn belongs(action: &Action, class: Class) -> bool {
         Action::Flip { .. } => class == Class::Flip,
         Action::Image(_) => class == Class::Image,
         Action::Erase { .. } => class == Class::Erase,
+        Action::AddNoise(_) => class == Class::Noise,
         Action::Cast { .. } => class == Class::Cast,
         Action::Normalize { .. } => class == Class::Normalize,
         Action::ClampBoxes | Action::ConvertBoxes(_) | Action::SanitizeBoxes { .. } => class == Class::Boxes,
@@ -275,7 +314,12 @@ proptest! {
     #[test]
     fn bad_numbers_never_panic(numbers: [f64; 4], ints: [usize; 4], size in sizes()) {
         let (range, sides) = ([numbers[0], numbers[1]], [ints[0], ints[1]]);
-        let transforms: [Transform; 12] = [
+        let transforms: [Transform; 17] = [
+            ElasticTransform::new().alpha(range).sigma([numbers[2], numbers[3]]).into(),
+            GaussianNoise::new(numbers[0], numbers[1]).into(),
+            AugMix { severity: ints[0], mixture_width: ints[1], alpha: numbers[0], ..AugMix::new() }.into(),
+            RandomPerspective::new(numbers[0]).p(numbers[1]).fill(numbers).into(),
+            RandomPhotometricDistort { hue: range, p: numbers[3], ..Default::default() }.into(),
             RandomAffine::new(range).translate(range).scale(range).shear(range, Some(range)).center(range).into(),
             RandAugment::new().num_ops(ints[0]).magnitude(ints[1], ints[2]).into(),
             TrivialAugmentWide::new().num_magnitude_bins(ints[3]).into(),

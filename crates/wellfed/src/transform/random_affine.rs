@@ -262,6 +262,12 @@ pub(super) struct Affine {
 }
 
 impl Affine {
+    /// A map without a scale, sampled and filled by others.
+    pub(super) fn around(angle: f64, translate: [f64; 2], shear: [f64; 2], center: [f64; 2]) -> Self {
+        let (sampling, fill) = (Sampling::Nearest, PerChannel::default());
+        Self { angle, translate, scale: 1.0, shear, center: Some(center), sampling, fill }
+    }
+
     /// Turn and shear: [a, b] of x' = ax + by, [c, d] of y' = cx + dy. Its determinant is 1 (torchvision,
     /// `_get_inverse_affine_matrix`).
     fn turned(&self) -> [f64; 4] {
@@ -279,7 +285,7 @@ impl Affine {
     }
 
     /// From output to source.
-    fn inverse(&self, size: Size) -> [f64; 6] {
+    pub(super) fn inverse(&self, size: Size) -> [f64; 6] {
         let ([a, b, c, d], [cx, cy], [tx, ty]) = (self.turned(), self.center(size), self.translate);
         let mut matrix = [d, -b, 0.0, -c, a, 0.0].map(|x| x / self.scale);
         matrix[2] += matrix[0] * (-cx - tx) + matrix[1] * (-cy - ty);

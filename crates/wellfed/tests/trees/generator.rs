@@ -9,8 +9,8 @@ use wellfed::{
     sample::FieldKind,
     source::SourceSpec,
     transform::{
-        ClampBoundingBoxes, ColorJitter, RandomCrop, RandomErasing, RandomHorizontalFlip, RandomResizedCrop,
-        Resize, SanitizeBoundingBoxes, Transform,
+        ClampBoundingBoxes, ColorJitter, ElasticTransform, GaussianNoise, RandomCrop, RandomErasing,
+        RandomHorizontalFlip, RandomResizedCrop, Resize, SanitizeBoundingBoxes, Transform,
     },
 };
 
@@ -425,12 +425,14 @@ impl<'a> Generator<'a> {
     }
 
     fn mapped(&mut self, data: Dataset) -> Dataset {
-        let transforms = vec![match self.below(6) {
+        let transforms = vec![match self.below(8) {
             0 => Transform::from(RandomHorizontalFlip::default()),
             1 => RandomCrop::new(6).padding(2).into(),
             2 => ColorJitter::new().brightness(0.4).into(),
             3 => RandomErasing::new(0.7).into(),
             4 => SanitizeBoundingBoxes::default().into(),
+            5 => GaussianNoise::default().into(),
+            6 => ElasticTransform::new().alpha([2.0, 1.0]).sigma([0.0; 2]).into(),
             _ => ClampBoundingBoxes::default().into(),
         }];
         self.verb(data, |input| Node::Map { field: None, transforms, input })

@@ -271,7 +271,7 @@ def _lower_one(
     if moved and outcome.pure:
         raise RefusalError("stands after ToPureTensor, where targets do not follow", "put it before")
     if isinstance(follows, Masks):
-        if any(isinstance(t, T.RandomRotation | T.RandomAffine) for t in added):
+        if any(isinstance(t, T.RandomRotation | T.RandomAffine | T.RandomPerspective) for t in added):
             raise RefusalError("torchvision turns masks by another rule than images")
         if kind is v2.Resize and getattr(leaf.interpolation, "value", leaf.interpolation) == "nearest-exact":
             raise RefusalError("masks are resized by another rule than images then", "another interpolation")
@@ -287,6 +287,7 @@ def _lower_one(
 
 
 _NOT_JOINT = (
+    T.AugMix,
     T.AutoAugment,
     T.RandAugment,
     T.RandomApply,
@@ -296,10 +297,12 @@ _NOT_JOINT = (
 )
 _GEOMETRY = (
     T.CenterCrop,
+    T.ElasticTransform,
     T.Pad,
     T.RandomAffine,
     T.RandomCrop,
     T.RandomHorizontalFlip,
+    T.RandomPerspective,
     T.RandomResizedCrop,
     T.RandomRotation,
     T.RandomVerticalFlip,

@@ -14,7 +14,7 @@ from .forms import Form, RefusalError
 
 __all__ = ["is_own", "lower_own"]
 
-_ON_FLOATS = (T.Normalize, T.RandomErasing, T.ToImage, T.ToTensor, T.PILToTensor, T.Identity)
+_ON_FLOATS = (T.Normalize, T.GaussianNoise, T.RandomErasing, T.ToImage, T.ToTensor, T.PILToTensor, T.Identity)
 _SIZED = (T.CenterCrop, T.RandomCrop, T.RandomResizedCrop)
 
 

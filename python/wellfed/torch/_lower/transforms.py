@@ -44,6 +44,9 @@ METHODS = (
     "_get_policies",
     "_get_random_item",
     "_apply_image_or_video_transform",
+    "_sample_dirichlet",
+    "_pil_to_tensor",
+    "_tensor_to_pil",
 )
 
 _ANY_MODE = ("images have the mode of their file here, grey or colour", "put v2.RGB() first")
@@ -223,6 +226,7 @@ def _tables() -> tuple[dict[type, Handler], frozenset[type]]:
             table[getattr(module, name)] = handler
         for name in ("AutoAugment", "RandAugment", "TrivialAugmentWide"):
             table[getattr(module, name)] = _automatic("v1" if module is v1 else "v2")
+        table[module.AugMix] = _aug_mix("v1" if module is v1 else "v2")
     table[v1.RandomCrop] = _random_crop_v1
     table[v2.RandomCrop] = _random_crop_v2
     table[v1.ToTensor] = _to_tensor_v1
@@ -237,6 +241,9 @@ def _tables() -> tuple[dict[type, Handler], frozenset[type]]:
     table[v2.ToPureTensor] = _to_pure_tensor
     table[v2.Identity] = _nothing
     table[v2.RGB] = _rgb
+    table[v2.RandomPhotometricDistort] = _photometric
+    table[v2.GaussianNoise] = _gaussian_noise
+    table[v2.JPEG] = _jpeg
     _types = table, frozenset(containers)
     return _types
 
@@ -377,6 +384,46 @@ def _affine(t: Any, form: Form) -> Step:
     return [lowered], form, ""
 
 
+def _perspective(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    lowered = T.RandomPerspective(t.distortion_scale, t.p, _interpolation(t), t.fill)
+    note = "where a corner stays in its place, torchvision's solver rounds: a pixel may be its neighbour"
+    return [lowered], form, note
+
+
+def _photometric(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    return [T.RandomPhotometricDistort(t.brightness, t.contrast, t.saturation, t.hue, t.p)], form, ""
+
+
+def _elastic(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    note = "a value may be rounded the other way: one level of 255"
+    return [T.ElasticTransform(t.alpha, t.sigma, t.interpolation, t.fill)], form, note
+
+
+def _gaussian_noise(t: Any, form: Form) -> Step:
+    if form.kind not in ("tensor", "image"):
+        raise RefusalError(f"stands on {form}, which it refuses", "put it after ToImage or ToTensor")
+    if form.dtype not in ("uint8", "float32"):
+        raise RefusalError(f"stands on {form}", "put it before the conversion, or use float32")
+    return [T.GaussianNoise(t.mean, t.sigma, t.clip)], form, ""
+
+
+def _jpeg(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    return [T.JPEG(t.quality)], form, ""
+
+
+def _stays(why: str) -> Handler:
+    """Of what is known, and not for the engine."""
+
+    def lower(t: Any, form: Form) -> Step:
+        raise RefusalError(why)
+
+    return lower
+
+
 def _by_chance(kind: Callable[..., T.Transform], *parameters: str) -> Handler:
     """Of transforms that change values with a probability."""
 
@@ -411,6 +458,22 @@ def _automatic(version: str) -> Handler:
             case _:
                 made = T.TrivialAugmentWide(t.num_magnitude_bins, *outside, thresholds=version)
         return [made], form, ""
+
+    return lower
+
+
+def _aug_mix(version: str) -> Handler:
+    """Of torchvision's first or second version; both turn Pillow images into tensors."""
+
+    def lower(t: Any, form: Form) -> Step:
+        _on_bytes(form)
+        spaces = [] if version == "v1" else [t._AUGMENTATION_SPACE, t._PARTIAL_AUGMENTATION_SPACE]
+        makers = [make for space in spaces for make, _ in space.values()]
+        if t._PARAMETER_MAX != 10 or not all(m.__module__.startswith("torchvision.") for m in makers):
+            raise RefusalError("its operations were changed", "the operations of torchvision")
+        chains = t.severity, t.mixture_width, t.chain_depth, t.alpha, t.all_ops
+        made = T.AugMix(*chains, t.interpolation, t.fill, version=version)
+        return [made], form, "sums of more than 65,793 pixels may round differently, by one level of 255"
 
     return lower
 
@@ -593,6 +656,13 @@ _BOTH: dict[str, Handler] = {
     "RandomVerticalFlip": _flip(T.RandomVerticalFlip),
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
+    "RandomPerspective": _perspective,
+    "ElasticTransform": _elastic,
+    "FiveCrop": _stays("makes five images of one; the engine makes one image of one"),
+    "TenCrop": _stays("makes ten images of one; the engine makes one image of one"),
+    "LinearTransformation": _stays(
+        "its matrix has a row and a column for each value of the image: a task for torch"
+    ),
     "RandomInvert": _by_chance(T.RandomInvert),
     "RandomPosterize": _by_chance(T.RandomPosterize, "bits"),
     "RandomSolarize": _by_chance(T.RandomSolarize, "threshold"),

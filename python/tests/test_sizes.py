@@ -230,6 +230,16 @@ def test_padded_batches_hold_images_of_any_size(tmp_path: Path) -> None:
             assert (row[:, :, columns:] == value).all()
 
 
+def test_samples_one_by_one_may_differ_in_size_and_ragged_batches_may_not(tmp_path: Path) -> None:
+    ds = native(tmp_path).map(*CHAIN).with_options(seed=3)
+    alone = [ds.sample(i) for i in range(len(ds))]
+    for (image, target), (want, own) in zip(ds.numpy(), alone, strict=True):
+        assert np.array_equal(image, want)
+        assert np.array_equal(target["boxes"], own["boxes"])
+    with pytest.raises(wf.ConfigError, match=r"image varies in more than its first dimension(.|\n)*padded_batch"):
+        ds.ragged_batch(2).numpy()
+
+
 def test_a_size_that_is_settled_makes_arrays(tmp_path: Path) -> None:
     ds = native(tmp_path).map(*CHAIN[:4], T.Resize((20, 24)))
     for images, target in ds.batch(3).numpy():

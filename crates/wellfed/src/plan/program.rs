@@ -339,14 +339,12 @@ fn image(
     };
     let unknown = shape.height.is_none() || shape.width.is_none();
     let unchanged = matches!(input, Input::Encoded { mode: Mode::Unchanged, .. });
-    let sees = program.operations.iter().any(|planned| planned.transform.as_operation().sees_boxes());
+    // A list as such takes any images; what is done to channels must be known beforehand.
     program.varies = unknown
+        && !unchanged
         && match assembly {
-            Assembly::List { images } => images && !unchanged,
-            Assembly::Stacked | Assembly::Padded(_) => !unchanged && left_open(&program.operations),
-            // Of one image by itself the size is looked at first, unless that takes more than the image.
-            Assembly::Alone => sees,
-            Assembly::Ragged => false,
+            Assembly::List { images } => images,
+            _ => left_open(&program.operations),
         };
     if program.varies {
         (program.shape.height, program.shape.width) = (None, None);

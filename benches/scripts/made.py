@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 import pickle
+import sys
+import types
 import wave
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -15,18 +20,124 @@ from PIL import Image
 def photographs(folder: Path, count: int, width: int = 500, height: int = 375) -> str:
     """`count` JPEGs in four classes, of the size that photographs in data sets have."""
     root = folder / f"photographs-{count}"
-    rows, columns = np.mgrid[0:height, 0:width]
 
     def write(path: Path, i: int) -> None:
-        random = np.random.default_rng(i)
-        waves = [
-            np.sin(columns * random.uniform(0.01, 0.1) + rows * random.uniform(0.01, 0.1)) for _ in range(3)
-        ]
-        pixels = 128 + 90 * np.stack(waves, 2) + random.normal(0, 8, (height, width, 3))
-        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(path, quality=90)
+        _photograph(i, width, height).save(path, quality=90)
 
     _files(root, count, lambda i: f"class{i % 4}/{i:05}.jpg", write)
     return str(root)
+
+
+def _photograph(i: int, width: int, height: int) -> Image.Image:
+    """Waves of random length, and noise."""
+    rows, columns = np.mgrid[0:height, 0:width]
+    random = np.random.default_rng(i)
+    waves = [np.sin(columns * random.uniform(0.01, 0.1) + rows * random.uniform(0.01, 0.1)) for _ in range(3)]
+    pixels = 128 + 90 * np.stack(waves, 2) + random.normal(0, 8, (height, width, 3))
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+SIZES = [(500, 375), (375, 500), (500, 333), (500, 400)]
+"""Width and height of photographs in data sets whose images differ in size."""
+
+
+def _things(i: int, width: int, height: int) -> list[tuple[int, int, int, int]]:
+    """Left, top, width and height of what is to be seen in photograph `i`."""
+    random = np.random.default_rng(1_000_000 + i)
+    things = []
+    for _ in range(1 + i % 7):
+        w, h = (int(random.integers(side // 8, side // 2)) for side in (width, height))
+        things.append((int(random.integers(0, width - w)), int(random.integers(0, height - h)), w, h))
+    return things
+
+
+def voc(folder: Path, count: int) -> str:
+    """Photographs with masks of their things, in the layout of VOC's segmentation."""
+    root = folder / f"voc-{count}"
+    names = [f"{i:06}" for i in range(count)]
+    palette = np.random.default_rng(0).integers(0, 256, 768, np.uint8).tobytes()
+
+    def write(path: Path, at: int) -> None:
+        if path.suffix == ".txt":
+            path.write_text("".join(f"{name}\n" for name in names))
+            return
+        i = at % count
+        width, height = SIZES[i % len(SIZES)]
+        if path.suffix == ".jpg":
+            _photograph(i, width, height).save(path, quality=90)
+            return
+        labels = np.zeros((height, width), np.uint8)
+        for number, (x, y, w, h) in enumerate(_things(i, width, height)):
+            labels[y : y + h, x : x + w] = 255  # the border that is in no class
+            labels[y + 3 : y + h - 3, x + 3 : x + w - 3] = 1 + (i + number) % 20
+        mask = Image.frombytes("P", (width, height), labels.tobytes())
+        mask.putpalette(palette)
+        mask.save(path)
+
+    base = "VOCdevkit/VOC2012"
+    paths = [
+        *(f"{base}/JPEGImages/{name}.jpg" for name in names),
+        *(f"{base}/SegmentationClass/{name}.png" for name in names),
+        f"{base}/ImageSets/Segmentation/train.txt",
+    ]
+    _files(root, len(paths), paths.__getitem__, write)
+    return str(root)
+
+
+def coco(folder: Path, count: int) -> tuple[str, str]:
+    """Photographs and the file of their boxes, in COCO's layout.
+
+    Where pycocotools is not installed, as much of it as is needed takes its place.
+    """
+    root = folder / f"coco-{count}"
+
+    def write(path: Path, i: int) -> None:
+        if path.suffix == ".jpg":
+            _photograph(i, *SIZES[i % len(SIZES)]).save(path, quality=90)
+            return
+        images: list[dict[str, Any]] = []
+        notes: list[dict[str, Any]] = []
+        for number in range(count):
+            width, height = SIZES[number % len(SIZES)]
+            images.append({"id": number, "file_name": f"{number:012}.jpg", "width": width, "height": height})
+            for box in _things(number, width, height):
+                note = {"id": len(notes) + 1, "image_id": number, "category_id": 1 + len(notes) % 90}
+                notes.append(
+                    {**note, "bbox": [side + 0.25 for side in box], "area": box[2] * box[3], "iscrowd": 0}
+                )
+        path.write_text(json.dumps({"images": images, "annotations": notes}))
+
+    names = [*(f"images/{i:012}.jpg" for i in range(count)), "notes.json"]
+    _files(root, len(names), names.__getitem__, write)
+    try:
+        import pycocotools.coco  # noqa: F401
+    except ModuleNotFoundError:
+        module = types.ModuleType("pycocotools.coco")
+        module.COCO = _COCO  # type: ignore[attr-defined]
+        sys.modules["pycocotools"] = types.ModuleType("pycocotools")
+        sys.modules["pycocotools.coco"] = module
+    return str(root / "images"), str(root / "notes.json")
+
+
+class _COCO:
+    """What torchvision uses of pycocotools."""
+
+    def __init__(self, path: str) -> None:
+        given = json.loads(Path(path).read_text())
+        self.imgs = {image["id"]: image for image in given["images"]}
+        self.anns = {note["id"]: note for note in given["annotations"]}
+        self.imgToAnns: dict[int, list[Any]] = defaultdict(list)
+        for note in given["annotations"]:
+            self.imgToAnns[note["image_id"]].append(note)
+
+    def loadImgs(self, image: int) -> list[Any]:  # noqa: N802 (its name)
+        return [self.imgs[image]]
+
+    def getAnnIds(self, image: int) -> list[int]:  # noqa: N802 (its name)
+        return [note["id"] for note in self.imgToAnns[image]]
+
+    def loadAnns(self, ids: list[int]) -> list[Any]:  # noqa: N802 (its name)
+        return [self.anns[i] for i in ids]
 
 
 def arrays(folder: Path, count: int) -> list[Path]:

@@ -11,7 +11,8 @@ run with it, in turns. A ratio above 1 says that wellfed takes less time: the me
 highest round.
 
 Both must give the same batches for the same seed. Of a case with `RANDOM`, whose augmentation may draw its random
-numbers natively, from a stream of its own, only types, shapes and integers are compared.
+numbers natively, from a stream of its own, only types, shapes and integers are compared; with `RANDOM_SIZES`, where it
+draws sizes and what becomes of masks and boxes as well, only types and numbers of dimensions.
 """
 
 from __future__ import annotations
@@ -66,11 +67,14 @@ def _module(path: Path, text: str, of: str) -> ModuleType:
     return module
 
 
-def different(one: Any, other: Any, numbers: bool = True, at: str = "batch") -> str:
-    """Where two batches differ; empty if they do not. Without `numbers`, floating point values may."""
+def different(one: Any, other: Any, numbers: bool = True, at: str = "batch", sizes: bool = True) -> str:
+    """Where two batches differ; empty if they do not. Without `numbers`, floating point values may, and without `sizes`
+    all values and sizes of tensors."""
     if type(one) is not type(other):
         return f"{at} is a {type(one).__name__} with torch, and a {type(other).__name__} with wellfed"
     if isinstance(one, torch.Tensor):
+        if one.dtype == other.dtype and one.ndim == other.ndim and not sizes:
+            return ""
         if one.shape != other.shape or one.dtype != other.dtype:
             return f"{at} is {one.dtype} {[*one.shape]} with torch, and {other.dtype} {[*other.shape]} with wellfed"
         same = (one.is_floating_point() and not numbers) or torch.equal(one, other)
@@ -78,16 +82,18 @@ def different(one: Any, other: Any, numbers: bool = True, at: str = "batch") -> 
     if isinstance(one, Mapping):
         if [*one] != [*other]:
             return f"{at} has other keys"
-        return next(filter(None, (different(one[k], other[k], numbers, f"{at}[{k!r}]") for k in one)), "")
+        return next(
+            filter(None, (different(one[k], other[k], numbers, f"{at}[{k!r}]", sizes) for k in one)), ""
+        )
     if isinstance(one, Sequence) and not isinstance(one, str | bytes):
         if len(one) != len(other):
             return f"{at} has {len(one)} parts with torch, and {len(other)} with wellfed"
         pairs = enumerate(zip(one, other))
-        return next(filter(None, (different(a, b, numbers, f"{at}[{i}]") for i, (a, b) in pairs)), "")
+        return next(filter(None, (different(a, b, numbers, f"{at}[{i}]", sizes) for i, (a, b) in pairs)), "")
     return "" if one == other else f"{at} is {one!r} with torch, and {other!r} with wellfed"
 
 
-def compared(theirs: Any, ours: Any, numbers: bool) -> str:
+def compared(theirs: Any, ours: Any, numbers: bool, sizes: bool = True) -> str:
     """Where two loaders differ in an epoch from the same seed; empty if they do not."""
     epochs = []
     for loader in (theirs, ours):
@@ -95,7 +101,7 @@ def compared(theirs: Any, ours: Any, numbers: bool) -> str:
         epochs.append(list(loader))
     if len(epochs[0]) != len(epochs[1]):
         return f"{len(epochs[0])} batches with torch, and {len(epochs[1])} with wellfed"
-    return next(filter(None, (different(a, b, numbers) for a, b in zip(*epochs))), "")
+    return next(filter(None, (different(a, b, numbers, sizes=sizes) for a, b in zip(*epochs))), "")
 
 
 def run(path: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -103,14 +109,15 @@ def run(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     before, after = scripts(path)
     count = 12 if options.quick else options.count
     settings = (options.workers,) if options.quick else (0, options.workers)
-    random = getattr(before, "RANDOM", False)
+    free = getattr(before, "RANDOM_SIZES", False)
+    random = free or getattr(before, "RANDOM", False)
     difference = ""
     for workers in settings:
         torch.manual_seed(0)
         theirs = before.loader(options.folder, count, workers)
         torch.manual_seed(0)
         ours = after.loader(options.folder, count, workers)
-        difference = difference or compared(theirs, ours, not random)
+        difference = difference or compared(theirs, ours, not random, not free)
     result: dict[str, Any] = {
         "case": path.stem,
         "difference": difference,

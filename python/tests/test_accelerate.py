@@ -627,7 +627,8 @@ def test_explain_says_that_it_is_on(folder: Path) -> None:
     dataset = Photos(folder, _steps("v1"))
     assert "accelerate" in DataLoader(dataset, num_workers=1).explain()
     assert "accelerate" not in DataLoader(dataset, num_workers=1, accelerate=False).explain()
-    assert "accelerate" not in DataLoader(dataset).explain()
+    assert "in the calling thread, while it makes samples" in DataLoader(dataset).explain()
+    assert "accelerate" not in DataLoader(dataset, accelerate=False).explain()
     assert wf.feed(DataLoader(dataset, accelerate=False), num_workers=1).accelerate is False
 
 

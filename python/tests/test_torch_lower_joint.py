@@ -149,7 +149,7 @@ REFUSED: list[tuple[Any, str]] = [
     (v2.Pad(2, fill=(1, 2, 3)), "one value"),
     (v2.ToPILImage(), "changes targets too"),
     (v2.Resize(9, v2.InterpolationMode.NEAREST_EXACT), "another rule"),
-    (v2.RandomZoomOut(), "no such transform"),
+    (v2.RandomChannelPermutation(), "no such transform"),
     (crossing, "Python code"),
 ]
 
@@ -162,7 +162,7 @@ def test_what_is_not_known_is_python_and_says_so(tmp_path: Path, place: int) -> 
     plan = lower(loader)
     assert plan.kind == "hybrid"
     assert any(why in line.why for _, line in plan.lines), plan.lines
-    if isinstance(leaf, v2.Resize | v2.RandomRotation | v2.RandomZoomOut):
+    if isinstance(leaf, v2.Resize | v2.RandomRotation | v2.RandomChannelPermutation):
         assert type(plan.dataset[0][0]) is tv_tensors.Image
 
 

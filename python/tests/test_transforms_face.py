@@ -34,6 +34,14 @@ EXAMPLES = [
     T.RandomCrop((32, 30), padding=(1, 2, 3, 4), pad_if_needed=True, fill=(1, 2, 3), padding_mode="reflect"),
     T.Pad((1, 2), fill=7, padding_mode="edge"),
     T.RandomResizedCrop(224, scale=(0.2, 0.9), ratio=[0.5, 2], interpolation="nearest-exact"),
+    T.RandomCrop(30, padding=(1, 2, 3, 4), mask_fill=255),
+    T.Pad(3, fill=(1, 2, 3), mask_fill=7),
+    T.RandomResize(10, 20, interpolation="nearest"),
+    T.RandomShortestSize(12),
+    T.RandomShortestSize([12, 13], max_size=40, interpolation="bicubic"),
+    T.ScaleJitter((50, 60), scale_range=(0.5, 1)),
+    T.RandomZoomOut(fill=(1, 2, 3), side_range=(1, 1.5), p=0.2),
+    T.RandomZoomOut(mask_fill=9),
     T.RandomHorizontalFlip(0.25),
     T.RandomVerticalFlip(),
     T.RandomRotation(30, interpolation="bilinear", expand=True, center=(3, 4.5), fill=9),
@@ -77,6 +85,9 @@ def test_parameters_and_defaults_are_torchvisions(name: str) -> None:
     # Which of torchvision's two classes of the name it is; v2's like the rest.
     version = ours.pop("thresholds", None) or ours.pop("version", None)
     assert version is None or (version.kind, version.default) == (inspect.Parameter.KEYWORD_ONLY, "v2")
+    # What torchvision takes a dictionary for.
+    mask_fill = ours.pop("mask_fill", None)
+    assert mask_fill is None or (mask_fill.kind, mask_fill.default) == (inspect.Parameter.KEYWORD_ONLY, None)
     theirs = inspect.signature(getattr(v2, name)).parameters
     if list(theirs) == ["args", "kwargs"]:
         theirs = {}
@@ -132,6 +143,10 @@ def test_transforms_cannot_be_changed() -> None:
         ("Pad", {"padding": 1, "padding_mode": "wrap"}),
         ("RandomResizedCrop", {"size": 3, "scale": 0.5}),
         ("RandomResizedCrop", {"size": 3, "ratio": (1, 2, 3)}),
+        ("RandomZoomOut", {"side_range": (0.5, 2)}),
+        ("RandomZoomOut", {"side_range": (3, 2)}),
+        ("RandomZoomOut", {"p": 2}),
+        ("RandomZoomOut", {"fill": "red"}),
         ("RandomHorizontalFlip", {"p": 2}),
         ("RandomVerticalFlip", {"p": -0.1}),
         ("RandomGrayscale", {"p": 1.1}),
@@ -233,3 +248,27 @@ def test_senseless_parameters_are_refused_where_they_are_written() -> None:
     for transform in [T.CenterCrop(0), T.Normalize([0.5] * 5, [0.5]), T.Resize((3, 0))]:
         with pytest.raises(wf.ConfigError):
             ds.map(transform)
+
+
+def test_what_would_fail_at_every_sample_is_refused_where_it_is_written() -> None:
+    for make in (
+        lambda: T.RandomResize(5, 5),
+        lambda: T.RandomResize(0, 5),
+        lambda: T.RandomShortestSize([]),
+        lambda: T.RandomShortestSize([0]),
+        lambda: T.RandomShortestSize(5, max_size=0),
+        lambda: T.ScaleJitter((5, 5), (0, 1)),
+        lambda: T.RandomIoUCrop(min_scale=0.5, max_scale=0.4),
+        lambda: T.RandomIoUCrop(max_scale=1.5),
+        lambda: T.RandomIoUCrop(sampler_options=[]),
+        lambda: T.RandomIoUCrop(trials=0),
+    ):
+        with pytest.raises(ValueError, match=r"must be|must lie"):
+            make()
+    with pytest.raises(TypeError, match="two ints"):
+        T.ScaleJitter(5)  # type: ignore[arg-type]
+    crop = T.RandomIoUCrop(sampler_options=[0.5, 2], trials=3)
+    assert T.Transform.from_plan(json.loads(json.dumps(crop.to_plan()))) == crop
+    assert eval(repr(crop), vars(T).copy()) == crop
+    fill = T.RandomZoomOut(fill=3, mask_fill=9).as_torchvision(v2).fill
+    assert sorted(fill.values()) == [3, 9]

@@ -141,7 +141,7 @@ def fill(value: Any) -> float | tuple[float, ...]:
     if value is None:
         return 0
     if isinstance(value, dict):
-        raise TypeError("fill is a dict; wellfed transforms images only, so give the fill of images alone")
+        raise TypeError("fill is a dict; give the fill of images only, and mask_fill= for that of masks")
     if isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     if not isinstance(value, tuple | list):
@@ -150,6 +150,11 @@ def fill(value: Any) -> float | tuple[float, ...]:
     if not values:
         raise ValueError("fill is empty; it must be a number, or one number per channel")
     return values[0] if len(values) == 1 else values
+
+
+def mask_fill(value: Any) -> dict[str, float]:
+    """The fill of masks as an attribute, which is there only if it was given."""
+    return {} if value is None else {"mask_fill": number(value, "mask_fill")}
 
 
 def interpolation(value: Any) -> str:

@@ -52,6 +52,10 @@ class Transform:
             )
         if "interpolation" in parameters:
             parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
+        if (mask_fill := parameters.pop("mask_fill", None)) is not None:
+            from torchvision.tv_tensors import Mask
+
+            parameters["fill"] = {Mask: mask_fill, "others": parameters["fill"]}
         return getattr(v2, type(self).__name__)(**parameters)
 
     def _set(self, **parameters: Any) -> None:

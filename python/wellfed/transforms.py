@@ -50,6 +50,7 @@ from ._distortions import (
     RandomPhotometricDistort,
 )
 from ._mixing import CutMix, MixUp
+from ._sizes import RandomIoUCrop, RandomResize, RandomShortestSize, RandomZoomOut, ScaleJitter
 from ._transform import Compose, Transform
 
 __all__ = [
@@ -85,16 +86,21 @@ __all__ = [
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",
+    "RandomIoUCrop",
     "RandomOrder",
     "RandomPerspective",
     "RandomPhotometricDistort",
     "RandomPosterize",
+    "RandomResize",
     "RandomResizedCrop",
     "RandomRotation",
+    "RandomShortestSize",
     "RandomSolarize",
     "RandomVerticalFlip",
+    "RandomZoomOut",
     "Resize",
     "SanitizeBoundingBoxes",
+    "ScaleJitter",
     "ToDtype",
     "ToImage",
     "ToTensor",
@@ -308,6 +314,7 @@ class Pad(Transform):
         padding: Pixels at each border: one int, (left and right, top and bottom), or (left, top, right, bottom).
         fill: Value of the border, 0 to 255, or one per channel; for ``padding_mode="constant"``.
         padding_mode: constant, edge, reflect (without repeating the border pixel) or symmetric (repeating it).
+        mask_fill: Value of the border of masks, if it is not ``fill``: 255, say, where a loss ignores it.
 
     Example:
         >>> Pad((1, 2), fill=7)(np.zeros((4, 4, 1), np.uint8))[:, :, 0]
@@ -324,17 +331,21 @@ class Pad(Transform):
     padding: tuple[int, int, int, int]
     fill: float | tuple[float, ...]
     padding_mode: str
+    mask_fill: float | None = None
 
     def __init__(
         self,
         padding: int | Sequence[int],
         fill: float | Sequence[float] | None = 0,
         padding_mode: str = "constant",
+        *,
+        mask_fill: float | None = None,
     ) -> None:
         self._set(
             padding=check.padding(padding),
             fill=check.fill(fill),
             padding_mode=check.padding_mode(padding_mode),
+            **check.mask_fill(mask_fill),
         )
 
 
@@ -347,6 +358,7 @@ class RandomCrop(Transform):
         pad_if_needed: Pad images that are smaller than ``size``, instead of raising an error.
         fill: Value of the border, 0 to 255, or one per channel.
         padding_mode: constant, edge, reflect or symmetric; see `Pad`.
+        mask_fill: Value of the border of masks, if it is not ``fill``.
 
     Example:
         >>> RandomCrop(32, padding=4)(np.zeros((32, 32, 3), np.uint8), seed=3).shape
@@ -359,6 +371,7 @@ class RandomCrop(Transform):
     pad_if_needed: bool
     fill: float | tuple[float, ...]
     padding_mode: str
+    mask_fill: float | None = None
 
     def __init__(
         self,
@@ -367,6 +380,8 @@ class RandomCrop(Transform):
         pad_if_needed: bool = False,
         fill: float | Sequence[float] | None = 0,
         padding_mode: str = "constant",
+        *,
+        mask_fill: float | None = None,
     ) -> None:
         self._set(
             size=check.size(size),
@@ -374,6 +389,7 @@ class RandomCrop(Transform):
             pad_if_needed=bool(pad_if_needed),
             fill=check.fill(fill),
             padding_mode=check.padding_mode(padding_mode),
+            **check.mask_fill(mask_fill),
         )
 
 

@@ -158,10 +158,12 @@ impl Dataset {
         Ok(loader::Loader::new(enter::slow(py, move || inner.loader_in(page_lock))?))
     }
 
-    /// A loader whose batches the caller chooses.
-    fn loader_given(&self, py: Python<'_>) -> PyResult<loader::Loader> {
+    /// A loader whose batches the caller chooses; with `lists`, images that may differ in size come as a list.
+    #[pyo3(signature = (lists=false))]
+    fn loader_given(&self, py: Python<'_>, lists: bool) -> PyResult<loader::Loader> {
         let inner = self.inner.clone();
-        Ok(loader::Loader::new(enter::slow(py, move || inner.loader_given())?))
+        let make = move || if lists { inner.loader_given_lists() } else { inner.loader_given() };
+        Ok(loader::Loader::new(enter::slow(py, make)?))
     }
 
     /// Names of classes by label.

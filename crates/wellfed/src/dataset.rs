@@ -523,7 +523,7 @@ impl Dataset {
             let mut last = None;
             for index in 0..source.len().min(PROBES) {
                 let pick = Pick { leaf, index, epoch: 0 };
-                let maker = Maker { program, seed, pick, limits: &options.limits };
+                let maker = Maker { program, seed, pick, limits: &options.limits, beside: None };
                 let size = source.fetch(index, &mut record).and_then(|()| {
                     let bytes = match record.values.get(field) {
                         Some(Value::Bytes(bytes)) => bytes.as_slice(),
@@ -619,6 +619,19 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::loader`]; [`crate::ErrorKind::Config`] if the plan has verbs other than `map` and `cache`.
     pub fn loader_given(&self) -> Result<Loader> {
+        self.loader_given_with(false)
+    }
+
+    /// As [`Dataset::loader_given`]; where transforms do not settle the size of images, they come as a list, and may differ
+    /// in size.
+    ///
+    /// # Errors
+    /// As [`Dataset::loader_given`].
+    pub fn loader_given_lists(&self) -> Result<Loader> {
+        self.loader_given_with(true)
+    }
+
+    fn loader_given_with(&self, images: bool) -> Result<Loader> {
         let mut node = &self.plan.root;
         while let Node::Map { input, .. } | Node::Cache { input, .. } = node {
             node = input;
@@ -627,7 +640,7 @@ impl Dataset {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
                 .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
-        self.make_loader(|_, _| Ok(Assembly::List), |_| Batches::given(), None)
+        self.make_loader(|_, _| Ok(Assembly::List { images }), |_| Batches::given(), None)
     }
 
     /// A loader that puts samples together as `assembly` says, in the batches that `batches` makes of the order.

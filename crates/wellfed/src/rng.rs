@@ -91,6 +91,16 @@ impl Rng {
         low + (high - low) * self.unit()
     }
 
+    /// Uniform in `[0, 1)` in float32, with 24 random bits as torch has them.
+    pub fn unit_single(&mut self) -> f32 {
+        (self.next_u32() >> 8) as f32 * (1.0 / (1u32 << 24) as f32)
+    }
+
+    /// Uniform in `[low, high)` as torch computes it of a float32 tensor: `low + torch.rand(1) * (high - low)`.
+    pub fn uniform_single(&mut self, [low, high]: [f64; 2]) -> f32 {
+        low as f32 + self.unit_single() * (high - low) as f32
+    }
+
     /// Uniform integer in `0..bound`; 0 if `bound` is 0. Unbiased: rejects the uneven tail.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound <= 1 {

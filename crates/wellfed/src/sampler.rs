@@ -327,7 +327,7 @@ impl Sampler {
                 )?,
                 None => Program::empty(),
             };
-            settled &= program.is_settled();
+            settled &= program.is_settled() && !program.varies();
             let mut made =
                 LeafExecutor::new(source.clone(), program, seed, options.limits, plan.first_column);
             let known = planned.known.iter().position(|known| *known == leaf);
@@ -394,7 +394,7 @@ impl Sampler {
         };
         let seed = self.dataset.leaf_seed(&planned.lowered, pick.leaf);
         let limits = &self.dataset.options().limits;
-        Maker { program, seed, pick, limits }.final_size(bytes, scratch.image()).map_err(|e| {
+        Maker { program, seed, pick, limits, beside: None }.final_size(bytes, scratch.image()).map_err(|e| {
             let offset = record.offsets.get(field).copied().unwrap_or(0);
             planned.located(e, pick).within(offset)
         })

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use wellfed::{
-    Dataset, Error, ErrorKind, Loader, Next, Options, Result,
+    ColumnData, Dataset, Error, ErrorKind, Loader, Next, Options, Result,
     plan::{Auto, OnError},
     sample::{DType, FieldKind, PixelLayout, Record, Schema, Structure, Value},
     source::Source,
-    transform::{ImageDtype, RandomCrop, RandomHorizontalFlip, ToDtype, Transform},
+    transform::{ImageDtype, RandomCrop, RandomHorizontalFlip, RandomResize, ToDtype, Transform},
 };
 
 /// Small images, every sixth of them slow; some may be bad.
@@ -112,6 +112,56 @@ fn the_same_bits_whatever_the_number_of_workers_and_readers() {
         assert!(run(&loader, 7, 0, &batches()) == expected, "again");
         assert!(run(&loader, 8, 0, &batches()) != expected, "another seed");
     }
+}
+
+/// Shapes and values of the images of every batch, each by itself.
+fn lists(loader: &Loader, batches: &[Vec<u64>]) -> Vec<Vec<(Vec<usize>, Vec<u8>)>> {
+    loader.begin(7, 0).unwrap();
+    batches.iter().for_each(|batch| loader.submit(batch).unwrap());
+    loader.finish().unwrap();
+    let mut seen = Vec::new();
+    while let Next::Batch(batch) = loader.next(Duration::from_secs(60)).unwrap() {
+        let ColumnData::List { dtype, shapes, bytes } = &batch.columns[0].data else { panic!("a list") };
+        let mut at = 0;
+        let one = |shape: &Vec<usize>| {
+            let size = dtype.size() * shape.iter().product::<usize>();
+            at += size;
+            (shape.clone(), bytes[at - size..at].to_vec())
+        };
+        seen.push(shapes.iter().map(one).collect());
+    }
+    seen
+}
+
+#[test]
+fn images_that_differ_in_size_come_as_lists_of_the_same_bits() {
+    let make = |options: Options| {
+        let transforms: [Transform; 2] =
+            [RandomResize::new(3, 12).into(), ToDtype::new(ImageDtype::Float32).scale(true).into()];
+        Dataset::new(Images::new(&[4])).map(transforms).with_options(options)
+    };
+    let skip = |workers, readers| Options { on_error: OnError::Skip, ..self::workers(workers, readers) };
+    let expected = lists(&make(skip(1, 0)).loader_given_lists().unwrap(), &batches());
+    let sides: std::collections::HashSet<usize> =
+        expected.iter().flatten().map(|(shape, _)| shape[1]).collect();
+    assert_eq!(sides, (3..12).collect());
+    let bad: usize = batches().iter().flatten().filter(|index| **index == 4).count();
+    let given: usize = batches().iter().map(Vec::len).sum();
+    assert_eq!(expected.iter().map(Vec::len).sum::<usize>(), given - bad, "one image is damaged");
+    for (n, readers) in [(2, 0), (3, 2)] {
+        let loader = make(skip(n, readers)).loader_given_lists().unwrap();
+        assert!(lists(&loader, &batches()) == expected, "{n} workers, {readers} readers");
+    }
+    // A plan that leaves sizes open gives lists in batches of its own order, too; one that settles them does not.
+    let batch =
+        make(workers(2, 0)).take(4).batch(4, false).loader().unwrap().epoch().unwrap().next().unwrap();
+    assert!(matches!(batch.unwrap().columns[0].data, ColumnData::List { .. }));
+    let settled = make(workers(2, 0)).map([RandomCrop::new(3).into()]).loader_given_lists().unwrap();
+    settled.begin(0, 0).unwrap();
+    settled.submit(&[1, 2]).unwrap();
+    settled.finish().unwrap();
+    let Next::Batch(batch) = settled.next(Duration::from_secs(60)).unwrap() else { panic!("a batch") };
+    assert!(matches!(batch.columns[0].data, ColumnData::Array { .. }));
 }
 
 #[test]

@@ -14,8 +14,9 @@ use wellfed::{
         AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, GaussianBlur, GaussianNoise,
         Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad, PaddingMode, RandAugment,
         RandomAffine, RandomApply, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
-        RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPhotometricDistort, RandomResizedCrop,
-        RandomRotation, RandomVerticalFlip, Resize, ToDtype, ToTensor, Transform, TrivialAugmentWide,
+        RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPhotometricDistort, RandomResize,
+        RandomResizedCrop, RandomRotation, RandomShortestSize, RandomVerticalFlip, RandomZoomOut, Resize,
+        ScaleJitter, ToDtype, ToTensor, Transform, TrivialAugmentWide,
     },
 };
 
@@ -50,6 +51,12 @@ fn on_bytes() -> impl Strategy<Value = Transform> {
         (side(), side(), interpolation()).prop_map(|(h, w, i)| Resize::new([h, w]).interpolation(i).into()),
         (side(), interpolation()).prop_map(|(s, i)| Resize::new(s).interpolation(i).into()),
         (side(), interpolation()).prop_map(|(s, i)| RandomResizedCrop::new(s).interpolation(i).into()),
+        (side(), side(), interpolation())
+            .prop_map(|(s, more, i)| RandomResize::new(s, s + more).interpolation(i).into()),
+        (side(), side()).prop_map(|(a, b)| RandomShortestSize::new([a, b]).max_size(60).into()),
+        (side(), interpolation())
+            .prop_map(|(s, i)| { ScaleJitter::new(s).scale_range([0.5, 1.5]).interpolation(i).into() }),
+        Just(RandomZoomOut::new().side_range([1.0, 2.0]).fill(9.0).into()),
         Just(RandomHorizontalFlip::default().into()),
         Just(RandomVerticalFlip::new(0.5).into()),
         Just(Identity::new().into()),

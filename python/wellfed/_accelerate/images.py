@@ -12,12 +12,13 @@ import io
 import os
 import threading
 import types
+import weakref
 from typing import Any
 
 from .. import _native
 from ..exceptions import WellfedError
 
-__all__ = ["CONVERTED", "Recipe", "pillow"]
+__all__ = ["CONVERTED", "Recipe", "here", "pillow"]
 
 _TIMES = 2
 """How often pixels are made from a file. After that its image is decoded whole, and Pillow takes its parts from it."""
@@ -55,6 +56,20 @@ _FREE = frozenset(
 )
 """Methods and properties that are Pillow's own on lazy images as well: they look at no pixels, or leave that to
 methods that are lazy."""
+
+
+class Here(threading.local):
+    """What holds for one thread: weak references to its lazy images that must not outlive a block, if it is in one."""
+
+    born: list[weakref.ref[Any]] | None = None
+
+    def note(self, image: Any) -> None:
+        """A lazy image was made."""
+        if self.born is not None:
+            self.born.append(weakref.ref(image))
+
+
+here = Here()
 
 
 class _Source:
@@ -151,6 +166,7 @@ class _Pillow:
             _exif=None,
             _recipe=recipe,
         )
+        here.note(new)
         return new
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .images import pillow
+from .images import here, pillow
 from .tensors import OF_TORCHVISION
 
 __all__ = ["patches"]
@@ -20,15 +20,18 @@ class _Patches:
 
     def __init__(self) -> None:
         self.users = 0
+        self.everywhere = 0
+        """Users who want it in all threads, and not only where `here` says so."""
         self.lock = threading.Lock()
         self.undo: list[Callable[[], None]] = []
         self.seen: set[str] = set()
         """Names of torchvision that have been replaced."""
 
-    def enter(self) -> None:
+    def enter(self, everywhere: bool = True) -> None:
         module = pillow()
         with self.lock:
             self.users += 1
+            self.everywhere += everywhere
             if self.users > 1:
                 return
             for name, (plain, lazy) in module.files.items():
@@ -36,9 +39,10 @@ class _Patches:
             self._replace(module.ops, "exif_transpose", _exif_transpose)
         self.see_torchvision()
 
-    def leave(self) -> None:
+    def leave(self, everywhere: bool = True) -> None:
         with self.lock:
             self.users -= 1
+            self.everywhere -= everywhere
             if self.users:
                 return
             for undo in reversed(self.undo):
@@ -78,9 +82,12 @@ class _Patches:
 
         @functools.wraps(factory, updated=())
         def opener(fp: Any, filename: Any = None) -> Any:
+            if not self.everywhere and here.born is None:
+                return factory(fp, filename)
             image = factory(fp, filename)
             if type(image) is plain:
                 image.__class__ = lazy
+                here.note(image)
                 if len(self.seen) < len(OF_TORCHVISION):
                     self.see_torchvision()
             return image

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import dataloader as stock
 from torch.utils.data import graph_settings
 
+from .._accelerate.within import Within
 from ._fetch import IterableFetcher, MapFetcher, note
 from ._private import DatasetKind, SingleProcessIterator
 from ._progress import InlineProgress
@@ -27,6 +28,7 @@ class InlineIterator(Tracked, SingleProcessIterator):
     def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         super().__init__(loader, resume)
         self._on_error, self._bad = loader.on_error, loader._bad
+        self._lazily = Within() if loader.accelerate else None
         if isinstance(self._dataset, (stock.IterDataPipe, stock.MapDataPipe)):
             graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
         # It makes the fetcher, since a data set takes up its state before its iterator is made.
@@ -48,11 +50,26 @@ class InlineIterator(Tracked, SingleProcessIterator):
             fetcher.on_error = self._on_error
         return fetcher
 
+    def _fetch(self, index: Any) -> Any:
+        if self._lazily is None:
+            return self._dataset_fetcher.fetch(index)
+        with self._lazily:
+            return self._dataset_fetcher.fetch(index)
+
+    def _close(self) -> None:
+        if self._lazily is not None:
+            self._lazily.close()
+
     def _next_data(self) -> Any:
-        index = self._next_index()
         try:
-            data = self._dataset_fetcher.fetch(index)
+            index = self._next_index()
         except StopIteration:
+            self._close()
+            raise
+        try:
+            data = self._fetch(index)
+        except StopIteration:
+            self._close()
             raise
         except Exception as e:
             note(e, self._dataset_fetcher.at)

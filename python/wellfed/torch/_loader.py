@@ -77,8 +77,9 @@ class DataLoader(stock.DataLoader[T_co]):
         float_dtype: Type of the floating point tensors in batches, such as `torch.bfloat16`; other tensors stay as they
             are. None: as they were made.
         native: Whether the engine may take over what it recognises.
-        accelerate: Whether worker processes open images as under `wellfed.accelerate`: with Pillow's pixels, in less
-            time. Without workers, and with threads, it is on where that was called.
+        accelerate: Whether images are opened as under `wellfed.accelerate` while samples are made: with Pillow's
+            pixels, in less time. In worker processes, and without workers in the calling thread, where images that
+            outlive their batch are Pillow's own. With worker threads it is on where that was called.
         num_threads: Threads of the engine, where it makes whole batches; None: as many as pay, within this rank's share
             of the cores (`LOCAL_WORLD_SIZE`).
         memory_budget: Bytes that the engine may hold for batches, read-ahead and caches, where it makes whole batches;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     cache::Caches,
-    image::{ImageScratch, Maker},
+    image::{Beside, ImageScratch, Maker, Target},
     job::SampleSlot,
     mix::Mixer,
     stack::check_fits,
@@ -12,12 +12,15 @@ use super::{
 use crate::{
     Error, ErrorKind, Limits, Result,
     budget::Room,
-    codec::{RowHint, is_jpeg},
+    codec::is_jpeg,
     column::{ColumnKind, ColumnSpec, Stacking},
     io::{Bytes, Located},
     meter::{Phase, Probe},
     order::Pick,
-    plan::{Batching, Mixed, Program, field::FieldProgram},
+    plan::{
+        Batching, Mixed, Program,
+        field::{FieldProgram, ImageProgram},
+    },
     sample::{FieldKind, Record, Value},
     source::Source,
     store::{Retry, Store},
@@ -48,11 +51,6 @@ impl Scratch {
     /// Begins anew: what was allocated is freed.
     pub(crate) fn clear(&mut self) {
         *self = Self::within(self.image.room().cloned());
-    }
-
-    /// What is known of where a JPEG's rows begin.
-    pub(crate) fn row_hint(&mut self) -> &mut RowHint {
-        self.image.row_hint()
     }
 
     pub(crate) fn image(&mut self) -> &mut ImageScratch {
@@ -565,20 +563,7 @@ impl LeafExecutor {
         let Record { values, shapes, .. } = record;
         let Some(value) = values.get_mut(field) else { return Err(self.missing(field)) };
         match &self.program.fields[field] {
-            FieldProgram::Image(program) => {
-                let bytes = self.bytes(value, field, pick)?;
-                let maker = Maker { program, seed: self.seed, pick, limits: &self.limits };
-                let cache =
-                    self.caches.row_indexes.as_ref().filter(|_| program.decode_region && is_jpeg(bytes));
-                let Some(cache) = cache else {
-                    return maker.make(bytes, &mut scratch.image, slot.array(field), probe);
-                };
-                cache.decode(pick.index, field, |hint| {
-                    *scratch.row_hint() = hint;
-                    let made = maker.make(bytes, &mut scratch.image, slot.array(field), probe);
-                    (made, std::mem::take(scratch.row_hint()).found)
-                })
-            }
+            FieldProgram::Image(program) => self.image(field, program, pick, record, scratch, slot, probe),
             FieldProgram::Boxes { operations, format, whole } => {
                 let bytes = self.bytes(value, field, pick)?;
                 let Scratch { image, boxes, bytes: out, .. } = scratch;
@@ -700,6 +685,54 @@ impl LeafExecutor {
                     other => slot.pieces(field).copy(&[], self.bytes(other, field, pick)?),
                 }
             }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "those of `field`, and its program")]
+    fn image(
+        &self,
+        field: usize,
+        program: &ImageProgram,
+        pick: Pick,
+        record: &Record,
+        scratch: &mut Scratch,
+        slot: &mut SampleSlot<'_>,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        let given = |field: usize| match record.values.get(field) {
+            Some(value) => self.bytes(value, field, pick),
+            None => Err(self.missing(field)),
+        };
+        let bytes = given(field)?;
+        let beside = match program.boxes.map(|at| (at, &self.program.fields[at])) {
+            Some((at, FieldProgram::Boxes { operations, format, whole })) => {
+                Some(Beside { bytes: given(at)?, format: *format, whole: *whole, operations })
+            }
+            _ => None,
+        };
+        let maker = Maker { program, seed: self.seed, pick, limits: &self.limits, beside };
+        let Scratch { image, bytes: memory, .. } = scratch;
+        let mut size = None;
+        let mut make = |image: &mut ImageScratch| -> Result<()> {
+            let target =
+                if program.varies { Target::Open(&mut *memory) } else { Target::Slot(slot.array(field)) };
+            size = Some(maker.make(bytes, image, target, probe)?);
+            Ok(())
+        };
+        match self.caches.row_indexes.as_ref().filter(|_| program.decode_region && is_jpeg(bytes)) {
+            None => make(image),
+            Some(cache) => cache.decode(pick.index, field, |hint| {
+                *image.row_hint() = hint;
+                let made = make(image);
+                (made, std::mem::take(image.row_hint()).found)
+            }),
+        }?;
+        match size {
+            Some(size) if program.varies => {
+                let shape = program.sides(size.height, size.width);
+                slot.pieces(field).swap(&shape, memory)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -76,7 +76,7 @@ impl FloatImage {
                 let y = if vertical { height - 1 - y } else { y };
                 Ok((y, if horizontal { width - 1 - x } else { x }))
             }),
-            &mut Action::Crop(rect) => {
+            &mut (Action::Crop(rect) | Action::CropAround(rect)) => {
                 self.remap(rect.height, rect.width, |_, y, x| Ok((rect.top + y, rect.left + x)))
             }
             &mut Action::PadCrop { top, left, height: rows, width: columns, mode, ref fill, .. } => {

@@ -60,7 +60,7 @@ impl Fold {
                 self.flip_v ^= vertical;
                 true
             }
-            Action::Crop(rect) => {
+            Action::Crop(rect) | Action::CropAround(rect) => {
                 self.narrow(rect);
                 true
             }
@@ -319,6 +319,7 @@ mod tests {
             width: 32,
             mode: PaddingMode::Constant,
             fill: 7.0.into(),
+            mask_fill: None,
             added: None,
         };
         let mut fold = Fold::new(32, 32);

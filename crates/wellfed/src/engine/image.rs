@@ -30,8 +30,8 @@ use crate::{
     order::Pick,
     plan::field::{ImageProgram, Input, Planned, Step},
     rng::Rng,
-    sample::PixelLayout,
-    transform::{Action, Class, ImageMemory, Rect, Size},
+    sample::{BoxFormat, PixelLayout},
+    transform::{Action, Class, ImageMemory, Rect, Size, boxes::Boxes},
 };
 
 /// Memory for one image at a time.
@@ -53,12 +53,31 @@ pub(crate) struct ImageScratch {
     group: Group,
 }
 
+/// Where a finished image goes.
+pub(crate) enum Target<'a> {
+    /// Here: all images have this size.
+    Slot(&'a mut [u8]),
+    /// Into memory of its own, which becomes as large as the image.
+    Open(&'a mut Vec<u8>),
+}
+
+/// The boxes of a sample as its source gave them, and what is done to them.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) format: BoxFormat,
+    pub(crate) whole: bool,
+    pub(crate) operations: &'a [Planned],
+}
+
 /// What was drawn for a sample, for all of its fields. The first image settles it.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     /// Size of the first image, before anything is done to it.
     canvas: Option<Size>,
     draws: Vec<Drawn>,
+    /// What draws look at.
+    boxes: Boxes,
 }
 
 /// One operation's draw, and the size that it was drawn for.
@@ -74,6 +93,19 @@ impl Group {
     pub(crate) fn clear(&mut self) {
         self.canvas = None;
         self.draws.clear();
+    }
+
+    /// The boxes as they are at `place`, where all operations before it were drawn: left, top, right and bottom.
+    fn boxes_before(&mut self, beside: Beside<'_>, place: u32) -> Result<&[[f32; 4]]> {
+        let mut boxes = std::mem::take(&mut self.boxes);
+        if !boxes.load(beside.bytes, beside.format, beside.whole) {
+            let what = format!("boxes are {} bytes, which are no rows of four numbers", beside.bytes.len());
+            return Err(Error::new(ErrorKind::Shape, what));
+        }
+        let before = beside.operations.partition_point(|planned| planned.place < place);
+        self.follow(&beside.operations[..before], |action, canvas| boxes.run(action, canvas))?;
+        self.boxes = boxes;
+        Ok(self.boxes.corners())
     }
 
     fn find(&self, place: u32) -> Option<&Drawn> {
@@ -161,6 +193,7 @@ impl ImageScratch {
             + self.float.capacity()
             + self.whole.capacity()
             + self.group.draws.capacity() * size_of::<Drawn>()
+            + self.group.boxes.capacity()
     }
 }
 
@@ -171,6 +204,8 @@ pub(crate) struct Maker<'a> {
     pub(crate) seed: u64,
     pub(crate) pick: Pick,
     pub(crate) limits: &'a Limits,
+    /// The boxes that draws look at, if some do.
+    pub(crate) beside: Option<Beside<'a>>,
 }
 
 /// Where the pixels are.
@@ -185,20 +220,24 @@ enum Held<'a> {
 }
 
 impl Maker<'_> {
-    /// Makes the image from `bytes` (encoded, or pixels in place) into `slot`.
+    /// Makes the image from `bytes` (encoded, or pixels in place) into `target`, and says its size.
     pub(crate) fn make(
         &self,
         bytes: &[u8],
         scratch: &mut ImageScratch,
-        slot: &mut [u8],
+        target: Target<'_>,
         probe: &mut Probe<'_>,
-    ) -> Result<()> {
+    ) -> Result<Size> {
         let (mut held, size) = self.open(bytes, scratch)?;
         self.draw(size, scratch, self.program.shared)?;
         let last = scratch.sizes[scratch.sizes.len() - 1];
-        if [last.channels, last.height, last.width] != self.program.chw() {
-            return Err(self.other_shape(last));
-        }
+        let slot = match target {
+            Target::Slot(_) if [last.channels, last.height, last.width] != self.program.chw() => {
+                return Err(self.other_shape(last));
+            }
+            Target::Slot(slot) => slot,
+            Target::Open(memory) => self.sized(memory, last, scratch)?,
+        };
         for step in &self.program.steps {
             match step {
                 Step::Decode => held = self.whole(held, 0, scratch, probe)?,
@@ -246,7 +285,22 @@ impl Maker<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(last)
+    }
+
+    /// Memory for a finished image of `size`: exactly as many bytes as it has.
+    fn sized<'m>(&self, memory: &'m mut Vec<u8>, size: Size, scratch: &ImageScratch) -> Result<&'m mut [u8]> {
+        if size.channels != self.program.shape.channels {
+            return Err(self.other_shape(size));
+        }
+        let bytes = self.program.bytes(size.height, size.width)?;
+        if memory.capacity() < bytes {
+            scratch.codec.reserve(bytes, memory.capacity())?;
+            *memory = Vec::new();
+            memory.try_reserve_exact(bytes).map_err(|_| Error::memory(bytes, "an image"))?;
+        }
+        memory.resize(bytes, 0);
+        Ok(memory.as_mut_slice())
     }
 
     /// Finished size of the image in `bytes`, without making it.
@@ -330,7 +384,11 @@ impl Maker<'_> {
             _ => {}
         }
         let known = found.is_some();
-        let action = operation.draw(size, &mut self.rng(planned))?;
+        let mut rng = self.rng(planned);
+        let action = match self.beside.filter(|_| operation.sees_boxes()) {
+            Some(beside) => operation.draw_around(size, group.boxes_before(beside, planned.place)?, &mut rng),
+            None => operation.draw(size, &mut rng),
+        }?;
         if !known {
             group.draws.push(Drawn { place: planned.place, size, action: action.clone() });
         }

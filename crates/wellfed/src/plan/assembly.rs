@@ -22,8 +22,9 @@ pub(crate) enum Assembly<'a> {
     Padded(&'a Pad),
     /// Values that differ in size come one after the other.
     Ragged,
-    /// Values that differ in size come as a list.
-    List,
+    /// Values that differ in size come as a list. Of images, only if `images` says so: otherwise all have the size of the
+    /// first one.
+    List { images: bool },
 }
 
 impl<'a> Assembly<'a> {
@@ -90,7 +91,7 @@ impl<'a> Assembly<'a> {
                     Self::Padded(pad) => Some(padding(pad, number, field, *dtype, shape)?),
                     _ if !field.kind.varies() => None,
                     Self::Alone => Some(Stacking::Alone),
-                    Self::List => Some(Stacking::List),
+                    Self::List { .. } => Some(Stacking::List),
                     Self::Ragged if !shape[1..].contains(&None) => Some(Stacking::Ragged),
                     Self::Ragged => {
                         return Err(Error::config(format!(

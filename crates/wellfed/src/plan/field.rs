@@ -93,6 +93,10 @@ pub(crate) struct ImageProgram {
     pub(crate) shape: Shape,
     /// Whether a sample did, since transforms do not.
     pub(crate) probed: bool,
+    /// Whether finished images differ in size, and `shape` stays open.
+    pub(crate) varies: bool,
+    /// The field of boxes that draws look at.
+    pub(crate) boxes: Option<usize>,
     pub(crate) dtype: Dtype,
     pub(crate) layout: Layout,
 }
@@ -175,28 +179,45 @@ fn kernel_dtype(dtype: ImageDtype) -> Dtype {
 }
 
 impl ImageProgram {
-    /// What its column is.
+    /// What its column is, where all images have one size.
     pub(super) fn column(&self) -> Result<ColumnKind> {
-        let [channels, height, width] = self.chw();
-        let shape = match self.layout {
-            _ if self.mask.is_some() => vec![1, height, width],
-            Layout::Chw => vec![channels, height, width],
-            Layout::Hwc => vec![height, width, channels],
-        };
-        let element = if self.mask == Some(MaskDepth::Word) { 2 } else { self.dtype.size() };
-        let bytes = shape.iter().try_fold(element, |n, &side| n.checked_mul(side));
-        if bytes.is_none_or(|n| n > isize::MAX as usize) {
-            return Err(Error::config(format!("an image of shape {shape:?} does not fit in memory")));
+        let [_, height, width] = self.chw();
+        let shape = self.sides(height, width);
+        self.bytes(height, width)?;
+        Ok(ColumnKind::Array { dtype: self.element(), shape })
+    }
+
+    /// Sides of a finished image of `height` x `width`, in their order.
+    pub(crate) fn sides<T: From<usize>>(&self, height: T, width: T) -> Vec<T> {
+        match self.layout {
+            _ if self.mask.is_some() => vec![T::from(1), height, width],
+            Layout::Chw => vec![T::from(self.shape.channels), height, width],
+            Layout::Hwc => vec![height, width, T::from(self.shape.channels)],
         }
-        let dtype = match self.dtype {
+    }
+
+    /// Bytes of a finished image of `height` x `width`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for more than there can be.
+    pub(crate) fn bytes(&self, height: usize, width: usize) -> Result<usize> {
+        let shape = self.sides(height, width);
+        let bytes = shape.iter().try_fold(self.element().size(), |n, &side| n.checked_mul(side));
+        bytes
+            .filter(|n| *n <= isize::MAX as usize)
+            .ok_or_else(|| Error::config(format!("an image of shape {shape:?} does not fit in memory")))
+    }
+
+    /// Element type of a finished image.
+    pub(super) fn element(&self) -> DType {
+        match self.dtype {
             _ if self.mask == Some(MaskDepth::Word) => DType::UInt16,
             _ if self.mask == Some(MaskDepth::Bit) => DType::Bool,
             Dtype::U8 => DType::UInt8,
             Dtype::F16 => DType::Float16,
             Dtype::Bf16 => DType::BFloat16,
             Dtype::F32 => DType::Float32,
-        };
-        Ok(ColumnKind::Array { dtype, shape })
+        }
     }
 
     /// Channels, height and width of the finished image.
@@ -245,7 +266,9 @@ impl ImageProgram {
 
     /// The program in words, one line a step.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let [channels, height, width] = self.chw();
+        let channels = self.shape.channels;
+        let side = |side: Option<usize>| side.map_or_else(|| "*".to_owned(), |side| side.to_string());
+        let (height, width) = (side(self.shape.height), side(self.shape.width));
         let mut lines = vec![match self.input {
             Input::Encoded { mode, orientation } => {
                 let what = if self.decode_region {

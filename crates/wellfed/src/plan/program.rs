@@ -60,14 +60,30 @@ impl Program {
             let (program, kind) = match &field.kind {
                 FieldKind::Image => {
                     let input = Input::Encoded { mode: options.mode, orientation: options.exif_orientation };
-                    image(&mut notes, index, &field.name, input, operations, options, probe)?
+                    image(
+                        &mut notes,
+                        (index, assembly, first_column + index),
+                        &field.name,
+                        input,
+                        operations,
+                        options,
+                        probe,
+                    )?
                 }
                 FieldKind::Mask { dtype } => {
                     let input = Input::Encoded {
                         mode: Mode::Mask(mask_depth(*dtype)?),
                         orientation: options.exif_orientation,
                     };
-                    image(&mut notes, index, &field.name, input, operations, options, probe)?
+                    image(
+                        &mut notes,
+                        (index, assembly, first_column + index),
+                        &field.name,
+                        input,
+                        operations,
+                        options,
+                        probe,
+                    )?
                 }
                 &FieldKind::Boxes { format, dtype } => {
                     if !matches!(dtype, DType::Float32 | DType::Int64) {
@@ -89,7 +105,15 @@ impl Program {
                 ),
                 &FieldKind::Pixels { height, width, channels, layout } => {
                     let input = Input::Pixels { height, width, channels, layout };
-                    image(&mut notes, index, &field.name, input, operations, options, probe)?
+                    image(
+                        &mut notes,
+                        (index, assembly, first_column + index),
+                        &field.name,
+                        input,
+                        operations,
+                        options,
+                        probe,
+                    )?
                 }
                 _ => assembly.column(first_column + index, field)?,
             };
@@ -108,6 +132,11 @@ impl Program {
     /// Whether the plan fixes the size of every image.
     pub(crate) fn is_settled(&self) -> bool {
         (0..self.fields.len()).all(|field| self.unsettled(field).is_none())
+    }
+
+    /// Whether finished images of some field differ in size.
+    pub(crate) fn varies(&self) -> bool {
+        self.fields.iter().any(|field| matches!(field, FieldProgram::Image(image) if image.varies))
     }
 
     /// The program of an image whose size was that of a sample.
@@ -149,7 +178,7 @@ fn rows(
     dtype: DType,
     shape: &[Option<usize>],
 ) -> Result<ColumnKind> {
-    let assembly = if assembly == Assembly::Stacked { Assembly::List } else { assembly };
+    let assembly = if assembly == Assembly::Stacked { Assembly::List { images: true } } else { assembly };
     let field = FieldSpec { name: name.to_owned(), kind: FieldKind::Array { dtype, shape: shape.to_vec() } };
     Ok(assembly.column(number, &field)?.1)
 }
@@ -173,12 +202,58 @@ fn sharing(fields: &mut [FieldProgram]) -> Result<(Vec<usize>, bool)> {
             .with_hint("labels belong to exactly one field of boxes"));
     }
     let shared = moved > 1;
+    let beside: Vec<(usize, Vec<u32>)> = fields
+        .iter()
+        .enumerate()
+        .filter_map(|(at, field)| match field {
+            FieldProgram::Boxes { operations, .. } => {
+                Some((at, operations.iter().map(|planned| planned.place).collect()))
+            }
+            _ => None,
+        })
+        .collect();
     for field in fields {
         if let FieldProgram::Image(image) = field {
             image.shared = shared;
+            image.boxes = looked_at(image, &beside)?;
         }
     }
     Ok((order, shared))
+}
+
+/// The field of boxes that draws of `image` look at, if some do. `beside` are all of them, with the places of what is done
+/// to them.
+fn looked_at(image: &ImageProgram, beside: &[(usize, Vec<u32>)]) -> Result<Option<usize>> {
+    let mut found = None;
+    for planned in image.operations.iter().filter(|planned| planned.transform.as_operation().sees_boxes()) {
+        let mut moved = beside.iter().filter(|(_, places)| places.contains(&planned.place));
+        match (moved.next(), moved.next()) {
+            (Some((field, _)), None) => found = Some(*field),
+            (None, _) => {
+                return Err(Error::config("it looks at boxes, and there are none beside the image")
+                    .with_stage(planned.transform.name())
+                    .with_hint("use it on samples with boxes, by map() without field="));
+            }
+            _ => {
+                return Err(Error::config("there is more than one field of boxes to look at")
+                    .with_stage(planned.transform.name()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether images that end so differ in size on purpose: a transform leaves the size open, and none behind it settles it.
+fn left_open(operations: &[Planned]) -> bool {
+    // Any size will do that each transform can make something of.
+    let mut shape = Shape { height: Some(512), width: Some(512), channels: 3 };
+    let mut open = false;
+    for planned in operations {
+        let operation = planned.transform.as_operation();
+        shape = operation.fixed_size(shape);
+        open |= operation.leaves_size_open();
+    }
+    open && (shape.height.is_none() || shape.width.is_none())
 }
 
 fn mask_depth(dtype: DType) -> Result<MaskDepth> {
@@ -214,7 +289,7 @@ fn operations_by_field(maps: &[LeafMap], schema: &Schema) -> Result<Vec<Vec<Plan
 
 fn image(
     notes: &mut Vec<optimizer::Note>,
-    index: usize,
+    (index, assembly, number): (usize, Assembly<'_>, usize),
     name: &str,
     input: Input,
     operations: Vec<Planned>,
@@ -257,11 +332,23 @@ fn image(
         decode_fast: options.decode == Decoding::Fast,
         shape,
         probed: false,
+        varies: false,
+        boxes: None,
         dtype: Dtype::U8,
         layout,
     };
     let unknown = shape.height.is_none() || shape.width.is_none();
-    if unknown || matches!(input, Input::Encoded { mode: Mode::Unchanged, .. }) {
+    let unchanged = matches!(input, Input::Encoded { mode: Mode::Unchanged, .. });
+    // A list as such takes any images; what is done to channels must be known beforehand.
+    program.varies = unknown
+        && !unchanged
+        && match assembly {
+            Assembly::List { images } => images,
+            _ => left_open(&program.operations),
+        };
+    if program.varies {
+        (program.shape.height, program.shape.width) = (None, None);
+    } else if unknown || unchanged {
         let Size { height, width, channels } = probe(index, &program)?;
         program.shape = Shape { height: Some(height), width: Some(width), channels };
         program.probed = true;
@@ -276,7 +363,17 @@ fn image(
     if options.optimize {
         optimizer::optimize(&mut program, name, notes)?;
     }
-    let kind = program.column()?;
+    let kind = if program.varies {
+        let mut kind =
+            rows(assembly, number, name, program.element(), &program.sides::<Option<usize>>(None, None))?;
+        if let ColumnKind::Varying { stacking: Stacking::Padded(padding), .. } = &mut kind {
+            // Lengths are those of sequences.
+            padding.lengths = false;
+        }
+        kind
+    } else {
+        program.column()?
+    };
     Ok((FieldProgram::Image(Box::new(program)), kind))
 }
 

@@ -52,6 +52,8 @@ pub enum Action {
     Keep,
     /// Keep a rectangle that lies inside the image.
     Crop(Rect),
+    /// Keep a rectangle that lies inside the image; boxes whose middle lies outside of it become zeros.
+    CropAround(Rect),
     /// Keep a window that may reach outside the image; what lies outside is filled.
     PadCrop {
         /// First row; negative is above the image.
@@ -66,6 +68,8 @@ pub enum Action {
         mode: PaddingMode,
         /// With what, under [`PaddingMode::Constant`].
         fill: PerChannel,
+        /// With what masks are filled, if not with `fill`.
+        mask_fill: Option<f64>,
         /// What was added at the borders before the window was cut out; `None` where it was cut out at once. The same
         /// pixels, but boxes are cut at each of the two borders.
         added: Option<Padding>,
@@ -139,6 +143,7 @@ impl Action {
     pub fn size(&self, input: Size) -> Size {
         match *self {
             Action::Crop(Rect { height, width, .. })
+            | Action::CropAround(Rect { height, width, .. })
             | Action::PadCrop { height, width, .. }
             | Action::Resize { height, width, .. } => Size { height, width, ..input },
             Action::Image(ref action) => action.size(input),
@@ -173,8 +178,10 @@ impl Action {
             Ok(PerChannel::from([low, high, 0.0]))
         };
         match &mut self {
-            Action::Keep | Action::Crop(_) | Action::Flip { .. } => {}
-            Action::PadCrop { fill: value, .. } => *value = fill(value)?,
+            Action::Keep | Action::Crop(_) | Action::CropAround(_) | Action::Flip { .. } => {}
+            Action::PadCrop { fill: value, mask_fill, .. } => {
+                *value = fill(&mask_fill.map_or(*value, PerChannel::from))?;
+            }
             Action::Resize { interpolation, cropped, .. } => {
                 if interpolation.is_opencv() {
                     *interpolation = Interpolation::OpenCvNearest;

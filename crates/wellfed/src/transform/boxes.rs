@@ -65,6 +65,12 @@ impl Boxes {
         }
     }
 
+    /// The boxes as left, top, right and bottom.
+    pub(crate) fn corners(&mut self) -> &[[f32; 4]] {
+        self.convert(BoxFormat::Xyxy);
+        &self.rows
+    }
+
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
         16 * self.rows.capacity() + 4 * self.labels.capacity()
@@ -80,6 +86,16 @@ impl Boxes {
             Action::Crop(Rect { top, left, height, width }) => {
                 self.shift(-(left as f32), -(top as f32));
                 self.clamp(height, width);
+            }
+            Action::CropAround(part) => {
+                let (format, whole) = (self.format, self.whole);
+                let inside = |b: &[f32; 4]| is_inside(convert_as(*b, format, BoxFormat::Xyxy, whole), part);
+                let kept: Vec<bool> = self.rows.iter().map(inside).collect();
+                self.shift(-(part.left as f32), -(part.top as f32));
+                self.clamp(part.height, part.width);
+                for (b, _) in self.rows.iter_mut().zip(kept).filter(|(_, kept)| !kept) {
+                    *b = [0.0; 4];
+                }
             }
             Action::PadCrop { top, left, height, width, mode, added, .. } => {
                 check_padding(mode)?;
@@ -262,7 +278,9 @@ impl Points {
     pub(crate) fn run(&mut self, action: &Action, canvas: Size) -> Result<()> {
         let mut each = |f: &dyn Fn([f32; 2]) -> [f32; 2]| self.rows.iter_mut().for_each(|p| *p = f(*p));
         match *action {
-            Action::Crop(Rect { top, left, .. }) => each(&|[x, y]| [x - left as f32, y - top as f32]),
+            Action::Crop(Rect { top, left, .. }) | Action::CropAround(Rect { top, left, .. }) => {
+                each(&|[x, y]| [x - left as f32, y - top as f32])
+            }
             Action::PadCrop { top, left, height, width, mode, added, .. } => {
                 check_padding(mode)?;
                 let Some(Padding { left: l, top: t, .. }) = added else {
@@ -308,6 +326,27 @@ impl Points {
         }
         Ok(())
     }
+}
+
+/// Whether the middle of a box lies in `part` of its image.
+fn is_inside([x1, y1, x2, y2]: [f32; 4], part: Rect) -> bool {
+    let within =
+        |middle: f32, start: usize, len: usize| (start as f32) < middle && middle < (start + len) as f32;
+    within(0.5 * (x1 + x2), part.left, part.width) && within(0.5 * (y1 + y2), part.top, part.height)
+}
+
+/// The Jaccard index of a box and `part` of its image, in the order of torchvision's `box_iou`; `None` if the middle of
+/// the box lies outside of `part`.
+pub(super) fn overlap(corners: [f32; 4], part: Rect) -> Option<f32> {
+    if !is_inside(corners, part) {
+        return None;
+    }
+    let [x1, y1, x2, y2] = corners;
+    let (left, top) = (part.left as f32, part.top as f32);
+    let (right, bottom) = ((part.left + part.width) as f32, (part.top + part.height) as f32);
+    let (width, height) = ((x2.min(right) - x1.max(left)).max(0.0), (y2.min(bottom) - y1.max(top)).max(0.0));
+    let common = width * height;
+    Some(common / ((x2 - x1) * (y2 - y1) + (right - left) * (bottom - top) - common))
 }
 
 fn check_padding(mode: PaddingMode) -> Result<()> {
@@ -420,6 +459,20 @@ mod tests {
             interpolation: super::super::Interpolation::Bilinear,
         };
         assert_eq!(run(&boxes, BoxFormat::Xyxy, &resize, (100, 200)).rows, [[20.0, 10.0, 80.0, 40.0]]);
+    }
+
+    #[test]
+    fn boxes_whose_middle_is_outside_of_the_part_become_zeros() {
+        let boxes = [[10.0, 20.0, 40.0, 80.0], [0.0, 0.0, 12.0, 99.0], [30.0, 45.0, 90.0, 95.0]];
+        let part = Rect { top: 30, left: 20, height: 40, width: 50 };
+        let crop = Action::CropAround(part);
+        let after = run(&boxes, BoxFormat::Xyxy, &crop, (100, 200)).rows;
+        assert_eq!(after, [[0.0, 0.0, 20.0, 40.0], [0.0; 4], [0.0; 4]]);
+        let wide = run(&[[10.0, 20.0, 30.0, 60.0]], BoxFormat::Xywh, &crop, (100, 200)).rows;
+        assert_eq!(wide, [[0.0, 0.0, 20.0, 40.0]]);
+        // 20 x 40 of 30 x 60 + 50 x 40 pixels.
+        assert_eq!(overlap(boxes[0], part), Some(800.0 / (1800.0 + 2000.0 - 800.0)));
+        assert_eq!(overlap(boxes[1], part), None);
     }
 
     #[test]

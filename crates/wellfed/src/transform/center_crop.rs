@@ -64,7 +64,7 @@ impl Operation for CenterCrop {
             Action::Crop(Rect { top: top as usize, left: left as usize, height, width })
         } else {
             let (mode, fill) = (PaddingMode::Constant, PerChannel::default());
-            Action::PadCrop { top, left, height, width, mode, fill, added: None }
+            Action::PadCrop { top, left, height, width, mode, fill, mask_fill: None, added: None }
         })
     }
 }

@@ -59,15 +59,20 @@ mod random_erasing;
 mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
+mod random_iou_crop;
 mod random_order;
 mod random_perspective;
 mod random_photometric_distort;
 mod random_posterize;
+mod random_resize;
 mod random_resized_crop;
 mod random_rotation;
+mod random_shortest_size;
 mod random_solarize;
 mod random_vertical_flip;
+mod random_zoom_out;
 mod resize;
+mod scale_jitter;
 mod sequence;
 #[cfg(test)]
 mod testing;
@@ -116,15 +121,20 @@ pub use random_erasing::{Erasure, RandomErasing};
 pub use random_grayscale::RandomGrayscale;
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::RandomInvert;
+pub use random_iou_crop::RandomIoUCrop;
 pub use random_order::RandomOrder;
 pub use random_perspective::RandomPerspective;
 pub use random_photometric_distort::RandomPhotometricDistort;
 pub use random_posterize::RandomPosterize;
+pub use random_resize::RandomResize;
 pub use random_resized_crop::RandomResizedCrop;
 pub use random_rotation::RandomRotation;
+pub use random_shortest_size::RandomShortestSize;
 pub use random_solarize::RandomSolarize;
 pub use random_vertical_flip::RandomVerticalFlip;
+pub use random_zoom_out::RandomZoomOut;
 pub use resize::{Resize, ResizeTo};
+pub use scale_jitter::ScaleJitter;
 pub use to_dtype::ToDtype;
 pub use to_image::ToImage;
 pub use to_tensor::ToTensor;
@@ -260,7 +270,7 @@ impl fmt::Display for ImageDtype {
 pub enum Class {
     /// [`Action::Keep`] always.
     Identity,
-    /// [`Action::Crop`] or [`Action::PadCrop`].
+    /// [`Action::Crop`], [`Action::CropAround`] or [`Action::PadCrop`].
     Crop,
     /// [`Action::Resize`].
     Resize,
@@ -325,6 +335,16 @@ pub trait Operation {
         false
     }
 
+    /// Whether its draws are meant to differ in size. Images that end so come as a list where others are stacked.
+    fn leaves_size_open(&self) -> bool {
+        false
+    }
+
+    /// Whether it looks at the boxes of the sample: then it is drawn by [`Operation::draw_around`].
+    fn sees_boxes(&self) -> bool {
+        false
+    }
+
     /// Size of the result, if it is the same for every draw. In `input` a side is `None` if it differs from
     /// sample to sample.
     fn fixed_size(&self, input: Shape) -> Shape;
@@ -334,6 +354,15 @@ pub trait Operation {
     /// # Errors
     /// If the image cannot be transformed, as when a crop is larger than the image: with sizes, stage not set.
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action>;
+
+    /// As [`Operation::draw`], for an image with these boxes: left, top, right and bottom in its pixels.
+    ///
+    /// # Errors
+    /// As [`Operation::draw`].
+    fn draw_around(&self, size: Size, boxes: &[[f32; 4]], rng: &mut Rng) -> Result<Action> {
+        let _ = boxes;
+        self.draw(size, rng)
+    }
 }
 
 /// Makes the enum of all transforms and everything that goes over all of them.
@@ -427,16 +456,21 @@ transforms! {
     RandomGrayscale,
     RandomHorizontalFlip,
     RandomInvert,
+    RandomIoUCrop,
     RandomOrder,
     RandomPerspective,
     RandomPhotometricDistort,
     RandomPosterize,
+    RandomResize,
     RandomResizedCrop,
     RandomRotation,
+    RandomShortestSize,
     RandomSolarize,
     RandomVerticalFlip,
+    RandomZoomOut,
     Resize,
     SanitizeBoundingBoxes,
+    ScaleJitter,
     ToDtype,
     ToImage,
     ToTensor,

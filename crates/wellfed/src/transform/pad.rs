@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Operation, Padding, PaddingMode, PerChannel, Shape, Size,
-    param::{Repr, check_pixels},
+    param::{Repr, check_mask_fill, check_pixels},
 };
 use crate::{Result, rng::Rng};
 
@@ -19,6 +19,9 @@ pub struct Pad {
     /// Value of the new pixels, under [`PaddingMode::Constant`]. Default: 0.
     #[serde(default)]
     pub fill: PerChannel,
+    /// Value of added pixels of masks, under [`PaddingMode::Constant`]. Default: `fill`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_fill: Option<f64>,
     /// How new pixels are made. Default: constant.
     #[serde(default)]
     pub padding_mode: PaddingMode,
@@ -27,13 +30,25 @@ pub struct Pad {
 impl Pad {
     /// Adds zeros.
     pub fn new(padding: impl Into<Padding>) -> Self {
-        Self { padding: padding.into(), fill: PerChannel::default(), padding_mode: PaddingMode::default() }
+        Self {
+            padding: padding.into(),
+            fill: PerChannel::default(),
+            mask_fill: None,
+            padding_mode: PaddingMode::default(),
+        }
     }
 
     /// Sets the value of the new pixels.
     #[must_use]
     pub fn fill(mut self, fill: impl Into<PerChannel>) -> Self {
         self.fill = fill.into();
+        self
+    }
+
+    /// Sets the value of the new pixels of masks.
+    #[must_use]
+    pub fn mask_fill(mut self, fill: f64) -> Self {
+        self.mask_fill = Some(fill);
         self
     }
 
@@ -50,6 +65,7 @@ impl fmt::Display for Pad {
         Repr::new(f, "Pad")
             .field("padding", self.padding)
             .field("fill", self.fill)
+            .field_if(self.mask_fill.is_some(), "mask_fill", self.mask_fill.unwrap_or(0.0))
             .field("padding_mode", self.padding_mode)
             .finish()
     }
@@ -58,6 +74,7 @@ impl fmt::Display for Pad {
 impl Operation for Pad {
     fn check(&self) -> Result<()> {
         self.padding.check()?;
+        check_mask_fill(self.mask_fill)?;
         self.fill.check("fill")
     }
 
@@ -88,6 +105,7 @@ impl Operation for Pad {
             width: size.width + left + right,
             mode: self.padding_mode,
             fill: self.fill,
+            mask_fill: self.mask_fill,
             added: Some(self.padding),
         })
     }
@@ -112,6 +130,7 @@ mod tests {
                 width: 24,
                 mode,
                 fill,
+                mask_fill: None,
                 added: Some([1, 2, 3, 4].into())
             }
         );
@@ -122,6 +141,7 @@ mod tests {
     #[test]
     fn bad_parameters_are_refused() {
         assert!(check_error(Pad::new(usize::MAX)).starts_with("padding is ["));
+        assert!(check_error(Pad::new(1).mask_fill(f64::NAN)).contains("mask_fill is NaN; must be finite"));
         assert!(check_error(Pad::new(1).fill(f64::NAN)).contains("fill is NaN; every number must be finite"));
         let gray = Size { channels: 1, ..size(1, 1) };
         assert!(Pad::new(1).fill([1.0, 2.0, 3.0]).draw(gray, &mut rng(0)).is_err());

@@ -191,6 +191,14 @@ pub(super) fn check_probability(p: f64) -> Result<()> {
     Err(Error::config(format!("p is {p}; must be 0 to 1")))
 }
 
+/// Fails unless the fill of masks is a number, if it is given.
+pub(super) fn check_mask_fill(fill: Option<f64>) -> Result<()> {
+    match fill {
+        Some(fill) if !fill.is_finite() => Err(Error::config(format!("mask_fill is {fill}; must be finite"))),
+        _ => Ok(()),
+    }
+}
+
 /// Fails unless `range` is (low, high) with `least <= low <= high <= most`.
 pub(super) fn check_range(name: &str, range: [f64; 2], least: f64, most: f64) -> Result<()> {
     let [low, high] = range;

@@ -57,7 +57,7 @@ fn crops() -> impl Strategy<Value = Transform> {
         (padding(), fill(), mode())
             .prop_map(|(p, fill, mode)| Pad::new(p).fill(fill).padding_mode(mode).into()),
         (sides(), padding(), any::<bool>(), fill(), mode()).prop_map(|(size, padding, pad, fill, mode)| {
-            RandomCrop { size, padding, pad_if_needed: pad, fill, padding_mode: mode }.into()
+            RandomCrop { size, padding, pad_if_needed: pad, fill, mask_fill: None, padding_mode: mode }.into()
         }),
         (sides(), range(0.0, 1.5), range(0.1, 10.0), interpolation()).prop_map(
             |(size, scale, ratio, filter)| {
@@ -77,6 +77,23 @@ fn crops() -> impl Strategy<Value = Transform> {
         }
         .into()),
         sides().prop_map(|size| FloorCenterCrop::new(size).into()),
+        (1usize..100, 1usize..100).prop_map(|(least, more)| RandomResize::new(least, least + more).into()),
+        (prop::collection::vec(1usize..100, 1..4), prop::option::of(1usize..200)).prop_map(|(edges, max)| {
+            RandomShortestSize { max_size: max, ..RandomShortestSize::new(edges) }.into()
+        }),
+        (sides(), range(0.1, 3.0)).prop_map(|(size, range)| ScaleJitter::new(size).scale_range(range).into()),
+        (range(1.0, 5.0), fill(), 0.0..=1.0).prop_map(|(range, fill, p)| RandomZoomOut::new()
+            .side_range(range)
+            .fill(fill)
+            .p(p)
+            .into()),
+        (range(0.0, 1.0), range(0.1, 9.0), prop::collection::vec(0.0..1.2, 1..4), 1usize..50).prop_map(
+            |([min_scale, max_scale], ratio, sampler_options, trials)| {
+                let [min_aspect_ratio, max_aspect_ratio] = ratio;
+                let scale = RandomIoUCrop { min_scale, max_scale, ..RandomIoUCrop::new() };
+                RandomIoUCrop { min_aspect_ratio, max_aspect_ratio, sampler_options, trials, ..scale }.into()
+            }
+        ),
     ]
 }
 
@@ -255,7 +272,7 @@ fn inside(rect: Rect, size: Size) -> bool {
 fn belongs(action: &Action, class: Class) -> bool {
     match action {
         Action::Keep => true,
-        Action::Crop(_) | Action::PadCrop { .. } => class == Class::Crop,
+        Action::Crop(_) | Action::CropAround(_) | Action::PadCrop { .. } => class == Class::Crop,
         Action::Resize { .. } => class == Class::Resize,
         Action::Flip { .. } => class == Class::Flip,
         Action::Image(_) => class == Class::Image,
@@ -275,10 +292,13 @@ proptest! {
         let operation = transform.as_operation();
         operation.check().unwrap();
         let mut rng = Rng::for_stage(1, 2, sample, 3);
-        let Ok(action) = operation.draw(size, &mut rng) else { return Ok(()) };
+        // Of the right and lower part of the image, and one that is larger than it.
+        let (w, h) = (size.width as f32, size.height as f32);
+        let boxes = [[w / 2.0, h / 2.0, w, h], [-9.0, -9.0, w + 9.0, h + 9.0]];
+        let Ok(action) = operation.draw_around(size, &boxes, &mut rng) else { return Ok(()) };
         prop_assert!(belongs(&action, operation.class()), "{action:?}");
         match action {
-            Action::Crop(rect) | Action::Resize { crop: rect, .. } | Action::Erase { rect, .. } => {
+            Action::Crop(rect) | Action::CropAround(rect) | Action::Resize { crop: rect, .. } | Action::Erase { rect, .. } => {
                 prop_assert!(inside(rect, size), "{action:?}");
             }
             Action::PadCrop { height, width, .. } => prop_assert!(height >= 1 && width >= 1),
@@ -301,7 +321,9 @@ proptest! {
 
     #[test]
     fn draws_depend_on_the_sample_alone(transform in transforms(), size in sizes(), sample: u64) {
-        let draw = || transform.as_operation().draw(size, &mut Rng::for_stage(1, 2, sample, 3)).ok();
+        let boxes = [[1.0, 2.0, 30.0, 40.0]];
+        let draw =
+            || transform.as_operation().draw_around(size, &boxes, &mut Rng::for_stage(1, 2, sample, 3)).ok();
         prop_assert_eq!(draw(), draw());
     }
 
@@ -320,6 +342,7 @@ proptest! {
             AugMix { severity: ints[0], mixture_width: ints[1], alpha: numbers[0], ..AugMix::new() }.into(),
             RandomPerspective::new(numbers[0]).p(numbers[1]).fill(numbers).into(),
             RandomPhotometricDistort { hue: range, p: numbers[3], ..Default::default() }.into(),
+        let transforms: [Transform; 16] = [
             RandomAffine::new(range).translate(range).scale(range).shear(range, Some(range)).center(range).into(),
             RandAugment::new().num_ops(ints[0]).magnitude(ints[1], ints[2]).into(),
             TrivialAugmentWide::new().num_magnitude_bins(ints[3]).into(),
@@ -332,6 +355,10 @@ proptest! {
             RandomRotation::new(range).center([numbers[2], numbers[3]]).expand(true).into(),
             ColorJitter::new().brightness(range).hue(numbers[2]).into(),
             GaussianBlur::new(sides).sigma(range).into(),
+            RandomResize::new(ints[0], ints[1]).into(),
+            RandomShortestSize { max_size: Some(ints[0]), ..RandomShortestSize::new(ints) }.into(),
+            ScaleJitter::new(sides).scale_range(range).into(),
+            RandomZoomOut::new().side_range(range).p(numbers[2]).into(),
         ];
         for transform in transforms {
             let operation = transform.as_operation();

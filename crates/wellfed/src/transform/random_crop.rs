@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Class, Operation, Padding, PaddingMode, PerChannel, Rect, Shape, Sides, Size,
-    param::{Repr, Tuple, check_pixels, check_sides, impossible, python_bool, sides},
+    param::{Repr, Tuple, check_mask_fill, check_pixels, check_sides, impossible, python_bool, sides},
 };
 use crate::{Result, rng::Rng};
 
@@ -27,6 +27,9 @@ pub struct RandomCrop {
     /// Value of added pixels, under [`PaddingMode::Constant`]. Default: 0.
     #[serde(default)]
     pub fill: PerChannel,
+    /// Value of added pixels of masks, under [`PaddingMode::Constant`]. Default: `fill`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_fill: Option<f64>,
     /// How added pixels are made. Default: constant.
     #[serde(default)]
     pub padding_mode: PaddingMode,
@@ -40,6 +43,7 @@ impl RandomCrop {
             padding: Padding::default(),
             pad_if_needed: false,
             fill: PerChannel::default(),
+            mask_fill: None,
             padding_mode: PaddingMode::default(),
         }
     }
@@ -62,6 +66,13 @@ impl RandomCrop {
     #[must_use]
     pub fn fill(mut self, fill: impl Into<PerChannel>) -> Self {
         self.fill = fill.into();
+        self
+    }
+
+    /// Sets the value of added pixels of masks.
+    #[must_use]
+    pub fn mask_fill(mut self, fill: f64) -> Self {
+        self.mask_fill = Some(fill);
         self
     }
 
@@ -93,6 +104,7 @@ impl fmt::Display for RandomCrop {
             .field_if(!self.padding.is_zero(), "padding", self.padding)
             .field("pad_if_needed", python_bool(self.pad_if_needed))
             .field("fill", self.fill)
+            .field_if(self.mask_fill.is_some(), "mask_fill", self.mask_fill.unwrap_or(0.0))
             .field("padding_mode", self.padding_mode)
             .finish()
     }
@@ -102,6 +114,7 @@ impl Operation for RandomCrop {
     fn check(&self) -> Result<()> {
         check_sides("size", self.size)?;
         self.padding.check()?;
+        check_mask_fill(self.mask_fill)?;
         self.fill.check("fill")
     }
 
@@ -160,6 +173,7 @@ impl Operation for RandomCrop {
             width,
             mode: self.padding_mode,
             fill: self.fill,
+            mask_fill: self.mask_fill,
             added: Some(added),
         })
     }

@@ -152,6 +152,29 @@ impl Resize {
     }
 }
 
+/// What makes `[height, width]` of an image of `size`.
+///
+/// # Errors
+/// [`crate::ErrorKind::Shape`] for a side without pixels, or that is too long.
+pub(super) fn resized(
+    size: Size,
+    [height, width]: [usize; 2],
+    interpolation: Interpolation,
+) -> Result<Action> {
+    if !(1..=MAX_SIDE).contains(&height) || !(1..=MAX_SIDE).contains(&width) {
+        return Err(impossible(format!(
+            "an image of {} would become {}; both sides must be 1 to {MAX_SIDE}",
+            Tuple(&[size.height, size.width]),
+            Tuple(&[height, width])
+        )));
+    }
+    if (height, width) == (size.height, size.width) {
+        return Ok(Action::Keep);
+    }
+    let crop = Rect { top: 0, left: 0, height: size.height, width: size.width };
+    Ok(Action::Resize { crop, cropped: false, height, width, interpolation })
+}
+
 impl fmt::Display for Resize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let repr = Repr::new(f, "Resize");
@@ -206,12 +229,7 @@ impl Operation for Resize {
 
     fn draw(&self, size: Size, _rng: &mut Rng) -> Result<Action> {
         check_pixels(size)?;
-        let [height, width] = self.output(size.height, size.width)?;
-        if (height, width) == (size.height, size.width) {
-            return Ok(Action::Keep);
-        }
-        let crop = Rect { top: 0, left: 0, height: size.height, width: size.width };
-        Ok(Action::Resize { crop, cropped: false, height, width, interpolation: self.interpolation })
+        resized(size, self.output(size.height, size.width)?, self.interpolation)
     }
 }
 

@@ -10,7 +10,8 @@ use wellfed::{
     source::SourceSpec,
     transform::{
         ClampBoundingBoxes, ColorJitter, ElasticTransform, GaussianNoise, RandomCrop, RandomErasing,
-        RandomHorizontalFlip, RandomResizedCrop, Resize, SanitizeBoundingBoxes, Transform,
+        RandomHorizontalFlip, RandomIoUCrop, RandomResize, RandomResizedCrop, RandomShortestSize,
+        RandomZoomOut, Resize, SanitizeBoundingBoxes, Transform,
     },
 };
 
@@ -232,11 +233,18 @@ impl<'a> Generator<'a> {
                     Kind::Annotated | Kind::Voc | Kind::Coco => {
                         let data = if self.seldom(4) { self.cached(data) } else { data };
                         // Pixels of image and mask stay comparable where none is resampled.
-                        let sized: Transform = match self.below(3) {
-                            0 | 1 => RandomCrop::new(6).into(),
-                            _ => RandomResizedCrop::new(6).into(),
+                        let crop = || Transform::from(RandomCrop::new(6).pad_if_needed(true));
+                        let zoom = || Transform::from(RandomZoomOut::new().side_range([1.0, 2.0]));
+                        let around: Transform = RandomIoUCrop::new().into();
+                        let sized: Vec<Transform> = match self.below(7) {
+                            0 | 1 => vec![RandomCrop::new(6).into()],
+                            2 => vec![zoom(), crop()],
+                            3 => vec![RandomResize::new(5, 15).into(), crop()],
+                            4 => vec![RandomShortestSize::new([7, 12]).max_size(20).into(), crop()],
+                            5 if *kind != Kind::Voc => vec![zoom(), around, crop()],
+                            _ => vec![RandomResizedCrop::new(6).into()],
                         };
-                        data.map([sized])
+                        data.map(sized)
                     }
                     Kind::Encoded | Kind::Folder | Kind::Tar | Kind::Files => {
                         let data = if self.seldom(2) { self.cached(data) } else { data };

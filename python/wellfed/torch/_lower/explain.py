@@ -128,7 +128,12 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             words = "of the engine" if native else "not used: the engine does not make whole batches"
             rows.append(("native" if native else "python", f"{name}={value}", words))
     if loader.accelerate and _opens_images(loader, plan):
-        rows.append(("native", "accelerate", "Pillow's images of JPEG and PNG, in the worker processes"))
+        where = (
+            "in the worker processes"
+            if loader.num_workers
+            else "in the calling thread, while it makes samples"
+        )
+        rows.append(("native", "accelerate", f"Pillow's images of JPEG and PNG, {where}"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error
@@ -154,8 +159,8 @@ def outlook(loader: Any) -> dict[str, Any]:
 
 
 def _opens_images(loader: Any, plan: Plan) -> bool:
-    """Whether worker processes may open images by Pillow, and it is one that can be accelerated."""
-    if plan.kind not in ("python", "hybrid") or loader.num_workers == 0 or in_threads(loader):
+    """Whether samples may open images by Pillow, and it is one that can be accelerated."""
+    if plan.kind not in ("python", "hybrid") or in_threads(loader):
         return False
     return "PIL.Image" in sys.modules and not unusable()
 

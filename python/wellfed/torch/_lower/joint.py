@@ -211,7 +211,7 @@ def lower_joint(
         try:
             added, after, note, outcome = _lower_one(leaf, chain.form, follows, chain.outcome)
             try:
-                images = [t for t in added if not isinstance(t, _ON_BOXES)]
+                images = [t for t in added if not isinstance(t, _WITH_BOXES)]
                 if images:
                     accepts([*on_images, *images])
             except (WellfedError, TypeError, ValueError) as e:
@@ -230,7 +230,13 @@ def lower_joint(
     return chain
 
 
-_ON_BOXES = (T.ClampBoundingBoxes, T.ConvertBoundingBoxFormat, T.SanitizeBoundingBoxes)
+# What an image by itself cannot stand for.
+_WITH_BOXES = (
+    T.ClampBoundingBoxes,
+    T.ConvertBoundingBoxFormat,
+    T.RandomIoUCrop,
+    T.SanitizeBoundingBoxes,
+)
 
 
 def _leaves(transform: Any) -> Iterator[Any]:
@@ -273,9 +279,14 @@ def _lower_one(
     if isinstance(follows, Masks):
         if any(isinstance(t, T.RandomRotation | T.RandomAffine | T.RandomPerspective) for t in added):
             raise RefusalError("torchvision turns masks by another rule than images")
-        if kind is v2.Resize and getattr(leaf.interpolation, "value", leaf.interpolation) == "nearest-exact":
+        if any(isinstance(t, T.RandomIoUCrop) for t in added):
+            raise RefusalError("there are no boxes here")
+        resized = any(isinstance(t, transforms.RESIZES) for t in added) and kind is not v2.RandomResizedCrop
+        if resized and getattr(leaf.interpolation, "value", leaf.interpolation) == "nearest-exact":
             raise RefusalError("masks are resized by another rule than images then", "another interpolation")
-        if moved and isinstance(getattr(leaf, "fill", 0), list | tuple):
+        if any(
+            isinstance(getattr(t, "fill", 0), tuple) and getattr(t, "mask_fill", None) is None for t in added
+        ):
             raise RefusalError("masks are filled with one value", "fill=0")
     elif moved and getattr(leaf, "padding_mode", "constant") != "constant":
         raise RefusalError("boxes have no place in repeated pixels", 'padding_mode="constant"')
@@ -303,10 +314,15 @@ _GEOMETRY = (
     T.RandomCrop,
     T.RandomHorizontalFlip,
     T.RandomPerspective,
+    T.RandomIoUCrop,
+    T.RandomResize,
     T.RandomResizedCrop,
     T.RandomRotation,
+    T.RandomShortestSize,
     T.RandomVerticalFlip,
+    T.RandomZoomOut,
     T.Resize,
+    T.ScaleJitter,
 )
 
 

@@ -125,6 +125,8 @@ class NativeSource:
         self._form, self._outcome = chain.form, chain.outcome
         self._leaves, self._starts = flat.leaves, flat.starts
         self._together = self._batched and puts_together(loader.collate_fn)
+        # Where images are put side by side, they may differ in size.
+        self._lists = self._together and not chain.form.sized
         self.mixing = mixing_of(loader.collate_fn) if self._batched else None
         if self._outcome is None:
             self._targets = (
@@ -138,7 +140,7 @@ class NativeSource:
         if self._process != os.getpid():
             self._idle, self._process = [], os.getpid()
         source: Any = self._source._native
-        return self._idle.pop() if self._idle else source.loader_given()
+        return self._idle.pop() if self._idle else source.loader_given(self._lists)
 
     def refresh(self) -> None:
         """An epoch begins: arrays may have been changed in place."""

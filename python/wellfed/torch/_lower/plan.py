@@ -26,7 +26,7 @@ from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator
 from .tensors import Rows
 from .together import puts_together
-from .transforms import lower_leaf
+from .transforms import OPEN_SIZES, lower_leaf
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -312,7 +312,10 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
             f"{foreign} files are neither JPEG nor PNG; Python reads those",
             "JPEG or PNG files",
         )
-    if not form.sized and (together or loader.batch_size == 1 or not _plain_batches(loader)):
+    if not together and not form.sized and any(isinstance(t, OPEN_SIZES) for t in first.native):
+        why = "images differ in size, which cannot be stacked"
+        return Line("images", False, why, "collate_fn=lambda batch: tuple(zip(*batch)), or a crop")
+    if not together and not form.sized and (loader.batch_size == 1 or not _plain_batches(loader)):
         return Line("batches", False, "sizes may differ from batch to batch", "Resize((h, w)) or a crop")
     return None
 

@@ -25,7 +25,7 @@ from .own import is_own, lower_own
 if TYPE_CHECKING:
     from .datasets import Leaf
 
-__all__ = ["METHODS", "lower_leaf", "lower_one"]
+__all__ = ["METHODS", "OPEN_SIZES", "RESIZES", "lower_leaf", "lower_one"]
 
 Step = tuple[list[T.Transform], Form, str]
 Handler = Callable[[Any, Form], Step]
@@ -48,6 +48,11 @@ METHODS = (
     "_pil_to_tensor",
     "_tensor_to_pil",
 )
+
+OPEN_SIZES = (T.RandomIoUCrop, T.RandomResize, T.RandomShortestSize, T.RandomZoomOut, T.ScaleJitter)
+"""After them images differ in size by chance, also those that had one size."""
+
+RESIZES = (T.RandomResize, T.RandomResizedCrop, T.RandomShortestSize, T.Resize, T.ScaleJitter)
 
 _ANY_MODE = ("images have the mode of their file here, grey or colour", "put v2.RGB() first")
 _BEFORE_TENSOR = "put it before ToTensor or ToImage, where images are still Pillow's"
@@ -244,6 +249,11 @@ def _tables() -> tuple[dict[type, Handler], frozenset[type]]:
     table[v2.RandomPhotometricDistort] = _photometric
     table[v2.GaussianNoise] = _gaussian_noise
     table[v2.JPEG] = _jpeg
+    table[v2.RandomResize] = _random_resize
+    table[v2.RandomShortestSize] = _random_shortest_size
+    table[v2.ScaleJitter] = _scale_jitter
+    table[v2.RandomZoomOut] = _zoom_out
+    table[v2.RandomIoUCrop] = _iou_crop
     _types = table, frozenset(containers)
     return _types
 
@@ -315,6 +325,58 @@ def _random_resized_crop(t: Any, form: Form) -> Step:
     )
 
 
+def _random_resize(t: Any, form: Form) -> Step:
+    antialias, note = _resampling(t, form)
+    lowered = T.RandomResize(t.min_size, t.max_size, _interpolation(t), antialias)
+    return [lowered], replace(form, sized=False), note
+
+
+def _random_shortest_size(t: Any, form: Form) -> Step:
+    antialias, note = _resampling(t, form)
+    lowered = T.RandomShortestSize(t.min_size, t.max_size, _interpolation(t), antialias)
+    return [lowered], replace(form, sized=False), note
+
+
+def _scale_jitter(t: Any, form: Form) -> Step:
+    antialias, note = _resampling(t, form)
+    lowered = T.ScaleJitter(t.target_size, t.scale_range, _interpolation(t), antialias)
+    return [lowered], replace(form, sized=False), note
+
+
+def _zoom_out(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    fill, more = _fills(t, form)
+    return [T.RandomZoomOut(fill, t.side_range, t.p, **more)], replace(form, sized=False), ""
+
+
+def _iou_crop(t: Any, form: Form) -> Step:
+    _on_bytes(form)
+    ratio = (t.min_aspect_ratio, t.max_aspect_ratio)
+    lowered = T.RandomIoUCrop(t.min_scale, t.max_scale, *ratio, t.options, t.trials)
+    return [lowered], replace(form, sized=False), ""
+
+
+def _fills(t: Any, form: Form) -> tuple[Any, dict[str, Any]]:
+    """The fill of images such as `form`, and that of masks as an argument, if it is another."""
+    if not isinstance(t.fill, dict):
+        return t.fill, {}
+    import PIL.Image
+    from torchvision.tv_tensors import Image, Mask
+
+    kinds: dict[str, type] = {"pil": PIL.Image.Image, "image": Image, "tensor": torch.Tensor}
+
+    def of(kind: type) -> Any:
+        # By exact type, and 0 where nothing is said: what torchvision makes of it.
+        return t._fill.get(kind, t._fill.get("others")) or 0
+
+    mask = of(Mask)
+    if isinstance(mask, list | tuple):
+        if len(mask) != 1:
+            raise RefusalError("masks are filled with one value", "fill=0")
+        mask = mask[0]
+    return of(kinds[form.kind]), {"mask_fill": mask}
+
+
 def _center_crop(t: Any, form: Form) -> Step:
     _on_bytes(form)
     return [T.CenterCrop(t.size)], replace(form, sized=True), ""
@@ -322,12 +384,14 @@ def _center_crop(t: Any, form: Form) -> Step:
 
 def _pad(t: Any, form: Form) -> Step:
     _on_bytes(form)
-    return [T.Pad(t.padding, t.fill, t.padding_mode)], form, ""
+    fill, more = _fills(t, form)
+    return [T.Pad(t.padding, fill, t.padding_mode, **more)], form, ""
 
 
 def _random_crop(t: Any, form: Form, padding: Any) -> Step:
     _on_bytes(form)
-    lowered = T.RandomCrop(t.size, padding, t.pad_if_needed, t.fill, t.padding_mode)
+    fill, more = _fills(t, form)
+    lowered = T.RandomCrop(t.size, padding, t.pad_if_needed, fill, t.padding_mode, **more)
     return [lowered], replace(form, sized=True), ""
 
 

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
 from ..._accelerate import unusable
+from ..._accelerate.torchvision_io import taken_over
 from .._order import sees_nothing
 from .._workers.threads import in_threads
 from .forms import Line, name_of
@@ -123,7 +124,8 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             words = "of the engine" if native else "not used: the engine does not make whole batches"
             rows.append(("native" if native else "python", f"{name}={value}", words))
     if loader.accelerate and _opens_images(loader, plan):
-        rows.append(("native", "accelerate", "Pillow's images of JPEG and PNG, in the worker processes"))
+        what = "Pillow's images of JPEG and PNG" + (" and torchvision.io's of JPEG" if taken_over() else "")
+        rows.append(("native", "accelerate", f"{what}, in the worker processes"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error

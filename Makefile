@@ -79,6 +79,15 @@ test-python: build $(STAMPS)/tensorflow ## Python tests against real PyTorch and
 	$(PY) -m pytest $(WAITING_TESTS:%=--ignore=%); others=$$?; \
 	wait $$waiting; status=$$?; cat $(WAITING_LOG); [ $$others = 0 ] && [ $$status = 0 ]
 
+.PHONY: pillow-suite torchvision-suite
+pillow-suite: build ## Pillow's own tests with and without accelerate() (WELLFED_PILLOW_SUITE names a checkout)
+	$(call say,Pillow's tests)
+	@$(PY) python/tests/suites/run.py pillow
+
+torchvision-suite: build ## torchvision's own tests with and without accelerate() (WELLFED_TORCHVISION_SUITE)
+	$(call say,torchvision's tests)
+	@$(PY) python/tests/suites/run.py torchvision
+
 .PHONY: docs
 docs: ## API documentation, warnings denied
 	$(call say,Rust documentation)

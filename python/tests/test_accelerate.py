@@ -203,6 +203,10 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
         (1, "transpose", lambda: (rng.choice([7, -1, "x"]),), {}),
         (2, "rotate", lambda: (rng.choice([0, 90, 180, 270, 360, -90]),), {"expand": rng.random() < 0.7}),
         (1, "rotate", lambda: (33, resample if resample in (0, 2, 3) else 0), {}),
+        (2, "ImageOps.expand", lambda: (rng.choice([0, 3, (2, 5), (1, 2, 3, 4)]),), {}),
+        (1, "ImageOps.expand", lambda: (rng.choice([2, -3]), rng.choice([9, (1, 2, 3), "red", 300])), {}),
+        (1, "ImageOps.fit", lambda: (small(),), {}),
+        (1, "ImageOps.pad", lambda: (small(),), {}),
         (1, "copy", lambda: (), {}),
         (1, "load", lambda: (), {}),
         (1, "getpixel", lambda: ((0, 0),), {}),
@@ -226,6 +230,14 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
     ]
     _, name, args, kwargs = rng.choices(calls, [call[0] for call in calls])[0]
     return name, args(), kwargs
+
+
+def _called(image: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], lazy: bool) -> Any:
+    """What a method gives, or a function of `ImageOps`."""
+    if not method.startswith("ImageOps."):
+        return getattr(image, method)(*args, **kwargs)
+    with wf.accelerate() if lazy else warnings.catch_warnings():
+        return getattr(ImageOps, method.removeprefix("ImageOps."))(image, *args, **kwargs)
 
 
 def _looks(image: Image.Image) -> Any:
@@ -277,8 +289,8 @@ def _chain(seed: int) -> int:
         theirs, ours = images[-1] if rng.random() < 0.8 else rng.choice(images)
         method, args, kwargs = _random_call(rng, theirs.size)
         what += f".{method}({args}, {kwargs})"
-        theirs, their_error, their_words = _outcome(lambda: getattr(theirs, method)(*args, **kwargs))  # noqa: B023
-        ours, our_error, our_words = _outcome(lambda: getattr(ours, method)(*args, **kwargs))  # noqa: B023
+        theirs, their_error, their_words = _outcome(lambda: _called(theirs, method, args, kwargs, False))  # noqa: B023
+        ours, our_error, our_words = _outcome(lambda: _called(ours, method, args, kwargs, True))  # noqa: B023
     rng.shuffle(images)
     for theirs, ours in images:
         if theirs is not None:
@@ -455,6 +467,39 @@ def test_images_are_lazy_until_pixels_are_wanted() -> None:
     assert type(part) is Image.Image
     image.load()
     assert type(image) is JpegImagePlugin.JpegImageFile
+
+
+@pytest.mark.parametrize("name", ["orientation6.jpg", "orientation6.png", "rgb.jpg"])
+def test_methods_taken_before_an_image_is_pillows_work_afterwards(name: str) -> None:
+    def made(lazy: bool) -> list[Any]:
+        found: list[Any] = []
+        for derived in (False, True):
+            image = _opened(name, lazy)
+            image = image.convert("RGB") if derived else image
+            methods = [image.copy, image.convert, image.crop, image.resize, image.transpose, image.rotate]
+            methods += [image.getpixel, image.save, image.tobytes, image.load, image.close]
+            image.load()
+            arguments = [
+                (),
+                ("L",),
+                ((1, 2, 20, 30),),
+                ((9, 8),),
+                (Image.Transpose.ROTATE_90,),
+                (90,),
+                ((1, 1),),
+            ]
+            results = [method(*given) for method, given in zip(methods, arguments, strict=False)]
+            file = io.BytesIO()
+            methods[7](file, "PNG", exif=image.getexif())
+            found += [r.tobytes() if isinstance(r, Image.Image) else r for r in results]
+            found += [file.getvalue(), methods[8]()]
+            methods[9]()
+            methods[10]()
+            with pytest.raises(ValueError, match="Operation on closed image"):
+                image.getpixel((0, 0))
+        return found
+
+    assert made(True) == made(False)
 
 
 def test_parts_of_one_image_are_taken_from_its_pixels() -> None:
@@ -655,6 +700,34 @@ def test_other_pillows_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not _is_lazy(Image.open(io.BytesIO(FILES["rgb.jpg"])))
     finally:
         _accelerate.unusable.cache_clear()
+
+
+def test_borders_are_remembered() -> None:
+    for mode in ("RGB", "L"):
+        for fill in (0, 7, (1, 2, 3)):
+            for border in (4, (2, 5), (1, 2, 3, 4)):
+                image = Image.open(io.BytesIO(FILES["rgb.png"])).convert(mode)
+                theirs, their_error, _ = _outcome(lambda: ImageOps.expand(image, border, fill))  # noqa: B023
+                with wf.accelerate():
+                    lazy = Image.open(io.BytesIO(FILES["rgb.png"])).convert(mode)
+                    ours, our_error, _ = _outcome(lambda: ImageOps.expand(lazy, border, fill))  # noqa: B023
+                assert type(our_error) is type(their_error)
+                if their_error is None:
+                    assert _is_lazy(ours) == (isinstance(fill, int) == (mode == "L") or fill == 0)
+                    assert _looks(ours) == _looks(theirs)
+                    part = (3, 1, 60, 40)
+                    assert ours.crop(part).tobytes() == theirs.crop(part).tobytes()
+                    assert ours.tobytes() == theirs.tobytes()
+                    flipped = Image.Transpose.FLIP_LEFT_RIGHT
+                    ours, theirs = (i.transpose(flipped).resize((20, 30)) for i in (ours, theirs))
+                    assert ours.tobytes() == theirs.tobytes()
+    steps = v1.Compose([v1.RandomCrop(32, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor()])
+    made = []
+    for lazily in (False, True):
+        torch.manual_seed(3)
+        with wf.accelerate() if lazily else warnings.catch_warnings():
+            made += [steps(Image.open(io.BytesIO(FILES["rgb.png"]))) for _ in range(8)]
+    assert all(torch.equal(*pair) for pair in zip(made[:8], made[8:], strict=True))
 
 
 def test_v2_functions_take_lazy_images() -> None:

@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use crate::page_lock::end_page_locks;
     #[pymodule_export]
-    use crate::picture::{Picture, Values};
+    use crate::picture::{Picture, SeenRows, Values, jpeg_head};
     #[pymodule_export]
     use crate::sequence::Order;
 

@@ -1,15 +1,16 @@
-//! `_native.Picture`: an encoded image that is decoded when its pixels are asked for.
+//! `_native.Picture`: an encoded image that is decoded when its pixels are asked for; `_native.SeenRows`: what is known of
+//! images that were decoded before; `_native.jpeg_head`.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use wellfed::{
-    codec::Mode,
+    codec::{self, Mode},
     engine::{self, Form, Single, SingleScratch},
     transform::{Interpolation, Rect},
 };
 
-use crate::{enter, error::to_python};
+use crate::{enter, error::to_python, leaves, loader};
 
 thread_local! {
     /// What one image leaves to the next of the same thread.
@@ -37,30 +38,80 @@ impl Values {
     }
 }
 
+/// Row indexes of images, in memory that forked children share.
+#[pyclass(frozen, module = "wellfed._native")]
+pub(crate) struct SeenRows(Arc<engine::SeenRows>);
+
+#[pymethods]
+impl SeenRows {
+    /// At most so many bytes of them; None where the system shares no memory.
+    #[staticmethod]
+    fn make(limit: usize) -> Option<Self> {
+        engine::SeenRows::new(limit).map(|rows| Self(Arc::new(rows)))
+    }
+
+    /// Those of another process, by a descriptor that becomes this call's.
+    #[staticmethod]
+    #[cfg(unix)]
+    fn attach(py: Python<'_>, descriptor: i32) -> PyResult<Self> {
+        let rows = engine::SeenRows::attach(&leaves::file(descriptor)).map_err(|e| to_python(py, &e))?;
+        Ok(Self(Arc::new(rows)))
+    }
+
+    /// The descriptor of the memory, which stays this object's; None in processes that attached to it.
+    #[cfg(unix)]
+    fn fileno(&self) -> Option<i32> {
+        self.0.file().map(std::os::fd::AsRawFd::as_raw_fd)
+    }
+
+    /// What all processes recorded and used together, as JSON.
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        loader::text(py, &self.0.stats())
+    }
+}
+
+/// Of a plain JPEG that begins with `data`, whose head Pillow takes without a word: width, height, number of components,
+/// bytes of the head. None for others.
+#[pyfunction]
+pub(crate) fn jpeg_head(data: &[u8]) -> Option<(usize, usize, usize, usize)> {
+    codec::jpeg_head(data).map(|head| (head.width, head.height, head.components, head.len))
+}
+
 /// A file's bytes and what is to be done to its image. Never changes: each step gives another one, or None if it cannot
 /// be remembered exactly.
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct Picture {
     bytes: Py<PyBytes>,
     single: Single,
+    rows: Option<Arc<engine::SeenRows>>,
 }
 
 impl Picture {
     fn then(&self, py: Python<'_>, single: Option<Single>) -> Option<Self> {
-        Some(Self { bytes: self.bytes.clone_ref(py), single: single? })
+        Some(Self { bytes: self.bytes.clone_ref(py), single: single?, rows: self.rows.clone() })
     }
 
     fn render(&self, py: Python<'_>, form: Form<'_>, slot: &mut [u8]) -> PyResult<()> {
         let bytes = self.bytes.bind(py).as_bytes();
-        enter::quick(py, || SCRATCH.with_borrow_mut(|scratch| self.single.render(bytes, form, scratch, slot)))
+        let rows = self.rows.as_deref();
+        enter::quick(py, || {
+            SCRATCH.with_borrow_mut(|scratch| self.single.render(bytes, form, rows, scratch, slot))
+        })
     }
 }
 
 #[pymethods]
 impl Picture {
-    /// All of the image in `data`, in mode "L" or "RGB"; None if Pillow may not decode it without an error.
+    /// All of the image in `data`, in mode "L" or "RGB"; None if Pillow may not decode it without an error. What `rows` know
+    /// of it is used, and what is found out is added.
     #[staticmethod]
-    fn open(py: Python<'_>, data: &Bound<'_, PyBytes>, mode: &str) -> PyResult<Option<Self>> {
+    #[pyo3(signature = (data, mode, rows=None))]
+    fn open(
+        py: Python<'_>,
+        data: &Bound<'_, PyBytes>,
+        mode: &str,
+        rows: Option<&SeenRows>,
+    ) -> PyResult<Option<Self>> {
         let mode = match mode {
             "RGB" => Mode::Rgb,
             "L" => Mode::L,
@@ -68,7 +119,8 @@ impl Picture {
         };
         // Not through the gateway: the header takes less time than to let go of the interpreter.
         let single = Single::open(data.as_bytes(), mode).map_err(|e| to_python(py, &e))?;
-        Ok(single.map(|single| Self { bytes: data.clone().unbind(), single }))
+        let rows = rows.map(|rows| rows.0.clone());
+        Ok(single.map(|single| Self { bytes: data.clone().unbind(), single, rows }))
     }
 
     /// Width and height.
@@ -96,6 +148,12 @@ impl Picture {
         self.then(py, self.single.resize(height, width, interpolation))
     }
 
+    /// Adds borders of one colour.
+    fn pad(&self, py: Python<'_>, borders: (usize, usize, usize, usize), fill: [u8; 3]) -> Option<Self> {
+        let (left, top, right, bottom) = borders;
+        self.then(py, self.single.pad(left, top, right, bottom, fill))
+    }
+
     /// Does what Pillow's `transpose` of this number does.
     fn transpose(&self, py: Python<'_>, method: u8) -> Option<Self> {
         let single = match method {
@@ -114,6 +172,20 @@ impl Picture {
     /// The pixels: uint8, rows from top to bottom, channels next to each other.
     fn pixels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         PyBytes::new_with(py, self.single.len(Form::Bytes), |slot| self.render(py, Form::Bytes, slot))
+    }
+
+    /// Writes the pixels, as `pixels` has them, to the memory of `size` bytes at `address`, which is known to nobody but the
+    /// caller.
+    fn write_pixels(&self, py: Python<'_>, address: usize, size: usize) -> PyResult<()> {
+        let form = Form::Bytes;
+        if address == 0 || size != self.single.len(form) {
+            let wanted = self.single.len(form);
+            return Err(PyValueError::new_err(format!("{size} bytes at {address:#x} cannot take {wanted}")));
+        }
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: as in `write_tensor`.
+        let slot = unsafe { std::slice::from_raw_parts_mut(start, size) };
+        self.render(py, form, slot)
     }
 
     /// Writes the pixels as `values` says to the memory of `size` bytes at `address`: float32 [channels, height,

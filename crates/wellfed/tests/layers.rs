@@ -54,8 +54,8 @@ const PLAN: [&str; 12] = [
 
 /// Modules of `engine`.
 const ENGINE: [&str; 21] = [
-    "threads", "governor", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "single", "whole",
-    "float", "image", "cache", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
+    "threads", "governor", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole", "float",
+    "image", "cache", "single", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
 ];
 
 type ModulePath = Vec<String>;

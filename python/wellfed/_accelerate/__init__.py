@@ -6,11 +6,12 @@ import functools
 import sys
 import warnings
 from types import TracebackType
+from typing import Any
 
 from .decoding import decode
 from .patches import patches
 
-__all__ = ["accelerate", "accelerate_worker", "decode", "unusable"]
+__all__ = ["accelerate", "accelerate_worker", "decode", "inherited_rows", "unusable"]
 
 TESTED = (13, 13)
 """The first and the last major version of Pillow that the tests were run with."""
@@ -84,6 +85,15 @@ def accelerate_worker() -> None:
     """Switch acceleration on for good in a worker process, where its code has Pillow and that is a known one."""
     if "PIL.Image" in sys.modules and not unusable():
         patches.enter()
+
+
+def inherited_rows() -> Any:
+    """What worker processes are given before they start, so that they share row indexes; None where they need none."""
+    if "PIL.Image" not in sys.modules or unusable():
+        return None
+    from .rows import Inherited
+
+    return Inherited()
 
 
 def _usable() -> bool:

@@ -81,7 +81,9 @@ def _opened(source: str | os.PathLike[str] | bytes, mode: str) -> Any:
 
     from . import unusable
 
-    image: Any = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+    image: Any = None if unusable() else _unread(source)
+    if image is None:
+        image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
     try:
         if not unusable():
             kinds = dict(pillow().files.values())
@@ -94,6 +96,24 @@ def _opened(source: str | os.PathLike[str] | bytes, mode: str) -> Any:
         return image.convert(mode)
     finally:
         image.close()
+
+
+def _unread(source: str | os.PathLike[str] | bytes) -> Any:
+    """As `Image.open`, but lazy, and without Pillow's look at the file; None where that is needed."""
+    made_by = pillow()
+    if made_by.image.OPEN["JPEG"][0].__module__ != made_by.files["JPEG"][0].__module__:
+        return None
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, bytes):
+            file: Any = stack.enter_context(io.BytesIO(source))
+        else:
+            file = stack.enter_context(open(source, "rb"))
+        image = made_by.unread(file, "" if isinstance(source, bytes) else os.fspath(source))
+        if image is not None:
+            made_by.image._decompression_bomb_check(image.size)
+            image._exclusive_fp = not isinstance(source, bytes)
+            stack.pop_all()  # it closes its file
+        return image
 
 
 def _transformed(transforms: Any, image: Any) -> Any:
@@ -115,7 +135,7 @@ def _transformed(transforms: Any, image: Any) -> Any:
 
 
 def _unheard(transforms: Any) -> bool:
-    from .tensors import unheard
+    from .listening import unheard
 
     return unheard(transforms)
 

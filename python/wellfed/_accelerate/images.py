@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import _native
 from ..exceptions import WellfedError
+from . import rows
 
 __all__ = ["CONVERTED", "Recipe", "here", "pillow"]
 
@@ -28,6 +29,15 @@ CONVERTED = ("L", "RGB")
 
 _FILES = {"JPEG": ("L", "RGB", "CMYK"), "PNG": ("L", "RGB", "RGBA")}
 """Modes of files that are lazy. What Pillow says of others, such as warnings about transparency, it says at once."""
+
+_HEAD = 8192
+"""Bytes of a file in which its head must lie for Pillow's parser to wait. A file that was opened has read as many."""
+
+_COMPONENTS = {1: "L", 3: "RGB", 4: "CMYK"}
+"""Modes of JPEGs by their number of components."""
+
+_TOLD = frozenset({"tile", "info", "decoderconfig"})
+"""What decides whether an image can be lazy, of those whose head Pillow has not read: only if somebody has set it."""
 
 _FREE = frozenset(
     {
@@ -72,6 +82,24 @@ class Here(threading.local):
 here = Here()
 
 
+class _Head:
+    """The head of a plain JPEG, which Pillow reads when somebody asks for more than size and mode.
+
+    That it can wait is known beforehand: Pillow raises and warns of nothing there. See `_native.jpeg_head`.
+    """
+
+    __slots__ = ("data", "filename", "kind")
+
+    def __init__(self, data: bytes, filename: Any, kind: type[Any]) -> None:
+        self.data = data
+        self.filename = filename
+        self.kind = kind
+
+    def image(self) -> Any:
+        """Pillow's own image, as it is after opening."""
+        return self.kind(io.BytesIO(self.data), self.filename)
+
+
 class _Source:
     """The bytes of a file whose images are lazy."""
 
@@ -89,7 +117,7 @@ class _Source:
         found = self.pictures.get(mode)
         if found is None:
             try:
-                found = _native.Picture.open(self.data, mode)
+                found = _native.Picture.open(self.data, mode, rows.seen())
             except WellfedError:
                 return None
             if found is not None:
@@ -116,7 +144,7 @@ class Recipe:
     __slots__ = ("calls", "mode", "picture", "source")
 
     def __init__(
-        self, source: _Source, mode: str, picture: _native.Picture, calls: tuple[tuple[str, Any], ...]
+        self, source: _Source, mode: str, picture: _native.Picture, calls: tuple[tuple[Any, Any], ...]
     ) -> None:
         self.source = source
         self.mode = mode
@@ -131,8 +159,9 @@ class Recipe:
     def by_pillow(self) -> Any:
         """An image of Pillow's own."""
         image = self.source.whole(self.mode)
-        for name, argument in self.calls:
-            image = getattr(image, name)(*argument)
+        for call, arguments in self.calls:
+            # The name of a method, or a function of an image.
+            image = getattr(image, call)(*arguments) if isinstance(call, str) else call(image, *arguments)
         return image if self.calls else image.copy()
 
 
@@ -159,19 +188,93 @@ class _Pillow:
             _mode=recipe.mode,
             _size=recipe.picture.size,
             palette=None,
-            info={
-                key: value.copy() if isinstance(value, list) else value for key, value in like.info.items()
-            },
             _readonly=0,
             _exif=None,
             _recipe=recipe,
         )
         here.note(new)
+        head = like.__dict__.get("_head")
+        if head is not None and "info" not in like.__dict__:
+            new.__dict__["_head"] = head
+        else:
+            new.__dict__["info"] = _copied(like.info)
         return new
+
+    def expanded(self, image: Any, borders: Any, fill: Any, original: Any) -> Any:
+        """What `ImageOps.expand` makes of a lazy image; None where that is to do it."""
+        if type(image) is not self.lazy:
+            image = image._derived(image._mode) if image._mode in CONVERTED else None
+        recipe = None if image is None else image.__dict__.get("_recipe")
+        if recipe is None or "transparency" in image.__dict__.get("info", ()):
+            return None
+        several = type(borders) is tuple and len(borders) in (2, 4)
+        sides = borders * (4 // len(borders)) if several else (borders,) * 4
+        if not _whole_numbers(sides, 4) or min(sides) < 0:
+            return None
+        # A number is the colour of grey images, and black.
+        colour = (fill,) * 3 if type(fill) is int and (recipe.mode == "L" or fill == 0) else fill
+        if (
+            type(colour) is not tuple
+            or not _whole_numbers(colour, 3)
+            or not 0 <= min(colour) <= max(colour) <= 255
+        ):
+            return None
+        if recipe.mode == "L" and colour is fill:
+            return None
+        picture = recipe.picture.pad(sides, colour)
+        if picture is None:
+            return None
+        calls = (*recipe.calls, (original, (borders, fill)))
+        new = self.derived(Recipe(recipe.source, recipe.mode, picture, calls), image)
+        new.__dict__.pop("_head", None)
+        new.__dict__["info"] = {}
+        return new
+
+    def unread(self, fp: Any, filename: Any) -> Any:
+        """A lazy image of the JPEG in `fp`, whose head Pillow has not read; None where it is to read it now."""
+        if type(fp) not in (io.BufferedReader, io.BytesIO) or fp.tell():
+            return None
+        data = fp.read(_HEAD)
+        head = _native.jpeg_head(data)
+        if head is None:
+            fp.seek(0)
+            return None
+        width, height, components, length = head
+        # Where Pillow's parser stops.
+        fp.seek(length)
+        plain, lazy = self.files["JPEG"]
+        image = object.__new__(lazy)
+        image.__dict__.update(
+            _size=(width, height),
+            _mode=_COMPONENTS[components],
+            fp=fp,
+            filename="" if filename is None else filename,
+            _exclusive_fp=False,
+            _head=_Head(data[:length], filename, plain),
+        )
+        return image
+
+
+def _all_of(fp: Any) -> Any:
+    """All bytes of a file, which is at its end then."""
+    if type(fp) is io.BufferedReader and type(fp.raw) is io.FileIO:
+        # At once, as a buffer would read in parts and join them.
+        descriptor = fp.fileno()
+        size = os.fstat(descriptor).st_size
+        data = os.pread(descriptor, size + 1, 0)
+        if len(data) == size:
+            fp.seek(size)
+            return data
+    fp.seek(0)
+    return fp.read()
+
+
+def _copied(info: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: value.copy() if isinstance(value, list) else value for key, value in info.items()}
 
 
 _install = threading.Lock()
-"""Held while an image gets its pixels: for assignments only, never while they are made."""
+"""Held while an image gets its pixels, or what its head says: for assignments only, never while those are made."""
 
 
 @functools.cache
@@ -187,6 +290,9 @@ def _whole_numbers(values: Any, count: int) -> bool:
 def _dressed(name: str, base: type[Any], own: dict[str, Any]) -> type[Any]:
     """A subclass of `base` that first settles an image where `own` and `_FREE` have no other answer."""
     namespace = dict(own)
+    for key, value in own.items():
+        if not key.startswith("_") and callable(value):
+            namespace[key] = _still_lazy(key, value)
     for key in dir(base):
         if key in namespace or key in _FREE or (key.startswith("__") and not key.startswith("__arrow")):
             continue
@@ -203,11 +309,24 @@ def _dressed(name: str, base: type[Any], own: dict[str, Any]) -> type[Any]:
     return made
 
 
+def _still_lazy(name: str, method: Any) -> Any:
+    """A method that may be called when its image is Pillow's by now, as in `image.resize(image.reduce(2).size)`."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(self) in pillow().kinds:
+            return method(self, *args, **kwargs)
+        return getattr(type(self), name)(self, *args, **kwargs)
+
+    return call
+
+
 def _settled_method(name: str, method: Any) -> Any:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self._settle()
-        return getattr(self, name)(*args, **kwargs)
+        if type(self) in pillow().kinds:
+            self._settle()
+        return getattr(type(self), name)(self, *args, **kwargs)
 
     return call
 
@@ -238,9 +357,35 @@ def _equal(self: Any, other: Any) -> Any:
     return self.__eq__(other)
 
 
+def _missing(plain: type[Any]) -> Any:
+    """What answers where an image has no attribute of a name: what Pillow has not read yet, is read now."""
+
+    def getattr_(self: Any, name: str) -> Any:
+        state = self.__dict__
+        if "_head" in state:
+            self._complete()
+        # Another thread may have done so meanwhile.
+        if name in state:
+            return state[name]
+        if hasattr(plain, "__getattr__"):
+            return plain.__getattr__(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    return getattr_
+
+
 def _lazy_image(module: Any) -> type[Any]:
     """The class of images that were made from others."""
     plain = module.Image
+
+    def complete(self: Any) -> None:
+        """Gets the `info` of the file it is from."""
+        head: _Head | None = self.__dict__.get("_head")
+        if head is not None:
+            info = _copied(head.image().info)
+            with _install:
+                self.__dict__.setdefault("info", info)
+                self.__dict__.pop("_head", None)
 
     def settle(self: Any) -> None:
         recipe: Recipe | None = self.__dict__.get("_recipe")
@@ -252,6 +397,7 @@ def _lazy_image(module: Any) -> type[Any]:
                 core = module.frombytes(recipe.mode, recipe.picture.size, recipe.picture.pixels()).im
         if core is None:
             core = recipe.by_pillow().im
+        self._complete()
         with _install:
             if self.__dict__.pop("_recipe", None) is not None:
                 self._im = core
@@ -259,6 +405,7 @@ def _lazy_image(module: Any) -> type[Any]:
 
     def forget(self: Any) -> None:
         """Becomes Pillow's without pixels."""
+        self._complete()
         with _install:
             self.__dict__.pop("_recipe", None)
             self.__class__ = plain
@@ -364,6 +511,8 @@ def _lazy_image(module: Any) -> type[Any]:
         self.close()
 
     own = {
+        "__getattr__": _missing(plain),
+        "_complete": complete,
         "_settle": settle,
         "_forget": forget,
         "_then": then,
@@ -388,7 +537,20 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
     """The class of images as `Image.open` gives them."""
     modes = _FILES[plain.format]
 
+    def complete(self: Any) -> None:
+        """Gets what Pillow reads in the head of its file."""
+        head: _Head | None = self.__dict__.get("_head")
+        if head is not None:
+            read = head.image().__dict__
+            with _install:
+                if "_head" in self.__dict__:
+                    # What was set since, and its file, stay.
+                    for name, value in read.items():
+                        self.__dict__.setdefault(name, value)
+                    del self.__dict__["_head"]
+
     def settle(self: Any) -> None:
+        self._complete()
         source: _Source | None = self.__dict__.get("_source")
         if source is not None:
             # Pillow has loaded it by now, so its errors are those of loading.
@@ -403,12 +565,12 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         source: _Source | None = self.__dict__.get("_source")
         if source is not None:
             return source
-        fp = self.fp
-        if (
-            fp is None
-            or self._im is not None
-            or self._mode not in modes
-            or len(self.tile) != 1
+        fp, state = self.fp, self.__dict__
+        if fp is None or state.get("_im") is not None or self._mode not in modes:
+            return None
+        unread = "_head" in state and _TOLD.isdisjoint(state)
+        if not unread and (
+            len(self.tile) != 1
             or self.decoderconfig
             or "transparency" in self.info
             or getattr(self, "n_frames", 1) != 1
@@ -416,8 +578,7 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
             return None
         try:
             place = fp.tell()
-            fp.seek(0)
-            data = fp.read()
+            data = _all_of(fp)
         except Exception:
             return None  # Pillow meets it again, and says so
         picture = None
@@ -481,13 +642,30 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         self._settle()
         return self.load()
 
+    def close_fp(self: Any) -> None:
+        if "_head" in self.__dict__:
+            # One that Pillow has not read has no other files.
+            if self.fp:
+                self.fp.close()
+        else:
+            plain._close_fp(self)
+
     def close(self: Any) -> None:
         self.__dict__.pop("_source", None)
-        self.__class__ = plain
-        self.close()
+        if "_head" in self.__dict__:
+            with contextlib.suppress(Exception):
+                self._close_fp()
+            self.fp = None
+            self._im = made_by.image.DeferredError(ValueError("Operation on closed image"))
+        else:
+            self.__class__ = plain
+            self.close()
 
     own: dict[str, Any] = {name: remembered(name) for name in ("copy", "crop", "resize", "transpose")}
     own |= {
+        "__getattr__": _missing(plain),
+        "_complete": complete,
+        "_close_fp": close_fp,
         "_settle": settle,
         "_take": take,
         "_derived": derived,

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .images import here, pillow
+from . import rows
+from .images import pillow
 from .tensors import OF_TORCHVISION
 
 __all__ = ["patches"]
@@ -29,6 +31,8 @@ class _Patches:
 
     def enter(self, everywhere: bool = True) -> None:
         module = pillow()
+        # Before anybody forks.
+        rows.seen()
         with self.lock:
             self.users += 1
             self.everywhere += everywhere
@@ -37,6 +41,7 @@ class _Patches:
             for name, (plain, lazy) in module.files.items():
                 self._replace_opener(module.image.OPEN, name, plain, lazy)
             self._replace(module.ops, "exif_transpose", _exif_transpose)
+            self._replace(module.ops, "expand", _expand)
         self.see_torchvision()
 
     def leave(self, everywhere: bool = True) -> None:
@@ -79,6 +84,8 @@ class _Patches:
     def _replace_opener(self, table: dict[str, Any], name: str, plain: type[Any], lazy: type[Any]) -> None:
         original = table[name]
         factory, accept = original
+        # What somebody else has put there is called.
+        unread = pillow().unread if name == "JPEG" and factory.__module__ == plain.__module__ else None
 
         @functools.wraps(factory, updated=())
         def opener(fp: Any, filename: Any = None) -> Any:
@@ -90,6 +97,14 @@ class _Patches:
                 here.note(image)
                 if len(self.seen) < len(OF_TORCHVISION):
                     self.see_torchvision()
+            image = None if unread is None else unread(fp, filename)
+            if image is None:
+                image = factory(fp, filename)
+                if type(image) is not plain:
+                    return image
+                image.__class__ = lazy
+            if len(self.seen) < len(OF_TORCHVISION):
+                self.see_torchvision()
             return image
 
         ours = (opener, accept)
@@ -115,6 +130,15 @@ def _exif_transpose(original: Any) -> Any:
         return original(image, in_place=in_place)
 
     return exif_transpose
+
+
+def _expand(original: Any) -> Any:
+    @functools.wraps(original)
+    def expand(image: Any, border: Any = 0, fill: Any = 0) -> Any:
+        new = pillow().expanded(image, border, fill, original) if type(image) in pillow().kinds else None
+        return original(image, border, fill) if new is None else new
+
+    return expand
 
 
 patches = _Patches()

@@ -11,10 +11,12 @@ from typing import Any
 
 from .. import _native
 from ..exceptions import WellfedError
-from . import places
+from . import places, torchvision_io
 from .images import CONVERTED, pillow
+from .listening import of_library, unheard
+from .steps import at_once
 
-__all__ = ["OF_TORCHVISION", "compose_v1", "compose_v2", "unheard"]
+__all__ = ["OF_TORCHVISION", "compose_v1", "compose_v2"]
 
 
 @functools.lru_cache(maxsize=64)
@@ -24,6 +26,17 @@ def _values(
     return _native.Values(
         channels, divide, None if mean is None else list(mean), None if std is None else list(std)
     )
+
+
+def _numbers(given: Any, channels: int) -> tuple[float, ...] | None:
+    """What is given for all channels or for each, as timm does in a tensor; None if it is anything else."""
+    import torch
+
+    if type(given) is torch.Tensor and given.ndim == 1 and given.dtype is torch.float32 and given.is_cpu:
+        given = given.tolist()
+    if type(given) not in (list, tuple) or len(given) not in (1, channels):
+        return None
+    return tuple(given) if all(type(number) in (int, float) for number in given) else None
 
 
 def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
@@ -44,13 +57,9 @@ def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
     channels = 1 if recipe.mode == "L" else 3
     mean = std = None
     if normalize is not None:
-        mean, std = normalize.mean, normalize.std
-        for numbers in (mean, std):
-            if type(numbers) not in (list, tuple) or len(numbers) not in (1, channels):
-                return None
-            if not all(type(number) in (int, float) for number in numbers):
-                return None
-        mean, std = tuple(mean), tuple(std)
+        mean, std = _numbers(normalize.mean, channels), _numbers(normalize.std, channels)
+        if mean is None or std is None:
+            return None
     try:
         values = _values(channels, divide, mean, std)
     except (WellfedError, OverflowError):
@@ -75,19 +84,14 @@ def _to_tensor(original: Any) -> Any:
     return to_tensor
 
 
-def unheard(*steps: Any) -> bool:
-    """Whether these modules do what their classes do, and nobody listens to what goes in or comes out."""
-    from torch.nn.modules import module
-
-    if module._global_forward_hooks or module._global_forward_pre_hooks:
-        return False
-    hidden = ("forward", "transform", "_forward_hooks", "_forward_pre_hooks")
-    return not any(vars(step).get(name) for step in steps for name in hidden)
-
-
-def _of_torchvision(methods: Any) -> bool:
-    """Whether nobody has put other functions in the place of these."""
-    return all((getattr(method, "__module__", "") or "").startswith("torchvision.") for method in methods)
+def _is_timms(step: Any) -> bool:
+    """Whether it is timm's `MaybeToTensor`, which is torchvision's of what is no tensor."""
+    kind = type(step)
+    return (
+        kind.__module__ == "timm.data.transforms"
+        and kind.__name__ == "MaybeToTensor"
+        and of_library((kind.__call__,), "timm")
+    )
 
 
 def compose_v1(original: Any) -> Any:
@@ -98,7 +102,7 @@ def compose_v1(original: Any) -> Any:
         return ToTensor.__call__, Normalize.forward, functional.to_tensor, functional.normalize
 
     stock = methods()
-    if not _of_torchvision(stock):
+    if not of_library(stock):
         return original
 
     @functools.wraps(original)
@@ -106,9 +110,15 @@ def compose_v1(original: Any) -> Any:
         steps = self.transforms
         if type(steps) not in (list, tuple) or methods() != stock:
             return original(self, img)
+        kinds = pillow().kinds
         steps = iter(tuple(steps))
         for step in steps:
-            if type(step) is ToTensor:
+            if type(img) in kinds:
+                made = at_once(step, img)
+                if made is not None:
+                    img = made
+                    continue
+            if type(step) is ToTensor or _is_timms(step):
                 following = next(steps, None)
                 if type(following) is Normalize and unheard(following):
                     tensor = _tensor(img, following)
@@ -136,7 +146,7 @@ def compose_v2(original: Any) -> Any:
         return *of_steps, functional.to_image, functional.to_dtype, functional.normalize
 
     stock = methods()
-    if not _of_torchvision(stock):
+    if not of_library(stock):
         return original
 
     def known(steps: Any) -> bool:
@@ -157,9 +167,16 @@ def compose_v2(original: Any) -> Any:
         if type(steps) not in (list, tuple) or len(inputs) != 1:
             return original(self, *inputs)
         (value,) = inputs
+        kinds = pillow().kinds
         at = 0
         while at < len(steps):
-            if type(value) in pillow().kinds and known(steps[at : at + 2]):
+            lazy = type(value) in kinds
+            if lazy:
+                made = at_once(steps[at], value)
+                if made is not None:
+                    value, at = made, at + 1
+                    continue
+            if lazy and known(steps[at : at + 2]):
                 following: Any = steps[at + 2] if len(steps) > at + 2 else None
                 together = type(following) is Normalize and not following.inplace and unheard(following)
                 tensor = _tensor(value, following if together else None, divide=False)
@@ -176,5 +193,7 @@ OF_TORCHVISION: list[tuple[str, str, Callable[[Any], Any]]] = [
     ("torchvision.transforms.functional", "to_tensor", _to_tensor),
     ("torchvision.transforms", "Compose.__call__", compose_v1),
     ("torchvision.transforms.v2", "Compose.forward", compose_v2),
+    ("torchvision.io.image", "torch.ops.image.decode_jpeg", torchvision_io.replaced),
+    ("torchvision.io.image", "torch.ops.image.decode_image", torchvision_io.replaced),
 ]
 """What is replaced of torchvision: the module, the name in it, and what makes the replacement of the original."""

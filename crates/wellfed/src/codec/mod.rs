@@ -4,6 +4,7 @@ mod color;
 mod jpeg;
 mod orientation;
 mod packed;
+mod plain_head;
 mod png;
 mod unknown;
 
@@ -18,7 +19,13 @@ use wellfed_kernels::{
     write::{GeometryError, Output, PadMode, Window, Writer},
 };
 
-pub use self::{jpeg::Jpeg, orientation::apply_orientation, packed::PackedJpeg, png::Png};
+pub use self::{
+    jpeg::Jpeg,
+    orientation::apply_orientation,
+    packed::PackedJpeg,
+    plain_head::{JpegHead, jpeg_head},
+    png::Png,
+};
 pub(crate) use self::{jpeg::error as jpeg_error, png::is_plain as png_is_plain};
 use crate::{Error, ErrorKind, Limits, Result, budget::Room, sample::DType};
 

@@ -46,6 +46,11 @@ impl Fold {
         *self == Self::new(height, width)
     }
 
+    /// True if something was added around the image.
+    pub(crate) fn is_padded(&self) -> bool {
+        self.padded
+    }
+
     /// Rows and columns of the result.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.window.height, self.window.width)

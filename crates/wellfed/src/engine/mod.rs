@@ -31,7 +31,7 @@ pub(crate) mod threads;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};
-pub use cache::{Indexed, RowIndexes, index_rows};
+pub use cache::{Indexed, RowIndexes, SeenRows, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use mix::blend;
 pub use ring::Buffer;

@@ -16,10 +16,11 @@ use super::{
     fold::Fold,
     kernel::{Kernel, KernelScratch},
 };
+use super::{cache::SeenRows, fold::Fold, kernel::Kernel};
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{self, Encoded, Mode, Request, Scale},
-    transform::{Action, Interpolation, Rect},
+    transform::{Action, Interpolation, PaddingMode, PerChannel, Rect},
 };
 
 /// What pixels become.
@@ -122,7 +123,7 @@ impl Single {
     /// The same with flips in the first place: of the decoded pixels, where resampling may follow.
     fn turned_first(&self) -> Option<Self> {
         // Its one turn may be taken, and the sides are those of the turned image then.
-        if self.orientation != 1 {
+        if self.orientation != 1 || self.fold.is_padded() {
             return None;
         }
         let Fold { flip_h, flip_v, resize: None, .. } = self.fold else { return None };
@@ -142,6 +143,24 @@ impl Single {
             ..crop
         };
         Self { fold: Fold::new(height, width), ..*self }.turn(orientation)?.crop(seen)
+    }
+
+    /// Adds borders of one colour, a number for each channel; none where pixels were resampled or padded before.
+    pub fn pad(&self, left: usize, top: usize, right: usize, bottom: usize, fill: [u8; 3]) -> Option<Self> {
+        let (height, width) = self.size();
+        let height = height.checked_add(top)?.checked_add(bottom)?;
+        let width = width.checked_add(left)?.checked_add(right)?;
+        Limits::default().check_pixels(height, width).ok()?;
+        let fill = PerChannel::new(&fill.map(f64::from)[..self.channels()]).ok()?;
+        self.then(&Action::PadCrop {
+            top: -i64::try_from(top).ok()?,
+            left: -i64::try_from(left).ok()?,
+            height,
+            width,
+            mode: PaddingMode::Constant,
+            fill,
+            added: None,
+        })
     }
 
     /// Mirrors.
@@ -171,7 +190,7 @@ impl Single {
     }
 
     /// Makes the result of the image in `bytes`, which must be those of [`Single::open`]. `slot` has the size that
-    /// [`Single::len`] says.
+    /// [`Single::len`] says. What `rows` know of the image is used, and what is found out is added.
     ///
     /// # Errors
     /// As decoding has them; contents of `slot` are unspecified then.
@@ -179,6 +198,7 @@ impl Single {
         &self,
         bytes: &[u8],
         form: Form<'_>,
+        rows: Option<&SeenRows>,
         scratch: &mut SingleScratch,
         slot: &mut [u8],
     ) -> Result<()> {
@@ -208,8 +228,19 @@ impl Single {
             apply_orientation: self.orientation != 1,
             scale: Scale::Full,
         };
-        encoded.decode(&request, &Limits::default(), codec, &mut |band| kernel.push(band))?;
-        kernel.finish()
+        let mut decode = |codec: &mut codec::Scratch| {
+            let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+            encoded.decode(&request, &Limits::default(), codec, &mut |band| kernel.push(band))?;
+            kernel.finish()
+        };
+        match rows.filter(|_| encoded.codec().name() == "jpeg") {
+            Some(rows) => rows.decode(bytes, |hint| {
+                codec.row_hint = hint;
+                let made = decode(codec);
+                (made, std::mem::take(&mut codec.row_hint).found)
+            }),
+            None => decode(codec),
+        }
     }
 }
 
@@ -238,7 +269,7 @@ mod tests {
 
     fn render(single: &Single, bytes: &[u8]) -> Vec<u8> {
         let mut slot = vec![0; single.len(Form::Bytes)];
-        single.render(bytes, Form::Bytes, &mut SingleScratch::default(), &mut slot).unwrap();
+        single.render(bytes, Form::Bytes, None, &mut SingleScratch::default(), &mut slot).unwrap();
         slot
     }
 
@@ -256,12 +287,15 @@ mod tests {
         for (normalize, expected) in [(None, first), (Some((vec![0.5], vec![0.2])), (first - 0.5) / 0.2)] {
             let values = Values::new(3, true, normalize).unwrap();
             let mut tensor = vec![0; part.len(Form::Tensor(&values))];
-            part.render(&bytes, Form::Tensor(&values), &mut SingleScratch::default(), &mut tensor).unwrap();
+            part.render(&bytes, Form::Tensor(&values), None, &mut SingleScratch::default(), &mut tensor)
+                .unwrap();
             assert_eq!(tensor[..4], expected.to_ne_bytes());
         }
         let grey = Values::new(1, false, None).unwrap();
         let mut slot = vec![0; part.len(Form::Tensor(&grey))];
-        assert!(part.render(&bytes, Form::Tensor(&grey), &mut SingleScratch::default(), &mut slot).is_err());
+        assert!(
+            part.render(&bytes, Form::Tensor(&grey), None, &mut SingleScratch::default(), &mut slot).is_err()
+        );
     }
 
     #[test]
@@ -291,6 +325,28 @@ mod tests {
         let pixel = |pixels: &[u8], at: usize| [pixels[3 * at], pixels[3 * at + 1], pixels[3 * at + 2]];
         let (small, large) = (render(&part, &bytes), render(&doubled, &bytes));
         assert!((0..32).all(|at| pixel(&large, at) == pixel(&small, at / 16 * 4 + at % 8 / 2)));
+    }
+
+    #[test]
+    fn borders_are_added_where_nothing_was_resampled() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        let framed = all.flip(true, false).unwrap().pad(1, 0, 2, 1, [7, 8, 9]).unwrap();
+        assert_eq!(framed.size(), (5, 8));
+        let (inner, pixels) = (render(&all, &bytes), render(&framed, &bytes));
+        for (at, pixel) in pixels.chunks(3).enumerate() {
+            let (y, x) = (at / 8, at % 8);
+            let inside = y < 4 && (1..6).contains(&x);
+            let expected = if inside { &inner[3 * (5 * y + 5 - x)..][..3] } else { &[7, 8, 9] };
+            assert_eq!(pixel, expected, "row {y}, column {x}");
+        }
+        assert!(framed.crop(Rect { top: 0, left: 0, height: 2, width: 2 }).is_some());
+        assert!(framed.pad(1, 1, 1, 1, [0; 3]).is_none());
+        assert!(framed.resize(3, 3, Interpolation::Bilinear).is_none());
+        let small = all.resize(3, 3, Interpolation::Bilinear).unwrap();
+        assert!(small.pad(1, 1, 1, 1, [0; 3]).is_none());
+        assert!(all.pad(usize::MAX, 1, 1, 1, [0; 3]).is_none());
+        assert!(all.pad(1 << 30, 1, 1 << 30, 1, [0; 3]).is_none());
     }
 
     #[test]

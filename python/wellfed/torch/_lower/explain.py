@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
 from ..._accelerate import unusable
+from ..._accelerate.torchvision_io import taken_over
 from .._order import sees_nothing
 from .._workers.threads import in_threads
 from .forms import Line, name_of
@@ -134,6 +135,8 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             else "in the calling thread, while it makes samples"
         )
         rows.append(("native", "accelerate", f"Pillow's images of JPEG and PNG, {where}"))
+        what = "Pillow's images of JPEG and PNG" + (" and torchvision.io's of JPEG" if taken_over() else "")
+        rows.append(("native", "accelerate", f"{what}, in the worker processes"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error

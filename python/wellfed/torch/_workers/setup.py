@@ -42,7 +42,10 @@ class Hooks:
 
 @dataclass
 class Setup:
-    """One pool of workers: torch's arguments of a worker, as they are."""
+    """One pool of workers: torch's arguments of a worker, as they are.
+
+    `rows` are the row indexes that workers share where `accelerate` is on; see `inherited_rows`.
+    """
 
     kind: int
     dataset: Any
@@ -57,6 +60,7 @@ class Setup:
     float_dtype: Any = None
     on_error: str = "raise"
     accelerate: bool = False
+    rows: Any = None
     hooks: Hooks = field(default_factory=Hooks)
 
 

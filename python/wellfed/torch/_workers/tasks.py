@@ -17,6 +17,7 @@ from typing import Any
 
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
+from ..._accelerate import inherited_rows
 from .._fetch import shorten
 from .._private import sharding_init
 from .._progress import PoolProgress, waits
@@ -63,6 +64,7 @@ class TasksIterator(Tracked):
             float_dtype=loader.float_dtype,
             on_error=loader.on_error,
             accelerate=loader.accelerate,
+            rows=inherited_rows() if loader.accelerate else None,
             hooks=self._hooks(loader),
         )
         self._failure: str | None = None

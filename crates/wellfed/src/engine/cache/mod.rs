@@ -1,8 +1,8 @@
 //! What a loader keeps from epoch to epoch, so that later ones are faster. Nothing here changes a pixel.
 //!
-//! `row_index` keeps where the rows of JPEGs begin, in this process or (`row_indexes`) for several ones; `coefficients` keeps samples whose JPEGs are without Huffman coding,
-//! in memory
-//! (`slab`) or by way of `disk`.
+//! `row_index` keeps where the rows of JPEGs begin, in this process or (`row_indexes`) for several ones, and `seen_rows`
+//! of images that are opened one by one; `coefficients` keeps samples whose JPEGs are without Huffman coding, in memory (`slab`)
+//! or by way of `disk`.
 
 mod coefficients;
 mod disk;
@@ -11,6 +11,7 @@ mod row_index_build;
 mod row_index_file;
 mod row_index_table;
 mod row_indexes;
+mod seen_rows;
 mod share;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(crate) use coefficients::CoefficientCache;
 pub(crate) use row_index::RowIndexCache;
 pub use row_index_build::{Indexed, index_rows};
 pub use row_indexes::RowIndexes;
+pub use seen_rows::SeenRows;
 
 use crate::meter::{CacheStats, RowIndexStats};
 

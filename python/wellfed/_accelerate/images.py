@@ -19,7 +19,7 @@ from .. import _native
 from ..exceptions import WellfedError
 from . import rows
 
-__all__ = ["CONVERTED", "Recipe", "here", "pillow"]
+__all__ = ["CONVERTED", "Here", "Recipe", "here", "pillow"]
 
 _TIMES = 2
 """How often pixels are made from a file. After that its image is decoded whole, and Pillow takes its parts from it."""
@@ -71,7 +71,13 @@ methods that are lazy."""
 class Here(threading.local):
     """What holds for one thread: weak references to its lazy images that must not outlive a block, if it is in one."""
 
+    everywhere = 0
+    """Of the class: users who want lazy images in all threads."""
     born: list[weakref.ref[Any]] | None = None
+
+    def wanted(self) -> bool:
+        """Whether images that this thread opens now are to be lazy."""
+        return self.everywhere > 0 or self.born is not None
 
     def note(self, image: Any) -> None:
         """A lazy image was made."""

@@ -9,9 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .images import here, pillow
 from . import rows
-from .images import pillow
+from .images import Here, here, pillow
 from .tensors import OF_TORCHVISION
 
 __all__ = ["patches"]
@@ -22,8 +21,6 @@ class _Patches:
 
     def __init__(self) -> None:
         self.users = 0
-        self.everywhere = 0
-        """Users who want it in all threads, and not only where `here` says so."""
         self.lock = threading.Lock()
         self.undo: list[Callable[[], None]] = []
         self.seen: set[str] = set()
@@ -35,7 +32,7 @@ class _Patches:
         rows.seen()
         with self.lock:
             self.users += 1
-            self.everywhere += everywhere
+            Here.everywhere += everywhere
             if self.users > 1:
                 return
             for name, (plain, lazy) in module.files.items():
@@ -47,7 +44,7 @@ class _Patches:
     def leave(self, everywhere: bool = True) -> None:
         with self.lock:
             self.users -= 1
-            self.everywhere -= everywhere
+            Here.everywhere -= everywhere
             if self.users:
                 return
             for undo in reversed(self.undo):
@@ -89,20 +86,15 @@ class _Patches:
 
         @functools.wraps(factory, updated=())
         def opener(fp: Any, filename: Any = None) -> Any:
-            if not self.everywhere and here.born is None:
+            if not here.wanted():
                 return factory(fp, filename)
-            image = factory(fp, filename)
-            if type(image) is plain:
-                image.__class__ = lazy
-                here.note(image)
-                if len(self.seen) < len(OF_TORCHVISION):
-                    self.see_torchvision()
             image = None if unread is None else unread(fp, filename)
             if image is None:
                 image = factory(fp, filename)
                 if type(image) is not plain:
                     return image
                 image.__class__ = lazy
+            here.note(image)
             if len(self.seen) < len(OF_TORCHVISION):
                 self.see_torchvision()
             return image

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import _native
 from ..exceptions import WellfedError
+from .images import here
 
 __all__ = ["TESTED", "Operator", "replaced", "taken_over", "unusable"]
 
@@ -31,7 +32,7 @@ class Operator:
         self._original = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = None if kwargs or len(args) not in (2, 3) else _decoded(*args)
+        made = None if kwargs or not here.wanted() or len(args) not in (2, 3) else _decoded(*args)
         return self._original(*args, **kwargs) if made is None else made
 
     def __getattr__(self, name: str) -> Any:

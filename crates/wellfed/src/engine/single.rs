@@ -13,10 +13,10 @@ use wellfed_kernels::{
 };
 
 use super::{
+    cache::SeenRows,
     fold::Fold,
     kernel::{Kernel, KernelScratch},
 };
-use super::{cache::SeenRows, fold::Fold, kernel::Kernel};
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{self, Encoded, Mode, Request, Scale},
@@ -221,7 +221,6 @@ impl Single {
         }
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
         let channels = self.mode.band_channels(encoded.header().channels);
-        let mut kernel = Kernel::new(&fold, needed, channels, memory, output, slot)?;
         let request = Request {
             mode: self.mode,
             region: Some(needed),
@@ -229,7 +228,7 @@ impl Single {
             scale: Scale::Full,
         };
         let mut decode = |codec: &mut codec::Scratch| {
-            let mut kernel = Kernel::new(&fold, needed, channels, resizer, output, slot)?;
+            let mut kernel = Kernel::new(&fold, needed, channels, memory, output, slot)?;
             encoded.decode(&request, &Limits::default(), codec, &mut |band| kernel.push(band))?;
             kernel.finish()
         };

@@ -336,13 +336,12 @@ proptest! {
     #[test]
     fn bad_numbers_never_panic(numbers: [f64; 4], ints: [usize; 4], size in sizes()) {
         let (range, sides) = ([numbers[0], numbers[1]], [ints[0], ints[1]]);
-        let transforms: [Transform; 17] = [
+        let transforms: [Transform; 21] = [
             ElasticTransform::new().alpha(range).sigma([numbers[2], numbers[3]]).into(),
             GaussianNoise::new(numbers[0], numbers[1]).into(),
             AugMix { severity: ints[0], mixture_width: ints[1], alpha: numbers[0], ..AugMix::new() }.into(),
             RandomPerspective::new(numbers[0]).p(numbers[1]).fill(numbers).into(),
             RandomPhotometricDistort { hue: range, p: numbers[3], ..Default::default() }.into(),
-        let transforms: [Transform; 16] = [
             RandomAffine::new(range).translate(range).scale(range).shear(range, Some(range)).center(range).into(),
             RandAugment::new().num_ops(ints[0]).magnitude(ints[1], ints[2]).into(),
             TrivialAugmentWide::new().num_magnitude_bins(ints[3]).into(),

@@ -134,9 +134,8 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             if loader.num_workers
             else "in the calling thread, while it makes samples"
         )
-        rows.append(("native", "accelerate", f"Pillow's images of JPEG and PNG, {where}"))
         what = "Pillow's images of JPEG and PNG" + (" and torchvision.io's of JPEG" if taken_over() else "")
-        rows.append(("native", "accelerate", f"{what}, in the worker processes"))
+        rows.append(("native", "accelerate", f"{what}, {where}"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error

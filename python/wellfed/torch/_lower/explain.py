@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
-from ..._accelerate import unusable
+from ..._accelerate import opencv, unusable
 from .._order import sees_nothing
 from .._workers.threads import in_threads
 from .forms import Line, name_of
@@ -122,8 +122,9 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             native = plan.kind == "native"
             words = "of the engine" if native else "not used: the engine does not make whole batches"
             rows.append(("native" if native else "python", f"{name}={value}", words))
-    if loader.accelerate and _opens_images(loader, plan):
-        rows.append(("native", "accelerate", "Pillow's images of JPEG and PNG, in the worker processes"))
+    opened = _opened(loader, plan) if loader.accelerate else []
+    if opened:
+        rows.append(("native", "accelerate", f"{' and '.join(opened)}, in the worker processes"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error
@@ -133,11 +134,16 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _opens_images(loader: Any, plan: Plan) -> bool:
-    """Whether worker processes may open images by Pillow, and it is one that can be accelerated."""
+def _opened(loader: Any, plan: Plan) -> list[str]:
+    """The images that worker processes may open by a library that can be accelerated."""
     if plan.kind not in ("python", "hybrid") or loader.num_workers == 0 or in_threads(loader):
-        return False
-    return "PIL.Image" in sys.modules and not unusable()
+        return []
+    found = []
+    if "PIL.Image" in sys.modules and not unusable():
+        found.append("Pillow's images of JPEG and PNG")
+    if opencv.applies():
+        found.append("OpenCV's of JPEG")
+    return found
 
 
 def _memory(loader: Any) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ import warnings
 from types import TracebackType
 from typing import Any
 
+from . import opencv
 from .decoding import decode
 from .patches import patches
 
@@ -27,12 +28,17 @@ class accelerate:  # noqa: N801 - it is called as a function
     next. Pixels are Pillow's, bit for bit; whatever else is done
     to an image, Pillow does.
 
+    If OpenCV has been imported by then, `cv2.imread` and `cv2.imdecode` decode JPEGs natively, too, with OpenCV's
+    pixels: those in colour or grey that are read in colour and not turned by their EXIF data. Everything else OpenCV
+    does.
+
     It holds for the whole process: all threads, and processes forked while it is on. It may be nested.
 
     One thing differs: a file that is damaged inside may raise its error where pixels are first needed, rather than at
     the first call such as ``convert``. Files that are cut off raise it where Pillow does.
 
-    Pillow's versions that it was tested with are 13.x, with libjpeg-turbo. With others it warns and does nothing.
+    Pillow's versions that it was tested with are 13.x, with libjpeg-turbo. With others it warns and does nothing. Of
+    OpenCV it is 5.0; others stay as they are.
 
     Raises:
         ModuleNotFoundError: If Pillow is not installed.
@@ -54,6 +60,7 @@ class accelerate:  # noqa: N801 - it is called as a function
         self._on = _usable()
         if self._on:
             patches.enter()
+            opencv.enter()
 
     def __enter__(self) -> accelerate:
         return self
@@ -79,12 +86,14 @@ class accelerate:  # noqa: N801 - it is called as a function
         if self._on:
             self._on = False
             patches.leave()
+            opencv.leave()
 
 
 def accelerate_worker() -> None:
-    """Switch acceleration on for good in a worker process, where its code has Pillow and that is a known one."""
+    """Switch acceleration on for good in a worker process, of Pillow and OpenCV where its code has known ones."""
     if "PIL.Image" in sys.modules and not unusable():
         patches.enter()
+    opencv.enter()
 
 
 def inherited_rows() -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
-from ..._accelerate import unusable
+from ..._accelerate import opencv, unusable
 from ..._accelerate.torchvision_io import taken_over
 from .._order import sees_nothing
 from .._workers.threads import in_threads
@@ -128,14 +128,14 @@ def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
             native = plan.kind == "native"
             words = "of the engine" if native else "not used: the engine does not make whole batches"
             rows.append(("native" if native else "python", f"{name}={value}", words))
-    if loader.accelerate and _opens_images(loader, plan):
+    opened = _opened(loader, plan) if loader.accelerate else []
+    if opened:
         where = (
             "in the worker processes"
             if loader.num_workers
             else "in the calling thread, while it makes samples"
         )
-        what = "Pillow's images of JPEG and PNG" + (" and torchvision.io's of JPEG" if taken_over() else "")
-        rows.append(("native", "accelerate", f"{what}, {where}"))
+        rows.append(("native", "accelerate", f"{' and '.join(opened)}, {where}"))
     if loader.on_error != "raise":
         what = {"skip": "batches get smaller", "replace": "another sample of the batch is taken"}[
             loader.on_error
@@ -149,22 +149,29 @@ def outlook(loader: Any) -> dict[str, Any]:
     """What of a loader runs natively, as data, for those who predict what it gains.
 
     Returns:
-        ``plan``: the kind of its `Plan`; ``images``: whether Pillow's images are made faster in its workers;
-        ``python``: the parts that stay in Python.
+        ``plan``: the kind of its `Plan`; ``images``: whether images are opened faster as samples are made; ``python``:
+        the parts that stay in Python.
     """
     plan = loader._planned()
     return {
         "plan": plan.kind,
-        "images": bool(loader.accelerate and _opens_images(loader, plan)),
+        "images": bool(loader.accelerate and _opened(loader, plan)),
         "python": [line.part for _, line in plan.lines if not line.native],
     }
 
 
-def _opens_images(loader: Any, plan: Plan) -> bool:
-    """Whether samples may open images by Pillow, and it is one that can be accelerated."""
+def _opened(loader: Any, plan: Plan) -> list[str]:
+    """The images that samples may open by a library that can be accelerated."""
     if plan.kind not in ("python", "hybrid") or in_threads(loader):
-        return False
-    return "PIL.Image" in sys.modules and not unusable()
+        return []
+    found = []
+    if "PIL.Image" in sys.modules and not unusable():
+        found.append("Pillow's images of JPEG and PNG")
+        if taken_over():
+            found.append("torchvision.io's of JPEG")
+    if loader.num_workers > 0 and opencv.applies():
+        found.append("OpenCV's of JPEG")
+    return found
 
 
 def _memory(loader: Any) -> tuple[str, str, str]:

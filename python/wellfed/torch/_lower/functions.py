@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
+from wellfed._accelerate.opencv import is_ours
+
 __all__ = ["Call", "call_of", "loads_rgb"]
 
 
@@ -33,7 +35,7 @@ def loads_rgb(function: Any) -> bool:
     cv2: Any = sys.modules.get("cv2")
     if cv2 is None or type(function) is not FunctionType:
         return False
-    stock = all(type(one) is BuiltinFunctionType for one in (cv2.imread, cv2.cvtColor))
+    stock = all(type(one) is BuiltinFunctionType or is_ours(one) for one in (cv2.imread, cv2.cvtColor))
     return stock and _essence(function) in _loaders() and _means_modules(function, ())
 
 

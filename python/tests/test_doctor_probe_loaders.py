@@ -166,7 +166,7 @@ def test_what_would_run_natively_is_noted_once(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "3\n" * 4 + "2\n" * 2 + "True\n"), done.err
     assert len(done.main("loader")) == 3
     noted = [(r["loader"], r["plan"], r["images"]) for r in done.main("fed")]
-    assert noted == [(0, "native", False), (1, "python", True), (2, "python", False)]
+    assert noted == [(0, "native", False), (1, "python", True), (2, "python", True)]
     assert "wellfed" not in [r["name"] for r in done.main("module")]
 
 

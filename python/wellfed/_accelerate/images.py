@@ -17,7 +17,7 @@ from typing import Any
 from .. import _native
 from ..exceptions import WellfedError
 
-__all__ = ["CONVERTED", "Recipe", "pillow"]
+__all__ = ["CONVERTED", "Recipe", "pillow", "sparing"]
 
 _TIMES = 2
 """How often pixels are made from a file. After that its image is decoded whole, and Pillow takes its parts from it."""
@@ -55,6 +55,15 @@ _FREE = frozenset(
 )
 """Methods and properties that are Pillow's own on lazy images as well: they look at no pixels, or leave that to
 methods that are lazy."""
+
+
+class _Sparing(threading.local):
+    """Whether this thread is in a function that loads images only to have their bytes."""
+
+    depth = 0
+
+
+sparing = _Sparing()
 
 
 class _Source:
@@ -461,6 +470,9 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
 
     def load(self: Any) -> Any:
         if self.__dict__.pop("_spare_load", False):
+            return None
+        # Nothing stands behind the pixels of a file that can be taken, so that loading finds nothing else.
+        if sparing.depth and self._take() is not None:
             return None
         self._settle()
         return self.load()

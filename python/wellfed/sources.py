@@ -351,6 +351,16 @@ def webdataset(
     )
 
 
+def streamed_shards(paths: Sequence[str], fields: Sequence[str]) -> tuple[Dataset, list[range]]:
+    """Tar shards as `webdataset` reads them, and the numbers of the samples of each.
+
+    Raises:
+        wellfed.UnsupportedSampleError: A stream over one of them, as of the library of that name, has other samples.
+    """
+    dataset = _open("webdataset", urls=list(paths), fields=list(fields), index="memory", as_streamed=True)
+    return dataset, [range(start, end) for start, end in dataset._native.parts()]
+
+
 def cifar10(root: Path, train: bool = True) -> Dataset:
     """CIFAR-10, binary or Python version. Samples are (image, label).
 

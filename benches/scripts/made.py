@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import pickle
+import struct
 import sys
+import tarfile
 import types
 import wave
 from collections import defaultdict
@@ -201,6 +204,80 @@ def database(folder: Path, count: int) -> tuple[str, int]:
             for number, path in enumerate(paths):
                 writing.put(b"%d" % number, path.read_bytes())
     return str(target), count
+
+
+def shards(folder: Path, count: int) -> str:
+    """The photographs in four tar shards, with their classes."""
+    paths = sorted(Path(photographs(folder, count)).rglob("*.jpg"))
+
+    def write(path: Path, shard: int) -> None:
+        with tarfile.open(path, "w") as tar:
+            for number in range(shard, count, 4):
+                label = paths[number].parent.name.removeprefix("class").encode()
+                for extension, data in (("jpg", paths[number].read_bytes()), ("cls", label)):
+                    member = tarfile.TarInfo(f"{number:06}.{extension}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+
+    root = folder / f"shards-{count}"
+    _files(root, 4, lambda i: f"train-{i:04}.tar", write)
+    return f"{root}/train-{{0000..0003}}.tar"
+
+
+def cifar10(folder: Path, count: int) -> str:
+    """Files of CIFAR-10's Python version, with five times `count` images, for torchvision's class."""
+    from torchvision import datasets
+
+    def write(path: Path, i: int) -> None:
+        random = np.random.default_rng(i)
+        images = random.integers(0, 256, (count, 3072), np.uint8)
+        labels = random.integers(0, 10, count).tolist()
+        names = [str(name) for name in range(10)]
+        path.write_bytes(pickle.dumps({"data": images, "labels": labels, "label_names": names}, 4))
+
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]
+    root = folder / f"cifar-{count}"
+    _files(root, len(names), lambda i: f"cifar-10-batches-py/{names[i]}", write)
+    # They are not the files that were published, so that their checksums are others.
+    kind = datasets.CIFAR10
+    kind.train_list = [[name, None] for name in names[:5]]
+    kind.test_list = [["test_batch", None]]
+    kind.meta = {**kind.meta, "md5": None}
+    return str(root)
+
+
+def mnist(folder: Path, count: int) -> str:
+    """Files of MNIST with `count` images."""
+
+    def write(path: Path, _: int) -> None:
+        random = np.random.default_rng(0)
+        if "images" in path.name:
+            head = struct.pack(">4i", 0x803, count, 28, 28)
+            path.write_bytes(head + random.integers(0, 256, (count, 28, 28), np.uint8).tobytes())
+        else:
+            path.write_bytes(
+                struct.pack(">2i", 0x801, count) + random.integers(0, 10, count, np.uint8).tobytes()
+            )
+
+    names = [
+        f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
+    ]
+    root = folder / f"mnist-{count}"
+    _files(root, len(names), lambda i: f"MNIST/raw/{names[i]}", write)
+    return str(root)
+
+
+def hdf5(folder: Path, count: int) -> str:
+    """Images and labels in one HDF5 file."""
+    import h5py
+
+    def write(path: Path, _: int) -> None:
+        random = np.random.default_rng(0)
+        with h5py.File(path, "w") as file:
+            file["images"] = random.integers(0, 256, (count, 96, 96, 3), np.uint8)
+            file["labels"] = random.integers(0, 10, count)
+
+    return str(_files(folder / f"hdf5-{count}", 1, lambda _: "images.h5", write)[0])
 
 
 def _files(

@@ -28,7 +28,7 @@ def bench():
 
 
 def test_cases_give_the_same_batches_with_one_line_changed(bench, tmp_path: Path, capfd):
-    cases = ["imagefolder_train", "iterable", "nested_samples", "tensors", "texts"]
+    cases = ["imagefolder_train", "iterable", "mnist", "nested_samples", "tensors", "texts"]
     assert bench.main(["--quick", "--folder", str(tmp_path), "--case", *cases]) == 0, capfd.readouterr().out
     assert [line.split() for line in capfd.readouterr().out.splitlines()] == [
         [case, "random" if case == "imagefolder_train" else "equal"] for case in cases
@@ -37,7 +37,7 @@ def test_cases_give_the_same_batches_with_one_line_changed(bench, tmp_path: Path
 
 def test_every_case_has_one_line_to_change(bench):
     cases = sorted((SCRIPTS / "cases").glob("*.py"))
-    assert len(cases) >= 30
+    assert len(cases) >= 39
     for case in cases:
         text = case.read_text()
         lines = [

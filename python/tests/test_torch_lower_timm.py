@@ -135,3 +135,61 @@ def test_draws_have_timms_distribution(tmp_path: Path) -> None:
             one, other = ours**power, theirs**power
             error = ((one.var(0) + other.var(0)) / len(one)).sqrt()
             assert ((one.mean(0) - other.mean(0)).abs() < 5 * error + 1e-9).all()
+
+
+def dataset(folder: Path, **options: Any) -> Any:
+    made = timm_data.create_dataset("", str(folder), **options)
+    made.transform = timm_data.create_transform(32, is_training=False)
+    return made
+
+
+# It leaves it to the collector to close files.
+left_open = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@left_open
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_its_own_data_set_is_native_with_its_values(folder: Path, mode: str) -> None:
+    data = dataset(folder, input_img_mode=mode)
+    if mode == "L":
+        data.transform = Compose([CenterCrop(32), MaybeToTensor()])
+    loader = DataLoader(data, 4, shuffle=True)
+    assert loader.explain().startswith("DataLoader, native"), loader.explain()
+    batches = []
+    for kind in (DataLoader, Stock):
+        torch.manual_seed(0)
+        batches.append(list(kind(data, 4, shuffle=True)))
+    for (ours, labels), (theirs, expected) in zip(*batches, strict=True):
+        assert apart(ours, theirs) < 1e-6
+        assert torch.equal(labels, expected)
+
+
+@left_open
+def test_files_that_cannot_be_opened_are_passed_over_as_timm_does_it(tmp_path: Path) -> None:
+    for i in range(6):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        Image.new("RGB", (40, 40), (i, i, i)).save(tmp_path / "a" / f"{i}.png")
+    (tmp_path / "a" / "2.png").write_bytes(b"nothing")
+    data = dataset(tmp_path)
+    loader = DataLoader(data, 6)
+    [(ours, _)], [(theirs, _)] = list(loader), list(Stock(data, 6))
+    assert apart(ours, theirs) < 1e-6
+    assert loader.explain().startswith("DataLoader, native")
+
+
+@pytest.mark.parametrize(
+    "options", [{"load_bytes": True}, {"input_img_mode": None}, {"input_img_mode": "RGBA"}]
+)
+def test_its_data_set_with_other_samples_stays_in_python(folder: Path, options: Any) -> None:
+    assert DataLoader(dataset(folder, **options), 4).explain().startswith("DataLoader, Python")
+
+
+def test_its_data_set_sees_new_samples(folder: Path) -> None:
+    data = dataset(folder)
+    loader = DataLoader(data, 6)
+    [(_, labels)] = list(loader)
+    data.reader.samples = data.reader.samples[:2]
+    assert [len(labels) for _, labels in loader] == [2]
+    assert len(labels) == 6

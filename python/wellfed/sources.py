@@ -351,15 +351,30 @@ def webdataset(
     )
 
 
+def streamed_shards(paths: Sequence[str], fields: Sequence[str]) -> tuple[Dataset, list[range]]:
+    """Tar shards as `webdataset` reads them, and the numbers of the samples of each.
+
+    Raises:
+        wellfed.UnsupportedSampleError: A stream over one of them, as of the library of that name, has other samples.
+    """
+    dataset = _open("webdataset", urls=list(paths), fields=list(fields), index="memory", as_streamed=True)
+    return dataset, [range(start, end) for start, end in dataset._native.parts()]
+
+
 def cifar10(root: Path, train: bool = True) -> Dataset:
-    """CIFAR-10 in its binary form. Samples are (image, label).
+    """CIFAR-10, binary or Python version. Samples are (image, label).
+
+    Both versions are the same data set. The Python version is what torchvision downloads; its pickles are read as data,
+    and nothing in them is run.
 
     Args:
-        root: The folder with ``data_batch_1.bin`` and its siblings, or the one above it: a path or URL.
+        root: The folder with ``data_batch_1.bin`` or ``data_batch_1`` and its siblings, or the one above it, such as
+            torchvision's ``root``: a path or URL. Of both versions the binary one is read.
         train: The 50,000 training images, or the 10,000 test images.
 
     Raises:
         FileNotFoundError: A file is missing.
+        wellfed.CorruptSampleError: A file is damaged, or is no such file.
 
     Example:
         >>> import pathlib, tempfile
@@ -374,15 +389,17 @@ def cifar10(root: Path, train: bool = True) -> Dataset:
 
 
 def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] = "fine") -> Dataset:
-    """CIFAR-100 in its binary form. Samples are (image, label).
+    """CIFAR-100, binary or Python version, read as `cifar10` is. Samples are (image, label).
 
     Args:
-        root: The folder with ``train.bin`` and ``test.bin``, or the one above it: a path or URL.
+        root: The folder with ``train.bin`` and ``test.bin``, or ``train`` and ``test``, or the one above it: a path or
+            URL.
         train: The 50,000 training images, or the 10,000 test images.
         labels: The 100 fine classes, or the 20 coarse ones.
 
     Raises:
         FileNotFoundError: A file is missing.
+        wellfed.CorruptSampleError: A file is damaged, or is no such file.
 
     Example:
         >>> import pathlib, tempfile

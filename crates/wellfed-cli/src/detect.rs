@@ -59,10 +59,12 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         let folder = join(path, folder);
         if store.is_folder(&folder) { Contents::of(store, &folder) } else { Ok(Contents::default()) }
     };
-    if let Some(train) = seen.cifar10().or(deeper("cifar-10-batches-bin")?.cifar10()) {
+    let cifar10 = deeper("cifar-10-batches-bin")?.cifar10().or(deeper("cifar-10-batches-py")?.cifar10());
+    if let Some(train) = seen.cifar10().or(cifar10) {
         return Ok(("cifar10", SourceSpec::Cifar10(Cifar10Spec { root: root(), train })));
     }
-    if let Some(train) = seen.cifar100().or(deeper("cifar-100-binary")?.cifar100()) {
+    let cifar100 = deeper("cifar-100-binary")?.cifar100().or(deeper("cifar-100-python")?.cifar100());
+    if let Some(train) = seen.cifar100().or(cifar100) {
         let label = Cifar100Label::Fine;
         return Ok(("cifar100", SourceSpec::Cifar100(Cifar100Spec { root: root(), train, label })));
     }
@@ -80,7 +82,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), tar shards, and the binary files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), tar shards, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -125,13 +127,15 @@ impl Contents {
     }
 
     fn cifar10(&self) -> Option<bool> {
-        self.part("data_batch_1.bin", "test_batch.bin")
+        let python = || self.part("data_batch_1", "test_batch");
+        self.part("data_batch_1.bin", "test_batch.bin").or_else(python)
     }
 
     fn cifar100(&self) -> Option<bool> {
         // The names alone are too common.
         let named = self.has("fine_label_names.txt") || self.has("coarse_label_names.txt");
-        self.part("train.bin", "test.bin").filter(|train| *train || named)
+        let python = || if self.has("meta") { self.part("train", "test") } else { None };
+        self.part("train.bin", "test.bin").filter(|train| *train || named).or_else(python)
     }
 
     fn mnist(&self) -> Option<bool> {
@@ -187,10 +191,12 @@ mod tests {
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
+        assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
         assert_eq!(found(&["train.bin", "test.bin"]).unwrap(), "cifar100");
+        assert_eq!(found(&["cifar-100-python/train", "cifar-100-python/meta"]).unwrap(), "cifar100");
         assert_eq!(found(&["train-images-idx3-ubyte.gz"]).unwrap(), "mnist");
         assert_eq!(found(&["MNIST/raw/t10k-images-idx3-ubyte"]).unwrap(), "mnist");
-        for empty in [&[][..], &[".hidden.jpg"], &["notes.txt", "test.bin"]] {
+        for empty in [&[][..], &[".hidden.jpg"], &["notes.txt", "test.bin"], &["train", "test"]] {
             let error = found(empty).unwrap_err();
             assert!(error.kind() == ErrorKind::NotFound && error.hint().is_some(), "{error}");
         }

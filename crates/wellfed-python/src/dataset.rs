@@ -172,6 +172,12 @@ impl Dataset {
         self.inner.source().classes().map(<[String]>::to_vec)
     }
 
+    /// Parts of the source that lie together, such as shards: the number of the first sample of each, and where the last
+    /// one ends.
+    fn parts(&self) -> Vec<(u64, u64)> {
+        self.inner.source().parts().into_iter().map(|part| (part.samples.start, part.samples.end)).collect()
+    }
+
     /// Names of fields, in the order of columns.
     #[getter]
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<String>> {

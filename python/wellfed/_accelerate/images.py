@@ -19,7 +19,7 @@ from .. import _native
 from ..exceptions import WellfedError
 from . import rows
 
-__all__ = ["CONVERTED", "Here", "Recipe", "here", "pillow"]
+__all__ = ["CONVERTED", "Here", "Recipe", "here", "pillow", "sparing"]
 
 _TIMES = 2
 """How often pixels are made from a file. After that its image is decoded whole, and Pillow takes its parts from it."""
@@ -104,6 +104,15 @@ class _Head:
     def image(self) -> Any:
         """Pillow's own image, as it is after opening."""
         return self.kind(io.BytesIO(self.data), self.filename)
+
+
+class _Sparing(threading.local):
+    """Whether this thread is in a function that loads images only to have their bytes."""
+
+    depth = 0
+
+
+sparing = _Sparing()
 
 
 class _Source:
@@ -644,6 +653,9 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
 
     def load(self: Any) -> Any:
         if self.__dict__.pop("_spare_load", False):
+            return None
+        # Nothing stands behind the pixels of a file that can be taken, so that loading finds nothing else.
+        if sparing.depth and self._take() is not None:
             return None
         self._settle()
         return self.load()

@@ -1,4 +1,4 @@
-"""What is replaced of Pillow and torchvision while anybody wants it, and given back afterwards."""
+"""What is replaced of Pillow, torchvision and other libraries while anybody wants it, and given back afterwards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from typing import Any
 
 from . import rows
 from .images import Here, here, pillow
+from .loads import OF_LIBRARIES
 from .tensors import OF_TORCHVISION
 
 __all__ = ["patches"]
+
+_ON_IMPORT = [*OF_TORCHVISION, *OF_LIBRARIES]
+"""What is replaced as soon as its module has been imported."""
 
 
 class _Patches:
@@ -24,7 +28,9 @@ class _Patches:
         self.lock = threading.Lock()
         self.undo: list[Callable[[], None]] = []
         self.seen: set[str] = set()
-        """Names of torchvision that have been replaced."""
+        """Names of `_ON_IMPORT` that have been replaced."""
+        self.modules = -1
+        """How many modules there were when all that is to be replaced had been; then there is no need to look again."""
 
     def enter(self, everywhere: bool = True) -> None:
         module = pillow()
@@ -39,7 +45,7 @@ class _Patches:
                 self._replace_opener(module.image.OPEN, name, plain, lazy)
             self._replace(module.ops, "exif_transpose", _exif_transpose)
             self._replace(module.ops, "expand", _expand)
-        self.see_torchvision()
+        self.see_libraries()
 
     def leave(self, everywhere: bool = True) -> None:
         with self.lock:
@@ -51,20 +57,25 @@ class _Patches:
                 undo()
             self.undo.clear()
             self.seen.clear()
+            self.modules = -1
 
-    def see_torchvision(self) -> None:
-        """Replaces what is replaced of torchvision, as soon as that has been imported."""
-        for module, name, wrapper in OF_TORCHVISION:
-            holder = sys.modules.get(module)
+    def see_libraries(self) -> None:
+        """Replaces what is replaced of libraries, as soon as they have been imported."""
+        modules = len(sys.modules)
+        for module, name, wrapper in _ON_IMPORT:
+            holder = imported = sys.modules.get(module)
             for part in name.split(".")[:-1]:
                 holder = getattr(holder, part, None)
             last = name.split(".")[-1]
-            # A module that is being imported is seen the next time.
-            if name not in self.seen and hasattr(holder, last):
+            if not hasattr(holder, last):
+                # A module that is being imported is seen the next time.
+                modules = modules if imported is None else -1
+            elif name not in self.seen:
                 with self.lock:
                     if self.users and name not in self.seen:
                         self.seen.add(name)
                         self._replace(holder, last, wrapper)
+        self.modules = modules
 
     def _replace(self, module: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
         original = getattr(module, name)
@@ -95,8 +106,8 @@ class _Patches:
                     return image
                 image.__class__ = lazy
             here.note(image)
-            if len(self.seen) < len(OF_TORCHVISION):
-                self.see_torchvision()
+            if self.modules != len(sys.modules):
+                self.see_libraries()
             return image
 
         ours = (opener, accept)

@@ -1,9 +1,13 @@
-//! CIFAR-10 and CIFAR-100, binary version: <https://www.cs.toronto.edu/~kriz/cifar.html>.
+//! CIFAR-10 and CIFAR-100, binary or Python version: <https://www.cs.toronto.edu/~kriz/cifar.html>.
 //!
 //! ```text
-//! CIFAR-10:   label u8,            3072 bytes of red, green and blue plane, 32 x 32 each
-//! CIFAR-100:  coarse u8, fine u8,  3072 bytes
+//! binary   CIFAR-10:   label u8,            3072 bytes of red, green and blue plane, 32 x 32 each
+//!          CIFAR-100:  coarse u8, fine u8,  3072 bytes
+//! Python   a pickled dict: `data` uint8 [n, 3072], `labels` (`fine_labels`, `coarse_labels`) a list of n numbers
 //! ```
+//!
+//! Both have the same images in the same order, so a data set is the same in either version. Pickles are read as data, and
+//! nothing in them is run (`pickle.rs`).
 //!
 //! All images are read when the source is opened (154 MB for 50,000) and kept as interleaved pixels, the order in
 //! which crops and flips touch the fewest rows.
@@ -12,16 +16,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, Source, SourceSpec, beyond_the_end};
+use super::{Fingerprint, Source, SourceSpec, beyond_the_end, pickle::Pickle};
 use crate::{
     Error, ErrorKind, Limits, Result,
     sample::{FieldKind, PixelLayout, Record, Schema, Value},
-    store::{RetryingStore, Store, join, registry},
+    store::{EntryKind, RetryingStore, Store, join, registry},
 };
 
 const SIDE: usize = 32;
 const PLANE: usize = SIDE * SIDE;
 const IMAGE: usize = 3 * PLANE;
+const IMAGE_U64: u64 = IMAGE as u64;
 
 /// Which labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +43,8 @@ pub enum Cifar100Label {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar10Spec {
-    /// The folder with `data_batch_1.bin` and so on, or the one with `cifar-10-batches-bin`: a path or URL.
+    /// The folder with `data_batch_1.bin` (Python version: `data_batch_1`) and so on, or the one with
+    /// `cifar-10-batches-bin` or `cifar-10-batches-py`: a path or URL. Of both versions the binary one is read.
     pub root: String,
     /// The 50,000 images for training, or the 10,000 for testing.
     pub train: bool,
@@ -48,7 +54,8 @@ pub struct Cifar10Spec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar100Spec {
-    /// The folder with `train.bin` and `test.bin`, or the one with `cifar-100-binary`: a path or URL.
+    /// The folder with `train.bin` and `test.bin` (Python version: `train` and `test`), or the one with
+    /// `cifar-100-binary` or `cifar-100-python`: a path or URL. Of both versions the binary one is read.
     pub root: String,
     /// The 50,000 images for training, or the 10,000 for testing.
     pub train: bool,
@@ -77,16 +84,18 @@ impl Cifar {
     pub fn open_10(store: &Arc<dyn Store>, spec: Cifar10Spec) -> Result<Self> {
         let name = format!("cifar10({})", spec.root);
         let files: Vec<String> = if spec.train {
-            (1..=5).map(|i| format!("data_batch_{i}.bin")).collect()
+            (1..=5).map(|i| format!("data_batch_{i}")).collect()
         } else {
-            vec!["test_batch.bin".to_owned()]
+            vec!["test_batch".to_owned()]
         };
         let format = Format {
             labels: 1,
             label: 0,
             classes: 10,
-            folder: "cifar-10-batches-bin",
-            names: "batches.meta.txt",
+            key: "labels",
+            folders: ["cifar-10-batches-bin", "cifar-10-batches-py"],
+            names: ["batches.meta.txt", "batches.meta"],
+            names_key: "label_names",
         };
         let spec_of = SourceSpec::Cifar10(spec.clone());
         Self::open(store, &spec.root, &files, &format, spec_of, name.clone()).map_err(|e| e.with_source(name))
@@ -98,15 +107,27 @@ impl Cifar {
     /// As [`Cifar::open_10`], with 100 (20) classes.
     pub fn open_100(store: &Arc<dyn Store>, spec: Cifar100Spec) -> Result<Self> {
         let name = format!("cifar100({})", spec.root);
-        let files = [if spec.train { "train.bin" } else { "test.bin" }.to_owned()];
-        let folder = "cifar-100-binary";
+        let files = [if spec.train { "train" } else { "test" }.to_owned()];
+        let folders = ["cifar-100-binary", "cifar-100-python"];
         let format = match spec.label {
-            Cifar100Label::Coarse => {
-                Format { labels: 2, label: 0, classes: 20, folder, names: "coarse_label_names.txt" }
-            }
-            Cifar100Label::Fine => {
-                Format { labels: 2, label: 1, classes: 100, folder, names: "fine_label_names.txt" }
-            }
+            Cifar100Label::Coarse => Format {
+                labels: 2,
+                label: 0,
+                classes: 20,
+                key: "coarse_labels",
+                folders,
+                names: ["coarse_label_names.txt", "meta"],
+                names_key: "coarse_label_names",
+            },
+            Cifar100Label::Fine => Format {
+                labels: 2,
+                label: 1,
+                classes: 100,
+                key: "fine_labels",
+                folders,
+                names: ["fine_label_names.txt", "meta"],
+                names_key: "fine_label_names",
+            },
         };
         let spec_of = SourceSpec::Cifar100(spec.clone());
         Self::open(store, &spec.root, &files, &format, spec_of, name.clone()).map_err(|e| e.with_source(name))
@@ -122,88 +143,177 @@ impl Cifar {
     ) -> Result<Self> {
         let located = registry::locate(root, store)?;
         let store = &*RetryingStore::around(located.store);
-        let inner = join(&located.path, format.folder);
-        let folder = if store.is_folder(&inner) { inner } else { located.path };
-        let (mut pixels, mut labels, mut raw) = (Vec::new(), Vec::new(), Vec::new());
+        let (version, folder) = find(store, &located.path, &files[0], format);
+        let (mut images, mut raw) = (Images::default(), Vec::new());
         for file in files {
-            let path = join(&folder, file);
+            let path = match version {
+                Version::Binary => join(&folder, &format!("{file}.bin")),
+                Version::Python => join(&folder, file),
+            };
             raw.clear();
             store
                 .read(&path, Limits::default().max_bytes, &mut raw)
-                .map_err(|e| missing(e, format.folder))?;
-            take_records(&raw, &path, format, &mut pixels, &mut labels)?;
+                .map_err(|e| missing(e, format.folders))?;
+            match version {
+                Version::Binary => images.take_records(&raw, &path, format)?,
+                Version::Python => images.take_pickle(&raw, &path, format)?,
+            }
         }
         let image = FieldKind::Pixels { height: SIDE, width: SIDE, channels: 3, layout: PixelLayout::Hwc };
         let schema = Schema::tuple([("image", image), ("label", FieldKind::LABEL)]);
-        let classes = class_names(store, &join(&folder, format.names), format.classes);
-        Ok(Self { spec, name, schema, classes, pixels, labels })
+        let classes = class_names(store, &folder, version, format);
+        Ok(Self { spec, name, schema, classes, pixels: images.pixels, labels: images.labels })
     }
 }
 
-/// How the records of a version look.
+/// In which form a data set is distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Binary,
+    Python,
+}
+
+/// How the records of a data set look.
 struct Format {
-    /// Label bytes before the pixels, and which of them is wanted.
+    /// Label bytes before the pixels in the binary version, and which of them is wanted.
     labels: usize,
     label: usize,
     classes: u8,
-    /// Name of the folder in the archive as distributed, and of its file of class names.
-    folder: &'static str,
-    names: &'static str,
+    /// What the wanted labels are called in the Python version.
+    key: &'static str,
+    /// Names of the folders in the archives as distributed, and of their files of class names: binary and Python version.
+    folders: [&'static str; 2],
+    names: [&'static str; 2],
+    /// What the names are called in the Python version.
+    names_key: &'static str,
 }
 
-fn missing(e: Error, folder: &str) -> Error {
+/// The version that lies in `root`, and its folder; the binary version where there is none, to say what is missing.
+fn find(store: &dyn Store, root: &str, file: &str, format: &Format) -> (Version, String) {
+    for (version, name) in [Version::Binary, Version::Python].into_iter().zip(format.folders) {
+        let inner = join(root, name);
+        if store.is_folder(&inner) {
+            return (version, inner);
+        }
+    }
+    let there = |name: &str| store.stat(&join(root, name)).is_ok_and(|stat| stat.kind != EntryKind::Folder);
+    let python = there(file) && !there(&format!("{file}.bin"));
+    (if python { Version::Python } else { Version::Binary }, root.to_owned())
+}
+
+fn missing(e: Error, folders: [&str; 2]) -> Error {
     if e.kind() != ErrorKind::NotFound {
         return e;
     }
+    let [binary, python] = folders;
     e.with_hint(format!(
-        "unpack the binary version, whose folder is {folder}; the Python version is not read"
+        "unpack the archive there; its folder is {binary} (binary version) or {python} (Python version)"
     ))
 }
 
-fn take_records(
-    raw: &[u8],
-    path: &str,
-    format: &Format,
-    pixels: &mut Vec<u8>,
-    labels: &mut Vec<u8>,
-) -> Result<()> {
-    let record = format.labels + IMAGE;
-    if raw.is_empty() || !raw.len().is_multiple_of(record) {
-        let size = raw.len();
-        return Err(Error::corrupt(format!("{path} has {size} bytes, which is no multiple of {record}"))
-            .with_offset((size - size % record) as u64)
-            .with_hint("the file was cut, or is not the binary version of this data set"));
-    }
-    let count = raw.len() / record;
-    pixels
-        .try_reserve(count * IMAGE)
-        .map_err(|_| Error::new(ErrorKind::Limit, format!("no memory for {count} images of {path}")))?;
-    for (i, record) in raw.chunks_exact(record).enumerate() {
-        let (head, planes) = record.split_at(format.labels);
-        let label = head[format.label];
-        if label >= format.classes {
-            let offset = i * record.len() + format.label;
-            let most = format.classes - 1;
-            return Err(Error::corrupt(format!("{path} has label {label}, above {most}, in image {i}"))
-                .with_offset(offset as u64));
+/// What has been read.
+#[derive(Debug, Default)]
+struct Images {
+    pixels: Vec<u8>,
+    labels: Vec<u8>,
+}
+
+impl Images {
+    /// Takes the images of a file of the binary version.
+    fn take_records(&mut self, raw: &[u8], path: &str, format: &Format) -> Result<()> {
+        let record = format.labels + IMAGE;
+        if raw.is_empty() || !raw.len().is_multiple_of(record) {
+            let size = raw.len();
+            return Err(Error::corrupt(format!("{path} has {size} bytes, which is no multiple of {record}"))
+                .with_offset((size - size % record) as u64)
+                .with_hint("the file was cut, or is not the binary version of this data set"));
         }
-        labels.push(label);
+        self.reserve(raw.len() / record, path)?;
+        for (i, record) in raw.chunks_exact(record).enumerate() {
+            let (head, planes) = record.split_at(format.labels);
+            let label = head[format.label];
+            if label >= format.classes {
+                let offset = i * record.len() + format.label;
+                return Err(no_class(path, i64::from(label), i, format).with_offset(offset as u64));
+            }
+            self.push(label, planes);
+        }
+        Ok(())
+    }
+
+    /// Takes the images of a file of the Python version.
+    fn take_pickle(&mut self, raw: &[u8], path: &str, format: &Format) -> Result<()> {
+        let pickle = Pickle::parse(raw).map_err(|e| in_file(path, &e))?;
+        let lacks = |what: &str| {
+            Error::corrupt(format!("{path} has no {what}"))
+                .with_hint("it is not the Python version of this data set")
+        };
+        let data = pickle.array("data").ok_or_else(|| lacks("array `data`"))?;
+        let &[count, IMAGE_U64] = data.shape.as_slice() else {
+            return Err(lacks(&format!("images of {IMAGE} bytes: its array has the shape {:?}", data.shape)));
+        };
+        let labels = pickle.whole_numbers(format.key);
+        let labels = labels.ok_or_else(|| lacks(&format!("list of numbers `{}`", format.key)))?;
+        if labels.len() as u64 != count || labels.is_empty() {
+            let found = labels.len();
+            return Err(Error::corrupt(format!("{path} has {found} labels for {count} images")));
+        }
+        self.reserve(labels.len(), path)?;
+        for (i, (label, planes)) in labels.iter().zip(data.bytes.chunks_exact(IMAGE)).enumerate() {
+            let known = u8::try_from(*label).ok().filter(|label| *label < format.classes);
+            self.push(known.ok_or_else(|| no_class(path, *label, i, format))?, planes);
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, count: usize, path: &str) -> Result<()> {
+        let no_memory = |_| Error::new(ErrorKind::Limit, format!("no memory for {count} images of {path}"));
+        self.labels.try_reserve(count).map_err(no_memory)?;
+        self.pixels.try_reserve(count * IMAGE).map_err(no_memory)
+    }
+
+    /// Adds an image of three planes, pixel by pixel.
+    fn push(&mut self, label: u8, planes: &[u8]) {
+        self.labels.push(label);
         let (red, rest) = planes.split_at(PLANE);
         let (green, blue) = rest.split_at(PLANE);
         let rgb = red.iter().zip(green).zip(blue).flat_map(|((r, g), b)| [*r, *g, *b]);
-        pixels.extend(rgb);
+        self.pixels.extend(rgb);
     }
-    Ok(())
+}
+
+/// What is wrong with a pickle, and in which file.
+fn in_file(path: &str, e: &Error) -> Error {
+    let mut said = Error::corrupt(format!("{path} cannot be read: {}", e.message()));
+    if let Some(offset) = e.offset() {
+        said = said.with_offset(offset);
+    }
+    match e.hint() {
+        Some(hint) => said.with_hint(hint),
+        None => said,
+    }
+}
+
+fn no_class(path: &str, label: i64, image: usize, format: &Format) -> Error {
+    let most = format.classes - 1;
+    Error::corrupt(format!("{path} has label {label}, which is not in 0 to {most}, in image {image}"))
 }
 
 /// Names of all classes, if the file of names is there and has them.
-fn class_names(store: &dyn Store, path: &str, classes: u8) -> Option<Vec<String>> {
-    let mut text = Vec::new();
-    store.read(path, 1 << 16, &mut text).ok()?;
-    let text = String::from_utf8(text).ok()?;
-    let names: Vec<String> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
-    (names.len() == usize::from(classes)).then_some(names)
+fn class_names(store: &dyn Store, folder: &str, version: Version, format: &Format) -> Option<Vec<String>> {
+    let mut file = Vec::new();
+    let names = match version {
+        Version::Binary => {
+            store.read(&join(folder, format.names[0]), 1 << 16, &mut file).ok()?;
+            let text = String::from_utf8(file).ok()?;
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        }
+        Version::Python => {
+            store.read(&join(folder, format.names[1]), 1 << 16, &mut file).ok()?;
+            Pickle::parse(&file).ok()?.texts(format.names_key)?
+        }
+    };
+    (names.len() == usize::from(format.classes)).then_some(names)
 }
 
 impl Source for Cifar {
@@ -259,7 +369,11 @@ impl Source for Cifar {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{source::conformance, store::LocalStore, testing::TempFolder};
+    use crate::{
+        source::{conformance, pickle::tests as pickled},
+        store::LocalStore,
+        testing::TempFolder,
+    };
 
     /// `count` records whose planes are constant: red = seed + record, green = 100, blue = 200.
     fn records(labels: &[u8], count: u8, seed: u8) -> Vec<u8> {
@@ -327,5 +441,78 @@ mod tests {
         folder.write("test_batch.bin", &records(&[8], 3, 1));
         let e = cifar10(folder.path(), false).unwrap_err();
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(2 * 3073)), "{e}");
+    }
+
+    /// The images of a file of the binary version, and their labels at `place`, as a file of the Python version.
+    fn repickled(binary: &[u8], labels: usize, keys: &[(&str, usize)]) -> Vec<u8> {
+        let records = || binary.chunks_exact(labels + IMAGE);
+        let images: Vec<u8> = records().flat_map(|record| record[labels..].to_vec()).collect();
+        let of: Vec<Vec<u8>> =
+            keys.iter().map(|(_, place)| records().map(|record| record[*place]).collect()).collect();
+        let named: Vec<(&str, &[u8])> =
+            keys.iter().zip(&of).map(|((key, _), labels)| (*key, labels.as_slice())).collect();
+        pickled::batch(&named, &images)
+    }
+
+    #[test]
+    fn the_python_version_is_the_same_data_set() {
+        let (binary, python) = (TempFolder::new(), TempFolder::new());
+        for i in 1..=5_u8 {
+            let file = records(&[0], 3, i * 10);
+            binary.write(&format!("cifar-10-batches-bin/data_batch_{i}.bin"), &file);
+            python.write(
+                &format!("cifar-10-batches-py/data_batch_{i}"),
+                &repickled(&file, 1, &[("labels", 0)]),
+            );
+        }
+        let classes = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        python.write("cifar-10-batches-py/batches.meta", &pickled::names("label_names", &classes));
+        let expected = cifar10(binary.path(), true).unwrap();
+        for root in [python.path().to_owned(), python.join("cifar-10-batches-py")] {
+            let source = cifar10(&root, true).unwrap();
+            conformance::check(&source);
+            assert_eq!((&source.pixels, &source.labels), (&expected.pixels, &expected.labels));
+            assert_eq!(source.fingerprint(), expected.fingerprint(), "states fit both");
+            assert_eq!(source.classes().unwrap()[9], "j");
+        }
+        // Where both lie side by side, what was read before there was a choice.
+        python.write("cifar-10-batches-bin/test_batch.bin", &records(&[4], 2, 1));
+        assert_eq!(cifar10(python.path(), false).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_python_version_of_cifar100_has_fine_and_coarse_labels() {
+        let folder = TempFolder::new();
+        folder.write(
+            "train",
+            &repickled(&records(&[3, 77], 2, 5), 2, &[("coarse_labels", 0), ("fine_labels", 1)]),
+        );
+        for (label, expected) in [(Cifar100Label::Fine, 78), (Cifar100Label::Coarse, 4)] {
+            let spec = Cifar100Spec { root: folder.path().to_owned(), train: true, label };
+            let source = Cifar::open_100(&local(), spec).unwrap();
+            conformance::check(&source);
+            assert_eq!((source.labels[1], source.classes()), (expected, None));
+        }
+    }
+
+    #[test]
+    fn damaged_files_of_the_python_version_are_errors() {
+        let folder = TempFolder::new();
+        let file = repickled(&records(&[4], 2, 1), 1, &[("labels", 0)]);
+        for (file, words) in [
+            (&file[..file.len() - 2000], "test_batch"),
+            (b"\x80\x02cos\nsystem\nU\x04true\x85R.", "os.system"),
+            (&pickled::batch(&[("labels", &[1])], &[0; 2 * IMAGE]), "1 labels for 2 images"),
+            (
+                &pickled::batch(&[("labels", &[1, 10])], &[0; 2 * IMAGE]),
+                "label 10, which is not in 0 to 9, in image 1",
+            ),
+            (&pickled::batch(&[("fine_labels", &[1, 1])], &[0; 2 * IMAGE]), "no list of numbers `labels`"),
+            (&pickled::names("labels", &["a"]), "no array `data`"),
+        ] {
+            folder.write("test_batch", file);
+            let e = cifar10(folder.path(), false).unwrap_err();
+            assert!(e.kind() == ErrorKind::Corrupt && e.message().contains(words), "{e}");
+        }
     }
 }

@@ -13,6 +13,7 @@ pub mod files;
 pub mod image_folder;
 pub mod mnist;
 mod npy;
+mod pickle;
 mod python;
 pub mod spec;
 mod tar_header;

@@ -125,6 +125,30 @@ impl ShardIndex {
         self.extensions.get(member.extension as usize)
     }
 
+    /// What is in the shard that the webdataset library reads by other rules: it passes over links, takes hidden files for
+    /// samples or parts of them, and stops, with or without an error, where a shard is damaged. It is also strict about
+    /// what a sample has twice.
+    pub(super) fn unlike_a_stream(&self) -> Option<&'static str> {
+        let twice = |sample: usize| {
+            let members = self.sample(sample);
+            members
+                .iter()
+                .enumerate()
+                .any(|(i, one)| members[..i].iter().any(|other| other.extension == one.extension))
+        };
+        if self.damage.is_some() {
+            Some("damage")
+        } else if self.ignored > 0 {
+            Some("files that belong to no sample")
+        } else if self.members.iter().any(|member| member.is_link() || member.is_sparse()) {
+            Some("links or files with holes")
+        } else if self.keys.iter().any(|key| key.contains('\n')) || (0..self.len()).any(twice) {
+            Some("names that are not told apart")
+        } else {
+            None
+        }
+    }
+
     /// Reads the headers of the shard `path`.
     ///
     /// # Errors

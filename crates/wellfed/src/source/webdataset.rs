@@ -56,12 +56,16 @@ pub struct WebDatasetSpec {
     /// Where shard indices are kept.
     #[serde(default)]
     pub index: IndexMode,
+    /// Whether to refuse shards in which the webdataset library, which reads them as streams, finds other samples: it has
+    /// other rules for links and hidden files, and no samples for damage.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_streamed: bool,
 }
 
 impl WebDatasetSpec {
     /// The shards `url` stands for, with all defaults.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { urls: vec![url.into()], fields: None, index: IndexMode::Memory }
+        Self { urls: vec![url.into()], fields: None, index: IndexMode::Memory, as_streamed: false }
     }
 }
 
@@ -105,7 +109,7 @@ impl WebDataset {
     /// # Errors
     /// [`ErrorKind::NotFound`] for a shard that does not exist; [`ErrorKind::Unsupported`] for a compressed one;
     /// [`ErrorKind::Config`] for fields that no sample has or that mix kinds, and, unless fields are named, for samples
-    /// that differ in their fields.
+    /// that differ in their fields; [`ErrorKind::Unsupported`] with `as_streamed` for shards that a stream reads otherwise.
     pub fn open(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
         let name = name_of(&spec);
         Self::build(store, spec).map_err(|e| e.with_source(name))
@@ -127,6 +131,10 @@ impl WebDataset {
         })?;
         let (mut shards, mut len) = (Vec::with_capacity(paths.len()), 0);
         for (path, index) in paths.into_iter().zip(indices) {
+            if let Some(what) = spec.as_streamed.then(|| index.unlike_a_stream()).flatten() {
+                return Err(Error::new(ErrorKind::Unsupported, format!("shard {path} has {what}"))
+                    .with_hint("read as a stream, it has other samples"));
+            }
             let start = len;
             len += index.len() as u64 + u64::from(index.damage.is_some());
             shards.push(Shard { path: path.into(), start, index });

@@ -229,6 +229,7 @@ def _stamp(dataset: Any) -> list[Any]:
     own = vars(dataset)
     values = [dataset, *(own.get(name) for name in _READ)]
     # Of StandardTransform's two transforms only that of targets is of interest: others are lowered anew anyway.
+    values.append(getattr(own.get("reader"), "samples", None))
     return [*values, getattr(own.get("transforms"), "target_transform", None)]
 
 
@@ -259,6 +260,10 @@ _READ = (
         "_target_types",
         "target_type",
         "categories",
+        "reader",
+        "load_bytes",
+        "input_img_mode",
+        "additional_features",
     ),
 )
 
@@ -532,6 +537,25 @@ def _qmnist(d: Any) -> Leaf:
     )
 
 
+def _timm(d: Any) -> Leaf:
+    """An `ImageDataset` of timm over folders. What it does about files that it cannot open, it does itself."""
+    reader = d.reader
+    if type(reader).__name__ != "ReaderImageFolder" or not is_stock(reader, "__getitem__", "__len__"):
+        raise RefusalError(f"its reader is {type(reader).__name__}", "images in folders")
+    if type(reader).__module__ != "timm.data.readers.reader_image_folder":
+        raise RefusalError(f"its reader is {type(reader).__qualname__} of the user", "images in folders")
+    if d.load_bytes or d.additional_features is not None:
+        raise RefusalError("its samples have more than images and targets, or bytes", "leave load_bytes out")
+    if d.input_img_mode not in ("RGB", "L"):
+        raise RefusalError(f"input_img_mode is {d.input_img_mode!r}", 'input_img_mode="RGB"')
+    paths, targets = zip(*reader.samples, strict=True) if reader.samples else ((), ())
+    if any(target is None for target in targets):
+        raise RefusalError("some of its images have no target")
+    return Leaf(
+        d, _files(paths), Form("pil", mode=d.input_img_mode), d.transform, targets, d.target_transform
+    )
+
+
 _KNOWN: dict[str, Handler] = {
     "ImageFolder": _pairs("samples"),
     "DatasetFolder": _pairs("samples"),
@@ -579,4 +603,7 @@ def _handlers() -> dict[type, Handler]:
         _types.update(
             {getattr(datasets, name): handle for name, handle in _KNOWN.items() if hasattr(datasets, name)}
         )
+    timm = getattr(sys.modules.get("timm.data.dataset"), "ImageDataset", None)
+    if timm is not None:
+        _types[timm] = _timm
     return _types

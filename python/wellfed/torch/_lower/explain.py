@@ -34,11 +34,12 @@ def explain(loader: Any, plan: Plan) -> str:
     for _, line in plan.lines:
         rows.append(("native" if line.native else "python", line.part, _words(line)))
     rows += [_order(loader, plan), _workers(loader, plan), _memory(loader), *_asked(loader, plan)]
-    if plan.native_source is not None and plan.native_source.in_python:
+    native = plan.native_source or plan.stream
+    if native is not None and native.in_python:
         rows.append(
             (
                 "python",
-                f"{plan.native_source.in_python} batches so far",
+                f"{native.in_python} batches so far",
                 "the engine could not make them, the data set could",
             )
         )
@@ -58,6 +59,13 @@ def _words(line: Line) -> str:
 
 
 def _order(loader: Any, plan: Plan) -> tuple[str, str, str]:
+    if plan.stream is not None:
+        made = (
+            f"batches of {loader.batch_size}"
+            if loader._auto_collation
+            else "batches as the pipeline makes them"
+        )
+        return "native", "batches", f"{made}, drop_last={loader.drop_last}"
     if isinstance(loader.dataset, IterableDataset):
         return "python", "order", "that of the data set"
     sampler = loader._index_sampler

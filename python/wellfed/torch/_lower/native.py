@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from .._resume import Resume
 
-__all__ = ["NativeIterator", "NativeSource", "TensorIterator"]
+__all__ = ["PASSED_ON", "EngineLoaders", "NativeIterator", "NativeSource", "TensorIterator", "Unprofiled"]
 
 # What the data set itself may still be able to make, or should report in its own words.
-_PASSED_ON = (
+PASSED_ON = (
     wf.CorruptSampleError,
     wf.LimitExceededError,
     wf.NotFoundError,
@@ -53,7 +53,7 @@ _PASSED_ON = (
 )
 
 
-class _Unprofiled(Tracked):
+class Unprofiled(Tracked):
     """Without what only a profiler needs: with small batches that takes longer than the batch."""
 
     def __next__(self) -> Any:
@@ -68,7 +68,7 @@ class _Unprofiled(Tracked):
         return data
 
 
-class TensorIterator(_Unprofiled):
+class TensorIterator(Unprofiled):
     """Batches of `rows`."""
 
     _progress: InlineProgress
@@ -90,7 +90,32 @@ class TensorIterator(_Unprofiled):
         return batch
 
 
-class NativeSource:
+class EngineLoaders:
+    """Loaders of the engine over one data set of it; iterators that live at the same time have one each."""
+
+    def __init__(self, source: wf.Dataset) -> None:
+        self._source = source
+        self._idle: list[Any] = []
+        self._process: int | None = None
+        self._lists = False
+        """Whether images of a batch lie side by side, and may differ in size."""
+
+    def acquire(self) -> Any:
+        """A loader of the engine that no other iterator uses."""
+        if self._process != os.getpid():
+            self._idle, self._process = [], os.getpid()
+        source: Any = self._source._native
+        return self._idle.pop() if self._idle else source.loader_given(self._lists)
+
+    def release(self, native: Any) -> None:
+        """Gives it back."""
+        if self._process == os.getpid() and not self._idle:
+            self._idle.append(native)
+        else:
+            native.close()
+
+
+class NativeSource(EngineLoaders):
     """What batches are made from: the engine's loaders, labels, and the data set for what the engine cannot.
 
     One belongs to a loader; iterators of it that live at the same time have a loader of the engine each.
@@ -114,9 +139,7 @@ class NativeSource:
         self._memory = memory
         self.rows = flat.rows
         self.length = flat.length
-        self._source = source
-        self._idle: list[Any] = []
-        self._process: int | None = None
+        super().__init__(source)
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
         self._fetcher.on_error = getattr(loader, "on_error", "raise")
@@ -135,24 +158,10 @@ class NativeSource:
         self.convert = torch_converter()
         self.in_python = 0
 
-    def acquire(self) -> Any:
-        """A loader of the engine that no other iterator uses."""
-        if self._process != os.getpid():
-            self._idle, self._process = [], os.getpid()
-        source: Any = self._source._native
-        return self._idle.pop() if self._idle else source.loader_given(self._lists)
-
     def refresh(self) -> None:
         """An epoch begins: arrays may have been changed in place."""
         if self._memory is not None:
             self._memory.refresh()
-
-    def release(self, native: Any) -> None:
-        """Gives it back."""
-        if self._process == os.getpid() and not self._idle:
-            self._idle.append(native)
-        else:
-            native.close()
 
     def locate(self, given: Any) -> Any:
         """Rows of the indices of a batch; None if the data set itself has to see them."""
@@ -241,7 +250,7 @@ class _EngineProgress(AheadProgress):
         return {**super()._state(place._replace(at=mark)), SAMPLES: samples}
 
 
-class NativeIterator(_Unprofiled):
+class NativeIterator(Unprofiled):
     """Batches of the engine, several of them under way."""
 
     _progress: _EngineProgress
@@ -324,7 +333,7 @@ class NativeIterator(_Unprofiled):
             return self._source.make_in_python(given, None)
         try:
             columns = self._native.next()
-        except _PASSED_ON as error:
+        except PASSED_ON as error:
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None
             return self._source.make_in_python(given, error)

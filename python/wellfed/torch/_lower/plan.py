@@ -17,6 +17,7 @@ from wellfed._options import Options
 from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
+from . import webdataset
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
@@ -24,6 +25,7 @@ from .hybrid import Hybrid
 from .joint import Boxes
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator
+from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
 from .transforms import OPEN_SIZES, lower_leaf
@@ -55,6 +57,7 @@ class Plan:
     lines: Lines
     native_source: NativeSource | None = None
     rows: Rows | None = None
+    stream: Stream | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
@@ -66,6 +69,8 @@ class Plan:
         """
         if self.native_source is not None:
             return NativeIterator(loader, self.native_source, resume)
+        if self.stream is not None:
+            return StreamIterator(loader, self.stream, resume)
         if self.rows is not None:
             return TensorIterator(loader, self.rows, resume)
         return None
@@ -109,7 +114,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
     if not native:
         return _python(dataset, "native=False was given", "leave native=False out")
     if isinstance(dataset, IterableDataset):
-        return _python(dataset, "an iterable data set is Python code", "")
+        return _of_stream(loader, before)
     if isinstance(dataset, Dataset):
         why = "its samples are made one by one, since torch's sampler gives their order"
         return _python(dataset, why, _pipeline(loader))
@@ -138,6 +143,17 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         return _python(dataset, refused.why, refused.change)
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
+
+
+def _of_stream(loader: Any, before: Plan | None) -> Plan:
+    """A loader over an iterable data set."""
+    if not webdataset.is_known(loader.dataset):
+        return _python(loader.dataset, "an iterable data set is Python code", "")
+    try:
+        stream = stream_of(loader, webdataset.read(loader.dataset), None if before is None else before.stream)
+    except RefusalError as refused:
+        return _python(loader.dataset, refused.why, refused.change)
+    return Plan("native", loader.dataset, stream.lines(), stream=stream)
 
 
 def _pipeline(loader: Any) -> str:

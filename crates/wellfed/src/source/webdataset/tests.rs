@@ -331,3 +331,35 @@ fn sidecars_are_written_when_asked_for_and_used() {
         "a changed shard is read again, and a folder that cannot be written is no error"
     );
 }
+
+#[test]
+fn shards_that_a_stream_reads_otherwise_are_refused_on_request() {
+    let folder = TempFolder::new();
+    let open = |path: &str| {
+        let fields = Some(vec!["jpg".to_owned()]);
+        let spec = WebDatasetSpec { as_streamed: true, fields, ..WebDatasetSpec::new(path) };
+        WebDataset::open(Arc::new(LocalStore::new()), spec)
+    };
+    let plain = tar(&[("a.jpg", b"A"), ("a.cls", b"1"), ("f/b.jpg", b"B"), ("f/b.seg.png", b"C")]);
+    let source = open(&folder.write("plain.tar", &plain)).unwrap();
+    conformance::check(&source);
+    assert_eq!(source.len(), 2);
+    for (name, words, shard) in [
+        ("cut", "damage", plain[..1400].to_vec()),
+        ("hidden", "no sample", tar(&[("f/a.jpg", b"A"), ("f/.a.jpg", b"B")])),
+        ("twice", "not told apart", tar(&[("a.jpg", b"A"), ("a.JPG", b"B")])),
+        ("lines", "not told apart", tar(&[("a\n.jpg", b"A")])),
+    ] {
+        let e = open(&folder.write(&format!("{name}.tar"), &shard)).unwrap_err();
+        assert!(e.kind() == ErrorKind::Unsupported && e.message().contains(words), "{name}: {e}");
+    }
+    let mut builder = ::tar::Builder::new(Vec::new());
+    let mut header = ::tar::Header::new_gnu();
+    header.set_size(1);
+    builder.append_data(&mut header, "a.jpg", &b"A"[..]).unwrap();
+    header.set_size(0);
+    header.set_entry_type(::tar::EntryType::Symlink);
+    builder.append_link(&mut header, "b.jpg", "a.jpg").unwrap();
+    let e = open(&folder.write("links.tar", &builder.into_inner().unwrap())).unwrap_err();
+    assert!(e.message().contains("links"), "{e}");
+}

@@ -159,6 +159,7 @@ impl Single {
             width,
             mode: PaddingMode::Constant,
             fill,
+            mask_fill: None,
             added: None,
         })
     }

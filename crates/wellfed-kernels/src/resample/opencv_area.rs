@@ -73,6 +73,8 @@ pub(super) struct Scratch {
     /// One source row, weighted along the row, and the sum of such rows.
     row: Vec<f32>,
     sum: Vec<f32>,
+    /// Sums of bytes, where both scales are whole numbers.
+    count: Vec<u32>,
     lines: Vec<u8>,
 }
 
@@ -80,32 +82,32 @@ impl Scratch {
     /// Bytes kept allocated.
     pub(super) fn capacity(&self) -> usize {
         size_of::<Share>() * (self.columns.capacity() + self.rows.capacity())
-            + 4 * (self.row.capacity() + self.sum.capacity())
+            + 4 * (self.row.capacity() + self.sum.capacity() + self.count.capacity())
             + self.lines.capacity()
     }
 }
 
-/// What sums are turned into bytes by.
+/// What sums of bytes are turned into one by.
 #[derive(Clone, Copy, Debug)]
-enum Rounding {
-    /// To the nearest, halves to even.
-    Even,
-    /// After multiplying.
+enum Mean {
+    /// The reciprocal of their number.
     Times(f32),
-    /// Of a sum of four: halves up.
+    /// A quarter, halves up.
     QuarterUp,
 }
 
-impl Rounding {
-    fn byte(self, sum: f32) -> u8 {
-        let value = match self {
-            Rounding::Even => sum.round_ties_even(),
-            Rounding::Times(factor) => (sum * factor).round_ties_even(),
-            // Sums are below 2^24, so that they are exact.
-            Rounding::QuarterUp => ((sum + 2.0) * 0.25).floor(),
-        };
-        value.clamp(0.0, 255.0) as u8
+impl Mean {
+    fn byte(self, sum: u32) -> u8 {
+        match self {
+            Mean::Times(factor) => byte(sum as f32 * factor),
+            Mean::QuarterUp => ((sum + 2) >> 2) as u8,
+        }
     }
+}
+
+/// Rounds to the nearest, halves to even.
+fn byte(value: f32) -> u8 {
+    value.round_ties_even().clamp(0.0, 255.0) as u8
 }
 
 /// A resize under way.
@@ -121,7 +123,8 @@ pub(super) struct Area<'a> {
     begun: bool,
     made: usize,
     held: usize,
-    rounding: Rounding,
+    /// Where both scales are whole numbers.
+    mean: Option<Mean>,
     sink: Sink<'a>,
     scratch: &'a mut Scratch,
 }
@@ -138,13 +141,12 @@ impl<'a> Area<'a> {
         sink: Sink<'a>,
         scratch: &'a mut Scratch,
     ) -> Result<Self, GeometryError> {
-        let rounding = match (whole(source.0, output.0), whole(source.1, output.1)) {
-            (Some(2), Some(2)) if channels != 2 => Rounding::QuarterUp,
-            (Some(rows), Some(columns)) => Rounding::Times(1.0 / (rows * columns) as f32),
-            _ => Rounding::Even,
+        let mean = match (whole(source.0, output.0), whole(source.1, output.1)) {
+            (Some(2), Some(2)) if channels != 2 => Some(Mean::QuarterUp),
+            (Some(rows), Some(columns)) => Some(Mean::Times(1.0 / (rows * columns) as f32)),
+            _ => None,
         };
-        let plain = !matches!(rounding, Rounding::Even);
-        let Scratch { columns, rows, row, sum, lines } = &mut *scratch;
+        let Scratch { columns, rows, row, sum, count, lines } = &mut *scratch;
         for (list, range, (input, output)) in
             [(columns, window.columns(), (source.1, output.1)), (rows, window.rows(), (source.0, output.0))]
         {
@@ -154,13 +156,17 @@ impl<'a> Area<'a> {
             list.try_reserve_exact(most).map_err(|_| GeometryError::Memory { bytes })?;
             for (to, o) in range.enumerate() {
                 shares(o, input, output, |from, weight| {
-                    list.push(Share { from, to, weight: if plain { 1.0 } else { weight } });
+                    list.push(Share { from, to, weight });
                 });
             }
         }
         let len = window.width.checked_mul(channels);
-        grow(row, len)?;
-        grow(sum, len)?;
+        if mean.is_some() {
+            grow(count, len)?;
+        } else {
+            grow(row, len)?;
+            grow(sum, len)?;
+        }
         grow(lines, len.and_then(|len| len.checked_mul(BAND.min(window.height))))?;
         let at = part.top;
         Ok(Self {
@@ -173,7 +179,7 @@ impl<'a> Area<'a> {
             begun: false,
             made: 0,
             held: 0,
-            rounding,
+            mean,
             sink,
             scratch,
         })
@@ -198,24 +204,25 @@ impl<'a> Area<'a> {
             if from < first {
                 return Err(GeometryError::Missing { what: "rows", start: from, end: first });
             }
-            if weighted != Some(from) {
-                self.across(band, from - first);
-                weighted = Some(from);
-            }
             let len = self.window.width * self.channels;
-            let Scratch { row, sum, rows, .. } = &mut *self.scratch;
-            if self.begun {
-                for (sum, v) in sum[..len].iter_mut().zip(&row[..len]) {
-                    *sum += weight * v;
+            if self.mean.is_some() {
+                if !self.begun {
+                    self.scratch.count[..len].fill(0);
                 }
+                self.add(band, from - first);
             } else {
+                if weighted != Some(from) {
+                    self.across(band, from - first);
+                    weighted = Some(from);
+                }
+                let Scratch { row, sum, .. } = &mut *self.scratch;
                 for (sum, v) in sum[..len].iter_mut().zip(&row[..len]) {
-                    *sum = weight * v;
+                    *sum = if self.begun { *sum + weight * v } else { weight * v };
                 }
             }
             self.begun = true;
             self.next += 1;
-            if rows.get(self.next).is_none_or(|share| share.to != to) {
+            if self.scratch.rows.get(self.next).is_none_or(|share| share.to != to) {
                 self.line_made();
             }
         }
@@ -248,12 +255,36 @@ impl<'a> Area<'a> {
         }
     }
 
+    /// Adds row `y` of `band` to the sums of bytes.
+    fn add(&mut self, band: Pixels<'_>, y: usize) {
+        let width = self.window.width;
+        let Scratch { count, columns, .. } = &mut *self.scratch;
+        for (c, to) in count.chunks_exact_mut(width).take(self.channels).enumerate() {
+            let from = &band.planes[c][y * band.stride..];
+            for share in columns.iter() {
+                // OpenCV's sums are of 32 bits, too.
+                let byte = u32::from(from[(share.from - self.part.left) * band.pixel]);
+                to[share.to] = to[share.to].wrapping_add(byte);
+            }
+        }
+    }
+
     fn line_made(&mut self) {
         let (width, channels) = (self.window.width, self.channels);
         let len = width * channels;
-        let Scratch { sum, lines, .. } = &mut *self.scratch;
-        for (to, sum) in lines[self.held * len..][..len].iter_mut().zip(&sum[..len]) {
-            *to = self.rounding.byte(*sum);
+        let Scratch { sum, count, lines, .. } = &mut *self.scratch;
+        let to = &mut lines[self.held * len..][..len];
+        match self.mean {
+            Some(mean) => {
+                for (to, count) in to.iter_mut().zip(&count[..len]) {
+                    *to = mean.byte(*count);
+                }
+            }
+            None => {
+                for (to, sum) in to.iter_mut().zip(&sum[..len]) {
+                    *to = byte(*sum);
+                }
+            }
         }
         self.begun = false;
         self.made += 1;
@@ -289,6 +320,24 @@ mod tests {
     }
 
     type Known = ((usize, usize), (usize, usize), usize, &'static [u8]);
+    #[test]
+    fn bytes_of_a_large_area_are_added_up_exactly() {
+        // Their sum has more bits than float32.
+        let (height, width) = (700, 600);
+        let mut data = vec![128u8; height * width];
+        data[..height * width / 2].fill(127);
+        let view = View::new(&data, height, width, 1, width).unwrap();
+        let mut image = Image::new();
+        Resizer::new().resize(view, &Resize::new(1, 1, Filter::OpenCvArea), &mut image).unwrap();
+        // 127.5, which is rounded to even.
+        assert_eq!(image.pixels(), [128]);
+        data[0] = 126;
+        let view = View::new(&data, height, width, 1, width).unwrap();
+        Resizer::new().resize(view, &Resize::new(1, 1, Filter::OpenCvArea), &mut image).unwrap();
+        let sum = 127u32 * 210_000 + 128 * 210_000 - 1;
+        assert_eq!(image.pixels(), [byte(sum as f32 * (1.0 / 420_000f32))]);
+    }
+
     const KNOWN: [Known; 6] = [
         (
             (4, 6),

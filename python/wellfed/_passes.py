@@ -28,6 +28,8 @@ _RANDOM = (
     "AugMix",
     "AutoAugment",
     "TrivialAugmentWide",
+    "MixUp",
+    "CutMix",
 )
 """How the names of nodes and transforms begin that differ from epoch to epoch."""
 

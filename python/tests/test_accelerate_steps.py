@@ -164,6 +164,36 @@ def test_timms_create_transform_gives_the_same(options: dict[str, Any]) -> None:
             assert _outcome(steps, file, "RGB", seed, lazy=True) == theirs
 
 
+@pytest.mark.parametrize("form", ["v1", "v1 alone", "v2"])
+def test_images_that_a_python_step_made_become_the_same_tensors(form: str) -> None:
+    mean, std = wf.IMAGENET_MEAN, wf.IMAGENET_STD
+    kinds: list[Any] = [
+        lambda image: Image.fromarray(255 - np.asarray(image)),
+        lambda image: image.point(lambda value: value // 2),
+        lambda image: image.convert("L"),
+        lambda image: image.convert("RGBA"),
+        lambda image: image.convert("1"),
+        lambda image: image.resize((1, 1)).crop((0, 0, 0, 0)),
+        lambda image: image.convert("F"),
+    ]
+    for step in kinds:
+        if form == "v2":
+            scaled = v2.ToDtype(torch.float32, scale=True)
+            steps: Any = v2.Compose([v2.Resize(30), step, v2.ToImage(), scaled, v2.Normalize([0.4], [0.2])])
+        elif form == "v1":
+            steps = v1.Compose([v1.Resize(30), step, v1.ToTensor(), v1.Normalize(mean, std)])
+        else:
+            steps = v1.Compose([step, lambda image: v1.functional.to_tensor(image) * 2])
+        for data in FILES[:2]:
+            theirs = _outcome(steps, data, "RGB", 1, lazy=False)
+            assert _outcome(steps, data, "RGB", 1, lazy=True) == theirs
+    with wf.accelerate():
+        closed = Image.new("RGB", (3, 3))
+        closed.close()
+        with pytest.raises(ValueError, match="Operation on closed image"):
+            v1.functional.to_tensor(closed)
+
+
 def test_timms_tensors_of_means_are_part_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("timm.data")
     from timm.data import create_transform

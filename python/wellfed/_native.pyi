@@ -123,6 +123,7 @@ class Values:
     def __init__(
         self, channels: int, divide: bool, mean: list[float] | None = None, std: list[float] | None = None
     ) -> None: ...
+    def write(self, data: bytes, width: int, height: int, address: int, size: int) -> None: ...
 
 class SeenRows:
     @staticmethod

@@ -36,6 +36,29 @@ impl Values {
     ) -> PyResult<Self> {
         engine::Values::new(channels, divide, mean.zip(std)).map(Self).map_err(|e| to_python(py, &e))
     }
+
+    /// Writes those of the pixels in `data` to the memory of `size` bytes at `address`, as `Picture.write_tensor` does.
+    fn write(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyBytes>,
+        width: usize,
+        height: usize,
+        address: usize,
+        size: usize,
+    ) -> PyResult<()> {
+        let pixels = data.as_bytes();
+        if address == 0 || !address.is_multiple_of(4) || pixels.len().checked_mul(4) != Some(size) {
+            let given = pixels.len();
+            return Err(PyValueError::new_err(format!(
+                "{size} bytes at {address:#x} cannot take {given} values"
+            )));
+        }
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: as in `Picture::write_tensor`.
+        let slot = unsafe { std::slice::from_raw_parts_mut(start, size) };
+        enter::quick(py, || self.0.write(pixels, height, width, slot))
+    }
 }
 
 /// Row indexes of images, in memory that forked children share.

@@ -40,21 +40,25 @@ def _numbers(given: Any, channels: int) -> tuple[float, ...] | None:
 
 
 def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
-    """The tensor of a lazy image that torchvision's `ToTensor` gives, and after it a `Normalize`.
+    """The tensor of an image of Pillow's that torchvision's `ToTensor` gives, and after it a `Normalize`.
 
     Unless `divide`, `ToImage` and `ToDtype` in place of `ToTensor`. None where torchvision is to do it.
     """
     import torch
 
     kinds = pillow()
-    if type(image) not in kinds.kinds or torch.get_default_dtype() is not torch.float32:
+    if torch.get_default_dtype() is not torch.float32:
         return None
-    if type(image) is not kinds.lazy:
-        image = image._derived(image._mode) if image._mode in CONVERTED else None
-    recipe = None if image is None else image.__dict__.get("_recipe")
-    if recipe is None:
+    recipe = None
+    if type(image) in kinds.kinds:
+        if type(image) is not kinds.lazy:
+            image = image._derived(image._mode) if image._mode in CONVERTED else None
+        recipe = None if image is None else image.__dict__.get("_recipe")
+        if recipe is None:
+            return None
+    elif type(image) is not kinds.image.Image or image.mode not in CONVERTED or 0 in image.size:
         return None
-    channels = 1 if recipe.mode == "L" else 3
+    channels = 1 if image.mode == "L" else 3
     mean = std = None
     if normalize is not None:
         mean, std = _numbers(normalize.mean, channels), _numbers(normalize.std, channels)
@@ -64,12 +68,17 @@ def _tensor(image: Any, normalize: Any = None, divide: bool = True) -> Any:
         values = _values(channels, divide, mean, std)
     except (WellfedError, OverflowError):
         return None
-    if not recipe.natively():
+    if recipe is not None and not recipe.natively():
         return None
-    width, height = recipe.picture.size
+    # Pixels that others have worked on are converted at once.
+    pixels: bytes = image.tobytes() if recipe is None else b""
+    width, height = image.size
     tensor = places.tensor((channels, height, width))
     try:
-        recipe.picture.write_tensor(tensor.data_ptr(), tensor.nbytes, values)
+        if recipe is None:
+            values.write(pixels, width, height, tensor.data_ptr(), tensor.nbytes)
+        else:
+            recipe.picture.write_tensor(tensor.data_ptr(), tensor.nbytes, values)
     except WellfedError:
         return None
     return tensor
@@ -167,7 +176,7 @@ def compose_v2(original: Any) -> Any:
         if type(steps) not in (list, tuple) or len(inputs) != 1:
             return original(self, *inputs)
         (value,) = inputs
-        kinds = pillow().kinds
+        kinds, plain = pillow().kinds, pillow().image.Image
         at = 0
         while at < len(steps):
             lazy = type(value) in kinds
@@ -176,7 +185,7 @@ def compose_v2(original: Any) -> Any:
                 if made is not None:
                     value, at = made, at + 1
                     continue
-            if lazy and known(steps[at : at + 2]):
+            if (lazy or type(value) is plain) and known(steps[at : at + 2]):
                 following: Any = steps[at + 2] if len(steps) > at + 2 else None
                 together = type(following) is Normalize and not following.inplace and unheard(following)
                 tensor = _tensor(value, following if together else None, divide=False)

@@ -7,9 +7,11 @@
 use std::sync::OnceLock;
 
 use wellfed_kernels::{
-    image::{Dtype, Layout},
+    image::{Dtype, Layout, View},
     points::{PointMap, PointOp},
+    resample::Resizer,
     write::Output,
+    write::{Output, PadMode, Window, Writer},
 };
 
 use super::{
@@ -49,6 +51,25 @@ impl Values {
         let normalize = normalize.map(|(mean, std)| PointOp::Normalize { mean, std });
         let steps: Vec<PointOp> = [first].into_iter().chain(normalize).collect();
         PointMap::new(channels, &steps).map(Self).map_err(|e| Error::config(e.to_string()))
+    }
+
+    /// Writes those of finished pixels, `uint8 [height, width, channels]`, to `slot`, which is as large as they are.
+    ///
+    /// # Errors
+    /// `Config` for other numbers of bytes than these sizes have, and for no pixels.
+    pub fn write(&self, pixels: &[u8], height: usize, width: usize, slot: &mut [u8]) -> Result<()> {
+        let channels = self.0.channels();
+        let len = height.checked_mul(width).and_then(|count| count.checked_mul(channels));
+        let view = View::new(pixels, height, width, channels, width.saturating_mul(channels));
+        let (Some(view), true) = (view, len == Some(pixels.len())) else {
+            let what = format!("{} bytes are no image of {width}x{height}x{channels}", pixels.len());
+            return Err(Error::config(what));
+        };
+        let window = Window { top: 0, left: 0, height, width };
+        let output = Output { flip_h: false, flip_v: false, map: &self.0, layout: Layout::Chw };
+        let mut writer = Writer::new((height, width), channels, window, PadMode::Edge, output, slot)?;
+        writer.push(view)?;
+        Ok(writer.finish()?)
     }
 }
 
@@ -296,6 +317,23 @@ mod tests {
         assert!(
             part.render(&bytes, Form::Tensor(&grey), None, &mut SingleScratch::default(), &mut slot).is_err()
         );
+    }
+
+    #[test]
+    fn finished_pixels_become_values_too() {
+        let values = Values::new(3, true, Some((vec![0.5], vec![0.2]))).unwrap();
+        let pixels: Vec<u8> = (0..30).map(|i| i * 8).collect();
+        let mut slot = [0; 120];
+        values.write(&pixels, 2, 5, &mut slot).unwrap();
+        for (at, value) in slot.chunks(4).enumerate() {
+            let (channel, pixel) = (at / 10, at % 10);
+            let expected = (f32::from(pixels[3 * pixel + channel]) / 255.0 - 0.5) / 0.2;
+            assert_eq!(value, expected.to_ne_bytes());
+        }
+        assert!(values.write(&pixels[1..], 2, 5, &mut slot).is_err());
+        assert!(values.write(&pixels, 2, 5, &mut slot[4..]).is_err());
+        assert!(values.write(&[], 0, 5, &mut []).is_err());
+        assert!(values.write(&pixels, usize::MAX, 5, &mut slot).is_err());
     }
 
     #[test]

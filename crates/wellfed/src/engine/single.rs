@@ -9,9 +9,7 @@ use std::sync::OnceLock;
 use wellfed_kernels::{
     image::{Dtype, Layout, View},
     points::{PointMap, PointOp},
-    resample::Resizer,
-    write::Output,
-    write::{Output, PadMode, Window, Writer},
+    write::{self, Output, PadMode, Window},
 };
 
 use super::{
@@ -67,9 +65,7 @@ impl Values {
         };
         let window = Window { top: 0, left: 0, height, width };
         let output = Output { flip_h: false, flip_v: false, map: &self.0, layout: Layout::Chw };
-        let mut writer = Writer::new((height, width), channels, window, PadMode::Edge, output, slot)?;
-        writer.push(view)?;
-        Ok(writer.finish()?)
+        write::write(view, window, PadMode::Edge, output, slot).map_err(Error::from)
     }
 }
 

@@ -236,7 +236,9 @@ def test_samples_one_by_one_may_differ_in_size_and_ragged_batches_may_not(tmp_pa
     for (image, target), (want, own) in zip(ds.numpy(), alone, strict=True):
         assert np.array_equal(image, want)
         assert np.array_equal(target["boxes"], own["boxes"])
-    with pytest.raises(wf.ConfigError, match=r"image varies in more than its first dimension(.|\n)*padded_batch"):
+    with pytest.raises(
+        wf.ConfigError, match=r"image varies in more than its first dimension(.|\n)*padded_batch"
+    ):
         ds.ragged_batch(2).numpy()
 
 

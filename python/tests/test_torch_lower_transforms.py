@@ -52,6 +52,9 @@ EXACT: list[Any] = [
         [v2.ToImage(), v2.Pad([3, 1], padding_mode="reflect"), v2.RandomVerticalFlip(1), v2.Identity()]
     ),
     v2.Compose([v2.Pad(3, fill=(1, 2, 3)), v2.RandomCrop(38), v2.RGB(), v2.ToImage()]),
+    v2.Compose(
+        [v2.Pad(2, fill={"others": 1}), v2.ToImage(), v2.Pad(1, fill={tv_tensors.Image: 7, "others": 1})]
+    ),
     v2.Compose([v2.RandomCrop(44, padding=(5, 6, 7, 8)), v2.ToImage()]),
     v2.Compose([v2.Grayscale(3), v2.ToImage()]),
     v1.Compose([v1.Grayscale(), v1.ToTensor(), v1.Normalize(0.5, 0.5)]),
@@ -104,7 +107,6 @@ CUT: list[tuple[Any, int]] = [
     (v2.Compose([v2.CenterCrop(30), v2.RandomApply([turned], p=1.0), v2.ToImage()]), 1),
     (v2.Compose([v2.ToImage(), v2.Resize(20, antialias=False)]), 1),
     (v2.Compose([v2.ToImage(), v2.Resize(20, v2.InterpolationMode.NEAREST)]), 1),
-    (v2.Compose([v2.Pad(2, fill={"others": 1}), v2.ToImage()]), 0),
     (v2.Compose([v2.ToImage(), v2.RandomSolarize(128, p=1.0)]), 1),
     (v2.Compose([v2.ToImage(), FLOAT, v2.ToDtype(torch.uint8, scale=True)]), 2),
     (v1.Compose([v1.Resize(40)]), 1),

@@ -112,9 +112,11 @@ def test_text_forms_survive(transform: T.Transform) -> None:
 
 def test_all_that_draws_makes_epochs_differ() -> None:
     drawing = {type(transform) for transform in EXAMPLES if transform.random}
-    known = {kind.__name__ for kind in drawing} | {"CutMix", "MixUp"}  # those work on batches
+    # Those that work on batches, or look at boxes.
+    others = [T.CutMix(num_classes=2), T.MixUp(num_classes=2), T.RandomIoUCrop()]
+    known = {kind.__name__ for kind in drawing} | {type(other).__name__ for other in others}
     assert {name for name in NAMES if getattr(T, name)._random} <= known
-    for transform in EXAMPLES:
+    for transform in [*EXAMPLES, *others]:
         assert Pipeline(0, json.dumps(transform.to_plan())).random == transform.random, transform
 
 

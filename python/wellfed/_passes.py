@@ -28,6 +28,7 @@ _RANDOM = (
     "AugMix",
     "AutoAugment",
     "TrivialAugmentWide",
+    "ScaleJitter",
     "MixUp",
     "CutMix",
 )

@@ -12,7 +12,6 @@ mod error;
 mod leaves;
 mod loader;
 mod memory;
-mod mixing;
 mod page_lock;
 mod picture;
 mod sequence;
@@ -32,8 +31,6 @@ mod _native {
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]
     use crate::loader::Loader;
-    #[pymodule_export]
-    use crate::mixing::blend;
     #[pymodule_export]
     use crate::page_lock::end_page_locks;
     #[pymodule_export]

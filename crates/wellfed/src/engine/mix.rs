@@ -8,7 +8,7 @@
 
 use wellfed_kernels::{
     image::Dtype,
-    mix::{self, Runs, paste},
+    mix::{Runs, blend, paste},
 };
 
 use crate::{
@@ -178,7 +178,9 @@ impl Mixer {
             }
             let lam = match drawn {
                 Blend::Sum { lam } => {
-                    blend(images, samples, self.dtype, lam)?;
+                    let dtype = float(self.dtype)
+                        .ok_or_else(|| Error::new(ErrorKind::Internal, "whole numbers are not blended"))?;
+                    blend(images, samples, dtype, lam);
                     lam
                 }
                 Blend::Box { corners, lam } => {
@@ -186,7 +188,7 @@ impl Mixer {
                     lam
                 }
             };
-            mix::blend(&mut labels[..samples * 4 * self.classes], samples, Dtype::F32, lam);
+            blend(&mut labels[..samples * 4 * self.classes], samples, Dtype::F32, lam);
         }
         Ok(if hard { soft(DType::Int64, &[]) } else { soft(DType::Float32, &[self.classes]) })
     }
@@ -229,22 +231,6 @@ impl Mixer {
         };
         (0..planes).map(plane).collect()
     }
-}
-
-/// Makes each of `samples` images in `batch` `before * (1 - lam) + image * lam`, with torch's roundings. The first comes
-/// after the last.
-///
-/// # Errors
-/// If `dtype` has no fractions, or is float64; or if the bytes are no whole samples.
-pub fn blend(batch: &mut [u8], samples: usize, dtype: DType, lam: f64) -> Result<()> {
-    let element =
-        float(dtype).ok_or_else(|| Error::new(ErrorKind::Internal, format!("{dtype:?} is not blended")))?;
-    if samples == 0 || !batch.len().is_multiple_of(samples * dtype.size()) {
-        let what = format!("{} bytes are no {samples} samples of {dtype:?}", batch.len());
-        return Err(Error::new(ErrorKind::Internal, what));
-    }
-    mix::blend(batch, samples, element, lam);
-    Ok(())
 }
 
 /// The element type of the kernels that blend.

@@ -33,6 +33,5 @@ mod whole;
 pub use batch::{Batch, Column, ColumnData};
 pub use cache::{Indexed, RowIndexes, SeenRows, index_rows};
 pub use loader::{BadSample, Epoch, Loader, Next};
-pub use mix::blend;
 pub use ring::Buffer;
 pub use single::{Form, Single, SingleScratch, Values};

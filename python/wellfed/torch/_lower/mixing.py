@@ -19,15 +19,11 @@ import torch
 import torch.utils.data
 from torch.utils.data import default_collate
 
-from wellfed import _native
 from wellfed._steps.seeds import mix
 
 from .forms import is_stock
 
 __all__ = ["Mixing", "mixing_of", "only_stacks"]
-
-# What is blended natively, in one pass over the batch.
-_BLENDED = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 # What a function may do with the samples of a batch. Names in capitals stand for any names of the values in
 # `_STANDS_FOR`, those that end with MIX for one of torchvision's transforms.
@@ -93,9 +89,9 @@ def _mixed(transform: Any, images: Any, labels: Any) -> Any:
     if type(transform) is v2.RandomChoice:
         chosen = int(torch.multinomial(torch.tensor(transform.p), 1))
         return _mixed(transform.transforms[chosen], images, labels)
-    known = type(transform) in (v2.MixUp, v2.CutMix) and type(images) is type(labels) is torch.Tensor
+    plain = type(transform) in (v2.MixUp, v2.CutMix) and type(images) is type(labels) is torch.Tensor
     usual = (
-        known
+        plain
         and images.ndim == 4
         and images.is_floating_point()
         and labels.ndim == 1
@@ -109,11 +105,6 @@ def _mixed(transform: Any, images: Any, labels: Any) -> Any:
     if type(transform) is v2.MixUp:
         lam = params["lam"]
         soft = transform._mixup_label(labels, lam=lam)
-        plain = images.device.type == "cpu" and images.layout is torch.strided and images.is_contiguous()
-        if plain and images.dtype in _BLENDED:
-            size = images.numel() * images.element_size()
-            _native.blend(images.data_ptr(), size, len(images), _BLENDED[images.dtype], lam)
-            return images, soft
         last = images[-1].clone()
         # From the last to the first: what is still to be read is not written to.
         for image, before in zip(reversed(images[1:].unbind()), reversed(images[:-1].unbind()), strict=True):

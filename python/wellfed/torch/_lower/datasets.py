@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,12 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
-from . import hugging
+from . import hugging, users
 from .forms import Form, RefusalError, is_stock
 from .functions import loads_rgb
 from .hugging import Encoded, Table
 from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtype
+from .users import Reading
 
 __all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "flatten"]
 
@@ -35,11 +36,13 @@ class Files:
 
     Attributes:
         paths: Where they are.
-        opencv: Whether they are read as OpenCV does it: turned as their EXIF data says, and only what is known of it.
+        opencv: Whether only what is known of OpenCV is read, as it reads it; the rest is left to Python.
+        turned: Whether they are turned as their EXIF data says.
     """
 
     paths: list[str]
     opencv: bool = False
+    turned: bool = False
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -70,6 +73,7 @@ class Leaf:
         joint: Whether both stand in its ``transforms``.
         table: Its columns, if it is a table; then there are no `targets`.
         follows: What moves with the image; then `transform` is called with both, and there are no `targets`.
+        reading: What was read of its ``__getitem__``, if its class is the user's; then there are no `targets`.
     """
 
     dataset: Any
@@ -81,6 +85,7 @@ class Leaf:
     joint: bool = False
     table: Table | None = None
     follows: Follower | None = None
+    reading: Reading | None = None
 
     def __len__(self) -> int:
         return len(self.content)
@@ -110,11 +115,18 @@ class Flat:
     def current(self, dataset: Any, deep: bool = True) -> bool:
         """Whether `dataset` is still what was looked at: the same lists, and if `deep` with the same elements."""
         try:
-            now = _stamp(dataset)
+            now = _stamp(dataset, self._readings())
         except RefusalError:
             return False
         same = _same if deep else _is
         return len(now) == len(self.stamp) and all(map(same, self.stamp, now))
+
+    def look(self, dataset: Any) -> None:
+        """Remembers how `dataset` is now."""
+        self.stamp = [(value, _copied(value)) for value in _stamp(dataset, self._readings())]
+
+    def _readings(self) -> Iterator[Reading]:
+        return iter([leaf.reading for leaf in self.leaves if leaf.reading is not None])
 
 
 def flatten(dataset: Any) -> Flat:
@@ -124,7 +136,7 @@ def flatten(dataset: Any) -> Flat:
         RefusalError: It is none of the known types, or something of it was replaced.
     """
     flat = _flatten(dataset)
-    flat.stamp = [(value, _copied(value)) for value in _stamp(dataset)]
+    flat.look(dataset)
     return flat
 
 
@@ -163,7 +175,8 @@ def _flatten(dataset: Any) -> Flat:
         return Flat([leaf], None, len(leaf))
     handler = _handlers().get(kind)
     if handler is None:
-        raise RefusalError(*_why_unknown(dataset))
+        leaf = _of_user(dataset)
+        return Flat([leaf], None, len(leaf))
     _check(dataset)
     leaf = handler(dataset)
     if len(leaf.targets) < len(leaf) or len(dataset) != len(leaf):
@@ -206,12 +219,13 @@ def _why_unknown(dataset: Any) -> tuple[str, str]:
 # What may change between epochs, cheap to look at.
 
 
-def _stamp(dataset: Any) -> list[Any]:
+def _stamp(dataset: Any, readings: Iterator[Reading]) -> list[Any]:
     kind = type(dataset)
     if kind is Subset:
-        return [dataset, dataset.indices, *_stamp(dataset.dataset)]
+        return [dataset, dataset.indices, *_stamp(dataset.dataset, readings)]
     if kind is ConcatDataset:
-        return [dataset, dataset.datasets, *(value for part in dataset.datasets for value in _stamp(part))]
+        parts = [value for part in dataset.datasets for value in _stamp(part, readings)]
+        return [dataset, dataset.datasets, *parts]
     if hugging.is_known(dataset):
         form = dataset.format
         return [
@@ -223,8 +237,13 @@ def _stamp(dataset: Any) -> list[Any]:
     inner = inner_of(dataset)
     if inner is not None:
         # Its own attributes shadow those of the data set in it.
-        return [dataset, inner, vars(dataset).get("_target_keys"), *_stamp(inner)]
-    if kind not in _handlers() or not is_stock(dataset, *_METHODS):
+        return [dataset, inner, vars(dataset).get("_target_keys"), *_stamp(inner, readings)]
+    if kind not in _handlers():
+        reading = next(readings, None)
+        if reading is None:
+            raise RefusalError("")
+        return [dataset, *reading.now()]
+    if not is_stock(dataset, *_METHODS):
         raise RefusalError("")
     own = vars(dataset)
     values = [dataset, *(own.get(name) for name in _READ)]
@@ -274,14 +293,26 @@ def _copied(value: Any) -> Any:
         return value.clone() if value.ndim == 1 or value.dtype != torch.uint8 else None
     if isinstance(value, np.ndarray):
         return value.copy() if value.ndim == 1 or value.dtype != np.uint8 else None
-    return list(value) if isinstance(value, list) else None
+    if isinstance(value, list | dict) or _is_frame(value):
+        return value.copy()
+    return None
+
+
+def _is_frame(value: Any) -> bool:
+    """Whether it is a table or a column of pandas."""
+    pandas: Any = sys.modules.get("pandas")
+    return pandas is not None and type(value) in (pandas.DataFrame, pandas.Series)
+
+
+_SCALARS = (str, range, int, float, bytes, tuple)
+"""What may be made anew each time it is looked up."""
 
 
 def _is(before: tuple[Any, Any], now: Any) -> bool:
     value, copied = before
-    if value is not now and not (isinstance(now, str | range | int) and value == now):
+    if value is not now and not (type(value) is type(now) and type(now) in _SCALARS and value == now):
         return False
-    return not isinstance(copied, list) or len(copied) == len(now)
+    return not isinstance(copied, list | dict) or len(copied) == len(now)
 
 
 def _same(before: tuple[Any, Any], now: Any) -> bool:
@@ -294,7 +325,12 @@ def _same(before: tuple[Any, Any], now: Any) -> bool:
         return bool(torch.equal(copied, now))
     if isinstance(now, np.ndarray):
         return bool(np.array_equal(copied, now))
-    return bool(copied == now)
+    if _is_frame(now):
+        return bool(copied.equals(now))
+    try:
+        return bool(copied == now)
+    except (ValueError, RuntimeError):  # arrays in a list or dictionary have no one answer
+        return False
 
 
 # The known types.
@@ -334,7 +370,7 @@ def _loaded_by_pillow(dataset: Any) -> None:
 
 def _files(paths: Sequence[Any], opencv: bool = False) -> Files:
     try:
-        return Files([os.fspath(path) for path in paths], opencv)
+        return Files([os.fspath(path) for path in paths], opencv, turned=opencv)
     except TypeError:
         raise RefusalError("its samples are no paths") from None
 
@@ -535,6 +571,18 @@ def _qmnist(d: Any) -> Leaf:
         answers,
         d.target_transform,
     )
+
+
+def _of_user(dataset: Any) -> Leaf:
+    """A data set of a class that is not known: the user's, if its source says what it does."""
+    why, change = _why_unknown(dataset)
+    try:
+        reading, paths = users.read(dataset)
+    except RefusalError as refused:
+        raise RefusalError(refused.why if not change else why, change) from None
+    picture = reading.picture
+    files = Files(paths, picture.reader != "pillow", picture.turned)
+    return Leaf(dataset, files, reading.form, reading.transform, (), None, reading=reading)
 
 
 def _timm(d: Any) -> Leaf:

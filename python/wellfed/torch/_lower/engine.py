@@ -92,13 +92,14 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         raise RefusalError("its parts mix colour and grey images")
     if all(isinstance(content, Files) for content in contents):
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
-        if len({content.opencv for content in contents if isinstance(content, Files)}) > 1:
-            raise RefusalError("some of its parts are read by OpenCV, others by Pillow")
+        if len({(content.opencv, content.turned) for content in contents if isinstance(content, Files)}) > 1:
+            raise RefusalError("its parts are read in different ways")
         if any(leaf.follows is not None for leaf in leaves):
             return wf.annotated_images(paths, **engine_rows(leaves)).with_options(mode=modes.pop())
-        if any(content.opencv for content in contents if isinstance(content, Files)):
-            return wf.image_files(paths).with_options(mode="OPENCV", exif_orientation=True)
-        return wf.image_files(paths).with_options(mode=modes.pop())
+        first = contents[0]
+        assert isinstance(first, Files)
+        mode: Any = "OPENCV" if first.opencv else modes.pop()
+        return wf.image_files(paths).with_options(mode=mode, exif_orientation=first.turned)
     if isinstance(contents[0], Encoded):
         encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
         return encoded.with_options(mode=modes.pop(), exif_orientation=True)

@@ -13,7 +13,7 @@ import torch
 
 from wellfed import transforms as T
 
-__all__ = ["Chain", "Form", "Line", "RefusalError", "is_stock", "name_of"]
+__all__ = ["Chain", "ChannelsFirst", "Form", "Line", "RefusalError", "Steps", "is_stock", "name_of"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,15 @@ class Form:
         dtype: Name of the element type.
         mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
         sized: Whether all samples have one size by now.
+        exact: Whether only equal pixels will do, also where torchvision resamples tensors, which the engine does in
+            Pillow's way.
     """
 
     kind: Literal["pil", "tensor", "image", "array"] = "pil"
     dtype: str = "uint8"
     mode: str = "RGB"
     sized: bool = False
+    exact: bool = False
 
     def turned(self, kind: Literal["pil", "tensor", "image", "array"], dtype: str | None = None) -> Form:
         """The same image as another kind."""
@@ -84,6 +87,21 @@ class Line:
     native: bool
     why: str = ""
     change: str = ""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Transforms that a data set calls one after the other."""
+
+    transforms: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ChannelsFirst:
+    """What a data set does by ``torch.from_numpy(array).permute(2, 0, 1)``."""
+
+    def __call__(self, array: Any) -> torch.Tensor:
+        return torch.from_numpy(array).permute(2, 0, 1)
 
 
 class RefusalError(Exception):

@@ -16,7 +16,7 @@ from wellfed.exceptions import WellfedError
 
 from .datasets import Flat, Leaf, flatten
 from .engine import Engine, accepts_for
-from .forms import Chain
+from .forms import Chain, RefusalError
 from .joint import Boxes
 from .transforms import lower_leaf
 
@@ -34,10 +34,14 @@ class Hybrid(Dataset[Any]):
         object.__setattr__(self, "_wrapped", dataset)
         object.__setattr__(self, "_ready", None)
 
-    def _prepared(self) -> _Prepared:
-        ready: _Prepared | None = self._ready
+    def _prepared(self) -> _Prepared | _Unprepared:
+        ready: _Prepared | _Unprepared | None = self._ready
         if ready is None or ready.process != os.getpid() or not ready.current(self._wrapped):
-            ready = _Prepared(self._wrapped)
+            try:
+                ready = _Prepared(self._wrapped)
+            except RefusalError:
+                # It was changed in a worker, or cannot be read there.
+                ready = _Unprepared()
             object.__setattr__(self, "_ready", ready)
         return ready
 
@@ -77,11 +81,24 @@ class _Samples:
 
     __slots__ = ("_ready", "_wrapped")
 
-    def __init__(self, ready: _Prepared, wrapped: Any) -> None:
+    def __init__(self, ready: _Prepared | _Unprepared, wrapped: Any) -> None:
         self._ready, self._wrapped = ready, wrapped
 
     def __getitem__(self, index: Any) -> Any:
         return self._ready.sample(self._wrapped, index)
+
+
+class _Unprepared:
+    """A data set that is Python here. It is not looked at again: that may take longer than a sample."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+
+    def current(self, dataset: Any) -> bool:
+        return True
+
+    def sample(self, dataset: Any, index: Any) -> Any:
+        return dataset[index]
 
 
 class _Prepared:
@@ -129,6 +146,8 @@ class _Prepared:
             return dataset[index]
         for transform in chain.suffix:
             image = transform(image)
+        if leaf.reading is not None:
+            return leaf.reading.layout.sample(image, row)
         target = leaf.targets[row]
         if leaf.target_transform is not None:
             target = leaf.target_transform(target)
@@ -155,6 +174,8 @@ def transform_of(leaf: Leaf) -> Any:
     dataset = leaf.dataset
     if leaf.table is not None:
         return None
+    if leaf.reading is not None:
+        return leaf.transform  # what was read holds while it is the same
     if leaf.follows is not None:
         return vars(dataset)["transforms"]
     if leaf.joint:

@@ -35,6 +35,7 @@ from .joint import Boxes, Lazy
 from .mixing import mixing_of
 from .tensors import Rows
 from .together import puts_together
+from .users import Columns
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -151,7 +152,9 @@ class NativeSource(EngineLoaders):
         # Where images are put side by side, they may differ in size.
         self._lists = self._together and not chain.form.sized
         self.mixing = mixing_of(loader.collate_fn) if self._batched else None
-        if self._outcome is None:
+        layouts = [leaf.reading.layout for leaf in flat.leaves if leaf.reading is not None]
+        self._columns = Columns(layouts, self._starts, self._batched) if layouts else None
+        if self._outcome is None and self._columns is None:
             self._targets = (
                 _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
             )
@@ -173,6 +176,8 @@ class NativeSource(EngineLoaders):
             return None
         if indices.min() < 0 or indices.max() >= self.length:
             return None
+        if self._columns is not None and not _are_plain(given):
+            return None  # it may become a part of the sample
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
 
@@ -191,6 +196,8 @@ class NativeSource(EngineLoaders):
             return {
                 name: image if name == self._table.image else beside[name] for name in self._table.columns
             }
+        if self._columns is not None:
+            return self._columns.batch(image if self._batched else self._form.build(image[0]), rows)
         if not self._batched:
             return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
@@ -210,6 +217,9 @@ class NativeSource(EngineLoaders):
                     return self.make_in_python(given, None)  # It says which sample it was.
                 continue
             image = images[place]
+            if self._columns is not None:
+                samples.append(self._columns.sample(self._form.build(image), row))
+                continue
             if follows is None:
                 target = _target(self._leaves, row)
             else:
@@ -354,6 +364,13 @@ class NativeIterator(Unprofiled):
         # At the interpreter's end what is needed here may be gone already.
         with contextlib.suppress(Exception):
             self._release()
+
+
+def _are_plain(given: Any) -> bool:
+    """Whether indices are whole numbers of Python or NumPy, and no tensors."""
+    if isinstance(given, list | tuple):
+        return all(isinstance(index, int | np.integer) for index in given)
+    return isinstance(given, int | np.integer | np.ndarray)
 
 
 def _count(given: Any) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_convert
@@ -316,6 +318,12 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     if not together and any(isinstance(leaf.follows, Boxes) for leaf in flat.leaves):
         why = "images differ in the number of their boxes, which cannot be stacked"
         return Line("boxes", False, why, "collate_fn=lambda batch: tuple(zip(*batch))")
+    layouts = {None if leaf.reading is None else leaf.reading.layout.form for leaf in flat.leaves}
+    if len(layouts) > 1:
+        return Line("ConcatDataset", False, "samples of its parts differ in what they hold")
+    if flat.leaves[0].reading is not None and not _is_harmless(loader.worker_init_fn):
+        why = "worker_init_fn may change the data set of a worker"
+        return Line("worker_init_fn", False, why, "leave worker_init_fn out")
     form = first.form
     if form.kind == "pil" or form.mode == "any":
         return Line(
@@ -336,9 +344,32 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
     return None
 
 
+def _is_harmless(worker_init_fn: Any) -> bool:
+    """Whether a function that workers begin with only seeds generators, from which no sample here draws."""
+    function = worker_init_fn.func if isinstance(worker_init_fn, partial) else worker_init_fn
+    if function is None:
+        return True
+    if type(function) is not FunctionType or function.__closure__:
+        return False
+    code = function.__code__
+    nested = any(isinstance(constant, CodeType) for constant in code.co_consts)
+    return not nested and set(code.co_names) <= _OF_SEEDING
+
+
+_OF_SEEDING = frozenset(
+    [
+        *("np", "numpy", "random", "torch", "cuda", "cv2", "int", "hash", "setNumThreads", "set_num_threads"),
+        *("seed", "initial_seed", "manual_seed", "manual_seed_all", "worker_id"),
+    ]
+)
+"""Names in functions that seed generators."""
+
+
 def _unmixed(flat: Flat, chains: list[Chain]) -> Line | None:
     """What keeps batches from being mixed after the engine has made them: only images and labels are."""
-    if flat.leaves[0].table is not None or any(chain.outcome is not None for chain in chains):
+    reading = flat.leaves[0].reading
+    pairs = reading is None or reading.layout.is_pair
+    if flat.leaves[0].table is not None or not pairs or any(chain.outcome is not None for chain in chains):
         return Line("batches", False, "a collate function mixes what is not images and labels")
     return None
 

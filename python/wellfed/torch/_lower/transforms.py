@@ -18,7 +18,7 @@ from torch import nn
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
-from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
+from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
 from .joint import lower_joint
 from .own import is_own, lower_own
 
@@ -148,7 +148,10 @@ def _leaves(transform: Any) -> Iterator[Any]:
     from . import albumentations
 
     kind = type(transform)
-    if kind in _containers() and is_stock(transform, *METHODS):
+    if kind is Steps:
+        for inner in transform.transforms:
+            yield from _leaves(inner)
+    elif kind in _containers() and is_stock(transform, *METHODS):
         for inner in transform.transforms if kind is not nn.Sequential else transform:
             yield from _leaves(inner)
     elif is_own(transform):
@@ -169,6 +172,8 @@ def lower_one(leaf: Any, form: Form) -> Step:
 
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
+    if isinstance(leaf, ChannelsFirst):
+        return [], form.turned("tensor"), ""
     if is_own(leaf):
         if form.mode == "any":
             raise RefusalError(*_ANY_MODE)
@@ -298,6 +303,10 @@ def _resampling(t: Any, form: Form) -> tuple[bool | None, str]:
         )
     if t.antialias is not True:
         raise RefusalError("the engine always antialiases", "antialias=True")
+    if form.exact:
+        raise RefusalError(
+            "torchvision's pixels of tensors differ from Pillow's by rounding, 1 or 2 of 255", _BEFORE_TENSOR
+        )
     return (
         True,
         "resampled as Pillow does, exactly; torchvision's tensors differ from that by rounding, 1 or 2 of 255",

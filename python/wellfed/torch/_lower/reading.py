@@ -1,0 +1,767 @@
+"""Reads what a function makes of an index, from its source: which image, what is called on it, what goes with it.
+
+The function is gone through once, with values that stand for those of any sample. Invariant: a function is understood
+only if each sample is made without any effect but the sample itself, from objects whose own code does not run, or is
+read here as well. Whatever is not known ends the reading: then the function is Python code, and is called as ever.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any, TypeGuard
+
+from torch import nn
+
+from . import vocabulary
+from .values import (
+    INDEX,
+    File,
+    Group,
+    Known,
+    Namespace,
+    NotPlainError,
+    Picture,
+    Row,
+    Table,
+    Value,
+    attribute,
+    is_container,
+    is_plain,
+)
+from .vocabulary import UnknownError
+from .written import definition, place_of
+
+__all__ = ["Reader", "UnknownError"]
+
+_DEEPEST = 12
+"""Calls of functions in functions that are followed."""
+
+_LARGEST = 2000
+"""Statements and expressions that are looked at, so that reading takes milliseconds at most."""
+
+
+@dataclass
+class _Frame:
+    function: FunctionType
+    locals: dict[str, Value]
+
+
+class _Super:
+    """What ``super()`` is, in a method."""
+
+    def __init__(self, owner: Any, after: type) -> None:
+        self.owner, self.after = owner, after
+
+
+class Reader:
+    """Reads functions, and remembers what it looked at on the way.
+
+    Attributes:
+        names: Objects that the texts of rows name.
+        seen: Attributes, variables of modules and of functions around, with the value that each had. What was read
+            holds as long as they have it.
+    """
+
+    def __init__(self) -> None:
+        self.names = Namespace()
+        self.seen: list[tuple[Callable[[], Any], Any]] = []
+        self._frames: list[_Frame] = []
+        self._looked = 0
+        self._functions = vocabulary.functions()
+
+    def call(self, function: Any, arguments: list[Value]) -> Value:
+        """What ``function(*arguments)`` gives.
+
+        Raises:
+            UnknownError: It is not understood; says where.
+        """
+        return self._apply(function, arguments, {})
+
+    def method(self, owner: Any, name: str, arguments: list[Value]) -> Value:
+        """What a method of the class of `owner` gives, as `call`."""
+        function = self._of_class(type(owner), name)
+        return self._apply(function, [Known(owner), *arguments], {})
+
+    # Statements.
+
+    def _run(self, function: FunctionType, arguments: list[Value], named: dict[str, Value]) -> Value:
+        if len(self._frames) >= _DEEPEST:
+            raise UnknownError("its functions call each other too deeply")
+        node = definition(function)
+        if node is None:
+            raise UnknownError(f"the source of {function.__qualname__} is not there, or is not what runs")
+        frame = _Frame(function, _bound(function, arguments, named))
+        self._frames.append(frame)
+        try:
+            if isinstance(node, ast.Lambda):
+                return self._value(node.body)
+            returned = self._block(node.body)
+        finally:
+            self._frames.pop()
+        return Known(None) if returned is None else returned
+
+    def _block(self, statements: list[ast.stmt]) -> Value | None:
+        """What is returned; None if nothing is yet."""
+        for statement in statements:
+            try:
+                returned = self._statement(statement)
+            except UnknownError as refused:
+                refused.locate(place_of(self._frames[-1].function, statement))
+                raise
+            if returned is not None:
+                return returned
+        return None
+
+    def _statement(self, node: ast.stmt) -> Value | None:
+        self._count()
+        match node:
+            case ast.Return(value=value):
+                return Known(None) if value is None else self._value(value)
+            case ast.Assign(targets=targets, value=value):
+                made = self._value(value)
+                for target in targets:
+                    self._assign(target, made)
+            case ast.AnnAssign(target=ast.Name() as target, value=value):
+                if value is not None:
+                    self._assign(target, self._value(value))
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                before = self._value(ast.copy_location(ast.Name(name, ast.Load()), node))
+                # Of a list or an array it would change the object itself.
+                if not (isinstance(before, Known) and _is_scalar(before.value)):
+                    raise UnknownError("changes an object in place")
+                self._frames[-1].locals[name] = self._operated(op, before, self._value(value))
+            case ast.AugAssign():
+                raise UnknownError("changes an object in place")
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._branch(test, body, orelse)
+            case ast.With(items=items, body=body):
+                for item in items:
+                    entered = self._value(item.context_expr)
+                    if not isinstance(entered, File | Picture) or entered not in (
+                        vocabulary.opened(entered),
+                    ):
+                        raise UnknownError("a with statement of something else than a file")
+                    if item.optional_vars is not None:
+                        self._assign(item.optional_vars, entered)
+                return self._block(body)
+            case ast.Try(body=body, orelse=[], finalbody=[]):
+                # What fails is made by the function itself, which then does what it says here.
+                return self._block(body)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case ast.Assert(test=test) if self._truth(test) is True:
+                pass
+            case _:
+                raise UnknownError(f"{_word(node)} is not known")
+        return None
+
+    def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> Value | None:
+        picture = self._asks_for_mode(test)
+        if picture is not None and not orelse:
+            # if image.mode != "RGB": image = image.convert("RGB"), which changes nothing where it is that.
+            name, mode = picture
+            before = self._frames[-1].locals[name]
+            self._block(body)
+            after = self._frames[-1].locals[name]
+            if isinstance(after, Picture) and vocabulary.converted(before, mode) == after:
+                return None
+            raise UnknownError("asks for the mode of an image")
+        return self._block(body if self._truth(test) else orelse)
+
+    def _asks_for_mode(self, test: ast.expr) -> tuple[str, str] | None:
+        match test:
+            case ast.Compare(
+                left=ast.Attribute(value=ast.Name(id=name), attr="mode"),
+                ops=[ast.NotEq()],
+                comparators=[ast.Constant(value=str(mode))],
+            ) if isinstance(self._frames[-1].locals.get(name), Picture):
+                return name, mode
+        return None
+
+    def _assign(self, target: ast.expr, value: Value) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._frames[-1].locals[name] = value
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                self._unpack(targets, value)
+            case ast.Subscript(value=ast.Name(id=name), slice=key):
+                table, item = self._frames[-1].locals.get(name), self._value(key)
+                if not isinstance(table, Table) or not _is_text(item):
+                    raise UnknownError("changes an object in place")
+                # Other variables may hold the same dictionary.
+                if sum(value is table for value in self._frames[-1].locals.values()) > 1:
+                    raise UnknownError("changes a dictionary that has two names")
+                self._frames[-1].locals[name] = Table({**table.items, item.value: value})
+            case _:
+                raise UnknownError("changes an object in place")
+
+    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+        if isinstance(value, Known) and isinstance(value.value, tuple | list) and is_container(value.value):
+            value = Group(type(value.value), tuple(map(Known, value.value)))
+        stars = [place for place, target in enumerate(targets) if isinstance(target, ast.Starred)]
+        count = len(targets) - len(stars)
+        if isinstance(value, Group):
+            if stars or len(value.items) != count:
+                raise UnknownError("unpacks another number of values than there are")
+            for target, item in zip(targets, value.items, strict=True):
+                self._assign(target, item)
+            return
+        if not isinstance(value, Row):
+            raise UnknownError("unpacks something else than a tuple or list")
+        parts = f"_parts({value.text}, {count}, {bool(stars)})"
+        for place, target in enumerate(targets):
+            if isinstance(target, ast.Starred):
+                end = place - len(targets) + 1
+                text = f"[*{parts}][{place}:{end or None}]"
+                self._assign(target.value, Row(text))
+            elif stars and place > stars[0]:
+                self._assign(target, Row(f"{parts}[{place - len(targets)}]"))
+            else:
+                self._assign(target, Row(f"{parts}[{place}]"))
+
+    # Expressions.
+
+    def _value(self, node: ast.expr) -> Value:
+        self._count()
+        match node:
+            case ast.Constant(value=value):
+                return Known(value)
+            case ast.Name(id=name):
+                return self._variable(name)
+            case ast.Attribute(value=owner, attr=name):
+                return self._attribute(self._value(owner), name)
+            case ast.Subscript(value=owner, slice=key):
+                return self._item(self._value(owner), key)
+            case ast.Call():
+                return self._call(node)
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return Group(tuple if isinstance(node, ast.Tuple) else list, tuple(self._all(items)))
+            case ast.Dict(keys=keys, values=values):
+                return self._dictionary(keys, values)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._operated(op, self._value(left), self._value(right))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._value(body if self._truth(test) else orelse)
+            case ast.UnaryOp(op=ast.USub() | ast.Not() | ast.UAdd()):
+                return self._text(node, node.operand)
+            case ast.Compare(left=left, comparators=comparators):
+                return self._compared(node, [self._value(part) for part in (left, *comparators)])
+            case ast.BoolOp(values=values):
+                return self._either(node, values)
+            case ast.JoinedStr(values=values):
+                return self._joined(values)
+            case ast.ListComp(elt=element, generators=[generator]):
+                return self._listed(element, generator)
+        raise UnknownError(f"{_word(node)} is not known")
+
+    def _all(self, nodes: list[ast.expr]) -> list[Value]:
+        """Several values, of which some may be unpacked."""
+        values: list[Value] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                group = self._value(node.value)
+                if not isinstance(group, Group):
+                    raise UnknownError("* of something else than a new tuple is not known")
+                values += group.items
+            else:
+                values.append(self._value(node))
+        return values
+
+    def _count(self) -> None:
+        self._looked += 1
+        if self._looked > _LARGEST:
+            raise UnknownError("it is too long to be read")
+
+    def _variable(self, name: str) -> Value:
+        frame = self._frames[-1]
+        if name in frame.locals:
+            return frame.locals[name]
+        function = frame.function
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        if name in cells:
+            return self._looked_up(lambda: _of_cell(cells[name]), name)
+        if name in function.__globals__:
+            return self._looked_up(lambda: function.__globals__[name], name)
+        given = function.__globals__.get("__builtins__", builtins)
+        given = vars(given) if isinstance(given, ModuleType) else given
+        if given is not vars(builtins) or name not in given:
+            raise UnknownError(f"{name} has no value")
+        return self._looked_up(lambda: vars(builtins)[name], name)
+
+    def _looked_up(self, look: Callable[[], Any], name: str) -> Known:
+        try:
+            value = look()
+        except (KeyError, AttributeError, ValueError):
+            raise UnknownError(f"{name} has no value") from None
+        if not isinstance(value, MethodType):  # which is made anew each time
+            self.seen.append((look, value))
+        return Known(value)
+
+    def _of_class(self, kind: type, name: str) -> Any:
+        """An attribute of a class, as it was written."""
+        value = inspect.getattr_static(kind, name, None)
+        self.seen.append((lambda: inspect.getattr_static(kind, name, None), value))
+        return value
+
+    def _attribute(self, owner: Value, name: str) -> Value:
+        if isinstance(owner, Row):
+            return Row(f"_attribute({owner.text}, {name!r})")
+        if not isinstance(owner, Known):
+            raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
+        value = owner.value
+        if isinstance(value, _Super):
+            return Known(self._method_above(value, name))
+        if isinstance(value, ModuleType | type):
+            return self._looked_up(lambda: getattr(value, name), name)
+        if is_plain(value):
+            return self._of_plain(value, name)
+        of_class = self._of_class(type(value), name)
+        if isinstance(of_class, property) and type(of_class.fget) is FunctionType:
+            return self._apply(of_class.fget, [owner], {})
+        own = getattr(value, "__dict__", None)
+        if not _looks_plainly(value):
+            raise UnknownError(f"{type(value).__qualname__} looks its attributes up in its own way")
+        if type(own) is dict and not hasattr(type(of_class), "__set__"):
+            if name in own:
+                self.seen.append((lambda: vars(value)[name], own[name]))
+                return Known(own[name])
+            # What is put there hides what the class has.
+            self.seen.append((lambda: name in vars(value), False))
+        if isinstance(value, nn.Module) and own is not None and name in own.get("_modules", ()):
+            return self._looked_up(lambda: vars(value)["_modules"][name], name)
+        if isinstance(of_class, FunctionType):
+            return Known(MethodType(of_class, value))
+        if isinstance(of_class, staticmethod | classmethod):
+            return self._looked_up(lambda: getattr(value, name), name)
+        if inspect.ismemberdescriptor(of_class):
+            return self._looked_up(lambda: getattr(value, name), name)
+        if of_class is not None and not hasattr(type(of_class), "__get__"):
+            return self._looked_up(lambda: getattr(value, name), name)
+        raise UnknownError(f"{name} of {type(value).__qualname__} is not known")
+
+    def _of_plain(self, value: Any, name: str) -> Value:
+        """An attribute of an array, a path or the like: made anew each time."""
+        try:
+            return Known(attribute(value, name))
+        except NotPlainError as error:
+            raise UnknownError(str(error)) from None
+
+    def _method_above(self, given: _Super, name: str) -> Any:
+        line = type(given.owner).__mro__
+        for kind in line[line.index(given.after) + 1 :]:
+            method = vars(kind).get(name)
+            if type(method) is FunctionType:
+                self._of_class(kind, name)
+                return MethodType(method, given.owner)
+            if method is not None:
+                break
+        raise UnknownError(f"super().{name} is not known")
+
+    def _item(self, owner: Value, key: ast.expr) -> Value:
+        if isinstance(owner, Picture):
+            return vocabulary.sliced(owner, ast.unparse(key))
+        text = self._key(key)
+        known = self._known_key(key)
+        if isinstance(owner, Table) and known is not None and isinstance(known.value, str):
+            if known.value not in owner.items:
+                raise UnknownError(f"there is no {known.value!r}")
+            return owner.items[known.value]
+        if isinstance(owner, Group) and known is not None and isinstance(known.value, int | slice):
+            try:
+                picked = owner.items[known.value]
+            except IndexError:
+                raise UnknownError(f"there is no item {known.value}") from None
+            return Group(owner.kind, picked) if isinstance(picked, tuple) else picked
+        if isinstance(owner, Known) and is_container(owner.value):
+            if known is None:
+                return Row(f"{self.names.name(owner.value)}[{text}]")
+            if isinstance(owner.value, tuple | list | dict | str | bytes | range):
+                value, place = owner.value, known.value
+                if isinstance(place, slice):
+                    return Known(value[place])  # as new each time; what it is taken of was looked at
+                return self._looked_up(lambda: _taken(value, place), f"item {place!r}")
+            return Row(f"{self.names.name(owner.value)}[{text}]")
+        if isinstance(owner, Row):
+            return Row(f"_plain({owner.text})[{text}]")
+        raise UnknownError(f"an item of {vocabulary.word(owner)} is not known")
+
+    def _known_key(self, key: ast.expr) -> Known | None:
+        """An index that is the same for all samples."""
+        if isinstance(key, ast.Slice):
+            ends = [None if end is None else self._value(end) for end in (key.lower, key.upper, key.step)]
+            if all(end is None or isinstance(end, Known) for end in ends):
+                return Known(slice(*(end.value if isinstance(end, Known) else None for end in ends)))
+            return None
+        value = self._value(key)
+        return value if isinstance(value, Known) else None
+
+    def _key(self, key: ast.expr) -> str:
+        if isinstance(key, ast.Slice):
+            return ":".join(
+                "" if end is None else self._plain_text(self._value(end))
+                for end in (key.lower, key.upper, key.step or ast.Constant(1))
+            )
+        if isinstance(key, ast.Tuple):
+            return ", ".join(self._key(part) for part in key.elts) + ","
+        return self._plain_text(self._value(key))
+
+    def _plain_text(self, value: Value) -> str:
+        """The text of a value that operators are used on."""
+        text = self.names.text(value)
+        if text is None:
+            raise UnknownError(f"something is done with {vocabulary.word(value)} that is not known")
+        if isinstance(value, Known) and not is_plain(value.value):
+            raise UnknownError(f"{type(value.value).__qualname__} is no plain value")
+        return text if not isinstance(value, Row) or value is INDEX else f"_plain({text})"
+
+    def _dictionary(self, keys: list[ast.expr | None], values: list[ast.expr]) -> Value:
+        made: dict[str, Value] = {}
+        for key, value in zip(keys, values, strict=True):
+            if key is None:
+                inner = self._value(value)
+                if not isinstance(inner, Table):
+                    raise UnknownError("** of something else than a new dictionary is not known")
+                made |= inner.items
+                continue
+            name = self._value(key)
+            if not _is_text(name):
+                raise UnknownError("a key of a dictionary is no text")
+            made[name.value] = self._value(value)
+        return Table(made)
+
+    def _operated(self, op: ast.operator, left: Value, right: Value) -> Value:
+        match left, op, right:
+            case Group(kind, first), ast.Add(), Group(other, second) if kind is other:
+                return Group(kind, first + second)
+        if isinstance(left, Picture) and isinstance(op, ast.Div) and isinstance(right, Known):
+            return vocabulary.divided(left, right.value)
+        sign = _SIGNS.get(type(op))
+        if sign is None:
+            raise UnknownError(f"the operator {type(op).__name__} is not known")
+        return self._folded(f"({self._plain_text(left)} {sign} {self._plain_text(right)})", left, right)
+
+    def _folded(self, text: str, *parts: Value) -> Value:
+        """A value that is the same for all samples, if all its parts are; else an expression."""
+        if all(isinstance(part, Known) and _is_scalar(part.value) for part in parts):
+            try:
+                return Known(self.names.function(text)(0))
+            except Exception as error:
+                raise UnknownError(f"it raises {error}") from None
+        return Row(text)
+
+    def _text(self, node: ast.UnaryOp, operand: ast.expr) -> Value:
+        sign = {ast.USub: "-", ast.UAdd: "+", ast.Not: "not "}[type(node.op)]
+        if sign == "not ":
+            truth = self._truth_of(self._value(operand))
+            if truth is not None:
+                return Known(not truth)
+        value = self._value(operand)
+        return self._folded(f"({sign}{self._plain_text(value)})", value)
+
+    def _compared(self, node: ast.Compare, parts: list[Value]) -> Value:
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            same = _is_same(*parts)
+            if same is None:
+                raise UnknownError("asks whether a value of a sample is an object")
+            return Known(same if isinstance(node.ops[0], ast.Is) else not same)
+        signs = [_COMPARISONS.get(type(op)) for op in node.ops]
+        if None in signs:
+            raise UnknownError("a comparison is not known")
+        text = self._plain_text(parts[0])
+        for sign, part in zip(signs, parts[1:], strict=True):
+            text += f" {sign} {self._plain_text(part)}"
+        if all(isinstance(part, Known) for part in parts):
+            # Of plain values, so that nothing else runs.
+            try:
+                return Known(bool(self.names.function(text)(0)))
+            except Exception as error:
+                raise UnknownError(f"it raises {error}") from None
+        return Row(f"({text})")
+
+    def _either(self, node: ast.BoolOp, values: list[ast.expr]) -> Value:
+        stops = isinstance(node.op, ast.Or)
+        value: Value = Known(not stops)
+        for part in values:
+            value = self._value(part)
+            truth = self._truth_of(value)
+            if truth is None:
+                raise UnknownError("asks for the value of a sample")
+            if truth is stops:
+                break
+        return value
+
+    def _truth(self, test: ast.expr) -> bool:
+        truth = self._truth_of(self._value(test))
+        if truth is None:
+            raise UnknownError("what it does depends on the sample")
+        return truth
+
+    def _truth_of(self, value: Value) -> bool | None:
+        if isinstance(value, Group | Table):
+            return bool(value.items)
+        if isinstance(value, Known):
+            given = value.value
+            if is_plain(given):
+                try:
+                    return bool(given)
+                except Exception as error:
+                    raise UnknownError(f"it raises {error}") from None
+            kind = type(given)
+            for name in ("__bool__", "__len__"):
+                method = inspect.getattr_static(kind, name, None)
+                if method is not None:
+                    if type(method) is FunctionType and method.__module__.partition(".")[0] in (
+                        "torch",
+                        "torchvision",
+                        "albumentations",
+                    ):
+                        return bool(given)
+                    raise UnknownError(f"{kind.__qualname__} says in its own way whether it is true")
+            return True
+        return None
+
+    def _joined(self, values: list[ast.expr]) -> Value:
+        parts: list[tuple[str, Value]] = []
+        for part in values:
+            match part:
+                case ast.Constant(value=str(given)):
+                    parts.append((self.names.name(given), Known(given)))
+                case ast.FormattedValue(value=inner, conversion=conversion, format_spec=spec):
+                    value = self._value(inner)
+                    spec_value = Known("") if spec is None else self._joined(spec.values)  # type: ignore[attr-defined]
+                    if not isinstance(spec_value, Known):
+                        raise UnknownError("a format that differs from sample to sample")
+                    text = self._plain_text(value)
+                    if conversion != -1:
+                        maker = {115: str, 114: repr, 97: ascii}[conversion]
+                        text = f"{self.names.name(maker)}({text})"
+                    made = f"{self.names.name(format)}({text}, {self.names.name(spec_value.value)})"
+                    parts.append((made, value))
+                case _:
+                    raise UnknownError(f"{_word(part)} is not known")
+        text = f"{self.names.name('')}.join([{', '.join(text for text, _ in parts)}])"
+        return self._folded(text, *(value for _, value in parts))
+
+    def _listed(self, element: ast.expr, generator: ast.comprehension) -> Value:
+        if generator.ifs or generator.is_async:
+            raise UnknownError("a list of some of the items is not known")
+        inner = self._value(generator.iter)
+        if isinstance(inner, Group):
+            items = []
+            for item in inner.items:
+                items.append(self._with(generator.target, item, element))
+            return Group(list, tuple(items))
+        listed = vocabulary.each(inner)
+        if listed is not None:
+            return listed.made(self._with(generator.target, listed.item, element))
+        iterated = self._plain_text(inner)
+        variable = self.names.variable()
+        made = self._with(generator.target, Row(variable), element)
+        text = self.names.text(made)
+        if text is None:
+            raise UnknownError("a list of images is not known")
+        return Row(f"[{text} for {variable} in {iterated}]")
+
+    def _with(self, target: ast.expr, item: Value, element: ast.expr) -> Value:
+        """What an expression is while a variable holds `item`."""
+        frame = self._frames[-1]
+        before = dict(frame.locals)
+        try:
+            self._assign(target, item)
+            return self._value(element)
+        finally:
+            frame.locals = before
+
+    # Calls.
+
+    def _call(self, node: ast.Call) -> Value:
+        arguments = self._all(node.args)
+        named: dict[str, Value] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                table = self._value(keyword.value)
+                if not isinstance(table, Table):
+                    raise UnknownError("** of something else than a new dictionary is not known")
+                named |= table.items
+            else:
+                named[keyword.arg] = self._value(keyword.value)
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not arguments and not named:
+            return self._super()
+        if isinstance(node.func, ast.Attribute):
+            owner = self._value(node.func.value)
+            made = self._method(owner, node.func.attr, arguments, named)
+            if made is not None:
+                return made
+            return self._apply_value(self._attribute(owner, node.func.attr), arguments, named)
+        return self._apply_value(self._value(node.func), arguments, named)
+
+    def _super(self) -> Value:
+        frame = self._frames[-1]
+        function = frame.function
+        if self._variable("super") != Known(super) or "__class__" not in function.__code__.co_freevars:
+            raise UnknownError("super() is not known here")
+        after = self._variable("__class__")
+        first = frame.locals.get(function.__code__.co_varnames[0])
+        if not isinstance(after, Known) or not isinstance(first, Known):
+            raise UnknownError("super() is not known here")
+        return Known(_Super(first.value, after.value))
+
+    def _method(
+        self, owner: Value, name: str, arguments: list[Value], named: dict[str, Value]
+    ) -> Value | None:
+        """What a method gives of an image, or of a value of a sample."""
+        if isinstance(owner, Picture):
+            return vocabulary.method(owner, name, arguments, named)
+        if isinstance(owner, Table | Group | File):
+            raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
+        if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
+            return None
+        if name not in vocabulary.METHODS:
+            raise UnknownError(f"the method {name} is not known")
+        given = self._given(arguments, named)
+        parts = [owner, *arguments, *named.values()]
+        return self._folded(f"{self._plain_text(owner)}.{name}({given})", *parts)
+
+    def _given(self, arguments: list[Value], named: dict[str, Value]) -> str:
+        """Arguments of a call, as text."""
+
+        def text(value: Value) -> str:
+            if isinstance(value, Known):  # a type, or a dtype
+                return self.names.name(value.value)
+            return self._plain_text(value)
+
+        return ", ".join([*map(text, arguments), *(f"{name}={text(value)}" for name, value in named.items())])
+
+    def _apply_value(self, function: Value, arguments: list[Value], named: dict[str, Value]) -> Value:
+        if not isinstance(function, Known):
+            raise UnknownError(f"calls {vocabulary.word(function)}")
+        return self._apply(function.value, arguments, named)
+
+    def _apply(self, function: Any, arguments: list[Value], named: dict[str, Value]) -> Value:
+        made = vocabulary.called(self._functions, function, arguments, named)
+        if made is not None:
+            return made
+        kind = vocabulary.pure(function)
+        if kind is not None:
+            text = f"{self.names.name(function)}({self._given(arguments, named)})"
+            parts = [*arguments, *named.values()]
+            return self._folded(text, *parts) if kind == "folded" else Row(text)
+        pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture)]
+        if isinstance(function, MethodType) and type(function.__func__) is FunctionType:
+            plain, first = function.__func__, [Known(function.__self__)]
+        elif type(function) is FunctionType:
+            plain, first = function, []
+        else:
+            plain, first = None, []
+        if plain is not None and not (pictures and vocabulary.is_library(plain)):
+            try:
+                return self._run(plain, [*first, *arguments], named)
+            except UnknownError as refused:
+                # On an image alone it is a transform in Python.
+                if not pictures or len(arguments) != 1 or named:
+                    raise
+                reason = refused
+        else:
+            reason = None
+        if len(pictures) == 1 and len(arguments) + len(named) == 1 and callable(function):
+            return vocabulary.transformed(pictures[0], function, next(iter(named), None), reason)
+        raise UnknownError(f"calls {vocabulary.name_of(function)}, which is not known")
+
+
+# Small questions.
+
+_SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+}
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def _bound(function: FunctionType, arguments: list[Value], named: dict[str, Value]) -> dict[str, Value]:
+    """Parameters of a function, by name."""
+    try:
+        bound = inspect.signature(function).bind(*arguments, **named)
+    except TypeError as error:
+        raise UnknownError(f"its arguments do not fit: {error}") from None
+    values: dict[str, Value] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            values[name] = Group(tuple, tuple(bound.arguments.get(name, ())))
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            values[name] = Table(dict(bound.arguments.get(name, {})))
+        else:
+            values[name] = bound.arguments[name] if name in bound.arguments else Known(parameter.default)
+    return values
+
+
+def _looks_plainly(value: Any) -> bool:
+    """Whether an attribute that is there is looked up without the object's own code."""
+    kind = type(value)
+    ways = (object.__getattribute__, tuple.__getattribute__, nn.Module.__getattribute__)
+    return is_plain(value) or kind.__getattribute__ in ways
+
+
+def _is_scalar(value: Any) -> bool:
+    return is_plain(value) and not isinstance(value, list | dict) and type(value).__module__ != "torch"
+
+
+def _is_text(value: Value) -> TypeGuard[Known]:
+    return isinstance(value, Known) and type(value.value) is str
+
+
+def _is_same(one: Value, other: Value) -> bool | None:
+    """Whether two values are one object, where that can be told."""
+    if isinstance(one, Known) and isinstance(other, Known):
+        return one.value is other.value
+    fresh = (Picture, Group, Table, File)
+    for value, given in ((one, other), (other, one)):
+        # What is made anew is no object that was there before; nor is an index None.
+        if isinstance(value, fresh) and isinstance(given, Known):
+            return False
+        if value is INDEX and isinstance(given, Known) and given.value is None:
+            return False
+    return None
+
+
+def _taken(value: Any, key: Any) -> Any:
+    try:
+        return value[key]
+    except IndexError:
+        raise KeyError(key) from None
+
+
+def _of_cell(cell: CellType) -> Any:
+    return cell.cell_contents
+
+
+def _word(node: ast.AST) -> str:
+    """What Python calls a piece of code."""
+    return {
+        ast.For: "a loop",
+        ast.While: "a loop",
+        ast.Raise: "raise",
+        ast.Expr: "a call for its effect",
+        ast.Import: "an import",
+        ast.ImportFrom: "an import",
+        ast.Global: "global",
+        ast.Assert: "an assertion about a sample",
+        ast.Try: "try with else or finally",
+    }.get(type(node), type(node).__name__)

@@ -1,0 +1,278 @@
+"""Data sets of the user's own class, whose ``__getitem__`` opens an image, calls transforms on it, and adds a label.
+
+Invariant: as `reading` has it, samples have no other effect, so that images are made by the engine, and what goes with
+them is evaluated in the calling process. Where a sample fails, the data set itself makes it, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, default_collate, default_convert
+
+from .forms import Form, RefusalError, Steps
+from .joint import Lazy
+from .reading import Reader, UnknownError
+from .values import INDEX, Group, Picture, Row, Table, Value
+from .vocabulary import is_finished
+
+__all__ = ["Columns", "Layout", "Reading", "read"]
+
+_LONGEST = 4.0
+"""Seconds that finding out the paths of all files may take."""
+
+_SLOWEST = 2e-4
+"""Seconds that it may take to evaluate what goes with an image; what takes longer is left to worker processes."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a sample is: an image, and what stands beside it.
+
+    Attributes:
+        kind: What holds them; "alone" if nothing does.
+        keys: Their keys in order, or their places.
+        image: The key of the image.
+        others: Values of each other key, for all rows.
+    """
+
+    kind: Literal["alone", "tuple", "list", "dict"]
+    keys: tuple[Any, ...]
+    image: Any
+    others: tuple[Sequence[Any], ...]
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What must be the same of data sets that are laid end to end."""
+        return self.kind, self.keys, self.image
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether a sample is an image and a label, as torchvision's data sets have it."""
+        return self.kind in ("tuple", "list") and self.keys == (0, 1) and self.image == 0
+
+    def sample(self, image: Any, row: int) -> Any:
+        """The sample of `row`."""
+        others = iter(self.others)
+        values = [image if key == self.image else _one(next(others), row) for key in self.keys]
+        return self._held(values)
+
+    def _held(self, values: list[Any]) -> Any:
+        if self.kind == "alone":
+            return values[0]
+        if self.kind == "dict":
+            return dict(zip(self.keys, values, strict=True))
+        return tuple(values) if self.kind == "tuple" else values
+
+
+def _one(values: Sequence[Any], row: int) -> Any:
+    """A value as the data set has it."""
+    return values[row].item() if isinstance(values, np.ndarray) else values[row]
+
+
+class Columns:
+    """What stands beside the images of batches, collated.
+
+    Args:
+        layouts: Those of the data sets, which are laid end to end.
+        starts: The first row of each.
+        batched: Whether samples are collated to batches.
+    """
+
+    def __init__(self, layouts: list[Layout], starts: list[int], batched: bool) -> None:
+        self._layouts, self._starts, self._batched = layouts, starts, batched
+        self._first = layouts[0]
+        columns = zip(*(layout.others for layout in layouts), strict=True)
+        # default_collate hands on texts as it found them.
+        held: type = list if self._first.kind == "dict" else tuple
+        self._columns = [_gatherer(list(column), starts, held) for column in columns]
+
+    def sample(self, image: Any, row: int) -> Any:
+        """One sample, from the row among those of all data sets."""
+        number = bisect_right(self._starts, row) - 1
+        return self._layouts[number].sample(image, row - self._starts[number])
+
+    def batch(self, image: Any, rows: Any) -> Any:
+        """What ``default_collate`` makes of samples whose images are the batch `image`; or `default_convert` of one."""
+        if not self._batched:
+            return default_convert(self.sample(image, int(rows[0])))
+        columns = iter(self._columns)
+        values = [image if key == self._first.image else next(columns)(rows) for key in self._first.keys]
+        if self._first.kind == "alone":
+            return values[0]
+        return dict(zip(self._first.keys, values, strict=True)) if self._first.kind == "dict" else values
+
+
+def _gatherer(parts: list[Sequence[Any]], starts: list[int], held: type) -> Callable[[Any], Any]:
+    """From rows to the values of one key, collated."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        table = torch.from_numpy(np.concatenate(parts))
+        return lambda rows: table.index_select(0, torch.from_numpy(rows))
+
+    def value(row: int) -> Any:
+        number = bisect_right(starts, row) - 1
+        return _one(parts[number], row - starts[number])
+
+    return lambda rows: default_collate(held(value(row) for row in rows.tolist()))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of a data set.
+
+    Attributes:
+        picture: How they are read, and what is called on them.
+        layout: What a sample is.
+        seen: What was looked at, with the values that it had then.
+    """
+
+    picture: Picture
+    layout: Layout
+    seen: list[tuple[Callable[[], Any], Any]]
+
+    def now(self) -> list[Any]:
+        """What was looked at, with the values that it has now.
+
+        Raises:
+            RefusalError: Some of it is not there any more.
+        """
+        try:
+            return [look() for look, _ in self.seen]
+        except (AttributeError, KeyError, ValueError):
+            raise RefusalError("") from None
+
+    @property
+    def form(self) -> Form:
+        """What an image is before its transforms."""
+        kinds: dict[str, Any] = {"pil": "pil", "array": "array", "chw": "tensor"}
+        return Form(kinds[self.picture.before or self.picture.kind], mode=self.picture.mode, exact=True)
+
+    @property
+    def transform(self) -> Any:
+        """What is called on it; None for nothing."""
+        return Steps(self.picture.steps) if self.picture.steps else None
+
+
+def read(dataset: Any) -> tuple[Reading, list[str]]:
+    """Reads a data set of a class that no library has; and the files of its images.
+
+    Raises:
+        RefusalError: It is Python code that does more than that.
+    """
+    function = vars_of(type(dataset), "__getitem__")
+    if type(function) is not FunctionType:
+        raise RefusalError("Python code")
+    kind = type(dataset)
+    for name, usual in (
+        ("__getitems__", None),
+        ("__getattr__", vars(Dataset).get("__getattr__")),
+        ("__getattribute__", vars(object)["__getattribute__"]),
+    ):
+        if vars_of(kind, name) is not usual:
+            raise RefusalError(f"Python code: its class has {name}")
+    if "__getitem__" in getattr(dataset, "__dict__", {}):
+        raise RefusalError("Python code: its __getitem__ was replaced")
+    reader = Reader()
+    try:
+        made = reader.method(dataset, "__getitem__", [INDEX])
+        picture, shape = _found(made)
+    except UnknownError as refused:
+        raise RefusalError(f"Python code ({refused})") from None
+    except RecursionError:
+        raise RefusalError("Python code") from None
+    try:
+        length = len(dataset)
+        paths = _evaluated(reader, picture.path, length)
+        layout = _laid_out(reader, shape, length)
+    except RefusalError:
+        raise
+    except Exception as error:
+        # It may be for some samples only, of which it is told when they are asked for.
+        raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
+    if not reader.names.settled:
+        reader.seen.append((lambda: tuple(_evaluated(reader, picture.path, length)), tuple(paths)))
+    return Reading(picture, layout, reader.seen), paths
+
+
+def vars_of(kind: type, name: str) -> Any:
+    """An attribute of a class as it was written, also of the classes that it is derived from."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+
+
+def _found(made: Value) -> tuple[Picture, tuple[Any, ...]]:
+    """The one image of a sample, and the sample: its kind, keys and values."""
+    if isinstance(made, Picture):
+        return made, ("alone", (0,), [made])
+    shape: tuple[str, tuple[Any, ...], list[Value]]
+    if isinstance(made, Group):
+        shape = made.kind.__name__, tuple(range(len(made.items))), list(made.items)
+    elif isinstance(made, Table):
+        shape = "dict", tuple(made.items), list(made.items.values())
+    else:
+        raise UnknownError("its samples have no image")
+    pictures = [value for value in shape[2] if isinstance(value, Picture)]
+    if len(pictures) != 1:
+        raise UnknownError("its samples have no image" if not pictures else "its samples have several images")
+    if not is_finished(pictures[0]):
+        raise UnknownError("its images are of a kind that is not known")
+    return pictures[0], shape
+
+
+def _evaluated(reader: Reader, path: Row, length: int) -> list[str]:
+    """The files of all samples."""
+    function = reader.names.function(path.text)
+    begun, paths = time.monotonic(), []
+    for start in range(0, length, 1000):
+        paths += [os.fspath(function(index)) for index in range(start, min(start + 1000, length))]
+        if (time.monotonic() - begun) / len(paths) * length > _LONGEST and len(paths) < length:
+            raise RefusalError(f"Python code: the paths of {length} files take seconds to find out")
+    if any(type(path) is not str for path in paths):
+        raise RefusalError("Python code: its paths are no texts")
+    return paths
+
+
+def _laid_out(reader: Reader, shape: tuple[Any, ...], length: int) -> Layout:
+    kind, keys, values = shape
+    image = next(key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture))
+    others = []
+    for value in values:
+        if isinstance(value, Picture):
+            continue
+        text = reader.names.text(value)
+        if text is None:
+            raise RefusalError("Python code: there is an image in a part of its samples")
+        others.append(_column(reader.names.function(text), length, reader.names.settled))
+    return Layout(kind, keys, image, tuple(others))
+
+
+def _column(function: Callable[[int], Any], length: int, settled: bool) -> Sequence[Any]:
+    """The values of a key: an array of whole numbers, or of floating point, where all are; else made one by one."""
+    if not length:
+        return []
+    first, took = [], math.inf
+    for index in range(min(length, 16)):
+        begun = time.perf_counter()
+        first.append(function(index))
+        # The least, since others may be at work on this machine.
+        took = min(took, time.perf_counter() - begun)
+    if took > _SLOWEST:
+        raise RefusalError(f"Python code: what goes with an image takes {took * 1e6:.0f} us")
+    kinds = set(map(type, first))
+    if kinds not in ({int}, {float}) or took * length > _LONGEST or not settled:
+        return Lazy(length, function)
+    values = [function(index) for index in range(length)]
+    if set(map(type, values)) != kinds:
+        return Lazy(length, function)
+    try:
+        return np.array(values, np.int64 if kinds == {int} else np.float64)  # type: ignore[return-value]
+    except OverflowError:
+        return Lazy(length, function)

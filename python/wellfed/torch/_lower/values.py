@@ -1,0 +1,284 @@
+"""What variables of a function hold while it is read: values that are known, those of a row, images.
+
+Invariant: the text of a `Row` is an expression of names of a `Namespace` and ``index`` alone, which has no effect but
+its value, however often and in whichever process it is evaluated.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+__all__ = [
+    "INDEX",
+    "File",
+    "Group",
+    "Known",
+    "Namespace",
+    "NotPlainError",
+    "Picture",
+    "Row",
+    "Table",
+    "Value",
+    "attribute",
+    "is_container",
+    "is_plain",
+    "is_settled",
+]
+
+
+@dataclass(frozen=True)
+class Known:
+    """The same object for all samples."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """Another value for each sample: a Python expression of ``index``."""
+
+    text: str
+
+
+INDEX = Row("index")
+
+
+PictureKind = Literal["pil", "array", "chw array", "hwc", "chw", "floats", "made"]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image, and what was done to it.
+
+    Attributes:
+        path: Where its file is.
+        reader: What reads it.
+        mode: What Pillow turns it into; "any" for what the file is. Of OpenCV's, "BGR" or "RGB".
+        kind: What Python holds: a Pillow image, an array or tensor of either layout; "floats" is a tensor of float32
+            that still has values up to 255, and "made" what a transform gives, which only others are called on.
+        turned: Whether it is turned as its EXIF data says.
+        before: Its `kind` when the first transform was called on it; None if none was.
+        steps: Transforms that were called on it, in order.
+    """
+
+    path: Row
+    reader: Literal["pillow", "opencv", "torchvision"] = "pillow"
+    mode: str = "any"
+    kind: PictureKind = "pil"
+    turned: bool = False
+    before: PictureKind | None = None
+    steps: tuple[Any, ...] = ()
+
+    def after(self, step: Any) -> Picture:
+        """The image that `step` makes of it."""
+        return replace(self, steps=(*self.steps, step), kind="made", before=self.before or self.kind)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that is open for reading bytes."""
+
+    path: Row
+
+
+@dataclass(frozen=True)
+class Group:
+    """A new tuple or list."""
+
+    kind: type
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A new dictionary with texts as keys."""
+
+    items: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Value = Known | Row | Picture | File | Group | Table
+
+
+# Values of rows.
+
+
+class NotPlainError(TypeError):
+    """An object has its own way to do what is asked of it."""
+
+
+_PLAIN: tuple[type, ...] = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    tuple,
+    list,
+    dict,
+    range,
+    slice,
+    np.ndarray,
+    np.memmap,
+    torch.Tensor,
+    torch.Size,
+)
+_CONTAINERS = frozenset({tuple, list, dict, str, bytes, range, np.ndarray, np.memmap, torch.Tensor})
+_OF_PANDAS = (
+    "Series",
+    "DataFrame",
+    "_iLocIndexer",
+    "_LocIndexer",
+    "_AtIndexer",
+    "_iAtIndexer",
+    "Index",
+    "RangeIndex",
+)
+
+
+def is_container(value: Any) -> bool:
+    """Whether taking an item of it does nothing else."""
+    return type(value) in _CONTAINERS or _of_pandas(value)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether operators and the usual methods of it do what its library says, and nothing else."""
+    kind = type(value)
+    return (
+        kind in _PLAIN
+        or (
+            isinstance(value, np.generic | PurePath)
+            and kind.__module__.partition(".")[0] in ("numpy", "pathlib")
+        )
+        or is_named_tuple(value)
+        or _of_pandas(value)
+    )
+
+
+def is_named_tuple(value: Any) -> bool:
+    """Whether it is of a class that `collections.namedtuple` or `typing.NamedTuple` made."""
+    kind = type(value)
+    return (
+        isinstance(value, tuple)
+        and kind.__getitem__ is tuple.__getitem__
+        and isinstance(getattr(kind, "_fields", None), tuple)
+    )
+
+
+def _of_pandas(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in _OF_PANDAS
+
+
+def is_settled(value: Any) -> bool:
+    """Whether a container has no containers in it that could be changed without it."""
+    if isinstance(value, list | tuple | dict):
+        items = value.values() if isinstance(value, dict) else value
+        first = next(iter(items), None)
+        parts = first if isinstance(first, tuple) else (first,)
+        return all(part is None or isinstance(part, _FIXED) for part in parts)
+    return True
+
+
+_FIXED = (bool, int, float, complex, str, bytes, np.generic, PurePath)
+
+
+def _plain(value: Any) -> Any:
+    if not is_plain(value):
+        raise NotPlainError(f"{type(value).__qualname__} is no plain value")
+    return value
+
+
+def attribute(value: Any, name: str) -> Any:
+    """An attribute that is only looked up.
+
+    Raises:
+        NotPlainError: The object may do something else.
+    """
+    if is_named_tuple(value) and name in type(value)._fields:
+        return getattr(value, name)
+    if isinstance(_plain(value), PurePath) and name in ("name", "stem", "suffix", "parent", "parts"):
+        return getattr(value, name)
+    if _of_pandas(value) and (name in ("iloc", "loc", "at", "iat", "values", "index") or name in value):
+        return getattr(value, name)
+    if isinstance(value, np.ndarray | torch.Tensor) and name in ("shape", "T", "dtype", "ndim"):
+        return getattr(value, name)
+    raise NotPlainError(f"{name} of {type(value).__qualname__} is no plain attribute")
+
+
+def _parts(value: Any, count: int, more: bool) -> Any:
+    """What is unpacked into `count` variables, or `more`."""
+    if (
+        isinstance(_plain(value), dict | str | bytes)
+        or len(value) < count
+        or (len(value) > count and not more)
+    ):
+        raise NotPlainError(f"{type(value).__qualname__} is not unpacked into {count} variables")
+    return value
+
+
+class Namespace:
+    """The objects that texts of rows name."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {
+            "_plain": _plain,
+            "_attribute": attribute,
+            "_parts": _parts,
+            "_is": operator.is_,
+            "__builtins__": {},
+        }
+        self._places: dict[int, str] = {}
+        self._variables = 0
+
+    def name(self, value: Any) -> str:
+        """A name for an object."""
+        if id(value) not in self._places:
+            name = f"k{len(self._places)}"
+            # The object is kept, so that nothing else gets its id.
+            self.names[name] = value
+            self._places[id(value)] = name
+        return self._places[id(value)]
+
+    def variable(self) -> str:
+        """A name that nothing else has."""
+        self._variables += 1
+        return f"v{self._variables}"
+
+    def text(self, value: Value) -> str | None:
+        """An expression that makes the value; None of images."""
+        if isinstance(value, Row):
+            return value.text
+        if isinstance(value, Known):
+            return self.name(value.value)
+        if isinstance(value, Group):
+            parts = [self.text(item) for item in value.items]
+            if None in parts:
+                return None
+            inner = "".join(f"{part}, " for part in parts)
+            return f"({inner})" if value.kind is tuple else f"[{inner}]"
+        if isinstance(value, Table):
+            pairs = [(key, self.text(item)) for key, item in value.items.items()]
+            if any(text is None for _, text in pairs):
+                return None
+            return "{" + ", ".join(f"{key!r}: {text}" for key, text in pairs) + "}"
+        return None
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody can change a container in another one unseen."""
+        return all(is_settled(value) for value in self.names.values())
+
+    def function(self, text: str) -> Callable[[int], Any]:
+        """What evaluates an expression for an index."""
+        made: Callable[[int], Any] = eval(compile(f"lambda index: {text}", "<row>", "eval"), self.names)
+        return made

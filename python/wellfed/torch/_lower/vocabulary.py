@@ -1,0 +1,504 @@
+"""What is known of the functions that data sets call: those that open images, and those that only calculate.
+
+Invariant: a function is known by being the object that its library has, not by its name.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+
+from wellfed import transforms as T
+from wellfed._accelerate import opencv, torchvision_io
+
+from .albumentations import Albumentations
+from .forms import ChannelsFirst, name_of
+from .opencv import FILTERS, different
+from .values import INDEX, File, Group, Known, Picture, Row, Table, Value
+
+__all__ = [
+    "METHODS",
+    "UnknownError",
+    "called",
+    "converted",
+    "divided",
+    "each",
+    "functions",
+    "is_finished",
+    "is_library",
+    "method",
+    "name_of",
+    "opened",
+    "pure",
+    "sliced",
+    "transformed",
+    "word",
+]
+
+
+class UnknownError(Exception):
+    """A function is not understood: `why`, and where."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.place = ""
+
+    def locate(self, place: str) -> None:
+        """Says where it was, unless that is known more exactly."""
+        self.place = self.place or place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.why}" if self.place else self.why
+
+
+# What only calculates.
+
+METHODS = frozenset(
+    [
+        # of texts
+        *(
+            "format",
+            "replace",
+            "split",
+            "rsplit",
+            "strip",
+            "lstrip",
+            "rstrip",
+            "lower",
+            "upper",
+            "zfill",
+            "join",
+        ),
+        *(
+            "startswith",
+            "endswith",
+            "removeprefix",
+            "removesuffix",
+            "title",
+            "partition",
+            "rpartition",
+            "encode",
+        ),
+        # of paths and dictionaries
+        *("with_suffix", "with_name", "joinpath", "as_posix", "get", "index"),
+        # of arrays and tensors
+        *("item", "tolist", "astype", "copy", "reshape", "sum", "min", "max", "mean", "transpose"),
+        *("long", "float", "int", "double", "half", "bool", "to", "clone", "numpy", "view", "permute"),
+        *("squeeze", "unsqueeze", "flatten", "type", "contiguous", "detach", "div", "mul", "add", "sub"),
+    ]
+)
+"""Methods of plain values that change nothing."""
+
+_FOLDED: tuple[Any, ...] = (
+    *(str, int, float, bool, len, abs, min, max, round, tuple, list, sorted, sum, repr, isinstance, slice),
+    *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.fspath),
+    *(pathlib.Path, pathlib.PurePath, np.int64, np.int32, np.float32, np.float64, np.uint8),
+)
+"""Functions that give equal values for equal arguments, which nobody changes."""
+
+_MAKING: tuple[Any, ...] = (
+    *(torch.tensor, torch.as_tensor, torch.from_numpy, torch.stack, torch.cat, torch.zeros, torch.ones),
+    *(torch.LongTensor, torch.FloatTensor, np.array, np.asarray, np.stack, np.concatenate, np.zeros, np.ones),
+    *(np.ascontiguousarray, dict, torch.arange, np.arange),
+)
+"""Functions that make a new object each time."""
+
+_PURE = {id(function): "folded" for function in _FOLDED} | {id(function): "made" for function in _MAKING}
+
+
+def pure(function: Any) -> str | None:
+    """Whether a function only calculates: "folded" if nobody changes its values, "made" if they are new each time."""
+    return _PURE.get(id(function))
+
+
+# Images.
+
+
+def word(value: Any) -> str:
+    """What a value is called in a sentence."""
+    if isinstance(value, Picture):
+        return "an image"
+    if isinstance(value, File):
+        return "a file"
+    if isinstance(value, Row):
+        return "a value of the sample"
+    if isinstance(value, Known):
+        return name_of(value.value)
+    return {Group: "a tuple or list", Table: "a dictionary"}.get(type(value), type(value).__name__)
+
+
+def opened(value: Value) -> Value | None:
+    """What a with statement gives of a file, or of an image whose file is open; None for anything else."""
+    return value if isinstance(value, File) or (isinstance(value, Picture) and not value.steps) else None
+
+
+def converted(picture: Value, mode: Any) -> Picture:
+    """``image.convert(mode)`` of a Pillow image, of which nothing else was made."""
+    if not isinstance(picture, Picture) or picture.kind != "pil" or mode not in ("RGB", "L"):
+        raise UnknownError(f"convert({mode!r}) of this image is not known")
+    if picture.mode not in ("any", mode):
+        raise UnknownError("converts an image twice")
+    return replace(picture, mode=mode)
+
+
+def sliced(picture: Picture, key: str) -> Picture:
+    """``image[:, :, ::-1]`` of what OpenCV read."""
+    if picture.kind == "array" and picture.mode == "BGR" and key.strip("()") in (":, :, ::-1", "..., ::-1"):
+        # As an array of its own; a view with negative strides would be refused by what comes next.
+        return replace(picture, mode="RGB")
+    raise UnknownError("looks at a part of an image")
+
+
+def divided(picture: Picture, by: Any) -> Picture:
+    """``tensor / 255``."""
+    if picture.kind == "floats" and type(by) in (int, float) and by == 255:
+        # v1's divides, as here; v2's multiplies by 1/255, which differs in the last bit.
+        return replace(picture, kind="chw").after(_transform("v1", "ConvertImageDtype")(dtype=torch.float32))
+    raise UnknownError("calculates with pixels")
+
+
+def method(picture: Picture, name: str, arguments: list[Value], named: dict[str, Value]) -> Picture:
+    """A method of an image."""
+    given = [value.value if isinstance(value, Known) else value for value in arguments]
+    match picture.kind, name, given:
+        case "pil", "convert", [mode] if not named:
+            return converted(picture, mode)
+        case "pil", "convert", [] if set(named) == {"mode"} and isinstance(named["mode"], Known):
+            return converted(picture, named["mode"].value)
+        case "pil", "load", [] if not named:
+            return picture
+        case "hwc", "permute", [2, 0, 1] | [Group(_, (Known(2), Known(0), Known(1)))] if not named:
+            return _channels_first(picture)
+        case (("hwc" | "chw"), "contiguous", []) if not named:
+            return picture
+        case "array", "transpose", [2, 0, 1] | [Group(_, (Known(2), Known(0), Known(1)))] if not named:
+            return replace(picture, kind="chw array")
+        case "chw", "float", [] if not named:
+            return replace(picture, kind="floats")
+        case "floats", ("div" | "true_divide"), [by] if not named:
+            return divided(picture, by)
+    raise UnknownError(f"{name}() of an image is not known")
+
+
+def transformed(picture: Picture, function: Any, name: str | None, reason: UnknownError | None) -> Value:
+    """What an object that is called on an image makes of it.
+
+    Args:
+        picture: The image.
+        function: What is called.
+        name: Of the argument that the image is; None if it has none.
+        reason: Why the function itself was not understood, if it was read.
+    """
+    if not is_finished(picture):
+        raise UnknownError(f"calls {name_of(function)} on an image that is not known there")
+    if getattr(type(function), "__module__", "").partition(".")[0] == "albumentations":
+        if name != "image" or picture.kind not in ("array", "made"):
+            raise UnknownError(f"calls {type(function).__name__} in another way than with image=")
+        return Table({"image": picture.after(Albumentations(function))})
+    if name is not None or isinstance(function, type):
+        raise reason or UnknownError(f"calls {name_of(function)}, which is not known")
+    return picture.after(function)
+
+
+def is_finished(picture: Picture) -> bool:
+    """Whether it is an image as transforms and loaders take it."""
+    return picture.kind not in ("chw array", "hwc", "floats") and picture.mode != "BGR"
+
+
+@dataclass(frozen=True)
+class _Listed:
+    item: Value
+    made: Callable[[Value], Value]
+
+
+def each(value: Value) -> _Listed | None:
+    """What each item of a list of images is, and what becomes of the list; None for any other value."""
+    return None
+
+
+def is_library(function: FunctionType) -> bool:
+    """Whether a function is one of torch, torchvision and their like, which are not read."""
+    house = (function.__module__ or "").partition(".")[0]
+    return house in ("torch", "torchvision", "PIL", "numpy", "albumentations", "timm", "cv2", "wellfed")
+
+
+_Handler = Callable[[list[Value], dict[str, Value]], Value | None]
+
+
+def called(
+    known: Mapping[int, _Handler], function: Any, arguments: list[Value], named: dict[str, Value]
+) -> Value | None:
+    """What a known function gives that opens or changes images; None for any other, and for other arguments."""
+    handler = known.get(id(function))
+    return None if handler is None else handler(arguments, named)
+
+
+def functions() -> dict[int, _Handler]:
+    """What is known of functions of the libraries that have been imported, by identity. They live as long as those."""
+    found: dict[int, _Handler] = {}
+    for module, name, handler in _KNOWN:
+        function: Any = getattr(sys.modules.get(module), name, None)
+        # What somebody put in its place does something else.
+        house = (getattr(function, "__module__", None) or "").partition(".")[0]
+        ours = house == "wellfed" or house == module.partition(".")[0]
+        if function is not None and (ours or type(function) is BuiltinFunctionType):
+            found[id(function)] = handler
+    return found
+
+
+def _only(arguments: list[Value], named: dict[str, Value], *names: str) -> dict[str, Value]:
+    """Arguments by name, of a call that has no others.
+
+    Raises:
+        UnknownError: There are others.
+    """
+    given = dict(zip(names, arguments, strict=False))
+    if len(arguments) > len(names) or set(named) - set(names) or set(given) & set(named):
+        raise UnknownError("it is called with arguments that are not known")
+    return given | named
+
+
+def _path(value: Value) -> Row:
+    if isinstance(value, Row):
+        return value
+    if isinstance(value, File):
+        return value.path
+    raise UnknownError(f"opens {word(value)}")
+
+
+def _open(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "file", "mode")
+    if given.get("mode") != Known("rb"):
+        raise UnknownError("opens a file for something else than reading bytes")
+    return File(_path(given["file"]))
+
+
+def _image_open(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "fp", "mode")
+    if given.get("mode", Known("r")) != Known("r") or "fp" not in given:
+        raise UnknownError("opens an image in another way")
+    return Picture(_path(given["fp"]))
+
+
+def _by_torchvision(arguments: list[Value], named: dict[str, Value]) -> Value:
+    """Torchvision's loader of images of its folders, where Pillow reads them."""
+    import torchvision
+
+    if torchvision.get_image_backend() != "PIL":
+        raise UnknownError(f"the image backend is {torchvision.get_image_backend()}")
+    return converted(Picture(_path(_only(arguments, named, "path")["path"])), "RGB")
+
+
+def _exif_transpose(arguments: list[Value], named: dict[str, Value]) -> Value:
+    picture = _only(arguments, named, "image").get("image")
+    if isinstance(picture, Picture) and picture.kind == "pil" and not picture.turned:
+        return replace(picture, turned=True)
+    raise UnknownError("exif_transpose() of this image is not known")
+
+
+def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    given = _only(arguments, named, "object", "dtype") if not set(named) - {"dtype"} else {}
+    picture = given.get("object")
+    if not any(isinstance(value, Picture) for value in (*arguments, *named.values())):
+        return None  # of other values
+    if not isinstance(picture, Picture) or given.get("dtype", Known(np.uint8)).__class__ is not Known:
+        raise UnknownError("makes an array of an image in another way")
+    if getattr(given.get("dtype"), "value", np.uint8) not in (np.uint8, "uint8", None):
+        raise UnknownError("makes an array of an image in another type")
+    if picture.kind == "array":
+        return picture
+    if picture.kind != "pil" or picture.mode != "RGB":
+        raise UnknownError("makes an array of an image that may be grey")
+    return replace(picture, kind="array")
+
+
+def _from_numpy(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    if len(arguments) != 1 or named or not isinstance(arguments[0], Picture):
+        return None
+    picture = arguments[0]
+    if picture.mode != "RGB" or picture.kind not in ("array", "chw array"):
+        raise UnknownError("makes a tensor of an image that is not known there")
+    return replace(picture, kind="hwc") if picture.kind == "array" else _channels_first(picture)
+
+
+def _channels_first(picture: Picture) -> Picture:
+    return replace(picture.after(ChannelsFirst()) if picture.steps else picture, kind="chw")
+
+
+def _imread(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "filename", "flags")
+    flags = given.get("flags", Known(1))
+    if not isinstance(flags, Known) or flags.value not in (1, 256) or not opencv.applies():
+        raise UnknownError("reads an image by OpenCV in a way that is not known")
+    mode = "BGR" if flags.value == 1 else "RGB"
+    return Picture(_path(given["filename"]), "opencv", mode, "array", turned=True)
+
+
+def _cvt_color(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "src", "code")
+    picture, code = given.get("src"), given.get("code")
+    # COLOR_BGR2RGB and COLOR_RGB2BGR are one number.
+    if (
+        isinstance(picture, Picture)
+        and picture.kind == "array"
+        and picture.mode == "BGR"
+        and code == Known(4)
+    ):
+        return replace(picture, mode="RGB")
+    raise UnknownError("cvtColor() of this image is not known")
+
+
+def _cv_resize(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "src", "dsize", "dst", "fx", "fy", "interpolation")
+    picture, size = given.pop("src", None), given.pop("dsize", None)
+    values = {name: _constant(value) for name, value in given.items()}
+    interpolation = values.pop("interpolation", 1)
+    if not isinstance(picture, Picture) or picture.kind != "array":
+        raise UnknownError("cv2.resize() of this image is not known")
+    if size is None or any(value not in (None, 0) for value in values.values()):
+        raise UnknownError("cv2.resize() by factors is not known")
+    width, height = _constant(size)
+    if interpolation not in FILTERS or different("resize"):
+        raise UnknownError(
+            different("resize") or f"cv2.resize() with interpolation {interpolation} is not known"
+        )
+    # OpenCV resizes each channel alike, so that their order makes no difference.
+    return replace(picture.after(T.Resize((height, width), FILTERS[interpolation])), kind="array")
+
+
+def _by_torchvision_io(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "path", "mode", "apply_exif_orientation")
+    if given.get("apply_exif_orientation", Known(False)) != Known(False):
+        raise UnknownError("turns images as their EXIF data says, by torchvision.io")
+    mode = given.get("mode")
+    name = getattr(getattr(mode, "value", None), "name", getattr(mode, "value", None))
+    if not isinstance(mode, Known) or name != "RGB" or not torchvision_io.taken_over():
+        raise UnknownError("reads an image by torchvision.io in another mode than RGB")
+    return Picture(_path(given["path"]), "torchvision", "RGB", "chw")
+
+
+def _is_tensor(arguments: list[Value], named: dict[str, Value]) -> Value:
+    if named or len(arguments) != 1:
+        raise UnknownError("is_tensor() is called in another way")
+    value = arguments[0]
+    if isinstance(value, Known):
+        return Known(isinstance(value.value, torch.Tensor))
+    if value is INDEX:
+        return Known(False)
+    raise UnknownError("asks whether a value of the sample is a tensor")
+
+
+def _is_instance(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    if named or len(arguments) != 2:
+        raise UnknownError("isinstance() is called in another way")
+    value, kinds = arguments
+    if isinstance(kinds, Group) and all(isinstance(item, Known) for item in kinds.items):
+        kinds = Known(tuple(getattr(item, "value", None) for item in kinds.items))
+    if not isinstance(kinds, Known):
+        raise UnknownError("isinstance() of kinds that are not known")
+    if value is INDEX:
+        return Known(isinstance(0, kinds.value))
+    if isinstance(value, Known):
+        return Known(isinstance(value.value, kinds.value))
+    if isinstance(value, Picture) and value.kind == "pil" and not value.steps:
+        return Known(issubclass(sys.modules["PIL.Image"].Image, kinds.value))
+    raise UnknownError(f"asks what kind of object {word(value)} is")
+
+
+def _get_attribute(arguments: list[Value], named: dict[str, Value]) -> Value:
+    raise UnknownError("getattr() and hasattr() are not known")
+
+
+def _stepped(make: Callable[..., Any], *names: str) -> _Handler:
+    """A function of images that does what a transform does."""
+
+    def handle(arguments: list[Value], named: dict[str, Value]) -> Value:
+        given = _only(arguments, named, "image", *names)
+        picture = given.pop("image", None)
+        values = {name: _constant(value) for name, value in given.items()}
+        if not isinstance(picture, Picture) or not is_finished(picture) or picture.kind == "array":
+            raise UnknownError("it is called on something else than a Pillow image or a tensor")
+        try:
+            return picture.after(make(**values))
+        except (TypeError, ValueError) as error:
+            raise UnknownError(str(error)) from None
+
+    return handle
+
+
+def _constant(value: Value) -> Any:
+    if isinstance(value, Known):
+        return value.value
+    if isinstance(value, Group):
+        return value.kind(map(_constant, value.items))
+    raise UnknownError("an argument differs from sample to sample")
+
+
+def _transform(version: str, name: str) -> Callable[..., Any]:
+    def make(**values: Any) -> Any:
+        import torchvision.transforms as v1
+        from torchvision.transforms import v2
+
+        return getattr(v2 if version == "v2" else v1, name)(**values)
+
+    return make
+
+
+def _functionals() -> list[tuple[str, str, _Handler]]:
+    known = []
+    for version, module in (
+        ("v1", "torchvision.transforms.functional"),
+        ("v2", "torchvision.transforms.v2.functional"),
+    ):
+        for function, name, names in (
+            ("to_tensor", "ToTensor", ()),
+            ("pil_to_tensor", "PILToTensor", ()),
+            ("resize", "Resize", ("size", "interpolation", "max_size", "antialias")),
+            ("center_crop", "CenterCrop", ("output_size",)),
+            ("normalize", "Normalize", ("mean", "std", "inplace")),
+            ("convert_image_dtype", "ConvertImageDtype", ("dtype",)),
+        ):
+            make = _transform(version, name)
+            if function == "center_crop":
+                make = _renamed(make, output_size="size")
+            known.append((module, function, _stepped(make, *names)))
+    v2 = "torchvision.transforms.v2.functional"
+    known.append((v2, "to_image", _stepped(_transform("v2", "ToImage"))))
+    known.append((v2, "to_dtype", _stepped(_transform("v2", "ToDtype"), "dtype", "scale")))
+    return known
+
+
+def _renamed(make: Callable[..., Any], **names: str) -> Callable[..., Any]:
+    return lambda **values: make(**{names.get(name, name): value for name, value in values.items()})
+
+
+_KNOWN: list[tuple[str, str, _Handler]] = [
+    ("builtins", "open", _open),
+    ("builtins", "isinstance", _is_instance),
+    ("builtins", "getattr", _get_attribute),
+    ("builtins", "hasattr", _get_attribute),
+    ("PIL.Image", "open", _image_open),
+    ("PIL.ImageOps", "exif_transpose", _exif_transpose),
+    ("torchvision.datasets.folder", "default_loader", _by_torchvision),
+    ("torchvision.datasets.folder", "pil_loader", _by_torchvision),
+    ("torchvision.tv_tensors", "Image", _stepped(_transform("v2", "ToImage"))),
+    ("torchvision.io", "read_image", _by_torchvision_io),
+    ("torchvision.io", "decode_image", _by_torchvision_io),
+    ("numpy", "array", _as_array),
+    ("numpy", "asarray", _as_array),
+    ("torch", "from_numpy", _from_numpy),
+    ("torch", "is_tensor", _is_tensor),
+    ("cv2", "imread", _imread),
+    ("cv2", "cvtColor", _cvt_color),
+    ("cv2", "resize", _cv_resize),
+    *_functionals(),
+]

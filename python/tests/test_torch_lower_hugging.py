@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader as Stock
 from torch.utils.data import Subset
+from torchvision.transforms import transforms as v1
 
 import wellfed.torch as wt
 from pictures import picture
@@ -113,3 +114,93 @@ def test_a_new_format_is_seen() -> None:
     assert set(next(iter(loader))) == {"label", "image", "name", "weight"}
     dataset.set_format("torch", columns=["label"])
     assert set(next(iter(loader))) == {"label"}
+
+
+# Rows that a function of the user changes.
+
+CHAIN = v1.Compose([v1.Resize((12, 14)), v1.ToTensor()])
+
+
+def listed(rows: Any) -> Any:
+    return {"x": [CHAIN(image.convert("RGB")) for image in rows["image"]], "label": rows["label"]}
+
+
+def kept(rows: Any) -> Any:
+    rows["pixel_values"] = [CHAIN(image.convert("RGB")) for image in rows["image"]]
+    del rows["image"]
+    return rows
+
+
+def popped(rows: Any) -> Any:
+    images = [image.convert("RGB") for image in rows.pop("image")]
+    rows["pixel_values"] = [CHAIN(image) for image in images]
+    rows["twice"] = [2 * label for label in rows["label"]]
+    return rows
+
+
+def helped(rows: Any) -> Any:
+    return {"x": [prepared(image) for image in rows["image"]], "name": rows["name"]}
+
+
+def prepared(image: Any) -> Any:
+    return CHAIN(image.convert("RGB"))
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg"])
+@pytest.mark.parametrize("function", [listed, kept, popped, helped])
+def test_transforms_of_rows_are_read(function: Any, kind: str) -> None:
+    made = table(kind)
+    made.set_transform(function)
+    both(made, True, batch_size=4, shuffle=True)
+    both(made.select([5, 1, 2]), True, batch_size=2)
+    both(Subset(made, [3, 3, 8]), True, batch_size=2)
+
+
+def test_images_of_rows_may_be_files(tmp_path: Path) -> None:
+    paths = []
+    for place in range(6):
+        path = tmp_path / f"{place}.jpg"
+        path.write_bytes(encoded(place, "jpeg", "L" if place == 4 else "RGB"))
+        paths.append(str(path))
+    made = hf.Dataset.from_dict({"image": paths, "label": list(range(6))}).cast_column("image", hf.Image())
+    both(made.with_transform(listed), True, batch_size=4, shuffle=True)
+    paths[2] = str(tmp_path / "gone.jpg")
+    gone = hf.Dataset.from_dict({"image": paths, "label": list(range(6))}).cast_column("image", hf.Image())
+    with pytest.raises(FileNotFoundError):
+        list(wt.DataLoader(gone.with_transform(listed), batch_size=4))
+
+
+def test_a_transform_of_rows_that_is_exchanged_is_seen() -> None:
+    made = table()
+    made.set_transform(listed)
+    loader = wt.DataLoader(made, batch_size=4)
+    assert list(next(iter(loader))) == ["x", "label"]
+    made.set_transform(kept)
+    assert list(next(iter(loader))) == ["label", "name", "weight", "pixel_values"]
+    made.reset_format()
+    made.set_transform(lambda rows: {"n": [len(name) for name in rows["name"]]})
+    assert next(iter(loader))["n"].tolist() == [5, 5, 5, 5]
+
+
+def of_the_batch(rows: Any) -> Any:
+    return {"x": [torch.tensor(len(rows["image"])) for _ in rows["image"]]}
+
+
+def drawing(rows: Any) -> Any:
+    return {"x": [CHAIN(image.convert("RGB")) + torch.rand(()) for image in rows["image"]]}
+
+
+def sized(rows: Any) -> Any:
+    return {
+        "x": [CHAIN(image.convert("RGB")) for image in rows["image"]],
+        "size": [i.size for i in rows["image"]],
+    }
+
+
+def some(rows: Any) -> Any:
+    return {"x": [CHAIN(image.convert("RGB")) for image in rows["image"][:3]], "label": rows["label"]}
+
+
+@pytest.mark.parametrize("function", [of_the_batch, drawing, sized, some])
+def test_transforms_of_rows_that_do_more_are_called(function: Any) -> None:
+    both(table().with_transform(function), False, batch_size=3)

@@ -379,3 +379,24 @@ def test_the_way_of_albumentations(paths: list[Path]) -> None:
     ours = wf.feed(theirs)
     assert same(list(theirs), list(ours))
     assert native(ours), ours.explain()
+
+
+def mode_of(image: Any) -> torch.Tensor:
+    image.load()
+    return torch.tensor([len(image.mode)])
+
+
+def test_images_of_the_mode_of_their_file_are_left_to_pillow(paths: list[Path]) -> None:
+    class Raw(sets.Base):
+        def __getitem__(self, i: int) -> Any:
+            return self.transform(Image.open(self.paths[i])), i
+
+    theirs: Any = stock.DataLoader(Raw(paths, mode_of), batch_size=4)
+    ours = wf.feed(theirs)
+    assert "grey or colour" in ours.explain()
+    assert same(list(theirs), list(ours))
+    converted = v2.Compose([v2.RGB(), v2.Resize((20, 20)), mode_of])
+    theirs = stock.DataLoader(Raw(paths, converted), batch_size=4)
+    ours = wf.feed(theirs)
+    assert "partly native" in ours.explain()
+    assert same(list(theirs), list(ours))

@@ -164,8 +164,7 @@ def _flatten(dataset: Any) -> Flat:
             start += sum(len(leaf) for leaf in part.leaves)
         return Flat(leaves, np.concatenate(rows), length)
     if hugging.is_known(dataset):
-        table = hugging.read(dataset)
-        leaf = Leaf(dataset, table.content, table.form, None, (), None, table=table)
+        leaf = _hugging(dataset)
         picked = dataset._indices
         given = None if picked is None else picked.column(0).to_numpy().astype(np.int64)
         return Flat([leaf], given, len(dataset))
@@ -228,11 +227,13 @@ def _stamp(dataset: Any, readings: Iterator[Reading]) -> list[Any]:
         return [dataset, dataset.datasets, *parts]
     if hugging.is_known(dataset):
         form = dataset.format
+        reading = next(readings, None) if hugging.is_transformed(dataset) else None
         return [
             dataset,
             dataset._data,
             dataset._indices,
             f"{form['type']} {form['format_kwargs']} {form['columns']}",
+            *([] if reading is None else reading.now()),
         ]
     inner = inner_of(dataset)
     if inner is not None:
@@ -583,6 +584,16 @@ def _of_user(dataset: Any) -> Leaf:
     picture = reading.picture
     files = Files(paths, picture.reader != "pillow", picture.turned)
     return Leaf(dataset, files, reading.form, reading.transform, (), None, reading=reading)
+
+
+def _hugging(dataset: Any) -> Leaf:
+    if not hugging.is_transformed(dataset):
+        table = hugging.read(dataset)
+        return Leaf(dataset, table.content, table.form, None, (), None, table=table)
+    known = hugging.read_transformed(dataset)
+    content = Files(known.content, turned=True) if isinstance(known.content, list) else known.content
+    reading = known.reading
+    return Leaf(dataset, content, reading.form, reading.transform, (), None, reading=reading)
 
 
 def _timm(d: Any) -> Leaf:

@@ -1,7 +1,8 @@
 """Data sets of Hugging Face's `datasets` whose images are encoded bytes in Arrow tables.
 
-Invariant: only rows of format ``"torch"`` or ``"numpy"`` without a transform are recognized, whose columns are one
-image and numbers or text; and only if no file is of a kind that Pillow would give in another form.
+Invariant: only rows of format ``"torch"`` or ``"numpy"`` are recognized, and those with a transform whose source says
+what it does; whose columns are one image and numbers or text; and only if no file is of a kind that Pillow would give
+in another form.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import users
 from .forms import Form, RefusalError, is_stock
+from .users import Reading
+from .values import INDEX, Column, Namespace, Picture, Row
+from .values import Table as Cells
 
-__all__ = ["Encoded", "Table", "read"]
+__all__ = ["Encoded", "Table", "Transformed", "is_known", "is_transformed", "read", "read_transformed"]
 
 
 @dataclass(frozen=True)
@@ -60,19 +65,31 @@ def read(dataset: Any) -> Table:
     Raises:
         RefusalError: The engine cannot make its rows.
     """
-    import datasets
-
-    if not is_stock(dataset, "__getitem__", "__getitems__", "_getitem", "__len__", "with_format"):
-        raise RefusalError("its methods were replaced", "use the class as its library made it")
+    _check(dataset)
     form = dataset.format
-    if form["type"] == "custom":
-        raise RefusalError(
-            "its transform (set_transform) is Python code", 'with_format("torch"), and transforms on batches'
-        )
     if form["type"] not in ("torch", "numpy") or form["format_kwargs"]:
         why = f"its format is {form['type']!r}" + (" with arguments" if form["format_kwargs"] else "")
         raise RefusalError(why, 'with_format("torch")')
     columns = list(form["columns"])
+    image, mode = _image(dataset, columns)
+    values = {name: _column(dataset, name, form["type"]) for name in columns if name != image}
+    content = _encoded(dataset, image)
+    grey = _looked_through(content, mode)
+    if form["type"] == "numpy" and grey:
+        raise RefusalError("grey images are arrays without channels", 'with_format("torch")')
+    kind: Any = "tensor" if form["type"] == "torch" else "array"
+    return Table(content, Form(kind, mode="L" if grey else "RGB"), image, columns, values)
+
+
+def _check(dataset: Any) -> None:
+    if not is_stock(dataset, "__getitem__", "__getitems__", "_getitem", "__len__", "with_format"):
+        raise RefusalError("its methods were replaced", "use the class as its library made it")
+
+
+def _image(dataset: Any, columns: list[str]) -> tuple[str, str | None]:
+    """The one column of images, and the mode that they are turned into."""
+    import datasets
+
     images = [name for name in columns if isinstance(dataset.features[name], datasets.Image)]
     if len(images) != 1:
         raise RefusalError(f"it has {len(images)} columns of images")
@@ -81,13 +98,77 @@ def read(dataset: Any) -> Table:
         raise RefusalError(
             "its images are not decoded" if not feature.decode else f"its mode is {feature.mode}"
         )
-    values = {name: _column(dataset, name, form["type"]) for name in columns if name != images[0]}
-    content = _encoded(dataset, images[0])
-    grey = _looked_through(content, feature.mode)
-    if form["type"] == "numpy" and grey:
-        raise RefusalError("grey images are arrays without channels", 'with_format("torch")')
-    kind: Any = "tensor" if form["type"] == "torch" else "array"
-    return Table(content, Form(kind, mode="L" if grey else "RGB"), images[0], columns, values)
+    return images[0], feature.mode
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """A data set whose rows a function of the user changes.
+
+    Attributes:
+        content: The images: encoded, or the paths of their files.
+        reading: What the function does.
+    """
+
+    content: Encoded | list[str]
+    reading: Reading
+
+
+def is_transformed(dataset: Any) -> bool:
+    """Whether its rows are given to a function, by ``set_transform`` or ``with_transform``."""
+    return bool(dataset.format["type"] == "custom")
+
+
+def read_transformed(dataset: Any) -> Transformed:
+    """Recognizes `dataset`, and reads what its function does to rows.
+
+    Raises:
+        RefusalError: It does what the engine cannot.
+    """
+    _check(dataset)
+    columns = list(dataset.format["columns"])
+    image, mode = _image(dataset, columns)
+    function = dataset.format["format_kwargs"]["transform"]
+    if set(dataset.format["format_kwargs"]) != {"transform"}:
+        raise RefusalError("its format has other arguments than a transform")
+    picture = Picture(INDEX, mode=mode or "any", turned=True)  # it stands for the image of the row
+
+    def rows(names: Namespace) -> Cells:
+        others = {name: _values(dataset, name) for name in columns if name != image}
+        cells: dict[str, Any] = {name: Row(f"{names.name(values)}[index]") for name, values in others.items()}
+        return Cells({name: Column(picture if name == image else cells[name]) for name in columns})
+
+    reading = users.read_rows(function, rows, len(dataset.data))
+    content = _content(dataset, image)
+    if isinstance(content, Encoded):
+        _looked_through(content, reading.picture.mode)
+    return Transformed(content, reading)
+
+
+def _values(dataset: Any, name: str) -> list[Any]:
+    """Values of a column as Python has them."""
+    import datasets
+
+    feature = dataset.features[name]
+    if not isinstance(feature, datasets.Value | datasets.ClassLabel):
+        raise RefusalError(f"column {name!r} is {feature}")
+    dtype = str(feature.dtype)
+    if not dtype.startswith(("int", "uint", "float", "string", "large_string", "bool")):
+        raise RefusalError(f"column {name!r} is {dtype}")
+    values: list[Any] = dataset.data.column(name).to_pylist()
+    return values
+
+
+def _content(dataset: Any, name: str) -> Encoded | list[str]:
+    """The encoded images of a column, or their files where there are only those."""
+    column = dataset.data.column(name)
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    if not chunks or any(chunk.field("bytes").null_count < len(chunk) for chunk in chunks):
+        return _encoded(dataset, name)
+    paths = [path for chunk in chunks for path in chunk.field("path").to_pylist()]
+    if any(path is None or "://" in path or "::" in path for path in paths):
+        raise RefusalError("some of its images are not files here")
+    return paths
 
 
 def _column(dataset: Any, name: str, kind: str) -> Any:

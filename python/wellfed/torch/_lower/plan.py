@@ -281,6 +281,10 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     if all(map(_untouched, flat.leaves, chains)):
         why = "its pixels lie in memory, and go to Python as they are"
         return _python(dataset, why, "", [_in_python(line) for line in lines])
+    if any(chain.form.mode == "any" for chain in chains):
+        why = "Python is given images of the mode of their file, grey or colour"
+        change = obstacle.change or "v2.RGB() as the first transform"
+        return _python(dataset, why, change, [_in_python(line) for line in lines])
     try:
         for leaf in flat.leaves:
             source_of([leaf])

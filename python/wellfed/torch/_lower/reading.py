@@ -20,6 +20,7 @@ from torch import nn
 from . import vocabulary
 from .values import (
     INDEX,
+    Column,
     File,
     Group,
     Known,
@@ -149,6 +150,12 @@ class Reader:
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, entered)
                 return self._block(body)
+            case ast.Delete(targets=[ast.Subscript(value=ast.Name(id=name), slice=key)]):
+                self._popped(name, key)
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=[key])
+            ):
+                self._popped(name, key)
             case ast.Try(body=body, orelse=[], finalbody=[]):
                 # What fails is made by the function itself, which then does what it says here.
                 return self._block(body)
@@ -193,12 +200,26 @@ class Reader:
                 table, item = self._frames[-1].locals.get(name), self._value(key)
                 if not isinstance(table, Table) or not _is_text(item):
                     raise UnknownError("changes an object in place")
-                # Other variables may hold the same dictionary.
-                if sum(value is table for value in self._frames[-1].locals.values()) > 1:
-                    raise UnknownError("changes a dictionary that has two names")
+                self._only_name(table)
                 self._frames[-1].locals[name] = Table({**table.items, item.value: value})
             case _:
                 raise UnknownError("changes an object in place")
+
+    def _popped(self, name: str, key: ast.expr) -> Value:
+        """What is taken out of a dictionary."""
+        table, place = self._frames[-1].locals.get(name), self._value(key)
+        if not isinstance(table, Table) or not _is_text(place) or place.value not in table.items:
+            raise UnknownError("changes an object in place")
+        self._only_name(table)
+        left = dict(table.items)
+        taken = left.pop(place.value)
+        self._frames[-1].locals[name] = Table(left)
+        return taken
+
+    def _only_name(self, table: Table) -> None:
+        """Refuses to change a dictionary that another variable may hold."""
+        if sum(value is table for frame in self._frames for value in frame.locals.values()) > 1:
+            raise UnknownError("changes a dictionary that has two names")
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         if isinstance(value, Known) and isinstance(value.value, tuple | list) and is_container(value.value):
@@ -369,6 +390,7 @@ class Reader:
         known = self._known_key(key)
         if isinstance(owner, Table) and known is not None and isinstance(known.value, str):
             if known.value not in owner.items:
+                # A KeyError, that the function may expect.
                 raise UnknownError(f"there is no {known.value!r}")
             return owner.items[known.value]
         if isinstance(owner, Group) and known is not None and isinstance(known.value, int | slice):
@@ -556,9 +578,8 @@ class Reader:
             for item in inner.items:
                 items.append(self._with(generator.target, item, element))
             return Group(list, tuple(items))
-        listed = vocabulary.each(inner)
-        if listed is not None:
-            return listed.made(self._with(generator.target, listed.item, element))
+        if isinstance(inner, Column):
+            return Column(self._with(generator.target, inner.item, element))
         iterated = self._plain_text(inner)
         variable = self.names.variable()
         made = self._with(generator.target, Row(variable), element)
@@ -580,6 +601,11 @@ class Reader:
     # Calls.
 
     def _call(self, node: ast.Call) -> Value:
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=[key], keywords=[]
+            ) if isinstance(self._frames[-1].locals.get(name), Table):
+                return self._popped(name, key)
         arguments = self._all(node.args)
         named: dict[str, Value] = {}
         for keyword in node.keywords:

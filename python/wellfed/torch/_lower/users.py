@@ -22,10 +22,10 @@ from torch.utils.data import Dataset, default_collate, default_convert
 from .forms import Form, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
-from .values import INDEX, Group, Picture, Row, Table, Value
+from .values import INDEX, Column, Group, Namespace, Picture, Row, Table, Value
 from .vocabulary import is_finished
 
-__all__ = ["Columns", "Layout", "Reading", "read"]
+__all__ = ["Columns", "Layout", "Reading", "read", "read_rows"]
 
 _LONGEST = 4.0
 """Seconds that finding out the paths of all files may take."""
@@ -201,6 +201,41 @@ def read(dataset: Any) -> tuple[Reading, list[str]]:
     if not reader.names.settled:
         reader.seen.append((lambda: tuple(_evaluated(reader, picture.path, length)), tuple(paths)))
     return Reading(picture, layout, reader.seen), paths
+
+
+def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) -> Reading:
+    """Reads a function that is given rows as lists by name, and gives such rows.
+
+    Args:
+        function: What is called.
+        rows: What it is called on.
+        length: How many rows there are in all.
+
+    Raises:
+        RefusalError: It does more than the engine can.
+    """
+    reader = Reader()
+    try:
+        made = reader.call(function, [rows(reader.names)])
+        if not isinstance(made, Table):
+            raise UnknownError("it gives something else than a dictionary")
+        cells = {}
+        for name, column in made.items.items():
+            if not isinstance(column, Column):
+                raise UnknownError(f"{name!r} is no list with an item for each row")
+            cells[name] = column.item
+        picture, shape = _found(Table(cells))
+    except UnknownError as unknown:
+        raise RefusalError(f"its transform (set_transform) is Python code ({unknown})") from None
+    except RecursionError:
+        raise RefusalError("its transform (set_transform) is Python code") from None
+    try:
+        layout = _laid_out(reader, shape, length)
+    except RefusalError:
+        raise
+    except Exception as error:
+        raise RefusalError(f"its transform raises {type(error).__name__} for some rows") from None
+    return Reading(picture, layout, reader.seen)
 
 
 def vars_of(kind: type, name: str) -> Any:

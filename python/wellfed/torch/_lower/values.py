@@ -18,6 +18,7 @@ import torch
 
 __all__ = [
     "INDEX",
+    "Column",
     "File",
     "Group",
     "Known",
@@ -104,7 +105,14 @@ class Table:
     items: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
 
 
-Value = Known | Row | Picture | File | Group | Table
+@dataclass(frozen=True)
+class Column:
+    """A list with one item for each sample of a batch."""
+
+    item: Value
+
+
+Value = Known | Row | Picture | File | Group | Table | Column
 
 
 # Values of rows.

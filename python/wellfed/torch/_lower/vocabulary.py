@@ -9,7 +9,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -22,7 +22,7 @@ from wellfed._accelerate import opencv, torchvision_io
 from .albumentations import Albumentations
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
-from .values import INDEX, File, Group, Known, Picture, Row, Table, Value
+from .values import INDEX, Column, File, Group, Known, Picture, Row, Table, Value
 
 __all__ = [
     "METHODS",
@@ -30,7 +30,6 @@ __all__ = [
     "called",
     "converted",
     "divided",
-    "each",
     "functions",
     "is_finished",
     "is_library",
@@ -133,7 +132,9 @@ def word(value: Any) -> str:
         return "a value of the sample"
     if isinstance(value, Known):
         return name_of(value.value)
-    return {Group: "a tuple or list", Table: "a dictionary"}.get(type(value), type(value).__name__)
+    return {Column: "a list", Group: "a tuple or list", Table: "a dictionary"}.get(
+        type(value), type(value).__name__
+    )
 
 
 def opened(value: Value) -> Value | None:
@@ -212,17 +213,6 @@ def transformed(picture: Picture, function: Any, name: str | None, reason: Unkno
 def is_finished(picture: Picture) -> bool:
     """Whether it is an image as transforms and loaders take it."""
     return picture.kind not in ("chw array", "hwc", "floats") and picture.mode != "BGR"
-
-
-@dataclass(frozen=True)
-class _Listed:
-    item: Value
-    made: Callable[[Value], Value]
-
-
-def each(value: Value) -> _Listed | None:
-    """What each item of a list of images is, and what becomes of the list; None for any other value."""
-    return None
 
 
 def is_library(function: FunctionType) -> bool:

@@ -7,6 +7,7 @@ from another stream), and starts no thread: it works in the process that made it
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -112,6 +113,7 @@ class _Prepared:
         for leaf in self._flat.leaves:
             chain = lower_leaf(leaf, accepts_for(leaf))
             self._engines.append((Engine([leaf], chain.native, chain.form, chain.outcome), chain, leaf))
+        self._rests = [_called_in_turn(chain.suffix) for _, chain, _ in self._engines]
         self._transforms = [leaf.transform for leaf in self._flat.leaves]
 
     def current(self, dataset: Any) -> bool:
@@ -144,8 +146,7 @@ class _Prepared:
         except WellfedError:
             # The data set itself reads formats that the engine does not, and raises what is expected of it.
             return dataset[index]
-        for transform in chain.suffix:
-            image = transform(image)
+        image = self._rests[place](image)
         if leaf.reading is not None:
             return leaf.reading.layout.sample(image, row)
         target = leaf.targets[row]
@@ -167,6 +168,26 @@ class _Prepared:
         for transform in joint:
             sample = transform(*sample)
         return sample
+
+
+def _called_in_turn(transforms: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """What calls transforms one after the other: torchvision's own, where acceleration does some of its in one pass."""
+    modules = {type(transform).__module__ for transform in transforms}
+    if any(module.startswith("torchvision.transforms.v2") for module in modules):
+        from torchvision.transforms import v2
+
+        return v2.Compose(transforms)  # type: ignore[no-any-return]
+    if any(module.startswith("torchvision.transforms") for module in modules):
+        from torchvision.transforms import Compose
+
+        return Compose(transforms)  # type: ignore[no-any-return]
+
+    def call(image: Any) -> Any:
+        for transform in transforms:
+            image = transform(image)
+        return image
+
+    return call
 
 
 def transform_of(leaf: Leaf) -> Any:

@@ -400,3 +400,63 @@ def test_images_of_the_mode_of_their_file_are_left_to_pillow(paths: list[Path]) 
     ours = wf.feed(theirs)
     assert "partly native" in ours.explain()
     assert same(list(theirs), list(ours))
+
+
+# Images in memory.
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_images_in_an_array_are_read_where_they_lie(colour: bool) -> None:
+    class Images(sets.Base):
+        def __getitem__(self, i: int) -> Any:
+            return self.transform(Image.fromarray(self.images[i])), self.labels[i]
+
+    dataset: Any = Images([Path("unused")] * 11, v1.Compose([v1.CenterCrop(12), v1.ToTensor()]))
+    dataset.images = np.stack([picture(place, 14, 16) for place in range(11)])
+    if not colour:
+        dataset.images = np.ascontiguousarray(dataset.images[..., 0])
+    theirs = stock.DataLoader(dataset, batch_size=4, shuffle=True)
+    ours = wf.feed(theirs)
+    assert native(ours), ours.explain()
+    assert same(batches(theirs), batches(ours))
+    dataset.images[3] = 7
+    assert same(batches(theirs), batches(ours))
+    dataset.images = dataset.images[::-1]  # of which the engine reads nothing
+    assert same(batches(theirs), batches(ours))
+
+
+def test_images_in_an_hdf5_file_are_read_where_they_lie(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "images.h5"
+
+    class Images(stock.Dataset[Any]):
+        def __init__(self) -> None:
+            self.file: Any = None
+
+        def __len__(self) -> int:
+            return 9
+
+        def __getitem__(self, i: int) -> Any:
+            if self.file is None:
+                self.file = h5py.File(path, "r")
+            image = torch.from_numpy(self.file["train"]["images"][i]).permute(2, 0, 1).float() / 255
+            return image, int(self.file["train/labels"][i]), self.file["weights"][i]
+
+    def write(seed: int, **storage: Any) -> None:
+        path.unlink(missing_ok=True)
+        with h5py.File(path, "w") as file:
+            images = np.stack([picture(place, 14, 16) for place in range(seed, seed + 9)])
+            file.create_dataset("train/images", data=images, **storage)
+            file["train/labels"] = np.arange(9)
+            file["weights"] = np.linspace(0, 1, 27, dtype=np.float32).reshape(9, 3)
+
+    write(0)
+    for workers in (0, 1):
+        ours = wt.DataLoader(Images(), batch_size=4, num_workers=workers)
+        assert native(ours), ours.explain()
+        assert same(list(ours), list(stock.DataLoader(Images(), batch_size=4)))
+    write(5)
+    assert same(list(ours), list(stock.DataLoader(Images(), batch_size=4)))
+    write(2, chunks=(1, 14, 16, 3), compression="gzip")
+    assert same(list(ours), list(stock.DataLoader(Images(), batch_size=4)))
+    assert not native(ours)

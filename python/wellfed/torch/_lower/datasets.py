@@ -578,12 +578,16 @@ def _of_user(dataset: Any) -> Leaf:
     """A data set of a class that is not known: the user's, if its source says what it does."""
     why, change = _why_unknown(dataset)
     try:
-        reading, paths = users.read(dataset)
+        reading, images = users.read(dataset)
     except RefusalError as refused:
         raise RefusalError(refused.why if not change else why, change) from None
     picture = reading.picture
-    files = Files(paths, picture.reader != "pillow", picture.turned)
-    return Leaf(dataset, files, reading.form, reading.transform, (), None, reading=reading)
+    content: Files | Pixels
+    if isinstance(images, list):
+        content = Files(images, picture.reader != "pillow", picture.turned)
+    else:
+        content = Pixels(images, "hwc")
+    return Leaf(dataset, content, reading.form, reading.transform, (), None, reading=reading)
 
 
 def _hugging(dataset: Any) -> Leaf:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeGuard
 
+import numpy as np
 from torch import nn
 
 from . import vocabulary
@@ -23,11 +25,13 @@ from .values import (
     Column,
     File,
     Group,
+    Hdf5,
     Known,
     Namespace,
     NotPlainError,
     Picture,
     Row,
+    Stored,
     Table,
     Value,
     attribute,
@@ -74,6 +78,7 @@ class Reader:
         self._frames: list[_Frame] = []
         self._looked = 0
         self._functions = vocabulary.functions()
+        self._opened: dict[tuple[int, str], Value] = {}
 
     def call(self, function: Any, arguments: list[Value]) -> Value:
         """What ``function(*arguments)`` gives.
@@ -138,6 +143,14 @@ class Reader:
                 self._frames[-1].locals[name] = self._operated(op, before, self._value(value))
             case ast.AugAssign():
                 raise UnknownError("changes an object in place")
+            case ast.If(
+                test=ast.Compare(
+                    left=ast.Attribute() as tested, ops=[ast.Is()], comparators=[ast.Constant(None)]
+                ),
+                body=[ast.Assign(targets=[ast.Attribute() as target], value=opening)],
+                orelse=[],
+            ) if ast.unparse(tested) == ast.unparse(target):
+                self._open_late(tested, opening)
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._branch(test, body, orelse)
             case ast.With(items=items, body=body):
@@ -166,6 +179,18 @@ class Reader:
             case _:
                 raise UnknownError(f"{_word(node)} is not known")
         return None
+
+    def _open_late(self, target: ast.Attribute, opening: ast.expr) -> None:
+        """``if self.file is None: self.file = h5py.File(path)``: each process opens the file when it needs it first."""
+        owner = self._value(target.value)
+        if not isinstance(owner, Known):
+            raise UnknownError("changes an object in place")
+        if self._attribute(owner, target.attr) != Known(None):
+            return  # it is open, or the caller would open it
+        opened = self._value(opening)
+        if not isinstance(opened, Hdf5):
+            raise UnknownError("changes an object in place")
+        self._opened[id(owner.value), target.attr] = opened
 
     def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> Value | None:
         picture = self._asks_for_mode(test)
@@ -335,6 +360,8 @@ class Reader:
         if not isinstance(owner, Known):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         value = owner.value
+        if (id(value), name) in self._opened:
+            return self._opened[id(value), name]
         if isinstance(value, _Super):
             return Known(self._method_above(value, name))
         if isinstance(value, ModuleType | type):
@@ -386,8 +413,19 @@ class Reader:
     def _item(self, owner: Value, key: ast.expr) -> Value:
         if isinstance(owner, Picture):
             return vocabulary.sliced(owner, ast.unparse(key))
-        text = self._key(key)
         known = self._known_key(key)
+        if isinstance(owner, Hdf5):
+            path = owner.path
+            self._looked_up(lambda: _identity(path), path)
+            return vocabulary.inside(owner, known)
+        array = owner.array if isinstance(owner, Stored) else getattr(owner, "value", None)
+        if type(array) is np.ndarray and not isinstance(key, ast.Slice | ast.Tuple):
+            picture = vocabulary.in_memory(array, self._value(key))
+            if picture is not None:
+                return picture
+        text = self._key(key)
+        if isinstance(owner, Stored):
+            return Row(f"{self.names.name(_fresh)}({self.names.name(owner.array)}[{text}])")
         if isinstance(owner, Table) and known is not None and isinstance(known.value, str):
             if known.value not in owner.items:
                 # A KeyError, that the function may expect.
@@ -765,6 +803,20 @@ def _is_same(one: Value, other: Value) -> bool | None:
         if value is INDEX and isinstance(given, Known) and given.value is None:
             return False
     return None
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """What tells a file from one that was put in its place."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise KeyError(path) from error
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _fresh(item: Any) -> Any:
+    """An item of an array in a file, as h5py reads it."""
+    return item.copy() if isinstance(item, np.ndarray) else item
 
 
 def _taken(value: Any, key: Any) -> Any:

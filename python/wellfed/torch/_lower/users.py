@@ -16,6 +16,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
@@ -154,7 +155,12 @@ class Reading:
     def form(self) -> Form:
         """What an image is before its transforms."""
         kinds: dict[str, Any] = {"pil": "pil", "array": "array", "chw": "tensor"}
-        return Form(kinds[self.picture.before or self.picture.kind], mode=self.picture.mode, exact=True)
+        return Form(
+            kinds[self.picture.before or self.picture.kind],
+            mode=self.picture.mode,
+            sized=self.picture.array is not None,
+            exact=True,
+        )
 
     @property
     def transform(self) -> Any:
@@ -162,8 +168,8 @@ class Reading:
         return Steps(self.picture.steps) if self.picture.steps else None
 
 
-def read(dataset: Any) -> tuple[Reading, list[str]]:
-    """Reads a data set of a class that no library has; and the files of its images.
+def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
+    """Reads a data set of a class that no library has; and the files of its images, or the array of them.
 
     Raises:
         RefusalError: It is Python code that does more than that.
@@ -191,13 +197,17 @@ def read(dataset: Any) -> tuple[Reading, list[str]]:
         raise RefusalError("Python code") from None
     try:
         length = len(dataset)
-        paths = _evaluated(reader, picture.path, length)
+        paths = [] if picture.array is not None else _evaluated(reader, picture.path, length)
         layout = _laid_out(reader, shape, length)
     except RefusalError:
         raise
     except Exception as error:
         # It may be for some samples only, of which it is told when they are asked for.
         raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
+    if picture.array is not None:
+        if length > len(picture.array):
+            raise RefusalError(f"Python code: it has {length} samples, but {len(picture.array)} images")
+        return Reading(picture, layout, reader.seen), picture.array[:length]
     if not reader.names.settled:
         reader.seen.append((lambda: tuple(_evaluated(reader, picture.path, length)), tuple(paths)))
     return Reading(picture, layout, reader.seen), paths

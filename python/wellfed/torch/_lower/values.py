@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "Column",
     "File",
     "Group",
+    "Hdf5",
     "Known",
     "Namespace",
     "NotPlainError",
     "Picture",
     "Row",
+    "Stored",
     "Table",
     "Value",
     "attribute",
@@ -60,7 +63,7 @@ class Picture:
     """An image, and what was done to it.
 
     Attributes:
-        path: Where its file is.
+        path: Where its file is; or its place in `array`.
         reader: What reads it.
         mode: What Pillow turns it into; "any" for what the file is. Of OpenCV's, "BGR" or "RGB".
         kind: What Python holds: a Pillow image, an array or tensor of either layout; "floats" is a tensor of float32
@@ -68,15 +71,17 @@ class Picture:
         turned: Whether it is turned as its EXIF data says.
         before: Its `kind` when the first transform was called on it; None if none was.
         steps: Transforms that were called on it, in order.
+        array: The images of all samples, if they are an array: uint8, (N, H, W, 3) or (N, H, W).
     """
 
     path: Row
-    reader: Literal["pillow", "opencv", "torchvision"] = "pillow"
+    reader: Literal["pillow", "opencv", "torchvision", "memory"] = "pillow"
     mode: str = "any"
     kind: PictureKind = "pil"
     turned: bool = False
     before: PictureKind | None = None
     steps: tuple[Any, ...] = ()
+    array: Any = field(default=None, compare=False)
 
     def after(self, step: Any) -> Picture:
         """The image that `step` makes of it."""
@@ -88,6 +93,21 @@ class File:
     """A file that is open for reading bytes."""
 
     path: Row
+
+
+@dataclass(frozen=True)
+class Hdf5:
+    """An HDF5 file that is open for reading, or a group in it."""
+
+    path: str
+    name: str = "/"
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """An array in an HDF5 file, which gives a new array for each item."""
+
+    array: npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -112,7 +132,7 @@ class Column:
     item: Value
 
 
-Value = Known | Row | Picture | File | Group | Table | Column
+Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Column
 
 
 # Values of rows.

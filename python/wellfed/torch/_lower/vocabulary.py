@@ -10,6 +10,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import PosixPath, WindowsPath
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -22,7 +23,7 @@ from wellfed._accelerate import opencv, torchvision_io
 from .albumentations import Albumentations
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
-from .values import INDEX, Column, File, Group, Known, Picture, Row, Table, Value
+from .values import INDEX, Column, File, Group, Hdf5, Known, Picture, Row, Stored, Table, Value
 
 __all__ = [
     "METHODS",
@@ -31,6 +32,8 @@ __all__ = [
     "converted",
     "divided",
     "functions",
+    "in_memory",
+    "inside",
     "is_finished",
     "is_library",
     "method",
@@ -132,9 +135,13 @@ def word(value: Any) -> str:
         return "a value of the sample"
     if isinstance(value, Known):
         return name_of(value.value)
-    return {Column: "a list", Group: "a tuple or list", Table: "a dictionary"}.get(
-        type(value), type(value).__name__
-    )
+    return {
+        Hdf5: "an HDF5 file",
+        Stored: "an array",
+        Column: "a list",
+        Group: "a tuple or list",
+        Table: "a dictionary",
+    }.get(type(value), type(value).__name__)
 
 
 def opened(value: Value) -> Value | None:
@@ -157,6 +164,40 @@ def sliced(picture: Picture, key: str) -> Picture:
         # As an array of its own; a view with negative strides would be refused by what comes next.
         return replace(picture, mode="RGB")
     raise UnknownError("looks at a part of an image")
+
+
+def in_memory(array: Any, place: Value) -> Picture | None:
+    """The image of the sample in an array of images; None if it is none, or has another place."""
+    if place is not INDEX or array.dtype != np.uint8 or not array.flags.c_contiguous:
+        return None
+    colour = array.ndim == 4 and array.shape[3] == 3
+    if not colour and array.ndim != 3:
+        return None
+    return Picture(INDEX, "memory", "RGB" if colour else "L", "array", array=array)
+
+
+def inside(file: Hdf5, key: Known | None) -> Value:
+    """What has a name in an HDF5 file.
+
+    Raises:
+        UnknownError: It is no array that lies in the file as it does in memory.
+    """
+    h5py: Any = sys.modules["h5py"]
+
+    if key is None or not isinstance(key.value, str):
+        raise UnknownError("takes something else than a name of an HDF5 file")
+    try:
+        with h5py.File(file.path, "r") as opened:
+            found = opened[file.name][key.value]
+            if type(found) is h5py.Group:
+                return Hdf5(file.path, found.name)
+            offset = found.id.get_offset() if type(found) is h5py.Dataset else None
+            if offset is None or found.dtype.kind not in "iuf" or not found.dtype.isnative or found.external:
+                raise UnknownError(f"{key.value} of the HDF5 file does not lie in it as one array")
+            lies = np.memmap(file.path, found.dtype, "r", offset, found.shape)
+    except (OSError, KeyError, ValueError) as error:
+        raise UnknownError(str(error)) from None
+    return Stored(np.asarray(lies))
 
 
 def divided(picture: Picture, by: Any) -> Picture:
@@ -288,6 +329,27 @@ def _by_torchvision(arguments: list[Value], named: dict[str, Value]) -> Value:
     return converted(Picture(_path(_only(arguments, named, "path")["path"])), "RGB")
 
 
+def _from_array(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "obj", "mode")
+    picture = given.get("obj")
+    modes = (Known(None), Known(picture.mode)) if isinstance(picture, Picture) else ()
+    if not isinstance(picture, Picture) or given.get("mode", Known(None)) not in modes:
+        raise UnknownError("Image.fromarray() of this array is not known")
+    if picture.kind == "array" and not picture.steps and picture.mode != "BGR":
+        return replace(picture, kind="pil")
+    raise UnknownError("Image.fromarray() of this array is not known")
+
+
+def _hdf5(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "name", "mode", "swmr", "libver")
+    name = given.pop("name", None)
+    if not isinstance(name, Known) or type(name.value) not in (str, PosixPath, WindowsPath):
+        raise UnknownError("opens an HDF5 file in another way")
+    if given.pop("mode", Known("r")) != Known("r") or given:
+        raise UnknownError("opens an HDF5 file for something else than reading")
+    return Hdf5(str(name.value))
+
+
 def _exif_transpose(arguments: list[Value], named: dict[str, Value]) -> Value:
     picture = _only(arguments, named, "image").get("image")
     if isinstance(picture, Picture) and picture.kind == "pil" and not picture.turned:
@@ -306,7 +368,7 @@ def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
         raise UnknownError("makes an array of an image in another type")
     if picture.kind == "array":
         return picture
-    if picture.kind != "pil" or picture.mode != "RGB":
+    if picture.kind != "pil" or picture.mode != "RGB" or picture.steps:
         raise UnknownError("makes an array of an image that may be grey")
     return replace(picture, kind="array")
 
@@ -477,6 +539,8 @@ _KNOWN: list[tuple[str, str, _Handler]] = [
     ("builtins", "getattr", _get_attribute),
     ("builtins", "hasattr", _get_attribute),
     ("PIL.Image", "open", _image_open),
+    ("PIL.Image", "fromarray", _from_array),
+    ("h5py", "File", _hdf5),
     ("PIL.ImageOps", "exif_transpose", _exif_transpose),
     ("torchvision.datasets.folder", "default_loader", _by_torchvision),
     ("torchvision.datasets.folder", "pil_loader", _by_torchvision),

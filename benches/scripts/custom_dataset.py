@@ -1,7 +1,9 @@
 """A data set as people write it: `Image.open(path).convert("RGB")` and torchvision's transforms, with one line changed.
 
-Measured in turns: torch's DataLoader, the same after `wellfed.accelerate()`, and wellfed.torch's DataLoader with and
-without `accelerate`. First all of them must give the same batches for the same seed.
+Measured in turns: torch's DataLoader, the same after `wellfed.accelerate()`, and wellfed.torch's DataLoader, which
+reads the data set's source and makes its images natively; that is also measured with the data set called as it is
+(``native=False``), with and without `accelerate`. First all of them must give the same batches for the same seed; of
+what is drawn natively, which comes from a stream of its own, the same shapes and labels.
 
     python benches/scripts/custom_dataset.py PHOTOS [--count 500] [--workers 2] [--rounds 5] [--out FILE.json]
 """
@@ -18,6 +20,7 @@ from typing import Any
 
 import torch
 from PIL import Image
+from timm.data import create_transform
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.transforms import v2
@@ -29,6 +32,10 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from turns import in_turns, report
 
 BATCH = 32
+
+
+NATIVE = "wellfed"
+"""The loader that makes images natively."""
 
 
 class Photos(Dataset[tuple[torch.Tensor, int]]):
@@ -63,6 +70,7 @@ def chains() -> dict[str, Any]:
     mean, std = wf.IMAGENET_MEAN, wf.IMAGENET_STD
     scaled = v2.ToDtype(torch.float32, scale=True)
     return {
+        "timm": create_transform(224, is_training=True),
         "train": transforms.Compose(
             [
                 transforms.RandomResizedCrop(224),
@@ -96,16 +104,14 @@ def loaders(dataset: Any, workers: int) -> dict[str, Any]:
     stock = DataLoader(dataset, BATCH, num_workers=workers)
     compared = {"torch": stock, "accelerate() with torch": Accelerated(stock)}
     if workers:
-        plain = OurDataLoader(dataset, BATCH, num_workers=workers, accelerate=False)
-        compared |= {
-            "wellfed, not accelerated": plain,
-            "wellfed": OurDataLoader(dataset, BATCH, num_workers=workers),
-        }
-    return compared
+        called = OurDataLoader(dataset, BATCH, num_workers=workers, native=False)
+        plain = OurDataLoader(dataset, BATCH, num_workers=workers, native=False, accelerate=False)
+        compared |= {"wellfed, called, not accelerated": plain, "wellfed, called": called}
+    return {**compared, NATIVE: OurDataLoader(dataset, BATCH, num_workers=workers)}
 
 
-def same(dataset: Any, workers: int) -> None:
-    """Fails unless all loaders give the same batches."""
+def same(dataset: Any, workers: int, random: bool) -> None:
+    """Fails unless all loaders give the same batches; of `random` transforms the native one gives the same shapes."""
     batches: dict[str, list[Any]] = {}
     for name, loader in loaders(dataset, workers).items():
         torch.manual_seed(1)
@@ -113,7 +119,10 @@ def same(dataset: Any, workers: int) -> None:
     first = batches.pop("torch")
     for name, others in batches.items():
         for theirs, ours in zip(first, others, strict=True):
-            if not torch.equal(theirs[0], ours[0]):
+            if not torch.equal(theirs[1], ours[1]) or theirs[0].shape != ours[0].shape:
+                raise SystemExit(f"{name} gives other samples than torch")
+            # Normalizing natively may round the last bit differently.
+            if not (name == NATIVE and random) and not torch.allclose(theirs[0], ours[0], rtol=0, atol=1e-6):
                 raise SystemExit(f"{name} gives other values than torch")
 
 
@@ -135,7 +144,7 @@ def main() -> None:
     results = {}
     for name in options.chains:
         dataset = Photos(paths, chains()[name])
-        same(Photos(paths[:64], chains()[name]), options.workers)
+        same(Photos(paths[:64], chains()[name]), options.workers, "evaluation" not in name)
         print(f"{name}: {len(paths)} photographs, {options.workers} workers")
         results[name] = report(in_turns(loaders(dataset, options.workers), options.rounds), len(paths))
     if options.out:

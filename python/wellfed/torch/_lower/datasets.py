@@ -23,6 +23,7 @@ from .forms import Form, RefusalError, is_stock
 from .functions import loads_rgb
 from .hugging import Encoded, Table
 from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtype
+from .stamps import Stamp
 from .users import Reading
 
 __all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "flatten"]
@@ -104,7 +105,7 @@ class Flat:
     leaves: list[Leaf]
     rows: npt.NDArray[np.int64] | None
     length: int
-    stamp: list[Any] = field(default_factory=list)
+    stamp: Stamp = field(default_factory=lambda: Stamp([]))
 
     @property
     def starts(self) -> list[int]:
@@ -118,12 +119,11 @@ class Flat:
             now = _stamp(dataset, self._readings())
         except RefusalError:
             return False
-        same = _same if deep else _is
-        return len(now) == len(self.stamp) and all(map(same, self.stamp, now))
+        return self.stamp.holds(now, deep)
 
     def look(self, dataset: Any) -> None:
         """Remembers how `dataset` is now."""
-        self.stamp = [(value, _copied(value)) for value in _stamp(dataset, self._readings())]
+        self.stamp = Stamp(_stamp(dataset, self._readings()))
 
     def _readings(self) -> Iterator[Reading]:
         return iter([leaf.reading for leaf in self.leaves if leaf.reading is not None])
@@ -286,52 +286,6 @@ _READ = (
         "additional_features",
     ),
 )
-
-
-def _copied(value: Any) -> Any:
-    """What a later look is compared with; None of images, which are read where they lie."""
-    if isinstance(value, torch.Tensor):
-        return value.clone() if value.ndim == 1 or value.dtype != torch.uint8 else None
-    if isinstance(value, np.ndarray):
-        return value.copy() if value.ndim == 1 or value.dtype != np.uint8 else None
-    if isinstance(value, list | dict) or _is_frame(value):
-        return value.copy()
-    return None
-
-
-def _is_frame(value: Any) -> bool:
-    """Whether it is a table or a column of pandas."""
-    pandas: Any = sys.modules.get("pandas")
-    return pandas is not None and type(value) in (pandas.DataFrame, pandas.Series)
-
-
-_SCALARS = (str, range, int, float, bytes, tuple)
-"""What may be made anew each time it is looked up."""
-
-
-def _is(before: tuple[Any, Any], now: Any) -> bool:
-    value, copied = before
-    if value is not now and not (type(value) is type(now) and type(now) in _SCALARS and value == now):
-        return False
-    return not isinstance(copied, list | dict) or len(copied) == len(now)
-
-
-def _same(before: tuple[Any, Any], now: Any) -> bool:
-    if not _is(before, now):
-        return False
-    copied = before[1]
-    if copied is None:
-        return True
-    if isinstance(now, torch.Tensor):
-        return bool(torch.equal(copied, now))
-    if isinstance(now, np.ndarray):
-        return bool(np.array_equal(copied, now))
-    if _is_frame(now):
-        return bool(copied.equals(now))
-    try:
-        return bool(copied == now)
-    except (ValueError, RuntimeError):  # arrays in a list or dictionary have no one answer
-        return False
 
 
 # The known types.

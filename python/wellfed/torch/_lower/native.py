@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from .._resume import Resume
+    from .lookups import Lookups
 
 __all__ = ["PASSED_ON", "EngineLoaders", "NativeIterator", "NativeSource", "TensorIterator", "Unprofiled"]
 
@@ -74,7 +75,7 @@ class TensorIterator(Unprofiled):
 
     _progress: InlineProgress
 
-    def __init__(self, loader: Any, rows: Rows, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, rows: Rows | Lookups, resume: Resume | None = None) -> None:
         super().__init__(loader, resume)
         self._rows = rows
         self._progress = InlineProgress(self, loader, resume)

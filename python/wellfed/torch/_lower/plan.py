@@ -25,6 +25,7 @@ from .engine import accepts_for, memory_of, source_of, unread
 from .forms import Chain, Line, RefusalError, name_of
 from .hybrid import Hybrid
 from .joint import Boxes
+from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator
 from .stream import Stream, StreamIterator, stream_of
@@ -58,7 +59,7 @@ class Plan:
     dataset: Any
     lines: Lines
     native_source: NativeSource | None = None
-    rows: Rows | None = None
+    rows: Rows | Lookups | None = None
     stream: Stream | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
@@ -142,9 +143,23 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
             return before
         plan = _decide(loader, flat, chains)
     except RefusalError as refused:
-        return _python(dataset, refused.why, refused.change)
+        return _of_lookups(loader, before) or _python(dataset, refused.why, refused.change)
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
+
+
+def _of_lookups(loader: Any, before: Plan | None) -> Plan | None:
+    """A loader whose batches are made in no time in the calling thread; None if it is none."""
+    if not loader._auto_collation or loader.on_error != "raise" or not _is_harmless(loader.worker_init_fn):
+        return None
+    if before is not None and isinstance(before.rows, Lookups) and before.rows.current(loader):
+        return before
+    try:
+        lookups = Lookups(loader)
+    except RefusalError:
+        return None
+    line = Line(_name(loader.dataset), True, "samples are looked up and put together in the calling thread")
+    return Plan("tensors", loader.dataset, [("data", line)], rows=lookups)
 
 
 def _of_stream(loader: Any, before: Plan | None) -> Plan:

@@ -22,6 +22,7 @@ from torch import nn
 from . import vocabulary
 from .values import (
     INDEX,
+    Batched,
     Column,
     File,
     Group,
@@ -439,7 +440,8 @@ class Reader:
             return Group(owner.kind, picked) if isinstance(picked, tuple) else picked
         if isinstance(owner, Known) and is_container(owner.value):
             if known is None:
-                return Row(f"{self.names.name(owner.value)}[{text}]")
+                rows = owner.value if text == INDEX.text and vocabulary.has_rows(owner.value) else None
+                return Row(f"{self.names.name(owner.value)}[{text}]", rows)
             if isinstance(owner.value, tuple | list | dict | str | bytes | range):
                 value, place = owner.value, known.value
                 if isinstance(place, slice):
@@ -636,10 +638,37 @@ class Reader:
         finally:
             frame.locals = before
 
+    # Batches.
+
+    def _of_batch(self, function: Any, arguments: list[Value], named: dict[str, Value]) -> Value:
+        """What a function makes of a list of one value of each sample."""
+        (column, *rest) = arguments
+        assert isinstance(column, Column)
+        cell = self.names.text(column.item)
+        if cell is None:
+            raise UnknownError(f"calls {vocabulary.name_of(function)} on the samples of a batch")
+        if not all(isinstance(value, Known) for value in (*rest, *named.values())):
+            raise UnknownError("an argument differs from sample to sample")
+        given = self._given(rest, named)
+        kept = self.names.kept(cell)
+        text = f"{self.names.name(function)}([{kept} for index in rows]{', ' if given else ''}{given})"
+        return Batched(text)
+
+    def transposed(self, column: Column) -> Value:
+        """``zip(*samples)``: the values of each field."""
+        item = column.item
+        if not isinstance(item, Group):
+            raise UnknownError("zip() of samples that are no tuples")
+        return Group(tuple, tuple(map(Column, item.items)))
+
     # Calls.
 
     def _call(self, node: ast.Call) -> Value:
         match node:
+            case ast.Call(
+                func=ast.Name(id="zip"), args=[ast.Starred(value=ast.Name() as samples)], keywords=[]
+            ) if isinstance(column := self._value(samples), Column) and self._variable("zip") == Known(zip):
+                return self.transposed(column)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=[key], keywords=[]
             ) if isinstance(self._frames[-1].locals.get(name), Table):
@@ -708,13 +737,19 @@ class Reader:
 
     def _apply(self, function: Any, arguments: list[Value], named: dict[str, Value]) -> Value:
         made = vocabulary.called(self._functions, function, arguments, named)
+        if made is None and arguments and isinstance(arguments[0], Column) and vocabulary.copies(function):
+            made = self._of_batch(function, arguments, named)
         if made is not None:
             return made
         kind = vocabulary.pure(function)
         if kind is not None:
             text = f"{self.names.name(function)}({self._given(arguments, named)})"
             parts = [*arguments, *named.values()]
-            return self._folded(text, *parts) if kind == "folded" else Row(text)
+            if kind == "folded":
+                return self._folded(text, *parts)
+            (given, *others) = parts or [Known(None)]
+            same = not others and vocabulary.keeps(function)
+            return Row(text, given.rows if same and isinstance(given, Row) else None)
         pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture)]
         if isinstance(function, MethodType) and type(function.__func__) is FunctionType:
             plain, first = function.__func__, [Known(function.__self__)]

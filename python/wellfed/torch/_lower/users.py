@@ -23,10 +23,10 @@ from torch.utils.data import Dataset, default_collate, default_convert
 from .forms import Form, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
-from .values import INDEX, Column, Group, Namespace, Picture, Row, Table, Value
+from .values import INDEX, Column, Group, Kept, Namespace, Picture, Row, Table, Value
 from .vocabulary import is_finished
 
-__all__ = ["Columns", "Layout", "Reading", "read", "read_rows"]
+__all__ = ["Collated", "Columns", "Layout", "Reading", "laid_out_alone", "read", "read_rows", "reader_of"]
 
 _LONGEST = 4.0
 """Seconds that finding out the paths of all files may take."""
@@ -80,6 +80,38 @@ def _one(values: Sequence[Any], row: int) -> Any:
     return values[row].item() if isinstance(values, np.ndarray) else values[row]
 
 
+class Repeated(Lazy):
+    """Values that are equal whenever they are made.
+
+    Attributes:
+        kept: Gives that of a row, which is not made again if it is a tensor; for those who copy it.
+    """
+
+    def __init__(self, length: int, make: Callable[[int], Any]) -> None:
+        super().__init__(length, make)
+        self.kept = Kept(make)
+
+
+class Rows(Lazy):
+    """Rows of an array or tensor.
+
+    Args:
+        make: Makes one.
+        table: What they are rows of.
+        length: How many there are.
+    """
+
+    def __init__(self, make: Callable[[int], Any], table: Any, length: int) -> None:
+        super().__init__(length, make)
+        self._table = table
+
+    def batch(self, rows: Any) -> torch.Tensor:
+        """Several, collated."""
+        if isinstance(self._table, torch.Tensor):
+            return self._table.index_select(0, torch.from_numpy(rows))
+        return torch.from_numpy(np.take(self._table, rows, axis=0))
+
+
 class Columns:
     """What stands beside the images of batches, collated.
 
@@ -113,15 +145,29 @@ class Columns:
         return dict(zip(self._first.keys, values, strict=True)) if self._first.kind == "dict" else values
 
 
+class Collated:
+    """Batches of samples without images, as ``default_collate`` makes them of a list of rows."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._columns = Columns([layout], [0], True)
+
+    def __call__(self, rows: list[int]) -> Any:
+        return self._columns.batch(None, np.array(rows, np.int64))
+
+
 def _gatherer(parts: list[Sequence[Any]], starts: list[int], held: type) -> Callable[[Any], Any]:
     """From rows to the values of one key, collated."""
     if all(isinstance(part, np.ndarray) for part in parts):
         table = torch.from_numpy(np.concatenate(parts))
         return lambda rows: table.index_select(0, torch.from_numpy(rows))
 
+    if len(parts) == 1 and isinstance(parts[0], Rows):
+        return parts[0].batch
+
     def value(row: int) -> Any:
         number = bisect_right(starts, row) - 1
-        return _one(parts[number], row - starts[number])
+        part, row = parts[number], row - starts[number]
+        return part.kept(row) if isinstance(part, Repeated) else _one(part, row)
 
     return lambda rows: default_collate(held(value(row) for row in rows.tolist()))
 
@@ -168,8 +214,8 @@ class Reading:
         return Steps(self.picture.steps) if self.picture.steps else None
 
 
-def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
-    """Reads a data set of a class that no library has; and the files of its images, or the array of them.
+def reader_of(dataset: Any) -> tuple[Reader, Value]:
+    """What a sample of a data set is, of a class that no library has.
 
     Raises:
         RefusalError: It is Python code that does more than that.
@@ -189,12 +235,24 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         raise RefusalError("Python code: its __getitem__ was replaced")
     reader = Reader()
     try:
-        made = reader.method(dataset, "__getitem__", [INDEX])
-        picture, shape = _found(made)
-    except UnknownError as refused:
-        raise RefusalError(f"Python code ({refused})") from None
+        return reader, reader.method(dataset, "__getitem__", [INDEX])
+    except UnknownError as unknown:
+        raise RefusalError(f"Python code ({unknown})") from None
     except RecursionError:
         raise RefusalError("Python code") from None
+
+
+def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
+    """Reads a data set of images of a class that no library has; and the files of its images, or the array of them.
+
+    Raises:
+        RefusalError: It is Python code that does more than that.
+    """
+    reader, made = reader_of(dataset)
+    try:
+        picture, shape = _found(made)
+    except UnknownError as unknown:
+        raise RefusalError(f"Python code ({unknown})") from None
     try:
         length = len(dataset)
         paths = [] if picture.array is not None else _evaluated(reader, picture.path, length)
@@ -253,17 +311,21 @@ def vars_of(kind: type, name: str) -> Any:
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
-def _found(made: Value) -> tuple[Picture, tuple[Any, ...]]:
-    """The one image of a sample, and the sample: its kind, keys and values."""
-    if isinstance(made, Picture):
-        return made, ("alone", (0,), [made])
-    shape: tuple[str, tuple[Any, ...], list[Value]]
+_Shape = tuple[Any, tuple[Any, ...], list[Value]]
+"""What holds the values of a sample, their keys, and the values."""
+
+
+def _shape(made: Value) -> _Shape:
     if isinstance(made, Group):
-        shape = made.kind.__name__, tuple(range(len(made.items))), list(made.items)
-    elif isinstance(made, Table):
-        shape = "dict", tuple(made.items), list(made.items.values())
-    else:
-        raise UnknownError("its samples have no image")
+        return made.kind.__name__, tuple(range(len(made.items))), list(made.items)
+    if isinstance(made, Table):
+        return "dict", tuple(made.items), list(made.items.values())
+    return "alone", (0,), [made]
+
+
+def _found(made: Value) -> tuple[Picture, _Shape]:
+    """The one image of a sample, and the sample."""
+    shape = _shape(made)
     pictures = [value for value in shape[2] if isinstance(value, Picture)]
     if len(pictures) != 1:
         raise UnknownError("its samples have no image" if not pictures else "its samples have several images")
@@ -285,16 +347,33 @@ def _evaluated(reader: Reader, path: Row, length: int) -> list[str]:
     return paths
 
 
-def _laid_out(reader: Reader, shape: tuple[Any, ...], length: int) -> Layout:
+_NONE = object()
+"""The key of the image of samples that have none."""
+
+
+def laid_out_alone(reader: Reader, made: Value, length: int) -> Layout:
+    """Samples without images.
+
+    Raises:
+        RefusalError: There is one.
+    """
+    return _laid_out(reader, _shape(made), length)
+
+
+def _laid_out(reader: Reader, shape: _Shape, length: int) -> Layout:
     kind, keys, values = shape
-    image = next(key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture))
-    others = []
+    image = next((key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture)), _NONE)
+    others: list[Sequence[Any]] = []
     for value in values:
         if isinstance(value, Picture):
             continue
         text = reader.names.text(value)
         if text is None:
             raise RefusalError("Python code: there is an image in a part of its samples")
+        rows = value.rows if isinstance(value, Row) else None
+        if rows is not None and len(rows) >= length:
+            others.append(Rows(reader.names.function(text), rows, length))
+            continue
         others.append(_column(reader.names.function(text), length, reader.names.settled))
     return Layout(kind, keys, image, tuple(others))
 
@@ -312,11 +391,13 @@ def _column(function: Callable[[int], Any], length: int, settled: bool) -> Seque
     if took > _SLOWEST:
         raise RefusalError(f"Python code: what goes with an image takes {took * 1e6:.0f} us")
     kinds = set(map(type, first))
-    if kinds not in ({int}, {float}) or took * length > _LONGEST or not settled:
+    if not settled:
         return Lazy(length, function)
+    if kinds not in ({int}, {float}) or took * length > _LONGEST:
+        return Repeated(length, function)
     values = [function(index) for index in range(length)]
     if set(map(type, values)) != kinds:
-        return Lazy(length, function)
+        return Repeated(length, function)
     try:
         return np.array(values, np.int64 if kinds == {int} else np.float64)  # type: ignore[return-value]
     except OverflowError:

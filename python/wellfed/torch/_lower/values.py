@@ -6,6 +6,7 @@ its value, however often and in whichever process it is evaluated.
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .stamps import is_settled
+
 __all__ = [
     "INDEX",
+    "Batched",
     "Column",
     "File",
     "Group",
     "Hdf5",
+    "Kept",
     "Known",
     "Namespace",
     "NotPlainError",
@@ -34,7 +39,6 @@ __all__ = [
     "attribute",
     "is_container",
     "is_plain",
-    "is_settled",
 ]
 
 
@@ -47,9 +51,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Row:
-    """Another value for each sample: a Python expression of ``index``."""
+    """Another value for each sample: a Python expression of ``index``.
+
+    Attributes:
+        text: The expression.
+        rows: An array or a tensor of which it is the row at ``index``, or a copy of that, if it is one.
+    """
 
     text: str
+    rows: Any = field(default=None, compare=False)
 
 
 INDEX = Row("index")
@@ -132,7 +142,14 @@ class Column:
     item: Value
 
 
-Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Column
+@dataclass(frozen=True)
+class Batched:
+    """A value of a batch: a Python expression of ``rows``, the indices of its samples."""
+
+    text: str
+
+
+Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Column | Batched
 
 
 # Values of rows.
@@ -207,19 +224,6 @@ def _of_pandas(value: Any) -> bool:
     return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in _OF_PANDAS
 
 
-def is_settled(value: Any) -> bool:
-    """Whether a container has no containers in it that could be changed without it."""
-    if isinstance(value, list | tuple | dict):
-        items = value.values() if isinstance(value, dict) else value
-        first = next(iter(items), None)
-        parts = first if isinstance(first, tuple) else (first,)
-        return all(part is None or isinstance(part, _FIXED) for part in parts)
-    return True
-
-
-_FIXED = (bool, int, float, complex, str, bytes, np.generic, PurePath)
-
-
 def _plain(value: Any) -> Any:
     if not is_plain(value):
         raise NotPlainError(f"{type(value).__qualname__} is no plain value")
@@ -254,6 +258,34 @@ def _parts(value: Any, count: int, more: bool) -> Any:
     return value
 
 
+class Kept:
+    """Tensors that a function makes for rows, as long as they take little memory.
+
+    Args:
+        make: Gives equal values whenever it is called with the same row.
+    """
+
+    MOST = 256 << 20
+    """Bytes up to which tensors are kept."""
+
+    _BESIDE = 200
+    """Bytes that a tensor takes beside its values."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self._make = make
+        self._values: dict[int, torch.Tensor] = {}
+        self._bytes = 0
+
+    def __call__(self, row: int) -> Any:
+        value = self._values.get(row)
+        if value is None:
+            value = self._make(row)
+            if type(value) is torch.Tensor and not value.requires_grad and self._bytes < self.MOST:
+                self._values[row] = value
+                self._bytes += value.nbytes + self._BESIDE
+        return value
+
+
 class Namespace:
     """The objects that texts of rows name."""
 
@@ -263,7 +295,7 @@ class Namespace:
             "_attribute": attribute,
             "_parts": _parts,
             "_is": operator.is_,
-            "__builtins__": {},
+            "__builtins__": builtins,
         }
         self._places: dict[int, str] = {}
         self._variables = 0
@@ -276,6 +308,16 @@ class Namespace:
             self.names[name] = value
             self._places[id(value)] = name
         return self._places[id(value)]
+
+    def kept(self, text: str) -> str:
+        """An expression for the same value, which is evaluated once for each row if it makes a tensor.
+
+        Only for those who copy it.
+        """
+        if not self.settled:
+            return text
+        memory = Kept(self.function(text))
+        return f"{self.name(memory)}(index)"
 
     def variable(self) -> str:
         """A name that nothing else has."""
@@ -309,4 +351,11 @@ class Namespace:
     def function(self, text: str) -> Callable[[int], Any]:
         """What evaluates an expression for an index."""
         made: Callable[[int], Any] = eval(compile(f"lambda index: {text}", "<row>", "eval"), self.names)
+        return made
+
+    def of_batch(self, text: str) -> Callable[[list[int]], Any]:
+        """What evaluates an expression for the indices of a batch."""
+        made: Callable[[list[int]], Any] = eval(
+            compile(f"lambda rows: {text}", "<batch>", "eval"), self.names
+        )
         return made

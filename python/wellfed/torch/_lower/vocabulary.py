@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from wellfed import transforms as T
 from wellfed._accelerate import opencv, torchvision_io
@@ -30,12 +31,15 @@ __all__ = [
     "UnknownError",
     "called",
     "converted",
+    "copies",
     "divided",
     "functions",
+    "has_rows",
     "in_memory",
     "inside",
     "is_finished",
     "is_library",
+    "keeps",
     "method",
     "name_of",
     "opened",
@@ -115,6 +119,36 @@ _MAKING: tuple[Any, ...] = (
 """Functions that make a new object each time."""
 
 _PURE = {id(function): "folded" for function in _FOLDED} | {id(function): "made" for function in _MAKING}
+
+
+def has_rows(array: Any) -> bool:
+    """Whether the rows of an array are arrays of numbers, or tensors."""
+    if type(array) is torch.Tensor:
+        on_cpu = array.layout == torch.strided and array.device.type == "cpu"
+        return bool(on_cpu and array.ndim > 0 and not array.requires_grad)
+    return bool(type(array) in (np.ndarray, np.memmap) and array.ndim > 1 and array.dtype.kind in "iufb")
+
+
+def keeps(function: Any) -> bool:
+    """Whether a function makes another object of the same numbers of an array."""
+    known = (np.array, np.asarray, np.ascontiguousarray, torch.from_numpy, torch.as_tensor)
+    return any(function is one for one in known)
+
+
+def copies(function: Any) -> bool:
+    """Whether a function puts the values of a list together in new memory."""
+    return any(function is known for known in (*_TOGETHER, pad_sequence))
+
+
+_TOGETHER: tuple[Any, ...] = (
+    torch.tensor,
+    torch.stack,
+    torch.cat,
+    torch.LongTensor,
+    torch.FloatTensor,
+    np.stack,
+    np.array,
+)
 
 
 def pure(function: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import subprocess
 import sys
@@ -50,7 +51,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("path", "code"), blocks())
 def test_code_in_the_guides(path: Path, code: str, folder: Path) -> None:
-    exec(compile(code, str(path), "exec"), {"__name__": "guide"})
+    # As a notebook's cell has it: the source of what is defined here can be looked up.
+    name = f"{path}, run"
+    linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
+    exec(compile(code, name, "exec"), {"__name__": "guide"})
 
 
 def test_the_guides_have_code() -> None:

@@ -64,6 +64,20 @@ def test_what_is_read_gives_the_same_samples(name: str, batch_size: int | None, 
     assert ours._planned().native_source.in_python == 0
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("chain", [SMALL, v1.Compose([SMALL, lambda image: image * 2])])
+@pytest.mark.parametrize("collate", [None, list])
+def test_what_the_data_set_expects_is_left_to_it(
+    workers: int, chain: Any, collate: Any, paths: list[Path]
+) -> None:
+    theirs = stock.DataLoader(
+        sets.Expects(paths, chain), batch_size=4, num_workers=workers, collate_fn=collate
+    )
+    ours = wf.feed(theirs)
+    assert "Python: the data set runs as it is" not in ours.explain()
+    assert same(batches(theirs), batches(ours))
+
+
 @pytest.mark.parametrize("kind", [sets.WithPaths, sets.Added])
 def test_subclasses_of_known_data_sets_are_read_with_what_they_are_derived_from(
     kind: Any, paths: list[Path]

@@ -116,6 +116,22 @@ class Tuples(Base):
         return self.transform(image), self.samples[i].label
 
 
+class Expects(Base):
+    """Knows not all of its labels."""
+
+    def __init__(self, paths: list[Path], transform: Any) -> None:
+        super().__init__(paths, transform)
+        self.words = {path: f"word {place}" for place, path in enumerate(self.paths) if place != 20}
+
+    def __getitem__(self, i: int) -> Any:
+        image = self.transform(Image.open(self.paths[i]).convert("RGB"))
+        try:
+            word = self.words[self.paths[i]]
+        except KeyError:
+            word = "unknown"
+        return image, word
+
+
 class Arrays(Base):
     """Labels in arrays of NumPy and tensors."""
 
@@ -251,6 +267,24 @@ class Chooses(Base):
         return (self.transform(image) if self.labels[i] else F.to_tensor(image)[:, :32, :32]), i
 
 
+class Asks(Base):
+    def __getitem__(self, i: int) -> Any:
+        image, grey = Image.open(self.paths[i]), 0
+        if image.mode != "RGB":
+            image = image.convert("RGB")
+            grey = 1
+        return self.transform(image), grey
+
+
+class Leaves(Base):
+    def __getitem__(self, i: int) -> Any:
+        image = Image.open(self.paths[i])
+        if image.mode != "RGB":
+            image = image.convert("RGB")
+            return self.transform(image), -1
+        return self.transform(image), i
+
+
 class Foreign(Base):
     """Its list of files has its own way to be asked."""
 
@@ -302,6 +336,8 @@ REFUSED: dict[Any, str] = {
     Prints: "a call for its effect is not known",
     Sizes: "size of an image is not known",
     Doubles: "its samples have several images",
+    Asks: "asks for the mode of an image",
+    Leaves: "asks for the mode of an image",
     Chooses: "depends on the sample",
     Foreign: "Files is not known|an item of",
     Whole: "its class has __getitems__",

@@ -119,7 +119,7 @@ class Flat:
             now = _stamp(dataset, self._readings())
         except RefusalError:
             return False
-        return self.stamp.holds(now, deep)
+        return self.stamp.holds(now, deep) and (not deep or all(map(_has_same_paths, self._readings())))
 
     def look(self, dataset: Any) -> None:
         """Remembers how `dataset` is now."""
@@ -286,6 +286,13 @@ _READ = (
         "additional_features",
     ),
 )
+
+
+def _has_same_paths(reading: Reading) -> bool:
+    try:
+        return reading.same_paths is None or reading.same_paths()
+    except Exception:  # one of the samples has none any more
+        return False
 
 
 # The known types.

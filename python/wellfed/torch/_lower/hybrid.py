@@ -148,7 +148,10 @@ class _Prepared:
             return dataset[index]
         image = self._rests[place](image)
         if leaf.reading is not None:
-            return leaf.reading.layout.sample(image, row)
+            try:
+                return leaf.reading.layout.sample(image, row)
+            except Exception:  # The data set may expect it.
+                return dataset[index]
         target = leaf.targets[row]
         if leaf.target_transform is not None:
             target = leaf.target_transform(target)

@@ -198,7 +198,10 @@ class NativeSource(EngineLoaders):
                 name: image if name == self._table.image else beside[name] for name in self._table.columns
             }
         if self._columns is not None:
-            return self._columns.batch(image if self._batched else self._form.build(image[0]), rows)
+            try:
+                return self._columns.batch(image if self._batched else self._form.build(image[0]), rows)
+            except Exception as error:  # The data set may expect it, or says more of it.
+                return self.make_in_python(given, error)
         if not self._batched:
             return [self._form.build(image[0]), self._targets(rows)]
         return [image, self._targets(rows)]
@@ -219,7 +222,10 @@ class NativeSource(EngineLoaders):
                 continue
             image = images[place]
             if self._columns is not None:
-                samples.append(self._columns.sample(self._form.build(image), row))
+                try:
+                    samples.append(self._columns.sample(self._form.build(image), row))
+                except Exception as error:
+                    return self.make_in_python(given, error)
                 continue
             if follows is None:
                 target = _target(self._leaves, row)

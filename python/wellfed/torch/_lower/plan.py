@@ -32,6 +32,7 @@ from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
 from .transforms import OPEN_SIZES, lower_leaf
+from .users import NO_IMAGE
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -143,21 +144,31 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
             return before
         plan = _decide(loader, flat, chains)
     except RefusalError as refused:
-        return _of_lookups(loader, before) or _python(dataset, refused.why, refused.change)
+        try:
+            return _of_lookups(loader, before)
+        except RefusalError as other:
+            # Of samples without images it has more to say.
+            told = other if NO_IMAGE in refused.why else refused
+            return _python(dataset, told.why, told.change)
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
 
 
-def _of_lookups(loader: Any, before: Plan | None) -> Plan | None:
-    """A loader whose batches are made in no time in the calling thread; None if it is none."""
-    if not loader._auto_collation or loader.on_error != "raise" or not _is_harmless(loader.worker_init_fn):
-        return None
+def _of_lookups(loader: Any, before: Plan | None) -> Plan:
+    """A loader whose batches are made in no time in the calling thread.
+
+    Raises:
+        RefusalError: It is none.
+    """
+    if not loader._auto_collation:
+        raise RefusalError("Python code, called for one sample at a time")
+    if loader.on_error != "raise":
+        raise RefusalError("Python code, whose errors are looked at sample by sample")
+    if not _is_harmless(loader.worker_init_fn):
+        raise RefusalError("Python code, which worker_init_fn may change")
     if before is not None and isinstance(before.rows, Lookups) and before.rows.current(loader):
         return before
-    try:
-        lookups = Lookups(loader)
-    except RefusalError:
-        return None
+    lookups = Lookups(loader)
     line = Line(_name(loader.dataset), True, "samples are looked up and put together in the calling thread")
     return Plan("tensors", loader.dataset, [("data", line)], rows=lookups)
 
@@ -285,10 +296,11 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
                 why = f"stacked by the engine; torchvision's {who} mixes finished batches, in the calling process"
                 lines = [*lines[:-1], ("collate", Line(custom.part, True, why))]
             what = "read" if isinstance(flat.leaves[0].content, Pixels) else "decoded"
+            known = "" if flat.leaves[0].reading is None else ", as its source says"
             return Plan(
                 "native",
                 dataset,
-                [("data", Line(_name(dataset), True, f"{what} by the engine")), *lines],
+                [("data", Line(_name(dataset), True, f"{what} by the engine{known}")), *lines],
                 native_source=native_source,
             )
     if flat.leaves[0].table is not None:

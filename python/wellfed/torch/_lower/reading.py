@@ -157,9 +157,7 @@ class Reader:
             case ast.With(items=items, body=body):
                 for item in items:
                     entered = self._value(item.context_expr)
-                    if not isinstance(entered, File | Picture) or entered not in (
-                        vocabulary.opened(entered),
-                    ):
+                    if not vocabulary.is_opened(entered):
                         raise UnknownError("a with statement of something else than a file")
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, entered)
@@ -194,15 +192,16 @@ class Reader:
         self._opened[id(owner.value), target.attr] = opened
 
     def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> Value | None:
-        picture = self._asks_for_mode(test)
-        if picture is not None and not orelse:
+        asked = self._asks_for_mode(test)
+        if asked is not None:
             # if image.mode != "RGB": image = image.convert("RGB"), which changes nothing where it is that.
-            name, mode = picture
-            before = self._frames[-1].locals[name]
-            self._block(body)
-            after = self._frames[-1].locals[name]
-            if isinstance(after, Picture) and vocabulary.converted(before, mode) == after:
-                return None
+            name, mode = asked
+            match body, orelse:
+                case [ast.Assign(targets=[ast.Name(id=target)], value=value)], [] if target == name:
+                    after = self._value(value)
+                    if after == vocabulary.converted(self._frames[-1].locals[name], mode):
+                        self._frames[-1].locals[name] = after
+                        return None
             raise UnknownError("asks for the mode of an image")
         return self._block(body if self._truth(test) else orelse)
 

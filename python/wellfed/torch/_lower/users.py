@@ -26,7 +26,20 @@ from .reading import Reader, UnknownError
 from .values import INDEX, Column, Group, Kept, Namespace, Picture, Row, Table, Value
 from .vocabulary import is_finished
 
-__all__ = ["Collated", "Columns", "Layout", "Reading", "laid_out_alone", "read", "read_rows", "reader_of"]
+__all__ = [
+    "NO_IMAGE",
+    "Collated",
+    "Columns",
+    "Layout",
+    "Reading",
+    "laid_out_alone",
+    "read",
+    "read_rows",
+    "reader_of",
+]
+
+NO_IMAGE = "its samples have no image"
+"""Why samples are no images for the engine, while they may be looked up."""
 
 _LONGEST = 4.0
 """Seconds that finding out the paths of all files may take."""
@@ -180,11 +193,13 @@ class Reading:
         picture: How they are read, and what is called on them.
         layout: What a sample is.
         seen: What was looked at, with the values that it had then.
+        same_paths: Whether the files are still the same ones, where that is not known from what was looked at.
     """
 
     picture: Picture
     layout: Layout
     seen: list[tuple[Callable[[], Any], Any]]
+    same_paths: Callable[[], bool] | None = None
 
     def now(self) -> list[Any]:
         """What was looked at, with the values that it has now.
@@ -266,9 +281,8 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         if length > len(picture.array):
             raise RefusalError(f"Python code: it has {length} samples, but {len(picture.array)} images")
         return Reading(picture, layout, reader.seen), picture.array[:length]
-    if not reader.names.settled:
-        reader.seen.append((lambda: tuple(_evaluated(reader, picture.path, length)), tuple(paths)))
-    return Reading(picture, layout, reader.seen), paths
+    again = None if reader.names.settled else lambda: _evaluated(reader, picture.path, length) == paths
+    return Reading(picture, layout, reader.seen, again), paths
 
 
 def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) -> Reading:
@@ -328,7 +342,7 @@ def _found(made: Value) -> tuple[Picture, _Shape]:
     shape = _shape(made)
     pictures = [value for value in shape[2] if isinstance(value, Picture)]
     if len(pictures) != 1:
-        raise UnknownError("its samples have no image" if not pictures else "its samples have several images")
+        raise UnknownError(NO_IMAGE if not pictures else "its samples have several images")
     if not is_finished(pictures[0]):
         raise UnknownError("its images are of a kind that is not known")
     return pictures[0], shape

@@ -39,10 +39,10 @@ __all__ = [
     "inside",
     "is_finished",
     "is_library",
+    "is_opened",
     "keeps",
     "method",
     "name_of",
-    "opened",
     "pure",
     "sliced",
     "transformed",
@@ -178,9 +178,9 @@ def word(value: Any) -> str:
     }.get(type(value), type(value).__name__)
 
 
-def opened(value: Value) -> Value | None:
-    """What a with statement gives of a file, or of an image whose file is open; None for anything else."""
-    return value if isinstance(value, File) or (isinstance(value, Picture) and not value.steps) else None
+def is_opened(value: Value) -> bool:
+    """Whether a with statement gives the value itself: of a file, or of an image whose file is open."""
+    return isinstance(value, File) or (isinstance(value, Picture) and not value.steps)
 
 
 def converted(picture: Value, mode: Any) -> Picture:

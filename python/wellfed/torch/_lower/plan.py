@@ -266,6 +266,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             if mixing is not None and custom is not None:
                 who = name_of(mixing.transform)
                 why = f"stacked by the engine; torchvision's {who} mixes finished batches, in the calling process"
+                if native_source.mixes:
+                    why = f"stacked and mixed by the engine, with what torchvision's {who} draws"
                 lines = [*lines[:-1], ("collate", Line(custom.part, True, why))]
             what = "read" if isinstance(flat.leaves[0].content, Pixels) else "decoded"
             return Plan(
@@ -364,5 +366,7 @@ def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     }
     native_source = NativeSource(flat, source.with_options(**options), loader, chain, memory)
     # What the engine has to say against it, it says here.
-    native_source.release(native_source.acquire())
+    native = native_source.acquire()
+    native_source.mixes = native_source.mixed_size(native) is not None
+    native_source.release(native)
     return native_source

@@ -14,6 +14,7 @@ from PIL import Image
 import wellfed as wf
 from wellfed import _opencv as O
 from wellfed import transforms as T
+from wellfed.torch._lower.opencv import different
 
 cv2 = pytest.importorskip("cv2")
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -209,6 +210,65 @@ def test_holes_have_the_sizes_that_albumentations_draws() -> None:
             assert (min(sizes), max(sizes)) == (min(same), max(same))
 
 
+def scene(rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
+    """An image, and the numbers that are to be drawn for it: some of them neutral."""
+    height, width = (int(n) for n in rng.integers(1, 140, 2))
+    kind = int(rng.integers(5))
+    numbers: dict[str, Any] = {"scale": [1.0, 1.0], "rotate": 0.0, "shear": [0.0, 0.0], "way": [0.0, 0.0]}
+    if kind in (0, 3):
+        numbers["rotate"] = float(rng.choice([rng.uniform(-400, 400), 90.0, 180.0, 45.0, 0.0]))
+    if kind in (1, 3):
+        numbers["scale"] = [float(v) for v in rng.uniform(0.2, 3, 2)]
+    if kind in (2, 3):
+        numbers["shear"] = [float(v) for v in rng.uniform(-40, 40, 2)]
+    if kind != 0:
+        numbers["way"] = [float(v) for v in rng.uniform(-0.6, 0.6, 2)]
+    return noise(rng, height, width), numbers
+
+
+@pytest.mark.parametrize("border", ["constant", "reflect"])
+@pytest.mark.parametrize("name", ["opencv-nearest", "opencv-linear"])
+def test_affine_maps_equal_albumentations(name: str, border: str) -> None:
+    A = pytest.importorskip("albumentations")
+    if reason := different("warp"):
+        pytest.skip(reason)
+    flag, mode = FILTERS[name], {"constant": cv2.BORDER_CONSTANT, "reflect": cv2.BORDER_REFLECT_101}[border]
+    how = {"interpolation": flag, "border_mode": mode, "fill": (3.0, 90.0, 255.0), "p": 1}
+    rng = np.random.default_rng(11)
+    for _ in range(80):
+        image, numbers = scene(rng)
+        scale, shear, way = ([(v, v) for v in numbers[key]] for key in ("scale", "shear", "way"))
+        rotate = (numbers["rotate"],) * 2
+        theirs = A.Affine(
+            scale=dict(zip("xy", scale)),
+            translate_percent=dict(zip("xy", way)),
+            rotate=rotate,
+            shear=dict(zip("xy", shear)),
+            **how,
+        )
+        same = {"interpolation": name, "border": border, "fill": (3, 90, 255)}
+        ours = O.OpenCvAffine(scale, translate_percent=way, rotate=rotate, shear=shear, **same)
+        assert np.array_equal(ours(image), theirs(image=image)["image"]), (image.shape, numbers)
+        if min(image.shape[:2]) > 1:  # of a line, nothing may be left after the turn
+            theirs = A.SafeRotate(rotate, **how)
+            ours = O.OpenCvAffine(rotate=rotate, fit=True, **same)
+            assert np.array_equal(ours(image), theirs(image=image)["image"]), (image.shape, numbers)
+
+
+def test_random_scale_equals_albumentations() -> None:
+    A = pytest.importorskip("albumentations")
+    rng = np.random.default_rng(12)
+    for name, flag in FILTERS.items():
+        for _ in range(20):
+            factor = float(rng.uniform(0.3, 2.5))
+            image = noise(rng, *(int(n) for n in rng.integers(4, 90, 2)))
+            theirs = A.RandomScale((factor - 1, factor - 1), flag, p=1)(image=image)["image"]
+            limits = [1 + limit for limit in (factor - 1, factor - 1)]
+            assert np.array_equal(O.RandomScale(limits, name)(image), theirs), (image.shape, factor)
+    drawn = {O.RandomScale((0.5, 2), p=0.5)(image, seed).shape for seed in range(60)}
+    assert len(drawn) > 20
+
+
 def test_transforms_are_values_that_survive_a_plan() -> None:
     for transform in (
         O.RandomBrightnessContrast((-0.1, 0.2), (0.0, 0.3), False),
@@ -216,6 +276,12 @@ def test_transforms_are_values_that_survive_a_plan() -> None:
         O.OpenCvColorJitter(hue=(-0.1, 0.1)),
         O.CoarseDropout((1, 3), (0.1, 0.2), (0.1, 0.2), (1, 2, 3)),
         O.NormalizeByReciprocal([1.0, 2.0, 3.0], [4.0]),
+        O.OpenCvAffine(),
+        O.OpenCvAffine(
+            ((0.5, 1), (1, 2)), True, True, ((0, 0.1), (-0.1, 0)), None, (-9, 8), border="reflect"
+        ),
+        O.OpenCvAffine(translate_px=((-3, 4), (0, 0)), shear=((1, 2), (3, 4)), fit=True, fill=(1, 2, 3)),
+        O.RandomScale((0.5, 1.5), "opencv-area", 0.25),
     ):
         assert T.Transform.from_plan(transform.to_plan()) == transform
         assert eval(repr(transform), vars(O)) == transform

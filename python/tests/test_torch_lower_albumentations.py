@@ -71,6 +71,11 @@ def natives(dataset: Any) -> list[bool]:
     return [line.native for section, line in lines if section in ("transform", "data")]
 
 
+def shift_scale_rotate(*args: Any, **options: Any) -> Any:
+    with pytest.warns(UserWarning, match="special case of Affine"):
+        return A.ShiftScaleRotate(*args, **options)
+
+
 # What is done to pixels, with numbers that are not random.
 SAME: list[list[Any]] = [
     [A.Resize(20, 27)],
@@ -89,6 +94,12 @@ SAME: list[list[Any]] = [
     [A.ColorJitter((1, 1), (1, 1), (1, 1), (0.2, 0.2), p=1)],
     [A.CoarseDropout((1, 1), (999, 999), (999, 999), fill=(4, 5, 6), p=0), A.NoOp()],
     [A.Resize(16, 16), A.CoarseDropout((1, 2), (16, 16), (16, 16), fill=7, p=1), A.Normalize()],
+    [A.Affine(rotate=17, scale=0.8, shear=(5, 5), translate_px=(2, 2), p=1), A.HorizontalFlip(p=1)],
+    [A.Affine(rotate=-170, translate_percent={"x": 0.3}, border_mode=cv2.BORDER_REFLECT_101, p=1)],
+    [shift_scale_rotate((0.1, 0.1), (0.2, 0.2), (30, 30), fill=7, p=1), A.Normalize(), ToTensorV2()],
+    [A.Rotate((40, 40), interpolation=cv2.INTER_NEAREST, fill=(1, 2, 3), p=1)],
+    [A.SafeRotate((75, 75), border_mode=cv2.BORDER_REFLECT_101, p=1), A.Resize(20, 20)],
+    [A.RandomScale((0.5, 0.5), p=1), A.Resize(30, 30)],
     [A.Normalize(), ToTensorV2()],
     [A.Normalize(mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)), ToTensorV2()],
     [A.Resize(24, 24), A.HueSaturationValue(0, 0, (9, 9), p=1), A.Normalize(0.5, 0.25), ToTensorV2()],
@@ -113,7 +124,13 @@ STAY: list[tuple[Any, str]] = [
     (A.RandomResizedCrop((9, 9), area_for_downscale="image"), "area_for_downscale=None"),
     (A.Resize(9, 9, p=0.5), "p is 0.5"),
     (A.SmallestMaxSize([9, 10]), "max_size=256"),
-    (A.Affine(rotate=10), "no transform that is equal"),
+    (A.Affine(rotate=10, fit_output=True), "fit_output=False"),
+    (A.Affine(interpolation=cv2.INTER_CUBIC), "interpolation=cv2.INTER_LINEAR"),
+    (A.Rotate(border_mode=cv2.BORDER_WRAP), "cv2.BORDER_REFLECT_101"),
+    (A.Rotate(crop_border=True), "crop_border=False"),
+    (A.SafeRotate(fill=0.5), "whole numbers of 0 to 255"),
+    (A.RandomScale(area_for_downscale="image"), "area_for_downscale=None"),
+    (A.Perspective(), "no transform that is equal"),
     (A.Normalize(normalization="image"), "standard"),
 ]
 
@@ -127,18 +144,25 @@ def test_what_is_not_known_stays(cifar: Any, transform: Any, words: str) -> None
 
 def test_other_versions_stay_but_for_what_draws_nothing(cifar: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(A, "__version__", "3.1.0")
-    for transform in (A.ColorJitter(), A.RandomResizedCrop((9, 9)), A.Normalize()):
+    for transform in (
+        A.ColorJitter(),
+        A.RandomResizedCrop((9, 9)),
+        A.Normalize(),
+        A.Affine(),
+        A.RandomScale(),
+    ):
         cifar.transform = pipeline(transform)
         assert "Albumentations is 3.1.0" in wt.DataLoader(cifar).explain()
 
 
 def test_an_opencv_that_rounds_otherwise_is_left_alone(cifar: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opencv._different.cache_clear()
-    resize, convert = cv2.resize, cv2.cvtColor
+    resize, convert, warp = cv2.resize, cv2.cvtColor, cv2.warpAffine
+    monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: warp(*a, **k) ^ 1)
     monkeypatch.setattr(cv2, "resize", lambda *a, **k: resize(*a, **k) ^ 1)
     monkeypatch.setattr(cv2, "cvtColor", lambda *a, **k: convert(*a, **k) ^ 1)
     try:
-        for transform in (A.Resize(9, 9), A.HueSaturationValue(p=1), A.ColorJitter(p=1)):
+        for transform in (A.Resize(9, 9), A.HueSaturationValue(p=1), A.ColorJitter(p=1), A.Rotate()):
             cifar.transform = pipeline(transform)
             assert "other pixels here" in wt.DataLoader(cifar).explain()
     finally:

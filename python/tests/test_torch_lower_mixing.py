@@ -22,6 +22,7 @@ from torchvision_sets import image_folder
 from wellfed._steps.seeds import mix as mixed_seed
 from wellfed.torch._lower import lower
 from wellfed.torch._lower.mixing import Mixing, mixing_of, only_stacks
+from wellfed.torch._lower.native import NativeSource
 
 CLASSES = 5
 MIXUP, CUTMIX = v2.MixUp(num_classes=CLASSES), v2.CutMix(num_classes=CLASSES)
@@ -156,6 +157,11 @@ def test_draws_and_bits_are_those_of_the_transform(dtype: torch.dtype) -> None:
         labels = torch.randint(CLASSES, (n,)) if mix is not soft else torch.rand(n, CLASSES)
         torch.default_generator.manual_seed(mixed_seed(seed, 40))
         values, weights = mix(images.clone(), labels.clone())
+        drawn = None
+        if type(mix) in (v2.MixUp, v2.CutMix, v2.RandomChoice) and mix is not soft:
+            drawn = Mixing(mix).draw((3, 9, 13), seed, 40)
+            assert drawn is not None
+            assert torch.equal(weights, drawn.labels(labels))
         made, given = Mixing(mix)([images, labels], seed, 40)
         assert torch.equal(values, made)
         assert torch.equal(weights, given)
@@ -200,6 +206,61 @@ def test_neither_workers_nor_a_resume_nor_other_draws_change_it(tmp_path: Path, 
     for (a, b), (c, d) in zip(whole[2:], rest):
         assert torch.equal(a, c)
         assert torch.equal(b, d)
+
+
+ENDS: dict[str, Callable[[], list[Any]]] = {
+    "float32": lambda: [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)],
+    "float16": lambda: [v2.ToImage(), v2.ToDtype(torch.float16, scale=True)],
+    "bfloat16": lambda: [v2.ToImage(), v2.ToDtype(torch.bfloat16, scale=True)],
+    "uint8": lambda: [v2.PILToTensor()],
+}
+
+
+@pytest.mark.parametrize("dtype", list(ENDS))
+def test_the_engine_mixes_as_the_calling_thread_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    folder = image_folder(tmp_path, transform=v2.Compose([v2.Resize((24, 20)), *ENDS[dtype]()]))
+    weighted = v2.RandomChoice([CUTMIX, v2.MixUp(alpha=0.3, num_classes=CLASSES + 2)], p=[1, 3])
+    asked: list[int] = []
+    for mix in (CUTMIX,) if dtype == "uint8" else (MIXUP, CUTMIX, weighted):
+
+        def batches(mix: Any = mix) -> list[Any]:
+            torch.manual_seed(5)
+            loader = wt.DataLoader(folder, 3, shuffle=True, num_workers=1, collate_fn=made(mix)[3])
+            return [batch for _ in range(3) for batch in loader]
+
+        engine = batches()
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(NativeSource, "mixed_size", lambda self, native: asked.append(1))
+            caller = batches()
+        assert asked
+        assert len(engine) == len(caller) > 5
+        for (a, b), (c, d) in zip(engine, caller, strict=True):
+            assert a.dtype == c.dtype == getattr(torch, dtype)
+            assert torch.equal(a, c)
+            assert torch.equal(b, d)
+            assert b.dtype == d.dtype
+
+
+def test_what_only_torchvision_mixes_stays_in_the_calling_thread(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path, transform=CHAIN)
+    number = image_folder(tmp_path / "named", transform=CHAIN, target_transform=lambda label: label)
+    own_labels = v2.MixUp(num_classes=CLASSES, labels_getter=lambda inputs: inputs[1])
+    by_engine = {
+        dataset_and_mix: "mixed by the engine"
+        in wt.DataLoader(dataset_and_mix[0], 4, collate_fn=made(dataset_and_mix[1])[3]).explain()
+        for dataset_and_mix in (
+            (folder, MIXUP),
+            (folder, EITHER),
+            (number, MIXUP),
+            (folder, own_labels),
+            (folder, v2.RandomApply([MIXUP])),
+            (folder, v2.MixUp(num_classes=1)),
+        )
+    }
+    assert list(by_engine.values()) == [True, True, False, False, False, False]
 
 
 def test_torchs_generator_is_left_alone(tmp_path: Path) -> None:
@@ -249,8 +310,10 @@ def test_explain_says_who_mixes_and_never_advises_to_leave_it_out(tmp_path: Path
     folder = image_folder(tmp_path, transform=CHAIN)
     text = wf.feed(Stock(folder, 4, collate_fn=collate_fn)).explain()
     assert "native: the engine makes whole batches" in text
-    assert "torchvision's RandomChoice" in text
-    assert "finished batches" in text
+    assert "mixed by the engine, with what torchvision's RandomChoice" in text
+    text = wf.feed(Stock(folder, 4, collate_fn=made(v2.RandomApply([MIXUP]))[3])).explain()
+    assert "torchvision's RandomApply" in text
+    assert "mixes finished batches, in the calling process" in text
     steps = image_folder(tmp_path / "steps", transform=v2.Compose([CHAIN, lambda image: image]))
     rows = TensorDataset(torch.rand(6, 3, 4, 4), torch.zeros(6, dtype=torch.int64))
     for dataset, collate in ((folder, lambda b: b[0]), (steps, collate_fn), (rows, collate_fn)):

@@ -18,8 +18,10 @@ __all__ = [
     "HueSaturationValue",
     "MaxSize",
     "NormalizeByReciprocal",
+    "OpenCvAffine",
     "OpenCvColorJitter",
     "RandomBrightnessContrast",
+    "RandomScale",
 ]
 
 
@@ -136,6 +138,115 @@ class OpenCvColorJitter(_OfOpenCv):
             contrast=_pair(contrast, "contrast"),
             saturation=_pair(saturation, "saturation"),
             hue=_pair(hue, "hue"),
+        )
+
+
+def _pairs(value: Sequence[Sequence[float]], name: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    if not check.is_sequence(value) or len(value) != 2:
+        raise ValueError(f"{name} is {value!r}; it must be ((low, high), (low, high)), along x and along y")
+    return _pair(value[0], name), _pair(value[1], name)
+
+
+class OpenCvAffine(_OfOpenCv):
+    """Scales, turns, shears and moves the image around its centre by random numbers; the size stays.
+
+    Pairs of pairs are ranges along x and along y.
+
+    Args:
+        scale: Least and greatest scale, above 0.
+        keep_ratio: Whether the scale along x is that along y, too.
+        balanced_scale: Whether scales below 1 and above are drawn equally often.
+        translate_percent: Least and greatest way as a share of the side, cut to whole pixels.
+        translate_px: Least and greatest way in whole pixels, in place of shares.
+        rotate: Least and greatest angle in degrees, counter-clockwise.
+        shear: Least and greatest angle of the shear in degrees.
+        fit: In place of all but `rotate`: the turned image is scaled so that all of it is seen.
+        interpolation: ``"opencv-nearest"`` or ``"opencv-linear"``.
+        border: What comes in from outside: ``"constant"``, or ``"reflect"`` without repeating the border.
+        fill: A number, or one a channel.
+
+    Example:
+        >>> import numpy as np
+        >>> OpenCvAffine(rotate=(90, 90))(np.array([[[1], [2]], [[3], [4]]], np.uint8))[..., 0]
+        array([[2, 4],
+               [1, 3]], dtype=uint8)
+    """
+
+    _random = True
+    scale: tuple[tuple[float, float], tuple[float, float]]
+    keep_ratio: bool
+    balanced_scale: bool
+    translate_percent: tuple[tuple[float, float], tuple[float, float]] | None
+    translate_px: tuple[tuple[int, int], tuple[int, int]] | None
+    rotate: tuple[float, float]
+    shear: tuple[tuple[float, float], tuple[float, float]]
+    fit: bool
+    interpolation: str
+    border: str
+    fill: float | tuple[float, ...]
+
+    def __init__(
+        self,
+        scale: Sequence[Sequence[float]] = ((1, 1), (1, 1)),
+        keep_ratio: bool = False,
+        balanced_scale: bool = False,
+        translate_percent: Sequence[Sequence[float]] | None = None,
+        translate_px: Sequence[Sequence[int]] | None = None,
+        rotate: Sequence[float] = (0, 0),
+        shear: Sequence[Sequence[float]] = ((0, 0), (0, 0)),
+        fit: bool = False,
+        interpolation: Any = "opencv-linear",
+        border: str = "constant",
+        fill: Any = 0,
+    ) -> None:
+        percent = None if translate_percent is None else _pairs(translate_percent, "translate_percent")
+        pixels = None
+        if translate_px is not None:
+            (a, b), (c, d) = _pairs(translate_px, "translate_px")
+            pixels = (int(a), int(b)), (int(c), int(d))
+        if border not in ("constant", "reflect"):
+            raise ValueError(f"border is {border!r}; it must be 'constant' or 'reflect'")
+        self._set(
+            scale=_pairs(scale, "scale"),
+            keep_ratio=bool(keep_ratio),
+            balanced_scale=bool(balanced_scale),
+            translate_percent=percent,
+            translate_px=pixels,
+            rotate=_pair(rotate, "rotate"),
+            shear=_pairs(shear, "shear"),
+            fit=bool(fit),
+            interpolation=check.interpolation(interpolation),
+            border=border,
+            fill=check.fill(fill),
+        )
+
+
+class RandomScale(_OfOpenCv):
+    """Resizes both sides by one random factor and cuts them to whole pixels, sometimes.
+
+    Args:
+        scale: Least and greatest factor, above 0.
+        interpolation: As that of `wellfed.transforms.Resize`.
+        p: Probability of doing so.
+
+    Example:
+        >>> import numpy as np
+        >>> RandomScale((1.5, 1.5))(np.zeros((5, 6, 3), np.uint8)).shape
+        (7, 9, 3)
+    """
+
+    _random = True
+    scale: tuple[float, float]
+    interpolation: str
+    p: float
+
+    def __init__(
+        self, scale: Sequence[float] = (0.9, 1.1), interpolation: Any = "opencv-linear", p: float = 1
+    ) -> None:
+        self._set(
+            scale=_pair(scale, "scale"),
+            interpolation=check.interpolation(interpolation),
+            p=check.probability(p),
         )
 
 

@@ -7,9 +7,10 @@
 
 use std::time::Instant;
 
-use wellfed_kernels::affine::{Sampling, affine_at};
+use wellfed_kernels::affine::{Sampling, affine_at, opencv};
 use wellfed_kernels::image::{Dtype, Image, Layout, Planes, View};
 use wellfed_kernels::level::Level;
+use wellfed_kernels::mix::blend_at;
 use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer};
 use wellfed_kernels::write::{Output, PadMode, Window, write_at};
@@ -152,6 +153,26 @@ fn main() {
             time(&format!("224 {name}, bilinear"), level, n, |_| {
                 affine_at(level, square, &matrix, Sampling::Bilinear, [0; 4], (224, 224), &mut turned)
                     .expect("memory");
+            });
+        }
+        let turn = [0.98, 0.17, -17.0, -0.17, 0.98, 21.0];
+        for (name, sampling) in [("linear", opencv::Sampling::Linear), ("nearest", opencv::Sampling::Nearest)]
+        {
+            time(&format!("224 turned, OpenCV's {name}"), level, n, |_| {
+                let border = opencv::Border::Constant([0; 4]);
+                opencv::warp_at(level, square, &turn, sampling, border, &mut turned).expect("memory");
+            });
+        }
+        for (name, dtype) in [("f32", Dtype::F32), ("f16", Dtype::F16), ("bf16", Dtype::Bf16)] {
+            let len = 64 * 224 * 224 * 3 * dtype.size();
+            // Numbers of a size that images have: sums of very small ones take their time.
+            let one = match dtype {
+                Dtype::F32 => 1.5f32.to_ne_bytes().to_vec(),
+                _ => [0x3C00u16, 0x3C01].map(u16::to_ne_bytes).concat(),
+            };
+            batch[..len].chunks_exact_mut(4).for_each(|to| to.copy_from_slice(&one));
+            time(&format!("mix 64 of 224 {name}"), level, 20, |_| {
+                blend_at(level, &mut batch[..len], 64, dtype, 0.3);
             });
         }
         let window = Rect { top: 16, left: 58, height: 224, width: 224 };

@@ -6,7 +6,9 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyList, PyString, PyTuple},
 };
-use wellfed::{Batch, Column, ColumnData, Error, ErrorKind, Next, order::State, sample::DType};
+use wellfed::{
+    Batch, Column, ColumnData, Error, ErrorKind, Next, order::State, sample::DType, transform::Blend,
+};
 
 use crate::{
     array::{Array, RaggedColumn},
@@ -73,11 +75,31 @@ impl Loader {
         enter::quick(py, || inner.begin(seed, position))
     }
 
-    /// Adds a batch: a list of whole numbers, or a one-dimensional int64 array.
-    fn submit(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Adds a batch: a list of whole numbers, or a one-dimensional int64 array. Its images are mixed in the end: in
+    /// weighted sums, of which `lam` is their own weight, or by a rectangle of corners `x1, y1, x2, y2` of the image before.
+    #[pyo3(signature = (indices, lam=None, corners=None))]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        indices: &Bound<'_, PyAny>,
+        lam: Option<f64>,
+        corners: Option<[usize; 4]>,
+    ) -> PyResult<()> {
         let inner = self.get(py)?;
         let indices = memory::indices(py, indices, inner.samples())?;
-        enter::quick(py, || inner.submit(&indices))
+        let blend = match (lam, corners) {
+            // Of a rectangle, the weight is for labels only.
+            (_, Some(corners)) => Some(Blend::Box { corners, lam: lam.unwrap_or(1.0) }),
+            (Some(lam), None) => Some(Blend::Sum { lam }),
+            (None, None) => None,
+        };
+        enter::quick(py, || inner.submit_mixed(&indices, blend))
+    }
+
+    /// Channels, height and width of images that can be mixed.
+    #[getter]
+    fn image_size(&self, py: Python<'_>) -> PyResult<Option<[usize; 3]>> {
+        Ok(self.get(py)?.image_size())
     }
 
     /// Says that no batch will follow in this pass.

@@ -7,7 +7,7 @@ use wellfed::{
     plan::{Auto, OnError},
     sample::{DType, FieldKind, PixelLayout, Record, Schema, Structure, Value},
     source::Source,
-    transform::{ImageDtype, RandomCrop, RandomHorizontalFlip, RandomResize, ToDtype, Transform},
+    transform::{Blend, ImageDtype, RandomCrop, RandomHorizontalFlip, RandomResize, ToDtype, Transform},
 };
 
 /// Small images, every sixth of them slow; some may be bad.
@@ -162,6 +162,68 @@ fn images_that_differ_in_size_come_as_lists_of_the_same_bits() {
     settled.finish().unwrap();
     let Next::Batch(batch) = settled.next(Duration::from_secs(60)).unwrap() else { panic!("a batch") };
     assert!(matches!(batch.columns[0].data, ColumnData::Array { .. }));
+}
+
+#[test]
+fn finished_batches_are_mixed_as_their_caller_says() {
+    let corners = [1, 2, 7, 5];
+    let blends = [Some(Blend::Sum { lam: 0.25 }), None, Some(Blend::Box { corners, lam: 1.0 })];
+    let of = |number: usize| blends[number % blends.len()];
+    let skip = |n| Options { on_error: OnError::Skip, ..workers(n, 0) };
+    for bad in [&[][..], &[3, 11, 28]] {
+        let plain = run(&loader(bad, skip(1)), 7, 0, &batches());
+        let expected: Vec<_> = plain
+            .into_iter()
+            .enumerate()
+            .map(|(number, (labels, images))| {
+                let values: Vec<f32> =
+                    images.chunks_exact(4).map(|four| f32::from_ne_bytes(four.try_into().unwrap())).collect();
+                let mut mixed = Vec::new();
+                for (at, &own) in values.iter().enumerate() {
+                    let before = values[(at + values.len() - 3 * 8 * 8) % values.len()];
+                    let (x, y) = (at % 8, at / 8 % 8);
+                    mixed.extend(
+                        match of(number) {
+                            None => own,
+                            Some(Blend::Sum { .. }) => before * 0.75 + own * 0.25,
+                            Some(Blend::Box { .. }) if (1..7).contains(&x) && (2..5).contains(&y) => before,
+                            Some(Blend::Box { .. }) => own,
+                        }
+                        .to_ne_bytes(),
+                    );
+                }
+                (labels, mixed)
+            })
+            .collect();
+        for n in [1, 3] {
+            let loader = loader(bad, skip(n));
+            assert_eq!(loader.image_size(), Some([3, 8, 8]));
+            loader.begin(7, 0).unwrap();
+            for (number, batch) in batches().iter().enumerate() {
+                loader.submit_mixed(batch, of(number)).unwrap();
+            }
+            loader.finish().unwrap();
+            assert!(drain(&loader).unwrap() == expected, "{n} workers, {bad:?}");
+        }
+    }
+    let wrong = |loader: &Loader, blend| {
+        loader.begin(0, 0).unwrap();
+        loader.submit_mixed(&[1], Some(blend)).unwrap_err().message().to_owned()
+    };
+    let floats = loader(&[], workers(1, 0));
+    assert!(
+        wrong(&floats, Blend::Box { corners: [0, 0, 9, 8], lam: 1.0 }).contains("no rectangle of images")
+    );
+    assert!(
+        wrong(&floats, Blend::Box { corners: [5, 0, 4, 8], lam: 1.0 }).contains("no rectangle of images")
+    );
+    assert!(wrong(&floats, Blend::Sum { lam: f64::NAN }).contains("lam is NaN"));
+    let bytes = Dataset::new(Images::new(&[])).loader_given().unwrap();
+    assert!(wrong(&bytes, Blend::Sum { lam: 0.5 }).contains("these are uint8"));
+    let open = Dataset::new(Images::new(&[])).map([RandomResize::new(3, 12).into()]);
+    let open = open.loader_given_lists().unwrap();
+    assert_eq!(open.image_size(), None);
+    assert!(wrong(&open, Blend::Sum { lam: 0.5 }).contains("differ in size"));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+pub mod opencv;
 mod perspective;
 
 pub use perspective::perspective;

@@ -19,7 +19,7 @@ use std::{
 
 use super::{
     batch::{Batch, Column, ColumnData},
-    mix::{Key, Labels, Mixer},
+    mix::{Key, Labels},
     ring::{Buffer, Pool},
     stack::{self, Buffers, Columns, Held, Pieces, Resident, Stacked, Take},
 };
@@ -57,7 +57,7 @@ pub(crate) struct Job {
     most_listed: AtomicU64,
     /// All columns were put together.
     finished: AtomicBool,
-    /// It was mixed, and that made these labels; `None` where it is an error.
+    /// It was mixed, and that made these labels; `None` where there are none, or the batch is an error.
     mixed: OnceLock<Result<Option<Labels>>>,
     /// The whole batch cannot be made.
     impossible: OnceLock<Error>,
@@ -241,9 +241,9 @@ impl Job {
         if self.left.fetch_sub(samples, AcqRel) != samples {
             return;
         }
-        if let Some(mixer) = self.columns.mixer.as_ref().filter(|_| !self.is_impossible()) {
+        if self.is_mixed() && !self.is_impossible() {
             // Nobody else sets it.
-            drop(self.mixed.set(self.mix(mixer, on_error, key)));
+            drop(self.mixed.set(self.mix(on_error, key)));
         }
         if !self.columns.iter().any(|spec| spec.is_stacked()) {
             return;
@@ -254,14 +254,19 @@ impl Job {
         self.finished.store(true, Release);
     }
 
+    /// Whether its samples are mixed after the last one.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.columns.mixer.is_some() || self.span.blend().is_some()
+    }
+
     /// Mixes the samples that go into the batch, which then stand at the beginning of their columns.
-    fn mix(&self, mixer: &Mixer, on_error: OnError, key: &dyn Fn() -> Key) -> Result<Option<Labels>> {
+    fn mix(&self, on_error: OnError, key: &dyn Fn() -> Key) -> Result<Option<Labels>> {
         let Some(keep) = self.keep(on_error) else { return Ok(None) };
         let storage = self.storage()?;
         let column = |number: usize| match &storage[number] {
             Storage::Array(buffer) => {
                 let size = self.columns[number].sample_bytes();
-                // SAFETY: this is called after the last sample was counted as finished, once, and for two columns that
+                // SAFETY: this is called after the last sample was counted as finished, once, and for columns that
                 // differ. Whoever wrote to a column counted its samples after that, which orders those writes before this,
                 // and the job becomes a batch only when the caller has given its claim back.
                 let all = unsafe { buffer.part(0, size * self.span.len) };
@@ -272,8 +277,14 @@ impl Job {
                 Err(Error::new(ErrorKind::Internal, format!("column {number} has no fixed size")))
             }
         };
-        let (images, labels) = (column(mixer.image)?, column(mixer.label)?);
-        mixer.run(keep.len(), images, labels, key()).map(Some)
+        if let Some(mixer) = &self.columns.mixer {
+            let (images, labels) = (column(mixer.images.column)?, column(mixer.label)?);
+            return mixer.run(keep.len(), images, labels, key()).map(Some);
+        }
+        if let (Some(images), Some(blend)) = (&self.columns.images, self.span.blend()) {
+            images.mix(keep.len(), column(images.column)?, blend)?;
+        }
+        Ok(None)
     }
 
     fn stack<'a>(
@@ -354,27 +365,31 @@ impl Job {
                 .fatal(&failed, on_error)
                 .unwrap_or_else(|| Error::new(ErrorKind::Internal, "a batch without a bad sample failed")));
         };
+        let is_mixed = self.is_mixed();
         let stacked = self.stacked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
         let mut stacked = stacked.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        let mixed = match &self.columns.mixer {
-            None => None,
-            Some(mixer) => {
-                let unmixed = || Error::new(ErrorKind::Internal, "a batch was not mixed");
-                let labels = self.mixed.into_inner().ok_or_else(unmixed)??.ok_or_else(unmixed)?;
-                Some((mixer.image, mixer.label, labels))
+        // Columns that were mixed, and the labels that came of it.
+        let (mut image, mut labels) = (None, None);
+        let unmixed = || Error::new(ErrorKind::Internal, "a batch was not mixed");
+        if is_mixed {
+            let made = self.mixed.into_inner().ok_or_else(unmixed)??;
+            if let Some(mixer) = &self.columns.mixer {
+                image = Some(mixer.images.column);
+                labels = Some((mixer.label, made.ok_or_else(unmixed)?));
+            } else {
+                image = self.columns.images.map(|images| images.column);
             }
-        };
+        }
         let closed_up: Vec<usize> = (0..keep.len()).collect();
         let made = self.storage.into_inner().transpose()?.unwrap_or_default();
         for (number, (spec, storage)) in self.columns.iter().zip(made).enumerate() {
             let Stacked { mut data, lengths } = match storage {
-                Storage::Array(bytes) if mixed.as_ref().is_some_and(|(_, label, _)| *label == number) => {
-                    let Labels { dtype, shape } =
-                        mixed.as_ref().map(|(.., labels)| labels.clone()).expect("just looked at");
+                Storage::Array(bytes) if labels.as_ref().is_some_and(|(column, _)| *column == number) => {
+                    let (_, Labels { dtype, shape }) = labels.take().ok_or_else(unmixed)?;
                     Stacked { data: ColumnData::Array { dtype, shape, bytes }, lengths: None }
                 }
-                Storage::Array(bytes) if mixed.as_ref().is_some_and(|(image, ..)| *image == number) => {
+                Storage::Array(bytes) if image == Some(number) => {
                     Stacked { data: dense(spec, bytes, &closed_up, batched)?, lengths: None }
                 }
                 Storage::Array(bytes) => Stacked { data: dense(spec, bytes, &keep, batched)?, lengths: None },

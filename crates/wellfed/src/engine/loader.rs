@@ -14,6 +14,7 @@ use super::{
     exec::Executor,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
+    mix::Images,
     ring::Pool,
     schedule::{Pieces, Schedule},
     shared::Shared,
@@ -30,6 +31,7 @@ use crate::{
     meter::{Meter, Phase, Stats, publish},
     order::{self, Batches, Order, Position, State},
     plan::{OnError, Options, Outline, lower::LeafCache},
+    transform::Blend,
 };
 
 /// Bad samples kept in the list; later ones are only counted.
@@ -152,7 +154,9 @@ impl Loader {
         let samples: u64 =
             executor.leaves().iter().map(|leaf| leaf.shared_source().len()).fold(0, u64::saturating_add);
         let counted = Budget::new();
-        let columns = Columns::new(executor.columns(), &counted).mixed_by(executor.mixer().cloned());
+        let columns = Columns::new(executor.columns(), &counted)
+            .mixed_by(executor.mixer().cloned())
+            .mixed_as_given(Images::of(executor.columns(), 0, options.layout));
         let batch_bytes = bytes_of(&columns, order.batch_size());
         let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
@@ -416,16 +420,39 @@ impl Loader {
     /// [`ErrorKind::Index`] for a sample that does not exist, [`ErrorKind::Config`] for a batch of none,
     /// [`ErrorKind::Limit`] for one too large for the memory budget, [`ErrorKind::State`] without a pass that goes on.
     pub fn submit(&self, indices: &[u64]) -> Result<()> {
+        self.submit_mixed(indices, None)
+    }
+
+    /// As [`Loader::submit`]; the images of the finished batch, its first column, are mixed with themselves as `blend` says.
+    /// Labels are left to the caller.
+    ///
+    /// # Errors
+    /// As [`Loader::submit`]; [`ErrorKind::Config`] for images that cannot be mixed so.
+    pub fn submit_mixed(&self, indices: &[u64], blend: Option<Blend>) -> Result<()> {
         self.check_process()?;
+        if let Some(blend) = blend {
+            let one_size = || Error::config("images that differ in size are not mixed");
+            self.images().ok_or_else(one_size)?.check(blend)?;
+        }
         let indices = order::checked(indices, self.samples())?;
         check_budget(
             bytes_of(self.shared.executor.columns(), indices.len()),
             indices.len(),
             self.ring_budget,
         )?;
-        self.shared.lock().given()?.submit(indices)?;
+        self.shared.lock().given()?.submit(indices, blend)?;
         self.shared.wake();
         Ok(())
+    }
+
+    /// Channels, height and width of the images of finished batches, if they can be mixed: the first column's, where all have
+    /// one size.
+    pub fn image_size(&self) -> Option<[usize; 3]> {
+        self.images().map(|images| images.size)
+    }
+
+    fn images(&self) -> Option<Images> {
+        Images::of(self.shared.executor.columns(), 0, self.options.layout)
     }
 
     /// Says that the pass is complete: after the last batch [`Loader::next`] finds [`Next::EpochEnd`].

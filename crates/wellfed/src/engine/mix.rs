@@ -1,4 +1,5 @@
-//! Mixes finished batches in the memory they lie in: what `map(MixUp(...))` after `batch` does.
+//! Mixes finished batches in the memory they lie in: what `map(MixUp(...))` after `batch` does, and what a caller who gives
+//! batches has drawn for each.
 //!
 //! Labels that are indices of classes become rows of float32, one number a class. The column has room for those from the
 //! beginning; workers write the index to the start of a sample's place.
@@ -28,18 +29,97 @@ pub(crate) struct Key {
     pub(crate) index: u64,
 }
 
+/// The images of a batch: values of one size, side by side in a column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Images {
+    /// Number of the column.
+    pub(crate) column: usize,
+    dtype: DType,
+    /// Channels, height, width.
+    pub(crate) size: [usize; 3],
+    layout: Batching,
+}
+
+impl Images {
+    /// Those in column `number`, if that has values of one size with three sides.
+    pub(crate) fn of(columns: &[ColumnSpec], number: usize, layout: Batching) -> Option<Self> {
+        let ColumnKind::Array { dtype, shape } = &columns.get(number)?.kind else { return None };
+        let &[a, b, c] = &shape[..] else { return None };
+        let size = match layout {
+            Batching::Nchw => [a, b, c],
+            Batching::Nhwc => [c, a, b],
+        };
+        Some(Self { column: number, dtype: *dtype, size, layout })
+    }
+
+    /// Whether they can be mixed so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if they cannot.
+    pub(crate) fn check(&self, blend: Blend) -> Result<()> {
+        let [_, height, width] = self.size;
+        match blend {
+            Blend::Sum { lam } if !lam.is_finite() => Err(Error::config(format!("lam is {lam}"))),
+            Blend::Sum { .. } if float(self.dtype).is_none() => Err(Error::config(format!(
+                "weighted sums are of float32, float16 and bfloat16 images, and these are {}",
+                self.dtype.name()
+            ))),
+            Blend::Box { corners: [x1, y1, x2, y2], .. }
+                if !(x1 <= x2 && x2 <= width && y1 <= y2 && y2 <= height) =>
+            {
+                Err(Error::config(format!(
+                    "columns {x1} to {x2} of rows {y1} to {y2} are no rectangle of images of {height} x {width}"
+                )))
+            }
+            Blend::Sum { .. } | Blend::Box { .. } => Ok(()),
+        }
+    }
+
+    /// Mixes the `samples` at the beginning of a column's `bytes`.
+    pub(crate) fn mix(&self, samples: usize, bytes: &mut [u8], drawn: Blend) -> Result<()> {
+        let own = self.dtype.size() * self.size.iter().product::<usize>();
+        let bytes = &mut bytes[..samples * own];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match drawn {
+            Blend::Sum { lam } => {
+                let dtype = float(self.dtype)
+                    .ok_or_else(|| Error::new(ErrorKind::Internal, "whole numbers are not blended"))?;
+                blend(bytes, samples, dtype, lam);
+            }
+            Blend::Box { corners, .. } => {
+                self.runs(corners).into_iter().for_each(|runs| paste(bytes, samples, &runs));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a rectangle lies in an image: one entry a channel, or one for all where these lie together.
+    fn runs(&self, [x1, y1, x2, y2]: [usize; 4]) -> Vec<Runs> {
+        let [channels, height, width] = self.size;
+        let (planes, pixel) = match self.layout {
+            Batching::Nchw => (channels, self.dtype.size()),
+            Batching::Nhwc => (1, self.dtype.size() * channels),
+        };
+        let stride = width * pixel;
+        let plane = |number: usize| Runs {
+            first: (number * height + y1) * stride + x1 * pixel,
+            run: (x2 - x1) * pixel,
+            stride,
+            count: y2 - y1,
+        };
+        (0..planes).map(plane).collect()
+    }
+}
+
 /// What is done to finished batches.
 #[derive(Clone, Debug)]
 pub(crate) struct Mixer {
     transforms: Vec<Mixing>,
-    /// Number of the column of images.
-    pub(crate) image: usize,
+    pub(crate) images: Images,
     /// Number of the column of labels.
     pub(crate) label: usize,
-    dtype: DType,
-    /// Channels, height, width.
-    size: [usize; 3],
-    layout: Batching,
     classes: usize,
     /// Whether labels are indices before they are mixed.
     indices: bool,
@@ -82,15 +162,12 @@ impl Mixer {
             .with_hint("end with one size, as by Resize((h, w)) or a crop")),
         };
         let (dtype, sides) = shape_of(image)?;
-        let &[a, b, c] = sides else {
+        let Some(images) = Images::of(columns, image, layout) else {
             let what =
                 format!("{name}: {} has shape {sides:?}, and images have 3 sides", columns[image].name);
             return Err(Error::config(what));
         };
-        let size = match layout {
-            Batching::Nchw => [a, b, c],
-            Batching::Nhwc => [c, a, b],
-        };
+        let size = images.size;
         let mixes: Vec<_> = transforms.iter().flat_map(Mixing::mixes).collect();
         if mixes.iter().any(|(_, sums)| *sums) && float(dtype).is_none() {
             return Err(Error::config(format!(
@@ -134,7 +211,7 @@ impl Mixer {
         if size.contains(&0) || classes == 0 {
             return Err(Error::config(format!("{name}: images of {size:?}, {classes} classes")));
         }
-        Ok(Some(Self { transforms, image, label, dtype, size, layout, classes, indices }))
+        Ok(Some(Self { transforms, images, label, classes, indices }))
     }
 
     /// What the column of labels must be while samples are made; `None`: what it is.
@@ -155,14 +232,12 @@ impl Mixer {
         labels: &mut [u8],
         key: Key,
     ) -> Result<Labels> {
-        let [_, height, width] = self.size;
+        let [_, height, width] = self.images.size;
         let soft = |dtype, sides: &[usize]| Labels { dtype, shape: [&[samples], sides].concat() };
         let mut hard = self.indices;
         if samples == 0 {
             return Ok(soft(DType::Float32, &[self.classes]));
         }
-        let own = self.dtype.size() * self.size.iter().product::<usize>();
-        let images = &mut images[..samples * own];
         if hard {
             let place = 4 * self.classes.max(2);
             (0..samples).for_each(|at| labels.copy_within(at * place..at * place + 8, at * 8));
@@ -176,18 +251,8 @@ impl Mixer {
             if std::mem::take(&mut hard) {
                 self.one_hot(samples, labels)?;
             }
-            let lam = match drawn {
-                Blend::Sum { lam } => {
-                    let dtype = float(self.dtype)
-                        .ok_or_else(|| Error::new(ErrorKind::Internal, "whole numbers are not blended"))?;
-                    blend(images, samples, dtype, lam);
-                    lam
-                }
-                Blend::Box { corners, lam } => {
-                    self.runs(corners).into_iter().for_each(|runs| paste(images, samples, &runs));
-                    lam
-                }
-            };
+            self.images.mix(samples, images, drawn)?;
+            let (Blend::Sum { lam } | Blend::Box { lam, .. }) = drawn;
             blend(&mut labels[..samples * 4 * self.classes], samples, Dtype::F32, lam);
         }
         Ok(if hard { soft(DType::Int64, &[]) } else { soft(DType::Float32, &[self.classes]) })
@@ -213,23 +278,6 @@ impl Mixer {
             labels[start..start + 4].copy_from_slice(&1.0_f32.to_ne_bytes());
         }
         Ok(())
-    }
-
-    /// Where a rectangle lies in an image: one entry a channel, or one for all where these lie together.
-    fn runs(&self, [x1, y1, x2, y2]: [usize; 4]) -> Vec<Runs> {
-        let [channels, height, width] = self.size;
-        let (planes, pixel) = match self.layout {
-            Batching::Nchw => (channels, self.dtype.size()),
-            Batching::Nhwc => (1, self.dtype.size() * channels),
-        };
-        let stride = width * pixel;
-        let plane = |number: usize| Runs {
-            first: (number * height + y1) * stride + x1 * pixel,
-            run: (x2 - x1) * pixel,
-            stride,
-            count: y2 - y1,
-        };
-        (0..planes).map(plane).collect()
     }
 }
 

@@ -729,7 +729,7 @@ mod tests {
         drop(s.begin(1, 0).unwrap());
         assert!(s.pass_is_over().is_err() && s.work().is_none(), "nothing was submitted");
         for batch in [vec![7, 7], vec![2], vec![3]] {
-            s.given().unwrap().submit(batch.into()).unwrap();
+            s.given().unwrap().submit(batch.into(), None).unwrap();
         }
         let works: Vec<Work> = std::iter::from_fn(|| s.work()).collect();
         let places: Vec<_> = works.iter().map(|w| (w.claim.job.number, w.claim.samples.start)).collect();
@@ -741,7 +741,7 @@ mod tests {
         let old = s.work().unwrap();
         drop(s.begin(1, 3).unwrap());
         assert!(!s.done(&old.finish()) && s.deliver().is_none());
-        s.given().unwrap().submit([5].into()).unwrap();
+        s.given().unwrap().submit([5].into(), None).unwrap();
         s.given().unwrap().finish().unwrap();
         let work = s.work().unwrap();
         assert_eq!((work.claim.job.number, work.claim.job.span.position(0)), (0, Some(3)));

@@ -366,7 +366,7 @@ impl Shared {
             desk.tidy();
             used = used.filter(|record| record.capacity() as u64 <= desk.room.keeps() / 2);
         }
-        let mixed = self.columns.mixer.is_some();
+        let mixed = job.is_mixed();
         let mut probe = if self.stacked || mixed { Probe::start(lane, 1) } else { Probe::off(lane) };
         self.finish(&job, samples.len());
         // Most of what is written in such a batch is written here, unless it is mixed.

@@ -12,7 +12,11 @@ use std::{
     },
 };
 
-use super::{batch::ColumnData, mix::Mixer, ring::Buffer};
+use super::{
+    batch::ColumnData,
+    mix::{Images, Mixer},
+    ring::Buffer,
+};
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
@@ -35,17 +39,24 @@ pub(crate) struct Columns {
     pub(crate) shelf: Arc<Shelf>,
     /// What is done to finished batches.
     pub(crate) mixer: Option<Arc<Mixer>>,
+    /// What is mixed as a caller says who gives batches.
+    pub(crate) images: Option<Images>,
 }
 
 impl Columns {
     /// Values that are not in buffers of the pool (texts, byte strings, arrays that vary) are counted in `budget`.
     pub(crate) fn new(specs: &[ColumnSpec], budget: &Arc<Budget>) -> Self {
-        Self { specs: specs.into(), shelf: Shelf::new(budget), mixer: None }
+        Self { specs: specs.into(), shelf: Shelf::new(budget), mixer: None, images: None }
     }
 
     /// Finished batches are mixed by `mixer`.
     pub(crate) fn mixed_by(self, mixer: Option<Arc<Mixer>>) -> Self {
         Self { mixer, ..self }
+    }
+
+    /// Finished batches are mixed as their caller says, if these images can be.
+    pub(crate) fn mixed_as_given(self, images: Option<Images>) -> Self {
+        Self { images, ..self }
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result,
     rng::{Rng, stage},
+    transform::Blend,
 };
 
 /// The batches that the caller gives, from submission until they are made.
@@ -41,16 +42,16 @@ impl Given {
         self.pass = Some(Pass { seed, position, number: 0, queue: VecDeque::new(), finished: false });
     }
 
-    /// Adds a batch to the pass: `indices` of the source, in this order.
+    /// Adds a batch to the pass: `indices` of the source, in this order, and what is done to its images in the end.
     ///
     /// # Errors
     /// [`ErrorKind::State`] if none is under way, or it was said to be complete.
-    pub(crate) fn submit(&mut self, indices: Arc<[u64]>) -> Result<()> {
+    pub(crate) fn submit(&mut self, indices: Arc<[u64]>, blend: Option<Blend>) -> Result<()> {
         let Some(pass) = self.pass.as_mut().filter(|pass| !pass.finished) else {
             return Err(Error::new(ErrorKind::State, "a batch was submitted outside of a pass")
                 .with_hint("begin() starts a pass; none can be added after finish()"));
         };
-        let span = span(pass.seed, pass.position, indices);
+        let span = span(pass.seed, pass.position, indices, blend);
         pass.position = pass.position.wrapping_add(span.len as u64);
         pass.queue.push_back((pass.number, span));
         pass.number += 1;
@@ -109,9 +110,16 @@ fn not_begun() -> Error {
 }
 
 /// The batch of `indices` at `start` of the pass of `seed`.
-fn span(seed: u64, start: u64, indices: Arc<[u64]>) -> Span {
+fn span(seed: u64, start: u64, indices: Arc<[u64]>, blend: Option<Blend>) -> Span {
     let len = indices.len();
-    Span { at: 0, epoch: 0, base: 0, start, len, samples: Samples::Given(GivenSamples { seed, indices }) }
+    Span {
+        at: 0,
+        epoch: 0,
+        base: 0,
+        start,
+        len,
+        samples: Samples::Given(GivenSamples { seed, indices, blend }),
+    }
 }
 
 /// The samples of a batch that the caller gave.
@@ -120,6 +128,8 @@ pub(super) struct GivenSamples {
     /// Of the pass.
     seed: u64,
     indices: Arc<[u64]>,
+    /// What is done to the images of the finished batch.
+    pub(super) blend: Option<Blend>,
 }
 
 impl GivenSamples {
@@ -175,7 +185,7 @@ mod tests {
     fn draws_are_keyed_by_the_place_in_the_pass() {
         let leaf = Node::source(SourceSpec::Custom { name: String::new() });
         let order = Order::new(&leaf, &[10]).unwrap();
-        let batch = |seed, start, indices: &[u64]| picks(&order, &span(seed, start, indices.into()));
+        let batch = |seed, start, indices: &[u64]| picks(&order, &span(seed, start, indices.into(), None));
         let whole = batch(5, 0, &[3, 1, 3, 9]);
         assert_eq!(whole.iter().map(|p| p.index).collect::<Vec<_>>(), [3, 1, 3, 9]);
         assert_ne!(whole[0].epoch, whole[2].epoch, "the same sample twice draws twice");
@@ -188,13 +198,13 @@ mod tests {
     #[test]
     fn batches_are_taken_in_turn_and_the_last_one_may_be_put_back() {
         let mut given = Given::default();
-        assert!(given.submit([1].into()).is_err() && given.finish().is_err(), "no pass has begun");
+        assert!(given.submit([1].into(), None).is_err() && given.finish().is_err(), "no pass has begun");
         assert!(given.is_over(false).is_err());
         given.begin(1, 5);
         assert!(given.is_over(false).unwrap_err().message().contains("not finished"));
         assert!(given.take_if(|_| true).is_none());
-        given.submit([7, 7].into()).unwrap();
-        given.submit([2].into()).unwrap();
+        given.submit([7, 7].into(), None).unwrap();
+        given.submit([2].into(), None).unwrap();
         assert!(given.take_if(|samples| samples < 2).is_none(), "it is asked whether the first one fits");
         let taken = given.take_if(|samples| samples == 2).unwrap();
         assert_eq!((taken.position.number, taken.room, taken.span.position(1)), (0, 2, Some(6)));
@@ -204,7 +214,7 @@ mod tests {
         assert_eq!(numbers, [0, 1]);
         assert!(!given.is_over(true).unwrap());
         given.finish().unwrap();
-        assert!(given.is_over(false).unwrap() && given.submit([6].into()).is_err());
+        assert!(given.is_over(false).unwrap() && given.submit([6].into(), None).is_err());
     }
 
     #[test]

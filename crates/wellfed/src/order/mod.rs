@@ -34,6 +34,7 @@ pub use state::State;
 use crate::{
     Error, ErrorKind, Result,
     rng::{Rng, stage},
+    transform::Blend,
 };
 
 /// One sample to make: of which source, its index in it, and the epoch that keys its random numbers. An element of a
@@ -123,6 +124,14 @@ impl Span {
     /// Whether the caller gave it, and so expects an answer to it, even if none of its samples is good.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self.samples, Samples::Given(_))
+    }
+
+    /// What is done to it when it is finished, if the caller gave it and says so.
+    pub(crate) fn blend(&self) -> Option<Blend> {
+        match &self.samples {
+            Samples::Given(given) => given.blend,
+            Samples::Run | Samples::Cut(_) => None,
+        }
     }
 
     fn cut(&self) -> Option<&Cut> {

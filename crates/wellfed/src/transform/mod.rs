@@ -39,6 +39,7 @@ mod named;
 mod nested;
 mod normalize;
 mod normalize_by_reciprocal;
+mod opencv_affine;
 mod opencv_color_jitter;
 mod pad;
 mod param;
@@ -67,6 +68,7 @@ mod random_posterize;
 mod random_resize;
 mod random_resized_crop;
 mod random_rotation;
+mod random_scale;
 mod random_shortest_size;
 mod random_solarize;
 mod random_vertical_flip;
@@ -103,6 +105,7 @@ pub use max_size::MaxSize;
 pub use mixing::{Blend, DEFAULT_LABELS, Mix, Mixing};
 pub use normalize::Normalize;
 pub use normalize_by_reciprocal::NormalizeByReciprocal;
+pub use opencv_affine::OpenCvAffine;
 pub use opencv_color_jitter::OpenCvColorJitter;
 pub use pad::Pad;
 pub use param::{Padding, Sides, Spread};
@@ -129,6 +132,7 @@ pub use random_posterize::RandomPosterize;
 pub use random_resize::RandomResize;
 pub use random_resized_crop::RandomResizedCrop;
 pub use random_rotation::RandomRotation;
+pub use random_scale::RandomScale;
 pub use random_shortest_size::RandomShortestSize;
 pub use random_solarize::RandomSolarize;
 pub use random_vertical_flip::RandomVerticalFlip;
@@ -440,6 +444,7 @@ transforms! {
     JPEG,
     Normalize,
     NormalizeByReciprocal,
+    OpenCvAffine,
     OpenCvColorJitter,
     PILToTensor,
     Pad,
@@ -464,6 +469,7 @@ transforms! {
     RandomResize,
     RandomResizedCrop,
     RandomRotation,
+    RandomScale,
     RandomShortestSize,
     RandomSolarize,
     RandomVerticalFlip,

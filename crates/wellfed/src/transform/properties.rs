@@ -129,6 +129,12 @@ fn others() -> impl Strategy<Value = Transform> {
         (fill(), 0.001..9.0).prop_map(|(mean, std)| NormalizeByReciprocal::new(mean, std).into()),
         (-1.0..1.0, 0.0..2.0, any::<bool>())
             .prop_map(|(mean, sigma, clip)| GaussianNoise::new(mean, sigma).clip(clip).into()),
+        (range(0.1, 4.0), opencv(), p()).prop_map(|(scale, interpolation, p)| RandomScale {
+            scale,
+            interpolation,
+            p
+        }
+        .into()),
         Just(ToDtype::new(ImageDtype::Float16).scale(true).into()),
         Just(ToTensor::new().into()),
         Just(Identity::new().into()),
@@ -162,6 +168,27 @@ fn augmentations() -> impl Strategy<Value = Transform> {
             .prop_map(|(hue, saturation, value)| HueSaturationValue::new(hue, saturation, value).into()),
         (range(0.0, 3.0), range(0.0, 3.0), range(-0.5, 0.5))
             .prop_map(|(factor, other, hue)| OpenCvColorJitter::new(factor, other, factor, hue).into()),
+        (
+            [range(0.1, 4.0), range(0.1, 4.0)],
+            prop::option::of([range(-1.0, 1.0), range(-1.0, 1.0)]),
+            [range(-80.0, 80.0), range(-80.0, 80.0)],
+            (range(-720.0, 720.0), any::<[bool; 4]>(), -9i64..9),
+            fill(),
+        )
+            .prop_map(|(scale, translate_percent, shear, (rotate, flags, way), fill)| {
+                let affine = OpenCvAffine {
+                    scale,
+                    translate_percent,
+                    shear,
+                    keep_ratio: flags[0],
+                    balanced_scale: flags[1],
+                    fit: flags[2],
+                    translate_px: flags[3].then_some([[-way.abs(), way.abs()], [way, way + 1]]),
+                    fill,
+                    ..OpenCvAffine::new(rotate)
+                };
+                affine.into()
+            }),
         (1usize..5, 0usize..5, range(0.0, 0.99), range(0.0, 0.99), fill()).prop_map(
             |(least, more, height, width, fill)| {
                 CoarseDropout::new([least, least + more], height, width).fill(fill).into()

@@ -20,11 +20,22 @@ from wellfed import transforms as T
 
 from .forms import Form, RefusalError, is_stock
 from .functions import call_of
-from .opencv import FILTERS, different
+from .opencv import BORDERS, FILTERS, WARPS, different
 
 __all__ = ["Albumentations", "Leaf", "hidden_in", "leaves", "lower_leaf", "remainder"]
 
-_METHODS = ("__call__", "apply", "get_params", "get_params_dependent_on_data", "should_apply")
+_METHODS = (
+    "__call__",
+    "apply",
+    "get_params",
+    "get_params_dependent_on_data",
+    "should_apply",
+    # Of `Affine` and what is made of it.
+    "_get_scale",
+    "_get_shear_params",
+    "_get_translate_params",
+    "_create_safe_rotate_matrix",
+)
 
 _TESTED = "2.0."
 """What the versions of Albumentations begin with whose draws are known."""
@@ -190,6 +201,10 @@ def lower_leaf(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
         if not isinstance(t.max_size, int):
             raise RefusalError("the engine knows max_size as one number", "max_size=256")
         return [O.MaxSize(t.max_size, kind is A.LongestMaxSize, _filter(t))], after, ""
+    if kind is A.RandomScale:
+        _check_version()
+        factors = [1 + limit for limit in t.scale_limit]
+        return [O.RandomScale(factors, _filter(t), t.p)], replace(after, sized=False), ""
     if kind is A.CenterCrop:
         if t.pad_if_needed:
             raise RefusalError("pads in its own way")  # no advice: without, small images are an error
@@ -245,7 +260,7 @@ def _normalize(t: Any) -> list[T.Transform]:
 
 
 def _of_values(kind: type) -> Callable[[Any], T.Transform] | None:
-    """What makes the engine's transform for one that changes values and keeps sizes."""
+    """What makes the engine's transform for one that keeps sizes."""
     import albumentations as A
 
     return {
@@ -253,6 +268,10 @@ def _of_values(kind: type) -> Callable[[Any], T.Transform] | None:
         A.HueSaturationValue: _hue_saturation_value,
         A.ColorJitter: _color_jitter,
         A.CoarseDropout: _coarse_dropout,
+        A.Affine: _affine,
+        A.ShiftScaleRotate: _affine,
+        A.SafeRotate: _safe_rotate,
+        A.Rotate: _rotate,
     }.get(kind)
 
 
@@ -285,3 +304,53 @@ def _coarse_dropout(t: Any) -> T.Transform:
     # Cut off, as NumPy makes bytes of them.
     whole = [int(v) for v in values]
     return O.CoarseDropout(t.num_holes_range, t.hole_height_range, t.hole_width_range, whole)
+
+
+def _affine(t: Any) -> T.Transform:
+    if t.fit_output:
+        raise RefusalError("changes the size of each image by its angle", "fit_output=False")
+    ways = None if t.translate_percent is None else [t.translate_percent[axis] for axis in ("x", "y")]
+    pixels = None
+    if t.translate_px is not None:
+        # Cut off, as Albumentations does before it draws.
+        pixels = [[int(way) for way in t.translate_px[axis]] for axis in ("x", "y")]
+        ways = None
+    return O.OpenCvAffine(
+        scale=[t.scale[axis] for axis in ("x", "y")],
+        keep_ratio=t.keep_ratio,
+        balanced_scale=t.balanced_scale,
+        translate_percent=ways,
+        translate_px=pixels,
+        rotate=t.rotate,
+        shear=[t.shear[axis] for axis in ("x", "y")],
+        **_warped(t),
+    )
+
+
+def _rotate(t: Any) -> T.Transform:
+    if t.crop_border:
+        raise RefusalError("cuts each image to a size of its own", "crop_border=False")
+    return O.OpenCvAffine(rotate=t.limit, **_warped(t))
+
+
+def _safe_rotate(t: Any) -> T.Transform:
+    return O.OpenCvAffine(rotate=t.limit, fit=True, **_warped(t))
+
+
+def _warped(t: Any) -> dict[str, Any]:
+    """How `cv2.warpAffine` is called."""
+    if t.interpolation not in WARPS:
+        raise RefusalError(
+            "the engine turns by cv2.INTER_NEAREST and cv2.INTER_LINEAR", "interpolation=cv2.INTER_LINEAR"
+        )
+    if t.border_mode not in BORDERS:
+        raise RefusalError(
+            "the engine knows cv2.BORDER_CONSTANT and cv2.BORDER_REFLECT_101",
+            "border_mode=cv2.BORDER_CONSTANT",
+        )
+    fill = list(t.fill) if isinstance(t.fill, tuple | list) else [float(t.fill)] * 3
+    if len(fill) != 3 or any(v != int(v) or not 0 <= v <= 255 for v in fill):
+        raise RefusalError(f"fill is {t.fill!r}; the engine fills with whole numbers of 0 to 255", "fill=0")
+    _check_opencv("warp")
+    whole = [int(v) for v in fill]
+    return {"interpolation": WARPS[t.interpolation], "border": BORDERS[t.border_mode], "fill": whole}

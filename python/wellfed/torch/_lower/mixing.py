@@ -1,7 +1,8 @@
 """Collate functions that stack samples and then mix the batch: torchvision's `MixUp` and `CutMix`.
 
 ``lambda batch: cutmix_or_mixup(*default_collate(batch))`` is how torchvision's documentation writes it. The engine
-stacks the samples then, and the finished batch is mixed in its memory, with the draws and bits of the transform.
+stacks the samples then, and the finished batch is mixed in its memory, with the draws and bits of the transform: images
+by the engine's threads where labels are known to be classes, else all of it in the calling thread.
 Invariant: a function is known by all that decides what it does, and its names are looked up anew whenever it is decided
 how a loader is run.
 """
@@ -9,12 +10,15 @@ how a loader is run.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import inspect
+import math
 from collections.abc import Iterator
 from itertools import product
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.utils.data
 from torch.utils.data import default_collate
@@ -23,7 +27,7 @@ from wellfed._steps.seeds import mix
 
 from .forms import is_stock
 
-__all__ = ["Mixing", "mixing_of", "only_stacks"]
+__all__ = ["Drawn", "Mixing", "mixing_of", "only_stacks"]
 
 # What a function may do with the samples of a batch. Names in capitals stand for any names of the values in
 # `_STANDS_FOR`, those that end with MIX for one of torchvision's transforms.
@@ -48,6 +52,31 @@ _FLAGS = (
 )
 
 
+class Drawn(NamedTuple):
+    """What was drawn for a batch.
+
+    Attributes:
+        lam: The weight of a sample's own label; the one before it has the rest.
+        corners: ``x1, y1, x2, y2`` of what comes from the image before; None: weighted sums of whole images.
+        classes: How many there are.
+    """
+
+    lam: float
+    corners: tuple[int, int, int, int] | None
+    classes: int
+
+    def labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Float32 ``[batch, classes]``, with the bits of torchvision's transform. Labels must be classes.
+
+        Torch's operations on so many numbers wait for threads, where the engine has them all at work.
+        """
+        own = labels.numpy()
+        soft, rows = np.zeros((len(own), self.classes), np.float32), np.arange(len(own))
+        soft[rows, np.roll(own, 1)] = np.float32(1.0 - self.lam)
+        soft[rows, own] += np.float32(self.lam)
+        return torch.from_numpy(soft)
+
+
 class Mixing:
     """What happens to finished batches.
 
@@ -61,21 +90,72 @@ class Mixing:
     def __call__(self, batch: list[Any], base_seed: int, position: int) -> Any:
         """The mixed batch.
 
-        Where torch has workers, these draw it. So torch's default generator is left as it was, and what is drawn
-        depends on the epoch and on the place in it alone: neither the order of later epochs nor a resumed one differs.
-
         Args:
             batch: As `default_collate` makes it.
             base_seed: Of the epoch.
             position: How many samples came before in it.
         """
-        before = torch.get_rng_state()
-        # Not torch.manual_seed(), which would seed the generators of devices, too.
-        torch.default_generator.manual_seed(mix(base_seed, position))
-        try:
+        with _seeded(base_seed, position):
             return _mixed(self.transform, *batch)
-        finally:
-            torch.set_rng_state(before)
+
+    def fits(self, dtype: str, classes: int) -> bool:
+        """Whether the engine may mix images of `dtype`, and `Drawn` labels below `classes`."""
+        return _fits(self.transform, dtype, classes)
+
+    def draw(self, size: tuple[int, int, int], base_seed: int, position: int) -> Drawn | None:
+        """What calling it on a batch would draw; None where that is no number.
+
+        Args:
+            size: Channels, height and width of its images.
+            base_seed: Of the epoch.
+            position: How many samples come before in it.
+        """
+        with _seeded(base_seed, position):
+            transform = self.transform
+            while hasattr(transform, "transforms"):
+                transform = _chosen(transform)
+            # Only its shape is looked at.
+            params = transform.make_params([torch.empty(()).expand(1, *size)])
+        lam = params["lam"] if "lam" in params else params["lam_adjusted"]
+        return Drawn(lam, params.get("box"), transform.num_classes) if math.isfinite(lam) else None
+
+
+@contextlib.contextmanager
+def _seeded(base_seed: int, position: int) -> Iterator[None]:
+    """Seeds torch's default generator for one batch, and leaves it as it was.
+
+    Where torch has workers, these draw. So what is drawn depends on the epoch and on the place in it alone: neither the
+    order of later epochs nor a resumed one differs.
+    """
+    before = torch.get_rng_state()
+    # Not torch.manual_seed(), which would seed the generators of devices, too.
+    torch.default_generator.manual_seed(mix(base_seed, position))
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+def _chosen(choice: Any) -> Any:
+    """What a `RandomChoice` draws."""
+    return choice.transforms[int(torch.multinomial(torch.tensor(choice.p), 1))]
+
+
+def _fits(transform: Any, dtype: str, classes: int) -> bool:
+    from torchvision.transforms import v2
+
+    if type(transform) is v2.RandomChoice:
+        return all(_fits(inner, dtype, classes) for inner in transform.transforms)
+    if type(transform) is v2.MixUp and dtype not in ("float32", "float16", "bfloat16"):
+        return False
+    known = type(transform) in (v2.MixUp, v2.CutMix) and _finds_labels(transform)
+    # Labels that are none of the classes are torchvision's errors.
+    return known and type(transform.num_classes) is int and classes <= transform.num_classes
+
+
+def _finds_labels(transform: Any) -> bool:
+    """Whether it takes the second of a pair as labels."""
+    return getattr(transform._labels_getter, "__name__", "") == "_find_labels_default_heuristic"
 
 
 def _mixed(transform: Any, images: Any, labels: Any) -> Any:
@@ -87,8 +167,7 @@ def _mixed(transform: Any, images: Any, labels: Any) -> Any:
     from torchvision.transforms import v2
 
     if type(transform) is v2.RandomChoice:
-        chosen = int(torch.multinomial(torch.tensor(transform.p), 1))
-        return _mixed(transform.transforms[chosen], images, labels)
+        return _mixed(_chosen(transform), images, labels)
     plain = type(transform) in (v2.MixUp, v2.CutMix) and type(images) is type(labels) is torch.Tensor
     usual = (
         plain
@@ -97,7 +176,7 @@ def _mixed(transform: Any, images: Any, labels: Any) -> Any:
         and labels.ndim == 1
         and len(labels) == len(images)
         and transform.num_classes is not None
-        and getattr(transform._labels_getter, "__name__", "") == "_find_labels_default_heuristic"
+        and _finds_labels(transform)
     )
     if not usual:
         return transform(images, labels)

@@ -32,7 +32,7 @@ from .engine import Memory
 from .forms import Chain
 from .hugging import Table
 from .joint import Boxes, Lazy
-from .mixing import mixing_of
+from .mixing import Drawn, mixing_of
 from .tensors import Rows
 from .together import puts_together
 from .users import Columns
@@ -155,10 +155,20 @@ class NativeSource(EngineLoaders):
         self.mixing = mixing_of(loader.collate_fn) if self._batched else None
         layouts = [leaf.reading.layout for leaf in flat.leaves if leaf.reading is not None]
         self._columns = Columns(layouts, self._starts, self._batched) if layouts else None
-        if self._outcome is None and self._columns is None:
+        self.mixes = False
+        """Whether the engine mixes batches, and not the calling thread."""
+        self._classes: int | None = None
+        """Labels are whole numbers from 0 to below this."""
+        labels = None
+        if self._columns is not None:
+            labels = self._columns.labels
+        elif self._outcome is None:
+            labels = _labels(flat.leaves) if self._batched and self._table is None else None
             self._targets = (
-                _targets(flat.leaves, self._batched) if self._table is None else _columns(self._table)
+                _targets(flat.leaves, self._batched, labels) if self._table is None else _columns(self._table)
             )
+        if labels is not None and labels.dtype == torch.int64 and len(labels) and labels.min() >= 0:
+            self._classes = int(labels.max()) + 1
         self.convert = torch_converter()
         self.in_python = 0
 
@@ -166,6 +176,13 @@ class NativeSource(EngineLoaders):
         """An epoch begins: arrays may have been changed in place."""
         if self._memory is not None:
             self._memory.refresh()
+
+    def mixed_size(self, native: Any) -> tuple[int, int, int] | None:
+        """Channels, height and width of images that a loader of the engine mixes; None if that is not its task."""
+        size, classes = native.image_size, self._classes
+        if self.mixing is None or self._form.layout != "NCHW" or size is None or classes is None:
+            return None
+        return tuple(size) if self.mixing.fits(self._form.dtype, classes) else None
 
     def locate(self, given: Any) -> Any:
         """Rows of the indices of a batch; None if the data set itself has to see them."""
@@ -288,14 +305,17 @@ class NativeIterator(Unprofiled):
             self._begin(loader, None)
 
     def _begin(self, loader: Any, resume: Resume | None) -> None:
-        # (indices as the sampler gave them, rows or None)
-        self._queue: deque[tuple[Any, Any]] = deque()
+        # (indices as the sampler gave them, rows or None, how the engine mixes them)
+        self._queue: deque[tuple[Any, Any, Drawn | None]] = deque()
         self._finished = False
         self._progress = _EngineProgress(self, loader, resume)
         self._source.refresh()
         if self._native is None:
             self._native = self._source.acquire()
         self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._progress.samples)
+        self._mixed_size = self._source.mixed_size(self._native)
+        # Where the next batch that is submitted begins.
+        self._position = self._progress.samples
         if self._num_workers > 0:
             self._fill()  # as torch's workers do, which begin before the first batch is asked for
 
@@ -311,12 +331,16 @@ class NativeIterator(Unprofiled):
                 return
             self._progress.drawn()
             rows = self._source.locate(given)
+            drawn = None
             if rows is not None:
+                if self._mixed_size is not None and self._source.mixing is not None:
+                    drawn = self._source.mixing.draw(self._mixed_size, self._base_seed, self._position)
                 try:
-                    self._native.submit(rows)
+                    self._native.submit(rows, *(drawn or ())[:2])
                 except wf.LimitExceededError:
                     rows = None
-            self._queue.append((given, rows))
+            self._position += _count(given)
+            self._queue.append((given, rows, drawn))
 
     def ready(self) -> bool:
         """Whether the next batch is here: made by the engine, so that asking for it takes no time."""
@@ -341,25 +365,28 @@ class NativeIterator(Unprofiled):
         return batch
 
     def _answered(self) -> None:
-        given, _ = self._queue.popleft()
+        given, *_ = self._queue.popleft()
         self._progress.samples += _count(given)
         self._progress.yielded()
 
-    def _made(self, given: Any, rows: Any) -> Any:
+    def _made(self, given: Any, rows: Any, drawn: Drawn | None) -> Any:
         if rows is None:
             return self._source.make_in_python(given, None)
         try:
             columns = self._native.next()
         except PASSED_ON as error:
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
-            self._queue[0] = given, None
+            self._queue[0] = given, None, None
             return self._source.make_in_python(given, error)
         mixing = self._source.mixing
         if mixing is None:
             return self._source.finish(columns, rows, given)
         # The engine is through with it: who is interrupted meanwhile comes back for the data set's answer.
-        self._queue[0] = given, None
+        self._queue[0] = given, None, None
         batch = self._source.finish(columns, rows, given)
+        if drawn is not None:
+            images, labels = batch
+            return images, drawn.labels(labels)
         return mixing(batch, self._base_seed, self._progress.samples)
 
     def _release(self) -> None:
@@ -387,23 +414,26 @@ def _count(given: Any) -> int:
         return 1
 
 
-def _targets(leaves: list[Leaf], batched: bool) -> Callable[[Any], Any]:
-    """From rows to their targets, collated."""
-    changed = [leaf.target_transform is not None for leaf in leaves]
-    lazy = any(isinstance(leaf.targets, Lazy) for leaf in leaves)
-    values: Any = ()
-    if not lazy:
-        values = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
-    kinds = set(map(type, values)) if not any(changed) and not lazy else set()
+def _labels(leaves: list[Leaf]) -> torch.Tensor | None:
+    """The targets of all rows, if they are whole numbers, or all are floats."""
+    if any(leaf.target_transform is not None or isinstance(leaf.targets, Lazy) for leaf in leaves):
+        return None
+    values: Any = leaves[0].targets if len(leaves) == 1 else [t for leaf in leaves for t in leaf.targets]
+    kinds = set(map(type, values))
+    if kinds not in ({int}, {float}):
+        return None
+    try:
+        return torch.tensor(values, dtype=torch.int64 if kinds == {int} else torch.float64)
+    except (OverflowError, RuntimeError):
+        return None
+
+
+def _targets(leaves: list[Leaf], batched: bool, table: torch.Tensor | None) -> Callable[[Any], Any]:
+    """From rows to their targets, collated; out of a `table` of all of them, if there is one."""
     if not batched:
         return lambda rows: _target(leaves, int(rows[0]))
-    if kinds == {int} or kinds == {float}:
-        try:
-            table = torch.tensor(values, dtype=torch.int64 if kinds == {int} else torch.float64)
-        except (OverflowError, RuntimeError):
-            pass
-        else:
-            return lambda rows: table.index_select(0, torch.from_numpy(rows))
+    if table is not None:
+        return lambda rows: table.index_select(0, torch.from_numpy(rows))
     return lambda rows: default_collate([_target(leaves, row) for row in rows.tolist()])
 
 

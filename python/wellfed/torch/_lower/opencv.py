@@ -15,14 +15,23 @@ import numpy as np
 from wellfed import _opencv as O
 from wellfed import transforms as T
 
-__all__ = ["FILTERS", "different"]
+__all__ = ["BORDERS", "FILTERS", "WARPS", "different"]
 
 FILTERS = {0: "opencv-nearest", 1: "opencv-linear", 3: "opencv-area"}
 """The engine's filters by the constants of OpenCV: INTER_NEAREST, INTER_LINEAR and INTER_AREA."""
 
+WARPS = {0: "opencv-nearest", 1: "opencv-linear"}
+"""Those that images are turned by."""
+
+BORDERS = {0: "constant", 4: "reflect"}
+"""What comes in from outside: BORDER_CONSTANT and BORDER_REFLECT_101."""
+
 
 def different(what: str) -> str:
-    """Why the engine cannot stand in for OpenCV in ``"resize"`` or ``"colour"``; empty if it can. Found out once."""
+    """Why the engine cannot stand in for OpenCV in ``"resize"``, ``"colour"`` or ``"warp"``; empty if it can.
+
+    Found out once.
+    """
     import cv2
 
     return _different(cv2, what)
@@ -81,4 +90,38 @@ def _colours(cv2: Any) -> list[_Check]:
     ]
 
 
-_CHECKS: dict[str, Callable[[Any], list[_Check]]] = {"resize": _resizes, "colour": _colours}
+def _warps(cv2: Any) -> list[_Check]:
+    """Turns of images whose rows OpenCV maps in part one by one."""
+
+    def warped(image: Any, flag: int, border: int) -> Any:
+        height, width = image.shape[:2]
+        centre = np.array([[1, 0, width / 2 - 0.5], [0, 1, height / 2 - 0.5], [0, 0, 1]])
+        angle = np.deg2rad(23.0)
+        sin, cos = np.sin(angle), np.cos(angle)
+        turn = np.array([[cos, sin, 3], [-sin, cos, -2], [0, 0, 1]]) @ np.diag([0.7, 1.2, 1])
+        matrix = (centre @ turn @ np.linalg.inv(centre))[:2]
+        size = (width, height)
+        return cv2.warpAffine(image, matrix, size, flags=flag, borderMode=border, borderValue=(9, 90, 200))
+
+    # Ways are added to what is turned already.
+    return [
+        (
+            f"warpAffine by {name}",
+            functools.partial(warped, flag=flag, border=border),
+            O.OpenCvAffine(
+                scale=((0.7, 0.7), (1.2, 1.2)),
+                translate_px=((3, 3), (-2, -2)),
+                rotate=(23, 23),
+                interpolation=name,
+                border=mode,
+                fill=(9, 90, 200),
+            ),
+            _noise(61, width),
+        )
+        for flag, name in WARPS.items()
+        for border, mode in BORDERS.items()
+        for width in (16, 77)
+    ]
+
+
+_CHECKS: dict[str, Callable[[Any], list[_Check]]] = {"resize": _resizes, "colour": _colours, "warp": _warps}

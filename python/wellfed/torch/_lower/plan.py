@@ -294,6 +294,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             if mixing is not None and custom is not None:
                 who = name_of(mixing.transform)
                 why = f"stacked by the engine; torchvision's {who} mixes finished batches, in the calling process"
+                if native_source.mixes:
+                    why = f"stacked and mixed by the engine, with what torchvision's {who} draws"
                 lines = [*lines[:-1], ("collate", Line(custom.part, True, why))]
             what = "read" if isinstance(flat.leaves[0].content, Pixels) else "decoded"
             known = "" if flat.leaves[0].reading is None else ", as its source says"
@@ -398,8 +400,7 @@ _OF_SEEDING = frozenset(
 
 def _unmixed(flat: Flat, chains: list[Chain]) -> Line | None:
     """What keeps batches from being mixed after the engine has made them: only images and labels are."""
-    reading = flat.leaves[0].reading
-    pairs = reading is None or reading.layout.is_pair
+    pairs = all(leaf.reading is None or leaf.reading.layout.is_pair for leaf in flat.leaves)
     if flat.leaves[0].table is not None or not pairs or any(chain.outcome is not None for chain in chains):
         return Line("batches", False, "a collate function mixes what is not images and labels")
     return None
@@ -426,5 +427,7 @@ def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     }
     native_source = NativeSource(flat, source.with_options(**options), loader, chain, memory)
     # What the engine has to say against it, it says here.
-    native_source.release(native_source.acquire())
+    native = native_source.acquire()
+    native_source.mixes = native_source.mixed_size(native) is not None
+    native_source.release(native)
     return native_source

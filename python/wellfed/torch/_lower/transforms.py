@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from wellfed import _opencv as O
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
@@ -49,7 +50,14 @@ METHODS = (
     "_tensor_to_pil",
 )
 
-OPEN_SIZES = (T.RandomIoUCrop, T.RandomResize, T.RandomShortestSize, T.RandomZoomOut, T.ScaleJitter)
+OPEN_SIZES = (
+    O.RandomScale,
+    T.RandomIoUCrop,
+    T.RandomResize,
+    T.RandomShortestSize,
+    T.RandomZoomOut,
+    T.ScaleJitter,
+)
 """After them images differ in size by chance, also those that had one size."""
 
 RESIZES = (T.RandomResize, T.RandomResizedCrop, T.RandomShortestSize, T.Resize, T.ScaleJitter)

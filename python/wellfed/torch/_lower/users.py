@@ -71,8 +71,9 @@ class Layout:
 
     @property
     def is_pair(self) -> bool:
-        """Whether a sample is an image and a label, as torchvision's data sets have it."""
-        return self.kind in ("tuple", "list") and self.keys == (0, 1) and self.image == 0
+        """Whether a sample is an image and a number that is known of all rows, as torchvision's data sets have it."""
+        pair = self.kind in ("tuple", "list") and self.keys == (0, 1) and self.image == 0
+        return pair and isinstance(self.others[0], np.ndarray)
 
     def sample(self, image: Any, row: int) -> Any:
         """The sample of `row`."""
@@ -141,6 +142,13 @@ class Columns:
         # default_collate hands on texts as it found them.
         held: type = list if self._first.kind == "dict" else tuple
         self._columns = [_gatherer(list(column), starts, held) for column in columns]
+
+    @property
+    def labels(self) -> torch.Tensor | None:
+        """The labels of all rows, where samples are pairs."""
+        if not all(layout.is_pair for layout in self._layouts):
+            return None
+        return torch.from_numpy(np.concatenate([np.asarray(layout.others[0]) for layout in self._layouts]))
 
     def sample(self, image: Any, row: int) -> Any:
         """One sample, from the row among those of all data sets."""

@@ -294,6 +294,40 @@ def test_operations_that_are_not_timms_stay_in_python(folder: Path) -> None:
         assert native(folder, made(**changes)) == [False], changes
 
 
+def test_draws_repeat_by_the_seed_after_a_resume_and_differ_between_epochs(folder: Path) -> None:
+    transform = timm_data.create_transform(
+        16,
+        is_training=True,
+        auto_augment="augmix-m5",
+        interpolation="random",
+        re_prob=0.7,
+        re_mode="rand",
+        re_count=3,
+    )
+    data = ImageFolder(str(folder), transform)
+
+    def epochs(n: int) -> tuple[Any, list[list[torch.Tensor]]]:
+        torch.manual_seed(3)
+        loader = DataLoader(data, 2, shuffle=True)
+        return loader, [[images for images, _ in loader] for _ in range(n)]
+
+    _, [first, second] = epochs(2)
+    _, [again] = epochs(1)
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    assert not any(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    torch.manual_seed(3)
+    loader = DataLoader(data, 2, shuffle=True)
+    batches = iter(loader)
+    assert torch.equal(next(batches)[0], first[0])
+    state = loader.state_dict()
+    del batches
+    torch.manual_seed(99)
+    resumed = DataLoader(data, 2, shuffle=True)
+    resumed.load_state_dict(state)
+    rest = [images for images, _ in resumed]
+    assert all(torch.equal(one, other) for one, other in zip(rest, first[1:], strict=True))
+
+
 def dataset(folder: Path, **options: Any) -> Any:
     made = timm_data.create_dataset("", str(folder), **options)
     made.transform = timm_data.create_transform(32, is_training=False)

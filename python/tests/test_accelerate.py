@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFile, ImageOps, JpegImagePlugin, PngImagePlugin
+from PIL import Image, ImageDraw, ImageEnhance, ImageFile, ImageOps, JpegImagePlugin, PngImagePlugin
 
 import wellfed as wf
 from wellfed import _accelerate
@@ -195,7 +195,9 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
         (6, "resize", lambda: (small(), resample), {}),
         (1, "resize", lambda: (list(small()),), {}),
         (1, "resize", lambda: (small(), resample, box()), {}),
-        (1, "resize", lambda: (small(), resample), {"reducing_gap": 2.0}),
+        (2, "resize", lambda: (small(), resample), {"reducing_gap": rng.choice([1, 1.5, 2.0, 3, 0.5, "x"])}),
+        (6, "ImageEnhance", lambda: (rng.choice(ENHANCERS), rng.choice(FACTORS), rng.choice(ORDERS)), {}),
+        (2, "hue", lambda: (rng.choice([-0.5, -0.1, 0.0, 0.2, 0.5]),), {}),
         (1, "resize", lambda: ((width, height), resample), {}),
         (1, "resize", lambda: ((0, 3),), {}),
         (1, "resize", lambda: (small(), 9), {}),
@@ -212,7 +214,8 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
         (1, "getpixel", lambda: ((0, 0),), {}),
         (1, "tobytes", lambda: (), {}),
         (1, "draft", lambda: ("L", (20, 20)), {}),
-        (1, "thumbnail", lambda: ((30, 20),), {}),
+        (3, "thumbnail", lambda: (rng.choice([small(), (40.7, 33), (0, 5)]),), {}),
+        (1, "thumbnail", lambda: (small(), resample, rng.choice([None, 1.0, 3])), {}),
         (1, "seek", lambda: (rng.randint(0, 2),), {}),
         (1, "tell", lambda: (), {}),
         (1, "verify", lambda: (), {}),
@@ -233,11 +236,44 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
 
 
 def _called(image: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], lazy: bool) -> Any:
-    """What a method gives, or a function of `ImageOps`."""
+    """What a method gives, or a function of `ImageOps`, or changed colours."""
+    if method in ("ImageEnhance", "hue"):
+        with wf.accelerate() if lazy else warnings.catch_warnings():
+            return _enhanced(image, *args) if method == "ImageEnhance" else _jittered(image, *args)
     if not method.startswith("ImageOps."):
         return getattr(image, method)(*args, **kwargs)
     with wf.accelerate() if lazy else warnings.catch_warnings():
         return getattr(ImageOps, method.removeprefix("ImageOps."))(image, *args, **kwargs)
+
+
+ENHANCERS = ("Brightness", "Contrast", "Color", "Color", "Sharpness")
+FACTORS = (0, 0.3, 0.7, 1, 1.0, 1.4, 3.5, -0.5, np.float32(0.6), 1e30, float("inf"), 10**400)
+ORDERS = ("", "", "", "paint", "twice", "degenerate", "other", "copy")
+
+
+def _enhanced(image: Any, name: str, factor: Any, order: str) -> Any:
+    """What an enhancer gives, where something else happens before it is asked."""
+    enhancer = getattr(ImageEnhance, name)(image)
+    assert type(enhancer).__name__ == name
+    if order == "paint":
+        image.paste(image.getpixel((0, 0)), (0, 0, 9, 9))
+    elif order == "twice":
+        enhancer.enhance(0.5)
+    elif order == "degenerate":
+        assert enhancer.degenerate.size == image.size
+    elif order == "other":
+        enhancer.image = image.transpose(Image.Transpose.ROTATE_180)
+    elif order == "copy":
+        enhancer = copy.copy(enhancer)
+    return enhancer.enhance(factor)
+
+
+def _jittered(image: Any, hue: float) -> Any:
+    """What a `ColorJitter` in a `Compose` gives, which draws one hue and two factors."""
+    torch.manual_seed(0)
+    of: Any = v1 if hue < 0 else v2
+    jitter = of.ColorJitter((0.5, 1.7), None, (0.2, 2), (hue, hue))
+    return of.Compose([jitter])(image)
 
 
 def _looks(image: Image.Image) -> Any:

@@ -54,6 +54,8 @@ def _random_step(of: Any, rng: random.Random) -> Any:
         lambda: of.CenterCrop(rng.choice(sizes)),
         lambda: of.RandomCrop(rng.randint(1, 9), pad_if_needed=True),
         lambda: of.Pad(2),
+        lambda: of.ColorJitter(0.4, rng.choice([0, 0.4]), (0.5, 1.5), rng.choice([0, 0.2, 0.5])),
+        lambda: of.RandomApply([of.ColorJitter(0.3, 0.3, 0.3, 0.1), of.RandomHorizontalFlip()], p=0.7),
     ]
     return rng.choice(make)()
 

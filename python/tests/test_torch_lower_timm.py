@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch.utils.data import DataLoader as Stock
 from torchvision.datasets import ImageFolder
 
@@ -21,6 +21,7 @@ from wellfed.torch._lower.forms import Form
 from wellfed.torch._lower.transforms import lower_one
 
 timm_data = pytest.importorskip("timm.data")
+from timm.data import auto_augment  # noqa: E402
 from timm.data.random_erasing import RandomErasing  # noqa: E402
 from timm.data.transforms import (  # noqa: E402
     MaybePILToTensor,
@@ -56,18 +57,48 @@ def test_evaluation_is_native_with_timms_values(folder: Path) -> None:
         assert torch.equal(labels, expected)
 
 
-def test_training_is_native_up_to_what_timm_draws_otherwise(folder: Path) -> None:
+AUTOMATIC = [
+    "rand-m9-mstd0.5",
+    "rand-m9-n3-mstd0.5-inc1",
+    "rand-m9-mstd101-inc1",
+    "rand-m12-mmax15-p0.8",
+    "rand-n2-mstd1-tweights",
+    "rand-n2-inc1-t3aw",
+    "v0",
+    "v0r-mstd0.5",
+    "original-mstd0.5",
+    "originalr",
+    "3a",
+    "augmix-m5-w4-d2",
+    "augmix-mstd2",
+    "augmix-b1",
+]
+
+
+def test_training_is_native(folder: Path) -> None:
     make = timm_data.create_transform
-    assert native(folder, make(32, is_training=True)) == [True] * 5
-    assert native(folder, make(32, is_training=True, re_prob=0.3, re_mode="pixel")) == [True] * 6
-    assert native(folder, make(32, is_training=True, re_prob=0.3, re_mode="rand")) == [True] * 5 + [False]
-    assert native(folder, make(32, is_training=True, re_prob=0.3, re_count=2))[-1] is False
-    assert native(folder, make(32, is_training=True, interpolation="random"))[0] is False
-    assert native(folder, make(32, is_training=True, auto_augment="rand-m9-mstd0.5"))[:3] == [
-        True,
-        True,
-        False,
-    ]
+    for options in (
+        {},
+        {"interpolation": "random"},
+        {"re_prob": 0.3, "re_mode": "pixel"},
+        {"re_prob": 0.3, "re_mode": "rand", "re_count": 3},
+        {
+            "color_jitter": (0.3, 0.2, 0.1, 0.05),
+            "color_jitter_prob": 0.8,
+            "grayscale_prob": 0.2,
+            "vflip": 0.5,
+        },
+        {"no_aug": True},
+        *({"auto_augment": auto, "re_prob": 0.25} for auto in AUTOMATIC),
+        {"auto_augment": "rand-m9", "interpolation": "bicubic", "use_prefetcher": True},
+    ):
+        lines = native(folder, make(32, is_training=True, **options))
+        assert all(lines), (options, lines)
+    transform = make(
+        32, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", interpolation="random", re_prob=1
+    )
+    [(images, _)] = DataLoader(ImageFolder(str(folder), transform), 6)
+    assert images.shape == (6, 3, 32, 32)
 
 
 def test_a_crop_of_all_is_timms_to_the_bit(folder: Path, tmp_path: Path) -> None:
@@ -88,11 +119,18 @@ def test_parameters_are_timms() -> None:
     [lowered], form, _ = lower_one(crop, Form())
     assert lowered == T.RandomResizedCrop((9, 7), (0.2, 0.6), (0.5, 1.5), "bicubic")
     assert form.sized
-    for mode, value in (("const", 0), ("pixel", "random")):
+    [lowered], _, _ = lower_one(RandomResizedCropAndInterpolation(9, interpolation="random"), Form())
+    assert lowered == T.RandomResizedCrop(9, interpolation=("bilinear", "bicubic"))
+    assert T.Transform.from_plan(lowered.to_plan()) == lowered
+    for mode, value in (("const", 0), ("pixel", "random"), ("rand", "random-color")):
         erase = RandomErasing(0.6, 0.1, 0.4, 0.5, 1.5, mode, device="cpu")
         [lowered], _, _ = lower_one(erase, form.turned("tensor", "float32"))
         assert (lowered.p, lowered.scale, lowered.value) == (0.6, (0.1, 0.4), value)
         assert lowered.ratio == pytest.approx((0.5, 1.5))
+    erase = RandomErasing(1, 0.1, 0.4, mode="rand", min_count=2, max_count=5, device="cpu")
+    [lowered], _, _ = lower_one(erase, form.turned("tensor", "float32"))
+    assert lowered.count == (2, 5)
+    assert T.Transform.from_plan(lowered.to_plan()) == lowered
 
 
 def erased(loader: Any) -> torch.Tensor:
@@ -116,8 +154,9 @@ def test_draws_have_timms_distribution(tmp_path: Path) -> None:
     ramp = np.stack([1 + 3 * columns, 1 + 3 * rows, np.full_like(rows, 255)], 2).astype(np.uint8)
     for i in range(400):
         Image.fromarray(ramp).save(tmp_path / "a" / f"{i}.png")
-    crop = RandomResizedCropAndInterpolation(12)
+    crop = RandomResizedCropAndInterpolation(12, interpolation="random")
     erase = RandomErasing(0.6, 0.1, 0.4, device="cpu")
+    several = RandomErasing(0.9, 0.1, 0.4, mode="rand", max_count=3, device="cpu")
     random.seed(0)
     torch.manual_seed(0)
     for transform, seen in (
@@ -126,6 +165,10 @@ def test_draws_have_timms_distribution(tmp_path: Path) -> None:
             lambda loader: torch.cat([x[:, :2, ::11, ::11] for x, _ in loader]),
         ),
         (Compose([CenterCrop((40, 60)), MaybeToTensor(), erase]), erased),
+        (
+            Compose([CenterCrop((40, 60)), MaybeToTensor(), several]),
+            lambda loader: torch.cat([x[:, :, ::7, ::11] for x, _ in loader]),
+        ),
     ):
         data = ImageFolder(str(tmp_path), transform)
         assert lower(Stock(data)).kind == "native"
@@ -135,6 +178,154 @@ def test_draws_have_timms_distribution(tmp_path: Path) -> None:
             one, other = ours**power, theirs**power
             error = ((one.var(0) + other.var(0)) / len(one)).sqrt()
             assert ((one.mean(0) - other.mean(0)).abs() < 5 * error + 1e-9).all()
+
+
+@pytest.fixture
+def older_posterize(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ImageOps.posterize` as timm expects it: from version 13 on Pillow refuses to keep no bits."""
+    posterize = ImageOps.posterize
+    black = lambda image: Image.new(image.mode, image.size)  # noqa: E731
+    monkeypatch.setattr(
+        ImageOps, "posterize", lambda image, bits: posterize(image, bits) if bits > 0 else black(image)
+    )
+
+
+def picture(mode: str, width: int = 23, height: int = 17) -> Image.Image:
+    """Soft shapes, so that filters and small differences of magnitudes show."""
+    y, x = np.mgrid[0:height, 0:width]
+    planes = [127 + 120 * np.sin(x / (3 + c) + y / (2 + c)) for c in range(3)]
+    image = Image.fromarray(np.stack(planes, 2).astype(np.uint8))
+    return image.convert(mode)
+
+
+def settings(fill: Any, resample: Any, **more: Any) -> dict[str, Any]:
+    return {"translate_const": 9, "img_mean": fill, "interpolation": resample, **more}
+
+
+@pytest.mark.usefixtures("older_posterize")
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("name", sorted(auto_augment.NAME_TO_OP))
+def test_operations_give_timms_pixels(name: str, mode: str) -> None:
+    image, fill = picture(mode), (124, 116, 104) if mode == "RGB" else 97
+    for resample in Image.Resampling.NEAREST, Image.Resampling.BILINEAR, Image.Resampling.BICUBIC:
+        for magnitude in (0, 1, 3.3, 7, 9, 10, 14):
+            op = auto_augment.AugmentOp(name, 1.0, magnitude, settings(fill, resample, magnitude_max=20))
+            expected = set()
+            # Signs by chance, and the radius of a blur; the sign of the first is not negated.
+            for drawn in (0.1, 0.9):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(random, "random", lambda drawn=drawn: drawn)
+                    patch.setattr(random, "uniform", lambda low, high, at=drawn: low + (high - low) * at)
+                    expected.add(op(image).tobytes())
+            [lowered], _, note = lower_one(auto_augment.RandAugment([op], 1), Form(mode=mode))
+            assert not note
+            made = {lowered(image, seed).tobytes() for seed in range(12)}
+            if name == "GaussianBlurRand":
+                assert len(made) > 6 or magnitude < 7
+            else:
+                assert made == expected, (resample, magnitude)
+
+
+def test_the_radius_of_a_blur_may_be_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    for magnitude in np.linspace(0, 10, 37):
+        for size in ((23, 17), (1, 9), (3, 2), (40, 5)):
+            image = picture("RGB", *size)
+            op = auto_augment.AugmentOp("GaussianBlur", 1.0, float(magnitude), settings((0, 0, 0), 2))
+            [lowered], _, _ = lower_one(auto_augment.RandAugment([op], 1), Form())
+            assert lowered(image).tobytes() == op(image).tobytes(), (magnitude, size)
+
+
+@pytest.mark.parametrize("blended", [False, True])
+def test_a_mix_of_one_chain_is_a_blend_with_it(blended: bool) -> None:
+    image = picture("RGB", 60, 40)
+    op = auto_augment.AugmentOp("Invert", 1.0, 5, settings((0, 0, 0), 2))
+    mix = auto_augment.AugMixAugment([op], width=1, depth=1, blended=blended)
+    [lowered], _, _ = lower_one(mix, Form())
+    before, other = np.asarray(image).astype(int), 255 - np.asarray(image).astype(int)
+    for seed in range(20):
+        made = np.asarray(lowered(image, seed)).astype(int)
+        weight = np.median(((made + 0.5 - before) / (other - before))[abs(other - before) > 100])
+        # Of the weights around it, one gives all pixels, as Pillow blends.
+        near = np.float32(weight) + np.linspace(-0.01, 0.01, 4001, dtype=np.float32)
+        inverted = Image.fromarray(other.astype(np.uint8))
+        found = any((np.asarray(Image.blend(image, inverted, float(w))) == made).all() for w in near)
+        assert found, seed
+
+
+@pytest.mark.usefixtures("older_posterize")
+@pytest.mark.parametrize("config", AUTOMATIC)
+def test_automatic_augmentations_have_timms_distribution(config: str) -> None:
+    image = picture("RGB", 16, 12)
+    transform = timm_data.create_transform(12, is_training=True, auto_augment=config).transforms[2]
+    [lowered], _, _ = lower_one(transform, Form())
+    assert T.Transform.from_plan(lowered.to_plan()) == lowered
+    random.seed(0)
+    np.random.seed(0)
+    ours, theirs = (
+        np.stack([np.asarray(made) for made in each]).astype(float)
+        for each in ([lowered(image, seed) for seed in range(800)], [transform(image) for _ in range(800)])
+    )
+    for power in (1, 2):
+        one, other = ours**power, theirs**power
+        error = np.sqrt((one.var(0) + other.var(0)) / len(one))
+        assert (abs(one.mean(0) - other.mean(0)) < 5 * error + 1e-9).all()
+
+
+def test_operations_that_are_not_timms_stay_in_python(folder: Path) -> None:
+    def made(**changes: Any) -> Any:
+        augment = timm_data.create_transform(12, is_training=True, auto_augment="rand-m9").transforms[2]
+        for name, value in changes.items():
+            setattr(augment.ops[3], name, value)
+        return augment
+
+    class Own(auto_augment.AugmentOp):
+        pass
+
+    assert native(folder, made()) == [True]
+    for changes in (
+        {"aug_fn": lambda image, *_, **__: image},
+        {"level_fn": lambda level, _: (level,)},
+        {"__class__": Own},
+        {"kwargs": {"fillcolor": (1, 2, 3), "resample": Image.Resampling.LANCZOS}},
+        {"kwargs": {"fillcolor": 5, "resample": Image.Resampling.BICUBIC}},
+        {"kwargs": {"fillcolor": (1, 2, 3), "resample": Image.Resampling.BICUBIC, "fill": 1}},
+        {"magnitude_max": 3},
+    ):
+        assert native(folder, made(**changes)) == [False], changes
+
+
+def test_draws_repeat_by_the_seed_after_a_resume_and_differ_between_epochs(folder: Path) -> None:
+    transform = timm_data.create_transform(
+        16,
+        is_training=True,
+        auto_augment="augmix-m5",
+        interpolation="random",
+        re_prob=0.7,
+        re_mode="rand",
+        re_count=3,
+    )
+    data = ImageFolder(str(folder), transform)
+
+    def epochs(n: int) -> tuple[Any, list[list[torch.Tensor]]]:
+        torch.manual_seed(3)
+        loader = DataLoader(data, 2, shuffle=True)
+        return loader, [[images for images, _ in loader] for _ in range(n)]
+
+    _, [first, second] = epochs(2)
+    _, [again] = epochs(1)
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    assert not any(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    torch.manual_seed(3)
+    loader = DataLoader(data, 2, shuffle=True)
+    batches = iter(loader)
+    assert torch.equal(next(batches)[0], first[0])
+    state = loader.state_dict()
+    del batches
+    torch.manual_seed(99)
+    resumed = DataLoader(data, 2, shuffle=True)
+    resumed.load_state_dict(state)
+    rest = [images for images, _ in resumed]
+    assert all(torch.equal(one, other) for one, other in zip(rest, first[1:], strict=True))
 
 
 def dataset(folder: Path, **options: Any) -> Any:

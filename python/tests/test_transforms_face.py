@@ -51,6 +51,8 @@ EXAMPLES = [
     T.GaussianBlur((3, 5), sigma=1.5),
     T.RandomErasing(0.7, value="random"),
     T.RandomErasing(value=(1, 2.5, 3)),
+    T.RandomErasing(value="random-color", count=[1, 3]),
+    T.RandomResizedCrop(9, interpolation=["bilinear", "bicubic"]),
     T.RandomAffine(30, translate=(0.1, 0.2), scale=(0.5, 2), shear=(1, 2, 3, 4), fill=(1, 2, 3)),
     T.RandomAffine((1, 2), shear=5, interpolation="bilinear", center=(3, 4.5)),
     T.RandomInvert(0.1),
@@ -88,6 +90,9 @@ def test_parameters_and_defaults_are_torchvisions(name: str) -> None:
     # What torchvision takes a dictionary for.
     mask_fill = ours.pop("mask_fill", None)
     assert mask_fill is None or (mask_fill.kind, mask_fill.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+    # What timm has, and torchvision has not.
+    count = ours.pop("count", None)
+    assert count is None or (count.kind, count.default) == (inspect.Parameter.KEYWORD_ONLY, (1, 1))
     theirs = inspect.signature(getattr(v2, name)).parameters
     if list(theirs) == ["args", "kwargs"]:
         theirs = {}

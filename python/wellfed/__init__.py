@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from . import transforms as transforms
     from ._accelerate import accelerate as accelerate
     from ._accelerate import decode as decode
+    from ._accelerate import load as load
     from ._combine import concatenate as concatenate
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
@@ -90,6 +91,7 @@ _HOMES = {
     "image_files": "sources",
     "image_folder": "sources",
     "interleave": "_combine",
+    "load": "_accelerate",
     "mnist": "sources",
     "sample_from_datasets": "_combine",
     "transforms": "",
@@ -147,6 +149,7 @@ __all__ = [
     "image_files",
     "image_folder",
     "interleave",
+    "load",
     "mnist",
     "sample_from_datasets",
     "transforms",

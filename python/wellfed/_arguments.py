@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,6 +173,15 @@ def sampling(value: Any) -> str:
     if mode not in ("nearest", "bilinear", "bicubic"):
         raise ValueError(f"interpolation is {mode!r}; images are turned with nearest, bilinear and bicubic")
     return mode
+
+
+def filters(value: Any, one: Callable[[Any], str] = interpolation) -> str | tuple[str, ...]:
+    """One filter, or a pair of which one is drawn; `one` knows which there are."""
+    if not isinstance(value, tuple | list):
+        return one(value)
+    if len(value) not in (1, 2):
+        raise ValueError(f"interpolation is {value!r}; it must be one filter, or two of which one is drawn")
+    return one(value[0]) if len(value) == 1 else tuple(one(filter_) for filter_ in value)
 
 
 def antialias(value: Any) -> bool | None:

@@ -25,7 +25,10 @@ from typing import Any, Literal
 import numpy as np
 
 from . import _arguments as check
-from . import _opencv  # noqa: F401 - plans name its transforms
+from . import (
+    _opencv,  # noqa: F401 - plans name its transforms
+    _timm,  # noqa: F401 - plans name its transforms
+)
 from ._augment import (
     AugMix,
     AutoAugment,
@@ -401,7 +404,8 @@ class RandomResizedCrop(Transform):
         scale: Least and greatest share of the area that is kept, above 0.
         ratio: Least and greatest aspect ratio (width / height) of the part; its logarithm is drawn uniformly.
         interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
-            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last.
+            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last. Of
+            two, as ``("bilinear", "bicubic")``, one is drawn for each sample.
         antialias: True or None; shrinking is always antialiased.
 
     Example:
@@ -414,7 +418,7 @@ class RandomResizedCrop(Transform):
     size: tuple[int, int]
     scale: tuple[float, float]
     ratio: tuple[float, float]
-    interpolation: str
+    interpolation: str | tuple[str, ...]
     antialias: bool | None
 
     def __init__(
@@ -429,9 +433,19 @@ class RandomResizedCrop(Transform):
             size=check.size(size),
             scale=check.positive_pair(scale, "scale"),
             ratio=check.positive_pair(ratio, "ratio"),
-            interpolation=check.interpolation(interpolation),
+            interpolation=check.filters(interpolation),
             antialias=check.antialias(antialias),
         )
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's; of two filters a choice between two of them."""
+        if isinstance(self.interpolation, str):
+            return super().as_torchvision(v2)
+        each = [
+            RandomResizedCrop(self.size, self.scale, self.ratio, filter_, self.antialias)
+            for filter_ in self.interpolation
+        ]
+        return v2.RandomChoice([crop.as_torchvision(v2) for crop in each])
 
 
 class RandomHorizontalFlip(Transform):
@@ -612,8 +626,10 @@ class RandomErasing(Transform):
         p: 0 to 1.
         scale: Least and greatest share of the area that is erased, 0 to 1.
         ratio: Least and greatest aspect ratio (height / width, as torchvision has it) of the rectangle.
-        value: What is written: a number, one per channel, or ``"random"`` for standard normal noise.
+        value: What is written: a number, one per channel, ``"random"`` for standard normal noise, or ``"random-color"``
+            for one such number for each channel of a rectangle, as timm has it.
         inplace: Accepted for torchvision's sake; no one else sees the image.
+        count: Least and greatest number of rectangles, which share the area that is drawn for each of them, as in timm.
 
     Example:
         >>> erased = RandomErasing(p=1, value=7)(np.zeros((20, 20, 3), np.uint8), seed=1)
@@ -628,6 +644,7 @@ class RandomErasing(Transform):
     ratio: tuple[float, float]
     value: float | tuple[float, ...] | str
     inplace: bool
+    count: tuple[int, int] = (1, 1)
 
     def __init__(
         self,
@@ -636,11 +653,13 @@ class RandomErasing(Transform):
         ratio: Sequence[float] = (0.3, 3.3),
         value: float | Sequence[float] | str = 0.0,
         inplace: bool = False,
+        *,
+        count: Sequence[int] = (1, 1),
     ) -> None:
         chosen: float | tuple[float, ...] | str
         if isinstance(value, str):
-            if value != "random":
-                raise ValueError(f"value is {value!r}; the only text it may be is 'random'")
+            if value not in ("random", "random-color"):
+                raise ValueError(f"value is {value!r}; as text it may be 'random' or 'random-color'")
             chosen = value
         elif isinstance(value, numbers.Real):
             chosen = float(value)
@@ -651,13 +670,28 @@ class RandomErasing(Transform):
         share = check.pair(scale, "scale")
         if share[0] < 0 or share[1] > 1:
             raise ValueError(f"scale is {scale!r}; it must lie in 0 to 1")
+        if not check.is_sequence(count) or len(count) != 2:
+            raise ValueError(f"count is {count!r}; it must be (low, high)")
+        least, most = check.whole(count[0], "count", 1), check.whole(count[1], "count", 1)
+        if least > most:
+            raise ValueError(f"count is {(least, most)}; low must not exceed high")
         self._set(
             p=check.probability(p),
             scale=share,
             ratio=check.positive_pair(ratio, "ratio"),
             value=chosen,
             inplace=bool(inplace),
+            # Plans, and what they show, stay what they were where it is not given.
+            **({} if (least, most) == (1, 1) else {"count": (least, most)}),
         )
+
+    def as_torchvision(self, v2: Any) -> Any:
+        """Torchvision's, which erases one rectangle."""
+        if self.value == "random-color" or self.count != (1, 1):
+            raise TypeError(
+                f"{self!r} erases as timm does, images of 8 bits alone: torchvision's has no such parameters"
+            )
+        return super().as_torchvision(v2)
 
 
 class RandomAffine(Transform):

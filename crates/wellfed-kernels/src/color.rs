@@ -5,7 +5,7 @@
 
 use crate::{
     gray::{luma, mean_luma},
-    image::Image,
+    image::{Image, View},
 };
 
 /// `Image.blend(degenerate, image, factor)` of one value: float32, truncated, clipped where it extrapolates
@@ -55,6 +55,20 @@ pub fn saturation(image: &mut Image, factor: f64) {
         let gray = luma(pixel[0], pixel[1], pixel[2]);
         for v in &mut pixel[..3] {
             *v = blend(gray, *v, factor);
+        }
+    }
+}
+
+/// Blends every value with that of `other` at its place: 0 leaves the image alone, 1 is the other one. `other` must have
+/// its size; what it lacks stays.
+pub fn blend_with_image(image: &mut Image, other: View<'_>, factor: f32) {
+    let row = image.width() * image.channels();
+    if row == 0 || (other.width(), other.channels()) != (image.width(), image.channels()) {
+        return;
+    }
+    for (y, values) in image.pixels_mut().chunks_exact_mut(row).enumerate().take(other.height()) {
+        for (v, &to) in values.iter_mut().zip(other.row(y)) {
+            *v = blend(*v, to, factor);
         }
     }
 }
@@ -110,6 +124,21 @@ mod tests {
         // 0.7f32 * 10 is 6.9999995 in float32 and 7 in exact arithmetic.
         assert_eq!(applied(brightness, &[10], 1, 0.7), [(10.0f32 * 0.7f32) as u8]);
         assert_eq!(applied(brightness, &[3, 255], 1, 0.5), [1, 127]);
+    }
+
+    #[test]
+    fn two_images_are_blended_value_by_value() {
+        let (mut image, mut other) = (Image::new(), Image::new());
+        other.reshape(1, 2, 3).unwrap().copy_from_slice(&[0, 255, 10, 20, 30, 40]);
+        for (factor, expected) in [
+            (0.0, [10, 20, 30, 40, 50, 60]),
+            (1.0, [0, 255, 10, 20, 30, 40]),
+            (0.5, [5, 137, 20, 30, 40, 50]),
+        ] {
+            image.reshape(1, 2, 3).unwrap().copy_from_slice(&[10, 20, 30, 40, 50, 60]);
+            blend_with_image(&mut image, other.view(), factor);
+            assert_eq!(image.pixels(), expected);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod affine;
 pub mod alpha;
 pub mod blur;
+pub mod box_blur;
 pub mod color;
 pub mod erase;
 pub mod gray;

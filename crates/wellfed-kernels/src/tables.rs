@@ -25,7 +25,7 @@ pub fn invert(image: &mut Image) {
     }
 }
 
-/// Keeps the `bits` highest bits of every value, 1 to 8.
+/// Keeps the `bits` highest bits of every value, 0 to 8.
 pub fn posterize(image: &mut Image, bits: u32) {
     let mask = 0xFF00u16.wrapping_shr(bits.min(8)) as u8;
     for v in image.pixels_mut() {
@@ -36,6 +36,11 @@ pub fn posterize(image: &mut Image, bits: u32) {
 /// Turns values of at least `threshold` around.
 pub fn solarize(image: &mut Image, threshold: f64) {
     map(image, &table(|v| if f64::from(v) < threshold { v } else { !v }));
+}
+
+/// Adds `add` to values below 128, up to 255: timm's `solarize_add`.
+pub fn solarize_add(image: &mut Image, add: u8) {
+    map(image, &table(|v| if v < 128 { v.saturating_add(add) } else { v }));
 }
 
 /// Spreads the values of every channel over 0 to 255, linearly.
@@ -125,6 +130,9 @@ mod tests {
         assert_eq!(applied(|i| posterize(i, 8), &pixels, 3), pixels);
         assert_eq!(applied(|i| posterize(i, 4), &pixels, 3), [0, 0, 112, 128, 192, 240]);
         assert_eq!(applied(|i| posterize(i, 1), &pixels, 3), [0, 0, 0, 128, 128, 128]);
+        assert_eq!(applied(|i| posterize(i, 0), &pixels, 3), [0; 6]);
+        assert_eq!(applied(|i| solarize_add(i, 110), &pixels, 3), [110, 111, 237, 128, 200, 255]);
+        assert_eq!(applied(|i| solarize_add(i, 200), &pixels, 3), [200, 201, 255, 128, 200, 255]);
         assert_eq!(applied(|i| solarize(i, 128.0), &pixels, 3), [0, 1, 127, 127, 55, 0]);
         assert_eq!(applied(|i| solarize(i, 127.5), &pixels, 1), [0, 1, 127, 127, 55, 0]);
         assert_eq!(applied(|i| solarize(i, 256.0), &pixels, 1), pixels);

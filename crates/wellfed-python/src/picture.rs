@@ -7,7 +7,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use wellfed::{
     codec::{self, Mode},
     engine::{self, Form, Single, SingleScratch},
-    transform::{Interpolation, Rect},
+    transform::{ColorStep, Interpolation, Rect},
 };
 
 use crate::{enter, error::to_python, leaves, loader};
@@ -175,6 +175,18 @@ impl Picture {
     fn pad(&self, py: Python<'_>, borders: (usize, usize, usize, usize), fill: [u8; 3]) -> Option<Self> {
         let (left, top, right, bottom) = borders;
         self.then(py, self.single.pad(left, top, right, bottom, fill))
+    }
+
+    /// Changes colours: brightness (0), contrast (1) or saturation (2) by a factor, hue (3) by a part of the circle.
+    fn adjust(&self, py: Python<'_>, what: u8, by: f64) -> Option<Self> {
+        let step = match what {
+            0 => ColorStep::Brightness(by),
+            1 => ColorStep::Contrast(by),
+            2 => ColorStep::Saturation(by),
+            3 => ColorStep::Hue(by),
+            _ => return None,
+        };
+        self.then(py, self.single.adjust(step))
     }
 
     /// Does what Pillow's `transpose` of this number does.

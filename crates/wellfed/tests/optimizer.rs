@@ -11,12 +11,13 @@ use wellfed::{
     source::{ArrayData, ImageFolder, ImageFolderSpec, Labels, Pixels, TensorSlices},
     store::LocalStore,
     transform::{
-        AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, GaussianBlur, GaussianNoise,
+        AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, Erasure, GaussianBlur, GaussianNoise,
         Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad, PaddingMode, RandAugment,
         RandomAffine, RandomApply, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
         RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPhotometricDistort, RandomResize,
         RandomResizedCrop, RandomRotation, RandomShortestSize, RandomVerticalFlip, RandomZoomOut, Resize,
-        ScaleJitter, ToDtype, ToTensor, Transform, TrivialAugmentWide,
+        ScaleJitter, TimmAugment, TimmKind, TimmMix, TimmOp, ToDtype, ToTensor, Transform,
+        TrivialAugmentWide,
     },
 };
 
@@ -72,6 +73,16 @@ fn on_bytes() -> impl Strategy<Value = Transform> {
         Just(TrivialAugmentWide::new().interpolation(Interpolation::Bilinear).into()),
         Just(AutoAugment::default().into()),
         Just(AugMix::new().into()),
+        (any::<bool>(), any::<bool>()).prop_map(|(mixed, blended)| {
+            let kinds =
+                [TimmKind::Rotate, TimmKind::TranslateYRel, TimmKind::GaussianBlurRand, TimmKind::Color];
+            let ops = kinds.map(|kind| vec![TimmOp(kind, 0.7, 9.0)]);
+            let mix = mixed.then_some(TimmMix { alpha: 1.0, width: 2, blended });
+            TimmAugment { num_layers: 2, magnitude_std: 0.5, mix, ..TimmAugment::new(ops) }.into()
+        }),
+        side().prop_map(|s| {
+            RandomResizedCrop::new(s).interpolation([Interpolation::Bilinear, Interpolation::Bicubic]).into()
+        }),
         Just(JPEG::new([10, 90]).into()),
         Just(ElasticTransform::new().sigma([0.3, 0.5]).alpha([9.0, 5.0]).into()),
         Just(GaussianNoise::default().into()),
@@ -90,6 +101,7 @@ fn on_floats() -> impl Strategy<Value = Transform> {
         Just(RandomVerticalFlip::new(0.5).into()),
         Just(RandomErasing::new(0.7).into()),
         Just(RandomErasing::new(0.7).random().into()),
+        Just(RandomErasing::new(0.9).value(Erasure::RandomColor).count([1, 3]).into()),
         (1..9usize, padding_mode()).prop_map(|(s, mode)| RandomCrop::new(s)
             .padding(2)
             .pad_if_needed(true)

@@ -10,9 +10,10 @@ from typing import Any
 
 from . import opencv
 from .decoding import decode
+from .loading import load
 from .patches import patches
 
-__all__ = ["accelerate", "accelerate_worker", "decode", "inherited_rows", "unusable"]
+__all__ = ["accelerate", "accelerate_worker", "decode", "inherited_rows", "load", "unusable"]
 
 TESTED = (13, 13)
 """The first and the last major version of Pillow that the tests were run with."""

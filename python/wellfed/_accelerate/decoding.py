@@ -17,7 +17,7 @@ from .patches import patches
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["decode"]
+__all__ = ["decode", "drawn_from"]
 
 
 def decode(
@@ -66,7 +66,7 @@ def decode(
         image = _opened(source, mode)
         if transforms is None:
             return image
-        with _drawn_from(generator):
+        with drawn_from(generator):
             return _transformed(transforms, image)
     except Exception as error:
         if sys.version_info >= (3, 11):
@@ -173,7 +173,7 @@ _exchange = threading.Lock()
 
 
 @contextlib.contextmanager
-def _drawn_from(generator: Any) -> Iterator[None]:
+def drawn_from(generator: Any) -> Iterator[None]:
     """In this block torch's default generator has the state of `generator`, which goes on from there."""
     if generator is None:
         yield

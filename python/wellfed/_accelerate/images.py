@@ -184,10 +184,11 @@ class _Pillow:
     """Pillow's modules, and the classes of lazy images that are made from its classes."""
 
     def __init__(self) -> None:
-        from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin
+        from PIL import Image, ImageEnhance, ImageOps, JpegImagePlugin, PngImagePlugin
 
         self.image = Image
         self.ops = ImageOps
+        self.enhance = ImageEnhance
         self.lazy = _lazy_image(Image)
         self.files: dict[str, tuple[type[Any], type[Any]]] = {
             "JPEG": (JpegImagePlugin.JpegImageFile, _lazy_file(self, JpegImagePlugin.JpegImageFile)),
@@ -245,6 +246,29 @@ class _Pillow:
         new.__dict__["info"] = {}
         return new
 
+    def adjusted(self, image: Any, what: int, by: Any) -> Any:
+        """A lazy image with other colours, as `Picture.adjust` numbers them; None where Pillow is to do it."""
+        if type(by) not in (int, float):
+            return None
+        if type(image) is not self.lazy:
+            image = image._derived(image._mode) if image._mode in CONVERTED else None
+        recipe = None if image is None else image.__dict__.get("_recipe")
+        if recipe is None or "transparency" in image.__dict__.get("info", ()):
+            return None
+        try:
+            picture = recipe.picture.adjust(what, by)
+        except OverflowError:
+            return None
+        if picture is None:
+            return None
+        calls = (*recipe.calls, (_ADJUSTED[what], (by,)))
+        new = self.derived(Recipe(recipe.source, recipe.mode, picture, calls), image)
+        # Pillow blends with an image that it made of this one, or else of nothing.
+        if what != _SATURATION:
+            new.__dict__.pop("_head", None)
+            new.__dict__["info"] = {}
+        return new
+
     def unread(self, fp: Any, filename: Any) -> Any:
         """A lazy image of the JPEG in `fp`, whose head Pillow has not read; None where it is to read it now."""
         if type(fp) not in (io.BufferedReader, io.BytesIO) or fp.tell():
@@ -268,6 +292,55 @@ class _Pillow:
             _head=_Head(data[:length], filename, plain),
         )
         return image
+
+
+def _enhanced(name: str) -> Any:
+    """What `ImageEnhance` does, as a function of an image and a factor."""
+
+    def do(image: Any, factor: Any) -> Any:
+        return getattr(pillow().enhance, name)(image).enhance(factor)
+
+    return do
+
+
+def _hue(image: Any, by: Any) -> Any:
+    """Hues shifted, as torchvision does it to Pillow's images."""
+    from torchvision.transforms import _functional_pil
+
+    return _functional_pil.adjust_hue(image, by)
+
+
+_ADJUSTED = (_enhanced("Brightness"), _enhanced("Contrast"), _enhanced("Color"), _hue)
+"""What `Picture.adjust` does, by Pillow."""
+
+_SATURATION = 2
+
+
+class _Asked:
+    """Stands for an image whose `thumbnail` is asked for a size: what it is to be resized to."""
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        self.size = self._size = size
+        self.width, self.height = size
+        self.im = self
+        self.mode = self._mode = ""
+        self.readonly = 0
+        self.wanted: dict[str, Any] | None = None
+
+    def draft(self, *_: Any) -> None:
+        """Only files can be decoded smaller."""
+
+    def resize(self, size: Any, resample: Any, **more: Any) -> Any:
+        """Notes what is asked for."""
+        self.wanted = {"size": size, "resample": resample, **more}
+        return self
+
+
+def _reduces(size: tuple[int, int], to: Any, resample: Any, gap: Any) -> bool:
+    """Whether Pillow makes an image smaller by whole numbers before it resizes it, or is to say that `gap` is wrong."""
+    if type(gap) not in (int, float) or not 1.0 <= gap < 1e9:
+        return True
+    return resample != 0 and any(int(have / want / gap) > 1 for have, want in zip(size, to, strict=True))
 
 
 def _all_of(fp: Any) -> Any:
@@ -336,11 +409,17 @@ def _still_lazy(name: str, method: Any) -> Any:
     return call
 
 
+def _settled(image: Any) -> None:
+    """Gives an image its pixels, unless another thread has just done so: then it is of Pillow's class."""
+    kind: Any = type(image)
+    if kind in pillow().kinds:
+        kind._settle(image)
+
+
 def _settled_method(name: str, method: Any) -> Any:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(self) in pillow().kinds:
-            self._settle()
+        _settled(self)
         return getattr(type(self), name)(self, *args, **kwargs)
 
     return call
@@ -348,12 +427,12 @@ def _settled_method(name: str, method: Any) -> Any:
 
 def _settled_property(value: property) -> property:
     def get(self: Any) -> Any:
-        self._settle()
+        _settled(self)
         assert value.fget is not None
         return value.fget(self)
 
     def set_(self: Any, to: Any) -> None:
-        self._settle()
+        _settled(self)
         assert value.fset is not None
         value.fset(self, to)
 
@@ -361,14 +440,13 @@ def _settled_property(value: property) -> property:
 
 
 def _reduce(self: Any, protocol: Any) -> Any:
-    self._settle()
+    _settled(self)
     return self.__reduce_ex__(protocol)
 
 
 def _equal(self: Any, other: Any) -> Any:
-    self._settle()
-    if type(other) in pillow().kinds:
-        other._settle()
+    _settled(self)
+    _settled(other)
     return self.__eq__(other)
 
 
@@ -377,8 +455,9 @@ def _missing(plain: type[Any]) -> Any:
 
     def getattr_(self: Any, name: str) -> Any:
         state = self.__dict__
-        if "_head" in state:
-            self._complete()
+        complete = getattr(type(self), "_complete", None)
+        if "_head" in state and complete is not None:
+            complete(self)
         # Another thread may have done so meanwhile.
         if name in state:
             return state[name]
@@ -412,7 +491,7 @@ def _lazy_image(module: Any) -> type[Any]:
                 core = module.frombytes(recipe.mode, recipe.picture.size, recipe.picture.pixels()).im
         if core is None:
             core = recipe.by_pillow().im
-        self._complete()
+        complete(self)
         with _install:
             if self.__dict__.pop("_recipe", None) is not None:
                 self._im = core
@@ -420,7 +499,7 @@ def _lazy_image(module: Any) -> type[Any]:
 
     def forget(self: Any) -> None:
         """Becomes Pillow's without pixels."""
-        self._complete()
+        complete(self)
         with _install:
             self.__dict__.pop("_recipe", None)
             self.__class__ = plain
@@ -429,7 +508,7 @@ def _lazy_image(module: Any) -> type[Any]:
         """The image after a call that was remembered as `picture`, or is Pillow's to do."""
         recipe: Recipe | None = self.__dict__.get("_recipe")
         if picture is None or recipe is None:
-            self._settle()
+            _settled(self)
             return getattr(self, name)(*args)
         calls = (*recipe.calls, (name, args))
         return pillow().derived(Recipe(recipe.source, recipe.mode, picture, calls), self)
@@ -441,7 +520,7 @@ def _lazy_image(module: Any) -> type[Any]:
     def convert(self: Any, mode: Any = None, matrix: Any = None, *args: Any, **kwargs: Any) -> Any:
         if not matrix and (not mode or mode == self._mode):
             return self.copy()
-        self._settle()
+        _settled(self)
         return self.convert(mode, matrix, *args, **kwargs)
 
     def crop(self: Any, box: Any = None) -> Any:
@@ -453,30 +532,46 @@ def _lazy_image(module: Any) -> type[Any]:
             most = module.MAX_IMAGE_PIXELS
             if most is None or (box[2] - box[0]) * (box[3] - box[1]) <= most:
                 picture = recipe.picture.crop(*box)
-        return self._then("crop", (box,), picture)
+        return then(self, "crop", (box,), picture)
 
     def resize(self: Any, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Any:
         picture = None
         recipe = self.__dict__.get("_recipe")
         if (
             recipe is not None
-            and reducing_gap is None
             and (box is None or (type(box) is tuple and box == (0, 0, *self._size)))
             and _whole_numbers(size, 2)
             and min(size) > 0
             and (resample is None or (isinstance(resample, int) and 0 <= resample <= 3))
+            and (reducing_gap is None or not _reduces(self._size, size, resample, reducing_gap))
         ):
             if tuple(size) == self._size:
                 return self.copy()
             picture = recipe.picture.resize(*size, 3 if resample is None else int(resample))
-        return self._then("resize", (size, resample, box, reducing_gap), picture)
+        return then(self, "resize", (size, resample, box, reducing_gap), picture)
+
+    def thumbnail(self: Any, size: Any, resample: Any = 3, reducing_gap: Any = 2.0) -> Any:
+        recipe = self.__dict__.get("_recipe")
+        asked = _Asked(self._size)
+        plain.thumbnail(asked, size, resample, reducing_gap)
+        if asked.wanted is None:
+            return None
+        new = self.resize(**asked.wanted)
+        with _install:
+            if type(new) is type(self) and self.__dict__.get("_recipe") is recipe:
+                self.__dict__.pop("_pixels", None)
+                self.__dict__.update(_recipe=new.__dict__["_recipe"], _size=new._size)
+                return None
+        # Pillow does it once more, in the image itself.
+        _settled(self)
+        return self.thumbnail(size, resample, reducing_gap)
 
     def transpose(self: Any, method: Any) -> Any:
         picture = None
         recipe = self.__dict__.get("_recipe")
         if recipe is not None and isinstance(method, int) and 0 <= method <= 6:
             picture = recipe.picture.transpose(int(method))
-        return self._then("transpose", (method,), picture)
+        return then(self, "transpose", (method,), picture)
 
     def pixels(self: Any) -> bytes | None:
         """The pixels; None if the image has got Pillow's."""
@@ -492,37 +587,37 @@ def _lazy_image(module: Any) -> type[Any]:
         return made
 
     def array_interface(self: Any) -> Any:
-        made = self._made()
+        made = pixels(self)
         if made is None:
-            self._settle()
+            _settled(self)
             return self.__array_interface__
         width, height = self._size
         shape = (height, width) if self._mode == "L" else (height, width, 3)
         return {"version": 3, "data": made, "shape": shape, "typestr": "|u1"}
 
     def tobytes(self: Any, encoder_name: str = "raw", *args: Any) -> bytes:
-        made: bytes | None = self._made() if encoder_name == "raw" and not args else None
+        made: bytes | None = pixels(self) if encoder_name == "raw" and not args else None
         if made is not None:
             return made
-        self._settle()
+        _settled(self)
         return self.tobytes(encoder_name, *args)  # type: ignore[no-any-return]
 
     def load(self: Any) -> Any:
         if self.__dict__.pop("_spare_load", False):
             return None
-        self._settle()
+        _settled(self)
         return self.load()
 
     def get_core(self: Any) -> Any:
-        self._settle()
+        _settled(self)
         return self.im
 
     def set_core(self: Any, core: Any) -> None:
-        self._forget()
+        forget(self)
         self.im = core
 
     def close(self: Any) -> None:
-        self._forget()
+        forget(self)
         self.close()
 
     own = {
@@ -536,6 +631,7 @@ def _lazy_image(module: Any) -> type[Any]:
         "convert": convert,
         "crop": crop,
         "resize": resize,
+        "thumbnail": thumbnail,
         "transpose": transpose,
         "__array_interface__": property(array_interface),
         "tobytes": tobytes,
@@ -565,7 +661,7 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
                     del self.__dict__["_head"]
 
     def settle(self: Any) -> None:
-        self._complete()
+        complete(self)
         source: _Source | None = self.__dict__.get("_source")
         if source is not None:
             # Pillow has loaded it by now, so its errors are those of loading.
@@ -617,7 +713,7 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
 
     def derived(self: Any, mode: str) -> Any:
         """A lazy image in `mode`; None where there can be none."""
-        source = self._take()
+        source = take(self)
         picture = None if source is None else source.picture(mode)
         if source is None or picture is None:
             return None
@@ -628,9 +724,9 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
 
         @functools.wraps(method)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            copy = self._derived(self._mode) if self._mode in CONVERTED else None
+            copy = derived(self, self._mode) if self._mode in CONVERTED else None
             if copy is None:
-                self._settle()
+                _settled(self)
                 return getattr(self, name)(*args, **kwargs)
             return getattr(copy, name)(*args, **kwargs)
 
@@ -638,16 +734,16 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
 
     def convert(self: Any, mode: Any = None, matrix: Any = None, *args: Any, **kwargs: Any) -> Any:
         wanted = mode or self._mode
-        new = self._derived(wanted) if wanted in CONVERTED and not matrix else None
+        new = derived(self, wanted) if wanted in CONVERTED and not matrix else None
         if new is not None:
             return new
-        self._settle()
+        _settled(self)
         return self.convert(mode, matrix, *args, **kwargs)
 
     def array_interface(self: Any) -> Any:
-        copy = self._derived(self._mode) if self._mode in CONVERTED else None
+        copy = derived(self, self._mode) if self._mode in CONVERTED else None
         if copy is None:
-            self._settle()
+            _settled(self)
             return self.__array_interface__
         return copy.__array_interface__
 
@@ -655,9 +751,9 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         if self.__dict__.pop("_spare_load", False):
             return None
         # Nothing stands behind the pixels of a file that can be taken, so that loading finds nothing else.
-        if sparing.depth and self._take() is not None:
+        if sparing.depth and take(self) is not None:
             return None
-        self._settle()
+        _settled(self)
         return self.load()
 
     def close_fp(self: Any) -> None:
@@ -672,7 +768,7 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         self.__dict__.pop("_source", None)
         if "_head" in self.__dict__:
             with contextlib.suppress(Exception):
-                self._close_fp()
+                close_fp(self)
             self.fp = None
             self._im = made_by.image.DeferredError(ValueError("Operation on closed image"))
         else:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import rows
+from .colours import ENHANCERS, enhancer
 from .images import Here, here, pillow
 from .loads import OF_LIBRARIES
 from .tensors import OF_TORCHVISION
@@ -45,6 +46,9 @@ class _Patches:
                 self._replace_opener(module.image.OPEN, name, plain, lazy)
             self._replace(module.ops, "exif_transpose", _exif_transpose)
             self._replace(module.ops, "expand", _expand)
+            for what, name in enumerate(ENHANCERS):
+                plain = getattr(module.enhance, name)
+                self._replace(plain, "__init__", enhancer(what, name, plain))
         self.see_libraries()
 
     def leave(self, everywhere: bool = True) -> None:

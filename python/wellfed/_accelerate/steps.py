@@ -100,6 +100,23 @@ def _known() -> dict[type[Any], Any]:
             lambda: (v1.CenterCrop.forward, f1.center_crop, f1.crop, pil.crop),
             "torchvision",
         ),
+        v1.ColorJitter: _entry(
+            functools.partial(_color_jitter, _drawn_by_v1, _adjusting(f1)),
+            lambda: (v1.ColorJitter.forward, v1.ColorJitter.get_params, *_adjusting(f1), *_adjusting(pil)),
+            "torchvision",
+        ),
+        v2.ColorJitter: _entry(
+            functools.partial(_color_jitter, _drawn_by_v2, _adjusting(f2)),
+            lambda: (
+                v2.ColorJitter.forward,
+                v2.ColorJitter.transform,
+                v2.ColorJitter.make_params,
+                v2.ColorJitter._generate_value,
+                v2.ColorJitter._call_kernel,
+                *_adjusting(f2),
+            ),
+            "torchvision",
+        ),
         v2.RandomResizedCrop: _entry(_resized_crop_v2, resized_crop2, "torchvision"),
         v2.RandomHorizontalFlip: _entry(
             functools.partial(_flip, 0),
@@ -289,6 +306,40 @@ def _resize(size_of: Any, step: Any, image: Any) -> Any:
     width, height = image._size
     rows, columns = size_of((height, width), size, step.max_size)
     return image if (rows, columns) == (height, width) else image.resize((columns, rows), filter_)
+
+
+def _adjusting(module: Any) -> tuple[Any, ...]:
+    """Torchvision's functions that change colours, at the numbers of `Picture.adjust`, which are those of its draws."""
+    return module.adjust_brightness, module.adjust_contrast, module.adjust_saturation, module.adjust_hue
+
+
+def _drawn_by_v1(step: Any) -> tuple[Any, ...]:
+    return tuple(step.get_params(step.brightness, step.contrast, step.saturation, step.hue))
+
+
+def _drawn_by_v2(step: Any) -> tuple[Any, ...]:
+    drawn = step.make_params([])
+    names = "fn_idx", "brightness_factor", "contrast_factor", "saturation_factor", "hue_factor"
+    return tuple(drawn[name] for name in names)
+
+
+def _color_jitter(draw: Any, functions: tuple[Any, ...], step: Any, image: Any) -> Any:
+    from .images import pillow
+
+    order, *factors = draw(step)
+    kinds = pillow()
+    for what in order.tolist():
+        factor = factors[what]
+        if factor is None:
+            continue
+        new = kinds.adjusted(image, what, factor) if type(image) in kinds.kinds and _coloured(image) else None
+        image = functions[what](image, factor) if new is None else new
+    return image
+
+
+def _coloured(image: Any) -> bool:
+    """Whether it is an image that has hues: of grey ones torchvision gives the same object."""
+    return bool(image._mode == "RGB")
 
 
 def _center_crop(step: Any, image: Any) -> Any:

@@ -11,7 +11,7 @@ use wellfed_kernels::{
 use crate::{
     Error, ErrorKind, Result,
     plan::field::point,
-    transform::{Action, AddedNoise, EraseValue, PaddingMode, Size},
+    transform::{Action, AddedNoise, EraseValue, PaddingMode, Patch, Size},
 };
 
 /// An image of channel planes.
@@ -89,15 +89,20 @@ impl FloatImage {
                 let dtype = self.dtype;
                 self.each(|_, x| round(x, dtype));
             }
-            Action::Erase { rect, value } => {
-                for c in 0..channels {
-                    for y in rect.top..rect.top + rect.height {
-                        let start = (c * height + y) * width + rect.left;
-                        for x in &mut self.planes[start..start + rect.width] {
-                            *x = match value {
-                                EraseValue::Constant(values) => round(values.channel(c) as f32, self.dtype),
-                                EraseValue::Noise(rng) => round(rng.normal() as f32, self.dtype),
-                            };
+            Action::Erase(patches) => {
+                for Patch { rect, value } in &**patches {
+                    let mut value = value.clone();
+                    for c in 0..channels {
+                        for y in rect.top..rect.top + rect.height {
+                            let start = (c * height + y) * width + rect.left;
+                            for x in &mut self.planes[start..start + rect.width] {
+                                *x = match &mut value {
+                                    EraseValue::Constant(values) => {
+                                        round(values.channel(c) as f32, self.dtype)
+                                    }
+                                    EraseValue::Noise(rng) => round(rng.normal() as f32, self.dtype),
+                                };
+                            }
                         }
                     }
                 }

@@ -262,7 +262,7 @@ impl Maker<'_> {
                 Step::Erase(at) => {
                     let size = scratch.sizes[*at];
                     let program = self.program;
-                    whole::erase_slot(&mut scratch.actions[*at], size, program.dtype, program.layout, slot);
+                    whole::erase_slot(&scratch.actions[*at], size, program.dtype, program.layout, slot);
                     probe.lap(Phase::Write, 0);
                 }
                 Step::Float(operations) => {

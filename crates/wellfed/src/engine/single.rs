@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use wellfed_kernels::{
-    image::{Dtype, Layout, View},
+    image::{Dtype, Image, Layout, View},
     points::{PointMap, PointOp},
     write::{self, Output, PadMode, Window},
 };
@@ -20,7 +20,9 @@ use super::{
 use crate::{
     Error, ErrorKind, Limits, Result,
     codec::{self, Encoded, Mode, Request, Scale},
-    transform::{Action, Interpolation, PaddingMode, PerChannel, Rect},
+    transform::{
+        Action, ColorStep, ColorSteps, ImageAction, ImageMemory, Interpolation, PaddingMode, PerChannel, Rect,
+    },
 };
 
 /// What pixels become.
@@ -74,6 +76,9 @@ impl Values {
 pub struct SingleScratch {
     codec: codec::Scratch,
     kernel: KernelScratch,
+    /// Pixels whose colours are still to be changed.
+    pixels: Image,
+    memory: ImageMemory,
 }
 
 /// An encoded image, and what is to be done to it. The bytes stay with the caller.
@@ -85,6 +90,8 @@ pub struct Single {
     /// Of the stored image, height and width.
     stored: (usize, usize),
     fold: Fold,
+    /// What is done to the colours of the result.
+    colors: ColorSteps,
 }
 
 impl Single {
@@ -106,7 +113,14 @@ impl Single {
         }
         let (height, width) = encoded.header().size(false);
         Limits::default().check_pixels(height, width)?;
-        Ok(Some(Self { mode, orientation: 1, stored: (height, width), fold: Fold::new(height, width) }))
+        let colors = ColorSteps::new([]);
+        Ok(Some(Self {
+            mode,
+            orientation: 1,
+            stored: (height, width),
+            fold: Fold::new(height, width),
+            colors,
+        }))
     }
 
     /// Height and width of the result.
@@ -140,7 +154,7 @@ impl Single {
     /// The same with flips in the first place: of the decoded pixels, where resampling may follow.
     fn turned_first(&self) -> Option<Self> {
         // Its one turn may be taken, and the sides are those of the turned image then.
-        if self.orientation != 1 || self.fold.is_padded() {
+        if self.orientation != 1 || !self.colors.is_empty() || self.fold.is_padded() {
             return None;
         }
         let Fold { flip_h, flip_v, resize: None, .. } = self.fold else { return None };
@@ -189,14 +203,36 @@ impl Single {
     /// Turns and mirrors as an EXIF orientation says. Comes before all else.
     pub fn turn(&self, orientation: u8) -> Option<Self> {
         let (height, width) = self.stored;
-        if self.orientation != 1 || !self.fold.is_identity(height, width) || !(1..=8).contains(&orientation) {
+        let first = self.fold.is_identity(height, width) && self.colors.is_empty();
+        if self.orientation != 1 || !first || !(1..=8).contains(&orientation) {
             return None;
         }
         let (rows, columns) = if orientation >= 5 { (width, height) } else { (height, width) };
         Some(Self { orientation, fold: Fold::new(rows, columns), ..*self })
     }
 
+    /// Changes colours, as Pillow and torchvision do; up to four times.
+    pub fn adjust(&self, step: ColorStep) -> Option<Self> {
+        let (ColorStep::Brightness(factor)
+        | ColorStep::Contrast(factor)
+        | ColorStep::Saturation(factor)
+        | ColorStep::Hue(factor)) = step;
+        let most = if matches!(step, ColorStep::Hue(_)) { 0.5 } else { f64::from(f32::MAX) };
+        let colors = ColorSteps::new(self.colors.iter().copied().chain([step]));
+        let fits = colors.len() > self.colors.len() && factor.abs() <= most;
+        fits.then_some(Self { colors, ..*self })
+    }
+
     fn then(&self, action: &Action) -> Option<Self> {
+        // What moves pixels may come first all the same, if what they become does not depend on it: a mean does where some
+        // are cut off, resampling and borders always.
+        let has_mean = self.colors.iter().any(|step| matches!(step, ColorStep::Contrast(_)));
+        match action {
+            _ if self.colors.is_empty() => {}
+            Action::Flip { .. } => {}
+            Action::Crop(_) if !has_mean => {}
+            _ => return None,
+        }
         let mut next = *self;
         next.fold.push(action, self.channels()).then_some(next)
     }
@@ -220,6 +256,31 @@ impl Single {
         scratch: &mut SingleScratch,
         slot: &mut [u8],
     ) -> Result<()> {
+        if self.colors.is_empty() {
+            return self.render_plain(bytes, form, rows, scratch, slot);
+        }
+        let (height, width) = self.size();
+        let mut pixels = std::mem::take(&mut scratch.pixels);
+        let into = pixels.reshape(height, width, self.channels())?;
+        self.render_plain(bytes, Form::Bytes, rows, scratch, into)?;
+        self.colors.run(&mut pixels, &mut scratch.memory)?;
+        match form {
+            Form::Bytes => slot.copy_from_slice(pixels.pixels()),
+            Form::Tensor(values) => values.write(pixels.pixels(), height, width, slot)?,
+        }
+        scratch.pixels = pixels;
+        Ok(())
+    }
+
+    /// The same before colours are changed.
+    fn render_plain(
+        &self,
+        bytes: &[u8],
+        form: Form<'_>,
+        rows: Option<&SeenRows>,
+        scratch: &mut SingleScratch,
+        slot: &mut [u8],
+    ) -> Result<()> {
         let encoded = Encoded::open(bytes)?;
         let (height, width) = encoded.header().size(false);
         if (height, width) != self.stored {
@@ -227,7 +288,7 @@ impl Single {
             return Err(Error::new(ErrorKind::Internal, what));
         }
         let encoded = encoded.turned(self.orientation);
-        let SingleScratch { codec, kernel: memory } = scratch;
+        let SingleScratch { codec, kernel: memory, .. } = scratch;
         let (fold, needed) = self.fold.settled();
         let (map, layout) = match form {
             Form::Bytes => (unchanged(self.channels())?, Layout::Hwc),
@@ -381,6 +442,61 @@ mod tests {
         assert!(small.pad(1, 1, 1, 1, [0; 3]).is_none());
         assert!(all.pad(usize::MAX, 1, 1, 1, [0; 3]).is_none());
         assert!(all.pad(1 << 30, 1, 1 << 30, 1, [0; 3]).is_none());
+    }
+
+    #[test]
+    fn colours_are_changed_after_all_that_moves_pixels() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        let changed = |single: &Single, step| {
+            let mut image = Image::new();
+            let (height, width) = single.size();
+            image.reshape(height, width, 3).unwrap().copy_from_slice(&render(single, &bytes));
+            ColorSteps::new([step]).run(&mut image, &mut ImageMemory::default()).unwrap();
+            image.pixels().to_vec()
+        };
+        let part = Rect { top: 1, left: 0, height: 2, width: 4 };
+        for step in [
+            ColorStep::Brightness(1.3),
+            ColorStep::Contrast(0.4),
+            ColorStep::Saturation(2.0),
+            ColorStep::Hue(0.3),
+        ] {
+            let small = all.crop(part).unwrap();
+            let adjusted = small.adjust(step).unwrap();
+            assert_eq!(render(&adjusted, &bytes), changed(&small, step), "{step:?}");
+            let flipped = adjusted.flip(true, false).unwrap();
+            assert_eq!(
+                render(&flipped, &bytes),
+                changed(&small.flip(true, false).unwrap(), step),
+                "{step:?}"
+            );
+            let cut = all.adjust(step).unwrap().crop(part);
+            match step {
+                ColorStep::Contrast(_) => assert!(cut.is_none(), "its mean is that of all of the image"),
+                _ => assert_eq!(render(&cut.unwrap(), &bytes), changed(&small, step), "{step:?}"),
+            }
+            let adjusted = all.adjust(step).unwrap();
+            assert!(adjusted.resize(3, 3, Interpolation::Bilinear).is_none());
+            assert!(adjusted.pad(1, 1, 1, 1, [0; 3]).is_none());
+            assert!(adjusted.turn(6).is_none());
+            assert!(adjusted.flip(true, false).unwrap().resize(3, 3, Interpolation::Bilinear).is_none());
+            let values = Values::new(3, true, None).unwrap();
+            let mut slot = vec![0; adjusted.len(Form::Tensor(&values))];
+            adjusted
+                .render(&bytes, Form::Tensor(&values), None, &mut SingleScratch::default(), &mut slot)
+                .unwrap();
+            let first = f32::from(render(&adjusted, &bytes)[0]) / 255.0;
+            assert_eq!(slot[..4], first.to_ne_bytes());
+        }
+        let mut many = all;
+        for _ in 0..4 {
+            many = many.adjust(ColorStep::Brightness(1.1)).unwrap();
+        }
+        assert!(many.adjust(ColorStep::Brightness(1.1)).is_none());
+        assert!(all.adjust(ColorStep::Brightness(f64::NAN)).is_none());
+        assert!(all.adjust(ColorStep::Contrast(1e60)).is_none());
+        assert!(all.adjust(ColorStep::Hue(0.6)).is_none());
     }
 
     #[test]

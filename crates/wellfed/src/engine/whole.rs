@@ -8,7 +8,7 @@ use wellfed_kernels::{
 
 use crate::{
     Error, ErrorKind, Result,
-    transform::{Action, EraseValue, ImageMemory, Rect, Size},
+    transform::{Action, EraseValue, ImageMemory, Patch, Rect, Size},
 };
 
 /// Bytes of working memory that `action` takes for an image of size `before`.
@@ -30,7 +30,7 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, memory: &mut ImageMemo
             image.pixels_mut().iter_mut().for_each(|v| *v = noisy(*v));
             Ok(())
         }
-        erase @ Action::Erase { .. } => {
+        erase @ Action::Erase(_) => {
             erase_slot(erase, size, Dtype::U8, Layout::Hwc, image.pixels_mut());
             Ok(())
         }
@@ -41,16 +41,21 @@ pub(crate) fn run(action: &mut Action, image: &mut Image, memory: &mut ImageMemo
     }
 }
 
-/// Erases a rectangle of a finished image. Any action but [`Action::Erase`] leaves it alone.
-pub(crate) fn erase_slot(action: &mut Action, size: Size, dtype: Dtype, layout: Layout, slot: &mut [u8]) {
-    let Action::Erase { rect, value } = action else { return };
-    let Rect { top, left, height, width } = *rect;
-    let rect = resample::Rect { top, left, height, width };
+/// Erases rectangles of a finished image. Any action but [`Action::Erase`] leaves it alone.
+pub(crate) fn erase_slot(action: &Action, size: Size, dtype: Dtype, layout: Layout, slot: &mut [u8]) {
+    let Action::Erase(patches) = action else { return };
     let shape = (size.height, size.width, size.channels);
-    match value {
-        EraseValue::Constant(values) => {
-            erase::erase(slot, shape, dtype, layout, rect, |channel| values.channel(channel) as f32);
+    for Patch { rect, value } in &**patches {
+        let &Rect { top, left, height, width } = rect;
+        let rect = resample::Rect { top, left, height, width };
+        match value {
+            EraseValue::Constant(values) => {
+                erase::erase(slot, shape, dtype, layout, rect, |channel| values.channel(channel) as f32);
+            }
+            EraseValue::Noise(noise) => {
+                let mut noise = noise.clone();
+                erase::erase(slot, shape, dtype, layout, rect, |_| noise.normal() as f32);
+            }
         }
-        EraseValue::Noise(noise) => erase::erase(slot, shape, dtype, layout, rect, |_| noise.normal() as f32),
     }
 }

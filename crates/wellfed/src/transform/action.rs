@@ -16,6 +16,15 @@ pub enum EraseValue {
     Noise(Noise),
 }
 
+/// A rectangle that lies inside the image, and what is written there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// Where.
+    pub rect: Rect,
+    /// With what.
+    pub value: EraseValue,
+}
+
 /// Standard normal numbers without end. One [`Rng`] has too few for a large rectangle, so after every
 /// `Noise::CHUNK` numbers comes another.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,13 +105,8 @@ pub enum Action {
     },
     /// What needs the whole image and brings its own code.
     Image(Arc<dyn ImageAction>),
-    /// Overwrite a rectangle.
-    Erase {
-        /// Where.
-        rect: Rect,
-        /// With what.
-        value: EraseValue,
-    },
+    /// Overwrite rectangles, one after the other.
+    Erase(Arc<[Patch]>),
     /// Add a number of its own to every value.
     AddNoise(AddedNoise),
     /// Change the element type.
@@ -149,7 +153,7 @@ impl Action {
             Action::Image(ref action) => action.size(input),
             Action::Keep
             | Action::Flip { .. }
-            | Action::Erase { .. }
+            | Action::Erase(_)
             | Action::AddNoise(_)
             | Action::Cast { .. }
             | Action::Normalize { .. }

@@ -11,10 +11,12 @@ use crate::{Result, rng::Rng};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Adjustment {
     Invert,
-    /// Highest bits to keep, 1 to 8.
+    /// Highest bits to keep, 0 to 8.
     Posterize(u32),
     /// Least value that is turned around.
     Solarize(f64),
+    /// What is added to values below 128.
+    SolarizeAdd(u8),
     /// 0 is smooth, 1 leaves the image alone.
     Sharpness(f64),
     Autocontrast,
@@ -39,6 +41,7 @@ impl ImageAction for Adjustment {
             Adjustment::Invert => tables::invert(image),
             Adjustment::Posterize(bits) => tables::posterize(image, bits),
             Adjustment::Solarize(threshold) => tables::solarize(image, threshold),
+            Adjustment::SolarizeAdd(add) => tables::solarize_add(image, add),
             Adjustment::Sharpness(factor) => sharpen::sharpness(image, factor, &mut memory.spare)?,
             Adjustment::Autocontrast => tables::autocontrast(image),
             Adjustment::Equalize => tables::equalize(image),

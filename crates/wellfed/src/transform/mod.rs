@@ -25,6 +25,7 @@ mod coarse_dropout;
 mod color_jitter;
 mod compose;
 mod elastic_transform;
+mod filters;
 mod floor_center_crop;
 mod gaussian_blur;
 mod gaussian_noise;
@@ -78,12 +79,14 @@ mod scale_jitter;
 mod sequence;
 #[cfg(test)]
 mod testing;
+mod timm_augment;
+mod timm_op;
 mod to_dtype;
 mod to_image;
 mod to_tensor;
 mod trivial_augment_wide;
 
-pub use action::{Action, EraseValue, Noise};
+pub use action::{Action, EraseValue, Noise, Patch};
 pub use aug_mix::{AugMix, Version};
 pub use augment::Thresholds;
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
@@ -93,6 +96,7 @@ pub use coarse_dropout::CoarseDropout;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
 pub use elastic_transform::ElasticTransform;
+pub use filters::Filters;
 pub use floor_center_crop::FloorCenterCrop;
 pub use gaussian_blur::GaussianBlur;
 pub use gaussian_noise::{AddedNoise, GaussianNoise};
@@ -139,6 +143,8 @@ pub use random_vertical_flip::RandomVerticalFlip;
 pub use random_zoom_out::RandomZoomOut;
 pub use resize::{Resize, ResizeTo};
 pub use scale_jitter::ScaleJitter;
+pub use timm_augment::{TimmAugment, TimmMix};
+pub use timm_op::{TimmKind, TimmOp};
 pub use to_dtype::ToDtype;
 pub use to_image::ToImage;
 pub use to_tensor::ToTensor;
@@ -477,6 +483,7 @@ transforms! {
     Resize,
     SanitizeBoundingBoxes,
     ScaleJitter,
+    TimmAugment,
     ToDtype,
     ToImage,
     ToTensor,

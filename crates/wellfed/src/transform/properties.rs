@@ -68,6 +68,9 @@ fn crops() -> impl Strategy<Value = Transform> {
             Resize { max_size: more.map(|more| edge + more), ..Resize::new(edge) }.into()
         }),
         (1usize..100).prop_map(|max| Resize::new(ResizeTo::MaxSize).max_size(max).into()),
+        sides().prop_map(|size| RandomResizedCrop::new(size)
+            .interpolation([Interpolation::Bilinear, Interpolation::Bicubic])
+            .into()),
         sides().prop_map(|size| Resize::new(size).into()),
         (sides(), opencv()).prop_map(|(size, filter)| Resize::new(size).interpolation(filter).into()),
         (1usize..100, any::<bool>(), opencv()).prop_map(|(size, longest, interpolation)| MaxSize {
@@ -125,6 +128,10 @@ fn others() -> impl Strategy<Value = Transform> {
         .ratio(ratio)
         .value(v)
         .into()),
+        (p(), 0usize..4, 0usize..3).prop_map(|(p, least, more)| RandomErasing::new(p)
+            .value(Erasure::RandomColor)
+            .count([least.max(1), least.max(1) + more])
+            .into()),
         (fill(), 0.001..9.0).prop_map(|(mean, std)| Normalize::new(mean, std).into()),
         (fill(), 0.001..9.0).prop_map(|(mean, std)| NormalizeByReciprocal::new(mean, std).into()),
         (-1.0..1.0, 0.0..2.0, any::<bool>())
@@ -257,6 +264,16 @@ fn augmentations() -> impl Strategy<Value = Transform> {
                     .into()
                 }
             ),
+        (0i64..5, interpolation(), fill(), prop::option::of((0.01..9.0, 1usize..5, any::<bool>()))).prop_map(
+            |(num_layers, filter, fill, mix)| {
+                let kinds = [TimmKind::Rotate, TimmKind::TranslateXRel, TimmKind::GaussianBlurRand];
+                let policies =
+                    kinds.map(|kind| vec![TimmOp(kind, 0.5, 9.0), TimmOp(TimmKind::Color, 1.0, 3.0)]);
+                let mix = mix.map(|(alpha, width, blended)| TimmMix { alpha, width, blended });
+                let interpolation = [filter, Interpolation::Bicubic].into();
+                TimmAugment { num_layers, interpolation, fill, mix, ..TimmAugment::new(policies) }.into()
+            }
+        ),
         (policy, interpolation(), fill(), thresholds()).prop_map(
             |(policy, interpolation, fill, thresholds)| {
                 AutoAugment { policy, interpolation, fill, thresholds }.into()
@@ -303,7 +320,7 @@ fn belongs(action: &Action, class: Class) -> bool {
         Action::Resize { .. } => class == Class::Resize,
         Action::Flip { .. } => class == Class::Flip,
         Action::Image(_) => class == Class::Image,
-        Action::Erase { .. } => class == Class::Erase,
+        Action::Erase(_) => class == Class::Erase,
         Action::AddNoise(_) => class == Class::Noise,
         Action::Cast { .. } => class == Class::Cast,
         Action::Normalize { .. } => class == Class::Normalize,
@@ -325,8 +342,11 @@ proptest! {
         let Ok(action) = operation.draw_around(size, &boxes, &mut rng) else { return Ok(()) };
         prop_assert!(belongs(&action, operation.class()), "{action:?}");
         match action {
-            Action::Crop(rect) | Action::CropAround(rect) | Action::Resize { crop: rect, .. } | Action::Erase { rect, .. } => {
+            Action::Crop(rect) | Action::CropAround(rect) | Action::Resize { crop: rect, .. } => {
                 prop_assert!(inside(rect, size), "{action:?}");
+            }
+            Action::Erase(ref patches) => {
+                prop_assert!(!patches.is_empty() && patches.iter().all(|p| inside(p.rect, size)), "{action:?}");
             }
             Action::PadCrop { height, width, .. } => prop_assert!(height >= 1 && width >= 1),
             _ => {}

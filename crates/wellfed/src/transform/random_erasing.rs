@@ -5,18 +5,20 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
-    Action, Class, EraseValue, Noise, Operation, PerChannel, Rect, Shape, Size,
+    Action, Class, EraseValue, Noise, Operation, Patch, PerChannel, Rect, Shape, Size,
     param::{Repr, Tuple, check_positive_range, check_probability, check_range},
 };
-use crate::{Result, rng::Rng};
+use crate::{Error, Result, rng::Rng};
 
-/// What [`RandomErasing`] writes. In JSON a number, one number per channel, or `"random"`.
+/// What [`RandomErasing`] writes. In JSON a number, one number per channel, `"random"` or `"random-color"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Erasure {
     /// These values.
     Constant(PerChannel),
     /// Standard normal noise, another number for each element.
     Random,
+    /// One standard normal number for each channel of a rectangle: timm's mode `rand`.
+    RandomColor,
 }
 
 impl Default for Erasure {
@@ -36,6 +38,7 @@ impl Serialize for Erasure {
         match self {
             Erasure::Constant(value) => value.serialize(serializer),
             Erasure::Random => serializer.serialize_str("random"),
+            Erasure::RandomColor => serializer.serialize_str("random-color"),
         }
     }
 }
@@ -50,8 +53,11 @@ impl<'de> Deserialize<'de> for Erasure {
         }
         match Given::deserialize(deserializer) {
             Ok(Given::Text(text)) if text == "random" => Ok(Self::Random),
+            Ok(Given::Text(text)) if text == "random-color" => Ok(Self::RandomColor),
             Ok(Given::Constant(value)) => Ok(Self::Constant(value)),
-            _ => Err(D::Error::custom("must be one number, one per channel (1 to 4 of them), or \"random\"")),
+            _ => Err(D::Error::custom(
+                "must be one number, one per channel (1 to 4 of them), \"random\" or \"random-color\"",
+            )),
         }
     }
 }
@@ -70,15 +76,33 @@ pub struct RandomErasing {
     pub value: Erasure,
     /// Means nothing here, where images are always changed in place.
     pub inplace: bool,
+    /// Least and greatest number of rectangles, which share the area that is drawn for each: timm's `min_count` and
+    /// `max_count`. Default: (1, 1).
+    #[serde(skip_serializing_if = "is_one")]
+    pub count: [usize; 2],
+}
+
+fn is_one(count: &[usize; 2]) -> bool {
+    *count == [1, 1]
 }
 
 impl Default for RandomErasing {
     fn default() -> Self {
-        Self { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: Erasure::default(), inplace: false }
+        Self {
+            p: 0.5,
+            scale: [0.02, 0.33],
+            ratio: [0.3, 3.3],
+            value: Erasure::default(),
+            inplace: false,
+            count: [1, 1],
+        }
     }
 }
 
 impl RandomErasing {
+    /// Most rectangles of one image.
+    const MOST: usize = 1000;
+
     /// Writes zeros with probability `p`.
     pub fn new(p: f64) -> Self {
         Self { p, ..Self::default() }
@@ -112,12 +136,19 @@ impl RandomErasing {
         self
     }
 
-    /// The rectangle: ten attempts, then nothing. Both sides are smaller than the image's.
-    fn part(&self, size: Size, rng: &mut Rng) -> Option<Rect> {
+    /// Sets the least and greatest number of rectangles.
+    #[must_use]
+    pub fn count(mut self, count: [usize; 2]) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// One of `count` rectangles: ten attempts, then nothing. Both sides are smaller than the image's.
+    fn part(&self, size: Size, count: usize, rng: &mut Rng) -> Option<Rect> {
         let area = size.height as f64 * size.width as f64;
         let (log_low, log_high) = (self.ratio[0].ln(), self.ratio[1].ln());
         for _ in 0..10 {
-            let area = area * rng.uniform(self.scale[0], self.scale[1]);
+            let area = area * rng.uniform(self.scale[0], self.scale[1]) / count as f64;
             let ratio = rng.uniform(log_low, log_high).exp();
             let height = (area * ratio).sqrt().round_ties_even() as usize;
             let width = (area / ratio).sqrt().round_ties_even() as usize;
@@ -140,7 +171,9 @@ impl fmt::Display for RandomErasing {
         match self.value {
             Erasure::Constant(value) => repr.field("value", format_args!("{value:?}")),
             Erasure::Random => repr.field("value", "random"),
+            Erasure::RandomColor => repr.field("value", "random-color"),
         }
+        .field_if(!is_one(&self.count), "count", Tuple(&self.count))
         .finish()
     }
 }
@@ -150,9 +183,14 @@ impl Operation for RandomErasing {
         check_probability(self.p)?;
         check_range("scale", self.scale, 0.0, 1.0)?;
         check_positive_range("ratio", self.ratio)?;
+        let [least, most] = self.count;
+        if !(1..=most).contains(&least) || most > Self::MOST {
+            let what = format!("count is {}; must be (low, high) of 1 to {}", Tuple(&self.count), Self::MOST);
+            return Err(Error::config(what));
+        }
         match self.value {
             Erasure::Constant(value) => value.check("value"),
-            Erasure::Random => Ok(()),
+            Erasure::Random | Erasure::RandomColor => Ok(()),
         }
     }
 
@@ -175,12 +213,23 @@ impl Operation for RandomErasing {
         if let Erasure::Constant(value) = self.value {
             value.check_channels("value", size.channels)?;
         }
-        let Some(rect) = self.part(size, rng) else { return Ok(Action::Keep) };
-        let value = match self.value {
-            Erasure::Constant(value) => EraseValue::Constant(value),
-            Erasure::Random => EraseValue::Noise(Noise::new(rng.next_u64())),
-        };
-        Ok(Action::Erase { rect, value })
+        let [least, most] = self.count;
+        // One number is not drawn: what was drawn before there were several stays.
+        let count = if least == most { least } else { least + rng.below((most - least + 1) as u64) as usize };
+        let mut patches = Vec::with_capacity(count);
+        for _ in 0..count {
+            let Some(rect) = self.part(size, count, rng) else { continue };
+            let value = match self.value {
+                Erasure::Constant(value) => EraseValue::Constant(value),
+                Erasure::Random => EraseValue::Noise(Noise::new(rng.next_u64())),
+                Erasure::RandomColor => {
+                    let color: Vec<f64> = (0..size.channels).map(|_| rng.normal()).collect();
+                    EraseValue::Constant(PerChannel::new(&color)?)
+                }
+            };
+            patches.push(Patch { rect, value });
+        }
+        Ok(if patches.is_empty() { Action::Keep } else { Action::Erase(patches.into()) })
     }
 }
 
@@ -190,7 +239,7 @@ mod tests {
 
     fn rects(erasing: RandomErasing, size: Size, n: u64) -> Vec<Rect> {
         let rect = |action| match action {
-            Action::Erase { rect, .. } => Some(rect),
+            Action::Erase(patches) => Some(patches[0].rect),
             _ => None,
         };
         draws(erasing, size, n).filter_map(rect).collect()
@@ -241,7 +290,10 @@ mod tests {
     fn noise_differs_from_sample_to_sample() {
         let noise: Vec<_> = draws(RandomErasing::new(1.0).random(), size(32, 32), 2)
             .map(|action| match action {
-                Action::Erase { value: EraseValue::Noise(mut noise), .. } => noise.normal(),
+                Action::Erase(patches) => match &patches[0].value {
+                    EraseValue::Noise(noise) => noise.clone().normal(),
+                    other => panic!("{other:?}"),
+                },
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -249,7 +301,33 @@ mod tests {
     }
 
     #[test]
+    fn several_rectangles_share_the_area_and_have_a_colour_each() {
+        let erasing = RandomErasing::new(1.0).scale([0.1, 0.1]).ratio([1.0, 1.0]).count([1, 4]);
+        let mut counts = [0; 4];
+        let mut colors = Vec::new();
+        for action in draws(erasing.value(Erasure::RandomColor), size(1000, 1000), 8000) {
+            let Action::Erase(patches) = action else { panic!("{action:?}") };
+            counts[patches.len() - 1] += 1;
+            for patch in &*patches {
+                let side = (1e5 / patches.len() as f64).sqrt();
+                assert!((patch.rect.height as f64 - side).abs() < 1.0, "{patch:?}");
+                let EraseValue::Constant(values) = patch.value else { panic!("{patch:?}") };
+                assert_eq!(values.len(), 3);
+                colors.extend(values.iter());
+            }
+        }
+        assert_uniform_counts(&counts);
+        let n = colors.len() as f64;
+        let mean = colors.iter().sum::<f64>() / n;
+        let variance = colors.iter().map(|v| v * v).sum::<f64>() / n;
+        assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+    }
+
+    #[test]
     fn parameters_are_checked() {
+        for count in [[0, 1], [2, 1], [1, 1001]] {
+            assert!(check_error(RandomErasing::new(1.0).count(count)).starts_with("count is ("));
+        }
         assert!(check_error(RandomErasing::new(1.1)).contains("p is 1.1"));
         assert!(check_error(RandomErasing::new(1.0).scale([0.1, 1.1])).contains("high at most 1"));
         assert!(check_error(RandomErasing::new(1.0).ratio([0.0, 1.0])).starts_with("ratio is (0.0, 1.0)"));
@@ -263,6 +341,10 @@ mod tests {
         assert_eq!(
             read(r#"{"type":"RandomErasing","value":"random"}"#).to_string(),
             "RandomErasing(p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=random)"
+        );
+        assert_eq!(
+            read(r#"{"type":"RandomErasing","value":"random-color","count":[1,3]}"#).to_string(),
+            "RandomErasing(p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=random-color, count=(1, 3))"
         );
         let erasing = read(r#"{"type":"RandomErasing","value":[1,2,3],"p":1}"#);
         assert_eq!(erasing, RandomErasing::new(1.0).value([1.0, 2.0, 3.0]).into());

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, Interpolation, Operation, Rect, Shape, Sides, Size,
+    Action, Class, Filters, Operation, Rect, Shape, Sides, Size,
     param::{Repr, Tuple, check_pixels, check_positive_range, check_range, check_sides, python_bool, sides},
     resize::{antialias, check_antialias},
 };
@@ -24,9 +24,9 @@ pub struct RandomResizedCrop {
     /// Least and greatest aspect ratio (width / height) of the part.
     #[serde(default = "default_ratio")]
     pub ratio: [f64; 2],
-    /// Filter.
+    /// Filter, or two of which one is drawn.
     #[serde(default)]
-    pub interpolation: Interpolation,
+    pub interpolation: Filters,
     /// Must be true for bilinear, bicubic and lanczos; means nothing for the others. Default: true.
     #[serde(default = "yes", deserialize_with = "antialias")]
     pub antialias: bool,
@@ -51,7 +51,7 @@ impl RandomResizedCrop {
             size: size.into().0,
             scale: default_scale(),
             ratio: default_ratio(),
-            interpolation: Interpolation::default(),
+            interpolation: Filters::default(),
             antialias: true,
         }
     }
@@ -70,10 +70,10 @@ impl RandomResizedCrop {
         self
     }
 
-    /// Sets the filter.
+    /// Sets the filter, or two of which one is drawn.
     #[must_use]
-    pub fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
+    pub fn interpolation(mut self, interpolation: impl Into<Filters>) -> Self {
+        self.interpolation = interpolation.into();
         self
     }
 
@@ -121,7 +121,7 @@ impl Operation for RandomResizedCrop {
         check_sides("size", self.size)?;
         check_range("scale", self.scale, 0.0, f64::INFINITY)?;
         check_positive_range("ratio", self.ratio)?;
-        check_antialias(self.antialias, self.interpolation)
+        self.interpolation.each().try_for_each(|filter| check_antialias(self.antialias, filter))
     }
 
     fn class(&self) -> Class {
@@ -138,12 +138,13 @@ impl Operation for RandomResizedCrop {
 
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action> {
         check_pixels(size)?;
+        let crop = self.part(size, rng);
         Ok(Action::Resize {
-            crop: self.part(size, rng),
+            crop,
             cropped: true,
             height: self.size[0],
             width: self.size[1],
-            interpolation: self.interpolation,
+            interpolation: self.interpolation.draw(rng),
         })
     }
 }

@@ -1,7 +1,7 @@
 """What timm's own transforms become, those of its `create_transform`; what it takes of torchvision is lowered as such.
 
-Invariant: of timm's random transforms only those whose draws have torchvision's distribution are lowered: they differ
-from torchvision's in the generator alone, which is Python's `random`.
+Invariant: what timm's random transforms draw has the same distribution, and for equal draws values are timm's; the
+generator is another one than Python's `random` and NumPy's.
 """
 
 from __future__ import annotations
@@ -11,26 +11,35 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from wellfed import _arguments as check
 from wellfed import transforms as T
+from wellfed._timm import TimmAugment
 
-from .forms import Form, RefusalError
+from .forms import Form, RefusalError, is_stock
 
-__all__ = ["handler_of"]
+__all__ = ["METHODS", "handler_of"]
 
 Step = tuple[list[T.Transform], Form, str]
+
+METHODS = ("_erase", "_calc_blended_weights", "_apply_blended", "_apply_basic")
+"""What timm's transforms call of themselves beside their ``__call__``."""
 
 
 def handler_of(transform: Any) -> Any:
     """What lowers a transform of exactly one of timm's types; None if it is of no such type."""
     transforms = sys.modules.get("timm.data.transforms")
     erasing = sys.modules.get("timm.data.random_erasing")
-    if transforms is None or erasing is None:
+    automatic = sys.modules.get("timm.data.auto_augment")
+    if transforms is None or erasing is None or automatic is None:
         return None
     known = {
         transforms.RandomResizedCropAndInterpolation: _random_resized_crop,
         transforms.MaybeToTensor: _to_tensor,
         transforms.MaybePILToTensor: _pil_to_tensor,
         erasing.RandomErasing: _random_erasing,
+        automatic.RandAugment: _rand_augment,
+        automatic.AutoAugment: _auto_augment,
+        automatic.AugMixAugment: _aug_mix,
     }
     return known.get(type(transform))
 
@@ -38,8 +47,6 @@ def handler_of(transform: Any) -> Any:
 def _random_resized_crop(t: Any, form: Form) -> Step:
     if form.kind != "pil":
         raise RefusalError(f"stands on {form}", "put it before ToTensor")
-    if isinstance(t.interpolation, tuple | list):
-        raise RefusalError("its interpolation is drawn for each sample")
     lowered = T.RandomResizedCrop(t.size, t.scale, t.ratio, t.interpolation, True)
     return [lowered], replace(form, sized=True), ""
 
@@ -63,15 +70,126 @@ def _pil_to_tensor(t: Any, form: Form) -> Step:
 def _random_erasing(t: Any, form: Form) -> Step:
     if form.kind not in ("tensor", "image") or form.dtype != "float32":
         raise RefusalError(f"stands on {form}", "put it after ToTensor")
-    if (t.min_count, t.max_count) != (1, 1):
-        raise RefusalError(f"it erases {t.min_count} to {t.max_count} places; the engine erases one")
-    if t.rand_color:
-        raise RefusalError(
-            "it draws one colour for a place; the engine draws every value, or takes a constant"
-        )
     if t.device != "cpu":
         raise RefusalError(f"its device is {t.device!r}")
     low, high = t.log_aspect_ratio
-    value: Any = "random" if t.per_pixel else 0
-    erase = T.RandomErasing(t.probability, (t.min_area, t.max_area), (math.exp(low), math.exp(high)), value)
+    value: Any = "random" if t.per_pixel else "random-color" if t.rand_color else 0
+    ratio = math.exp(low), math.exp(high)
+    count = t.min_count, t.max_count
+    erase = T.RandomErasing(t.probability, (t.min_area, t.max_area), ratio, value, count=count)
     return [erase], form, ""
+
+
+def _rand_augment(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    weights = None if t.choice_weights is None else [float(weight) for weight in t.choice_weights]
+    policies, settings = _operations([[op] for op in t.ops], form)
+    return [TimmAugment(policies, t.num_layers, weights, **settings)], form, ""
+
+
+def _auto_augment(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    policies, settings = _operations(t.policy, form)
+    return [TimmAugment(policies, **settings)], form, ""
+
+
+def _aug_mix(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    policies, settings = _operations([[op] for op in t.ops], form)
+    mix = {"alpha": float(t.alpha), "width": int(t.width), "blended": bool(t.blended)}
+    return [TimmAugment(policies, t.depth if t.depth > 0 else -1, mix=mix, **settings)], form, ""
+
+
+def _on_pillow(form: Form) -> None:
+    if form.kind != "pil":
+        raise RefusalError(f"stands on {form}", "put it before ToTensor")
+
+
+_LEVELS = {
+    "AutoContrast": ("auto_contrast", ""),
+    "Equalize": ("equalize", ""),
+    "Invert": ("invert", ""),
+    "Rotate": ("rotate", "_rotate_level_to_arg"),
+    "Posterize": ("posterize", "_posterize_level_to_arg"),
+    "PosterizeIncreasing": ("posterize", "_posterize_increasing_level_to_arg"),
+    "PosterizeOriginal": ("posterize", "_posterize_original_level_to_arg"),
+    "Solarize": ("solarize", "_solarize_level_to_arg"),
+    "SolarizeIncreasing": ("solarize", "_solarize_increasing_level_to_arg"),
+    "SolarizeAdd": ("solarize_add", "_solarize_add_level_to_arg"),
+    "Color": ("color", "_enhance_level_to_arg"),
+    "ColorIncreasing": ("color", "_enhance_increasing_level_to_arg"),
+    "Contrast": ("contrast", "_enhance_level_to_arg"),
+    "ContrastIncreasing": ("contrast", "_enhance_increasing_level_to_arg"),
+    "Brightness": ("brightness", "_enhance_level_to_arg"),
+    "BrightnessIncreasing": ("brightness", "_enhance_increasing_level_to_arg"),
+    "Sharpness": ("sharpness", "_enhance_level_to_arg"),
+    "SharpnessIncreasing": ("sharpness", "_enhance_increasing_level_to_arg"),
+    "ShearX": ("shear_x", "_shear_level_to_arg"),
+    "ShearY": ("shear_y", "_shear_level_to_arg"),
+    "TranslateX": ("translate_x_abs", "_translate_abs_level_to_arg"),
+    "TranslateY": ("translate_y_abs", "_translate_abs_level_to_arg"),
+    "TranslateXRel": ("translate_x_rel", "_translate_rel_level_to_arg"),
+    "TranslateYRel": ("translate_y_rel", "_translate_rel_level_to_arg"),
+    "Desaturate": ("desaturate", "_minmax_level_to_arg"),
+    "GaussianBlur": ("gaussian_blur", "_minmax_level_to_arg"),
+    "GaussianBlurRand": ("gaussian_blur_rand", "_minmax_level_to_arg"),
+}
+"""By name: timm's function that does it, and the one that makes its argument."""
+
+_RANGES: dict[str, dict[str, float]] = {
+    "Desaturate": {"min_val": 0.5, "max_val": 1.0},
+    "GaussianBlur": {"min_val": 0.1, "max_val": 2.0},
+}
+
+
+def _operations(policies: Any, form: Form) -> tuple[list[list[tuple[str, float, float]]], dict[str, Any]]:
+    """The operations of policies, and what all of them have in common."""
+    found, common = [], None
+    for policy in policies:
+        found.append([_operation(op) for op in policy])
+        for op in policy:
+            settings = _settings(op, form)
+            if common is not None and settings != common:
+                raise RefusalError("its operations have different settings")
+            common = settings
+    return found, common or {}
+
+
+def _operation(op: Any) -> tuple[str, float, float]:
+    automatic = sys.modules["timm.data.auto_augment"]
+    if type(op) is not automatic.AugmentOp or not is_stock(op, "__call__"):
+        raise RefusalError(f"{type(op).__name__} in it is no operation of timm's")
+    if op.name not in _LEVELS or _functions(op) != (*_LEVELS[op.name], _RANGES.get(op.name, {})):
+        raise RefusalError(f"{op.name} in it is not timm's")
+    return op.name, min(max(float(op.prob), 0.0), 1.0), float(op.magnitude)
+
+
+def _functions(op: Any) -> tuple[str, str, dict[str, float]]:
+    """Names of an operation's functions, if they are timm's, and what the second one is given."""
+    level, given = op.level_fn, {}
+    if hasattr(level, "func"):
+        level, given = level.func, dict(level.keywords)
+    own = [f for f in (op.aug_fn, level) if f is not None and f.__module__ != "timm.data.auto_augment"]
+    return ("", "", {}) if own else (op.aug_fn.__name__, getattr(level, "__name__", ""), given)
+
+
+def _settings(op: Any, form: Form) -> dict[str, Any]:
+    if op.kwargs.keys() != {"fillcolor", "resample"}:
+        raise RefusalError(f"its operations are given {', '.join(sorted(op.kwargs))}")
+    fill = op.kwargs["fillcolor"]
+    channels = 1 if form.mode == "L" else 3
+    values = list(fill) if isinstance(fill, tuple | list) else [fill]
+    if len(values) != channels or not all(type(v) is int and 0 <= v <= 255 for v in values):
+        raise RefusalError(f"its fill is {fill!r}, and images have {channels} channels")
+    if "translate_const" not in op.hparams and op.name in ("TranslateX", "TranslateY"):
+        raise RefusalError("it has no translate_const")
+    std = float(op.magnitude_std or 0)
+    return {
+        "magnitude_std": std if 0 < std < math.inf else 0.0,
+        "uniform": std == math.inf,
+        "magnitude_max": float(op.magnitude_max or 10),
+        "translate_const": float(op.hparams.get("translate_const", 250)),
+        "translate_pct": float(op.hparams.get("translate_pct", 0.45)),
+        "interpolation": check.filters(op.kwargs["resample"], check.sampling),
+        "fill": tuple(values),
+    }

@@ -191,7 +191,7 @@ def lower_one(leaf: Any, form: Form) -> Step:
         raise RefusalError(*_why_unknown(leaf))
     if form.mode == "any" and handler is not _rgb:
         raise RefusalError(*_ANY_MODE)
-    if not is_stock(leaf, *METHODS):
+    if not is_stock(leaf, *METHODS, *timm.METHODS):
         raise RefusalError(
             "its methods were replaced, or it has hooks", "use the class as its library made it"
         )

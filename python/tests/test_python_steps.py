@@ -376,7 +376,7 @@ def test_explain_says_where_python_begins() -> None:
     ds = images().map(T.CenterCrop(8)).map(brighter).shuffle(seed=0).batch(4)
     text = ds.with_options(num_workers=2).explain()
     assert "map(brighter)" in text
-    assert "2 worker processes" in text
+    assert "  2 worker processes\n" in text
     measured = ds.explain(analyze=True)
     assert "us a sample" in measured
     assert "brighter" in measured

@@ -160,7 +160,7 @@ def test_set_epoch_is_what_a_state_says_also_with_a_device(monkeypatch: pytest.M
 
     monkeypatch.setattr(_device, "target", torch.device)
     monkeypatch.setattr(_device, "Copies", Stage)
-    monkeypatch.setattr(_device, "pages_for", lambda device: None)
+    monkeypatch.setattr("wellfed._loader._pages_for", lambda device: None)
     loader = rows().shuffle(seed=1).batch(4).torch(device="cuda", num_workers=1)
     batches = iter(loader)
     next(batches)

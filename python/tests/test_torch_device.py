@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -453,6 +454,8 @@ class Pages(BatchPages):
 
 def placed(monkeypatch: pytest.MonkeyPatch, pages: Pages | None, stage: Any = None, **options: Any) -> Any:
     """A loader of the engine as for a device that the stand-ins make up, and its batches as they should be."""
+    to = torch.device("cuda:0") if pages is not None else None
+    monkeypatch.setattr("wellfed._loader._target", lambda device: to)
     monkeypatch.setattr("wellfed._loader._pages_for", lambda device: pages)
     monkeypatch.setattr("wellfed._loader._stage_for", lambda device: None if stage is None else lambda: stage)
     rows = np.arange(40 * 300, dtype=np.int32).reshape(40, 300)
@@ -536,12 +539,41 @@ class Pages:
     def unlock(self, address):
         pass
 
+wellfed._loader._target = lambda device: "cuda:0"
+wellfed._loader._stage_for = lambda device: None
 wellfed._loader._pages_for = lambda device: Pages()
 loader = wf.from_tensor_slices(np.arange(100000)).batch(10).repeat().torch(num_workers=4)
 batches = iter(loader)
 kept = [next(batches) for _ in range(50)]
 print("end")
 """
+
+
+def test_explain_says_where_each_stage_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stages(loader: Any) -> list[str]:
+        lines: list[str] = loader.explain().splitlines()
+        start = lines.index("stages, in the order of the data, by where they run") + 1
+        return list(itertools.takewhile(lambda line: line.startswith("  "), lines[start:]))
+
+    rows = wf.from_tensor_slices(np.arange(8)).shuffle(seed=0).batch(4)
+    native = ["    from_tensor_slices(0)", "    batch(4)"]
+    assert stages(rows.torch()) == stages(rows) == ["  threads of the engine", *native]
+    copied = ["  meta", "    copy, when a batch is asked for"]
+    assert stages(rows.torch(device="meta")) == ["  threads of the engine", *native, *copied]
+    assert stages(rows.torch(device="cpu")) == stages(rows)
+    locked = stages(placed(monkeypatch, Pages()))
+    assert locked[0] == "  threads of the engine; batches in page-locked memory"
+    assert locked[-2:] == ["  cuda:0", "    copy, while the batch before it is used"]
+    monkeypatch.undo()
+    steps = wf.from_tensor_slices(np.arange(8)).map(abs).batch(4)
+    made = ["    from_tensor_slices(0)", "    map(abs)  # Python", "    batch(4)"]
+    for options, where in [
+        ({"num_workers": 0}, "the calling process"),
+        ({"num_workers": 1}, "1 worker process"),
+        ({"num_workers": 2, "multiprocessing_context": "thread"}, "2 worker threads"),
+    ]:
+        with steps.torch("meta", **options) as loader:
+            assert stages(loader) == [f"  {where}", *made, *copied]
 
 
 def test_an_interpreter_that_ends_amid_an_epoch_ends_well() -> None:

@@ -52,7 +52,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
 
     monkeypatch.setattr(_device, "target", lambda device: torch.device(device))
     monkeypatch.setattr(_device, "Copies", copies)
-    monkeypatch.setattr(_device, "pages_for", lambda device: None)
+    monkeypatch.setattr("wellfed._loader._pages_for", lambda device: None)
     return made
 
 

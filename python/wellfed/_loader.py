@@ -188,12 +188,16 @@ class Loader:
         self._dataset = dataset
         self._framework = framework
         self._device = device
-        self._stage = _stage_for(device)
+        to = _target(device)
+        # By its name; None where batches stay where they are made.
+        self._to: str | None = None if to is None else str(to)
+        self._stage = None if to is None else _stage_for(to)
         # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
         self._progress: Any = None
         placed = _for_this_rank(dataset)
-        self._pages = _pages_for(device)
-        self._native: _native.Loader | None = placed._native.loader(self._pages)
+        locked = self._to is not None and placed._native.page_locked(self._to)
+        self._pages = _pages_for(to) if locked else None
+        self._native: _native.Loader | None = placed._native.loader(self._to, self._pages)
         self._build = structured(dataset._native.structure, convert)
         self._turn = 0
         self._began = False
@@ -205,6 +209,18 @@ class Loader:
     def dataset(self) -> Dataset:
         """What is loaded."""
         return self._dataset
+
+    def explain(self) -> str:
+        """As of `Dataset.explain`, with the device that this loader copies batches to.
+
+        Example:
+            >>> import numpy as np
+            >>> import wellfed as wf
+            >>> text = wf.from_tensor_slices(np.arange(4)).batch(2).torch(device="meta").explain()
+            >>> "copy, when a batch is asked for" in text
+            True
+        """
+        return self._dataset._native.explain(self._to)
 
     def _open(self) -> _native.Loader:
         if self._native is None:
@@ -397,23 +413,27 @@ class _Progress:
         return state
 
 
-def _stage_for(device: Any) -> Callable[[], Any] | None:
-    """What makes the stage that brings batches to a device; None where they stay in ordinary memory."""
+def _target(device: Any) -> Any:
+    """The device as torch names it; None where batches stay in ordinary memory."""
     if device is None:
         return None
-    from .torch._device import stage_for, target
+    from .torch._device import target
 
-    place = target(device)
-    return None if place is None else functools.cache(lambda: stage_for(place))
+    return target(device)
+
+
+def _stage_for(device: Any) -> Callable[[], Any]:
+    """What makes, once, the stage that brings batches to a device."""
+    from .torch._device import stage_for
+
+    return functools.cache(lambda: stage_for(device))
 
 
 def _pages_for(device: Any) -> Any:
-    """What page-locks batches, so that the device reads them where they were made; None where that is of no use."""
-    if device is None:
-        return None
-    from .torch._device import pages_for, target
+    """What page-locks batches, so that a device reads them where they were made."""
+    from .torch._device import BatchPages
 
-    return pages_for(target(device))
+    return BatchPages(device)
 
 
 def _for_this_rank(dataset: Dataset) -> Dataset:

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use wellfed::{
     Error, Options, Plan, Result, Sampler,
-    plan::Node,
+    plan::{Device, Node, Run, Workers},
     sample::DType,
     source::{ArrayData, Source, SourceSpec},
     store::LocalStore,
@@ -95,9 +95,17 @@ impl Dataset {
         enter::quick(py, || self.inner.len())
     }
 
-    fn explain(&self, py: Python<'_>) -> PyResult<String> {
-        let inner = self.inner.clone();
-        enter::slow(py, move || inner.explain())
+    /// With stages where a run puts them that copies batches to `device`, and has Python steps run by so many `workers`,
+    /// 0 for none, which are processes or `threads`.
+    #[pyo3(signature = (device=None, workers=0, threads=false))]
+    fn explain(&self, py: Python<'_>, device: Option<&str>, workers: u64, threads: bool) -> PyResult<String> {
+        let (inner, run) = (self.inner.clone(), run(device, workers, threads));
+        enter::slow(py, move || inner.explain_run(&run))
+    }
+
+    /// Whether batches that are copied to `device` are made in page-locked memory.
+    fn page_locked(&self, device: &str) -> bool {
+        self.inner.stages(&run(Some(device), 0, false)).page_locked()
     }
 
     fn analyze(&self, py: Python<'_>, batches: u64) -> PyResult<String> {
@@ -151,11 +159,17 @@ impl Dataset {
         Ok(sequence::Order::new(enter::slow(py, move || inner.sequence())?))
     }
 
-    /// Batches lie in memory that `page_lock` locks, if there is one.
-    #[pyo3(signature = (page_lock=None))]
-    fn loader(&self, py: Python<'_>, page_lock: Option<Py<PyAny>>) -> PyResult<loader::Loader> {
-        let (inner, page_lock) = (self.inner.clone(), page_lock.map(page_lock::shared));
-        Ok(loader::Loader::new(enter::slow(py, move || inner.loader_in(page_lock))?))
+    /// Of batches that are copied to `device`, if there is one; where they are page-locked, `page_lock` does that.
+    #[pyo3(signature = (device=None, page_lock=None))]
+    fn loader(
+        &self,
+        py: Python<'_>,
+        device: Option<&str>,
+        page_lock: Option<Py<PyAny>>,
+    ) -> PyResult<loader::Loader> {
+        let (device, page_lock) = (device.map(Device::new), page_lock.map(page_lock::shared));
+        let inner = self.inner.clone();
+        Ok(loader::Loader::new(enter::slow(py, move || inner.loader_for(device, page_lock))?))
     }
 
     /// A loader whose batches the caller chooses; with `lists`, images that may differ in size come as a list.
@@ -197,6 +211,21 @@ impl Dataset {
         let one = |source: &Arc<dyn Source>| to_json(&source.schema().structure);
         self.inner.sources().iter().map(one).collect::<Result<_>>().map_err(|e| to_python(py, &e))
     }
+}
+
+fn run(device: Option<&str>, workers: u64, threads: bool) -> Run {
+    let python = match workers {
+        0 => Workers::Caller,
+        _ if threads => Workers::Threads(workers),
+        _ => Workers::Processes(workers),
+    };
+    Run { python, device: device.map(Device::new) }
+}
+
+/// Whether a device of this name reads page-locked memory while it computes.
+#[pyfunction]
+pub(crate) fn device_has_streams(device: &str) -> bool {
+    Device::new(device).has_streams()
 }
 
 fn open(spec: SourceSpec, arrays: Option<Vec<ArrayData>>) -> Result<Arc<dyn Source>> {

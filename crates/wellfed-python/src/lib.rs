@@ -26,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
-    use crate::dataset::{Dataset, apply, check_transform, default_options};
+    use crate::dataset::{Dataset, apply, check_transform, default_options, device_has_streams};
     #[pymodule_export]
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]

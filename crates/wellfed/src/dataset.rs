@@ -13,7 +13,8 @@ use crate::{
     memory::{PageLock, allocator::Allocator},
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Batching, Decoded, Node, Options, Outline, PLAN_VERSION, Plan, Program, batches_of_zip,
+        Assembly, Batching, Decoded, Device, Node, Options, Outline, PLAN_VERSION, Plan, Program, Run,
+        Stages, batches_of_zip,
         lower::{Lowered, Output, is_image, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
@@ -568,6 +569,19 @@ impl Dataset {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense.
     pub fn explain(&self) -> Result<String> {
+        self.explain_run(&Run::default())
+    }
+
+    /// What is done to data and where, as `run` says: the stages of the plan.
+    pub fn stages(&self, run: &Run) -> Stages<'_> {
+        Stages::of(&self.plan.root, run)
+    }
+
+    /// As [`Dataset::explain`], with stages where `run` puts them.
+    ///
+    /// # Errors
+    /// As [`Dataset::explain`].
+    pub fn explain_run(&self, run: &Run) -> Result<String> {
         let lowered = self.identified()?;
         let order = self.order(&lowered)?;
         let assembly = self.assembly(&lowered)?;
@@ -577,7 +591,14 @@ impl Dataset {
         }
         let seeds: Vec<u64> =
             lowered.leaves.iter().map(|leaf| self.plan.options.seed.or(leaf.seed).unwrap_or(0)).collect();
-        Ok(explain::explain(&self.plan, &lowered, &programs, &seeds, &order))
+        Ok(explain::explain(
+            (&self.plan, &self.sources),
+            &lowered,
+            &programs,
+            &seeds,
+            &order,
+            &self.stages(run),
+        ))
     }
 
     /// [`Dataset::explain`], then runs `batches` batches and adds time and bytes per phase.
@@ -598,16 +619,18 @@ impl Dataset {
     /// [`crate::ErrorKind::Config`] for a plan that makes no sense, [`crate::ErrorKind::Limit`] if a batch is too large for the
     /// memory budget.
     pub fn loader(&self) -> Result<Loader> {
-        self.loader_in(None)
+        self.loader_for(None, None)
     }
 
-    /// As [`Dataset::loader`]; with a `page_lock`, in batches of page-locked memory, which a device reads by itself. Where
-    /// that is refused, memory is pageable, and [`Loader::stats`] says so. What comes out is the same.
+    /// As [`Dataset::loader`], for batches that the caller copies to `device`. Where the plan says that they lie in
+    /// page-locked memory ([`Stages::page_locked`]), `page_lock` locks it; what it refuses is pageable, and
+    /// [`Loader::stats`] says so. What comes out is the same.
     ///
     /// # Errors
     /// As [`Dataset::loader`].
-    pub fn loader_in(&self, page_lock: Option<Arc<dyn PageLock>>) -> Result<Loader> {
-        self.make_loader(Self::assembly, Batches::planned, page_lock)
+    pub fn loader_for(&self, device: Option<Device>, page_lock: Option<Arc<dyn PageLock>>) -> Result<Loader> {
+        let run = Run { device, ..Run::default() };
+        self.make_loader(Self::assembly, Batches::planned, &run, page_lock)
     }
 
     /// A loader whose samples the caller chooses, batch by batch: [`Loader::begin`], [`Loader::submit`],
@@ -640,7 +663,7 @@ impl Dataset {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
                 .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
-        self.make_loader(|_, _| Ok(Assembly::List { images }), |_| Batches::given(), None)
+        self.make_loader(|_, _| Ok(Assembly::List { images }), |_| Batches::given(), &Run::default(), None)
     }
 
     /// A loader that puts samples together as `assembly` says, in the batches that `batches` makes of the order.
@@ -648,9 +671,11 @@ impl Dataset {
         &self,
         assembly: impl for<'a> FnOnce(&'a Self, &Lowered) -> Result<Assembly<'a>>,
         batches: impl FnOnce(Arc<Order>) -> Batches,
+        run: &Run,
         page_lock: Option<Arc<dyn PageLock>>,
     ) -> Result<Loader> {
-        if self.plan.root.has_python() {
+        let stages = self.stages(run);
+        if !stages.native() {
             return Err(Error::config("the pipeline has Python steps, which the engine cannot run")
                 .with_hint("iterate it in Python, by torch() or numpy()"));
         }
@@ -672,7 +697,7 @@ impl Dataset {
             outline,
             self.plan.options.clone(),
             &caches,
-            Allocator::new(page_lock),
+            Allocator::new(page_lock.filter(|_| stages.page_locked())),
         )
     }
 }

@@ -1,22 +1,23 @@
 //! The plan, the passes and the program as text.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use crate::{
     Limits, io,
     order::Order,
-    plan::{Node, Plan, Program, PythonKind, RowIndexing, lower::Lowered},
+    plan::{Node, Place, Plan, Program, PythonKind, RowIndexing, Stages, Work, lower::Lowered},
     source::Source,
     transform::Transform,
 };
 
 /// What `explain()` shows: nothing hidden.
 pub(crate) fn explain(
-    plan: &Plan,
+    (plan, sources): (&Plan, &[Arc<dyn Source>]),
     lowered: &Lowered,
     programs: &[Program],
     seeds: &[u64],
     order: &Order,
+    stages: &Stages<'_>,
 ) -> String {
     let mut text = String::new();
     let count = order.len().map_or("without end".to_owned(), |n| n.to_string());
@@ -49,6 +50,7 @@ pub(crate) fn explain(
             "  filter: {kept} of {samples} samples, found out when it was called; {how}; 8 bytes a kept sample"
         );
     }
+    run(&mut text, stages, sources);
     let _ = writeln!(text, "passes");
     let notes: Vec<_> =
         programs.iter().enumerate().flat_map(|(leaf, p)| p.notes.iter().map(move |n| (leaf, n))).collect();
@@ -78,7 +80,7 @@ pub(crate) fn explain(
         }
     }
     for source in &lowered.sources {
-        storage(&mut text, &**source, plan);
+        storage(&mut text, &**source, plan, stages);
     }
     for (leaf, cache) in lowered.leaves.iter().enumerate() {
         let Some(cache) = &cache.cache else { continue };
@@ -106,11 +108,35 @@ pub(crate) fn explain(
     text
 }
 
+/// What is done to data, under the place where it is done. `sources` are those of the plan.
+fn run(text: &mut String, stages: &Stages<'_>, sources: &[Arc<dyn Source>]) {
+    let _ = writeln!(text, "stages, in the order of the data, by where they run");
+    let mut sources = sources.iter();
+    for (place, segment) in stages.segments() {
+        let locked = stages.page_locked() && !matches!(place, Place::Device(_));
+        let memory = if locked { "; batches in page-locked memory" } else { "" };
+        let _ = writeln!(text, "  {place}{memory}");
+        for stage in segment {
+            let what = match (stage.work, place) {
+                (Work::Node(Node::Source { .. }), _) => {
+                    sources.next().map_or_else(String::new, |it| it.name())
+                }
+                (Work::Node(node), _) => describe(node),
+                (Work::Copy, Place::Device(to)) if to.has_streams() => {
+                    "copy, while the batch before it is used".to_owned()
+                }
+                (Work::Copy, _) => "copy, when a batch is asked for".to_owned(),
+            };
+            let _ = writeln!(text, "    {what}");
+        }
+    }
+}
+
 /// How the bytes of a source in a store that answers later are got. Nothing of local files: workers read them.
-fn storage(text: &mut String, source: &dyn Source, plan: &Plan) {
+fn storage(text: &mut String, source: &dyn Source, plan: &Plan, stages: &Stages<'_>) {
     let Some(remote) = source.store().and_then(|store| store.remote()) else { return };
     let _ = writeln!(text, "storage: {} lies in a store that answers later", source.name());
-    if plan.root.has_python() {
+    if !stages.native() {
         let _ =
             writeln!(text, "  each worker reads by itself and waits, as it makes samples for Python steps");
         return;

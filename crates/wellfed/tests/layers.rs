@@ -37,11 +37,12 @@ const CRATE: [&str; 20] = [
 ];
 
 /// Modules of `plan`.
-const PLAN: [&str; 12] = [
+const PLAN: [&str; 13] = [
     "options",
     "kept",
     "pad",
     "node",
+    "place",
     "zipped",
     "outline",
     "field",

@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 
-def explain(dataset: Dataset, batches: int) -> str:
-    """The plan and its parts; `batches` are run to measure them, in this process; 0 for none."""
+def explain(dataset: Dataset, batches: int, device: str | None = None, threads: bool = False) -> str:
+    """The plan and its parts, of a loader that copies batches to `device`, with workers that may be `threads`.
+
+    Args:
+        dataset: What is explained.
+        batches: As many are run to measure the parts, in this process; 0 for none.
+        device: By its name.
+        threads: Whether workers are threads.
+    """
     plan = dataset._plan()
     workers = worker_count(plan["options"]["num_workers"])
-    where = f"{workers} worker processes" if workers else "the calling process"
     lines = [
-        dataset._native.explain().rstrip("\n"),
-        f"python, in {where}; a worker is told the number of a batch, and makes all of it, the native part included",
+        dataset._native.explain(device, workers, threads).rstrip("\n"),
+        "python: a worker is told the number of a batch, and makes all of it, the native part included",
     ]
     for node in steps_in(plan["root"]):
         lines.append(f"  {node.get('name') or node['spec']['name']}: {_what(node)}")

@@ -173,6 +173,14 @@ class StepsLoader(EpochLoader):
         if opened:
             self._rows.close()
 
+    def explain(self) -> str:
+        """As of `Dataset.explain`, with the workers of this loader and the device that it copies batches to."""
+        from ..torch._device import target
+        from .explain import explain
+
+        to = target(self._device)
+        return explain(self._dataset, 0, None if to is None else str(to), self._threads)
+
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Not for data sets with Python steps: what runs in other processes is not traced."""
         raise StateError(

@@ -64,6 +64,11 @@ def target(device: torch.device | str | int | None) -> torch.device | None:
     return place
 
 
+def has_streams(device: torch.device) -> bool:
+    """Whether the device reads page-locked memory of the host by itself while it computes: the plan's word on it."""
+    return _native.device_has_streams(str(device))
+
+
 def pin(batch: Any) -> Any:
     """The batch in pinned memory; an object with a `pin_memory()` of its own is asked for what that gives."""
 
@@ -148,11 +153,6 @@ class BatchPages:
         """Lets pages go. The engine calls it when nobody looks at them any more."""
         with self._current(self._device):
             self._locks.pop(address).close()
-
-
-def pages_for(device: torch.device | None) -> BatchPages | None:
-    """What page-locks batches that are copied to a device; None where no device reads memory of the host."""
-    return BatchPages(device) if device is not None and device.type == "cuda" else None
 
 
 def _end(process: int) -> None:
@@ -432,7 +432,7 @@ class Staged:
 
 def stage_for(device: torch.device) -> Moving | Copies:
     """What brings batches to a device: ahead, where it has streams."""
-    return Copies(device) if device.type == "cuda" else Moving(device)
+    return Copies(device) if has_streams(device) else Moving(device)
 
 
 def staged(loader: Any, iterator: Any) -> Any:

@@ -831,7 +831,8 @@ mod tests {
 
     #[test]
     fn a_loader_dropped_in_an_epoch_leaves_nothing_locked_and_the_batches_are_the_same() {
-        use crate::memory::allocator::counting::Counting;
+        use crate::{memory::allocator::counting::Counting, plan::Device};
+        let cuda = || Some(Device::new("cuda"));
         let array = ArrayData::from_vec((0..240).collect(), DType::UInt8, vec![240]).unwrap();
         let source =
             TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
@@ -843,9 +844,19 @@ mod tests {
         let plain = dataset.loader().unwrap();
         let wanted = all(&plain);
         assert_eq!(plain.stats().page_locked, None);
+        // Nobody reads such memory, so none is asked for.
+        for device in [None, Some(Device::new("mps"))] {
+            let page_lock = Counting::up_to(usize::MAX);
+            let loader = dataset.loader_for(device, Some(page_lock.clone())).unwrap();
+            assert_eq!(all(&loader), wanted);
+            assert_eq!(
+                (page_lock.calls.load(std::sync::atomic::Ordering::Relaxed), page_lock.held()),
+                (0, 0)
+            );
+        }
         for most in [0, usize::MAX] {
             let page_lock = Counting::up_to(most);
-            let loader = dataset.loader_in(Some(page_lock.clone())).unwrap();
+            let loader = dataset.loader_for(cuda(), Some(page_lock.clone())).unwrap();
             assert_eq!(loader.fingerprint(), plain.fingerprint());
             assert_eq!(all(&loader), wanted);
             let locked = loader.stats().page_locked.unwrap();
@@ -859,7 +870,7 @@ mod tests {
             drop(held);
             assert_eq!(page_lock.held(), 0);
             let (with, without) =
-                (dataset.loader_in(Some(page_lock.clone())).unwrap(), dataset.loader().unwrap());
+                (dataset.loader_for(cuda(), Some(page_lock.clone())).unwrap(), dataset.loader().unwrap());
             with.load_state_dict(&state).unwrap();
             without.load_state_dict(&state).unwrap();
             assert_eq!(all(&with), all(&without));

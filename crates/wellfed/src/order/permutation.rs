@@ -15,8 +15,12 @@ const ROUNDS: usize = 8;
 /// Least bits of a half. Domains of 16 values or less are visibly uneven (the tests below fail with 2 bits).
 const MIN_HALF_BITS: u32 = 4;
 
-/// Positions that are looked up together: a round of one takes so long that others fit beside it.
-const LANES: usize = 4;
+/// Positions that are looked up together: a round of one takes so long that others fit beside it, and eight make
+/// vectors.
+const LANES: usize = 8;
+
+/// Positions whose walks are sorted out together, as their places are counted in bytes.
+const BLOCK: usize = 128;
 
 /// Distinguishes the order's use of Philox from the transforms', which put a stage number there.
 const DOMAIN: u32 = 0x6F72_6465;
@@ -84,23 +88,35 @@ impl Permutation {
     }
 
     /// Puts the item at each of `positions`, which must be below `len`, in its place. Several rounds are under way at
-    /// once, where [`Permutation::at`] waits for one after the other.
+    /// once, where [`Permutation::at`] waits for one after the other. So are walks: all values go one step, and
+    /// then those that are not inside, together.
     pub(crate) fn at_all(&self, positions: &mut [u64]) {
         debug_assert!(positions.iter().all(|position| *position < self.len));
-        let mut groups = positions.chunks_exact_mut(LANES);
-        for group in &mut groups {
-            if let Ok(group) = <&mut [u64; LANES]>::try_from(group) {
-                *group = self.encrypt_all(*group);
-                for value in group {
-                    while *value >= self.len {
-                        *value = self.encrypt(*value);
-                    }
-                }
+        for block in positions.chunks_mut(BLOCK) {
+            // The first ones are the places of values that are not inside yet.
+            let mut outside: [u8; BLOCK] = std::array::from_fn(|place| place as u8);
+            let mut count = block.len();
+            while count > 0 {
+                count = self.step_all(block, &mut outside, count);
             }
         }
-        for value in groups.into_remainder() {
-            *value = self.at(*value);
+    }
+
+    /// One step of the walks of the values at the first `count` places in `outside`; puts those places first that are
+    /// outside after it, and says how many they are.
+    fn step_all(&self, values: &mut [u64], outside: &mut [u8; BLOCK], count: usize) -> usize {
+        let mut kept = 0;
+        for first in (0..count).step_by(LANES) {
+            // Lanes that are left over do what the last one does, and nobody looks.
+            let places: [u8; LANES] = std::array::from_fn(|lane| outside[(first + lane).min(count - 1)]);
+            let made = self.encrypt_all(places.map(|place| values[usize::from(place)]));
+            for (place, value) in places.into_iter().zip(made).take(count - first) {
+                values[usize::from(place)] = value;
+                outside[kept] = place;
+                kept += usize::from(value >= self.len);
+            }
         }
+        kept
     }
 
     /// The position of `item`, which must be below `len`: undoes [`Permutation::at`].
@@ -164,7 +180,7 @@ mod tests {
 
     #[test]
     fn positions_looked_up_together_are_those_looked_up_one_by_one() {
-        for len in [1, 3, 4, 17, 256, 257, 1000, 1 << 20] {
+        for len in [1, 3, 4, 17, 127, 128, 129, 256, 257, 1000, 1 << 20] {
             let permutation = Permutation::new(len, 5, 2, 1);
             let mut positions: Vec<u64> = (0..len.min(1003)).rev().collect();
             let expected: Vec<u64> = positions.iter().map(|position| permutation.at(*position)).collect();

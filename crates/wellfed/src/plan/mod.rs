@@ -14,6 +14,7 @@ pub mod optimizer;
 pub mod options;
 mod outline;
 mod pad;
+mod place;
 pub mod program;
 mod zipped;
 
@@ -25,6 +26,7 @@ pub use node::{Decoded, Node, PythonKind};
 pub use options::{Auto, Batching, Decoding, OnError, Options, RowIndexing};
 pub(crate) use outline::Outline;
 pub use pad::{Pad, PadValue};
+pub use place::{Device, Place, Run, Stage, Stages, Work, Workers};
 pub use program::Program;
 use serde::{Deserialize, Serialize};
 pub(crate) use zipped::{batches_of_zip, not_straight_from_batch};

@@ -6,6 +6,7 @@
 mod generator;
 mod model;
 mod named;
+mod places;
 mod run;
 mod sources;
 mod states;
@@ -104,6 +105,17 @@ fn plans_give_the_same_bits_whatever_runs_them_and_from_every_position() {
     });
     result.unwrap_or_else(|error| panic!("{error}"));
     tally.check();
+}
+
+#[test]
+fn every_stage_has_one_place_in_the_order_of_the_plan_and_segments_follow_them() {
+    let files = Files::new();
+    let mut runner = TestRunner::new(config(300));
+    let result = runner.run(&(choices(), vec(any::<u32>(), 0..40)), |(choices, steps)| {
+        let case = Generator::new(&choices, &files, None).plan();
+        places::check_places(&case.data, &steps)
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// A loader's first two epochs.

@@ -13,6 +13,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 
 from ..._accelerate import opencv, unusable
 from ..._accelerate.torchvision_io import taken_over
+from .._device import has_streams
 from .._order import sees_nothing
 from .._workers.threads import in_threads
 from .forms import Line, name_of
@@ -184,6 +185,9 @@ def _opened(loader: Any, plan: Plan) -> list[str]:
 
 def _memory(loader: Any) -> tuple[str, str, str]:
     device = getattr(loader, "device", None)
+    if device is not None and device.type != "cpu":
+        when = "while the batch before it is used" if has_streams(device) else "when a batch is asked for"
+        return "native", f"memory: device={device}", f"copied there {when}"
     where = f"device={device}" if device is not None else "batches on the CPU"
     if not loader.pin_memory:
         return "native", f"memory: {where}", "not pinned"

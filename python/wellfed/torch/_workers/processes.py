@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._device import PageLock
+from .._device import PageLock, has_streams
 from .._resume import Resume
 from .pack import unpack
 from .pool import ForkedPool, Pool
@@ -49,7 +49,7 @@ class WorkersIterator(TasksIterator):
 
     def _start(self, setup: Setup, loader: Any) -> Pool:
         pool = start_pool(setup, loader)
-        if loader.device is not None and loader.device.type == "cuda":
+        if loader.device is not None and has_streams(loader.device):
             for member in pool.members:
                 member.mappings.page_lock = PageLock
         return pool

@@ -64,6 +64,18 @@ UNCLEAR = {
 HEAD = "from torch.utils.data import DataLoader\ndata = list(range(16))\n"
 
 
+# Scripts of the benchmark that are tried here, too; all of them with the variable.
+ALL = os.environ.get("WELLFED_TEST_ALL_SCRIPTS")
+SOME = ("dict_samples", "imagefolder_train", "iterable", "mnist", "tensors", "texts")
+
+
+def benchmark(folder: Path) -> dict[str, str]:
+    """Texts of scripts that take two batches of their loader, by name."""
+    names = sorted(path.stem for path in (CASES / "cases").glob("*.py")) if ALL else SOME
+    end = f"\nfor _, batch in zip(range(2), loader(Path({str(folder)!r}), 12, 0)):\n    pass\n"
+    return {name: (CASES / "cases" / f"{name}.py").read_text() + end for name in names if CASES.is_dir()}
+
+
 # Runs scripts one after the other, each as if it was the only one, and says what failed.
 RUNNER = """
 import json, runpy, sys, traceback
@@ -192,9 +204,11 @@ def kinds(text: str) -> str:
 
 def test_changes_run_when_they_are_pasted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     scripts = []
-    for name, text in {**SHAPES, **UNCLEAR}.items():
+    cases = benchmark(tmp_path / "data")
+    texts = {name: HEAD + text for name, text in {**SHAPES, **UNCLEAR}.items()} | cases
+    for name, text in texts.items():
         scripts.append(tmp_path / f"{name}.py")
-        scripts[-1].write_text(HEAD + text)
+        scripts[-1].write_text(text)
     assert run(scripts, tmp_path, probe=True) == {}
     record = loaders(tmp_path)
     assert {str(script) for script in scripts} == set(record)
@@ -213,8 +227,9 @@ def test_changes_run_when_they_are_pasted(tmp_path: Path, capfd: pytest.CaptureF
         said.add((script.stem, kinds(text)))
         made.append(tmp_path / f"{script.stem}-{verdict}-{len(made)}.py")
         made[-1].write_text(text)
-    assert {stem for stem, kind in said if kind == "feed("} == set(SHAPES)
-    assert {stem for stem, kind in said if kind in ("num_workers", "persistent_workers")} == set(SHAPES)
+    known = {*SHAPES, *cases}
+    assert {stem for stem, kind in said if kind == "feed("} == known
+    assert {stem for stem, kind in said if kind in ("num_workers", "persistent_workers")} == known
     assert run(made, tmp_path, probe=False) == {}
     # What the terminal shows can be copied: the changed call is there, in one piece or broken within its brackets.
     assert "wellfed.feed(" in capfd.readouterr().err

@@ -67,6 +67,17 @@ pub(super) fn mostly_blocked(case: &Case) -> bool {
     blocked > 0.5 * whole
 }
 
+/// Whether several workers share the samples of this loader. An iterable data set gives all of them in each worker, unless it was
+/// written for several; those of these libraries are, and who has several workers already has seen to it.
+pub(super) fn shares(case: &Case) -> bool {
+    case.e.loader().is_none_or(|loader| {
+        let written = ["webdataset.", "datasets.", "torchdata.", "litdata.", "streaming.", "wellfed."];
+        !loader.iterable
+            || loader.num_workers > 1
+            || written.iter().any(|name| loader.dataset.starts_with(name))
+    })
+}
+
 fn serial(case: &Case) -> Option<Finding> {
     let loader = case.e.loader()?;
     if case.e.loading.batches.is_empty() || loader.framework != "torch" || case.p.bandwidth.is_some() {
@@ -80,7 +91,7 @@ fn serial(case: &Case) -> Option<Finding> {
     if case.p.workers >= cores {
         return None;
     }
-    let limit = most_workers(&case.p).min(cores.max(1));
+    let limit = if shares(case) { most_workers(&case.p).min(cores.max(1)) } else { 1 };
     let (workers, _) = with_workers(&case.p, 1).best_workers(limit);
     if workers <= case.p.workers {
         return None;

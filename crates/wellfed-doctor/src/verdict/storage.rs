@@ -346,6 +346,7 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
         percent(case.e.steps.wait() / case.e.steps.time())
     );
     if workers > case.p.workers
+        && (workers <= 1 || loading::shares(case))
         && gain.factor >= super::WORTH
         && case.e.loader().is_some_and(|loader| loader.framework == "torch")
     {

@@ -97,6 +97,24 @@ fn too_few_workers_come_before_the_work_they_would_do() {
 }
 
 #[test]
+fn an_iterable_data_set_that_every_worker_would_give_whole_gets_one() {
+    let mut e = loading(0, "decode", 0.05, 0.0, 0.002);
+    let workers = |e: &Evidence| {
+        let all = judge(e);
+        let found =
+            [&all.verdict].into_iter().chain(&all.runner_up).chain(&all.others).find_map(|verdict| {
+                verdict.fix.as_ref()?.apply.as_ref()?.loader.get("num_workers")?.as_u64()
+            });
+        found.unwrap_or(0)
+    };
+    assert!(workers(&e) > 1);
+    e.loaders[0].loader.iterable = true;
+    assert!(workers(&e) <= 1, "{}", workers(&e));
+    e.loaders[0].loader.dataset = "webdataset.compat.WebDataset".to_owned();
+    assert!(workers(&e) > 1);
+}
+
+#[test]
 fn work_is_named_where_all_cores_do_it() {
     assert_eq!(said(&loading(4, "decode", 0.2, 0.0, 0.01))[0], "decode");
     assert_eq!(said(&loading(4, "decompress", 0.2, 0.0, 0.01))[0], "decompress");

@@ -66,9 +66,7 @@ def read(dataset: Any) -> Table:
         raise RefusalError("its methods were replaced", "use the class as its library made it")
     form = dataset.format
     if form["type"] == "custom":
-        raise RefusalError(
-            "its transform (set_transform) is Python code", 'with_format("torch"), and transforms on batches'
-        )
+        raise RefusalError("its transform (set_transform) is Python code")
     if form["type"] not in ("torch", "numpy") or form["format_kwargs"]:
         why = f"its format is {form['type']!r}" + (" with arguments" if form["format_kwargs"] else "")
         raise RefusalError(why, 'with_format("torch")')

@@ -29,6 +29,9 @@ const MUCH: [&str; 10] = [
     "Perspective",
 ];
 
+/// Stages that the engine makes none of in Python.
+const MADE: [&str; 4] = ["decode", "augment", "python", "collate"];
+
 /// What is left of decoding and resizing where a data set of one's own opens photographs by Pillow in wellfed's workers:
 /// somewhat less than a third (`benches/scripts`, `pil_dataset`), and all of it where Python asks for every pixel.
 const LAZY: f64 = 0.4;
@@ -183,8 +186,12 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
     let images = !known && case.e.fed.as_ref().is_some_and(|fed| fed.images || fed.plan == "hybrid");
     let hybrid = case.e.fed.as_ref().is_some_and(|fed| fed.plan == "hybrid");
     let lazy = images.then(|| lazy_left(stage).or(hybrid.then_some(LAZY))).flatten();
-    // The engine takes over both; the larger part gives the name.
-    let (decoding, augmenting) = (case.e.stages.cpu("decode"), case.e.stages.cpu("augment"));
+    let decoding = case.e.stages.cpu("decode");
+    // The engine takes over all of it; the largest part gives the name.
+    let largest = MADE.into_iter().max_by(|a, b| case.e.stages.cpu(a).total_cmp(&case.e.stages.cpu(b)));
+    if known && MADE.contains(&stage.name) && largest != Some(stage.name) {
+        return None;
+    }
     let feed = || Some(Apply { feed: true, ..Apply::default() });
     let in_library = stage.culprits.first().is_some_and(|culprit| crate::stage::library(&culprit.frame));
     let wait = percent(case.e.steps.wait() / case.e.steps.time());
@@ -213,7 +220,6 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             takes: Takes::Stage,
         };
     Some(match stage.name {
-        "decode" if known && augmenting > decoding => return None,
         "decode" if known => native(
             "decode",
             keeps("Decoding"),
@@ -241,7 +247,6 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             format!("{name}: read images that were made smaller once"),
             "Decoding takes time by pixels; images that are made smaller once need not be decoded large each epoch.",
         ),
-        "augment" if known && decoding >= augmenting => return None,
         "augment" if known => native(
             "augment",
             keeps("Augmentation"),

@@ -345,6 +345,19 @@ fn the_gain_of_feed_follows_what_would_be_native() {
 }
 
 #[test]
+fn what_the_engine_would_do_is_said_once() {
+    let mut e = loading(4, "decode", 0.4, 0.0, 0.001);
+    e.stages.loading = vec![
+        stage("decode", 0.1, 0.0),
+        stage("augment", 0.2, 0.0),
+        stage("python", 0.04, 0.0),
+        stage("collate", 0.06, 0.0),
+    ];
+    e.fed = Some(record::Fed { plan: "native".to_owned(), ..record::Fed::default() });
+    assert_eq!(said(&e), ["augment"]);
+}
+
+#[test]
 fn feed_is_not_advised_where_samples_and_collation_stay_as_they_are() {
     let feeds = |workers: i64, collate: &str| {
         let mut e = loading(workers, "collate", 0.2, 0.0, 0.001);

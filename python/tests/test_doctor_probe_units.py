@@ -29,6 +29,7 @@ def probe() -> Iterator[Any]:
             "clocks",
             "control",
             "hooks",
+            "lifecycle",
             "places",
             "recorder",
             "stacks",
@@ -322,3 +323,20 @@ def test_cells_of_notebooks_are_quoted_by_the_process_that_has_them(probe: Any) 
     finally:
         del linecache.cache[name]
     assert ("train( loader)" if sys.version_info >= (3, 11) else "train(") in calls
+
+
+def test_what_ended_in_a_worker_is_told_in_one_line(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """Caught ValueError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "data.py", line 3, in __getitem__
+    raise ValueError("sample 13 is damaged")
+ValueError: sample 13 is damaged
+"""
+    for said, told in (
+        (text, "Caught ValueError in DataLoader worker process 0. ValueError: sample 13 is damaged"),
+        ("two\nlines", "two\nlines"),
+        ("", ""),
+    ):
+        for name in "last_exc", "last_value":
+            monkeypatch.setattr(sys, name, ValueError(said), raising=False)
+        assert probe.lifecycle.ending() == ("exception", f"ValueError: {told}")

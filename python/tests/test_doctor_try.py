@@ -111,6 +111,29 @@ def test_a_sweep_measures_settings_and_names_the_best(tmp_path: Path) -> None:
     assert max(m["settings"]["num_workers"] for m in swept["measured"]) <= len(os.sched_getaffinity(0))
 
 
+def test_a_sweep_ends_with_a_result_whatever_runs_are_like(tmp_path: Path) -> None:
+    """Too few steps make runs longer; settings with which the script fails are left out, with its own words."""
+    failing = TRAIN.replace(
+        "for batch in loader:",
+        "if loader.num_workers:\n        raise OSError('no room')\n    for batch in loader:",
+    )
+    done = doctor(tmp_path, "sweep", "--steps", "6", "--json", "-", text=failing)
+    swept = result(done)
+    assert swept["best"]["settings"]["num_workers"] == swept["current"]["num_workers"] == 0
+    assert "steps are too few to compare; runs take" in done.stderr
+    if len(os.sched_getaffinity(0)) > 1:
+        assert "is left out" in done.stderr
+        assert "raise OSError('no room')\n" in done.stderr
+        assert "OSError: no room\n" in done.stderr
+
+
+def test_a_sweep_that_has_too_few_steps_says_why(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "sweep", text=TRAIN.replace("return 4000", "return 8"))
+    assert done.returncode == 1
+    assert "too few to build on" in done.stderr
+    assert "the script ended by itself" in done.stderr
+
+
 def test_what_has_no_loader_cannot_be_swept(tmp_path: Path) -> None:
     done = doctor(tmp_path, "sweep", "--steps", "5", text="import torch")
     assert done.returncode == 1

@@ -444,7 +444,7 @@ def test_explain_says_all_of_it(photos: Path, tmp_path: Path) -> None:
         "num_workers=2",
     ):
         assert words in text
-    assert "to make more of it native: Lambda" in text
+    assert "to make more of it native" not in text  # nobody knows what would do the same
     assert "pinned" in text
 
 

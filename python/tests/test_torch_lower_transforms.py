@@ -322,12 +322,13 @@ def test_grey_images_are_not_normalized_as_colours(tmp_path: Path) -> None:
         next(iter(wt.DataLoader(digits)))
 
 
-def test_a_cut_names_what_to_move(cifar: Any) -> None:
+def test_a_cut_names_what_stays_in_python(cifar: Any) -> None:
     cifar.transform = v1.Compose([v1.Resize(40), turned, v1.RandomCrop(8), v1.ToTensor()])
     text = wt.DataLoader(cifar).explain()
     assert "turned" in text
     assert "comes after function, which is Python" in text or "comes after turned" in text
-    assert "to make more of it native" in text
+    # What a function does to an image need not be the same after a crop.
+    assert "to make more of it native" not in text
 
 
 A = pytest.importorskip("albumentations")

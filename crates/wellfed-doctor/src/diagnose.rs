@@ -244,16 +244,17 @@ fn all_steps(run: &RunDir, e: &Evidence) -> Vec<(u64, u64, u64)> {
             && list.loader == loader.loader
         {
             let pairs = list.t0.iter().zip(&list.t1);
-            steps.extend(pairs.map(|(&t0, &t1)| (t0, t1.max(t0), t1.max(t0))));
+            steps.extend((list.first..).zip(pairs).map(|(n, (&t0, &t1))| (t0, t1.max(t0), list.iter, n)));
         }
     }
     steps.sort_unstable();
-    for i in 1..steps.len() {
-        let next = steps[i].0;
-        // A pause between epochs is no computation.
-        if next >= steps[i - 1].1 {
-            steps[i - 1].2 = next;
+    let computed = |i: usize| {
+        let (_, t1, iter, number) = steps[i];
+        match steps.get(i + 1) {
+            // A pause between epochs is no computation, and what was only counted in between is no step.
+            Some(&(next, _, of, then)) if of == iter && then == number + 1 => next.max(t1),
+            _ => t1,
         }
-    }
-    steps
+    };
+    (0..steps.len()).map(|i| (steps[i].0, steps[i].1, computed(i))).collect()
 }

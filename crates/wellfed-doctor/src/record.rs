@@ -131,8 +131,12 @@ pub struct Place {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
-    /// Source text of the statement, shortened to 400 characters.
+    /// Source text of the statement: whole lines if `call` is known, else in one line and shortened to 400 characters.
     pub code: String,
+    /// Bytes of `code` where the call stands that made what this is about; nothing if it is not known.
+    pub call: Option<[usize; 2]>,
+    /// What the script calls wellfed, if it has imported it.
+    pub wellfed: Option<String>,
 }
 
 /// See [`Record::Loader`].
@@ -234,6 +238,8 @@ pub struct End {
     pub t0: u64,
     /// Now: it raised `StopIteration`.
     pub t: u64,
+    /// Steps that there were, also those that were only counted.
+    pub steps: Option<u64>,
 }
 
 /// See [`Record::Fetch`]. Between two fetches a worker waits for work.
@@ -467,7 +473,7 @@ pub struct Batch {
 pub struct Fed {
     /// Loader.
     pub loader: u32,
-    /// `native`, `tensors`: whole batches; `hybrid`: images; `python`: nothing.
+    /// `native`, `tensors`: whole batches; `hybrid`: images; `python`: nothing; `refused`: there would be no such loader.
     pub plan: String,
     /// Whether its workers would open images faster than Pillow does.
     pub images: bool,

@@ -125,6 +125,8 @@ pub struct Search {
     current: Settings,
     /// What was measured, in the order it was.
     pub measured: Vec<Measured>,
+    /// Settings that the script did not run with.
+    refused: Vec<Settings>,
 }
 
 impl Search {
@@ -162,6 +164,7 @@ impl Search {
             device,
             current: current.canonical(),
             measured: Vec::new(),
+            refused: Vec::new(),
         };
         let expected = search.predicted(search.current);
         search.misfit = if expected > 0.0 && time > 0.0 { time / expected } else { 1.0 };
@@ -217,6 +220,11 @@ impl Search {
             let predicted = self.predicted(settings);
             self.measured.push(Measured { settings, time, wait, predicted, runs: 1 });
         }
+    }
+
+    /// The script did not run with these settings: they are not asked for again.
+    pub fn refuse(&mut self, settings: Settings) {
+        self.refused.push(settings.canonical());
     }
 
     /// The best so far; of those that are as good, the one with the fewest workers.
@@ -310,14 +318,16 @@ impl Search {
 
     /// The best or what is nearly as good, once more: a short run differs from the next one by some percent.
     fn again(&self, best: Measured) -> Option<Settings> {
-        let close = |m: &&Measured| m.time <= best.time * CLOSE && best.time <= m.time * CLOSE;
+        let close = |m: &&Measured| {
+            m.time <= best.time * CLOSE && best.time <= m.time * CLOSE && !self.refused.contains(&m.settings)
+        };
         let close: Vec<&Measured> = self.measured.iter().filter(close).collect();
         let seldom = close.iter().filter(|m| m.runs < RUNS).min_by_key(|m| m.runs)?;
         (close.len() > 1).then_some(seldom.settings)
     }
 
     fn is_new(&self, settings: Settings) -> bool {
-        !self.measured.iter().any(|m| m.settings == settings)
+        !self.measured.iter().any(|m| m.settings == settings) && !self.refused.contains(&settings)
     }
 
     /// Seconds a step that the model expects, seen relative to what was measured with as many workers, or else to the best.
@@ -400,6 +410,23 @@ mod tests {
             p.restart = 0.0;
         }
         (0..4).map(|seed| p.time_of(seed)).sum::<f64>() / 4.0
+    }
+
+    #[test]
+    fn what_does_not_run_is_not_asked_for_again_and_the_search_ends() {
+        let cost = Cost { cpu: 0.05, blocked: 0.0, parallel: 1.0, bytes: 0.0 };
+        let step = Cost { cpu: 0.001, ..cost };
+        let p = Pipeline { make: vec![cost], step: vec![step], cores: 8.0, ..Pipeline::default() };
+        let mut search = Search::new(p, 8, true, true, Settings::default(), 0.051, 0.05);
+        let mut asked = Vec::new();
+        while let Some(settings) = search.next() {
+            assert!(!asked.contains(&settings), "{settings:?}");
+            asked.push(settings);
+            // Nothing with workers runs.
+            search.refuse(settings);
+        }
+        assert!(!asked.is_empty());
+        assert_eq!(search.best().settings, Settings::default().canonical());
     }
 
     /// Loops whose costs the model knows only roughly, and measurements that vary.

@@ -92,17 +92,17 @@ impl Sweep {
         let share = if self.grid { 1.0 } else { SHORT };
         let steps = self.steps.map(|steps| ((steps as f64 * share).ceil() as u64).max(8));
         let time = whole.map(|time| time * share);
-        let trials = Trials::new(&self.command, self.python.as_ref(), setting, steps, time)?;
+        let mut trials = Trials::new(&self.command, self.python.as_ref(), setting, steps, time)?;
         let begin = Instant::now();
         output::note("measuring the script as it is");
-        let first = trials.run("as it is", None)?;
+        let first = trials.long_enough("as it is", None)?;
         let Some(mut search) = Search::begin(&first.evidence) else {
             return Err(cannot_begin(&first).into());
         };
         let current = search.measured[0].settings;
         let grid = search.grid();
         // A run of the whole grid looks longer at its steps; imports and the rest take as long.
-        let looked = time.map_or_else(|| observed(&first), |time| time.min(first.seconds));
+        let looked = trials.time().map_or_else(|| observed(&first), |time| time.min(first.seconds));
         let grid_seconds = grid.len() as f64 * (first.seconds - looked + looked / share);
         let mut longest = first.seconds;
         let mut rest = grid.iter().copied();
@@ -118,10 +118,26 @@ impl Sweep {
             };
             let Some(settings) = next else { break };
             let name = settings.arguments();
-            output::note(format_args!("run {}: {name}", search.measured.len() + 1));
-            let trial = trials.run(&name, Some(&settings.apply()))?;
-            longest = longest.max(trial.seconds);
-            search.observe(settings, trial.time(), trial.wait());
+            let left = (BUDGET * grid_seconds - begin.elapsed().as_secs_f64()).max(0.0);
+            output::note(format_args!(
+                "run {}: {name} ({:.0} s; at most {:.0} s more)",
+                search.measured.len() + 1,
+                longest,
+                if self.grid { grid_seconds - begin.elapsed().as_secs_f64() } else { left }.max(longest)
+            ));
+            match trials.long_enough(&name, Some(&settings.apply())) {
+                Ok(trial) if !trial.evidence.steps.steps.is_empty() => {
+                    longest = longest.max(trial.seconds);
+                    search.observe(settings, trial.time(), trial.wait());
+                }
+                // A setting with which the script fails (workers that cannot be started, memory) is none to advise.
+                Ok(_) => search.refuse(settings),
+                Err(error) if trials.interrupted() => return Err(error.into()),
+                Err(error) => {
+                    output::note(format_args!("{name} is left out: {error}"));
+                    search.refuse(settings);
+                }
+            }
         }
         let best = search.best();
         let swept = Swept {
@@ -166,7 +182,9 @@ fn cannot_begin(first: &Trial) -> Error {
     if torch {
         let steps = first.evidence.steps.steps.len();
         return Error::config(format!("a run shows {steps} steps in its steady state, too few to build on"))
-            .with_hint("--time or --steps make runs longer");
+            .with_hint(
+                "the script ended by itself; more epochs or more samples would give more steps than that",
+            );
     }
     Error::config("the script's busiest loop is not over a torch DataLoader, whose settings a sweep tries")
         .with_hint("wellfed doctor run says what is known of it")

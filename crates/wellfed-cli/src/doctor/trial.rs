@@ -1,6 +1,6 @@
 //! Runs of one script under different changes, for `try` and `sweep`: captured, measured, and told on standard error.
 
-use std::{ffi::OsString, fs, time::Instant};
+use std::{ffi::OsString, fs, io::Write as _, time::Instant};
 
 use wellfed::Error;
 use wellfed_doctor::{evidence::Evidence, report::Apply, run_dir::RunDir};
@@ -11,12 +11,22 @@ use super::{
 };
 use crate::output;
 
-/// Bytes of a failed script's output that are shown.
-const TAIL: usize = 4000;
+/// Bytes of a failed script's output that are shown: whole tracebacks, also those of worker processes.
+const TAIL: usize = 64 << 10;
+
+/// Steps in the steady state that are enough to compare settings by.
+pub(crate) const ENOUGH: usize = 8;
+
+/// How many times as long as was asked a run is made where too few steps fit into it.
+const LONGER: f64 = 12.0;
 
 /// A script, and how long to look at it.
 #[derive(Debug)]
-pub(crate) struct Trials(Launch);
+pub(crate) struct Trials {
+    launch: Launch,
+    /// Whether somebody pressed Ctrl-C.
+    interrupted: bool,
+}
 
 /// A run that ended well.
 #[derive(Debug)]
@@ -60,7 +70,7 @@ impl Trials {
             return Err(Error::config("the folder of the probes is not known")
                 .with_hint("run it as python -m wellfed doctor, or set WELLFED_DOCTOR_INJECT"));
         }
-        Ok(Self(Launch { steps, time, captured: true, ..launch }))
+        Ok(Self { launch: Launch { steps, time, captured: true, ..launch }, interrupted: false })
     }
 
     /// Runs the script with a change; `name` says which run this is.
@@ -68,8 +78,8 @@ impl Trials {
     /// # Errors
     ///
     /// If the script fails or no loop was seen; what it wrote is shown then.
-    pub(crate) fn run(&self, name: &str, apply: Option<&Apply>) -> Result<Trial, Error> {
-        let mut launch = self.0.clone();
+    pub(crate) fn run(&mut self, name: &str, apply: Option<&Apply>) -> Result<Trial, Error> {
+        let mut launch = self.launch.clone();
         let text = apply.map(serde_json::to_string).transpose().map_err(std::io::Error::from);
         let text = text.map_err(|error| Error::io("describe", "a change", error))?.unwrap_or_default();
         // Empty: what a doctor around this one asks for is not for us.
@@ -84,23 +94,21 @@ impl Trials {
         let run = directory.read()?;
         let complain = |what: String| {
             let written = fs::read(directory.path().join(OUTPUT)).unwrap_or_default();
-            let text = String::from_utf8_lossy(&written[written.len().saturating_sub(TAIL)..]).into_owned();
-            if !text.trim().is_empty() {
-                output::note(format_args!("what the script wrote in this run:\n{}", text.trim_end()));
-            }
+            show(&written);
             Error::config(what)
         };
+        if run.run.exit.reason == "interrupt" {
+            self.interrupted = true;
+            return Err(Error::config(format!("interrupted in the run {name}")));
+        }
         if code(status) != 0 {
             return Err(complain(format!(
                 "the script failed with exit status {} in the run {name}",
                 code(status)
             )));
         }
-        if run.run.exit.reason == "interrupt" {
-            return Err(Error::config(format!("interrupted in the run {name}")));
-        }
         let evidence = Evidence::of(&run);
-        if evidence.steps.steps.is_empty() {
+        if evidence.steps.steps.is_empty() && evidence.subject.is_none() {
             let what =
                 format!("the run {name} shows no training loop over a data loader in its steady state");
             return Err(complain(what).with_hint(
@@ -109,6 +117,94 @@ impl Trials {
         }
         Ok(Trial { run, evidence, seconds })
     }
+
+    /// Runs the script with a change, and again for longer where too few steps fitted into the time. What runs take from then on
+    /// stays as long.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Trials::run`], and if there are too few steps still; that says how long it would take.
+    pub(crate) fn long_enough(&mut self, name: &str, apply: Option<&Apply>) -> Result<Trial, Error> {
+        let asked = (self.launch.steps, self.launch.time);
+        loop {
+            let trial = self.run(name, apply)?;
+            let (steps, time) = match self.short(&trial) {
+                None => return Ok(trial),
+                Some(longer) => longer,
+            };
+            let limited = |now: Option<f64>, then: Option<f64>| {
+                now.zip(then).is_some_and(|(now, then)| now > LONGER * then)
+            };
+            if limited(time, asked.1) || limited(steps.map(|n| n as f64), asked.0.map(|n| n as f64)) {
+                let options = options(steps, time);
+                let seen = trial.evidence.steps.steps.len();
+                return Err(Error::config(format!(
+                    "a run shows {seen} steps in its steady state, too few to build on"
+                ))
+                .with_hint(format!("{options} would be enough, for each run")));
+            }
+            output::note(format_args!(
+                "{} steps are too few to compare; runs take {} from now on",
+                trial.evidence.steps.steps.len(),
+                match time {
+                    Some(time) => format!("{time:.0} s of steps"),
+                    None => format!("{} steps", steps.unwrap_or_default()),
+                }
+            ));
+            (self.launch.steps, self.launch.time) = (steps, time);
+        }
+    }
+
+    /// Whether a run was interrupted: then no other one is to begin.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Seconds of steps after which runs end.
+    pub(crate) fn time(&self) -> Option<f64> {
+        self.launch.time
+    }
+
+    /// Steps and seconds that a run would need which was ended before it had enough steps; nothing if it had, or if the script
+    /// ended by itself.
+    fn short(&self, trial: &Trial) -> Option<(Option<u64>, Option<f64>)> {
+        let seen = trial.evidence.steps.steps.len();
+        let ended = matches!(trial.run.run.exit.reason.as_str(), "steps" | "time");
+        if seen >= ENOUGH || !ended {
+            return None;
+        }
+        // Of what was seen, the first steps are not of the steady state.
+        let all = trial.evidence.subject.map_or(0, |subject| trial.evidence.loaders[subject].steps);
+        let missing = (ENOUGH - seen) as f64 * 1.5;
+        let more = 1.0 + missing / all.max(1) as f64;
+        Some((
+            self.launch.steps.map(|steps| (steps as f64 * more).ceil() as u64),
+            self.launch.time.map(|time| time * more.max(1.5)),
+        ))
+    }
+}
+
+/// What a script wrote, as it wrote it, at the end of what there is; from the beginning of a line.
+fn show(written: &[u8]) {
+    let mut from = written.len().saturating_sub(TAIL);
+    if from > 0 {
+        from += written[from..].iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    }
+    if written[from..].iter().all(u8::is_ascii_whitespace) {
+        return;
+    }
+    output::note("what the script wrote in this run:");
+    let mut out = std::io::stderr().lock();
+    let line = if written.ends_with(b"\n") { &b""[..] } else { b"\n" };
+    // Where standard error is closed there is nobody to tell.
+    drop(out.write_all(&written[from..]).and_then(|()| out.write_all(line)));
+}
+
+/// `--time 40` for limits of runs.
+pub(crate) fn options(steps: Option<u64>, time: Option<f64>) -> String {
+    let steps = steps.map(|steps| format!("--steps {steps}"));
+    let time = time.map(|time| format!("--time {:.0}", time.ceil()));
+    steps.into_iter().chain(time).collect::<Vec<_>>().join(" and ")
 }
 
 /// `0.0123` as `12.3 ms`.
@@ -136,6 +232,37 @@ mod tests {
         let words = [OsString::from("train.py")];
         let error = Trials::new(&words, None, &Setting::default(), None, Some(1.0)).unwrap_err();
         assert!(error.to_string().contains("probes"), "{error}");
+    }
+
+    /// A run of which so many steps of so many were in the steady state.
+    fn trial(seen: usize, all: u64, reason: &str) -> Trial {
+        let steps = vec![wellfed_doctor::evidence::Step::default(); seen];
+        let evidence = Evidence {
+            loaders: vec![wellfed_doctor::evidence::LoaderUse { steps: all, ..Default::default() }],
+            subject: Some(0),
+            steps: wellfed_doctor::evidence::Loop { steps, ..Default::default() },
+            ..Evidence::default()
+        };
+        let mut run = RunDir::default();
+        run.run.exit.reason = reason.to_owned();
+        Trial { run, evidence, seconds: 1.0 }
+    }
+
+    #[test]
+    fn runs_get_as_long_as_it_takes() {
+        let launch =
+            |steps, time| Trials { launch: Launch { steps, time, ..Launch::default() }, interrupted: false };
+        let trials = launch(None, Some(3.0));
+        assert_eq!(trials.short(&trial(ENOUGH, 20, "time")), None);
+        // What ended by itself gets no longer by another limit.
+        assert_eq!(trials.short(&trial(2, 9, "finished")), None);
+        let (steps, time) = trials.short(&trial(2, 9, "time")).unwrap();
+        assert_eq!((steps, time), (None, Some(6.0)));
+        // Each round is longer, so that it ends.
+        assert!(trials.short(&trial(7, 1000, "time")).unwrap().1.unwrap() >= 4.0);
+        let (steps, time) = launch(Some(8), None).short(&trial(0, 8, "steps")).unwrap();
+        assert_eq!((steps, time), (Some(20), None));
+        assert_eq!(options(Some(20), Some(6.2)), "--steps 20 and --time 7");
     }
 
     #[test]

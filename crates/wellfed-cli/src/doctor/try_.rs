@@ -91,7 +91,7 @@ impl Try {
 
     fn compare(&self, setting: &Setting) -> Result<(), Failure> {
         let time = self.time.or(if self.steps.is_none() { Some(SECONDS) } else { None });
-        let trials = Trials::new(&self.command, self.python.as_ref(), setting, self.steps, time)?;
+        let mut trials = Trials::new(&self.command, self.python.as_ref(), setting, self.steps, time)?;
         output::note("measuring the script as it is");
         let first = trials.run("as it is", None)?;
         let report = diagnose(&first.run);

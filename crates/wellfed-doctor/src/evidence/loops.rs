@@ -14,6 +14,9 @@ pub const FEWEST: usize = 3;
 /// A first epoch that takes no more than this times as long a step as later ones is like them.
 const LIKE_THE_REST: f64 = 1.05;
 
+/// Seconds that noting a step may take at most: what recorded steps take longer than counted ones, up to that, is the probe's.
+const NOTING: f64 = 10e-6;
+
 /// A turn of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
@@ -91,7 +94,10 @@ struct Epoch {
     /// When the iterator was there: its workers are started, say.
     t1: u64,
     steps: record::Steps,
-    end: Option<(u64, u64)>,
+    /// Number of each recorded step: of short ones, some are only counted.
+    numbers: Vec<u64>,
+    /// Begin and end of the last call, and the number of steps before it, if that was told.
+    end: Option<(u64, u64, Option<u64>)>,
 }
 
 impl Epoch {
@@ -104,8 +110,40 @@ impl Epoch {
         self.first_batch().unwrap_or(self.t1).saturating_sub(self.t0)
     }
 
+    /// Steps, also those that were only counted.
+    fn count(&self) -> u64 {
+        let recorded = self.numbers.last().map_or(0, |last| last + 1);
+        self.end.and_then(|(_, _, steps)| steps).map_or(recorded, |steps| steps.max(recorded))
+    }
+
+    /// When the step after the `i`-th recorded one began; nothing if that was not recorded.
+    fn next(&self, i: usize) -> Option<u64> {
+        let number = self.numbers[i] + 1;
+        match self.numbers.get(i + 1) {
+            Some(&next) => (next == number).then(|| self.steps.t0[i + 1]),
+            None => self
+                .end
+                .filter(|&(_, _, steps)| steps.is_none_or(|steps| steps == number))
+                .map(|(t0, _, _)| t0),
+        }
+    }
+
+    /// Seconds a step, and how many there were, where steps were only counted: between two recorded ones all is known but their
+    /// parts. Those take what the script takes, without what recording costs.
+    fn counted(&self) -> (f64, f64) {
+        let (mut time, mut count) = (0.0, 0.0);
+        for i in 1..self.numbers.len() {
+            let steps = self.numbers[i].saturating_sub(self.numbers[i - 1]);
+            if steps > 1 {
+                time += seconds(self.steps.t0[i].saturating_sub(self.steps.t0[i - 1]));
+                count += steps as f64;
+            }
+        }
+        (time, count)
+    }
+
     fn last(&self) -> u64 {
-        self.end.map(|(_, t)| t).or_else(|| self.steps.t1.last().copied()).unwrap_or(self.t0)
+        self.end.map(|(_, t, _)| t).or_else(|| self.steps.t1.last().copied()).unwrap_or(self.t0)
     }
 }
 
@@ -130,14 +168,14 @@ impl Loops {
                 }
                 Record::Steps(steps) => {
                     let epoch = epochs.entry(steps.loader).or_default().entry(steps.iter).or_default();
-                    extend(&mut epoch.steps, steps);
+                    extend(epoch, steps);
                     if epoch.t0 == 0 {
                         epoch.t0 = steps.t0.first().copied().unwrap_or(0);
                     }
                 }
                 Record::End(end) => {
                     epochs.entry(end.loader).or_default().entry(end.iter).or_default().end =
-                        Some((end.t0, end.t));
+                        Some((end.t0, end.t, end.steps));
                 }
                 _ => {}
             }
@@ -157,7 +195,7 @@ impl Loops {
                 let epochs = self.epochs.get(id).map_or(&[][..], Vec::as_slice);
                 LoaderUse {
                     loader: loader.clone(),
-                    steps: epochs.iter().map(|epoch| epoch.steps.t1.len() as u64).sum(),
+                    steps: epochs.iter().map(Epoch::count).sum(),
                     epochs: epochs.len() as u32,
                     own: epochs.iter().map(|epoch| self.own(*id, epoch)).sum(),
                 }
@@ -187,10 +225,11 @@ impl Loops {
     pub(super) fn steady(&self, subject: usize, loader: &record::Loader, notes: &mut Vec<String>) -> Loop {
         let Some((id, _)) = self.loaders.iter().nth(subject) else { return Loop::default() };
         let Some(epochs) = self.epochs.get(id) else { return Loop::default() };
+        let noting = noting(epochs);
         let mut epochs: Vec<(usize, Vec<Step>)> = epochs
             .iter()
             .enumerate()
-            .map(|(i, epoch)| (i, steps(epoch)))
+            .map(|(i, epoch)| (i, steps(epoch, noting)))
             .filter(|(_, steps)| !steps.is_empty())
             .collect();
         let all = &self.epochs[id];
@@ -242,12 +281,12 @@ impl Loops {
                 .iter()
                 .skip(first)
                 .filter_map(|epoch| epoch.end)
-                .map(|(t0, t)| seconds(t.saturating_sub(t0)))
+                .map(|(t0, t, _)| seconds(t.saturating_sub(t0)))
                 .collect(),
             steps_per_epoch: if complete.is_empty() {
                 loader.length.map_or(0.0, |length| length as f64)
             } else {
-                mean(complete.iter().map(|epoch| epoch.steps.t1.len() as f64))
+                mean(complete.iter().map(|epoch| epoch.count() as f64))
             },
             steps: epochs.into_iter().flat_map(|(_, steps)| steps).collect(),
             first_epoch,
@@ -255,10 +294,23 @@ impl Loops {
     }
 }
 
-/// Steps of an epoch but the first one, whose wait is the epoch's start. The last one counts if its end is known.
-fn steps(epoch: &Epoch) -> Vec<Step> {
+/// Seconds that noting costs a recorded step, by what those take that were only counted.
+fn noting(epochs: &[Epoch]) -> f64 {
+    let (time, count) =
+        epochs.iter().map(Epoch::counted).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let recorded: Vec<f64> =
+        epochs.iter().flat_map(|epoch| steps(epoch, 0.0)).map(|step| step.wait + step.compute).collect();
+    if count < 1.0 || recorded.is_empty() {
+        return 0.0;
+    }
+    (mean(recorded) - time / count).clamp(0.0, NOTING)
+}
+
+/// Steps of an epoch but the first one, whose wait is the epoch's start; each without the `noting` seconds that it took to record it.
+/// One before steps that were only counted is left out, as its end is not known.
+fn steps(epoch: &Epoch, noting: f64) -> Vec<Step> {
     let s = &epoch.steps;
-    let count = s.t0.len().min(s.t1.len());
+    let count = s.t0.len().min(s.t1.len()).min(epoch.numbers.len());
     let at = |list: &[u64], i: usize| list.get(i).copied();
     let difference = |a: Option<u64>, b: Option<u64>| match (a, b) {
         (Some(a), Some(b)) => seconds(b.saturating_sub(a)),
@@ -266,21 +318,25 @@ fn steps(epoch: &Epoch) -> Vec<Step> {
     };
     (1..count)
         .filter_map(|i| {
-            let next = at(&s.t0, i + 1).or(epoch.end.map(|(t0, _)| t0))?;
+            let compute = seconds(epoch.next(i)?.saturating_sub(s.t1[i]));
+            // It is noted right after the wait.
+            let noting = noting.min(0.5 * compute);
             Some(Step {
                 t0: s.t0[i],
                 wait: seconds(s.t1[i].saturating_sub(s.t0[i])),
-                compute: seconds(next.saturating_sub(s.t1[i])),
+                compute: compute - noting,
                 wait_cpu: difference(at(&s.c0, i), at(&s.c1, i)),
-                thread_cpu: difference(at(&s.c1, i), at(&s.c0, i + 1)),
-                process_cpu: difference(at(&s.p1, i), at(&s.p0, i + 1)),
+                thread_cpu: (difference(at(&s.c1, i), at(&s.c0, i + 1)) - noting).max(0.0),
+                process_cpu: (difference(at(&s.p1, i), at(&s.p0, i + 1)) - noting).max(0.0),
                 unpickle: at(&s.unpickle, i).map_or(0.0, seconds),
             })
         })
         .collect()
 }
 
-fn extend(into: &mut record::Steps, from: &record::Steps) {
+fn extend(epoch: &mut Epoch, from: &record::Steps) {
+    let into = &mut epoch.steps;
+    epoch.numbers.extend((from.first..).take(from.t0.len().min(from.t1.len())));
     into.t0.extend(&from.t0);
     into.t1.extend(&from.t1);
     into.c0.extend(&from.c0);
@@ -317,7 +373,7 @@ mod tests {
                 t += compute * MS;
             }
             records.push(Record::Steps(steps));
-            records.push(Record::End(record::End { loader, iter, t0: t, t: t + MS }));
+            records.push(Record::End(record::End { loader, iter, t0: t, t: t + MS, steps: Some(n) }));
             t += MS;
         }
         records
@@ -347,6 +403,63 @@ mod tests {
         assert!((steady.wait() - 0.002).abs() < 1e-9 && (steady.compute() - 0.008).abs() < 1e-9);
         assert!((steady.starts[0] - 0.5).abs() < 1e-9);
         assert!((steady.restart() - (0.498 + 0.001) / 30.0).abs() < 1e-9);
+    }
+
+    /// Steps of 37 us, of which bursts of 256 are recorded with 4 us of noting each, and as many as a quarter of a second has are
+    /// only counted.
+    fn bursts(bursts: u64) -> Loop {
+        const WAIT: u64 = 12_000;
+        const COMPUTE: u64 = 25_000;
+        const NOTING: u64 = 4_000;
+        let skipped = 250_000_000 / (WAIT + COMPUTE);
+        let loader = 0;
+        let mut records = vec![Record::Loader(record::Loader { loader, ..record::Loader::default() })];
+        let (mut t, mut number) = (1_000_000_000, 0);
+        records.push(Record::Iter(record::Iter { loader, iter: 0, t0: t, t1: t }));
+        for _ in 0..bursts {
+            let mut steps = record::Steps { loader, first: number, ..record::Steps::default() };
+            for _ in 0..256 {
+                steps.t0.push(t);
+                steps.t1.push(t + WAIT);
+                t += WAIT + COMPUTE + NOTING;
+            }
+            records.push(Record::Steps(steps));
+            t += skipped * (WAIT + COMPUTE);
+            number += 256 + skipped;
+        }
+        records.push(Record::End(record::End { loader, iter: 0, t0: t, t, steps: Some(number) }));
+        let loops = loops(records);
+        assert_eq!(loops.uses()[0].steps, number);
+        loops.steady(0, &record::Loader::default(), &mut Vec::new())
+    }
+
+    #[test]
+    fn steps_of_microseconds_are_timed_where_most_are_only_counted() {
+        let steady = bursts(5);
+        assert!((steady.time() / 37e-6 - 1.0).abs() < 1e-3, "{}", steady.time());
+        assert!((steady.wait() / 12e-6 - 1.0).abs() < 1e-3, "{}", steady.wait());
+        assert!(steady.steps.iter().all(|step| step.compute < 1e-4));
+    }
+
+    #[test]
+    fn a_pause_among_counted_steps_is_no_cost_of_noting_and_no_step() {
+        let mut records = process(0, 5, 1, 30, 2, 8, 2);
+        let Record::End(end) = records.pop().unwrap() else { unreachable!() };
+        let later = record::Steps {
+            first: 100,
+            t0: vec![9_000_000_000],
+            t1: vec![9_002_000_000],
+            ..record::Steps::default()
+        };
+        records.push(Record::Steps(later));
+        records.push(Record::End(record::End {
+            t0: 9_010_000_000,
+            t: 9_010_000_000,
+            steps: Some(101),
+            ..end
+        }));
+        let steady = loops(records).steady(0, &record::Loader::default(), &mut Vec::new());
+        assert!((steady.time() - 0.01).abs() < 1e-9, "{}", steady.time());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The machine while the loop was in its steady state: means over the looks that fall into it.
 
+use std::collections::BTreeMap;
+
 use super::{Loading, mean, seconds};
 use crate::system::{GpuTick, Process, Tick, Trace};
 
@@ -18,6 +20,8 @@ pub struct Load {
     pub system: f64,
     /// Cores all others used.
     pub foreign: f64,
+    /// Those of the others that used the most, the first ones first; none where they cannot be seen.
+    pub neighbours: Vec<Neighbour>,
     /// Threads of ours that were runnable without a core.
     pub queued: f64,
     /// Share of the time the training process's main thread was runnable without a core.
@@ -60,6 +64,43 @@ pub struct Load {
     pub gpu_memory: Option<f64>,
 }
 
+/// A process that is not the script's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Neighbour {
+    /// Its number.
+    pub pid: u32,
+    /// What it runs.
+    pub name: String,
+    /// Cores it used.
+    pub cores: f64,
+}
+
+/// Those who used the processor while these looks were made, the most first. They are looked at seldom: where no such look falls into
+/// the steady state, all of them count.
+fn neighbours(looks: &[(f64, &Tick)], trace: &Trace) -> Vec<Neighbour> {
+    let mut ticks: Vec<&Tick> =
+        looks.iter().map(|(_, tick)| *tick).filter(|tick| tick.neighbours.is_some()).collect();
+    if ticks.is_empty() {
+        ticks = trace.ticks.iter().filter(|tick| tick.neighbours.is_some()).collect();
+    }
+    let mut found: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    let mut time = 0;
+    for look in ticks.iter().filter_map(|tick| tick.neighbours.as_ref()) {
+        time += look.time;
+        for process in &look.processes {
+            *found.entry((process.pid, &process.name)).or_default() += process.cpu;
+        }
+    }
+    let cores = |cpu: u64| if time > 0 { cpu as f64 / time as f64 } else { 0.0 };
+    let mut all: Vec<Neighbour> = found
+        .into_iter()
+        .map(|((pid, name), cpu)| Neighbour { pid, name: name.to_owned(), cores: cores(cpu) })
+        .filter(|neighbour| neighbour.cores >= 0.05)
+        .collect();
+    all.sort_by(|a, b| b.cores.total_cmp(&a.cores));
+    all
+}
+
 impl Load {
     pub(super) fn of(trace: &Trace, main: u32, loading: &Loading, window: (u64, u64)) -> Self {
         let looks: Vec<(f64, &Tick)> = trace
@@ -94,6 +135,7 @@ impl Load {
             main: over_time(&|tick| of_main(tick, &|process| seconds(process.cpu))),
             system: over_time(&|tick| all(tick, &|process| seconds(process.system))),
             foreign: over_time(&|tick| seconds(tick.foreign_cpu)),
+            neighbours: neighbours(&looks, trace),
             queued: over_time(&|tick| all(tick, &|process| seconds(process.delay))),
             main_queued: over_time(&|tick| of_main(tick, &|process| seconds(process.main_delay))),
             worker_threads: weighted(&|tick| {

@@ -13,7 +13,7 @@ pub use engine::Engine;
 pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
-pub use machine::Load;
+pub use machine::{Load, Neighbour};
 pub use stages::{Culprit, StageTime, Stages};
 
 use std::collections::BTreeMap;

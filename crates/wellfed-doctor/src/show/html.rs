@@ -203,7 +203,7 @@ fn fix_view(report: &Report, verdict: &Verdict, fix: &Fix) -> FixView {
     let mut lines = Vec::new();
     let old = fix.place.as_ref().filter(|place| !place.code.trim().is_empty());
     if let Some(old) = old.filter(|_| !fix.change.trim().is_empty()) {
-        let sign = if replaces(&old.code, &fix.change) { "-" } else { " " };
+        let sign = if replaces(old, &fix.change) { "-" } else { " " };
         lines.extend(code(&old.code).map(|text| Line { sign, text }));
     }
     let sign = if fix.place.is_some() { "+" } else { " " };

@@ -4,7 +4,10 @@ use super::{
     Kind, Part, at, ceiling, circumstances, ending, gain, is_loop, parts, percent, rate, seconds,
     style::{Ink, Style, columns, cut, cut_front, pad, wrap},
 };
-use crate::report::{Fix, Function, Report, Stage, Verdict};
+use crate::{
+    record::Place,
+    report::{Fix, Function, Report, Stage, Verdict},
+};
 
 /// Columns of the headings at the left.
 const LABEL: usize = 10;
@@ -153,11 +156,17 @@ impl Page {
         let mut lines = Vec::new();
         let mut code = |sign: &str, text: &str, ink| {
             let all: Vec<_> = text.trim_end().lines().collect();
+            let mut open = 0;
             for line in all.iter().take(CODE_LINES) {
                 let room = self.room() - sign.len() - 1;
                 let inner = style.clean(line.trim_start());
                 let indent = (line.len() - line.trim_start().len()).min(room / 3);
-                for (i, part) in wrap(&inner, room - indent - 4).into_iter().enumerate() {
+                let mut parts = wrap(&inner, room - indent - 4);
+                if sign == "+" && !breaks(&parts, open) {
+                    parts = vec![inner];
+                }
+                open += opened(line);
+                for (i, part) in parts.into_iter().enumerate() {
                     let indent = " ".repeat(indent + if i == 0 { 0 } else { 4 });
                     lines.push(style.ink(ink, &format!("{sign} {indent}{part}")));
                 }
@@ -171,7 +180,7 @@ impl Page {
                 let place_at = style.clean(&at(&place.file, place.line));
                 if !place.code.trim().is_empty() {
                     let (sign, ink) =
-                        if replaces(&place.code, &fix.change) { ("-", Ink::Bad) } else { (" ", Ink::Plain) };
+                        if replaces(place, &fix.change) { ("-", Ink::Bad) } else { (" ", Ink::Plain) };
                     code(sign, &place.code, ink);
                 }
                 code("+", &fix.change, Ink::Good);
@@ -321,11 +330,7 @@ impl Page {
         self.words("Next", Ink::Plain, &next.title);
         if let Some(fix) = &next.fix {
             self.fix_line("", fix, next);
-            let style = self.style;
-            let code: Vec<_> = (fix.change.lines().take(CODE_LINES))
-                .map(|line| style.ink(Ink::Good, &format!("  {}", cut(&style.clean(line), self.room() - 2))))
-                .collect();
-            self.under("", &code);
+            self.change(fix);
         }
         for other in report.others.iter().take(3) {
             let gain = promise(other).map(|(factor, interval)| format!(": {factor} ({interval})"));
@@ -404,13 +409,32 @@ pub(crate) fn promise(verdict: &Verdict) -> Option<(String, String)> {
 }
 
 /// Whether `change` stands for `code`, rather than being added to it: it calls the same thing.
-pub(crate) fn replaces(code: &str, change: &str) -> bool {
+pub(crate) fn replaces(place: &Place, change: &str) -> bool {
+    if place.call.is_some() {
+        return !change.starts_with('#');
+    }
     fn callee(text: &str) -> Option<&str> {
         let head = text.split_once('(')?.0;
         let head = head.rsplit(['=', ' ', '\t', '\n']).next().unwrap_or(head);
         head.rsplit('.').next()
     }
-    callee(code).is_some_and(|name| !name.is_empty() && callee(change) == Some(name))
+    callee(&place.code).is_some_and(|name| !name.is_empty() && callee(change) == Some(name))
+}
+
+/// Whether a line of code that is to be pasted may be broken into these parts, where `open` brackets are open before it: only within
+/// brackets, and where no string and no comment could get a line feed.
+fn breaks(parts: &[String], open: i64) -> bool {
+    let plain = |part: &String| !part.contains(['\'', '"', '#']);
+    let ends = parts.iter().scan(open, |open, part| {
+        *open += opened(part);
+        Some(*open)
+    });
+    parts.len() < 2 || (parts.iter().all(plain) && ends.take(parts.len() - 1).all(|open| open > 0))
+}
+
+/// Brackets that a line opens and does not close.
+fn opened(line: &str) -> i64 {
+    line.chars().map(|c| i64::from("([{".contains(c)) - i64::from(")]}".contains(c))).sum()
 }
 
 fn finite(value: f64) -> f64 {
@@ -517,10 +541,20 @@ mod tests {
 
     #[test]
     fn a_change_that_calls_the_same_thing_replaces_the_code() {
+        let parts = |all: &[&str]| all.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
+        let breaks = |all: &[&str], open| super::breaks(&parts(all), open);
+        assert!(breaks(&["x = D(a,", "b)"], 0) && breaks(&["for a in b:"], 0) && breaks(&["a,", "b)"], 1));
+        assert!(!breaks(&["for a,", "b in D(x)"], 0) && !breaks(&["f('a", "b')"], 0));
+        assert!(!breaks(&["f(a,", "b)  # c"], 0) && !breaks(&["f(a),", "b"], 0));
+        let place = |code: &str, call| Place { code: code.to_owned(), call, ..Place::default() };
+        let replaces = |code: &str, change: &str| super::replaces(&place(code, None), change);
         assert!(replaces("loader = DataLoader(data)", "DataLoader(..., num_workers=2)"));
         assert!(replaces("x = torch.utils.data.DataLoader(\n  d)", "x = DataLoader(d, num_workers=2)"));
         assert!(!replaces("loader = DataLoader(data)", "loader = wellfed.feed(loader)"));
         assert!(!replaces("for x in loader:", "loss.item()"));
+        let known = place("x = D(y)", Some([4, 8]));
+        assert!(super::replaces(&known, "import wellfed\nx = wellfed.feed(D(y))"));
+        assert!(!super::replaces(&known, "# the loader with num_workers=2"));
     }
 
     #[test]

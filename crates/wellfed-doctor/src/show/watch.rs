@@ -92,7 +92,7 @@ struct Loop {
     count: u64,
     recent: VecDeque<[f64; 2]>,
     /// Iterator, wait and end of the wait of the step that goes on.
-    open: Option<(u32, f64, u64)>,
+    open: Option<(u32, u64, f64, u64)>,
 }
 
 #[derive(Debug)]
@@ -147,13 +147,14 @@ impl Watch {
             }
             Record::Steps(steps) => {
                 let of = self.loops.entry((pid, steps.loader)).or_default();
-                for (&t0, &t1) in steps.t0.iter().zip(&steps.t1) {
-                    if let Some((iter, wait, begin)) = of.open.take()
-                        && iter == steps.iter
+                for (number, (&t0, &t1)) in (steps.first..).zip(steps.t0.iter().zip(&steps.t1)) {
+                    // Of short steps some are only counted: when the one before those ended is not known.
+                    if let Some((iter, before, wait, begin)) = of.open.take()
+                        && (iter, before + 1) == (steps.iter, number)
                     {
                         push(&mut of.recent, [wait, t0.saturating_sub(begin) as f64 * NANO]);
                     }
-                    of.open = Some((steps.iter, t1.saturating_sub(t0) as f64 * NANO, t1));
+                    of.open = Some((steps.iter, number, t1.saturating_sub(t0) as f64 * NANO, t1));
                     of.count += 1;
                 }
             }

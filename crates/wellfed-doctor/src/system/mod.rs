@@ -21,6 +21,8 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod monitor;
 #[cfg(target_os = "linux")]
+mod neighbours;
+#[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")]
 mod scaling;
@@ -99,6 +101,8 @@ pub struct Tick {
     pub steal: f32,
     /// CPU time of processes that are not the script's, nanoseconds.
     pub foreign_cpu: u64,
+    /// Who used that time, in looks that look for it.
+    pub neighbours: Option<Neighbours>,
     /// CPU time of processes of the script that began and ended since the look before, nanoseconds.
     pub short_lived: u64,
     /// Processes of the script, by process id.
@@ -123,6 +127,28 @@ pub struct Tick {
     pub shm_used: u64,
     /// Devices.
     pub gpus: Vec<GpuTick>,
+}
+
+/// See [`Tick::neighbours`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Neighbours {
+    /// Nanoseconds since they were looked at last.
+    pub time: u64,
+    /// Those that used the processor most meanwhile.
+    pub processes: Vec<Foreign>,
+}
+
+/// A process that is not the script's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Foreign {
+    /// Its number.
+    pub pid: u32,
+    /// Its program, and the script that it runs.
+    pub name: String,
+    /// CPU time, nanoseconds.
+    pub cpu: u64,
 }
 
 /// See [`Tick::processes`].

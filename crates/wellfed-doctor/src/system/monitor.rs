@@ -10,13 +10,14 @@ use std::{
 };
 
 use super::{
-    Machine, Tick, Trace,
+    Machine, Neighbours, Tick, Trace,
     cgroup::Cgroups,
     clock::{monotonic, nanoseconds, process_cpu, thread_cpu},
     cores::Cores,
     disk::{Disks, Network},
     gpu,
     memory::{Memory, Stalls},
+    neighbours,
     processes::Processes,
 };
 
@@ -25,6 +26,9 @@ const MAX_SHARE: f64 = 0.004;
 
 /// Longest time between two looks.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// Time between two looks at who the neighbours are, nanoseconds.
+const NEIGHBOURS: u64 = 1_000_000_000;
 
 /// Looks that are kept; then each two become one.
 const MAX_TICKS: usize = 6000;
@@ -160,6 +164,9 @@ struct Eyes {
     disks: Disks,
     network: Network,
     gpus: Option<gpu::Watch>,
+    neighbours: neighbours::Watch,
+    /// When neighbours were looked at last, and what all of them used since then, nanoseconds.
+    looked: (u64, u64),
     /// CPU time of this process so far.
     own: u64,
     /// CPU time that was the script's before the cores' counts, which come in steps, showed it.
@@ -179,6 +186,8 @@ impl Eyes {
             disks: Disks::new(),
             network: Network::new(),
             gpus: None,
+            neighbours: neighbours::Watch::default(),
+            looked: (0, 0),
             own: process_cpu(),
             owed: 0,
         };
@@ -199,6 +208,7 @@ impl Eyes {
         let foreign_cpu = cores.cpu.saturating_sub(known);
         // What the script used on cores that this process may not use never shows: it must not hide others forever.
         self.owed = known.saturating_sub(cores.cpu).min(200_000_000);
+        let neighbours = self.look_around(now, foreign_cpu);
         let memory = self.memory.look();
         let cgroup = self.cgroups.look();
         Tick {
@@ -207,6 +217,7 @@ impl Eyes {
             iowait: cores.iowait,
             steal: cores.steal,
             foreign_cpu,
+            neighbours,
             short_lived: processes.short_lived,
             processes: processes.processes,
             memory_available: memory.available,
@@ -220,6 +231,21 @@ impl Eyes {
             shm_used: memory.shm_used,
             gpus: self.gpus.as_ref().map_or_else(Vec::new, gpu::Watch::latest),
         }
+    }
+
+    /// Who the neighbours are, where it is time to look and they do something.
+    fn look_around(&mut self, now: u64, foreign_cpu: u64) -> Option<Neighbours> {
+        let (last, used) = self.looked;
+        let used = used + foreign_cpu;
+        let passed = now.saturating_sub(last);
+        // At first to have something to compare with. Who uses a thirtieth of a core is no neighbour.
+        if last != 0 && (passed < NEIGHBOURS || used < passed / 30) {
+            self.looked.1 = used;
+            return None;
+        }
+        self.looked = (now, 0);
+        let (own, within, processes) = (std::process::id(), self.within, &self.processes);
+        self.neighbours.look(now, |pid| processes.owns(pid) || (pid == own && !within))
     }
 
     /// What this kernel does not tell.

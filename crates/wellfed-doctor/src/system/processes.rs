@@ -105,6 +105,11 @@ impl Processes {
         fs::exists("/proc/self/schedstat").unwrap_or(false)
     }
 
+    /// Whether a process is the script's.
+    pub(super) fn owns(&self, pid: u32) -> bool {
+        pid == self.root || self.known.get(&pid).is_some_and(Option::is_some)
+    }
+
     /// `forks`: how many processes were begun on this machine. As long as that is the same, there is no new one to find.
     pub(super) fn look(&mut self, forks: Option<u64>) -> ProcessesLook {
         let first = self.looks == 0;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use super::{Disk, GpuTick, Pressure, Process, Tick, Trace};
+use super::{Disk, GpuTick, Neighbours, Pressure, Process, Tick, Trace};
 
 impl Trace {
     /// Joins each two looks but the first, which is where counting begins.
@@ -43,6 +43,7 @@ impl Tick {
             iowait: mean(self.iowait, next.iowait),
             steal: mean(self.steal, next.steal),
             foreign_cpu: self.foreign_cpu + next.foreign_cpu,
+            neighbours: join_neighbours(self.neighbours.take(), next.neighbours),
             short_lived: self.short_lived + next.short_lived,
             processes: join_processes(std::mem::take(&mut self.processes), next.processes),
             memory_available: next.memory_available,
@@ -82,6 +83,19 @@ impl Tick {
             },
         };
     }
+}
+
+fn join_neighbours(own: Option<Neighbours>, next: Option<Neighbours>) -> Option<Neighbours> {
+    let Some(mut own) = own else { return next };
+    let Some(next) = next else { return Some(own) };
+    own.time += next.time;
+    for process in next.processes {
+        match own.processes.iter_mut().find(|it| it.pid == process.pid && it.name == process.name) {
+            Some(it) => it.cpu += process.cpu,
+            None => own.processes.push(process),
+        }
+    }
+    Some(own)
 }
 
 fn join_processes(mut all: BTreeMap<u32, Process>, next: BTreeMap<u32, Process>) -> BTreeMap<u32, Process> {

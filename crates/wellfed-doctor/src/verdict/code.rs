@@ -1,6 +1,9 @@
 //! Changes as code of the user's script.
+//!
+//! Invariant: what is given as a change is whole lines that can stand in place of the lines at its place, or a comment. Names and
+//! imports are the script's.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::Value;
 
@@ -10,56 +13,186 @@ use crate::{
     report::Apply,
 };
 
-/// The call that made the loader with `name=value` in it, in place of another value if there is one.
-pub(super) fn with_argument(code: &str, name: &str, value: &str) -> String {
-    if let Some(at) = find_argument(code, name) {
-        let rest = &code[at + name.len()..];
-        let Some(equal) = rest.find('=') else { return code.to_owned() };
-        let begin = at + name.len() + equal + 1;
-        let end = begin + argument_end(&code[begin..]);
-        return format!("{}{value}{}", &code[..begin], &code[end..]);
-    }
-    match code.rfind(')') {
-        Some(end) => {
-            let before = code[..end].trim_end();
-            let comma = if before.ends_with(['(', ',']) { "" } else { ", " };
-            let space = if before.ends_with(',') { " " } else { "" };
-            format!("{before}{comma}{space}{name}={value}{}", &code[end..])
+/// Arguments of torch's loader that may be given without their names, in order.
+const POSITIONS: [&str; 13] = [
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "generator",
+];
+
+/// The text of a call, taken apart.
+struct Call {
+    /// Each argument, without spaces and comments around it.
+    arguments: Vec<Range<usize>>,
+    /// Where another argument can be put.
+    end: usize,
+    /// Whether something has to stand between that and the argument before.
+    comma: bool,
+}
+
+/// Takes apart `name(…)`; nothing if it does not end with the bracket that its name opens.
+fn parse(text: &str) -> Option<Call> {
+    let bytes = text.as_bytes();
+    let mut at = text.find('(')? + 1;
+    let (mut depth, mut end, mut comma) = (1usize, at, false);
+    let mut arguments: Vec<Range<usize>> = Vec::new();
+    let mut begin: Option<usize> = None;
+    while at < bytes.len() {
+        let from = at;
+        match bytes[at] {
+            b'#' => {
+                at += bytes[at..].iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len() - at);
+                continue;
+            }
+            byte if byte.is_ascii_whitespace() => {
+                at += 1;
+                continue;
+            }
+            b'\'' | b'"' => at = string(bytes, at)?,
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                at += 1;
+            }
+            b')' | b']' | b'}' => {
+                depth -= 1;
+                at += 1;
+                if depth == 0 {
+                    arguments.extend(begin.map(|begin| begin..end));
+                    return text[at..].trim().is_empty().then_some(Call { arguments, end, comma });
+                }
+            }
+            b',' if depth == 1 => {
+                arguments.extend(begin.take().map(|begin| begin..end));
+                at += 1;
+                (end, comma) = (at, false);
+                continue;
+            }
+            _ => at += 1,
         }
-        None => format!("DataLoader(..., {name}={value})"),
+        begin.get_or_insert(from);
+        (end, comma) = (at, true);
     }
+    None
 }
 
-/// Where `name` is given as a keyword.
-fn find_argument(code: &str, name: &str) -> Option<usize> {
-    code.match_indices(name).map(|(at, _)| at).find(|&at| {
-        let alone = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
-        let rest = code[at + name.len()..].trim_start();
-        alone && rest.starts_with('=') && !rest.starts_with("==")
-    })
-}
-
-/// Length of an argument's value: to the next comma or the closing bracket outside of inner brackets.
-fn argument_end(text: &str) -> usize {
-    let mut depth = 0;
-    for (i, c) in text.char_indices() {
-        match c {
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' if depth == 0 => return i,
-            ')' | ']' | '}' => depth -= 1,
-            ',' if depth == 0 => return i,
-            _ => {}
+/// The byte after a string that begins here.
+fn string(bytes: &[u8], begin: usize) -> Option<usize> {
+    let quote = bytes[begin];
+    let long = bytes[begin..].starts_with(&[quote; 3]);
+    let mut at = begin + if long { 3 } else { 1 };
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            byte if byte == quote && !long => return Some(at + 1),
+            _ if long && bytes[at..].starts_with(&[quote; 3]) => return Some(at + 3),
+            _ => at += 1,
         }
     }
-    text.len()
+    None
 }
 
-/// The loader's call with several arguments, and where it is.
+/// The name of an argument, and where its value is.
+fn named(text: &str, argument: &Range<usize>) -> Option<(String, Range<usize>)> {
+    let given = &text[argument.clone()];
+    let name = &given[..given.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(given.len())];
+    let rest = given[name.len()..].trim_start();
+    if name.is_empty() || !rest.starts_with('=') || rest.starts_with("==") {
+        return None;
+    }
+    let value = rest[1..].trim_start();
+    Some((name.to_owned(), argument.end - value.len()..argument.end))
+}
+
+/// The call with `name=value` in it, in place of another value if there is one; nothing where that cannot be told from its text.
+fn with_argument(text: &str, name: &str, value: &str) -> Option<String> {
+    let call = parse(text)?;
+    let put = |at: Range<usize>, new: &str| Some(format!("{}{new}{}", &text[..at.start], &text[at.end..]));
+    let mut packed = None;
+    for (position, argument) in call.arguments.iter().enumerate() {
+        let given = &text[argument.clone()];
+        if let Some(rest) = given.strip_prefix("**") {
+            packed = Some((argument.clone(), rest));
+        } else if given.starts_with('*') {
+            return None;
+        } else if let Some((known, at)) = named(text, argument) {
+            if known == name {
+                return put(at, value);
+            }
+        } else if POSITIONS.get(position) == Some(&name) {
+            return put(argument.clone(), value);
+        }
+    }
+    // What is unpacked may hold that argument, too.
+    if let Some((at, rest)) = packed {
+        return put(at, &format!("**{{**{rest}, \"{name}\": {value}}}"));
+    }
+    let before = match (call.arguments.is_empty(), call.comma) {
+        (true, _) => "",
+        (false, true) => ", ",
+        (false, false) => " ",
+    };
+    put(call.end..call.end, &format!("{before}{name}={value}"))
+}
+
+/// The lines at a place with another call in place of the one there; nothing if it is not known where that is.
+fn with_call(place: &Place, change: impl FnOnce(&str) -> Option<String>) -> Option<String> {
+    let [begin, end] = place.call?;
+    let call = place.code.get(begin..end)?;
+    Some(format!("{}{}{}", &place.code[..begin], change(call)?, &place.code[end..]))
+}
+
+/// The loader's lines with several arguments, and where they are; a comment where they are not known.
 pub(super) fn loader_with(e: &Evidence, arguments: &[(&str, String)]) -> (String, Option<Place>) {
     let place = e.loader().and_then(|loader| loader.place.clone());
-    let code = place.as_ref().map_or("", |place| place.code.as_str());
-    let code = if code.contains('(') { code.to_owned() } else { "DataLoader(...)".to_owned() };
-    (arguments.iter().fold(code, |code, (name, value)| with_argument(&code, name, value)), place)
+    let changed = place.as_ref().and_then(|place| {
+        with_call(place, |call| {
+            arguments
+                .iter()
+                .try_fold(call.to_owned(), |call, (name, value)| with_argument(&call, name, value))
+        })
+    });
+    let list: Vec<String> = arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    (changed.unwrap_or_else(|| format!("# the loader with {}", list.join(", "))), place)
+}
+
+/// The loader's lines with the loader given to wellfed, with the import if the script has none.
+pub(super) fn fed(e: &Evidence) -> (String, Option<Place>) {
+    let place = e.loader().and_then(|loader| loader.place.clone());
+    let changed = place.as_ref().and_then(|place| {
+        let name = place.wellfed.as_deref().unwrap_or("wellfed");
+        let code = with_call(place, |call| Some(format!("{name}.feed({call})")))?;
+        let indent = &code[..code.len() - code.trim_start().len()];
+        let import =
+            if place.wellfed.is_none() { format!("{indent}import wellfed\n") } else { String::new() };
+        Some(import + &code)
+    });
+    (changed.unwrap_or_else(|| "# import wellfed, and give the loader to wellfed.feed()".to_owned()), place)
+}
+
+/// A command in a terminal that runs the same script.
+pub(super) fn command(e: &Evidence) -> String {
+    let quoted = |word: &String| {
+        let plain = |c: char| c.is_alphanumeric() || "_-./=:,@%+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    if e.command.is_empty() {
+        return "python train.py".to_owned();
+    }
+    e.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// The change as `try` makes it.
@@ -75,7 +208,7 @@ pub(super) fn apply_loader(arguments: &[(&str, Value)]) -> Apply {
 
 /// A place of a frame.
 pub(super) fn place_of(frame: &Frame) -> Place {
-    Place { file: frame.file.clone(), line: frame.line, code: frame.call.clone() }
+    Place { file: frame.file.clone(), line: frame.line, code: frame.call.clone(), ..Place::default() }
 }
 
 /// `file.py:12`, by the last part of the path.
@@ -87,21 +220,68 @@ pub(super) fn where_is(frame: &Frame) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{evidence::LoaderUse, record};
 
     #[test]
     fn arguments_are_added_or_replaced() {
         let add = |code| with_argument(code, "num_workers", "2");
-        assert_eq!(add("DataLoader(train, 64)"), "DataLoader(train, 64, num_workers=2)");
-        assert_eq!(
-            add("DataLoader(train, num_workers=0, shuffle=True)"),
-            "DataLoader(train, num_workers=2, shuffle=True)"
-        );
-        assert_eq!(add("DataLoader(train, num_workers=f(1, 2))"), "DataLoader(train, num_workers=2)");
-        assert_eq!(add("DataLoader(train,)"), "DataLoader(train, num_workers=2)");
-        assert_eq!(
-            add("x = DataLoader(train, my_num_workers=1)"),
-            "x = DataLoader(train, my_num_workers=1, num_workers=2)"
-        );
-        assert_eq!(add("loader"), "DataLoader(..., num_workers=2)");
+        for (code, changed) in [
+            ("DataLoader(train, 64)", "DataLoader(train, 64, num_workers=2)"),
+            (
+                "DataLoader(train, num_workers=0, shuffle=True)",
+                "DataLoader(train, num_workers=2, shuffle=True)",
+            ),
+            ("DataLoader(train, num_workers = f(1, 2))", "DataLoader(train, num_workers = 2)"),
+            ("DataLoader(train,)", "DataLoader(train, num_workers=2)"),
+            ("DataLoader()", "DataLoader(num_workers=2)"),
+            ("D(x, my_num_workers=1)", "D(x, my_num_workers=1, num_workers=2)"),
+            ("D(Own(num_workers=1), 8)", "D(Own(num_workers=1), 8, num_workers=2)"),
+            ("D(x, 8, True, None, None, 4)", "D(x, 8, True, None, None, 2)"),
+            ("D(x, **options)", "D(x, **{**options, \"num_workers\": 2})"),
+            ("D(x, num_workers=1, **options)", "D(x, num_workers=2, **options)"),
+            (
+                "D(\n    x,  # num_workers=1, (as before)\n    8  # small\n)",
+                "D(\n    x,  # num_workers=1, (as before)\n    8, num_workers=2  # small\n)",
+            ),
+            ("D(x[')'], \"a, num_workers=3\")", "D(x[')'], \"a, num_workers=3\", num_workers=2)"),
+            ("D('''a')''', key == 3)", "D('''a')''', key == 3, num_workers=2)"),
+        ] {
+            assert_eq!(add(code).as_deref(), Some(changed));
+        }
+        for unknown in ["loader", "D(*parts)", "D(x", "D(x) + D(y)", "D('x)"] {
+            assert_eq!(add(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn lines_are_the_scripts_and_have_the_import_they_need() {
+        let code = "    for x in DataLoader(ds, 4):  # all";
+        let of = |call, wellfed: Option<&str>| {
+            let place = Place {
+                code: code.to_owned(),
+                call,
+                wellfed: wellfed.map(str::to_owned),
+                ..Place::default()
+            };
+            let loader = record::Loader { place: Some(place), ..record::Loader::default() };
+            let loaders = vec![LoaderUse { loader, ..LoaderUse::default() }];
+            Evidence { loaders, subject: Some(0), ..Evidence::default() }
+        };
+        let e = of(Some([13, 30]), None);
+        let workers = [("num_workers", "2".to_owned())];
+        assert_eq!(loader_with(&e, &workers).0, "    for x in DataLoader(ds, 4, num_workers=2):  # all");
+        assert_eq!(fed(&e).0, "    import wellfed\n    for x in wellfed.feed(DataLoader(ds, 4)):  # all");
+        assert_eq!(fed(&of(Some([13, 30]), Some("wf"))).0, "    for x in wf.feed(DataLoader(ds, 4)):  # all");
+        for unknown in [None, Some([13, 300])] {
+            assert!(fed(&of(unknown, None)).0.starts_with("# "));
+            assert!(loader_with(&of(unknown, None), &workers).0.starts_with("# "));
+        }
+    }
+
+    #[test]
+    fn commands_are_quoted_for_a_shell() {
+        let command = ["python", "my train.py", "--name='a'"].map(str::to_owned).to_vec();
+        let e = Evidence { command, ..Evidence::default() };
+        assert_eq!(super::command(&e), r"python 'my train.py' '--name='\''a'\'''");
     }
 }

@@ -2,18 +2,51 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, Finding, Kind, Said, fact, loading, ms, percent, pipeline};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
 use crate::{
-    evidence::{mean, quantile},
+    evidence::{Evidence, Load, mean, quantile},
     model::{Cost, Pipeline},
     report::{Apply, Fix},
 };
 
+/// What of this is the script's own.
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    [neighbour(case), threads(case), lock(case)].into_iter().flatten().collect()
+    [threads(case), lock(case)].into_iter().flatten().collect()
 }
 
-fn neighbour(case: &Case) -> Option<Finding> {
+/// The evidence as it would be without neighbours, as far as that is known: what they use is idle, and nobody queues behind them.
+pub(super) fn without_neighbours(e: &Evidence) -> Evidence {
+    let mut alone = e.clone();
+    let load = &mut alone.load;
+    let ours = load.ours / (load.ours + load.foreign).max(1e-12);
+    load.busy = (load.busy - load.foreign).max(0.0);
+    load.queued *= ours;
+    load.foreign = 0.0;
+    load.neighbours.clear();
+    alone
+}
+
+/// Those who use the cores, by name: `python spin.py (4711)`.
+fn names(load: &Load) -> String {
+    let named: Vec<String> = load
+        .neighbours
+        .iter()
+        .filter(|neighbour| neighbour.cores >= NAMED * load.foreign)
+        .take(3)
+        .map(|neighbour| format!("{} ({})", neighbour.name, neighbour.pid))
+        .collect();
+    match named.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [all @ .., last] => format!("{} and {last}", all.join(", ")),
+    }
+}
+
+/// Share of what all others use from which on one of them is named.
+const NAMED: f64 = 0.1;
+
+/// Processes that are not the script's and take cores it could use.
+pub(super) fn neighbour(case: &Case) -> Option<Finding> {
     let load = &case.e.load;
     // What the machine does besides, and what the doctor does, is no neighbour.
     if load.foreign < 0.15 || load.foreign < 0.05 * case.p.cores {
@@ -30,7 +63,7 @@ fn neighbour(case: &Case) -> Option<Finding> {
         let blocked = mean(case.p.step.iter().map(|cost| cost.blocked));
         unsure += SPINNING * computing / (computing + blocked).max(1e-12);
     }
-    let facts = vec![
+    let mut facts = vec![
         fact(
             format!("Other processes use {:.1} of {:.0} cores.", load.foreign, case.p.cores),
             load.foreign,
@@ -44,14 +77,32 @@ fn neighbour(case: &Case) -> Option<Finding> {
             "/proc",
         ),
     ];
+    for neighbour in load.neighbours.iter().take(3) {
+        facts.push(fact(
+            format!("{}, process {}, uses {:.1} cores.", neighbour.name, neighbour.pid, neighbour.cores),
+            neighbour.cores,
+            "cores",
+            "/proc",
+        ));
+    }
+    let named = names(load);
     let fix = Fix {
         title: "Free the cores that others use, or run elsewhere".to_owned(),
-        change: "# see `top`: what else runs on this machine?".to_owned(),
+        change: if named.is_empty() {
+            "# whose processes are not to be seen from here: another container's, perhaps".to_owned()
+        } else {
+            format!("# these end, or run elsewhere: {named}")
+        },
         place: None,
         why: "They share the cores that loading needs.".to_owned(),
         apply: None,
     };
-    let title = format!("Another process takes {:.1} of {:.0} cores", load.foreign, case.p.cores);
+    let who = match (named.is_empty(), named.contains(" and ")) {
+        (true, _) => "Another process takes".to_owned(),
+        (false, false) => format!("Another process, {named}, takes"),
+        (false, true) => format!("Other processes, {named}, take"),
+    };
+    let title = format!("{who} {:.1} of {:.0} cores", load.foreign, case.p.cores);
     Some(case.finding(
         Kind::Setting,
         "noisy-neighbour",
@@ -106,7 +157,10 @@ fn threads(case: &Case) -> Option<Finding> {
     let names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
     let fix = Fix {
         title: "One thread a worker".to_owned(),
-        change: "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 python …".to_owned(),
+        change: format!(
+            "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 {}",
+            code::command(case.e)
+        ),
         place: None,
         why: "Each worker's NumPy starts a thread for every core; together they fight for the cores and wait for each other.".to_owned(),
         apply: Some(Apply { env: names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect::<BTreeMap<_, _>>(), ..Apply::default() }),
@@ -155,7 +209,7 @@ fn lock(case: &Case) -> Option<Finding> {
     ];
     let fix = Fix {
         title: "Move Python work out of the training process".to_owned(),
-        change: "loader = wellfed.feed(loader)  # or worker processes instead of threads".to_owned(),
+        change: "# worker processes in place of threads, or work that gives up the lock".to_owned(),
         place: None,
         why: "Only one thread of a process runs Python at a time; the others wait, the training loop among them.".to_owned(),
         apply: None,

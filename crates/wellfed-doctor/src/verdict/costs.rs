@@ -11,9 +11,33 @@ use crate::{
 /// `ImageFolder` against its best stock setting).
 const NATIVE: f64 = 0.12;
 
+/// The same where the engine does more than crops and colour to each image, or puts targets or several images together with it:
+/// automatic augmentations, MixUp and detection came to 4.8 to 9 times as fast (`benches/scripts`).
+const NATIVE_MUCH: f64 = 0.16;
+
+/// What makes it that, by name.
+const MUCH: [&str; 10] = [
+    "RandAugment",
+    "AutoAugment",
+    "TrivialAugment",
+    "AugMix",
+    "MixUp",
+    "CutMix",
+    "GaussianBlur",
+    "Elastic",
+    "Coco",
+    "Perspective",
+];
+
+/// Stages that the engine makes none of in Python.
+const MADE: [&str; 4] = ["decode", "augment", "python", "collate"];
+
 /// What is left of decoding and resizing where a data set of one's own opens photographs by Pillow in wellfed's workers:
 /// somewhat less than a third (`benches/scripts`, `pil_dataset`), and all of it where Python asks for every pixel.
 const LAZY: f64 = 0.4;
+
+/// The same of images that OpenCV or torchvision decodes, whose pixels are all needed (`cv2_dataset`, `torchvision_io`).
+const WHOLE: f64 = 0.72;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
@@ -33,8 +57,19 @@ struct Remedy {
     change: String,
     why: &'static str,
     apply: Option<Apply>,
-    /// Whether all stages are replaced, not only this one.
-    all: bool,
+    /// What is replaced.
+    takes: Takes,
+}
+
+/// How much of making a batch a remedy replaces.
+#[derive(Clone, Copy, PartialEq)]
+enum Takes {
+    /// The stage.
+    Stage,
+    /// Decoding, and what is done to images by libraries.
+    Images,
+    /// All of it.
+    All,
 }
 
 fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
@@ -47,7 +82,15 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let at = culprit.map(|culprit| code::where_is(&culprit.frame)).unwrap_or_default();
     let remedy = remedy(case, stage, &name)?;
     let share = (stage.cpu / total).min(1.0);
-    let factor = if remedy.all { NATIVE } else { 1.0 - share * (1.0 - remedy.left) };
+    let replaced = match remedy.takes {
+        Takes::Stage => share,
+        Takes::Images => {
+            let images = case.e.stages.cpu("decode") + case.e.stages.cpu("augment");
+            (images.max(stage.cpu) / total).min(1.0)
+        }
+        Takes::All => 1.0,
+    };
+    let factor = 1.0 - replaced * (1.0 - remedy.left);
     let mut changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * factor, ..*cost });
     changed.receive = pipeline::receive_on_idle_cores(case.e, &case.p);
     if stage.name == "collate" {
@@ -83,141 +126,210 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
         "cores",
         "/proc",
     ));
-    let fix = Fix {
-        title: remedy.fix,
-        change: remedy.change,
-        place: if remedy.apply.is_some() {
-            case.e.loader().and_then(|loader| loader.place.clone())
-        } else {
-            culprit.map(|culprit| code::place_of(culprit.call.as_ref().unwrap_or(&culprit.frame)))
-        },
-        why: remedy.why.to_owned(),
-        apply: remedy.apply,
+    let (change, place) = if remedy.apply.as_ref().is_some_and(|apply| apply.feed) {
+        code::fed(case.e)
+    } else {
+        let place = culprit.map(|culprit| code::place_of(culprit.call.as_ref().unwrap_or(&culprit.frame)));
+        (remedy.change, place)
     };
+    let fix = Fix { title: remedy.fix, change, place, why: remedy.why.to_owned(), apply: remedy.apply };
     let title = if at.is_empty() { remedy.title } else { format!("{} ({name}, {at})", remedy.title) };
     let gain = case.gain_of_idle_cores(&changed, remedy.unsure);
     Some(Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed)))
 }
 
+/// What is left of all of a batch's cost when the engine makes it.
+fn native_left(case: &Case) -> f64 {
+    let much = case.e.loader().is_some_and(|loader| {
+        let texts = [&loader.transform, &loader.dataset, &loader.collate];
+        MUCH.iter().any(|name| texts.iter().any(|text| text.contains(name)))
+    });
+    if much { NATIVE_MUCH } else { NATIVE }
+}
+
+/// What is left of decoding where wellfed's workers open the images of a data set that stays in Python, by the library that does it
+/// now; nothing if it is none that they know.
+fn lazy_left(stage: &StageTime) -> Option<f64> {
+    stage.culprits.iter().find_map(|culprit| {
+        let of = |names: &[&str]| {
+            let call = culprit.call.as_ref().map_or("", |call| call.call.as_str());
+            let texts =
+                [culprit.frame.file.as_str(), culprit.frame.call.as_str(), culprit.frame.func.as_str(), call];
+            names.iter().any(|name| texts.iter().any(|text| text.contains(name)))
+        };
+        if of(&[
+            "imread",
+            "imdecode",
+            "torchvision/io",
+            "torchvision.io",
+            "read_image",
+            "decode_image",
+            "decode_jpeg",
+        ]) {
+            Some(WHOLE)
+        } else if of(&["PIL", "Image.open", "convert(", "pil_loader"]) {
+            Some(LAZY)
+        } else {
+            None
+        }
+    })
+}
+
 fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
     let loader = case.e.loader()?;
-    // What the engine can take over as a whole: torchvision's data sets of files with torchvision's transforms.
+    // What the engine can take over as a whole. Where that was not asked, torchvision's data sets of files with torchvision's transforms.
     let known = match &case.e.fed {
         Some(fed) => fed.plan == "native" || fed.plan == "tensors",
         None => loader.dataset.starts_with("torchvision.") || loader.framework == "wellfed.torch",
     };
     // Its images can be made faster, and the rest stays.
-    let lazy = !known && case.e.fed.as_ref().is_some_and(|fed| fed.images || fed.plan == "hybrid");
-    // The engine takes over both; the larger part gives the name.
-    let (decoding, augmenting) = (case.e.stages.cpu("decode"), case.e.stages.cpu("augment"));
-    let feed = || Apply { feed: true, ..Apply::default() };
+    let images = !known && case.e.fed.as_ref().is_some_and(|fed| fed.images || fed.plan == "hybrid");
+    let hybrid = case.e.fed.as_ref().is_some_and(|fed| fed.plan == "hybrid");
+    let lazy = images.then(|| lazy_left(stage).or(hybrid.then_some(LAZY))).flatten();
+    let decoding = case.e.stages.cpu("decode");
+    // The engine takes over all of it; the largest part gives the name.
+    let largest = MADE.into_iter().max_by(|a, b| case.e.stages.cpu(a).total_cmp(&case.e.stages.cpu(b)));
+    if known && MADE.contains(&stage.name) && largest != Some(stage.name) {
+        return None;
+    }
+    let feed = || Some(Apply { feed: true, ..Apply::default() });
     let in_library = stage.culprits.first().is_some_and(|culprit| crate::stage::library(&culprit.frame));
     let wait = percent(case.e.steps.wait() / case.e.steps.time());
-    let line = "loader = wellfed.feed(loader)".to_owned();
-    Some(match stage.name {
-        "decode" if known && augmenting > decoding => return None,
-        "decode" if known => Remedy {
-            id: "decode",
-            left: NATIVE,
-            unsure: 0.12,
-            title: format!("Decoding keeps the cores busy, and the loop waits {wait} of the time"),
-            fix: "Decode and augment in wellfed's engine".to_owned(),
-            change: line,
-            why: "The engine decodes only what a crop looks at and writes it into the batch; the data set and its transforms stay as they are.",
-            apply: Some(feed()),
-            all: true,
-        },
-        "decode" if lazy => Remedy {
-            id: "decode",
-            left: LAZY,
-            unsure: 0.25,
-            title: format!("Decoding keeps the cores busy, and the loop waits {wait} of the time"),
-            fix: "Open images in wellfed's workers".to_owned(),
-            change: line,
-            why: "They decode only what a crop looks at, with Pillow's pixels; the data set and its transforms stay as they are.",
-            apply: Some(feed()),
-            all: false,
-        },
-        "decode" => Remedy {
-            id: "decode",
-            left: 0.1,
+    let keeps = |what: &str| format!("{what} keeps the cores busy, and the loop waits {wait} of the time");
+    let native = |id: &'static str, title: String, fix: &str, why: &'static str| Remedy {
+        id,
+        left: native_left(case),
+        unsure: 0.15,
+        title,
+        fix: fix.to_owned(),
+        change: String::new(),
+        why,
+        apply: feed(),
+        takes: Takes::All,
+    };
+    let edit =
+        |id: &'static str, left: f64, title: String, fix: String, change: String, why: &'static str| Remedy {
+            id,
+            left,
             unsure: 0.15,
-            title: format!("Decoding keeps the cores busy, and the loop waits {wait} of the time"),
-            fix: format!(
+            title,
+            fix,
+            change: format!("# {change}"),
+            why,
+            apply: None,
+            takes: Takes::Stage,
+        };
+    Some(match stage.name {
+        "decode" if known => native(
+            "decode",
+            keeps("Decoding"),
+            "Decode and augment in wellfed's engine",
+            "The engine decodes only what a crop looks at and writes it into the batch; the data set and its transforms stay as they are.",
+        ),
+        "decode" if lazy.is_some() => Remedy {
+            id: "decode",
+            left: lazy.unwrap_or(1.0),
+            unsure: 0.25,
+            title: keeps("Decoding"),
+            fix: "Open images in wellfed's workers".to_owned(),
+            change: String::new(),
+            why: "They decode no more than what is asked for, with the library's own pixels; the data set and its transforms stay as they are.",
+            apply: feed(),
+            takes: if lazy == Some(LAZY) { Takes::Images } else { Takes::Stage },
+        },
+        "decode" => edit(
+            "decode",
+            0.1,
+            keeps("Decoding"),
+            format!(
                 "Decode less: store images at the size they are used, or decode natively instead of in {name}"
             ),
-            change: "ds = wellfed.image_folder(...)  # or torchvision's data sets with wellfed.feed(loader)"
-                .to_owned(),
-            why: "Decoding takes time by pixels; images that are made smaller once need not be decoded large each epoch.",
-            apply: None,
-            all: false,
-        },
-        "augment" if known && in_library && decoding >= augmenting => return None,
-        "augment" if known && in_library => Remedy {
-            id: "augment",
-            left: NATIVE,
-            unsure: 0.12,
-            title: format!("Augmentation keeps the cores busy, and the loop waits {wait} of the time"),
-            fix: "Augment in wellfed's engine".to_owned(),
-            change: line,
-            why: "Crops, resizing, flips and colour run as one pass over the pixels that are needed.",
-            apply: Some(feed()),
-            all: true,
-        },
+            format!("{name}: read images that were made smaller once"),
+            "Decoding takes time by pixels; images that are made smaller once need not be decoded large each epoch.",
+        ),
+        "augment" if known => native(
+            "augment",
+            keeps("Augmentation"),
+            "Augment in wellfed's engine",
+            "Crops, resizing, flips and colour run as one pass over the pixels that are needed.",
+        ),
+        // It is done with the decoding, whose remedy says so.
+        "augment" if in_library && images && decoding > 0.0 && decoded_by_pillow(case) => return None,
         "augment" => Remedy {
-            id: "augment",
-            left: 0.05,
             unsure: 0.1,
-            title: format!("The transform keeps the cores busy, and the loop waits {wait} of the time"),
-            fix: format!(
-                "Make {name} cheaper: whole arrays instead of loops, once per batch, or on the device"
-            ),
-            change: format!("# {name}: vectorize, or replace by wellfed.transforms"),
-            why: "It runs in Python for every sample.",
-            apply: None,
-            all: false,
+            ..edit(
+                "augment",
+                0.05,
+                keeps("The transform"),
+                format!(
+                    "Make {name} cheaper: whole arrays instead of loops, once per batch, or on the device"
+                ),
+                format!("{name}: vectorize, or replace by a transform of a library"),
+                "It runs in Python for every sample.",
+            )
         },
         "decompress" => Remedy {
-            id: "decompress",
-            left: 0.05,
             unsure: 0.12,
-            title: format!("Decompression keeps the cores busy, and the loop waits {wait} of the time"),
-            fix: "Store the data uncompressed, or with a format that unpacks faster (lz4, zstd)".to_owned(),
-            change: format!("# {name}: write the files without compression once"),
-            why: "The same bytes are unpacked in every epoch; disk space is what it costs to spare that.",
-            apply: None,
-            all: false,
+            ..edit(
+                "decompress",
+                0.05,
+                keeps("Decompression"),
+                "Store the data uncompressed, or with a format that unpacks faster (lz4, zstd)".to_owned(),
+                format!("{name}: write the files without compression once"),
+                "The same bytes are unpacked in every epoch; disk space is what it costs to spare that.",
+            )
         },
-        "collate" => Remedy {
-            id: "collate",
-            left: 0.1,
-            unsure: 0.12,
-            title: format!(
-                "Collation takes {} of making a batch, and the loop waits {wait} of the time",
-                percent(stage.cpu / case.e.loading.mean(|batch| batch.wall).max(1e-12))
-            ),
-            fix: "Return few large tensors a sample instead of many small ones, or let wellfed collate"
-                .to_owned(),
-            change: line,
-            why: "Each tensor of a sample is stacked and sent by itself.",
-            apply: Some(feed()),
-            all: false,
-        },
-        "python" => Remedy {
-            id: "python-overhead",
-            left: 0.1,
-            unsure: 0.15,
-            title: format!(
-                "Python code for each sample keeps the cores busy, and the loop waits {wait} of the time"
-            ),
-            fix: format!("Do the work of {name} once for all samples, or for a batch at a time"),
-            change: format!("# {name}: `__getitems__`, or arrays prepared once"),
-            why: "The interpreter's cost comes with every sample.",
-            apply: None,
-            all: false,
-        },
+        "collate" => {
+            let taken = percent(stage.cpu / case.e.loading.mean(|batch| batch.wall).max(1e-12));
+            let title =
+                format!("Collation takes {taken} of making a batch, and the loop waits {wait} of the time");
+            if known {
+                let why =
+                    "The engine writes samples where the batch has them, so that nothing is left to collate.";
+                return Some(native("collate", title, "Have wellfed make whole batches", why));
+            }
+            // Where samples stay in Python and are made in the training process, wellfed collates them as torch does.
+            let apply = if case.p.workers > 0 && loading::collates(case) { feed() } else { None };
+            let (fix, change) = if apply.is_some() {
+                ("Return few large tensors a sample instead of many small ones, or let wellfed collate", "")
+            } else {
+                ("Return few large tensors a sample instead of many small ones", "one array a sample")
+            };
+            let (fix, change) = (fix.to_owned(), change.to_owned());
+            Remedy {
+                unsure: 0.12,
+                apply,
+                ..edit(
+                    "collate",
+                    0.1,
+                    title,
+                    fix,
+                    change,
+                    "Each tensor of a sample is stacked and sent by itself.",
+                )
+            }
+        }
+        "python" if known => native(
+            "python-overhead",
+            keeps("Python code for each sample"),
+            "Have wellfed make whole batches",
+            "No Python runs for a sample then; the data set stays as it is.",
+        ),
+        "python" => edit(
+            "python-overhead",
+            0.1,
+            keeps("Python code for each sample"),
+            format!("Do the work of {name} once for all samples, or for a batch at a time"),
+            format!("{name}: `__getitems__`, or arrays prepared once"),
+            "The interpreter's cost comes with every sample.",
+        ),
         _ => return None,
     })
+}
+
+/// Whether images are opened by Pillow, which wellfed's workers make faster together with what is done to them.
+fn decoded_by_pillow(case: &Case) -> bool {
+    case.e.stages.get("decode").and_then(lazy_left) == Some(LAZY)
 }
 
 /// Which functions take a stage's time.

@@ -73,7 +73,7 @@ fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     }
     let fix = Fix {
         title: "Map in parallel and prefetch".to_owned(),
-        change: "dataset.map(f, num_parallel_calls=tf.data.AUTOTUNE).batch(...).prefetch(tf.data.AUTOTUNE)"
+        change: "# map(..., num_parallel_calls=tf.data.AUTOTUNE), and prefetch(tf.data.AUTOTUNE) at the end"
             .to_owned(),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         why: if generator {
@@ -109,7 +109,7 @@ fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     let fix = Fix {
         title: format!("{calls} reads at once"),
         change: format!(
-            "options = tf.data.Options()\noptions.threading.private_threadpool_size = {calls}\ndataset = dataset.map(load, num_parallel_calls={calls}).with_options(options)"
+            "# map(..., num_parallel_calls={calls}), with tf.data.Options whose threading.private_threadpool_size is {calls}"
         ),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         // Measured with calls that sleep, on two cores: 7 calls at once are as slow as 2 without a pool of their own.
@@ -143,9 +143,8 @@ fn decode(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     };
     let fix = Fix {
         title: "Decode less: smaller images, only the part that is used, or a cache".to_owned(),
-        change:
-            "tf.io.decode_and_crop_jpeg(...), dataset.cache(), or images stored at the size they are used"
-                .to_owned(),
+        change: "# tf.io.decode_and_crop_jpeg, cache(), or images stored at the size they are used"
+            .to_owned(),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         why: "All cores make elements already; only less work makes more of them.".to_owned(),
         apply: None,

@@ -51,7 +51,7 @@ fn threads(case: &Case, engine: &Engine) -> Option<Finding> {
     let changed = Pipeline { workers: cores, ..case.p.clone() };
     let fix = Fix {
         title: "Let the engine have all cores".to_owned(),
-        change: "ds.with_options(num_workers=\"auto\")".to_owned(),
+        change: "# the data set .with_options(num_workers=\"auto\")".to_owned(),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         why: "Its governor adds threads while the loop waits and cores idle.".to_owned(),
         apply: None,
@@ -90,8 +90,9 @@ fn storage(case: &Case, engine: &Engine) -> Option<Finding> {
     ));
     let fix = Fix {
         title: "Read from a disk that answers sooner, or more at once".to_owned(),
-        change: "ds.with_options(read_ahead=16)  # or a local copy, or shards that are read in a row"
-            .to_owned(),
+        change:
+            "# the data set .with_options(read_ahead=16), or a local copy, or shards that are read in a row"
+                .to_owned(),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         why: "Readers wait for storage, not for cores.".to_owned(),
         apply: None,
@@ -138,7 +139,7 @@ fn remedy(stage: &StageTime) -> Option<Remedy> {
             KEPT,
             0.2,
             "Keep JPEGs half decoded from epoch to epoch",
-            "ds.cache(decoded=\"coefficients\")  # or decode=\"fast\", or images stored smaller",
+            "# the data set .cache(decoded=\"coefficients\"), or decode=\"fast\", or images stored smaller",
             "From the second epoch on, nothing of a JPEG is decoded but the part a crop looks at. The pixels stay the same.",
         )),
         "augment" => Some((

@@ -67,6 +67,17 @@ pub(super) fn mostly_blocked(case: &Case) -> bool {
     blocked > 0.5 * whole
 }
 
+/// Whether several workers share the samples of this loader. An iterable data set gives all of them in each worker, unless it was
+/// written for several; those of these libraries are, and who has several workers already has seen to it.
+pub(super) fn shares(case: &Case) -> bool {
+    case.e.loader().is_none_or(|loader| {
+        let written = ["webdataset.", "datasets.", "torchdata.", "litdata.", "streaming.", "wellfed."];
+        !loader.iterable
+            || loader.num_workers > 1
+            || written.iter().any(|name| loader.dataset.starts_with(name))
+    })
+}
+
 fn serial(case: &Case) -> Option<Finding> {
     let loader = case.e.loader()?;
     if case.e.loading.batches.is_empty() || loader.framework != "torch" || case.p.bandwidth.is_some() {
@@ -80,7 +91,7 @@ fn serial(case: &Case) -> Option<Finding> {
     if case.p.workers >= cores {
         return None;
     }
-    let limit = most_workers(&case.p).min(cores.max(1));
+    let limit = if shares(case) { most_workers(&case.p).min(cores.max(1)) } else { 1 };
     let (workers, _) = with_workers(&case.p, 1).best_workers(limit);
     if workers <= case.p.workers {
         return None;
@@ -253,7 +264,8 @@ fn tail(case: &Case) -> Option<Finding> {
     let (change, place) = code::loader_with(case.e, &[("prefetch_factor", "8".to_owned())]);
     let fix = Fix {
         title: "Make the slow samples faster, or leave them out".to_owned(),
-        change: if case.p.workers > 0 { format!("{change}  # hides short ones; the samples above are the cause") } else { format!("# look at samples {list}") },
+        // Deeper queues hide short ones; the samples are the cause.
+        change: if case.p.workers > 0 { change } else { format!("# look at samples {list}") },
         place,
         why: "Batches are delivered in order: one slow sample holds up all batches behind it, and then every step.".to_owned(),
         apply: None,
@@ -268,6 +280,13 @@ fn tail(case: &Case) -> Option<Finding> {
 
 fn one_in(some: usize, all: usize) -> String {
     format!("{:.1}", 100.0 * some as f64 / all.max(1) as f64)
+}
+
+/// Whether wellfed's loader would put batches together itself: torch's own collate function does, in a loader that it takes.
+pub(super) fn collates(case: &Case) -> bool {
+    let refused = case.e.fed.as_ref().is_some_and(|fed| fed.plan == "refused");
+    let own = |name: &str| !name.is_empty() && !name.starts_with("torch.") && !name.starts_with("wellfed.");
+    !refused && !case.e.loader().is_some_and(|loader| own(&loader.collate))
 }
 
 /// Sending batches from workers and taking them up.
@@ -303,12 +322,24 @@ fn hand_over(case: &Case) -> Option<Finding> {
             "loader",
         ),
     ];
-    let fix = Fix {
-        title: "Hand batches over in shared memory that is used again".to_owned(),
-        change: "loader = wellfed.feed(loader)".to_owned(),
-        place: case.e.loader().and_then(|loader| loader.place.clone()),
-        why: "torch sends a descriptor for every tensor of every batch; wellfed's workers write into memory that the training process has mapped already.".to_owned(),
-        apply: Some(crate::report::Apply { feed: true, ..crate::report::Apply::default() }),
+    let fix = if collates(case) {
+        let (change, place) = code::fed(case.e);
+        Fix {
+            title: "Hand batches over in shared memory that is used again".to_owned(),
+            change,
+            place,
+            why: "torch sends a descriptor for every tensor of every batch; wellfed's workers write into memory that the training process has mapped already.".to_owned(),
+            apply: Some(crate::report::Apply { feed: true, ..crate::report::Apply::default() }),
+        }
+    } else {
+        // A collate function of the script's own may give anything, which wellfed's workers send as torch's do.
+        Fix {
+            title: "Few large tensors a batch instead of many small ones".to_owned(),
+            change: "# collate_fn: stack what can be stacked".to_owned(),
+            place: case.e.loader().and_then(|loader| loader.place.clone()),
+            why: "torch sends a descriptor for every tensor of every batch.".to_owned(),
+            apply: None,
+        }
     };
     let title = format!("Handing batches over from the workers takes {} a step", ms(send + receive));
     Some(case.finding(Kind::Work, "ipc", "loading", Said { title, facts, fix }, &changed, 0.1))

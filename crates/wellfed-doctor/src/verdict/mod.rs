@@ -35,6 +35,9 @@ const HELD_UP: f64 = 0.06;
 /// Gains that differ by less are the same, as a difference of logarithms.
 const ALIKE: f64 = 0.02;
 
+/// Upper over lower end of an interval from which on it says nothing: a factor of 3, say, would be one of 1 to 9.
+const WIDEST: f64 = 9.0;
+
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
@@ -69,6 +72,11 @@ struct Finding {
 impl Finding {
     fn factor(&self) -> f64 {
         self.verdict.gain.map_or(1.0, |gain| gain.factor)
+    }
+
+    /// Whether its interval says anything.
+    fn told(&self) -> bool {
+        self.verdict.gain.is_none_or(|gain| gain.high <= WIDEST * gain.low)
     }
 
     /// Whether it gains something more surely than not.
@@ -201,31 +209,22 @@ pub fn judge(e: &Evidence) -> Judgement {
     // A loop that waits so much is held up by something: then it is the size of a gain that is unsure, not whether there is one.
     let waits = e.steps.wait() + e.steps.restart() + e.stages.time("copy") + e.stages.time("log");
     let held_up = waits >= HELD_UP * e.steps.whole();
-    let mut findings: Vec<Finding> = [
-        loading::find(&case),
-        costs::find(&case),
-        storage::find(&case),
-        contention::find(&case),
-        dataflow::find(&case),
-        engine::find(&case),
-        training::find(&case),
-    ]
-    .into_iter()
-    .flatten()
-    .filter(|finding| finding.factor() >= WORTH)
-    .collect();
-    // Where any gain is sure, those that are not stay out of the way; else the surest is named, if it is sure that the loop waits.
-    if findings.iter().any(Finding::sure) {
-        findings.retain(Finding::sure);
-        findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
-    } else if held_up {
-        findings.sort_by(|a, b| b.certainty().total_cmp(&a.certainty()));
-    } else {
-        findings.clear();
+    let (mut findings, guessed) = own_causes(&case);
+    settle(&mut findings, held_up);
+    // Neighbours are told beside what is the script's own. That is what would be there without them, too.
+    if let Some(neighbour) = contention::neighbour(&case).filter(|it| it.factor() >= WORTH && it.told()) {
+        let alone = contention::without_neighbours(e);
+        let mut own = Case::of(&alone).map(|alone| own_causes(&Case { misfit: case.misfit, ..alone }).0);
+        if let Some(own) = &mut own {
+            settle(own, held_up);
+        }
+        findings = beside(findings, own.unwrap_or_default(), neighbour, held_up);
     }
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
-    let verdict =
-        verdicts.next().or_else(|| training::unexplained(&case)).unwrap_or_else(|| training::well_fed(&case));
+    let verdict = verdicts
+        .next()
+        .or_else(|| training::unexplained(&case, guessed))
+        .unwrap_or_else(|| training::well_fed(&case));
     let runner_up = verdicts.next();
     Judgement {
         verdict,
@@ -234,6 +233,71 @@ pub fn judge(e: &Evidence) -> Judgement {
         ceiling: case.ideal * case.misfit.exp(),
         pipeline: Some(case.p),
     }
+}
+
+/// Causes in the script that would gain something, and whether there are some of which nobody could say how much.
+fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
+    let findings: Vec<Finding> = [
+        loading::find(case),
+        costs::find(case),
+        storage::find(case),
+        contention::find(case),
+        dataflow::find(case),
+        engine::find(case),
+        training::find(case),
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|finding| finding.factor() >= WORTH)
+    .collect();
+    let all = findings.len();
+    let told: Vec<Finding> = findings.into_iter().filter(Finding::told).collect();
+    let guessed = told.len() < all;
+    (told, guessed)
+}
+
+/// Keeps what may be said, the verdict first. Where any gain is sure, those that are not stay out of the way; else the surest is
+/// named, if it is sure that the loop waits.
+fn settle(findings: &mut Vec<Finding>, held_up: bool) {
+    if findings.iter().any(Finding::sure) {
+        findings.retain(Finding::sure);
+        findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+    } else if held_up {
+        findings.sort_by(|a, b| b.certainty().total_cmp(&a.certainty()));
+    } else {
+        findings.clear();
+    }
+}
+
+/// What is said of the script and its neighbours: `now` are its causes as things are, `alone` those that it had without neighbours.
+/// The latter are its own, and come first; the neighbour is the verdict only where there are none.
+fn beside(now: Vec<Finding>, alone: Vec<Finding>, neighbour: Finding, held_up: bool) -> Vec<Finding> {
+    let same = |a: &Finding, b: &Finding| a.verdict.id == b.verdict.id;
+    let mut own: Vec<Finding> = Vec::new();
+    for finding in alone {
+        // What it gains is what it gains now, where that is known.
+        match now.iter().find(|other| same(other, &finding)) {
+            Some(seen) => own.push(seen.clone()),
+            None => {
+                let mut finding = finding;
+                let cap = &mut finding.verdict.cap;
+                *cap = format!("This is what it gains once the other processes are gone. {cap}")
+                    .trim_end()
+                    .to_owned();
+                own.push(finding);
+            }
+        }
+    }
+    let rest: Vec<Finding> =
+        now.into_iter().filter(|finding| !own.iter().any(|it| same(it, finding))).collect();
+    if !neighbour.sure() && !held_up {
+        own.extend(rest);
+        return own;
+    }
+    // Right behind the first cause, where it is told in full.
+    own.insert(own.len().min(1), neighbour);
+    own.extend(rest);
+    own
 }
 
 fn nothing_seen(e: &Evidence) -> Verdict {
@@ -245,17 +309,18 @@ fn nothing_seen(e: &Evidence) -> Verdict {
     } else {
         let seen: Vec<String> =
             e.loaders.iter().map(|loader| format!("{} of {}", loader.steps, loader.loader.class)).collect();
-        fix = Some(longer(format!("The first ones are not like the rest, and {FEWEST} others are needed.")));
+        fix =
+            Some(longer(e, format!("The first ones are not like the rest, and {FEWEST} others are needed.")));
         format!("Too few steps to judge: {}", seen.join(", "))
     };
     Verdict { id: "unknown".to_owned(), family: "unknown".to_owned(), title, fix, ..Verdict::default() }
 }
 
 /// The advice where a run was too short to tell.
-fn longer(why: String) -> Fix {
+fn longer(e: &Evidence, why: String) -> Fix {
     Fix {
         title: "Look longer".to_owned(),
-        change: "wellfed doctor run --time 60 ...".to_owned(),
+        change: format!("wellfed doctor run --time 60 {}", code::command(e)),
         place: None,
         why,
         apply: None,

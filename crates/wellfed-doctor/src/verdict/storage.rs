@@ -203,7 +203,8 @@ fn small_files(case: &Case) -> Option<Finding> {
     facts.extend(super::costs::functions(read));
     let fix = Fix {
         title: "Pack the samples into few large files".to_owned(),
-        change: "ds = wellfed.webdataset(\"train-{000..099}.tar\")  # or one array in memory".to_owned(),
+        change: "# tar shards, as webdataset and wellfed.webdataset read them, or one array in memory"
+            .to_owned(),
         place: read
             .culprits
             .first()
@@ -345,6 +346,7 @@ fn latency(case: &Case, blocked: f64, all: f64) -> Option<Finding> {
         percent(case.e.steps.wait() / case.e.steps.time())
     );
     if workers > case.p.workers
+        && (workers <= 1 || loading::shares(case))
         && gain.factor >= super::WORTH
         && case.e.loader().is_some_and(|loader| loader.framework == "torch")
     {

@@ -97,6 +97,24 @@ fn too_few_workers_come_before_the_work_they_would_do() {
 }
 
 #[test]
+fn an_iterable_data_set_that_every_worker_would_give_whole_gets_one() {
+    let mut e = loading(0, "decode", 0.05, 0.0, 0.002);
+    let workers = |e: &Evidence| {
+        let all = judge(e);
+        let found =
+            [&all.verdict].into_iter().chain(&all.runner_up).chain(&all.others).find_map(|verdict| {
+                verdict.fix.as_ref()?.apply.as_ref()?.loader.get("num_workers")?.as_u64()
+            });
+        found.unwrap_or(0)
+    };
+    assert!(workers(&e) > 1);
+    e.loaders[0].loader.iterable = true;
+    assert!(workers(&e) <= 1, "{}", workers(&e));
+    e.loaders[0].loader.dataset = "webdataset.compat.WebDataset".to_owned();
+    assert!(workers(&e) > 1);
+}
+
+#[test]
 fn work_is_named_where_all_cores_do_it() {
     assert_eq!(said(&loading(4, "decode", 0.2, 0.0, 0.01))[0], "decode");
     assert_eq!(said(&loading(4, "decompress", 0.2, 0.0, 0.01))[0], "decompress");
@@ -107,6 +125,7 @@ fn work_is_named_where_all_cores_do_it() {
 fn with_outlook(plan: &str, images: bool) -> (f64, bool) {
     let mut e = loading(4, "decode", 0.2, 0.0, 0.01);
     e.loaders[0].loader.dataset = "torchvision.datasets.folder.ImageFolder".to_owned();
+    e.stages.loading = vec![made_by("decode", 0.2, "site-packages/PIL/ImageFile.py", "img.load()")];
     e.fed = Some(record::Fed { plan: plan.to_owned(), images, ..record::Fed::default() });
     let verdict = judge(&e).verdict;
     assert_eq!(verdict.id, "decode");
@@ -214,6 +233,149 @@ fn a_neighbour_costs_more_where_threads_spin() {
     assert!(together.factor > alone.factor && together.high > alone.high, "{alone:?} {together:?}");
 }
 
+fn busy_neighbour(e: &mut Evidence, cores: f64) {
+    (e.load.foreign, e.load.busy, e.load.queued) = (cores, CORES, cores);
+    e.load.neighbours =
+        vec![crate::evidence::Neighbour { pid: 4711, name: "python spin.py".to_owned(), cores }];
+}
+
+#[test]
+fn a_neighbour_is_named_beside_the_causes_of_the_script() {
+    // Batches are made in the training process, and somebody else keeps cores busy.
+    let mut e = loading(0, "decode", 0.02, 0.0, 0.02);
+    let alone = judge(&e).verdict;
+    for cores in [1.0, 2.0, 3.0, 4.0] {
+        busy_neighbour(&mut e, cores);
+        e.load.ours = 0.5;
+        let judged = judge(&e);
+        let said: Vec<_> =
+            [&judged.verdict].into_iter().chain(&judged.runner_up).chain(&judged.others).collect();
+        assert_eq!(said[0].id, alone.id, "{cores} {said:?}");
+        assert!(said[0].fix.as_ref().unwrap().change.contains("num_workers="));
+        let neighbour = said.iter().find(|verdict| verdict.id == "noisy-neighbour");
+        let Some(neighbour) = neighbour else { continue };
+        assert!(neighbour.title.contains("python spin.py (4711)"), "{}", neighbour.title);
+        assert!(neighbour.evidence.iter().any(|fact| fact.text.contains("process 4711")));
+    }
+    assert!(said(&e).contains(&"noisy-neighbour".to_owned()), "{:?}", said(&e));
+}
+
+#[test]
+fn a_neighbour_is_the_verdict_where_the_script_has_no_cause_of_its_own() {
+    // A step that computes on all cores.
+    let mut e = loading(4, "decode", 0.01, 0.0, 0.1);
+    for step in &mut e.steps.steps {
+        (step.thread_cpu, step.process_cpu) = (0.1, 0.3);
+    }
+    busy_neighbour(&mut e, 2.0);
+    e.load.ours = 2.0;
+    assert_eq!(said(&e)[0], "noisy-neighbour");
+    e.load.neighbours.clear();
+    let verdict = judge(&e).verdict;
+    assert!(verdict.title.starts_with("Another process takes"), "{}", verdict.title);
+    assert!(verdict.fix.unwrap().change.contains("container"));
+}
+
+#[test]
+fn an_interval_that_says_nothing_is_no_verdict() {
+    // The model makes 0.5 ms of a step that took 30.
+    let gain = |low: f64, high: f64| {
+        let verdict = Verdict { gain: Some(Gain { factor: 14.0, low, high }), ..Verdict::default() };
+        Finding { verdict, kind: Kind::Work }.told()
+    };
+    assert!(gain(8.0, 20.0) && gain(5.0, 40.0) && !gain(1.0, 184.0) && !gain(1.0, 10.0));
+    let mut e = loading(4, "decode", 0.002, 0.0, 0.0001);
+    e.steps.steps.iter_mut().for_each(|step| step.wait = 0.3);
+    let judged = judge(&e);
+    assert_eq!(judged.verdict.id, "unknown", "{:?}", judged.verdict);
+    for verdict in [&judged.verdict].into_iter().chain(&judged.runner_up).chain(&judged.others) {
+        assert!(verdict.gain.is_none_or(|gain| gain.high <= WIDEST * gain.low), "{verdict:?}");
+    }
+    let change = judged.verdict.fix.unwrap().change;
+    assert!(change.starts_with("wellfed doctor run --time 60 "), "{change}");
+}
+
+/// A stage whose time goes into one call of a library.
+fn made_by(name: &'static str, cpu: f64, file: &str, call: &str) -> StageTime {
+    let frame = record::Frame { file: file.to_owned(), call: call.to_owned(), ..record::Frame::default() };
+    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu };
+    StageTime { culprits: vec![culprit], ..stage(name, cpu, 0.0) }
+}
+
+/// What `feed` is said to gain for a loader on all cores, by plan, transform, and stage; nothing if it is not advised.
+fn fed_gain(plan: &str, images: bool, transform: &str, stages: &[StageTime]) -> Option<f64> {
+    let cpu: f64 = stages.iter().map(|stage| stage.cpu).sum();
+    let mut e = loading(4, "decode", cpu, 0.0, 0.001);
+    e.stages.loading = stages.to_vec();
+    e.loaders[0].loader.transform = transform.to_owned();
+    e.loaders[0].loader.dataset = "Own".to_owned();
+    e.fed = Some(record::Fed { plan: plan.to_owned(), images, ..record::Fed::default() });
+    let judged = judge(&e);
+    [&judged.verdict]
+        .into_iter()
+        .chain(&judged.runner_up)
+        .chain(&judged.others)
+        .filter(|verdict| {
+            verdict.fix.as_ref().and_then(|fix| fix.apply.as_ref()).is_some_and(|apply| apply.feed)
+        })
+        .find_map(|verdict| Some(verdict.gain?.factor))
+}
+
+#[test]
+fn the_gain_of_feed_follows_what_would_be_native() {
+    let pil = "site-packages/PIL/ImageFile.py";
+    let decode = || made_by("decode", 0.2, pil, "img.load()");
+    let crops = fed_gain("native", false, "RandomResizedCrop(224)", &[decode()]).unwrap();
+    let randaugment = fed_gain("native", false, "RandAugment()", &[decode()]).unwrap();
+    assert!(randaugment < crops && (5.0..8.0).contains(&randaugment), "{randaugment} {crops}");
+    let lazy =
+        fed_gain("python", true, "", &[decode(), made_by("augment", 0.1, pil, "img.resize()")]).unwrap();
+    assert!((2.0..3.0).contains(&lazy), "{lazy}");
+    let opencv =
+        fed_gain("python", true, "", &[made_by("decode", 0.2, "own.py", "cv2.imread(path)")]).unwrap();
+    assert!((1.2..1.6).contains(&opencv), "{opencv}");
+    // Images that no library makes which wellfed knows, and loaders that it would not take.
+    assert_eq!(fed_gain("python", true, "", &[made_by("decode", 0.2, "own.py", "decode(data)")]), None);
+    for plan in ["python", "refused"] {
+        assert_eq!(fed_gain(plan, false, "", &[decode()]), None);
+        assert_eq!(fed_gain(plan, false, "", &[made_by("augment", 0.2, pil, "img.rotate()")]), None);
+    }
+    assert_eq!(fed_gain("refused", false, "", &[stage("collate", 0.2, 0.0)]), None);
+    assert!(fed_gain("tensors", false, "", &[stage("python", 0.2, 0.0)]).is_some());
+}
+
+#[test]
+fn what_the_engine_would_do_is_said_once() {
+    let mut e = loading(4, "decode", 0.4, 0.0, 0.001);
+    e.stages.loading = vec![
+        stage("decode", 0.1, 0.0),
+        stage("augment", 0.2, 0.0),
+        stage("python", 0.04, 0.0),
+        stage("collate", 0.06, 0.0),
+    ];
+    e.fed = Some(record::Fed { plan: "native".to_owned(), ..record::Fed::default() });
+    assert_eq!(said(&e), ["augment"]);
+}
+
+#[test]
+fn feed_is_not_advised_where_samples_and_collation_stay_as_they_are() {
+    let feeds = |workers: i64, collate: &str| {
+        let mut e = loading(workers, "collate", 0.2, 0.0, 0.001);
+        e.loading.send_cpu = 0.05;
+        e.steps.steps.iter_mut().for_each(|step| step.wait_cpu = 0.05);
+        e.loaders[0].loader.collate = collate.to_owned();
+        e.fed = Some(record::Fed { plan: "python".to_owned(), ..record::Fed::default() });
+        let judged = judge(&e);
+        [&judged.verdict].into_iter().chain(&judged.runner_up).chain(&judged.others).any(|verdict| {
+            verdict.fix.as_ref().and_then(|fix| fix.apply.as_ref()).is_some_and(|apply| apply.feed)
+        })
+    };
+    assert!(feeds(4, "torch.utils.data._utils.collate.default_collate"));
+    // Detection: tuples of a function of its own, and images of many sizes.
+    assert!(!feeds(4, "<lambda>") && !feeds(4, "detection.collate"));
+    assert!(!feeds(0, "torch.utils.data._utils.collate.default_collate"));
+}
+
 #[test]
 fn how_a_step_that_sleeps_would_spin_is_not_guessed() {
     let unsure = |computing: f64| {
@@ -223,7 +385,7 @@ fn how_a_step_that_sleeps_would_spin_is_not_guessed() {
             (step.thread_cpu, step.process_cpu) = (computing, 3.0 * computing);
         }
         let case = Case::of(&e).unwrap();
-        let gain = contention::find(&case).remove(0).verdict.gain.unwrap();
+        let gain = contention::neighbour(&case).unwrap().verdict.gain.unwrap();
         (gain.high / gain.factor).ln()
     };
     assert!(unsure(0.005) < 0.5 * unsure(0.09), "{} {}", unsure(0.005), unsure(0.09));

@@ -76,13 +76,18 @@ fn copy(case: &Case) -> Option<Finding> {
             "loader",
         ));
     }
+    let asynchronous =
+        format!("# and where batches are copied ({}): non_blocking=True", code::where_is(line));
+    let (change, place) = if pageable {
+        let (change, place) = code::loader_with(case.e, &[("pin_memory", "True".to_owned())]);
+        (format!("{change}\n{asynchronous}"), place)
+    } else {
+        (asynchronous, Some(code::place_of(line)))
+    };
     let fix = Fix {
         title: "Copy the next batch while this one is computed".to_owned(),
-        change: format!(
-            "{}  # with pin_memory=True and non_blocking=True; or wellfed.torch.DataLoader(..., device=\"cuda\")",
-            line.call
-        ),
-        place: Some(code::place_of(line)),
+        change,
+        place,
         why: "A copy from pinned memory that is not waited for runs beside the computation.".to_owned(),
         apply: None,
     };
@@ -123,7 +128,7 @@ fn sync(case: &Case) -> Option<Finding> {
     facts.extend(lines(log));
     let fix = Fix {
         title: "Look at the loss and log every 50 steps, not in each".to_owned(),
-        change: format!("if step % 50 == 0:\n    {}", line.call),
+        change: format!("# every 50 steps, not in each: {}", line.call),
         place: Some(code::place_of(line)),
         why: "Reading a value from the device waits until all work before it is done; then the device waits for the loop to launch more.".to_owned(),
         apply: None,
@@ -209,10 +214,11 @@ fn launch(case: &Case) -> Option<Finding> {
     Some(said.into_finding(Kind::Work, "launch-bound", "loop", gain, String::new()))
 }
 
-/// The loop waits, and nothing that is known here would gain something surely.
-pub(super) fn unexplained(case: &Case) -> Option<Verdict> {
+/// The loop waits, and nothing that is known here would gain something surely. `guessed`: something would gain, but nobody can say
+/// how much.
+pub(super) fn unexplained(case: &Case, guessed: bool) -> Option<Verdict> {
     let (time, wait) = (case.e.steps.time(), case.e.steps.wait());
-    if wait < UNEXPLAINED * time || case.ideal > (1.0 - UNEXPLAINED) * case.now {
+    if wait < UNEXPLAINED * time || (!guessed && case.ideal > (1.0 - UNEXPLAINED) * case.now) {
         return None;
     }
     let mut facts = loading::waiting(case);
@@ -224,7 +230,7 @@ pub(super) fn unexplained(case: &Case) -> Option<Verdict> {
         fact(text, stage.time(), "s", "loader")
     }));
     let fix =
-        super::longer("As far as these steps tell, each cause that was considered may gain nothing; more steps may tell causes apart that look alike so far.".to_owned());
+        super::longer(case.e, "As far as these steps tell, each cause that was considered may gain nothing; more steps may tell causes apart that look alike so far.".to_owned());
     Some(Verdict {
         id: "unknown".to_owned(),
         family: "unknown".to_owned(),
@@ -291,7 +297,8 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
     let autocast = e.model.as_ref().is_some_and(|model| model.autocast || model.dtype.contains("16"));
     let fix = (bound && device && !autocast).then(|| Fix {
         title: "If it should be faster: mixed precision, and a larger batch if memory allows".to_owned(),
-        change: "with torch.autocast(\"cuda\", dtype=torch.bfloat16):".to_owned(),
+        change: "# with torch.autocast(\"cuda\", dtype=torch.bfloat16): around the forward pass and the loss"
+            .to_owned(),
         place: None,
         why: "Tensor cores do several times the work in 16 bits; the input has room for it.".to_owned(),
         apply: None,
@@ -327,7 +334,7 @@ pub(super) fn device_memory(case: &Case) -> Option<Verdict> {
             code::loader_with(case.e, &[("batch_size", format!("{:.0}", (batch / 2.0).max(1.0)))]);
         let fix = Fix {
             title: "Smaller batches, accumulated".to_owned(),
-            change: format!("{change}\nfor step in loader.accumulate(2): ...  # wellfed.torch.DataLoader"),
+            change: format!("{change}\n# and an optimizer step after every second batch"),
             place,
             why: "One longer sequence or larger image ends the run; two half batches give the same gradient with half the activations.".to_owned(),
             apply: None,

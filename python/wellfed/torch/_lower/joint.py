@@ -275,7 +275,7 @@ def _lower_one(
         raise RefusalError(f"torchvision runs it in its own way on {follows.what}")
     moved = any(isinstance(t, _GEOMETRY) for t in added)
     if moved and outcome.pure:
-        raise RefusalError("stands after ToPureTensor, where targets do not follow", "put it before")
+        raise RefusalError("stands after ToPureTensor, where targets do not follow")
     if isinstance(follows, Masks):
         if any(isinstance(t, T.RandomRotation | T.RandomAffine | T.RandomPerspective) for t in added):
             raise RefusalError("torchvision turns masks by another rule than images")
@@ -330,7 +330,7 @@ def _on_boxes(leaf: Any, outcome: Outcome) -> tuple[T.Transform, Outcome]:
     from torchvision.transforms import v2
 
     if outcome.boxes_dtype is not None:
-        raise RefusalError("stands after a change of the boxes' type", "put it before")
+        raise RefusalError("stands after a change of the boxes' type")
     if type(leaf) is v2.ClampBoundingBoxes:
         if leaf.clamping_mode not in ("auto", "soft", "hard"):
             raise RefusalError(f"clamping_mode is {leaf.clamping_mode!r}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from wellfed import _opencv as O
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
+from .advice import commute, reordered
 from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
 from .joint import lower_joint
 from .own import is_own, lower_own
@@ -99,7 +101,8 @@ def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
             except (WellfedError, TypeError, ValueError) as e:
                 raise RefusalError(_first_line(e)) from None
         except RefusalError as refused:
-            chain.lines.append(Line(name_of(leaf), False, refused.why, refused.change))
+            change = reordered(refused.change, leaves, place)
+            chain.lines.append(Line(name_of(leaf), False, refused.why, change))
             rest = leaves[place:]
             chain.suffix = [suffix_of(rest, i) for i in range(len(rest)) if suffix_of(rest, i) is not None]
             for later in leaves[place + 1 :]:
@@ -128,8 +131,9 @@ def suffix_of(leaves: list[Any], place: int) -> Any:
 
 def _why_later(later: Any, stopper: Any, form: Form) -> tuple[str, str]:
     """Why a transform after `stopper` stays in Python, and whether moving it helps; `form` is what `stopper` gets."""
-    after = type(getattr(stopper, "transform", stopper)).__name__
-    moves = _same_chain(later, stopper) and _keeps_kind(later, form)
+    kind = type(stopper.transform if hasattr(stopper, "owner") else stopper)
+    after = name_of(stopper).rpartition(".")[2] if kind is FunctionType else kind.__name__
+    moves = commute(later, stopper) and _same_chain(later, stopper) and _keeps_kind(later, form)
     return f"comes after {after}, which is Python", f"move it before {after}" if moves else ""
 
 
@@ -215,7 +219,7 @@ def _why_unknown(leaf: Any) -> tuple[str, str]:
             return f"a subclass of {base.__name__} may do something else", f"use {base.__name__} itself"
     if kind.__module__.startswith("torchvision.") and kind.__name__ != "Lambda":
         return "the engine has no such transform", ""
-    return "Python code", "use transforms of torchvision, if there are some that do it"
+    return "Python code", ""
 
 
 def _first_line(error: BaseException) -> str:

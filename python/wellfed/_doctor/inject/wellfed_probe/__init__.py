@@ -18,6 +18,7 @@ __all__ = ["start", "stop"]
 # Each has `install()`, which names the modules that it patches once they are imported.
 PARTS = (
     "lifecycle",
+    "tracebacks",
     "torch_loader",
     "torch_worker",
     "torch_fetch",

@@ -36,7 +36,7 @@ def _asking() -> Iterator[None]:
 
 
 def note(loader: Any, number: int) -> None:
-    """Notes what `wellfed.feed` would make of a loader; nothing where wellfed is not installed or refuses it."""
+    """Notes what `wellfed.feed` would make of a loader, or that it refuses it; nothing without wellfed."""
     known = "wellfed" in sys.modules
     try:
         with _asking(), warnings.catch_warnings():
@@ -44,7 +44,11 @@ def note(loader: Any, number: int) -> None:
             from wellfed.torch import feed
             from wellfed.torch._lower import outlook
 
-            record = outlook(feed(loader))
+            try:
+                record = outlook(feed(loader))
+            except Exception as error:
+                first = str(error).partition("\n")[0]
+                record = {"plan": "refused", "images": False, "python": [first]}
     except Exception:
         return
     finally:

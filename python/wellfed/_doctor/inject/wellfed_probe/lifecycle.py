@@ -129,4 +129,8 @@ def ending() -> tuple[str, str | None]:
         text = str(error)
     except Exception:
         text = ""
+    # One that came from a worker has the worker's whole traceback as its text, which was printed already.
+    first, _, rest = text.partition("\n")
+    if "Traceback (most recent call last)" in rest:
+        text = f"{first} {rest.strip().rpartition(chr(10))[2]}"
     return "exception", f"{type(error).__qualname__}: {text}"[:2000]

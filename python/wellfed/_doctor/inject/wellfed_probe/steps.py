@@ -241,7 +241,7 @@ class Steps:
         """`StopIteration` came out of the step that began at `t0`."""
         if not self.ended:
             self.last = t = now()
-            RECORDER.emit("end", loader=self.log.number, iter=self.iter, t0=t0, t=t)
+            RECORDER.emit("end", loader=self.log.number, iter=self.iter, t0=t0, t=t, steps=self.n)
             self.close()
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ def init_of(original: Any) -> Any:
 def register(loader: Any) -> LoaderLog:
     """Begins the log of a loader."""
     key = id(loader)
-    place, t = of_caller(), now()
+    place, t = of_caller(made=type(loader)), now()
     reference = weakref.ref(loader, lambda _: _logs.pop(key, None))
     known: list[Record] = []
 

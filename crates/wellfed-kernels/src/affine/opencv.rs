@@ -1,9 +1,9 @@
 //! Affine maps of 8-bit images as `cv2.warpAffine` of OpenCV 5 does them on x86-64 with AVX2, bit by bit.
 //!
 //! OpenCV maps every output pixel into the source in float32 (`modules/imgproc/src/warp_kernels.simd.hpp`): 16 columns at a
-//! time by one fused operation on what the row comes to, and the columns left over in another order
-//! ([`Row::x_left_over`]). Nearest takes the pixel that the point rounds to; linear mixes four by two fused operations along x
-//! and one along y, and rounds halves to even. Earlier versions have fixed point arithmetic, and other pixels.
+//! time by one fused operation on what the row comes to, and the columns left over in another order. Nearest takes the pixel
+//! that the point rounds to; linear mixes four by two fused operations along x and one along y, and rounds halves to even.
+//! Earlier versions have fixed point arithmetic, and other pixels.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import _offer
 
-__all__ = ["Places", "tensor"]
+__all__ = ["Places", "array", "tensor"]
 
 LARGE = 64 * 1024
 """Bytes of a batch from which samples are put where it is to lie."""
@@ -95,11 +95,16 @@ current: Places | None = None
 """Those of this process, if it is a worker."""
 
 
+def array(shape: Shape) -> Any:
+    """A float32 array with unspecified values where a tensor of its batch may lie; None if there is no such place."""
+    return None if current is None else current.of(shape)
+
+
 def tensor(shape: Shape) -> Any:
     """A float32 tensor with unspecified values, which nobody else knows of."""
     import torch
 
-    place = None if current is None else current.of(shape)
+    place = array(shape)
     if place is None:
         return torch.empty(shape, dtype=torch.float32, device="cpu")
     # Each has a storage of its own, so that saving one does not save its batch.

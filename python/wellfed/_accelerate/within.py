@@ -10,6 +10,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
+from . import arrays
 from .images import here
 from .patches import patches
 
@@ -17,13 +18,17 @@ __all__ = ["Within"]
 
 
 class Within:
-    """A block of code whose thread opens images as under `accelerate`; may be entered again and again."""
+    """A block of code whose thread opens images and arrays as under `accelerate`; may be entered again and again."""
 
     def __init__(self) -> None:
-        self._on = False
+        self._on = self._arrays = False
         self._outer: list[Any] | None = None
 
     def __enter__(self) -> None:
+        if not self._arrays:
+            arrays.enter(everywhere=False)
+            self._arrays = True
+        arrays.inside(True)
         if not self._on:
             # Asked again each time: who has no Pillow yet may have it later.
             if "PIL.Image" not in sys.modules or _unusable():
@@ -38,6 +43,7 @@ class Within:
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
+        arrays.inside(False)
         if not self._on:
             return
         born, here.born = here.born or [], self._outer
@@ -50,7 +56,10 @@ class Within:
                     image._settle()
 
     def close(self) -> None:
-        """Gives back Pillow and torchvision as they were, unless others still want acceleration."""
+        """Gives back NumPy, Pillow and torchvision as they were, unless others still want acceleration."""
+        if self._arrays:
+            self._arrays = False
+            arrays.leave(everywhere=False)
         if self._on:
             self._on = False
             patches.leave(everywhere=False)

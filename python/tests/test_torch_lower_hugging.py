@@ -204,3 +204,13 @@ def some(rows: Any) -> Any:
 @pytest.mark.parametrize("function", [of_the_batch, drawing, sized, some])
 def test_transforms_of_rows_that_do_more_are_called(function: Any) -> None:
     both(table().with_transform(function), False, batch_size=3)
+
+
+def test_columns_beside_those_of_a_format_stay() -> None:
+    made = table()
+    made.set_format("torch", columns=["image", "label"], output_all_columns=True)
+    both(made, False, batch_size=3)
+    made.set_transform(listed, columns=["image", "label"], output_all_columns=True)
+    both(made, False, batch_size=3)
+    made.set_transform(listed, columns=["image", "label"])
+    both(made, True, batch_size=3)

@@ -285,6 +285,48 @@ class Leaves(Base):
         return self.transform(image), i
 
 
+class Spends(Base):
+    """Takes its labels from a generator."""
+
+    def __init__(self, paths: list[Path], transform: Any) -> None:
+        super().__init__(paths, transform)
+        self.left = iter(range(1000))
+
+    def __getitem__(self, i: int) -> Any:
+        return self.transform(Image.open(self.paths[i]).convert("RGB")), sum(
+            [next(self.left), *list(self.left)[:0]]
+        )
+
+
+class Measured(Base):
+    """Its length counts."""
+
+    class Counter:
+        asked = 0
+
+        def __len__(self) -> int:
+            self.asked += 1
+            return self.asked
+
+    def __init__(self, paths: list[Path], transform: Any) -> None:
+        super().__init__(paths, transform)
+        self.counter = self.Counter()
+
+    def __getitem__(self, i: int) -> Any:
+        return self.transform(Image.open(self.paths[i]).convert("RGB")), len(self.counter)
+
+
+class Shares(Base):
+    """A dictionary that is changed after it became a part of another."""
+
+    def __getitem__(self, i: int) -> Any:
+        image = self.transform(Image.open(self.paths[i]).convert("RGB"))
+        target = {"label": self.labels[i]}
+        sample = {"image": image, "target": target}
+        target["place"] = i
+        return sample
+
+
 class Foreign(Base):
     """Its list of files has its own way to be asked."""
 
@@ -338,6 +380,9 @@ REFUSED: dict[Any, str] = {
     Doubles: "its samples have several images",
     Asks: "asks for the mode of an image",
     Leaves: "asks for the mode of an image",
+    Spends: "calls next",
+    Measured: "Counter is no plain value",
+    Shares: "has two names",
     Chooses: "depends on the sample",
     Foreign: "Files is not known|an item of",
     Whole: "its class has __getitems__",

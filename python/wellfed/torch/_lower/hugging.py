@@ -82,6 +82,9 @@ def read(dataset: Any) -> Table:
 
 
 def _check(dataset: Any) -> None:
+    form = dataset.format
+    if form["output_all_columns"] and set(form["columns"]) != set(dataset.column_names):
+        raise RefusalError("it gives columns beside those of its format", "output_all_columns=False")
     if not is_stock(dataset, "__getitem__", "__getitems__", "_getitem", "__len__", "with_format"):
         raise RefusalError("its methods were replaced", "use the class as its library made it")
 
@@ -134,8 +137,9 @@ def read_transformed(dataset: Any) -> Transformed:
     picture = Picture(INDEX, mode=mode or "any", turned=True)  # it stands for the image of the row
 
     def rows(names: Namespace) -> Cells:
-        others = {name: _values(dataset, name) for name in columns if name != image}
-        cells: dict[str, Any] = {name: Row(f"{names.name(values)}[index]") for name, values in others.items()}
+        cells: dict[str, Any] = {
+            name: Row(_values(dataset, name, names)) for name in columns if name != image
+        }
         return Cells({name: Column(picture if name == image else cells[name]) for name in columns})
 
     reading = users.read_rows(function, rows, len(dataset.data))
@@ -145,8 +149,8 @@ def read_transformed(dataset: Any) -> Transformed:
     return Transformed(content, reading)
 
 
-def _values(dataset: Any, name: str) -> list[Any]:
-    """Values of a column as Python has them."""
+def _values(dataset: Any, name: str, names: Namespace) -> str:
+    """An expression for the value of a column, as Python has it."""
     import datasets
 
     feature = dataset.features[name]
@@ -155,8 +159,11 @@ def _values(dataset: Any, name: str) -> list[Any]:
     dtype = str(feature.dtype)
     if not dtype.startswith(("int", "uint", "float", "string", "large_string", "bool")):
         raise RefusalError(f"column {name!r} is {dtype}")
-    values: list[Any] = dataset.data.column(name).to_pylist()
-    return values
+    column = dataset.data.column(name)
+    if "string" not in dtype:
+        return f"{names.name(column.to_pylist())}[index]"
+    # Texts may be long, and are made when they are asked for.
+    return f"{names.name(lambda row: column[row].as_py())}(index)"
 
 
 def _content(dataset: Any, name: str) -> Encoded | list[str]:

@@ -105,6 +105,8 @@ def _maker(reader: Reader, made: Value, loader: Any, length: int) -> Callable[[l
         text = _text(reader, together)
     except UnknownError as unknown:
         raise RefusalError(f"Python code ({unknown})") from None
+    except Exception as error:  # It is only read: nobody's script is to fail of it.
+        raise RefusalError(f"Python code (reading it ended with {type(error).__name__})") from None
     return reader.names.of_batch(text)
 
 

@@ -13,10 +13,12 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeGuard
 
 import numpy as np
+import torch
 from torch import nn
 
 from . import vocabulary
@@ -184,8 +186,8 @@ class Reader:
         owner = self._value(target.value)
         if not isinstance(owner, Known):
             raise UnknownError("changes an object in place")
-        if self._attribute(owner, target.attr) != Known(None):
-            return  # it is open, or the caller would open it
+        if getattr(self._attribute(owner, target.attr), "value", owner) is not None:
+            return  # it is open
         opened = self._value(opening)
         if not isinstance(opened, Hdf5):
             raise UnknownError("changes an object in place")
@@ -242,8 +244,9 @@ class Reader:
         return taken
 
     def _only_name(self, table: Table) -> None:
-        """Refuses to change a dictionary that another variable may hold."""
-        if sum(value is table for frame in self._frames for value in frame.locals.values()) > 1:
+        """Refuses to change a dictionary that another variable holds, or something that one has."""
+        held = [value for frame in self._frames for value in frame.locals.values()]
+        if sum(_times(value, table) for value in held) > 1:
             raise UnknownError("changes a dictionary that has two names")
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
@@ -328,6 +331,8 @@ class Reader:
         if name in frame.locals:
             return frame.locals[name]
         function = frame.function
+        if name in function.__code__.co_varnames:
+            raise UnknownError(f"{name} has no value yet")
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         if name in cells:
             return self._looked_up(lambda: _of_cell(cells[name]), name)
@@ -723,7 +728,7 @@ class Reader:
         """Arguments of a call, as text."""
 
         def text(value: Value) -> str:
-            if isinstance(value, Known):  # a type, or a dtype
+            if isinstance(value, Known) and isinstance(value.value, type | torch.dtype | torch.device):
                 return self.names.name(value.value)
             return self._plain_text(value)
 
@@ -818,7 +823,20 @@ def _looks_plainly(value: Any) -> bool:
 
 
 def _is_scalar(value: Any) -> bool:
-    return is_plain(value) and not isinstance(value, list | dict) and type(value).__module__ != "torch"
+    """Whether nobody can change it in place."""
+    return isinstance(
+        value, str | bytes | bool | int | float | complex | PurePath | np.generic | type(None) | range
+    )
+
+
+def _times(value: Value, table: Table) -> int:
+    """How often a dictionary is a part of a value."""
+    if value is table:
+        return 1
+    if isinstance(value, Group | Table):
+        parts = value.items if isinstance(value, Group) else value.items.values()
+        return sum(_times(part, table) for part in parts)
+    return _times(value.item, table) if isinstance(value, Column) else 0
 
 
 def _is_text(value: Value) -> TypeGuard[Known]:

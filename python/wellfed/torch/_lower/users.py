@@ -261,8 +261,8 @@ def reader_of(dataset: Any) -> tuple[Reader, Value]:
         return reader, reader.method(dataset, "__getitem__", [INDEX])
     except UnknownError as unknown:
         raise RefusalError(f"Python code ({unknown})") from None
-    except RecursionError:
-        raise RefusalError("Python code") from None
+    except Exception as error:  # It is only read: nobody's script is to fail of it.
+        raise RefusalError(f"Python code (reading it ended with {type(error).__name__})") from None
 
 
 def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
@@ -317,8 +317,11 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
         picture, shape = _found(Table(cells))
     except UnknownError as unknown:
         raise RefusalError(f"its transform (set_transform) is Python code ({unknown})") from None
-    except RecursionError:
-        raise RefusalError("its transform (set_transform) is Python code") from None
+    except RefusalError:
+        raise
+    except Exception as error:
+        why = f"its transform (set_transform) is Python code (reading it ended with {type(error).__name__})"
+        raise RefusalError(why) from None
     try:
         layout = _laid_out(reader, shape, length)
     except RefusalError:

@@ -234,3 +234,43 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     torch.manual_seed(8)
     other.load_state_dict(state)
     assert same([*other, *other], rest)
+
+
+class Shared(Held):
+    """Something that is set while workers run."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        super().__init__(tmp_path)
+        self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def __getitem__(self, i: int) -> Any:
+        return i, int(self.epoch)
+
+
+class Process(Held):
+    """Says in which process it was made."""
+
+    def __getitem__(self, i: int) -> Any:
+        info = stock.get_worker_info()
+        return i, -1 if info is None else info.id
+
+
+@pytest.mark.parametrize("kind", [Shared, Process])
+def test_what_depends_on_the_process_is_asked_there(kind: Any, tmp_path: Path) -> None:
+    ours = wt.DataLoader(kind(tmp_path), batch_size=4, num_workers=1)
+    assert not looked_up(ours)
+    theirs = stock.DataLoader(kind(tmp_path), batch_size=4, num_workers=1)
+    assert same(list(theirs), list(ours))
+
+
+def test_without_workers_attributes_may_change_at_once(tmp_path: Path) -> None:
+    found = []
+    for loader_of in (stock.DataLoader, wt.DataLoader):
+        dataset = Texts(tmp_path)
+        loader: Any = loader_of(dataset, batch_size=4)
+        given = []
+        for number, batch in enumerate(loader):
+            given.append(batch["half"].tolist())
+            dataset.scale = float(number + 3)
+        found.append(given)
+    assert found[0] == found[1]

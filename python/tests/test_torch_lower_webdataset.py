@@ -355,7 +355,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "map": (lambda u: wds.WebDataset(u, shardshuffle=False).decode("pil").map(own), "map(own)"),
     "no decoder": (
         lambda u: wds.WebDataset(u, shardshuffle=False).to_tuple("jpg;png", "cls"),
-        'decode("pil")',
+        "its stage to_tuple is Python code",
     ),
     "a decoder": (
         lambda u: wds.WebDataset(u, shardshuffle=False).decode(lambda k, d: None).to_tuple("jpg"),

@@ -33,6 +33,7 @@ class Squares(Dataset):
         return self.n
 
     def __getitem__(self, i):
+        get_worker_info()  # so that it is called in workers: batches of it would be looked up
         return i, i * i
 
 

@@ -20,7 +20,7 @@ from .forms import RefusalError, is_stock
 from .mixing import only_stacks
 from .reading import Reader, UnknownError
 from .stamps import Stamp
-from .users import Collated, laid_out_alone, reader_of
+from .users import Collated, check_unshared, laid_out_alone, reader_of
 from .values import Batched, Column, Group, Table, Value
 
 __all__ = ["Lookups"]
@@ -50,6 +50,7 @@ class Lookups:
         self.dataset, self.length = loader.dataset, len(loader.dataset)
         self._fetcher = MapFetcher(loader.dataset, True, loader.collate_fn, loader.drop_last)
         self._given = loader.dataset, loader.collate_fn, loader.batch_size, loader.num_workers
+        self._workers: int = loader.num_workers
         self._check_speed(loader)
 
     def _check_speed(self, loader: Any) -> None:
@@ -79,6 +80,15 @@ class Lookups:
         except (AttributeError, KeyError, ValueError):
             return False
 
+    def _unchanged(self) -> bool:
+        """Whether the data set would be asked with the same attributes now: without workers changes count at once."""
+        if self._workers:
+            return True
+        try:
+            return self._stamp.holds([look() for look, _ in self._seen], deep=False)
+        except (AttributeError, KeyError, ValueError):
+            return False
+
     def _located(self, indices: list[int]) -> list[int]:
         return indices if self._rows is None else self._rows[indices].tolist()
 
@@ -88,7 +98,7 @@ class Lookups:
         plain = type(given) is list and all(
             type(index) is int and 0 <= index < self.length for index in given
         )
-        if plain:
+        if plain and self._unchanged():
             try:
                 return self._make(self._located(given))
             except Exception:
@@ -102,6 +112,7 @@ def _maker(reader: Reader, made: Value, loader: Any, length: int) -> Callable[[l
         return Collated(laid_out_alone(reader, made, length))
     try:
         together = reader.call(loader.collate_fn, [Column(made)])
+        check_unshared(reader)
         text = _text(reader, together)
     except UnknownError as unknown:
         raise RefusalError(f"Python code ({unknown})") from None

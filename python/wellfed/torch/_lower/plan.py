@@ -144,12 +144,14 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
             return before
         plan = _decide(loader, flat, chains)
     except RefusalError as refused:
+        # Not the error itself: with its traceback it would keep the loader alive.
+        why, change = refused.why, refused.change
         try:
             return _of_lookups(loader, before)
         except RefusalError as other:
-            # Of samples without images it has more to say.
-            told = other if NO_IMAGE in refused.why else refused
-            return _python(dataset, told.why, told.change)
+            if NO_IMAGE in why:  # of which it has more to say
+                why, change = other.why, other.change
+        return _python(dataset, why, change)
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
 

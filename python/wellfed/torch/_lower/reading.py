@@ -761,18 +761,15 @@ class Reader:
             plain, first = function, []
         else:
             plain, first = None, []
-        if plain is not None and not (pictures and vocabulary.is_library(plain)):
+        if plain is not None and not vocabulary.is_library(plain):
             try:
                 return self._run(plain, [*first, *arguments], named)
-            except UnknownError as refused:
+            except UnknownError:
                 # On an image alone it is a transform in Python.
                 if not pictures or len(arguments) != 1 or named:
                     raise
-                reason = refused
-        else:
-            reason = None
         if len(pictures) == 1 and len(arguments) + len(named) == 1 and callable(function):
-            return vocabulary.transformed(pictures[0], function, next(iter(named), None), reason)
+            return vocabulary.transformed(pictures[0], function, next(iter(named), None))
         raise UnknownError(f"calls {vocabulary.name_of(function)}, which is not known")
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "Columns",
     "Layout",
     "Reading",
+    "check_unshared",
     "laid_out_alone",
     "read",
     "read_rows",
@@ -258,11 +259,31 @@ def reader_of(dataset: Any) -> tuple[Reader, Value]:
         raise RefusalError("Python code: its __getitem__ was replaced")
     reader = Reader()
     try:
-        return reader, reader.method(dataset, "__getitem__", [INDEX])
+        made = reader.method(dataset, "__getitem__", [INDEX])
+        check_unshared(reader)
+        return reader, made
     except UnknownError as unknown:
         raise RefusalError(f"Python code ({unknown})") from None
+    except RefusalError:
+        raise
     except Exception as error:  # It is only read: nobody's script is to fail of it.
         raise RefusalError(f"Python code (reading it ended with {type(error).__name__})") from None
+
+
+def check_unshared(reader: Reader) -> None:
+    """Refuses what is read of memory that others write to: workers would see that at once.
+
+    Raises:
+        UnknownError: There is some.
+    """
+    for _, value in reader.seen:
+        if isinstance(value, torch.Tensor) and (value.is_shared() or value.device.type != "cpu"):
+            raise UnknownError("it looks at a tensor that other processes share")
+        if type(value) is np.ndarray:
+            while type(value.base) is np.ndarray:
+                value = value.base
+            if not value.flags.owndata and not isinstance(value.base, bytes | np.memmap | torch.Tensor):
+                raise UnknownError("it looks at an array in memory that is not its own")
 
 
 def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
@@ -314,6 +335,7 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
             if not isinstance(column, Column):
                 raise UnknownError(f"{name!r} is no list with an item for each row")
             cells[name] = column.item
+        check_unshared(reader)
         picture, shape = _found(Table(cells))
     except UnknownError as unknown:
         raise RefusalError(f"its transform (set_transform) is Python code ({unknown})") from None

@@ -5,9 +5,11 @@ Invariant: a function is known by being the object that its library has, not by 
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PosixPath, WindowsPath
@@ -265,14 +267,13 @@ def method(picture: Picture, name: str, arguments: list[Value], named: dict[str,
     raise UnknownError(f"{name}() of an image is not known")
 
 
-def transformed(picture: Picture, function: Any, name: str | None, reason: UnknownError | None) -> Value:
+def transformed(picture: Picture, function: Any, name: str | None) -> Value:
     """What an object that is called on an image makes of it.
 
     Args:
         picture: The image.
         function: What is called.
         name: Of the argument that the image is; None if it has none.
-        reason: Why the function itself was not understood, if it was read.
     """
     if not is_finished(picture):
         raise UnknownError(f"calls {name_of(function)} on an image that is not known there")
@@ -281,7 +282,7 @@ def transformed(picture: Picture, function: Any, name: str | None, reason: Unkno
             raise UnknownError(f"calls {type(function).__name__} in another way than with image=")
         return Table({"image": picture.after(Albumentations(function))})
     if name is not None or isinstance(function, type):
-        raise reason or UnknownError(f"calls {name_of(function)}, which is not known")
+        raise UnknownError(f"calls {name_of(function)}, which is not known")
     return picture.after(function)
 
 
@@ -291,9 +292,26 @@ def is_finished(picture: Picture) -> bool:
 
 
 def is_library(function: FunctionType) -> bool:
-    """Whether a function is one of torch, torchvision and their like, which are not read."""
-    house = (function.__module__ or "").partition(".")[0]
-    return house in ("torch", "torchvision", "PIL", "numpy", "albumentations", "timm", "cv2", "wellfed")
+    """Whether a function is installed, and none of the user's.
+
+    Such functions may ask which process they run in, as torch's ``get_worker_info`` does. Data sets of torchvision are
+    known to do nothing of the kind.
+    """
+    module = function.__module__ or ""
+    if module.startswith("torchvision.datasets."):
+        return False
+    if module.partition(".")[0] in (*sys.stdlib_module_names - {"__main__"}, "wellfed"):
+        return True
+    return os.path.realpath(function.__code__.co_filename).startswith(_installed())
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Where Python and its packages are."""
+    paths = sysconfig.get_paths()
+    return tuple(
+        os.path.realpath(paths[name]) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    )
 
 
 _Handler = Callable[[list[Value], dict[str, Value]], Value | None]

@@ -541,7 +541,7 @@ def _of_user(dataset: Any) -> Leaf:
     try:
         reading, images = users.read(dataset)
     except RefusalError as refused:
-        raise RefusalError(refused.why if not change else why, change) from None
+        raise RefusalError(refused.why if not change else why, change, refused.refusal) from None
     picture = reading.picture
     content: Files | Pixels
     if isinstance(images, list):

@@ -13,7 +13,19 @@ import torch
 
 from wellfed import transforms as T
 
-__all__ = ["Chain", "ChannelsFirst", "Form", "Line", "RefusalError", "Steps", "is_stock", "name_of"]
+from .stamps import Stamp
+
+__all__ = [
+    "Chain",
+    "ChannelsFirst",
+    "Form",
+    "Line",
+    "Refusal",
+    "RefusalError",
+    "Steps",
+    "is_stock",
+    "name_of",
+]
 
 
 @dataclass(frozen=True)
@@ -104,13 +116,35 @@ class ChannelsFirst:
         return torch.from_numpy(array).permute(2, 0, 1)
 
 
+class Refusal:
+    """That a data set was read and not understood, which holds as long as what was looked at is the same.
+
+    Args:
+        dataset: The data set.
+        seen: What was looked at, with the values that it had.
+    """
+
+    def __init__(self, dataset: Any, seen: list[tuple[Callable[[], Any], Any]]) -> None:
+        self._dataset = dataset
+        self._looks = [look for look, _ in seen]
+        self._stamp = Stamp([value for _, value in seen])
+
+    def holds(self, dataset: Any) -> bool:
+        """Whether `dataset` is that one, and would not be understood again."""
+        try:
+            return self._dataset is dataset and self._stamp.holds([look() for look in self._looks])
+        except (AttributeError, KeyError, ValueError):
+            return False
+
+
 class RefusalError(Exception):
     """Something stays in Python: `why`, and the `change` that would help."""
 
-    def __init__(self, why: str, change: str = "") -> None:
+    def __init__(self, why: str, change: str = "", refusal: Refusal | None = None) -> None:
         super().__init__(why)
         self.why = why
         self.change = change
+        self.refusal = refusal
 
 
 @dataclass

@@ -22,7 +22,7 @@ from wellfed.exceptions import WellfedError
 from . import webdataset
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, memory_of, source_of, unread
-from .forms import Chain, Line, RefusalError, name_of
+from .forms import Chain, Line, Refusal, RefusalError, name_of
 from .hybrid import Hybrid
 from .joint import Boxes
 from .lookups import Lookups
@@ -65,6 +65,7 @@ class Plan:
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
+    refusal: Refusal | None = None
 
     def iterator(self, loader: DataLoader[Any], resume: Resume | None = None) -> Iterator[Any] | None:
         """An epoch of finished batches for the loader it was made for, or what is left of one after `resume`.
@@ -122,6 +123,8 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
     if isinstance(dataset, Dataset):
         why = "its samples are made one by one, since torch's sampler gives their order"
         return _python(dataset, why, _pipeline(loader))
+    if before is not None and before.refusal is not None and before.refusal.holds(dataset):
+        return before
     try:
         rows = Rows(dataset)
     except RefusalError as refused:
@@ -145,13 +148,15 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         plan = _decide(loader, flat, chains)
     except RefusalError as refused:
         # Not the error itself: with its traceback it would keep the loader alive.
-        why, change = refused.why, refused.change
+        why, change, refusal = refused.why, refused.change, refused.refusal
         try:
             return _of_lookups(loader, before)
         except RefusalError as other:
             if NO_IMAGE in why:  # of which it has more to say
                 why, change = other.why, other.change
-        return _python(dataset, why, change)
+        plan = _python(dataset, why, change)
+        plan.refusal = refusal
+        return plan
     plan.flat, plan.chains, plan.key = flat, chains, key
     return plan
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
-from .forms import Form, RefusalError, Steps
+from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
 from .values import INDEX, Column, Group, Kept, Namespace, Picture, Row, Table, Value
@@ -263,7 +263,7 @@ def reader_of(dataset: Any) -> tuple[Reader, Value]:
         check_unshared(reader)
         return reader, made
     except UnknownError as unknown:
-        raise RefusalError(f"Python code ({unknown})") from None
+        raise RefusalError(f"Python code ({unknown})", refusal=Refusal(dataset, reader.seen)) from None
     except RefusalError:
         raise
     except Exception as error:  # It is only read: nobody's script is to fail of it.

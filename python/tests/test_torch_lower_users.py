@@ -250,6 +250,24 @@ def test_files_that_the_engine_does_not_read(paths: list[Path], tmp_path: Path) 
     assert len(list(wt.DataLoader(gone, batch_size=4, on_error="skip"))) == 3
 
 
+def test_images_whose_files_are_not_known_are_opened_by_the_data_set(paths: list[Path]) -> None:
+    class Opened(sets.Base):
+        def __getitem__(self, i: int) -> Any:
+            return self.transform(Image.open(self.files[i]).convert("RGB")), i
+
+    dataset: Any = Opened(paths[:4], SMALL)
+    dataset.files = [open(path, "rb") for path in paths[:4]]  # noqa: SIM115
+    theirs: Any = stock.DataLoader(dataset, batch_size=4)
+    ours = wf.feed(theirs)
+    assert "Python: the data set runs as it is" in ours.explain()
+    assert same(list(theirs), list(ours))
+    for file in dataset.files:
+        file.close()
+    dataset.files = [3] * 4
+    with pytest.raises(AttributeError, match="read"):
+        list(wf.feed(theirs))
+
+
 def test_indices_that_become_a_part_of_the_sample(paths: list[Path]) -> None:
     dataset = sets.Alone(paths, SMALL)
 

@@ -149,10 +149,10 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
     except RefusalError as refused:
         # Not the error itself: with its traceback it would keep the loader alive.
         why, change, refusal = refused.why, refused.change, refused.refusal
-        try:
-            return _of_lookups(loader, before)
-        except RefusalError as other:
-            if NO_IMAGE in why:  # of which it has more to say
+        if NO_IMAGE in why:
+            try:
+                return _of_lookups(loader, before)
+            except RefusalError as other:
                 why, change = other.why, other.change
         plan = _python(dataset, why, change)
         plan.refusal = refusal

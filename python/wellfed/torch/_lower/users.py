@@ -404,7 +404,10 @@ def laid_out_alone(reader: Reader, made: Value, length: int) -> Layout:
     Raises:
         RefusalError: There is one.
     """
-    return _laid_out(reader, _shape(made), length)
+    shape = _shape(made)
+    if any(isinstance(value, Picture) for value in shape[2]):
+        raise RefusalError("Python code: its samples have images")
+    return _laid_out(reader, shape, length)
 
 
 def _laid_out(reader: Reader, shape: _Shape, length: int) -> Layout:

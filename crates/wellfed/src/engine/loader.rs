@@ -15,8 +15,9 @@ use super::{
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
     mix::Images,
+    pace::{LINGER, Pace},
     ring::Pool,
-    schedule::{Pieces, Schedule},
+    schedule::{MOST_CLAIMED, Pieces, Schedule},
     shared::Shared,
     shares::{MAX_PREFETCH, Shares},
     stack::Columns,
@@ -95,6 +96,7 @@ struct Consumer {
     threads: Threads,
     errors: VecDeque<BadSample>,
     tick: Tick,
+    pace: Pace,
     /// Writes caches to files.
     saver: Threads,
 }
@@ -173,9 +175,9 @@ impl Loader {
         pool.set_limit(shares.batches);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way. Those that are only copied take so few that it pays to leave a batch to fewer workers.
-        let pieces = (executor.in_memory() && !executor.encoded()).then_some(Pieces {
+        let pieces = (executor.in_memory() && !executor.encoded()).then(|| Pieces {
             count: 4 * bounds.workers.1,
-            least: if executor.only_copies() { 16 } else { 1 },
+            least: if executor.only_copies() { copied_at_once(bytes_of(&columns, 1)) } else { 1 },
         });
         let meter = Meter::new(options.trace);
         let batched = batches.batched();
@@ -201,6 +203,7 @@ impl Loader {
                 batches: 0,
                 ready_sum: 0,
             },
+            pace: Pace::default(),
             saver: Threads::default(),
         };
         let this = Self {
@@ -288,14 +291,29 @@ impl Loader {
         let mut job = schedule.deliver();
         if job.is_none() {
             let since = Instant::now();
+            let mut wanted = consumer.pace.batches(schedule.settings.prefetch);
             while job.is_none() {
-                let Some(left) = timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) else {
+                let waited = since.elapsed();
+                if waited >= timeout {
                     break;
-                };
-                schedule = self.shared.wait_ready(schedule, left);
-                job = schedule.deliver();
+                }
+                if waited >= LINGER {
+                    wanted = 1;
+                }
+                schedule.wait_for(wanted);
+                let most = if wanted > 1 { LINGER - waited } else { timeout - waited };
+                schedule = self.shared.wait_ready(schedule, most);
+                if wanted == 1 || !schedule.is_awaited() || since.elapsed() >= LINGER {
+                    job = schedule.deliver();
+                }
             }
             self.shared.meter.waited(since);
+            if job.is_some() {
+                consumer.pace.waited(Instant::now());
+                self.deepen(&mut schedule, &consumer.pace);
+            }
+        } else {
+            consumer.pace.delivered();
         }
         drop(schedule);
         let Some(job) = job else {
@@ -579,6 +597,16 @@ impl Loader {
         drop(consumer.saver.start("wellfed-save".to_owned(), run));
     }
 
+    /// Lets more batches be under way, if they come so fast that the consumer waits for several at once.
+    fn deepen(&self, schedule: &mut Schedule, pace: &Pace) {
+        let (low, high) = self.bounds.prefetch;
+        let prefetch = pace.prefetch().clamp(low, high.max(low));
+        if prefetch > schedule.settings.prefetch {
+            schedule.settings.prefetch = prefetch;
+            self.keep_buffers(self.shared.executor.columns(), prefetch);
+        }
+    }
+
     /// Lets the governor look at the last interval, if one has passed.
     fn govern(&self, consumer: &mut Consumer) {
         let elapsed = consumer.tick.at.elapsed();
@@ -634,6 +662,11 @@ fn no_good_sample(count: u64, errors: &VecDeque<BadSample>) -> Error {
 fn bytes_of(columns: &[ColumnSpec], samples: usize) -> u64 {
     let sample = columns.iter().map(|column| column.sample_bytes() as u64).fold(0, u64::saturating_add);
     sample.saturating_mul(samples as u64)
+}
+
+/// Samples of so many bytes of fixed size that a worker copies at once: about 64 KiB of them.
+fn copied_at_once(bytes: u64) -> usize {
+    ((64 << 10) / bytes.max(1)).clamp(16, MOST_CLAIMED as u64) as usize
 }
 
 /// Two batches must fit: one under way and one kept for reuse are the least a ring can be.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `schedule` decides who does what, `shared` runs the threads, `exec` makes one sample, `ring` owns the
-//! batches' `memory`, `governor` tunes. The loader keeps making batches of the next epoch while the last ones of this
+//! batches' `memory`, `governor` and `pace` tune. The loader keeps making batches of the next epoch while the last ones of this
 //! epoch are consumed.
 
 mod batch;
@@ -20,6 +20,7 @@ pub(crate) mod job;
 mod kernel;
 mod loader;
 pub(crate) mod mix;
+mod pace;
 mod remote;
 pub(crate) mod ring;
 mod schedule;

@@ -32,7 +32,7 @@ pub(crate) const AHEAD: usize = 2 * CONCURRENCY;
 const SPARE: usize = 16;
 
 /// Most samples that a worker claims at once.
-const MOST_CLAIMED: usize = 64;
+pub(crate) const MOST_CLAIMED: usize = 64;
 
 /// How a batch is divided among workers.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +181,8 @@ pub(crate) struct Schedule {
     generation: u64,
     /// Claims that workers have not come back with.
     claims: usize,
+    /// The consumer waits until so many batches are complete.
+    awaited: Option<usize>,
     /// Records that were read but not taken yet, and their bytes.
     read_count: usize,
     pub(crate) read_bytes: u64,
@@ -215,6 +217,7 @@ impl Schedule {
             largest: Varying::default(),
             generation: 0,
             claims: 0,
+            awaited: None,
             read_count: 0,
             read_bytes: 0,
             read_budget: shares.records,
@@ -554,18 +557,38 @@ impl Schedule {
         None
     }
 
-    /// Counts finished samples. True if the next batch to be delivered is now complete.
+    /// Counts finished samples. True if the consumer waits for what is complete now.
     pub(crate) fn done(&mut self, done: &Done) -> bool {
         self.claims -= 1;
-        let Some((at, entry)) = self.entry(done.ticket) else { return false };
+        let Some((_, entry)) = self.entry(done.ticket) else { return false };
         entry.done += done.count;
-        at == 0 && entry.done == entry.slots.len()
+        entry.done == entry.slots.len() && self.serves(self.awaited.unwrap_or(usize::MAX))
+    }
+
+    /// The consumer waits until so many batches are complete, or fewer where workers have nothing to do.
+    pub(crate) fn wait_for(&mut self, batches: usize) {
+        self.awaited = Some(batches);
+    }
+
+    /// Whether the consumer still waits.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Whether the consumer waits and at least so many batches are complete: then it waits no longer.
+    pub(crate) fn serves(&mut self, least: usize) -> bool {
+        let serves = self.awaited.is_some() && self.ready() >= least;
+        if serves {
+            self.awaited = None;
+        }
+        serves
     }
 
     /// The next batch in order, if it is complete.
     pub(crate) fn deliver(&mut self) -> Option<Arc<Job>> {
         let complete = self.entries.front().is_some_and(|entry| entry.done == entry.slots.len());
         let entry = complete.then(|| self.entries.pop_front()).flatten()?;
+        self.awaited = None;
         self.first_entry += 1;
         self.open_bytes -= entry.bytes;
         self.open_samples -= entry.slots.len();
@@ -623,11 +646,31 @@ mod tests {
             works.iter().map(|w| (w.claim.job.epoch, w.claim.job.number, w.claim.samples.start)).collect();
         assert_eq!(places, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 0, 1)]);
         assert!(s.deliver().is_none());
+        s.wait_for(1);
         let ready: Vec<bool> = works.into_iter().rev().map(|w| s.done(&w.finish())).collect();
         assert_eq!(ready, [false, false, false, false, true]);
         assert_eq!(s.ready(), 3);
         assert_eq!(s.deliver().map(|job| job.number), Some(0));
         assert_eq!(s.work().unwrap().claim.job.number, 1);
+    }
+
+    #[test]
+    fn a_consumer_that_waits_for_several_gets_fewer_where_nothing_is_left_to_do() {
+        let mut s = schedule(9, 1, 4);
+        let mut works = std::iter::from_fn(|| s.work()).collect::<Vec<_>>().into_iter();
+        let mut done = |s: &mut Schedule| s.done(&works.next().unwrap().finish());
+        assert!(!done(&mut s) && !s.serves(0), "nobody waits");
+        s.wait_for(3);
+        assert!(!done(&mut s) && s.is_awaited());
+        assert!(done(&mut s) && !s.is_awaited());
+        assert!(!done(&mut s), "it was told already");
+        assert!(s.deliver().is_some());
+        s.wait_for(4);
+        assert!(s.serves(1) && !s.serves(1), "a worker without work tells it, once");
+        while s.deliver().is_some() {}
+        s.wait_for(1);
+        assert!(!s.serves(1) && s.is_awaited(), "there is none");
+        drop(s.abandon());
     }
 
     #[test]
@@ -681,6 +724,7 @@ mod tests {
         s.done(&work.finish());
         put(&mut s, 0);
         let work = s.work().unwrap();
+        s.wait_for(1);
         assert!(s.done(&work.finish()));
         assert!(s.deliver().is_some());
         assert_eq!(s.work().unwrap().claim.job.number, 2);
@@ -740,6 +784,7 @@ mod tests {
         assert_eq!(s.deliver().unwrap().span.len, 2);
         let old = s.work().unwrap();
         drop(s.begin(1, 3).unwrap());
+        s.wait_for(1);
         assert!(!s.done(&old.finish()) && s.deliver().is_none());
         s.given().unwrap().submit([5].into(), None).unwrap();
         s.given().unwrap().finish().unwrap();
@@ -762,6 +807,7 @@ mod tests {
         assert!(matches!(s.make_room(first), Evicted::None));
         let again = s.work().unwrap();
         assert_eq!(again.claim.job.number, 1);
+        s.wait_for(1);
         let done: Vec<bool> = works.into_iter().map(|work| s.done(&work.finish())).collect();
         assert_eq!(
             (done, s.ready()),
@@ -782,6 +828,7 @@ mod tests {
         };
         drop(s.make_solo(&second.claim.job.clone()));
         assert!(s.is_solo() && !s.waits_for_memory() && s.work().is_none());
+        s.wait_for(1);
         assert!(s.done(&first.finish()), "batches before it are completed");
         assert_eq!(s.deliver().map(|job| job.number), Some(0));
         assert!(!s.done(&second.finish()) && s.waits_for_memory());

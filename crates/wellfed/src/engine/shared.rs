@@ -242,6 +242,10 @@ impl Shared {
                 if let Some(work) = active.then(|| schedule.work()).flatten() {
                     break work;
                 }
+                if schedule.serves(1) {
+                    // There is nothing to do that would bring more.
+                    self.ready.notify_one();
+                }
                 idle.get_or_insert_with(|| Probe::start(&lane, 1));
                 let gives_back = schedule.is_solo() && !gave_back;
                 if gives_back || surplus.is_some() {

@@ -68,6 +68,9 @@ EXACT: list[Any] = [
     v1.Compose([v1.RandomAdjustSharpness(1.8, 1), v1.RandomAutocontrast(1), v1.ToTensor()]),
     v2.Compose([v2.RandomEqualize(1), v2.RandomAdjustSharpness(0.2, 1), v2.ToImage()]),
     v1.Compose([v1.RandomAffine((20, 20), scale=(0.7, 0.7), shear=(3, 3, 5, 5)), v1.ToTensor()]),
+    v2.Compose([v2.ToImage(), v2.Resize(20)]),
+    v2.Compose([v2.ToImage(), v2.Resize((50, 60), CUBIC)]),
+    v2.Compose([v2.PILToTensor(), v2.CenterCrop(28), v2.Resize((9, 30)), v2.ToDtype(torch.float32, True)]),
     v2.Compose([v2.RandomAffine((9, 9), interpolation=v2.InterpolationMode.BILINEAR, fill=8), v2.ToImage()]),
     v1.Compose([v1.RandomApply(nn.ModuleList([v1.Grayscale(3), v1.RandomInvert(1)]), 1), v1.ToTensor()]),
     v2.Compose(
@@ -89,8 +92,8 @@ EXACT: list[Any] = [
 NEAR: list[tuple[Any, float]] = [
     (v1.Compose([v1.ToTensor(), v1.Normalize(MEAN, STD)]), 1e-6),
     (v2.Compose([v2.ToImage(), FLOAT, v2.Normalize(MEAN, STD, inplace=True)]), 1e-6),
-    (v2.Compose([v2.ToImage(), v2.Resize(20)]), 1),
-    (v2.Compose([v2.ToImage(), v2.Resize((50, 60), CUBIC)]), 2),
+    (v1.Compose([v1.PILToTensor(), v1.Resize(20)]), 1),
+    (v1.Compose([v1.PILToTensor(), v1.Resize((50, 60), CUBIC)]), 2),
     (v2.Compose([v2.ToImage(), v2.GaussianBlur(3, 1.2)]), 1),
     (v1.Compose([v1.GaussianBlur(5, 0.8), v1.ToTensor()]), 1 / 255 + 1e-6),
     (v1.Compose([v1.ElasticTransform(0.0), v1.PILToTensor()]), 1),

@@ -21,6 +21,7 @@ import wellfed as wf
 import wellfed.torch as wt
 from pictures import picture
 from torch_same import same
+from wellfed.torch._lower.resampling import different_tensors
 
 SMALL = v1.Compose([v1.Resize(36), v1.CenterCrop(32), v1.ToTensor()])
 RANDOM = v1.Compose([v1.RandomResizedCrop(24), v1.RandomHorizontalFlip(), v1.ToTensor()])
@@ -340,11 +341,15 @@ def test_mixing_knows_images_and_labels(paths: list[Path]) -> None:
 
 
 def test_pixels_are_those_of_the_library_that_the_script_uses(paths: list[Path]) -> None:
-    """Of tensors torchvision makes other pixels than of Pillow images, so Python does that."""
+    """Of tensors torchvision makes other pixels than of Pillow images, and its first version others again."""
     chain = v2.Compose([v2.ToImage(), v2.Resize((20, 20)), v2.ToDtype(torch.float32, scale=True)])
     theirs: Any = stock.DataLoader(sets.Plain(paths, chain), batch_size=4)
     ours = wf.feed(theirs)
-    assert "differ from Pillow's by rounding" in ours.explain()
+    assert native(ours) == (not different_tensors()), ours.explain()
+    assert same(list(theirs), list(ours))
+    theirs = stock.DataLoader(sets.Plain(paths, v1.Compose([v1.PILToTensor(), v1.Resize((20, 20))])), 4)
+    ours = wf.feed(theirs)
+    assert "v1 resamples tensors in another way" in ours.explain()
     assert same(list(theirs), list(ours))
 
 

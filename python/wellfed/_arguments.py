@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area")
-INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos", *OPENCV_INTERPOLATIONS)
+TORCH_INTERPOLATIONS = ("torch-bilinear", "torch-bicubic")
+INTERPOLATIONS = (
+    "nearest",
+    "nearest-exact",
+    "bilinear",
+    "bicubic",
+    "lanczos",
+    *OPENCV_INTERPOLATIONS,
+    *TORCH_INTERPOLATIONS,
+)
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 

@@ -51,7 +51,9 @@ class Transform:
                 "torchvision has none like it"
             )
         if "interpolation" in parameters:
-            parameters["interpolation"] = v2.InterpolationMode(parameters["interpolation"])
+            # Those of tensors are torchvision's own.
+            name = parameters["interpolation"].removeprefix("torch-")
+            parameters["interpolation"] = v2.InterpolationMode(name)
         if (mask_fill := parameters.pop("mask_fill", None)) is not None:
             from torchvision.tv_tensors import Mask
 

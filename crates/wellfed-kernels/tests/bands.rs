@@ -7,7 +7,7 @@ use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer, Source};
 use wellfed_kernels::write::{GeometryError, Output, PadMode, Window, Writer, write_at};
 
-const FILTERS: [Filter; 8] = [
+const FILTERS: [Filter; 10] = [
     Filter::Nearest,
     Filter::NearestExact,
     Filter::NearestCorner,
@@ -16,6 +16,8 @@ const FILTERS: [Filter; 8] = [
     Filter::Hamming,
     Filter::Bicubic,
     Filter::Lanczos,
+    Filter::TorchBilinear,
+    Filter::TorchBicubic,
 ];
 
 /// Noise, some of it at the ends of the range.

@@ -8,7 +8,7 @@ use wellfed_kernels::points::{PointMap, PointOp};
 use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer, Source};
 use wellfed_kernels::write::{GeometryError, Output, PadMode, Window, write_at};
 
-const FILTERS: [Filter; 8] = [
+const FILTERS: [Filter; 10] = [
     Filter::Nearest,
     Filter::NearestExact,
     Filter::NearestCorner,
@@ -17,6 +17,8 @@ const FILTERS: [Filter; 8] = [
     Filter::Hamming,
     Filter::Bicubic,
     Filter::Lanczos,
+    Filter::TorchBilinear,
+    Filter::TorchBicubic,
 ];
 
 /// Noise, some of it at the ends of the range.

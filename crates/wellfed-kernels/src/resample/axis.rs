@@ -2,7 +2,9 @@
 //!
 //! Weights are Pillow 13's (`src/libImaging/Resample.c`, `precompute_coeffs` and `normalize_coeffs_8bpc`):
 //! the filter at double precision, stretched by the scale when shrinking, normalized to a sum of one, then
-//! rounded to 22 fractional bits. Weights that round to zero at either end are left out: they do not change
+//! rounded to 22 fractional bits. torch's (`aten/src/ATen/native/cpu/UpSampleKernel.cpp`,
+//! `_compute_index_ranges_int16_weights`) are the same, rounded to as many bits as the largest of the axis leaves in 16:
+//! sums of such weights, shifted to 22 bits, round as torch's do. Weights that round to zero at either end are left out: they do not change
 //! the sum. Invariant: `start` never decreases from one output sample to the next, and `start + taps` stays
 //! inside the source.
 
@@ -38,6 +40,10 @@ pub enum Filter {
     OpenCvNearest,
     /// `cv2.INTER_LINEAR`: two samples to each side whatever the scale, see `opencv_linear`.
     OpenCvLinear,
+    /// [`Filter::Bilinear`] with the pixels of torch's `interpolate(antialias=True)` of 8-bit tensors.
+    TorchBilinear,
+    /// [`Filter::Bicubic`] with the pixels of torch's `interpolate(antialias=True)` of 8-bit tensors.
+    TorchBicubic,
     /// `cv2.INTER_AREA`: the mean over the output pixel's area, or, where a side grows, a kind of linear.
     OpenCvArea,
 }
@@ -48,6 +54,11 @@ impl Filter {
         matches!(self, Filter::Nearest | Filter::NearestExact | Filter::NearestCorner | Filter::OpenCvNearest)
     }
 
+    /// Whether pixels are torch's, and not Pillow's.
+    pub(crate) fn is_torch(self) -> bool {
+        matches!(self, Filter::TorchBilinear | Filter::TorchBicubic)
+    }
+
     /// Half the width of the filter, in output pixels when shrinking.
     fn support(self) -> f64 {
         match self {
@@ -55,8 +66,12 @@ impl Filter {
             Filter::NearestCorner | Filter::OpenCvNearest => 0.5,
             Filter::Nearest | Filter::NearestExact => 0.0,
             Filter::Box => 0.5,
-            Filter::Bilinear | Filter::Hamming | Filter::OpenCvLinear | Filter::OpenCvArea => 1.0,
-            Filter::Bicubic => 2.0,
+            Filter::Bilinear
+            | Filter::TorchBilinear
+            | Filter::Hamming
+            | Filter::OpenCvLinear
+            | Filter::OpenCvArea => 1.0,
+            Filter::Bicubic | Filter::TorchBicubic => 2.0,
             Filter::Lanczos => 3.0,
         }
     }
@@ -144,6 +159,12 @@ pub(crate) fn mix(weights: &[i32]) -> Option<[i16; 2]> {
     Some([(second >> HALF_BITS) as i16, (second & ((1 << HALF_BITS) - 1)) as i16])
 }
 
+/// Fractional bits with which weights up to `largest` stay within 16 bits: torch's choice.
+fn bits_in_16(largest: f64) -> u32 {
+    let next = |bits: u32| (0.5 + largest * f64::from(1 << (bits + 1))) as i32;
+    (0..PRECISION).find(|bits| next(*bits) >= 1 << 15).unwrap_or(PRECISION)
+}
+
 /// Weights along one axis, for every output sample.
 #[derive(Debug, Default)]
 pub(crate) struct Axis {
@@ -206,11 +227,11 @@ impl Axis {
             | Filter::OpenCvNearest
             | Filter::OpenCvLinear
             | Filter::OpenCvArea => {}
-            Filter::Box => axis.weigh(input, output, filter.support(), box_),
-            Filter::Bilinear => axis.weigh(input, output, filter.support(), bilinear),
-            Filter::Hamming => axis.weigh(input, output, filter.support(), hamming),
-            Filter::Bicubic => axis.weigh(input, output, filter.support(), bicubic),
-            Filter::Lanczos => axis.weigh(input, output, filter.support(), lanczos),
+            Filter::Box => axis.weigh(input, output, filter, box_),
+            Filter::Bilinear | Filter::TorchBilinear => axis.weigh(input, output, filter, bilinear),
+            Filter::Hamming => axis.weigh(input, output, filter, hamming),
+            Filter::Bicubic | Filter::TorchBicubic => axis.weigh(input, output, filter, bicubic),
+            Filter::Lanczos => axis.weigh(input, output, filter, lanczos),
         }
         if level != Level::Scalar {
             axis.vectors(level);
@@ -282,26 +303,22 @@ impl Axis {
         };
     }
 
-    fn weigh(&mut self, input: usize, output: usize, support: f64, filter: impl Fn(f64) -> f64) {
+    fn weigh(&mut self, input: usize, output: usize, filter: Filter, value: impl Fn(f64) -> f64) {
         let scale = input as f64 / output as f64;
         let stretch = scale.max(1.0);
-        let support = support * stretch;
+        let support = filter.support() * stretch;
         let inverse = 1.0 / stretch;
         let widest = support.ceil() as usize * 2 + 1;
-        let mut exact = vec![0.0f64; widest];
-        let mut weights = vec![0i32; output * widest];
-        self.starts.reserve(output + SPARE);
-        self.lens.reserve(output);
-        self.taps = 1;
-        for (o, rounded) in weights.chunks_exact_mut(widest).enumerate() {
+        // Fills in the weights of output sample `o`; says which source sample is the first, and how many there are.
+        let weights_of = |o: usize, exact: &mut [f64]| {
             let center = (o as f64 + 0.5) * scale;
             let first = ((center - support + 0.5) as i64).max(0);
             let last = ((center + support + 0.5) as i64).min(input as i64);
-            let count = (last - first).max(0) as usize;
+            let count = ((last - first).max(0) as usize).min(widest);
             let exact = &mut exact[..count];
             let mut sum = 0.0;
             for (i, w) in exact.iter_mut().enumerate() {
-                *w = filter(((i as i64 + first) as f64 - center + 0.5) * inverse);
+                *w = value(((i as i64 + first) as f64 - center + 0.5) * inverse);
                 sum += *w;
             }
             if sum != 0.0 {
@@ -309,9 +326,28 @@ impl Axis {
                     *w /= sum;
                 }
             }
-            for (k, w) in rounded.iter_mut().zip(exact.iter()) {
-                let scaled = w * f64::from(1 << PRECISION);
-                *k = if *w < 0.0 { (scaled - 0.5) as i32 } else { (scaled + 0.5) as i32 };
+            (first, count)
+        };
+        let mut exact = vec![0.0f64; widest];
+        let bits = if filter.is_torch() {
+            let largest = (0..output).map(|o| {
+                let (_, count) = weights_of(o, &mut exact);
+                exact[..count].iter().copied().fold(0.0, f64::max)
+            });
+            bits_in_16(largest.fold(0.0, f64::max))
+        } else {
+            PRECISION
+        };
+        let mut weights = vec![0i32; output * widest];
+        self.starts.reserve(output + SPARE);
+        self.lens.reserve(output);
+        self.taps = 1;
+        for (o, rounded) in weights.chunks_exact_mut(widest).enumerate() {
+            let (first, count) = weights_of(o, &mut exact);
+            for (k, w) in rounded.iter_mut().zip(&exact[..count]) {
+                let scaled = w * f64::from(1 << bits);
+                let whole = if *w < 0.0 { (scaled - 0.5) as i32 } else { (scaled + 0.5) as i32 };
+                *k = whole << (PRECISION - bits);
             }
             let end = rounded.iter().rposition(|k| *k != 0).map_or(0, |i| i + 1);
             let begin = rounded.iter().position(|k| *k != 0).unwrap_or(0);
@@ -503,8 +539,15 @@ impl Axis {
 mod tests {
     use super::*;
 
-    const SMOOTH: [Filter; 5] =
-        [Filter::Box, Filter::Bilinear, Filter::Hamming, Filter::Bicubic, Filter::Lanczos];
+    const SMOOTH: [Filter; 7] = [
+        Filter::Box,
+        Filter::Bilinear,
+        Filter::Hamming,
+        Filter::Bicubic,
+        Filter::Lanczos,
+        Filter::TorchBilinear,
+        Filter::TorchBicubic,
+    ];
 
     #[test]
     fn reach_covers_every_weight_and_little_more() {
@@ -537,7 +580,10 @@ mod tests {
                 for o in 0..output {
                     let (start, weights) = axis.at(o);
                     let sum: i32 = weights.iter().sum();
-                    assert!((sum - (1 << PRECISION)).unsigned_abs() as usize <= weights.len(), "{filter:?}");
+                    // torch's have 13 bits at least.
+                    let unit = if filter.is_torch() { 1 << (PRECISION - 13) } else { 1 };
+                    let off = (sum - (1 << PRECISION)).unsigned_abs() as usize;
+                    assert!(off <= unit * weights.len(), "{filter:?}");
                     assert!(
                         start >= before && start + weights.len() <= input,
                         "{filter:?} {input} {output} {o}"
@@ -545,6 +591,17 @@ mod tests {
                     before = start;
                 }
             }
+        }
+    }
+
+    #[test]
+    fn weights_of_torch_fill_16_bits() {
+        assert_eq!([0.1, 0.25, 0.5, 0.99996, 1.0].map(bits_in_16), [18, 16, 15, 15, 14]);
+        for (input, output, bits) in [(64, 32, 16), (33, 70, 14), (1000, 10, 21)] {
+            let axis = Axis::new(input, output, Filter::TorchBilinear, Level::Scalar);
+            let all = || (0..output).flat_map(|o| axis.at(o).1);
+            assert!(all().all(|k| k.trailing_zeros() >= PRECISION - bits), "{input} to {output}");
+            assert!(all().any(|k| k.trailing_zeros() == PRECISION - bits), "{input} to {output}");
         }
     }
 

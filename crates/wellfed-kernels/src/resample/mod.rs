@@ -1,9 +1,9 @@
-//! Resizing 8-bit images, bit-equal to Pillow 13, and for some [`Filter`]s to OpenCV.
+//! Resizing 8-bit images, bit-equal to Pillow 13, and for some [`Filter`]s to OpenCV or torch.
 //!
 //! Two passes of weighted sums in 22-bit fixed point, rounded to 8 bits between them. Pillow 13
 //! (`src/libImaging/Resample.c`, `ImagingResampleInner`) leaves a pass out where that side keeps its length,
 //! and takes the vertical pass first where the height loses more than twice as many pixels as the width;
-//! see `vertical_first`. Channels are resampled independently. (Pillow premultiplies the modes `LA` and `RGBA`
+//! see `vertical_first`; torch never does. Channels are resampled independently. (Pillow premultiplies the modes `LA` and `RGBA`
 //! by alpha before it resizes; that is the caller's to do.)
 //!
 //! [`Resizer::resize_write`] takes an image that is all in memory, [`Resizer::stream`] one whose rows come in
@@ -347,7 +347,8 @@ impl Resizer {
         let columns = horizontal.as_ref().map_or(window.columns(), |axis| axis.source(window.columns()));
         present("rows", &rows, part.rows())?;
         present("columns", &columns, part.columns())?;
-        let down_first = vertical_first((height, width), (resize.height, resize.width));
+        let down_first =
+            !resize.filter.is_torch() && vertical_first((height, width), (resize.height, resize.width));
         let plan = stream::Plan { nearest: resize.filter.is_nearest(), vertical, horizontal, down_first };
         let sink = Sink::new(self.level, output, (window.height, window.width), channels, slot)?;
         let scratch = &mut self.scratch;

@@ -197,9 +197,10 @@ impl Fold {
         )
     }
 
-    /// True if the resize is one of OpenCV's, which knows nothing of alpha.
-    pub(crate) fn is_opencv(&self) -> bool {
-        self.resize.is_some_and(|(_, _, interpolation)| interpolation.is_opencv())
+    /// True if the resize is Pillow's, which multiplies by alpha before it. OpenCV and torch know nothing of alpha.
+    pub(crate) fn knows_alpha(&self) -> bool {
+        self.resize
+            .is_some_and(|(_, _, interpolation)| !interpolation.is_opencv() && !interpolation.is_torch())
     }
 
     /// The resize as kernels take it.
@@ -236,6 +237,8 @@ fn filter(interpolation: Interpolation) -> resample::Filter {
         Interpolation::OpenCvNearest => resample::Filter::OpenCvNearest,
         Interpolation::OpenCvLinear => resample::Filter::OpenCvLinear,
         Interpolation::OpenCvArea => resample::Filter::OpenCvArea,
+        Interpolation::TorchBilinear => resample::Filter::TorchBilinear,
+        Interpolation::TorchBicubic => resample::Filter::TorchBicubic,
     }
 }
 

@@ -499,7 +499,7 @@ impl Maker<'_> {
             Held::Encoded(encoded) => self.request()?.mode.band_channels(encoded.header().channels),
             _ => size.channels,
         };
-        let with_alpha = matches!(size.channels, 2 | 4) && !fold.is_nearest() && !fold.is_opencv();
+        let with_alpha = matches!(size.channels, 2 | 4) && !fold.is_nearest() && fold.knows_alpha();
         let with_alpha = fold.kernel_resize().filter(|_| with_alpha);
         if let Some(resize) = &with_alpha {
             let pixels = fold.crop.height * fold.crop.width + resize.window.height * resize.window.width;

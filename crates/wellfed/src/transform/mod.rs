@@ -203,9 +203,21 @@ pub enum Interpolation {
     /// `cv2.INTER_AREA`.
     #[serde(rename = "opencv-area")]
     OpenCvArea,
+    /// Bilinear with the pixels that torchvision v2 makes of 8-bit tensors, antialiased. Transforms that resize take it and
+    /// the next one, no others.
+    #[serde(rename = "torch-bilinear")]
+    TorchBilinear,
+    /// Bicubic with the pixels that torchvision v2 makes of 8-bit tensors, antialiased.
+    #[serde(rename = "torch-bicubic")]
+    TorchBicubic,
 }
 
 impl Interpolation {
+    /// Whether pixels are torch's, and not Pillow's.
+    pub(crate) fn is_torch(self) -> bool {
+        matches!(self, Interpolation::TorchBilinear | Interpolation::TorchBicubic)
+    }
+
     /// Whether pixels are OpenCV's, and not Pillow's.
     pub(crate) fn is_opencv(self) -> bool {
         matches!(self, Interpolation::OpenCvNearest | Interpolation::OpenCvLinear | Interpolation::OpenCvArea)
@@ -223,6 +235,8 @@ impl fmt::Display for Interpolation {
             Interpolation::OpenCvNearest => "opencv-nearest",
             Interpolation::OpenCvLinear => "opencv-linear",
             Interpolation::OpenCvArea => "opencv-area",
+            Interpolation::TorchBilinear => "torch-bilinear",
+            Interpolation::TorchBicubic => "torch-bicubic",
         })
     }
 }

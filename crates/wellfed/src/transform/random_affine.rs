@@ -238,7 +238,7 @@ pub(super) fn sampling(interpolation: Interpolation) -> Sampling {
 
 /// Fails for filters that are there for resizing alone.
 pub(super) fn check_sampling(interpolation: Interpolation) -> Result<()> {
-    if interpolation != Interpolation::Lanczos && !interpolation.is_opencv() {
+    if interpolation != Interpolation::Lanczos && !interpolation.is_opencv() && !interpolation.is_torch() {
         return Ok(());
     }
     Err(Error::config(format!("interpolation is {interpolation}; must be nearest, bilinear or bicubic")))

@@ -24,6 +24,7 @@ from .advice import commute, reordered
 from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
 from .joint import lower_joint
 from .own import is_own, lower_own
+from .resampling import different_tensors
 
 if TYPE_CHECKING:
     from .datasets import Leaf
@@ -303,11 +304,11 @@ def _nothing(t: Any, form: Form) -> Step:
     return [], form, "does nothing"
 
 
-def _resampling(t: Any, form: Form) -> tuple[bool | None, str]:
-    """The antialias argument for the engine, and what there is to say."""
+def _resampling(t: Any, form: Form) -> tuple[Any, str]:
+    """The interpolation for the engine, which antialiases, and what there is to say."""
     _on_bytes(form)
     if form.kind == "pil":
-        return True, ""
+        return _interpolation(t), ""
     mode = getattr(t.interpolation, "value", t.interpolation)
     if mode not in ("bilinear", "bicubic"):
         raise RefusalError(
@@ -315,14 +316,13 @@ def _resampling(t: Any, form: Form) -> tuple[bool | None, str]:
         )
     if t.antialias is not True:
         raise RefusalError("the engine always antialiases", "antialias=True")
+    # Version 1 resamples tensors as float32.
+    why = different_tensors() if ".v2." in type(t).__module__ else "v1 resamples tensors in another way"
+    if not why:
+        return f"torch-{mode}", ""
     if form.exact:
-        raise RefusalError(
-            "torchvision's pixels of tensors differ from Pillow's by rounding, 1 or 2 of 255", _BEFORE_TENSOR
-        )
-    return (
-        True,
-        "resampled as Pillow does, exactly; torchvision's tensors differ from that by rounding, 1 or 2 of 255",
-    )
+        raise RefusalError(why, _BEFORE_TENSOR)
+    return mode, f"resampled as Pillow does, by rounding up to 2 of 255 from torchvision's tensors: {why}"
 
 
 def _interpolation(t: Any) -> Any:
@@ -332,35 +332,35 @@ def _interpolation(t: Any) -> Any:
 
 
 def _resize(t: Any, form: Form) -> Step:
-    antialias, note = _resampling(t, form)
-    lowered = T.Resize(t.size, _interpolation(t), t.max_size, antialias)
+    interpolation, note = _resampling(t, form)
+    lowered = T.Resize(t.size, interpolation, t.max_size)
     return [lowered], replace(form, sized=form.sized or isinstance(lowered.size, tuple)), note
 
 
 def _random_resized_crop(t: Any, form: Form) -> Step:
-    antialias, note = _resampling(t, form)
+    interpolation, note = _resampling(t, form)
     return (
-        [T.RandomResizedCrop(t.size, t.scale, t.ratio, _interpolation(t), antialias)],
+        [T.RandomResizedCrop(t.size, t.scale, t.ratio, interpolation)],
         replace(form, sized=True),
         note,
     )
 
 
 def _random_resize(t: Any, form: Form) -> Step:
-    antialias, note = _resampling(t, form)
-    lowered = T.RandomResize(t.min_size, t.max_size, _interpolation(t), antialias)
+    interpolation, note = _resampling(t, form)
+    lowered = T.RandomResize(t.min_size, t.max_size, interpolation)
     return [lowered], replace(form, sized=False), note
 
 
 def _random_shortest_size(t: Any, form: Form) -> Step:
-    antialias, note = _resampling(t, form)
-    lowered = T.RandomShortestSize(t.min_size, t.max_size, _interpolation(t), antialias)
+    interpolation, note = _resampling(t, form)
+    lowered = T.RandomShortestSize(t.min_size, t.max_size, interpolation)
     return [lowered], replace(form, sized=False), note
 
 
 def _scale_jitter(t: Any, form: Form) -> Step:
-    antialias, note = _resampling(t, form)
-    lowered = T.ScaleJitter(t.target_size, t.scale_range, _interpolation(t), antialias)
+    interpolation, note = _resampling(t, form)
+    lowered = T.ScaleJitter(t.target_size, t.scale_range, interpolation)
     return [lowered], replace(form, sized=False), note
 
 

@@ -164,7 +164,9 @@ class Chain:
         return any(t.random for t in self.native)
 
 
-_HOUSES = frozenset({"torch", "torchvision", "albumentations", "datasets", "timm", "builtins"})
+_HOUSES = frozenset(
+    {"torch", "torchvision", "albumentations", "datasets", "timm", "transformers", "builtins"}
+)
 
 
 def is_stock(thing: Any, *methods: str) -> bool:

@@ -22,10 +22,12 @@ import torch
 from torch import nn
 
 from . import vocabulary
+from .processors import is_processor, settings
 from .values import (
     INDEX,
     Batched,
     Column,
+    Features,
     File,
     Group,
     Hdf5,
@@ -34,6 +36,7 @@ from .values import (
     NotPlainError,
     Picture,
     Row,
+    Stack,
     Stored,
     Table,
     Value,
@@ -362,6 +365,8 @@ class Reader:
     def _attribute(self, owner: Value, name: str) -> Value:
         if isinstance(owner, Row):
             return Row(f"_attribute({owner.text}, {name!r})")
+        if isinstance(owner, Features) and name in owner.items:
+            return owner.items[name]
         if not isinstance(owner, Known):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         value = owner.value
@@ -419,6 +424,8 @@ class Reader:
         if isinstance(owner, Picture):
             return vocabulary.sliced(owner, ast.unparse(key))
         known = self._known_key(key)
+        if isinstance(owner, Stack) and known == Known(0):
+            return owner.item
         if isinstance(owner, Hdf5):
             path = owner.path
             self._looked_up(lambda: _identity(path), path)
@@ -714,6 +721,8 @@ class Reader:
         """What a method gives of an image, or of a value of a sample."""
         if isinstance(owner, Picture):
             return vocabulary.method(owner, name, arguments, named)
+        if isinstance(owner, Stack) and name == "squeeze" and arguments == [Known(0)] and not named:
+            return owner.item
         if isinstance(owner, Table | Group | File):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
@@ -740,6 +749,9 @@ class Reader:
         return self._apply(function.value, arguments, named)
 
     def _apply(self, function: Any, arguments: list[Value], named: dict[str, Value]) -> Value:
+        if is_processor(function):
+            self.seen.append((lambda: settings(function), settings(function)))
+            return vocabulary.processed(function, arguments, named)
         made = vocabulary.called(self._functions, function, arguments, named)
         if made is None and arguments and isinstance(arguments[0], Column) and vocabulary.copies(function):
             made = self._of_batch(function, arguments, named)

@@ -24,6 +24,7 @@ from .advice import commute, reordered
 from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
 from .joint import lower_joint
 from .own import is_own, lower_own
+from .processors import Processed, lower_processed
 from .resampling import different_tensors
 
 if TYPE_CHECKING:
@@ -187,6 +188,8 @@ def lower_one(leaf: Any, form: Form) -> Step:
         return albumentations.lower_leaf(leaf, form)
     if isinstance(leaf, ChannelsFirst):
         return [], form.turned("tensor"), ""
+    if isinstance(leaf, Processed):
+        return lower_processed(leaf, form)
     if is_own(leaf):
         if form.mode == "any":
             raise RefusalError(*_ANY_MODE)

@@ -24,6 +24,7 @@ __all__ = [
     "INDEX",
     "Batched",
     "Column",
+    "Features",
     "File",
     "Group",
     "Hdf5",
@@ -33,6 +34,7 @@ __all__ = [
     "NotPlainError",
     "Picture",
     "Row",
+    "Stack",
     "Stored",
     "Table",
     "Value",
@@ -136,6 +138,18 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Features(Table):
+    """A new dictionary whose keys are attributes as well."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A batch of one image."""
+
+    item: Picture
+
+
+@dataclass(frozen=True)
 class Column:
     """A list with one item for each sample of a batch."""
 
@@ -149,7 +163,7 @@ class Batched:
     text: str
 
 
-Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Column | Batched
+Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Stack | Column | Batched
 
 
 # Values of rows.

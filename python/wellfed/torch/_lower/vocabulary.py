@@ -26,7 +26,22 @@ from wellfed._accelerate import opencv, torchvision_io
 from .albumentations import Albumentations
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
-from .values import INDEX, Column, File, Group, Hdf5, Known, Picture, Row, Stored, Table, Value
+from .processors import Processed
+from .values import (
+    INDEX,
+    Column,
+    Features,
+    File,
+    Group,
+    Hdf5,
+    Known,
+    Picture,
+    Row,
+    Stack,
+    Stored,
+    Table,
+    Value,
+)
 
 __all__ = [
     "METHODS",
@@ -45,6 +60,7 @@ __all__ = [
     "keeps",
     "method",
     "name_of",
+    "processed",
     "pure",
     "sliced",
     "transformed",
@@ -284,6 +300,25 @@ def transformed(picture: Picture, function: Any, name: str | None) -> Value:
     if name is not None or isinstance(function, type):
         raise UnknownError(f"calls {name_of(function)}, which is not known")
     return picture.after(function)
+
+
+def processed(processor: Any, arguments: list[Value], named: dict[str, Value]) -> Value:
+    """What an image processor of Hugging Face makes of an image, or of a list of them."""
+    given = dict(named)
+    if arguments:
+        given["images"], *arguments = arguments
+    if arguments or given.keys() != {"images", "return_tensors"} or given["return_tensors"] != Known("pt"):
+        raise UnknownError(f'calls {name_of(processor)} with more than images and return_tensors="pt"')
+    images = given["images"]
+    if isinstance(images, Group) and len(images.items) == 1:
+        (images,) = images.items
+    picture = images.item if isinstance(images, Column) else images
+    if not isinstance(picture, Picture) or picture.kind != "pil":
+        raise UnknownError(f"calls {name_of(processor)} on something else than a Pillow image")
+    if picture.mode != "RGB":
+        raise UnknownError(f'calls {name_of(processor)} on images that are not made RGB by convert("RGB")')
+    after = picture.after(Processed(processor))
+    return Features({"pixel_values": Column(after) if isinstance(images, Column) else Stack(after)})
 
 
 def is_finished(picture: Picture) -> bool:

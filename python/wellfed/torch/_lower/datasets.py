@@ -548,7 +548,16 @@ def _of_user(dataset: Any) -> Leaf:
         content = Files(images, picture.reader != "pillow", picture.turned)
     else:
         content = Pixels(images, "hwc")
-    return Leaf(dataset, content, reading.form, reading.transform, (), None, reading=reading)
+    return Leaf(
+        dataset,
+        content,
+        reading.form,
+        reading.transform,
+        (),
+        None,
+        reading=reading,
+        follows=reading.follows,
+    )
 
 
 def _hugging(dataset: Any) -> Leaf:

@@ -16,11 +16,12 @@ import wellfed as wf
 from wellfed import transforms as T
 from wellfed._loader import torch_converter
 
+from . import several
 from .datasets import Encoded, Files, Leaf, Pixels
-from .forms import Form, RefusalError
-from .joint import Outcome, engine_rows
+from .forms import Chain, Form, RefusalError
+from .joint import Boxes, Masks, Outcome, engine_rows
 
-__all__ = ["Engine", "Memory", "accepts_for", "memory_of", "source_of"]
+__all__ = ["Engine", "Memory", "accepts_for", "mapped", "memory_of", "source_of"]
 
 _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 _READ = (*_JPEG, ".png")
@@ -94,7 +95,7 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
         if len({(content.opencv, content.turned) for content in contents if isinstance(content, Files)}) > 1:
             raise RefusalError("its parts are read in different ways")
-        if any(leaf.follows is not None for leaf in leaves):
+        if any(isinstance(leaf.follows, Boxes | Masks) for leaf in leaves):
             return wf.annotated_images(paths, **engine_rows(leaves)).with_options(mode=modes.pop())
         first = contents[0]
         assert isinstance(first, Files)
@@ -116,6 +117,18 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
     return wf.from_tensor_slices(memory.array, pixels=memory.order)  # type: ignore[arg-type]
 
 
+def mapped(leaves: list[Leaf], chain: Chain, memory: Memory | None = None) -> wf.Dataset:
+    """The engine's data set of all images of `leaves`, with what belongs to them, transformed.
+
+    Raises:
+        RefusalError: They cannot be one.
+    """
+    source = source_of(leaves, memory)
+    if isinstance(chain.outcome, several.Apart):
+        return several.masked_apart(source, chain)
+    return source.map(*chain.native) if chain.native else source
+
+
 def memory_of(leaves: list[Leaf]) -> Memory | None:
     """The memory of the arrays of `leaves`; None if not all have one."""
     pixels = [leaf.content for leaf in leaves if isinstance(leaf.content, Pixels)]
@@ -127,8 +140,11 @@ def unread(leaf: Leaf) -> int:
     if not isinstance(leaf.content, Files):
         return 0
     read, others = (_JPEG, (*_OTHERS, ".png")) if leaf.content.opencv else (_READ, _OTHERS)
-    names = [path.lower() for path in leaf.content.paths]
-    return sum(not name.endswith(read) and name.endswith(others) for name in names)
+    lists = [leaf.content.paths, *several.paths_beside(leaf)]
+    return sum(
+        any(not name.lower().endswith(read) and name.lower().endswith(others) for name in names)
+        for names in zip(*lists, strict=True)
+    )
 
 
 def accepts_for(leaf: Leaf) -> Callable[[list[T.Transform]], None]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
+from . import several
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
@@ -203,12 +204,14 @@ class Reading:
         layout: What a sample is.
         seen: What was looked at, with the values that it had then.
         same_paths: Whether the files are still the same ones, where that is not known from what was looked at.
+        follows: What the engine makes beside the image, as `several` has it.
     """
 
     picture: Picture
-    layout: Layout
+    layout: Layout | several.Sample
     seen: list[tuple[Callable[[], Any], Any]]
     same_paths: Callable[[], bool] | None = None
+    follows: Any = None
 
     def now(self) -> list[Any]:
         """What was looked at, with the values that it has now.
@@ -293,6 +296,8 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         RefusalError: It is Python code that does more than that.
     """
     reader, made = reader_of(dataset)
+    if several.are_several(made):
+        return _read_several(reader, made, dataset)
     try:
         picture, shape = _found(made)
     except UnknownError as unknown:
@@ -312,6 +317,35 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         return Reading(picture, layout, reader.seen), picture.array[:length]
     again = None if reader.names.settled else lambda: _evaluated(reader, picture.path, length) == paths
     return Reading(picture, layout, reader.seen, again), paths
+
+
+def _read_several(reader: Reader, made: Value, dataset: Any) -> tuple[Reading, list[str]]:
+    """Reads a data set whose samples are an image and more that the engine makes."""
+    try:
+        length = len(dataset)
+        looked: list[tuple[Row, list[str]]] = []
+
+        def evaluated(path: Row) -> list[str]:
+            looked.append((path, _evaluated(reader, path, length)))
+            return looked[-1][1]
+
+        found = several.read(reader.names, made, length, evaluated)
+    except UnknownError as unknown:
+        raise RefusalError(f"Python code ({unknown})", refusal=Refusal(dataset, reader.seen)) from None
+    except RefusalError:
+        raise
+    except Exception as error:
+        # It may be for some samples only, of which it is told when they are asked for.
+        raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
+
+    def again() -> bool:
+        same = all(_evaluated(reader, path, length) == paths for path, paths in looked)
+        return same and (found.same_boxes is None or found.same_boxes())
+
+    settled = reader.names.settled
+    return Reading(
+        found.picture, found.sample, reader.seen, None if settled else again, found.follows
+    ), found.paths
 
 
 def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) -> Reading:

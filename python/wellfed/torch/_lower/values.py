@@ -23,16 +23,21 @@ from .stamps import is_settled
 __all__ = [
     "INDEX",
     "Batched",
+    "Boxes",
+    "Calculation",
     "Column",
     "File",
     "Group",
     "Hdf5",
+    "Joint",
     "Kept",
     "Known",
+    "Mask",
     "Namespace",
     "NotPlainError",
     "Picture",
     "Row",
+    "Side",
     "Stored",
     "Table",
     "Value",
@@ -82,6 +87,7 @@ class Picture:
         before: Its `kind` when the first transform was called on it; None if none was.
         steps: Transforms that were called on it, in order.
         array: The images of all samples, if they are an array: uint8, (N, H, W, 3) or (N, H, W).
+        encoded: Whether `path` is not where its file is, but the bytes of that.
     """
 
     path: Row
@@ -92,10 +98,89 @@ class Picture:
     before: PictureKind | None = None
     steps: tuple[Any, ...] = ()
     array: Any = field(default=None, compare=False)
+    encoded: bool = False
 
     def after(self, step: Any) -> Picture:
         """The image that `step` makes of it."""
         return replace(self, steps=(*self.steps, step), kind="made", before=self.before or self.kind)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A transform that is called on an image together with what belongs to it."""
+
+    transform: Any
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """What is done to each number of a mask alone.
+
+    Attributes:
+        function: Takes the array or tensor, and `arguments`.
+        arguments: The same for all samples.
+        on_array: Whether it is NumPy's, and not torch's.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    on_array: bool = False
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The numbers of the pixels of an image file, which nothing resamples.
+
+    Attributes:
+        path: Where its file is.
+        mode: "any" for numbers as they are stored, "L" for Pillow's grey.
+        kind: What Python holds: an array, a tensor, or a ``tv_tensors.Mask``.
+        flat: Whether it has two dimensions; else three, the first of one channel.
+        steps: Transforms that were called on it while it was a Pillow image.
+        early: What was done to its numbers before the first transform was called on it with its image.
+        joint: Transforms that were.
+        after: What was done to its numbers then.
+        squeezed: Whether sides of one pixel would be gone.
+    """
+
+    path: Row
+    mode: str
+    kind: Literal["array", "tensor", "mask"]
+    flat: bool
+    steps: tuple[Any, ...] = ()
+    early: tuple[Calculation, ...] = ()
+    joint: tuple[Joint, ...] = ()
+    after: tuple[Calculation, ...] = ()
+    squeezed: bool = False
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of an image.
+
+    Attributes:
+        data: The numbers.
+        dtype: Type that they are turned into; None for what torch makes of them.
+        format: What four numbers are.
+        image: The file of their image.
+        canvas: What holds the height and width of that.
+        joint: Transforms that were called on them with it.
+    """
+
+    data: Row
+    dtype: torch.dtype | None
+    format: str
+    image: Row
+    canvas: type = tuple
+    joint: tuple[Joint, ...] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """How many pixels high or wide an image is before its first transform."""
+
+    image: Row
+    axis: Literal["height", "width"]
 
 
 @dataclass(frozen=True)
@@ -149,7 +234,7 @@ class Batched:
     text: str
 
 
-Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Column | Batched
+Value = Known | Row | Picture | Mask | Boxes | Side | File | Hdf5 | Stored | Group | Table | Column | Batched
 
 
 # Values of rows.

@@ -23,10 +23,27 @@ from torch.nn.utils.rnn import pad_sequence
 from wellfed import transforms as T
 from wellfed._accelerate import opencv, torchvision_io
 
+from . import beside
 from .albumentations import Albumentations
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
-from .values import INDEX, Column, File, Group, Hdf5, Known, Picture, Row, Stored, Table, Value
+from .unknown import UnknownError
+from .values import (
+    INDEX,
+    Boxes,
+    Column,
+    File,
+    Group,
+    Hdf5,
+    Known,
+    Mask,
+    Picture,
+    Row,
+    Side,
+    Stored,
+    Table,
+    Value,
+)
 
 __all__ = [
     "METHODS",
@@ -43,6 +60,7 @@ __all__ = [
     "is_library",
     "is_opened",
     "keeps",
+    "made_by",
     "method",
     "name_of",
     "pure",
@@ -50,22 +68,6 @@ __all__ = [
     "transformed",
     "word",
 ]
-
-
-class UnknownError(Exception):
-    """A function is not understood: `why`, and where."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.place = ""
-
-    def locate(self, place: str) -> None:
-        """Says where it was, unless that is known more exactly."""
-        self.place = self.place or place
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.why}" if self.place else self.why
 
 
 # What only calculates.
@@ -173,6 +175,9 @@ def word(value: Any) -> str:
         return name_of(value.value)
     return {
         Hdf5: "an HDF5 file",
+        Mask: "a mask",
+        Boxes: "boxes",
+        Side: "the size of an image",
         Stored: "an array",
         Column: "a list",
         Group: "a tuple or list",
@@ -244,8 +249,12 @@ def divided(picture: Picture, by: Any) -> Picture:
     raise UnknownError("calculates with pixels")
 
 
-def method(picture: Picture, name: str, arguments: list[Value], named: dict[str, Value]) -> Picture:
+def method(picture: Picture | Mask, name: str, arguments: list[Value], named: dict[str, Value]) -> Value:
     """A method of an image."""
+    if isinstance(picture, Mask):
+        return beside.method(picture, name, arguments, named)
+    if picture.mode != "RGB" and picture.kind == "made" and (found := beside.as_mask(picture)) is not None:
+        return beside.method(found, name, arguments, named)
     given = [value.value if isinstance(value, Known) else value for value in arguments]
     match picture.kind, name, given:
         case "pil", "convert", [mode] if not named:
@@ -325,10 +334,14 @@ def called(
     return None if handler is None else handler(arguments, named)
 
 
-def functions() -> dict[int, _Handler]:
-    """What is known of functions of the libraries that have been imported, by identity. They live as long as those."""
+def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
+    """What is known of functions of the libraries that have been imported, by identity. They live as long as those.
+
+    Args:
+        text: Writes a value of a sample as an expression.
+    """
     found: dict[int, _Handler] = {}
-    for module, name, handler in _KNOWN:
+    for module, name, handler in (*_KNOWN, ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text))):
         function: Any = getattr(sys.modules.get(module), name, None)
         # What somebody put in its place does something else.
         house = (getattr(function, "__module__", None) or "").partition(".")[0]
@@ -412,8 +425,14 @@ def _exif_transpose(arguments: list[Value], named: dict[str, Value]) -> Value:
 def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
     given = _only(arguments, named, "object", "dtype") if not set(named) - {"dtype"} else {}
     picture = given.get("object")
-    if not any(isinstance(value, Picture) for value in (*arguments, *named.values())):
+    if not any(isinstance(value, Picture | Mask) for value in (*arguments, *named.values())):
         return None  # of other values
+    dtype = given.get("dtype", Known(None))
+    if isinstance(picture, Mask) and picture.kind == "array" and dtype == Known(None):
+        return picture
+    grey = isinstance(picture, Picture) and picture.mode != "RGB" and picture.array is None
+    if grey and isinstance(picture, Picture) and isinstance(dtype, Known) and picture.kind in ("pil", "made"):
+        return beside.numbers(picture, dtype.value)
     if not isinstance(picture, Picture) or given.get("dtype", Known(np.uint8)).__class__ is not Known:
         raise UnknownError("makes an array of an image in another way")
     if getattr(given.get("dtype"), "value", np.uint8) not in (np.uint8, "uint8", None):
@@ -426,6 +445,10 @@ def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
 
 
 def _from_numpy(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    if len(arguments) == 1 and isinstance(arguments[0], Mask) and not named:
+        if arguments[0].kind != "array":
+            raise UnknownError("makes a tensor of a mask that is one")
+        return beside.tensor(arguments[0])
     if len(arguments) != 1 or named or not isinstance(arguments[0], Picture):
         return None
     picture = arguments[0]
@@ -490,6 +513,50 @@ def _by_torchvision_io(arguments: list[Value], named: dict[str, Value]) -> Value
     return Picture(_path(given["path"]), "torchvision", "RGB", "chw")
 
 
+def _as_tensor(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    """``torch.as_tensor`` and ``torch.tensor`` of a mask."""
+    if not any(isinstance(value, Mask) for value in (*arguments, *named.values())):
+        return None
+    given = _only(arguments, named, "data", "dtype")
+    found = given.get("data")
+    dtype = _constant(given.get("dtype", Known(None)))
+    if not isinstance(found, Mask):
+        raise UnknownError("makes a tensor of a mask in another way")
+    if found.kind == "mask":
+        found = replace(found, kind="tensor")
+    return beside.tensor(found, dtype)
+
+
+def _mask(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "data", "dtype")
+    return beside.mask(given.get("data", Known(None)), given.get("dtype", Known(None)))
+
+
+def _boxes(text: Callable[[Value], str | None]) -> _Handler:
+    def handle(arguments: list[Value], named: dict[str, Value]) -> Value:
+        given = _only(arguments, named, "data", "format", "canvas_size", "dtype")
+        none = Known(None)
+        data, form, canvas, dtype = (
+            given.get(name, none) for name in ("data", "format", "canvas_size", "dtype")
+        )
+        return beside.boxes(data, form, canvas, dtype, text)
+
+    return handle
+
+
+def _size(kind: type, *axes: int) -> _Handler:
+    """A function that says how large an image is."""
+
+    def handle(arguments: list[Value], named: dict[str, Value]) -> Value:
+        (picture,) = _only(arguments, named, "image").values() or (None,)
+        if not isinstance(picture, Picture) or not is_finished(picture) or picture.kind == "array":
+            raise UnknownError("size of an image is not known")
+        sides = beside.size(picture)
+        return Group(kind, tuple(sides[axis] for axis in axes))
+
+    return handle
+
+
 def _is_tensor(arguments: list[Value], named: dict[str, Value]) -> Value:
     if named or len(arguments) != 1:
         raise UnknownError("is_tensor() is called in another way")
@@ -547,6 +614,11 @@ def _constant(value: Value) -> Any:
     raise UnknownError("an argument differs from sample to sample")
 
 
+def made_by(version: str, name: str, **values: Any) -> Any:
+    """A transform of torchvision."""
+    return _transform(version, name)(**values)
+
+
 def _transform(version: str, name: str) -> Callable[..., Any]:
     def make(**values: Any) -> Any:
         import torchvision.transforms as v1
@@ -597,11 +669,16 @@ _KNOWN: list[tuple[str, str, _Handler]] = [
     ("torchvision.datasets.folder", "default_loader", _by_torchvision),
     ("torchvision.datasets.folder", "pil_loader", _by_torchvision),
     ("torchvision.tv_tensors", "Image", _stepped(_transform("v2", "ToImage"))),
+    ("torchvision.tv_tensors", "Mask", _mask),
+    ("torchvision.transforms.v2.functional", "get_size", _size(list, 0, 1)),
+    ("torchvision.transforms.functional", "get_image_size", _size(list, 1, 0)),
     ("torchvision.io", "read_image", _by_torchvision_io),
     ("torchvision.io", "decode_image", _by_torchvision_io),
     ("numpy", "array", _as_array),
     ("numpy", "asarray", _as_array),
     ("torch", "from_numpy", _from_numpy),
+    ("torch", "as_tensor", _as_tensor),
+    ("torch", "tensor", _as_tensor),
     ("torch", "is_tensor", _is_tensor),
     ("cv2", "imread", _imread),
     ("cv2", "cvtColor", _cvt_color),

@@ -101,9 +101,14 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         assert isinstance(first, Files)
         mode: Any = "OPENCV" if first.opencv else modes.pop()
         return wf.image_files(paths).with_options(mode=mode, exif_orientation=first.turned)
-    if isinstance(contents[0], Encoded):
-        encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
-        return encoded.with_options(mode=modes.pop(), exif_orientation=True)
+    encoded = [content for content in contents if isinstance(content, Encoded)]
+    if encoded and len(encoded) == len(contents):
+        if len({(content.opencv, content.turned) for content in encoded}) > 1:
+            raise RefusalError("its parts are read in different ways")
+        chunks = [chunk for content in encoded for chunk in content.chunks]
+        images = wf.encoded_images(chunks, [offsets for content in encoded for offsets in content.offsets])
+        how: Any = "OPENCV" if encoded[0].opencv else modes.pop()
+        return images.with_options(mode=how, exif_orientation=encoded[0].turned)
     pixels = [content for content in contents if isinstance(content, Pixels)]
     if len(pixels) < len(contents):
         raise RefusalError("its parts mix files and arrays")
@@ -137,6 +142,8 @@ def memory_of(leaves: list[Leaf]) -> Memory | None:
 
 def unread(leaf: Leaf) -> int:
     """How many files have names of formats that the engine does not read."""
+    if isinstance(leaf.content, Encoded):
+        return leaf.content.unread if leaf.table is None else 0
     if not isinstance(leaf.content, Files):
         return 0
     read, others = (_JPEG, (*_OTHERS, ".png")) if leaf.content.opencv else (_READ, _OTHERS)

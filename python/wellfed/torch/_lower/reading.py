@@ -424,6 +424,7 @@ class Reader:
         if isinstance(owner, Picture):
             return vocabulary.sliced(owner, ast.unparse(key))
         known = self._known_key(key)
+        owner = vocabulary.opened(owner)
         if isinstance(owner, Hdf5):
             path = owner.path
             self._looked_up(lambda: _identity(path), path)

@@ -21,6 +21,7 @@ import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
 from . import several
+from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
@@ -289,7 +290,7 @@ def check_unshared(reader: Reader) -> None:
                 raise UnknownError("it looks at an array in memory that is not its own")
 
 
-def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
+def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8] | Encoded]:
     """Reads a data set of images of a class that no library has; and the files of its images, or the array of them.
 
     Raises:
@@ -304,7 +305,9 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         raise RefusalError(f"Python code ({unknown})") from None
     try:
         length = len(dataset)
-        paths = [] if picture.array is not None else _evaluated(reader, picture.path, length)
+        found: list[Any] = []
+        if picture.array is None:
+            found = _found_files(reader, picture, length)
         layout = _laid_out(reader, shape, length)
     except RefusalError:
         raise
@@ -315,8 +318,18 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         if length > len(picture.array):
             raise RefusalError(f"Python code: it has {length} samples, but {len(picture.array)} images")
         return Reading(picture, layout, reader.seen), picture.array[:length]
-    again = None if reader.names.settled else lambda: _evaluated(reader, picture.path, length) == paths
-    return Reading(picture, layout, reader.seen, again), paths
+    again = None if reader.names.settled else lambda: _found_files(reader, picture, length) == found
+    reading = Reading(picture, layout, reader.seen, again)
+    if picture.encoded:
+        return reading, encoded(found, picture.reader == "opencv", picture.turned)
+    return reading, found
+
+
+def _found_files(reader: Reader, picture: Picture, length: int) -> list[Any]:
+    """The paths of all images, or the bytes of their files."""
+    if picture.encoded:
+        return gathered(reader.names.function(picture.path.text), length)
+    return _evaluated(reader, picture.path, length)
 
 
 def _read_several(reader: Reader, made: Value, dataset: Any) -> tuple[Reading, list[str]]:

@@ -185,9 +185,15 @@ class Side:
 
 @dataclass(frozen=True)
 class File:
-    """A file that is open for reading bytes."""
+    """A file that is open for reading bytes.
+
+    Attributes:
+        path: Where it is; or its bytes.
+        encoded: Whether those lie in memory, and `path` is what they are.
+    """
 
     path: Row
+    encoded: bool = False
 
 
 @dataclass(frozen=True)
@@ -277,7 +283,7 @@ _OF_PANDAS = (
 
 def is_container(value: Any) -> bool:
     """Whether taking an item of it does nothing else."""
-    return type(value) in _CONTAINERS or _of_pandas(value)
+    return type(value) in _CONTAINERS or _of_pandas(value) or _of_arrow(value)
 
 
 def is_plain(value: Any) -> bool:
@@ -291,6 +297,7 @@ def is_plain(value: Any) -> bool:
         )
         or is_named_tuple(value)
         or _of_pandas(value)
+        or _of_arrow(value)
     )
 
 
@@ -307,6 +314,14 @@ def is_named_tuple(value: Any) -> bool:
 def _of_pandas(value: Any) -> bool:
     kind = type(value)
     return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in _OF_PANDAS
+
+
+def _of_arrow(value: Any) -> bool:
+    """Whether it is a table of Arrow, a column of one, or a value in it: nothing can change them."""
+    kind = type(value)
+    name = kind.__name__
+    known = name in ("Table", "ChunkedArray") or name.endswith(("Array", "Scalar"))
+    return known and kind.__module__ in ("pyarrow", "pyarrow.lib")
 
 
 def _plain(value: Any) -> Any:

@@ -25,6 +25,7 @@ from wellfed._accelerate import opencv, torchvision_io
 
 from . import beside
 from .albumentations import Albumentations
+from .encoded import MOST_IN_MEMORY
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
 from .unknown import UnknownError
@@ -63,6 +64,7 @@ __all__ = [
     "made_by",
     "method",
     "name_of",
+    "opened",
     "pure",
     "sliced",
     "transformed",
@@ -101,7 +103,20 @@ METHODS = frozenset(
         # of paths and dictionaries
         *("with_suffix", "with_name", "joinpath", "as_posix", "get", "index"),
         # of arrays and tensors
-        *("item", "tolist", "astype", "copy", "reshape", "sum", "min", "max", "mean", "transpose"),
+        *(
+            "item",
+            "tolist",
+            "tobytes",
+            "as_py",
+            "astype",
+            "copy",
+            "reshape",
+            "sum",
+            "min",
+            "max",
+            "mean",
+            "transpose",
+        ),
         *("long", "float", "int", "double", "half", "bool", "to", "clone", "numpy", "view", "permute"),
         *("squeeze", "unsqueeze", "flatten", "type", "contiguous", "detach", "div", "mul", "add", "sub"),
     ]
@@ -109,7 +124,25 @@ METHODS = frozenset(
 """Methods of plain values that change nothing."""
 
 _FOLDED: tuple[Any, ...] = (
-    *(str, int, float, bool, len, abs, min, max, round, tuple, list, sorted, sum, repr, isinstance, slice),
+    *(
+        str,
+        int,
+        float,
+        bool,
+        len,
+        abs,
+        min,
+        max,
+        round,
+        tuple,
+        list,
+        sorted,
+        sum,
+        repr,
+        isinstance,
+        slice,
+        bytes,
+    ),
     *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.fspath),
     *(pathlib.Path, pathlib.PurePath, np.int64, np.int32, np.float32, np.float64, np.uint8),
 )
@@ -118,7 +151,7 @@ _FOLDED: tuple[Any, ...] = (
 _MAKING: tuple[Any, ...] = (
     *(torch.tensor, torch.as_tensor, torch.from_numpy, torch.stack, torch.cat, torch.zeros, torch.ones),
     *(torch.LongTensor, torch.FloatTensor, np.array, np.asarray, np.stack, np.concatenate, np.zeros, np.ones),
-    *(np.ascontiguousarray, dict, torch.arange, np.arange),
+    *(np.ascontiguousarray, np.frombuffer, dict, torch.arange, np.arange),
 )
 """Functions that make a new object each time."""
 
@@ -217,6 +250,15 @@ def in_memory(array: Any, place: Value) -> Picture | None:
     return Picture(INDEX, "memory", "RGB" if colour else "L", "array", array=array)
 
 
+def opened(value: Value) -> Value:
+    """The file in the place of an object of h5py that has opened it for reading; all else as it is."""
+    h5py: Any = sys.modules.get("h5py")
+    if h5py is None or not isinstance(value, Known) or type(value.value) is not h5py.File:
+        return value
+    file = value.value
+    return Hdf5(file.filename) if file and file.mode == "r" and file.driver != "core" else value
+
+
 def inside(file: Hdf5, key: Known | None) -> Value:
     """What has a name in an HDF5 file.
 
@@ -232,6 +274,10 @@ def inside(file: Hdf5, key: Known | None) -> Value:
             found = opened[file.name][key.value]
             if type(found) is h5py.Group:
                 return Hdf5(file.path, found.name)
+            if type(found) is h5py.Dataset and _has_bytes(h5py, found):
+                if os.path.getsize(file.path) > MOST_IN_MEMORY:
+                    raise UnknownError("the encoded images of an HDF5 file are too large for memory")
+                return Stored(found[:])
             offset = found.id.get_offset() if type(found) is h5py.Dataset else None
             if offset is None or found.dtype.kind not in "iuf" or not found.dtype.isnative or found.external:
                 raise UnknownError(f"{key.value} of the HDF5 file does not lie in it as one array")
@@ -239,6 +285,11 @@ def inside(file: Hdf5, key: Known | None) -> Value:
     except (OSError, KeyError, ValueError) as error:
         raise UnknownError(str(error)) from None
     return Stored(np.asarray(lies))
+
+
+def _has_bytes(h5py: Any, found: Any) -> bool:
+    """Whether each item of an array in an HDF5 file is some bytes, any number of them."""
+    return bool(found.ndim == 1 and h5py.check_vlen_dtype(found.dtype) == np.uint8)
 
 
 def divided(picture: Picture, by: Any) -> Picture:
@@ -366,7 +417,7 @@ def _only(arguments: list[Value], named: dict[str, Value], *names: str) -> dict[
 def _path(value: Value) -> Row:
     if isinstance(value, Row):
         return value
-    if isinstance(value, File):
+    if isinstance(value, File) and not value.encoded:
         return value.path
     raise UnknownError(f"opens {word(value)}")
 
@@ -382,7 +433,26 @@ def _image_open(arguments: list[Value], named: dict[str, Value]) -> Value:
     given = _only(arguments, named, "fp", "mode")
     if given.get("mode", Known("r")) != Known("r") or "fp" not in given:
         raise UnknownError("opens an image in another way")
+    if isinstance(given["fp"], File) and given["fp"].encoded:
+        return Picture(given["fp"].path, encoded=True)
     return Picture(_path(given["fp"]))
+
+
+def _bytes_io(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "initial_bytes").get("initial_bytes")
+    if not isinstance(given, Row) or given is INDEX:
+        raise UnknownError("makes a file in memory of something that is not known")
+    return File(given, encoded=True)
+
+
+def _imdecode(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "buf", "flags")
+    flags, buffer = given.get("flags"), given.get("buf")
+    known = isinstance(flags, Known) and flags.value in (1, 256) and opencv.applies()
+    if not isinstance(buffer, Row) or not isinstance(flags, Known) or not known:
+        raise UnknownError("decodes an image by OpenCV in a way that is not known")
+    mode = "BGR" if flags.value == 1 else "RGB"
+    return Picture(buffer, "opencv", mode, "array", turned=True, encoded=True)
 
 
 def _by_torchvision(arguments: list[Value], named: dict[str, Value]) -> Value:
@@ -663,6 +733,8 @@ _KNOWN: list[tuple[str, str, _Handler]] = [
     ("builtins", "getattr", _get_attribute),
     ("builtins", "hasattr", _get_attribute),
     ("PIL.Image", "open", _image_open),
+    ("_io", "BytesIO", _bytes_io),
+    ("cv2", "imdecode", _imdecode),
     ("PIL.Image", "fromarray", _from_array),
     ("h5py", "File", _hdf5),
     ("PIL.ImageOps", "exif_transpose", _exif_transpose),

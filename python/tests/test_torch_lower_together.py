@@ -53,6 +53,10 @@ def test_functions_are_known_by_what_they_do() -> None:
     others: list[Any] = [strictly, first, of_enclosing, tuple, lambda b, c=1: b, lambda *b: b, lambda b: [b]]
     for other in others:
         assert not puts_together(other), other
+    # As in files that import nothing from __future__, unlike this one.
+    plain: dict[str, Any] = {}
+    exec(compile("f = lambda batch: tuple(zip(*batch))", "<plain>", "exec", dont_inherit=True), plain)
+    assert puts_together(plain["f"])
     shadowed: dict[str, Any] = {}
     exec("def zip(*a): return a\nf = lambda batch: tuple(zip(*batch))", shadowed)
     assert not puts_together(shadowed["f"])

@@ -7,11 +7,16 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils import data as stock
+from torchvision.transforms import transforms as v1
+from torchvision.transforms import v2
 
 import wellfed as wf
+from several_sets import mask
 from test_torch_lower_users import SMALL, paths
 from torch_same import same
 
@@ -58,6 +63,21 @@ VALUES = [
 """What stands beside an image: some of it is not known, or is another thing for each sample."""
 
 
+MASKS = [
+    *("Image.open(self.masks[i])", "Image.open(self.masks[i]).convert('L')", "Image.open(self.mask_of(i))"),
+    *("tv_tensors.Mask(Image.open(self.masks[i]))", "tv_tensors.Mask(np.array(Image.open(self.masks[i])))"),
+    "tv_tensors.Mask(torch.from_numpy(np.array(Image.open(self.masks[i]).convert('L'))).long())",
+    "np.array(Image.open(self.masks[i]).convert('L'), dtype=np.float32)",
+    "(np.array(Image.open(self.masks[i])) > 3).astype(np.uint8)",
+]
+BOXES = [
+    "tv_tensors.BoundingBoxes(self.boxes[i], format='XYXY', canvas_size=F2.get_size(image))",
+    "tv_tensors.BoundingBoxes(torch.tensor(self.boxes[i]).long(), format='XYWH', canvas_size=image.size[::-1])",
+    "tv_tensors.BoundingBoxes(self.boxes[i], format='CXCYWH', canvas_size=(image.height, image.width))",
+    "tv_tensors.BoundingBoxes(self.boxes[i], format='XYXY', canvas_size=(60, 40))",
+]
+
+
 class Writer:
     """Writes a data set of pieces that people write, some of which are not known."""
 
@@ -84,6 +104,11 @@ class Writer:
                 [f"with Image.open({path}) as file:", "    image = file.convert('RGB')"],
                 [f"image = self.load({path})"],
                 [f"image = default_loader({path})"],
+                ["image = Image.open(io.BytesIO(self.blobs[i])).convert('RGB')"],
+                [
+                    "file = io.BytesIO(self.named_blobs[self.paths[i]])",
+                    "image = Image.open(file).convert('RGB')",
+                ],
                 [f"image = ImageOps.exif_transpose(Image.open({path})).convert('RGB')"],
                 ["try:", f"    image = self.load({path})", "except OSError:", "    image = None"],
             ]
@@ -101,6 +126,58 @@ class Writer:
             ]
         )
         return "\n".join([*before, *opening, *changing, *self.answer()])
+
+    def several(self) -> str:
+        """A data set whose samples are more than an image."""
+        pick = self.random.choice
+        opening = pick(["Image.open(self.paths[i]).convert('RGB')", "default_loader(self.paths[i])"])
+        lines = [f"image = {opening}"]
+        if pick([True, True, True, False]):
+            mask = pick(MASKS)
+            lines.append(f"mask = {mask}")
+            if "tv_tensors" not in mask and pick([True, False]):
+                lines.append("mask = tv_tensors.Mask(mask)")
+            changing = [
+                ["image, mask = self.joint(image, mask)"],
+                ["if self.joint is not None:", "    image, mask = self.joint(image, mask)"],
+                [
+                    "sample = self.joint({'a': image, 'b': mask, 'c': [i, 'x']})",
+                    "image, mask = sample['a'], sample['b']",
+                ],
+                ["image, mask = self.transform(image), self.small(mask)"],
+                ["image, mask = self.transform(image), self.transform(mask)"],
+                [
+                    "mask = F.resize(mask, [20, 22], InterpolationMode.NEAREST)",
+                    "image = self.transform(image)",
+                ],
+            ]
+            named = "tv_tensors" in lines[-1]
+            lines += pick(changing[:3] if named and pick([True] * 6 + [False]) else changing[3:])
+            ending = pick(
+                [
+                    "mask",
+                    "mask",
+                    "mask.long()",
+                    "mask / 255",
+                    "(mask > 4)",
+                    "np.array(mask)",
+                    "mask.squeeze(0)",
+                ]
+            )
+            lines.append(f"return {{'x': image, 'y': {ending}, 'z': {self.value()}}}")
+            return "\n".join(lines)
+        lines += ["target = {'labels': torch.tensor(self.marks[i])}", f"target['boxes'] = {pick(BOXES)}"]
+        lines += pick(
+            [
+                [],
+                ["target['more'] = torch.tensor(self.boxes[i])[:, 2:]"],
+                [f"target['value'] = {self.value()}"],
+            ]
+        )
+        lines.append(
+            pick(["image, target = self.joint(image, target)", "image, target = self.clean(image, target)"])
+        )
+        return "\n".join([*lines, pick(["return image, target", "return [target, image, i]"])])
 
     def value(self) -> str:
         return self.random.choice(VALUES)
@@ -123,14 +200,17 @@ class Writer:
 
 
 HEAD = """
+import io
 import os
 from typing import NamedTuple
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch.utils.data import Dataset
+from torchvision import tv_tensors
 from torchvision.datasets.folder import default_loader
-from torchvision.transforms import functional as F
+from torchvision.transforms import InterpolationMode, functional as F
+from torchvision.transforms.v2 import functional as F2
 
 
 class Named(NamedTuple):
@@ -155,9 +235,16 @@ class Written(Dataset):
         self.named = [Named(path, place) for place, path in enumerate(self.paths)]
         self.more = {2: 5, 3: 6}
         self.seen = 0
+        self.blobs = [path.read_bytes() for path in paths]
+        self.named_blobs = dict(zip(self.paths, self.blobs))
+        self.boxes = [[[1.5 * n, 2.0, 10.0 + n, 12.0] for n in range(1 + place % 3)] for place in range(len(paths))]
+        self.marks = [[1 + (place + n) % 4 for n in range(1 + place % 3)] for place in range(len(paths))]
 
     def __len__(self):
         return len(self.paths)
+
+    def mask_of(self, i):
+        return self.masks[i]
 
     def load(self, path):
         return Image.open(path).convert("RGB")
@@ -174,8 +261,10 @@ class Written(Dataset):
 def test_data_sets_written_at_random(first: int, paths: list[Path], tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     read = 0
+    masks = masks_of(paths, tmp_path, ("P", "L", "1", "I;16")[first // 20 % 4])
     for seed in range(first, first + 20):
-        body = Writer(seed).text()
+        together = seed % 2 == 1
+        body = Writer(seed).several() if together else Writer(seed).text()
         text = HEAD + "\n".join(f"        {line}" for line in body.split("\n")) + "\n"
         file = tmp_path / f"written_{seed}.py"
         file.write_text(text)
@@ -186,7 +275,12 @@ def test_data_sets_written_at_random(first: int, paths: list[Path], tmp_path: Pa
         results = []
         for ours in (False, True):
             dataset = space["Written"](paths, SMALL, seed % 3 == 0, table)
-            loader: Any = stock.DataLoader(dataset, batch_size=5, shuffle=shuffle, num_workers=workers)
+            dataset.masks, dataset.joint, dataset.clean = masks, JOINT[seed // 2 % len(JOINT)], CLEAN
+            dataset.small = NEAREST if seed % 3 else SMALL
+            collate = beside if together and seed % 5 else None
+            loader: Any = stock.DataLoader(
+                dataset, batch_size=5, shuffle=shuffle, num_workers=workers, collate_fn=collate
+            )
             if ours:
                 loader = wf.feed(loader)
                 read += "Python: the data set runs as it is" not in loader.explain()
@@ -194,9 +288,40 @@ def test_data_sets_written_at_random(first: int, paths: list[Path], tmp_path: Pa
             results.append(answers(loader))
             dataset.labels[4] = 3
             dataset.rows[5][1] = "2"
+            dataset.boxes[2][0][1] = 5.0
+            torch.manual_seed(seed)
             results[-1] += answers(loader)
         assert same(*results), f"{body}\n{loader.explain()}"
     assert read >= 4  # most pieces are known
+
+
+def masks_of(paths: list[Path], folder: Path, mode: str) -> list[str]:
+    """Masks of images; one has another size, and one another mode."""
+    found = []
+    for place, path in enumerate(paths):
+        with Image.open(path) as image:
+            width, height = image.size
+        size = (height, width) if place != 7 else (30, 31)
+        values = np.random.default_rng(place).integers(0, 21, size, np.uint8)
+        found.append(str(folder / f"mask_{place}.png"))
+        mask(values, mode if place != 9 else "L").save(found[-1])
+    return found
+
+
+def beside(batch: Any) -> Any:
+    return list(batch)
+
+
+JOINT = [
+    v2.Compose([v2.Resize((20, 22)), v2.RandomHorizontalFlip(1), v2.ToImage()]),
+    v2.Compose([v2.Pad(3, fill=2), v2.CenterCrop(30), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
+    v2.Compose([v2.RandomVerticalFlip(1), v2.ToImage()]),
+    v2.Compose([v2.ToImage(), v2.CenterCrop((44, 30)), v2.Pad(2), v2.ToPureTensor()]),
+]
+CLEAN = v2.Compose(
+    [v2.Resize((30, 36)), v2.CenterCrop(28), v2.SanitizeBoundingBoxes(2), v2.ToImage(), v2.ToPureTensor()]
+)
+NEAREST = v1.Compose([v1.Resize((20, 22), v1.InterpolationMode.NEAREST), v1.PILToTensor()])
 
 
 def answers(loader: Any) -> list[Any]:

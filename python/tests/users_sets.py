@@ -203,10 +203,16 @@ def closed(paths: list[Path], transform: Any) -> Any:
     return Closed()
 
 
+class Doubles(Base):
+    def __getitem__(self, i: int) -> Any:
+        image = Image.open(self.paths[i]).convert("RGB")
+        return self.transform(image), self.transform(image)
+
+
 READ: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(Plain, Alone, Named, Listed, Table, Tuples, Arrays, Turned, Grey, Functions, Tensors),
+        *(Plain, Alone, Named, Listed, Table, Tuples, Arrays, Turned, Grey, Functions, Tensors, Doubles),
         *(closed,),
     )
 }
@@ -253,12 +259,6 @@ class Sizes(Base):
     def __getitem__(self, i: int) -> Any:
         image = Image.open(self.paths[i]).convert("RGB")
         return self.transform(image), image.size
-
-
-class Doubles(Base):
-    def __getitem__(self, i: int) -> Any:
-        image = Image.open(self.paths[i]).convert("RGB")
-        return self.transform(image), self.transform(image)
 
 
 class Chooses(Base):
@@ -377,7 +377,6 @@ REFUSED: dict[Any, str] = {
     Keeps: "depends on the sample|changes an object in place",
     Prints: "a call for its effect is not known",
     Sizes: "size of an image is not known",
-    Doubles: "its samples have several images",
     Asks: "asks for the mode of an image",
     Leaves: "asks for the mode of an image",
     Spends: "calls next",

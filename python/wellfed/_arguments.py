@@ -17,14 +17,12 @@ import numpy as np
 
 OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area")
 TORCH_INTERPOLATIONS = ("torch-bilinear", "torch-bicubic")
+PILLOW_NEAREST = "pillow-nearest"
+"""Pillow's NEAREST of masks as well: other filters resize those as torchvision does."""
+
 INTERPOLATIONS = (
-    "nearest",
-    "nearest-exact",
-    "bilinear",
-    "bicubic",
-    "lanczos",
-    *OPENCV_INTERPOLATIONS,
-    *TORCH_INTERPOLATIONS,
+    *("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos"),
+    *(PILLOW_NEAREST, *OPENCV_INTERPOLATIONS, *TORCH_INTERPOLATIONS),
 )
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")

@@ -177,6 +177,7 @@ def annotated_images(
     *,
     masks: Iterable[Path | bytes] | None = None,
     mask_dtype: Literal["uint8", "uint16", "bool"] = "uint8",
+    mask_mode: Literal["L"] | None = None,
     boxes: Sequence[Any] | None = None,
     box_format: Literal["XYXY", "XYWH", "CXCYWH"] = "XYXY",
     box_dtype: Literal["float32", "int64"] = "float32",
@@ -190,6 +191,8 @@ def annotated_images(
         masks: For each image its mask: a PNG of one channel, with a palette or in grey.
         mask_dtype: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit. A batch of masks is an
             array ``[n, 1, height, width]``.
+        mask_mode: "L" takes any image as a mask, and turns it into 8-bit grey as Pillow's ``convert("L")`` does: then
+            indices of palettes are not kept.
         boxes: For each image its boxes, ``[n, 4]`` in pixels, any number of them. A batch of boxes is a list of
             arrays.
         box_format: What the four numbers are: ``XYXY`` (left, top, right, bottom), ``XYWH``, ``CXCYWH``.
@@ -215,7 +218,10 @@ def annotated_images(
     held, fields = [(text, "uint8")], []
     if masks is not None:
         held.append((_text(masks)[0], "uint8"))
-        fields.append({"name": "mask", "kind": {"mask": {"dtype": mask_dtype}}})
+        if mask_mode not in (None, "L"):
+            raise ValueError(f"mask_mode is {mask_mode!r}; it must be 'L' or None")
+        grey = {"grey": True} if mask_mode else {}
+        fields.append({"name": "mask", "kind": {"mask": {"dtype": mask_dtype, **grey}}})
     if boxes is not None:
         held += _rows(boxes, np.dtype(box_dtype), 4)
         fields.append({"name": "boxes", "kind": {"boxes": {"format": box_format, "dtype": box_dtype}}})

@@ -247,7 +247,8 @@ class Resize(Transform):
             None leaves it to ``max_size``.
         interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
             opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last;
-            torch-bilinear or torch-bicubic, with those that torchvision v2 makes of uint8 tensors.
+            torch-bilinear or torch-bicubic, with those that torchvision v2 makes of uint8 tensors. Masks are
+            resized as torchvision resizes them, and by pillow-nearest as Pillow does.
         max_size: Greatest longer edge, if size is an int; the longer edge itself, if size is None.
         antialias: True or None; shrinking is always antialiased.
 

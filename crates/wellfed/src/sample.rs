@@ -130,6 +130,9 @@ pub enum FieldKind {
     Mask {
         /// Element type: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit.
         dtype: DType,
+        /// Whether any image is taken, and turned into 8-bit grey as images are: then indices are not kept.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        grey: bool,
     },
     /// Boxes in pixels of the image, `[n, 4]`, any number a sample. In a batch: a list of arrays.
     Boxes {

@@ -64,6 +64,8 @@ pub enum MaskDepth {
     Byte,
     /// Grey of 16 bits (`I;16`).
     Word,
+    /// Any image as 8-bit grey, as [`Mode::L`] has it.
+    Grey,
 }
 
 impl Mode {
@@ -74,7 +76,7 @@ impl Mode {
             Mode::L => 1,
             Mode::Rgba => 4,
             Mode::Unchanged => stored,
-            Mode::Mask(MaskDepth::Bit | MaskDepth::Byte) => 1,
+            Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
             Mode::Mask(MaskDepth::Word) => 2,
         }
     }
@@ -420,6 +422,7 @@ impl<'a> Encoded<'a> {
     /// JPEGs are known whose colours it does not mix itself.
     fn mode(&self, mode: Mode) -> Result<Mode> {
         match mode {
+            Mode::Mask(MaskDepth::Grey) => Ok(Mode::L),
             Mode::Mask(_) if self.codec.name() == "png" => Ok(mode),
             Mode::Mask(MaskDepth::Byte) if self.header.channels == 1 => Ok(Mode::L),
             Mode::Mask(_) => Err(Error::new(

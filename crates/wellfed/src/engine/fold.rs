@@ -190,6 +190,7 @@ impl Fold {
                 _,
                 _,
                 Interpolation::Nearest
+                    | Interpolation::PillowNearest
                     | Interpolation::NearestExact
                     | Interpolation::NearestCorner
                     | Interpolation::OpenCvNearest
@@ -228,7 +229,7 @@ fn fill_u8(value: f64) -> u8 {
 
 fn filter(interpolation: Interpolation) -> resample::Filter {
     match interpolation {
-        Interpolation::Nearest => resample::Filter::Nearest,
+        Interpolation::Nearest | Interpolation::PillowNearest => resample::Filter::Nearest,
         Interpolation::NearestExact => resample::Filter::NearestExact,
         Interpolation::NearestCorner => resample::Filter::NearestCorner,
         Interpolation::Bilinear => resample::Filter::Bilinear,

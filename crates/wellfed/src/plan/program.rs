@@ -70,9 +70,9 @@ impl Program {
                         probe,
                     )?
                 }
-                FieldKind::Mask { dtype } => {
+                &FieldKind::Mask { dtype, grey } => {
                     let input = Input::Encoded {
-                        mode: Mode::Mask(mask_depth(*dtype)?),
+                        mode: Mode::Mask(mask_depth(dtype, grey)?),
                         orientation: options.exif_orientation,
                     };
                     image(
@@ -256,8 +256,12 @@ fn left_open(operations: &[Planned]) -> bool {
     open && (shape.height.is_none() || shape.width.is_none())
 }
 
-fn mask_depth(dtype: DType) -> Result<MaskDepth> {
+fn mask_depth(dtype: DType, grey: bool) -> Result<MaskDepth> {
     match dtype {
+        DType::UInt8 if grey => Ok(MaskDepth::Grey),
+        other if grey => {
+            Err(Error::config(format!("a mask of {} in grey; such masks are uint8", other.name())))
+        }
         DType::Bool => Ok(MaskDepth::Bit),
         DType::UInt8 => Ok(MaskDepth::Byte),
         DType::UInt16 => Ok(MaskDepth::Word),
@@ -302,7 +306,7 @@ fn image(
                 Mode::L => 1,
                 Mode::Rgb | Mode::OpenCv | Mode::Unchanged => 3,
                 Mode::Rgba => 4,
-                Mode::Mask(MaskDepth::Bit | MaskDepth::Byte) => 1,
+                Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
                 Mode::Mask(MaskDepth::Word) => 2,
             };
             Shape { height: None, width: None, channels }

@@ -344,7 +344,7 @@ mod tests {
         let spec = AnnotatedSpec {
             count: 2,
             fields: vec![
-                field("mask", FieldKind::Mask { dtype: DType::UInt8 }),
+                field("mask", FieldKind::Mask { dtype: DType::UInt8, grey: false }),
                 field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy, dtype: DType::Float32 }),
                 field("labels", FieldKind::BoxLabels { dtype: DType::Int64 }),
                 field("id", FieldKind::LABEL),

@@ -65,7 +65,7 @@ fn open(store: Arc<dyn Store>, spec: VocSegmentationSpec, name: &str) -> Result<
     let mut bytes = Vec::new();
     store.read(first, crate::Limits::default().max_bytes, &mut bytes)?;
     let dtype = mask_depth(&bytes).map_err(|e| e.with_stage("read"))?;
-    let field = FieldSpec { name: "mask".to_owned(), kind: FieldKind::Mask { dtype } };
+    let field = FieldSpec { name: "mask".to_owned(), kind: FieldKind::Mask { dtype, grey: false } };
     let head = (name.to_owned(), SourceSpec::VocSegmentation(spec), Nested::Pair);
     Annotated::new(store, head, images, vec![(field, Annotation::Files(masks))])
 }

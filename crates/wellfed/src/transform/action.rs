@@ -189,7 +189,9 @@ impl Action {
             Action::Resize { interpolation, cropped, .. } => {
                 if interpolation.is_opencv() {
                     *interpolation = Interpolation::OpenCvNearest;
-                } else if *cropped || *interpolation != Interpolation::NearestExact {
+                } else if *interpolation != Interpolation::PillowNearest
+                    && (*cropped || *interpolation != Interpolation::NearestExact)
+                {
                     *interpolation = Interpolation::NearestCorner;
                 }
             }
@@ -211,6 +213,27 @@ mod tests {
     #[test]
     fn an_action_is_small() {
         assert!(size_of::<Action>() <= 152, "{}", size_of::<Action>());
+    }
+
+    #[test]
+    fn masks_are_resized_by_neighbours_as_the_library_of_the_filter_does() {
+        use Interpolation::*;
+        let resize = |interpolation, cropped| {
+            let crop = Rect { top: 0, left: 0, height: 4, width: 4 };
+            Action::Resize { crop, cropped, height: 2, width: 2, interpolation }
+        };
+        for (filter, cropped, expected) in [
+            (Bilinear, false, NearestCorner),
+            (Nearest, false, NearestCorner),
+            (NearestExact, false, NearestExact),
+            (NearestExact, true, NearestCorner),
+            (PillowNearest, false, PillowNearest),
+            (PillowNearest, true, PillowNearest),
+            (OpenCvArea, false, OpenCvNearest),
+        ] {
+            let made = resize(filter, cropped).for_mask(MaskDepth::Byte).unwrap();
+            assert_eq!(made, resize(expected, cropped), "{filter}");
+        }
     }
 
     #[test]

@@ -181,6 +181,9 @@ pub enum Interpolation {
     /// Nearest with the exact pixel centre (torch's `nearest-exact`).
     #[serde(rename = "nearest-exact")]
     NearestExact,
+    /// Pillow's NEAREST, of masks as well, which other filters resize as torchvision does.
+    #[serde(rename = "pillow-nearest")]
+    PillowNearest,
     /// torch's `nearest`, which torchvision resizes masks with. No transform can ask for it.
     #[serde(skip)]
     NearestCorner,
@@ -228,6 +231,7 @@ impl fmt::Display for Interpolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Interpolation::Nearest | Interpolation::NearestCorner => "nearest",
+            Interpolation::PillowNearest => "pillow-nearest",
             Interpolation::NearestExact => "nearest-exact",
             Interpolation::Bilinear => "bilinear",
             Interpolation::Bicubic => "bicubic",

@@ -90,7 +90,10 @@ pub(super) fn antialias<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bo
 
 /// Refuses to resample without antialiasing.
 pub(super) fn check_antialias(antialias: bool, interpolation: Interpolation) -> Result<()> {
-    let nearest = matches!(interpolation, Interpolation::Nearest | Interpolation::NearestExact);
+    let nearest = matches!(
+        interpolation,
+        Interpolation::Nearest | Interpolation::PillowNearest | Interpolation::NearestExact
+    );
     if antialias || nearest || interpolation.is_opencv() {
         return Ok(());
     }

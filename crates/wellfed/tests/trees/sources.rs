@@ -209,7 +209,7 @@ impl Leaf {
                 let spec = AnnotatedSpec {
                     count: self.len as u64,
                     fields: vec![
-                        field("mask", FieldKind::Mask { dtype: DType::UInt8 }),
+                        field("mask", FieldKind::Mask { dtype: DType::UInt8, grey: false }),
                         field("boxes", FieldKind::Boxes { format: BoxFormat::Xyxy, dtype: DType::Float32 }),
                         field("labels", FieldKind::BoxLabels { dtype: DType::Int64 }),
                         field("keypoints", FieldKind::Keypoints),

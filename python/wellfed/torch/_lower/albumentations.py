@@ -22,7 +22,16 @@ from .forms import Form, RefusalError, is_stock
 from .functions import call_of
 from .opencv import BORDERS, FILTERS, WARPS, different
 
-__all__ = ["Albumentations", "Leaf", "hidden_in", "leaves", "lower_leaf", "remainder"]
+__all__ = [
+    "SAME_SIZES",
+    "Albumentations",
+    "Leaf",
+    "hidden_in",
+    "leaves",
+    "lower_leaf",
+    "lower_with_mask",
+    "remainder",
+]
 
 _METHODS = (
     "__call__",
@@ -214,6 +223,26 @@ def lower_leaf(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
     if kind is A.ToFloat and t.max_value in (None, 255):
         return [T.ToTensor()], after.turned("array", "float32"), ""
     raise RefusalError("the engine has no transform that is equal to it")
+
+
+SAME_SIZES = T.RandomPerspective(p=0)
+"""Does nothing, but fails where a mask has another size than its image: pipelines refuse those."""
+
+
+def lower_with_mask(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, str]:
+    """What the engine runs for one transform of a pipeline that is given an image and its mask."""
+    import albumentations as A
+
+    t = leaf.transform
+    _check_version()
+    moving = (A.Resize, A.RandomCrop, A.CenterCrop, A.RandomResizedCrop, A.SmallestMaxSize, A.LongestMaxSize)
+    values = (A.Normalize, A.ToFloat, A.RandomBrightnessContrast, A.HueSaturationValue, A.ColorJitter)
+    others = (A.NoOp, A.HorizontalFlip, A.VerticalFlip, *values)
+    if type(t).__name__ != "ToTensorV2" and type(t) not in (*moving, *others):
+        raise RefusalError("the engine does not know what it does to masks")
+    if getattr(t, "mask_interpolation", 0) != 0:
+        raise RefusalError("masks are resized by cv2.INTER_NEAREST", "mask_interpolation=cv2.INTER_NEAREST")
+    return lower_leaf(leaf, form)
 
 
 def _check_version() -> None:

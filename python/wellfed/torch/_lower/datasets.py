@@ -543,12 +543,23 @@ def _of_user(dataset: Any) -> Leaf:
     except RefusalError as refused:
         raise RefusalError(refused.why if not change else why, change, refused.refusal) from None
     picture = reading.picture
-    content: Files | Pixels
-    if isinstance(images, list):
+    content: Files | Pixels | Encoded
+    if isinstance(images, Encoded):
+        content = images
+    elif isinstance(images, list):
         content = Files(images, picture.reader != "pillow", picture.turned)
     else:
         content = Pixels(images, "hwc")
-    return Leaf(dataset, content, reading.form, reading.transform, (), None, reading=reading)
+    return Leaf(
+        dataset,
+        content,
+        reading.form,
+        reading.transform,
+        (),
+        None,
+        reading=reading,
+        follows=reading.follows,
+    )
 
 
 def _hugging(dataset: Any) -> Leaf:

@@ -16,11 +16,12 @@ import wellfed as wf
 from wellfed import transforms as T
 from wellfed._loader import torch_converter
 
+from . import several
 from .datasets import Encoded, Files, Leaf, Pixels
-from .forms import Form, RefusalError
-from .joint import Outcome, engine_rows
+from .forms import Chain, Form, RefusalError
+from .joint import Boxes, Masks, Outcome, engine_rows
 
-__all__ = ["Engine", "Memory", "accepts_for", "memory_of", "source_of"]
+__all__ = ["Engine", "Memory", "accepts_for", "mapped", "memory_of", "source_of"]
 
 _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 _READ = (*_JPEG, ".png")
@@ -94,15 +95,20 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         paths = [path for content in contents if isinstance(content, Files) for path in content.paths]
         if len({(content.opencv, content.turned) for content in contents if isinstance(content, Files)}) > 1:
             raise RefusalError("its parts are read in different ways")
-        if any(leaf.follows is not None for leaf in leaves):
+        if any(isinstance(leaf.follows, Boxes | Masks) for leaf in leaves):
             return wf.annotated_images(paths, **engine_rows(leaves)).with_options(mode=modes.pop())
         first = contents[0]
         assert isinstance(first, Files)
         mode: Any = "OPENCV" if first.opencv else modes.pop()
         return wf.image_files(paths).with_options(mode=mode, exif_orientation=first.turned)
-    if isinstance(contents[0], Encoded):
-        encoded = wf.encoded_images(contents[0].chunks, contents[0].offsets)
-        return encoded.with_options(mode=modes.pop(), exif_orientation=True)
+    encoded = [content for content in contents if isinstance(content, Encoded)]
+    if encoded and len(encoded) == len(contents):
+        if len({(content.opencv, content.turned) for content in encoded}) > 1:
+            raise RefusalError("its parts are read in different ways")
+        chunks = [chunk for content in encoded for chunk in content.chunks]
+        images = wf.encoded_images(chunks, [offsets for content in encoded for offsets in content.offsets])
+        how: Any = "OPENCV" if encoded[0].opencv else modes.pop()
+        return images.with_options(mode=how, exif_orientation=encoded[0].turned)
     pixels = [content for content in contents if isinstance(content, Pixels)]
     if len(pixels) < len(contents):
         raise RefusalError("its parts mix files and arrays")
@@ -116,6 +122,18 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
     return wf.from_tensor_slices(memory.array, pixels=memory.order)  # type: ignore[arg-type]
 
 
+def mapped(leaves: list[Leaf], chain: Chain, memory: Memory | None = None) -> wf.Dataset:
+    """The engine's data set of all images of `leaves`, with what belongs to them, transformed.
+
+    Raises:
+        RefusalError: They cannot be one.
+    """
+    source = source_of(leaves, memory)
+    if isinstance(chain.outcome, several.Apart):
+        return several.masked_apart(source, chain)
+    return source.map(*chain.native) if chain.native else source
+
+
 def memory_of(leaves: list[Leaf]) -> Memory | None:
     """The memory of the arrays of `leaves`; None if not all have one."""
     pixels = [leaf.content for leaf in leaves if isinstance(leaf.content, Pixels)]
@@ -124,11 +142,16 @@ def memory_of(leaves: list[Leaf]) -> Memory | None:
 
 def unread(leaf: Leaf) -> int:
     """How many files have names of formats that the engine does not read."""
+    if isinstance(leaf.content, Encoded):
+        return leaf.content.unread if leaf.table is None else 0
     if not isinstance(leaf.content, Files):
         return 0
     read, others = (_JPEG, (*_OTHERS, ".png")) if leaf.content.opencv else (_READ, _OTHERS)
-    names = [path.lower() for path in leaf.content.paths]
-    return sum(not name.endswith(read) and name.endswith(others) for name in names)
+    lists = [leaf.content.paths, *several.paths_beside(leaf)]
+    return sum(
+        any(not name.lower().endswith(read) and name.lower().endswith(others) for name in names)
+        for names in zip(*lists, strict=True)
+    )
 
 
 def accepts_for(leaf: Leaf) -> Callable[[list[T.Transform]], None]:

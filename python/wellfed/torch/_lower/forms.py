@@ -156,7 +156,9 @@ class Chain:
     form: Form = field(default_factory=Form)
     lines: list[Line] = field(default_factory=list)
     outcome: Any = None
-    """What the target is then, where it moves with the image."""
+    """What the target is then, where it moves with the image; or what becomes of what stands beside it."""
+    grey: bool = False
+    """Whether images are decoded in grey, of those that stand beside another one."""
 
     @property
     def random(self) -> bool:

@@ -15,23 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from . import users
+from .encoded import Encoded
 from .forms import Form, RefusalError, is_stock
 from .users import Reading
 from .values import INDEX, Column, Namespace, Picture, Row
 from .values import Table as Cells
 
 __all__ = ["Encoded", "Table", "Transformed", "is_known", "is_transformed", "read", "read_transformed"]
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Encoded images where Arrow has them: chunks of bytes, and where in them each image begins."""
-
-    chunks: list[npt.NDArray[np.uint8]]
-    offsets: list[npt.NDArray[np.int64]]
-
-    def __len__(self) -> int:
-        return sum(len(at) - 1 for at in self.offsets)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from .engine import Engine, accepts_for
 from .forms import Chain, RefusalError
 from .joint import Boxes
 from .transforms import lower_leaf
+from .users import Layout
 
 __all__ = ["Hybrid"]
 
@@ -147,7 +148,7 @@ class _Prepared:
             # The data set itself reads formats that the engine does not, and raises what is expected of it.
             return dataset[index]
         image = self._rests[place](image)
-        if leaf.reading is not None:
+        if leaf.reading is not None and isinstance(leaf.reading.layout, Layout):
             try:
                 return leaf.reading.layout.sample(image, row)
             except Exception:  # The data set may expect it.

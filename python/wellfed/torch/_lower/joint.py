@@ -18,12 +18,13 @@ from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
 from .._private import wrapper_of_vision_datasets
-from .forms import Chain, Form, Line, RefusalError, is_stock, name_of
+from .forms import Chain, Form, Line, RefusalError, Steps, is_stock, name_of
+from .values import Joint
 
 if TYPE_CHECKING:
     from .datasets import Leaf
 
-__all__ = ["Boxes", "Follower", "Lazy", "Masks", "Outcome", "inner_of", "lower_joint"]
+__all__ = ["GEOMETRY", "Boxes", "Follower", "Lazy", "Masks", "Outcome", "inner_of", "lower_joint"]
 
 _WRAPPED = ("__getitem__", "__getitems__", "__len__", "__getattr__", "__getattribute__")
 
@@ -202,7 +203,7 @@ def lower_joint(
         follows: What its target is.
         accepts: Raises a `WellfedError` where the engine does not take a list of transforms.
     """
-    chain = Chain(form=form, outcome=Outcome())
+    chain = Chain(form=form, outcome=Outcome(boxes=getattr(follows, "format", "XYXY")))
     if transform is None:
         return chain
     leaves = list(_leaves(transform))
@@ -239,10 +240,30 @@ _WITH_BOXES = (
 )
 
 
+@dataclass(frozen=True, repr=False)
+class Alone:
+    """A transform that is called on the image alone, of which others take it together with its target."""
+
+    transform: Any
+
+    def __repr__(self) -> str:
+        return repr(self.transform)
+
+
 def _leaves(transform: Any) -> Iterator[Any]:
     from torchvision.transforms import v2
 
-    if type(transform) is v2.Compose and is_stock(transform, "forward", "__call__", "_call_impl"):
+    if type(transform) is Steps:
+        from . import albumentations
+        from .transforms import leaves_of
+
+        for step in transform.transforms:
+            if isinstance(step, Joint):
+                pipeline = albumentations.leaves(albumentations.Albumentations(step.transform))
+                yield from _leaves(step.transform) if pipeline is None else pipeline
+            else:
+                yield from map(Alone, leaves_of(step))
+    elif type(transform) is v2.Compose and is_stock(transform, "forward", "__call__", "_call_impl"):
         for inner in transform.transforms:
             yield from _leaves(inner)
     else:
@@ -254,9 +275,25 @@ def _lower_one(
 ) -> tuple[list[T.Transform], Form, str, Outcome]:
     from torchvision.transforms import v2
 
-    from . import transforms
+    from . import albumentations, transforms
 
+    if isinstance(leaf, albumentations.Leaf):
+        if not isinstance(follows, Masks):
+            raise RefusalError("the engine knows pipelines on images and masks")
+        if leaf.whole is None or getattr(leaf.owner.compose, "additional_targets", None):
+            raise RefusalError("it has additional targets")
+        added, after, note = albumentations.lower_with_mask(leaf, form)
+        compose: Any = leaf.owner.compose
+        first = compose.transforms[0] is leaf.transform
+        return [*([albumentations.SAME_SIZES] if first else []), *added], after, note, outcome
+    if isinstance(leaf, Alone):
+        added, after, note = transforms.lower_one(leaf.transform, form)
+        if not all(isinstance(t, _OF_VALUES) for t in added):
+            raise RefusalError("is called on the image alone, between transforms of image and target")
+        return added, after, note, outcome
     kind = type(leaf)
+    if form.kind == "array" and kind.__module__.partition(".")[0] != "albumentations":
+        raise RefusalError(f"stands on {form}")
     if kind.__module__.partition(".")[0] == "torchvision" and ".v2." not in f"{kind.__module__}.":
         raise RefusalError("takes an image alone", f"v2.{kind.__name__}")
     if kind in (v2.ClampBoundingBoxes, v2.ConvertBoundingBoxFormat, v2.SanitizeBoundingBoxes):
@@ -273,7 +310,7 @@ def _lower_one(
     added, after, note = transforms.lower_one(leaf, form)
     if any(isinstance(t, _NOT_JOINT) for t in added):
         raise RefusalError(f"torchvision runs it in its own way on {follows.what}")
-    moved = any(isinstance(t, _GEOMETRY) for t in added)
+    moved = any(isinstance(t, GEOMETRY) for t in added)
     if moved and outcome.pure:
         raise RefusalError("stands after ToPureTensor, where targets do not follow")
     if isinstance(follows, Masks):
@@ -306,7 +343,17 @@ _NOT_JOINT = (
     T.RandomOrder,
     T.TrivialAugmentWide,
 )
-_GEOMETRY = (
+_OF_VALUES = (
+    T.ToImage,
+    T.ToTensor,
+    T.PILToTensor,
+    T.ToDtype,
+    T.Normalize,
+    T.ColorJitter,
+    T.GaussianBlur,
+    T.Identity,
+)
+GEOMETRY = (
     T.CenterCrop,
     T.ElasticTransform,
     T.Pad,
@@ -368,13 +415,17 @@ def engine_rows(leaves: list[Leaf]) -> dict[str, Any]:
     """
     followers = [leaf.follows for leaf in leaves]
     masks = [f for f in followers if isinstance(f, Masks)]
+    grey = {getattr(getattr(f, "mask", None), "mode", "any") == "L" for f in masks}
     boxes = [f for f in followers if isinstance(f, Boxes)]
-    if len(masks) == len(leaves) and len({f.dtype for f in masks}) == 1:
-        return {"masks": [path for f in masks for path in f.paths], "mask_dtype": masks[0].dtype}
-    if len(boxes) == len(leaves) and len({f.dtype for f in boxes}) == 1:
+    if len(masks) == len(leaves) and len({f.dtype for f in masks}) == 1 and len(grey) == 1:
+        mode = {"mask_mode": "L"} if grey.pop() else {}
+        return {"masks": [path for f in masks for path in f.paths], "mask_dtype": masks[0].dtype, **mode}
+    formats = {getattr(f, "format", "XYXY") for f in boxes}
+    if len(boxes) == len(leaves) and len({f.dtype for f in boxes}) == 1 and len(formats) == 1:
         return {
+            "box_format": formats.pop(),
             "boxes": [rows for f in boxes for rows in f.rows],
             "box_dtype": boxes[0].dtype,
-            "labels": [labels for f in boxes for labels in f.labels],
+            "labels": [labels for f in boxes for labels in f.labels] if boxes[0].labels else None,
         }
     raise RefusalError("its parts differ in their targets")

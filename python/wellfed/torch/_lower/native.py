@@ -10,7 +10,7 @@ import contextlib
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +33,10 @@ from .forms import Chain
 from .hugging import Table
 from .joint import Boxes, Lazy
 from .mixing import Drawn, mixing_of
+from .several import Assembly, Loaders, have_parts
 from .tensors import Rows
 from .together import puts_together
-from .users import Columns
+from .users import Columns, Layout
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -95,8 +96,8 @@ class TensorIterator(Unprofiled):
 class EngineLoaders:
     """Loaders of the engine over one data set of it; iterators that live at the same time have one each."""
 
-    def __init__(self, source: wf.Dataset) -> None:
-        self._source = source
+    def __init__(self, source: wf.Dataset, others: Sequence[wf.Dataset] = ()) -> None:
+        self._source, self._others = source, others
         self._idle: list[Any] = []
         self._process: int | None = None
         self._lists = False
@@ -106,8 +107,11 @@ class EngineLoaders:
         """A loader of the engine that no other iterator uses."""
         if self._process != os.getpid():
             self._idle, self._process = [], os.getpid()
-        source: Any = self._source._native
-        return self._idle.pop() if self._idle else source.loader_given(self._lists)
+        if self._idle:
+            return self._idle.pop()
+        sources: list[Any] = [source._native for source in (self._source, *self._others)]
+        loaders = [source.loader_given(self._lists) for source in sources]
+        return Loaders(loaders) if len(loaders) > 1 else loaders[0]
 
     def release(self, native: Any) -> None:
         """Gives it back."""
@@ -128,6 +132,7 @@ class NativeSource(EngineLoaders):
         loader: Whose data set and collate function it is.
         chain: What images become, and masks, if they move with them.
         memory: That of its arrays, if it has some.
+        others: Data sets of other images of the same rows.
     """
 
     def __init__(
@@ -137,11 +142,12 @@ class NativeSource(EngineLoaders):
         loader: DataLoader[Any],
         chain: Chain,
         memory: Memory | None = None,
+        others: Sequence[wf.Dataset] = (),
     ) -> None:
         self._memory = memory
         self.rows = flat.rows
         self.length = flat.length
-        super().__init__(source)
+        super().__init__(source, others)
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
         self._fetcher.on_error = getattr(loader, "on_error", "raise")
@@ -153,7 +159,11 @@ class NativeSource(EngineLoaders):
         # Where images are put side by side, they may differ in size.
         self._lists = self._together and not chain.form.sized
         self.mixing = mixing_of(loader.collate_fn) if self._batched else None
-        layouts = [leaf.reading.layout for leaf in flat.leaves if leaf.reading is not None]
+        self._assembly = None
+        if have_parts(flat.leaves):
+            self._assembly = Assembly(flat.leaves, self._starts, chain, self._batched)
+        readings = [leaf.reading.layout for leaf in flat.leaves if leaf.reading is not None]
+        layouts = [layout for layout in readings if isinstance(layout, Layout)]
         self._columns = Columns(layouts, self._starts, self._batched) if layouts else None
         self.mixes = False
         """Whether the engine mixes batches, and not the calling thread."""
@@ -162,7 +172,7 @@ class NativeSource(EngineLoaders):
         labels = None
         if self._columns is not None:
             labels = self._columns.labels
-        elif self._outcome is None:
+        elif self._outcome is None and self._assembly is None:
             labels = _labels(flat.leaves) if self._batched and self._table is None else None
             self._targets = (
                 _targets(flat.leaves, self._batched, labels) if self._table is None else _columns(self._table)
@@ -194,7 +204,7 @@ class NativeSource(EngineLoaders):
             return None
         if indices.min() < 0 or indices.max() >= self.length:
             return None
-        if self._columns is not None and not _are_plain(given):
+        if (self._columns is not None or self._assembly is not None) and not _are_plain(given):
             return None  # it may become a part of the sample
         indices = indices.astype(np.int64, copy=False)
         return indices if self.rows is None else self.rows[indices]
@@ -203,6 +213,11 @@ class NativeSource(EngineLoaders):
         """Images with what belongs to them, as the collate function puts it."""
         if self._together:
             return self._side_by_side(columns, rows, given)
+        if self._assembly is not None:
+            try:
+                return self._assembly.batch([*map(self.convert, columns)], rows)
+            except Exception as error:  # The data set may expect it, or says more of it.
+                return self.make_in_python(given, error)
         image: torch.Tensor = self.convert(columns[0])
         if self._outcome is not None:
             masks = self._outcome.build_mask(self.convert(columns[1]))
@@ -238,6 +253,12 @@ class NativeSource(EngineLoaders):
                     return self.make_in_python(given, None)  # It says which sample it was.
                 continue
             image = images[place]
+            if self._assembly is not None:
+                try:
+                    samples.append(self._assembly.sample([image, *(column[place] for column in rest)], row))
+                except Exception as error:
+                    return self.make_in_python(given, error)
+                continue
             if self._columns is not None:
                 try:
                     samples.append(self._columns.sample(self._form.build(image), row))

@@ -19,9 +19,9 @@ from wellfed._options import Options
 from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
-from . import webdataset
+from . import several, webdataset
 from .datasets import Flat, Leaf, Pixels, flatten
-from .engine import accepts_for, memory_of, source_of, unread
+from .engine import accepts_for, mapped, memory_of, source_of, unread
 from .forms import Chain, Line, Refusal, RefusalError, name_of
 from .hybrid import Hybrid
 from .joint import Boxes
@@ -314,6 +314,11 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             )
     if flat.leaves[0].table is not None:
         return _python(dataset, obstacle.why or obstacle.part, obstacle.change)
+    if any(isinstance(leaf.reading and leaf.reading.layout, several.Sample) for leaf in flat.leaves):
+        part = f"{obstacle.part}: " if obstacle.part != _name(dataset) else ""
+        return _python(
+            dataset, f"{part}{obstacle.why}", obstacle.change, [_in_python(line) for line in lines]
+        )
     if all(map(_untouched, flat.leaves, chains)):
         why = "its pixels lie in memory, and go to Python as they are"
         return _python(dataset, why, "", [_in_python(line) for line in lines])
@@ -365,6 +370,8 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         why = "worker_init_fn may change the data set of a worker"
         return Line("worker_init_fn", False, why, "leave worker_init_fn out")
     form = first.form
+    if several.are_pillow(first):
+        return Line("images", False, "other images of a sample are Pillow images, which cannot be stacked")
     if form.kind == "pil" or form.mode == "any":
         return Line(
             "images", False, "samples are Pillow images, which cannot be stacked", "v2.ToImage() at the end"
@@ -376,6 +383,8 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
             f"{foreign} files are neither JPEG nor PNG; Python reads those",
             "JPEG or PNG files",
         )
+    if not together and not several.sized(chains[0]):
+        return Line("masks", False, "masks or other images may differ in size", "Resize((h, w)) on both")
     if not together and not form.sized and any(isinstance(t, OPEN_SIZES) for t in first.native):
         why = "images differ in size, which cannot be stacked"
         return Line("images", False, why, "collate_fn=lambda batch: tuple(zip(*batch)), or a crop")
@@ -424,15 +433,16 @@ def _plain_batches(loader: Any) -> bool:
 
 def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     memory = memory_of(flat.leaves)
-    source = source_of(flat.leaves, memory)
-    if chain.native:
-        source = source.map(*chain.native)
+    source = mapped(flat.leaves, chain, memory)
     options: Options = {
         "layout": chain.form.layout,
         "num_workers": engine_threads(getattr(loader, "num_threads", None)),
         "memory_budget": getattr(loader, "memory_budget", None),
     }
-    native_source = NativeSource(flat, source.with_options(**options), loader, chain, memory)
+    source = source.with_options(**options)
+    del options["layout"]
+    others = [other.with_options(**options) for other in several.others_of(flat.leaves, chain)]
+    native_source = NativeSource(flat, source, loader, chain, memory, others)
     # What the engine has to say against it, it says here.
     native = native_source.acquire()
     native_source.mixes = native_source.mixed_size(native) is not None

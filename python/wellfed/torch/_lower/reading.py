@@ -21,21 +21,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import vocabulary
+from . import beside, vocabulary
 from .processors import is_processor, settings
+from .unknown import UnknownError
 from .values import (
     INDEX,
     Batched,
+    Boxes,
     Column,
     Features,
     File,
     Group,
     Hdf5,
     Known,
+    Mask,
     Namespace,
     NotPlainError,
     Picture,
     Row,
+    Side,
     Stack,
     Stored,
     Table,
@@ -44,7 +48,6 @@ from .values import (
     is_container,
     is_plain,
 )
-from .vocabulary import UnknownError
 from .written import definition, place_of
 
 __all__ = ["Reader", "UnknownError"]
@@ -83,7 +86,7 @@ class Reader:
         self.seen: list[tuple[Callable[[], Any], Any]] = []
         self._frames: list[_Frame] = []
         self._looked = 0
-        self._functions = vocabulary.functions()
+        self._functions = vocabulary.functions(self.names.text)
         self._opened: dict[tuple[int, str], Value] = {}
 
     def call(self, function: Any, arguments: list[Value]) -> Value:
@@ -367,6 +370,8 @@ class Reader:
             return Row(f"_attribute({owner.text}, {name!r})")
         if isinstance(owner, Features) and name in owner.items:
             return owner.items[name]
+        if isinstance(owner, Picture | Mask | Boxes):
+            return beside.attribute(owner, name)
         if not isinstance(owner, Known):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         value = owner.value
@@ -426,6 +431,7 @@ class Reader:
         known = self._known_key(key)
         if isinstance(owner, Stack) and known == Known(0):
             return owner.item
+        owner = vocabulary.opened(owner)
         if isinstance(owner, Hdf5):
             path = owner.path
             self._looked_up(lambda: _identity(path), path)
@@ -469,6 +475,8 @@ class Reader:
             ends = [None if end is None else self._value(end) for end in (key.lower, key.upper, key.step)]
             if all(end is None or isinstance(end, Known) for end in ends):
                 return Known(slice(*(end.value if isinstance(end, Known) else None for end in ends)))
+            return None
+        if isinstance(key, ast.Tuple) and any(isinstance(part, ast.Slice) for part in key.elts):
             return None
         value = self._value(key)
         return value if isinstance(value, Known) else None
@@ -514,6 +522,8 @@ class Reader:
         if isinstance(left, Picture) and isinstance(op, ast.Div) and isinstance(right, Known):
             return vocabulary.divided(left, right.value)
         sign = _SIGNS.get(type(op))
+        if isinstance(left, Picture | Mask) or isinstance(right, Picture | Mask):
+            return beside.calculated(sign, left, right)
         if sign is None:
             raise UnknownError(f"the operator {type(op).__name__} is not known")
         return self._folded(f"({self._plain_text(left)} {sign} {self._plain_text(right)})", left, right)
@@ -545,6 +555,8 @@ class Reader:
         signs = [_COMPARISONS.get(type(op)) for op in node.ops]
         if None in signs:
             raise UnknownError("a comparison is not known")
+        if len(parts) == 2 and any(isinstance(part, Mask) for part in parts):
+            return beside.calculated(signs[0], *parts)
         text = self._plain_text(parts[0])
         for sign, part in zip(signs, parts[1:], strict=True):
             text += f" {sign} {self._plain_text(part)}"
@@ -719,11 +731,11 @@ class Reader:
         self, owner: Value, name: str, arguments: list[Value], named: dict[str, Value]
     ) -> Value | None:
         """What a method gives of an image, or of a value of a sample."""
-        if isinstance(owner, Picture):
+        if isinstance(owner, Picture | Mask):
             return vocabulary.method(owner, name, arguments, named)
         if isinstance(owner, Stack) and name == "squeeze" and arguments == [Known(0)] and not named:
             return owner.item
-        if isinstance(owner, Table | Group | File):
+        if isinstance(owner, Table | Group | File | Boxes | Side):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
             return None
@@ -757,6 +769,9 @@ class Reader:
             made = self._of_batch(function, arguments, named)
         if made is not None:
             return made
+        together = beside.called_together(function, arguments, named)
+        if together is not None:
+            return together
         kind = vocabulary.pure(function)
         if kind is not None:
             text = f"{self.names.name(function)}({self._given(arguments, named)})"
@@ -856,7 +871,7 @@ def _is_same(one: Value, other: Value) -> bool | None:
     """Whether two values are one object, where that can be told."""
     if isinstance(one, Known) and isinstance(other, Known):
         return one.value is other.value
-    fresh = (Picture, Group, Table, File)
+    fresh = (Picture, Mask, Boxes, Group, Table, File)
     for value, given in ((one, other), (other, one)):
         # What is made anew is no object that was there before; nor is an index None.
         if isinstance(value, fresh) and isinstance(given, Known):

@@ -6,6 +6,7 @@ be slow, and is called where torch calls it. Invariant: a function is known by a
 """
 
 from __future__ import annotations
+import __future__
 
 import builtins
 import inspect
@@ -25,10 +26,17 @@ _FORMS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
+_NO_MATTER = inspect.CO_NESTED
+"""Flags of code that change nothing in what it does: among them what its file imports from the future."""
+
+for _name in __future__.all_feature_names:
+    _NO_MATTER |= getattr(__future__, _name).compiler_flag
+
+
 def _text(code: CodeType) -> tuple[Any, ...]:
     """What code does, without the names of its variables, and where it was written."""
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, len(code.co_varnames)
-    return code.co_code, code.co_names, counts, code.co_flags & ~inspect.CO_NESTED, code.co_freevars
+    return code.co_code, code.co_names, counts, code.co_flags & ~_NO_MATTER, code.co_freevars
 
 
 _KNOWN = frozenset(_text(form.__code__) for form in _FORMS)

@@ -20,17 +20,19 @@ from wellfed import _opencv as O
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
+from . import several
 from .advice import commute, reordered
 from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
 from .joint import lower_joint
 from .own import is_own, lower_own
 from .processors import Processed, lower_processed
 from .resampling import different_tensors
+from .values import Joint, Picture
 
 if TYPE_CHECKING:
     from .datasets import Leaf
 
-__all__ = ["METHODS", "OPEN_SIZES", "RESIZES", "lower_leaf", "lower_one"]
+__all__ = ["METHODS", "OPEN_SIZES", "RESIZES", "leaves_of", "lower_leaf", "lower_one"]
 
 Step = tuple[list[T.Transform], Form, str]
 Handler = Callable[[Any, Form], Step]
@@ -77,9 +79,24 @@ def lower_leaf(leaf: Leaf, accepts: Accepts) -> Chain:
         leaf: The data set.
         accepts: Raises a `WellfedError` where the engine does not take a list of transforms.
     """
-    if leaf.follows is not None:
-        return lower_joint(leaf.transform, leaf.form, leaf.follows, accepts)
+    follows = leaf.follows
+    if isinstance(follows, several.Images) or (isinstance(follows, several.Together) and not follows.moves):
+        chain = _lower_transform(leaf.transform, leaf.form, accepts)
+        if isinstance(follows, several.Images):
+            several.lower_images(chain, follows, lambda picture, form: _of_picture(leaf, picture, form))
+        else:
+            several.lower_apart(chain, follows)
+        return chain
+    if follows is not None:
+        return lower_joint(leaf.transform, leaf.form, follows, accepts)
     return _lower_transform(leaf.transform, leaf.form, accepts)
+
+
+def _of_picture(leaf: Leaf, picture: Picture, form: Form) -> Chain:
+    from .engine import accepts_for
+
+    steps = Steps(picture.steps) if picture.steps else None
+    return _lower_transform(steps, form, accepts_for(replace(leaf, form=form)))
 
 
 def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
@@ -93,7 +110,7 @@ def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
     chain = Chain(form=form)
     if transform is None:
         return chain
-    leaves = list(_leaves(transform))
+    leaves = list(leaves_of(transform))
     for place, leaf in enumerate(leaves):
         try:
             added, after, note = lower_one(leaf, chain.form)
@@ -157,17 +174,20 @@ def _keeps_kind(later: Any, form: Form) -> bool:
     return given.dtype == form.dtype and given.kind in (form.kind, array.get(form.kind))
 
 
-def _leaves(transform: Any) -> Iterator[Any]:
+def leaves_of(transform: Any) -> Iterator[Any]:
     """The transforms of nested chains, in order."""
     from . import albumentations
 
     kind = type(transform)
     if kind is Steps:
         for inner in transform.transforms:
-            yield from _leaves(inner)
+            yield from leaves_of(inner)
     elif kind in _containers() and is_stock(transform, *METHODS):
         for inner in transform.transforms if kind is not nn.Sequential else transform:
-            yield from _leaves(inner)
+            yield from leaves_of(inner)
+    elif kind is Joint:
+        # Nothing goes with the image that the engine would have to move.
+        yield from leaves_of(transform.transform)
     elif is_own(transform):
         yield from transform.steps()
     elif (found := albumentations.leaves(transform)) is not None:
@@ -593,7 +613,7 @@ def _nested(transform: Any, form: Form) -> tuple[list[T.Transform], Form]:
     """What the engine runs for a transform inside of another one."""
     steps: list[T.Transform] = []
     after = form
-    for leaf in _leaves(transform):
+    for leaf in leaves_of(transform):
         try:
             added, after, _ = lower_one(leaf, after)
         except RefusalError as refused:

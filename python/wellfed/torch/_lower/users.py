@@ -20,6 +20,8 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
+from . import several
+from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
@@ -203,12 +205,14 @@ class Reading:
         layout: What a sample is.
         seen: What was looked at, with the values that it had then.
         same_paths: Whether the files are still the same ones, where that is not known from what was looked at.
+        follows: What the engine makes beside the image, as `several` has it.
     """
 
     picture: Picture
-    layout: Layout
+    layout: Layout | several.Sample
     seen: list[tuple[Callable[[], Any], Any]]
     same_paths: Callable[[], bool] | None = None
+    follows: Any = None
 
     def now(self) -> list[Any]:
         """What was looked at, with the values that it has now.
@@ -286,20 +290,24 @@ def check_unshared(reader: Reader) -> None:
                 raise UnknownError("it looks at an array in memory that is not its own")
 
 
-def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
+def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8] | Encoded]:
     """Reads a data set of images of a class that no library has; and the files of its images, or the array of them.
 
     Raises:
         RefusalError: It is Python code that does more than that.
     """
     reader, made = reader_of(dataset)
+    if several.are_several(made):
+        return _read_several(reader, made, dataset)
     try:
         picture, shape = _found(made)
     except UnknownError as unknown:
         raise RefusalError(f"Python code ({unknown})") from None
     try:
         length = len(dataset)
-        paths = [] if picture.array is not None else _evaluated(reader, picture.path, length)
+        found: list[Any] = []
+        if picture.array is None:
+            found = _found_files(reader, picture, length)
         layout = _laid_out(reader, shape, length)
     except RefusalError:
         raise
@@ -310,8 +318,47 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8]]:
         if length > len(picture.array):
             raise RefusalError(f"Python code: it has {length} samples, but {len(picture.array)} images")
         return Reading(picture, layout, reader.seen), picture.array[:length]
-    again = None if reader.names.settled else lambda: _evaluated(reader, picture.path, length) == paths
-    return Reading(picture, layout, reader.seen, again), paths
+    again = None if reader.names.settled else lambda: _found_files(reader, picture, length) == found
+    reading = Reading(picture, layout, reader.seen, again)
+    if picture.encoded:
+        return reading, encoded(found, picture.reader == "opencv", picture.turned)
+    return reading, found
+
+
+def _found_files(reader: Reader, picture: Picture, length: int) -> list[Any]:
+    """The paths of all images, or the bytes of their files."""
+    if picture.encoded:
+        return gathered(reader.names.function(picture.path.text), length)
+    return _evaluated(reader, picture.path, length)
+
+
+def _read_several(reader: Reader, made: Value, dataset: Any) -> tuple[Reading, list[str]]:
+    """Reads a data set whose samples are an image and more that the engine makes."""
+    try:
+        length = len(dataset)
+        looked: list[tuple[Row, list[str]]] = []
+
+        def evaluated(path: Row) -> list[str]:
+            looked.append((path, _evaluated(reader, path, length)))
+            return looked[-1][1]
+
+        found = several.read(reader.names, made, length, evaluated)
+    except UnknownError as unknown:
+        raise RefusalError(f"Python code ({unknown})", refusal=Refusal(dataset, reader.seen)) from None
+    except RefusalError:
+        raise
+    except Exception as error:
+        # It may be for some samples only, of which it is told when they are asked for.
+        raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
+
+    def again() -> bool:
+        same = all(_evaluated(reader, path, length) == paths for path, paths in looked)
+        return same and (found.same_boxes is None or found.same_boxes())
+
+    settled = reader.names.settled
+    return Reading(
+        found.picture, found.sample, reader.seen, None if settled else again, found.follows
+    ), found.paths
 
 
 def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) -> Reading:

@@ -23,17 +23,22 @@ from .stamps import is_settled
 __all__ = [
     "INDEX",
     "Batched",
+    "Boxes",
+    "Calculation",
     "Column",
     "Features",
     "File",
     "Group",
     "Hdf5",
+    "Joint",
     "Kept",
     "Known",
+    "Mask",
     "Namespace",
     "NotPlainError",
     "Picture",
     "Row",
+    "Side",
     "Stack",
     "Stored",
     "Table",
@@ -84,6 +89,7 @@ class Picture:
         before: Its `kind` when the first transform was called on it; None if none was.
         steps: Transforms that were called on it, in order.
         array: The images of all samples, if they are an array: uint8, (N, H, W, 3) or (N, H, W).
+        encoded: Whether `path` is not where its file is, but the bytes of that.
     """
 
     path: Row
@@ -94,6 +100,7 @@ class Picture:
     before: PictureKind | None = None
     steps: tuple[Any, ...] = ()
     array: Any = field(default=None, compare=False)
+    encoded: bool = False
 
     def after(self, step: Any) -> Picture:
         """The image that `step` makes of it."""
@@ -101,10 +108,94 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class File:
-    """A file that is open for reading bytes."""
+class Joint:
+    """A transform that is called on an image together with what belongs to it."""
+
+    transform: Any
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """What is done to each number of a mask alone.
+
+    Attributes:
+        function: Takes the array or tensor, and `arguments`.
+        arguments: The same for all samples.
+        on_array: Whether it is NumPy's, and not torch's.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    on_array: bool = False
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The numbers of the pixels of an image file, which nothing resamples.
+
+    Attributes:
+        path: Where its file is.
+        mode: "any" for numbers as they are stored, "L" for Pillow's grey.
+        kind: What Python holds: an array, a tensor, or a ``tv_tensors.Mask``.
+        flat: Whether it has two dimensions; else three, the first of one channel.
+        steps: Transforms that were called on it while it was a Pillow image.
+        early: What was done to its numbers before the first transform was called on it with its image.
+        joint: Transforms that were.
+        after: What was done to its numbers then.
+        squeezed: Whether sides of one pixel would be gone.
+    """
 
     path: Row
+    mode: str
+    kind: Literal["array", "tensor", "mask"]
+    flat: bool
+    steps: tuple[Any, ...] = ()
+    early: tuple[Calculation, ...] = ()
+    joint: tuple[Joint, ...] = ()
+    after: tuple[Calculation, ...] = ()
+    squeezed: bool = False
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of an image.
+
+    Attributes:
+        data: The numbers.
+        dtype: Type that they are turned into; None for what torch makes of them.
+        format: What four numbers are.
+        image: The file of their image.
+        canvas: What holds the height and width of that.
+        joint: Transforms that were called on them with it.
+    """
+
+    data: Row
+    dtype: torch.dtype | None
+    format: str
+    image: Row
+    canvas: type = tuple
+    joint: tuple[Joint, ...] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """How many pixels high or wide an image is before its first transform."""
+
+    image: Row
+    axis: Literal["height", "width"]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that is open for reading bytes.
+
+    Attributes:
+        path: Where it is; or its bytes.
+        encoded: Whether those lie in memory, and `path` is what they are.
+    """
+
+    path: Row
+    encoded: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +254,22 @@ class Batched:
     text: str
 
 
-Value = Known | Row | Picture | File | Hdf5 | Stored | Group | Table | Stack | Column | Batched
+Value = (
+    Known
+    | Row
+    | Picture
+    | Mask
+    | Boxes
+    | Side
+    | File
+    | Hdf5
+    | Stored
+    | Group
+    | Table
+    | Stack
+    | Column
+    | Batched
+)
 
 
 # Values of rows.
@@ -206,7 +312,7 @@ _OF_PANDAS = (
 
 def is_container(value: Any) -> bool:
     """Whether taking an item of it does nothing else."""
-    return type(value) in _CONTAINERS or _of_pandas(value)
+    return type(value) in _CONTAINERS or _of_pandas(value) or _of_arrow(value)
 
 
 def is_plain(value: Any) -> bool:
@@ -220,6 +326,7 @@ def is_plain(value: Any) -> bool:
         )
         or is_named_tuple(value)
         or _of_pandas(value)
+        or _of_arrow(value)
     )
 
 
@@ -236,6 +343,14 @@ def is_named_tuple(value: Any) -> bool:
 def _of_pandas(value: Any) -> bool:
     kind = type(value)
     return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in _OF_PANDAS
+
+
+def _of_arrow(value: Any) -> bool:
+    """Whether it is a table of Arrow, a column of one, or a value in it: nothing can change them."""
+    kind = type(value)
+    name = kind.__name__
+    known = name in ("Table", "ChunkedArray") or name.endswith(("Array", "Scalar"))
+    return known and kind.__module__ in ("pyarrow", "pyarrow.lib")
 
 
 def _plain(value: Any) -> Any:

@@ -23,20 +23,26 @@ from torch.nn.utils.rnn import pad_sequence
 from wellfed import transforms as T
 from wellfed._accelerate import opencv, torchvision_io
 
+from . import beside
 from .albumentations import Albumentations
+from .encoded import MOST_IN_MEMORY
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
 from .processors import Processed
+from .unknown import UnknownError
 from .values import (
     INDEX,
+    Boxes,
     Column,
     Features,
     File,
     Group,
     Hdf5,
     Known,
+    Mask,
     Picture,
     Row,
+    Side,
     Stack,
     Stored,
     Table,
@@ -58,30 +64,16 @@ __all__ = [
     "is_library",
     "is_opened",
     "keeps",
+    "made_by",
     "method",
     "name_of",
+    "opened",
     "processed",
     "pure",
     "sliced",
     "transformed",
     "word",
 ]
-
-
-class UnknownError(Exception):
-    """A function is not understood: `why`, and where."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.place = ""
-
-    def locate(self, place: str) -> None:
-        """Says where it was, unless that is known more exactly."""
-        self.place = self.place or place
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.why}" if self.place else self.why
 
 
 # What only calculates.
@@ -115,7 +107,20 @@ METHODS = frozenset(
         # of paths and dictionaries
         *("with_suffix", "with_name", "joinpath", "as_posix", "get", "index"),
         # of arrays and tensors
-        *("item", "tolist", "astype", "copy", "reshape", "sum", "min", "max", "mean", "transpose"),
+        *(
+            "item",
+            "tolist",
+            "tobytes",
+            "as_py",
+            "astype",
+            "copy",
+            "reshape",
+            "sum",
+            "min",
+            "max",
+            "mean",
+            "transpose",
+        ),
         *("long", "float", "int", "double", "half", "bool", "to", "clone", "numpy", "view", "permute"),
         *("squeeze", "unsqueeze", "flatten", "type", "contiguous", "detach", "div", "mul", "add", "sub"),
     ]
@@ -123,7 +128,25 @@ METHODS = frozenset(
 """Methods of plain values that change nothing."""
 
 _FOLDED: tuple[Any, ...] = (
-    *(str, int, float, bool, len, abs, min, max, round, tuple, list, sorted, sum, repr, isinstance, slice),
+    *(
+        str,
+        int,
+        float,
+        bool,
+        len,
+        abs,
+        min,
+        max,
+        round,
+        tuple,
+        list,
+        sorted,
+        sum,
+        repr,
+        isinstance,
+        slice,
+        bytes,
+    ),
     *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.fspath),
     *(pathlib.Path, pathlib.PurePath, np.int64, np.int32, np.float32, np.float64, np.uint8),
 )
@@ -132,7 +155,7 @@ _FOLDED: tuple[Any, ...] = (
 _MAKING: tuple[Any, ...] = (
     *(torch.tensor, torch.as_tensor, torch.from_numpy, torch.stack, torch.cat, torch.zeros, torch.ones),
     *(torch.LongTensor, torch.FloatTensor, np.array, np.asarray, np.stack, np.concatenate, np.zeros, np.ones),
-    *(np.ascontiguousarray, dict, torch.arange, np.arange),
+    *(np.ascontiguousarray, np.frombuffer, dict, torch.arange, np.arange),
 )
 """Functions that make a new object each time."""
 
@@ -189,6 +212,9 @@ def word(value: Any) -> str:
         return name_of(value.value)
     return {
         Hdf5: "an HDF5 file",
+        Mask: "a mask",
+        Boxes: "boxes",
+        Side: "the size of an image",
         Stored: "an array",
         Column: "a list",
         Group: "a tuple or list",
@@ -228,6 +254,15 @@ def in_memory(array: Any, place: Value) -> Picture | None:
     return Picture(INDEX, "memory", "RGB" if colour else "L", "array", array=array)
 
 
+def opened(value: Value) -> Value:
+    """The file in the place of an object of h5py that has opened it for reading; all else as it is."""
+    h5py: Any = sys.modules.get("h5py")
+    if h5py is None or not isinstance(value, Known) or type(value.value) is not h5py.File:
+        return value
+    file = value.value
+    return Hdf5(file.filename) if file and file.mode == "r" and file.driver != "core" else value
+
+
 def inside(file: Hdf5, key: Known | None) -> Value:
     """What has a name in an HDF5 file.
 
@@ -243,6 +278,10 @@ def inside(file: Hdf5, key: Known | None) -> Value:
             found = opened[file.name][key.value]
             if type(found) is h5py.Group:
                 return Hdf5(file.path, found.name)
+            if type(found) is h5py.Dataset and _has_bytes(h5py, found):
+                if os.path.getsize(file.path) > MOST_IN_MEMORY:
+                    raise UnknownError("the encoded images of an HDF5 file are too large for memory")
+                return Stored(found[:])
             offset = found.id.get_offset() if type(found) is h5py.Dataset else None
             if offset is None or found.dtype.kind not in "iuf" or not found.dtype.isnative or found.external:
                 raise UnknownError(f"{key.value} of the HDF5 file does not lie in it as one array")
@@ -250,6 +289,11 @@ def inside(file: Hdf5, key: Known | None) -> Value:
     except (OSError, KeyError, ValueError) as error:
         raise UnknownError(str(error)) from None
     return Stored(np.asarray(lies))
+
+
+def _has_bytes(h5py: Any, found: Any) -> bool:
+    """Whether each item of an array in an HDF5 file is some bytes, any number of them."""
+    return bool(found.ndim == 1 and h5py.check_vlen_dtype(found.dtype) == np.uint8)
 
 
 def divided(picture: Picture, by: Any) -> Picture:
@@ -260,8 +304,12 @@ def divided(picture: Picture, by: Any) -> Picture:
     raise UnknownError("calculates with pixels")
 
 
-def method(picture: Picture, name: str, arguments: list[Value], named: dict[str, Value]) -> Picture:
+def method(picture: Picture | Mask, name: str, arguments: list[Value], named: dict[str, Value]) -> Value:
     """A method of an image."""
+    if isinstance(picture, Mask):
+        return beside.method(picture, name, arguments, named)
+    if picture.mode != "RGB" and picture.kind == "made" and (found := beside.as_mask(picture)) is not None:
+        return beside.method(found, name, arguments, named)
     given = [value.value if isinstance(value, Known) else value for value in arguments]
     match picture.kind, name, given:
         case "pil", "convert", [mode] if not named:
@@ -360,10 +408,14 @@ def called(
     return None if handler is None else handler(arguments, named)
 
 
-def functions() -> dict[int, _Handler]:
-    """What is known of functions of the libraries that have been imported, by identity. They live as long as those."""
+def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
+    """What is known of functions of the libraries that have been imported, by identity. They live as long as those.
+
+    Args:
+        text: Writes a value of a sample as an expression.
+    """
     found: dict[int, _Handler] = {}
-    for module, name, handler in _KNOWN:
+    for module, name, handler in (*_KNOWN, ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text))):
         function: Any = getattr(sys.modules.get(module), name, None)
         # What somebody put in its place does something else.
         house = (getattr(function, "__module__", None) or "").partition(".")[0]
@@ -388,7 +440,7 @@ def _only(arguments: list[Value], named: dict[str, Value], *names: str) -> dict[
 def _path(value: Value) -> Row:
     if isinstance(value, Row):
         return value
-    if isinstance(value, File):
+    if isinstance(value, File) and not value.encoded:
         return value.path
     raise UnknownError(f"opens {word(value)}")
 
@@ -404,7 +456,26 @@ def _image_open(arguments: list[Value], named: dict[str, Value]) -> Value:
     given = _only(arguments, named, "fp", "mode")
     if given.get("mode", Known("r")) != Known("r") or "fp" not in given:
         raise UnknownError("opens an image in another way")
+    if isinstance(given["fp"], File) and given["fp"].encoded:
+        return Picture(given["fp"].path, encoded=True)
     return Picture(_path(given["fp"]))
+
+
+def _bytes_io(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "initial_bytes").get("initial_bytes")
+    if not isinstance(given, Row) or given is INDEX:
+        raise UnknownError("makes a file in memory of something that is not known")
+    return File(given, encoded=True)
+
+
+def _imdecode(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "buf", "flags")
+    flags, buffer = given.get("flags"), given.get("buf")
+    known = isinstance(flags, Known) and flags.value in (1, 256) and opencv.applies()
+    if not isinstance(buffer, Row) or not isinstance(flags, Known) or not known:
+        raise UnknownError("decodes an image by OpenCV in a way that is not known")
+    mode = "BGR" if flags.value == 1 else "RGB"
+    return Picture(buffer, "opencv", mode, "array", turned=True, encoded=True)
 
 
 def _by_torchvision(arguments: list[Value], named: dict[str, Value]) -> Value:
@@ -447,8 +518,14 @@ def _exif_transpose(arguments: list[Value], named: dict[str, Value]) -> Value:
 def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
     given = _only(arguments, named, "object", "dtype") if not set(named) - {"dtype"} else {}
     picture = given.get("object")
-    if not any(isinstance(value, Picture) for value in (*arguments, *named.values())):
+    if not any(isinstance(value, Picture | Mask) for value in (*arguments, *named.values())):
         return None  # of other values
+    dtype = given.get("dtype", Known(None))
+    if isinstance(picture, Mask) and picture.kind == "array" and dtype == Known(None):
+        return picture
+    grey = isinstance(picture, Picture) and picture.mode != "RGB" and picture.array is None
+    if grey and isinstance(picture, Picture) and isinstance(dtype, Known) and picture.kind in ("pil", "made"):
+        return beside.numbers(picture, dtype.value)
     if not isinstance(picture, Picture) or given.get("dtype", Known(np.uint8)).__class__ is not Known:
         raise UnknownError("makes an array of an image in another way")
     if getattr(given.get("dtype"), "value", np.uint8) not in (np.uint8, "uint8", None):
@@ -461,6 +538,10 @@ def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
 
 
 def _from_numpy(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    if len(arguments) == 1 and isinstance(arguments[0], Mask) and not named:
+        if arguments[0].kind != "array":
+            raise UnknownError("makes a tensor of a mask that is one")
+        return beside.tensor(arguments[0])
     if len(arguments) != 1 or named or not isinstance(arguments[0], Picture):
         return None
     picture = arguments[0]
@@ -525,6 +606,50 @@ def _by_torchvision_io(arguments: list[Value], named: dict[str, Value]) -> Value
     return Picture(_path(given["path"]), "torchvision", "RGB", "chw")
 
 
+def _as_tensor(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    """``torch.as_tensor`` and ``torch.tensor`` of a mask."""
+    if not any(isinstance(value, Mask) for value in (*arguments, *named.values())):
+        return None
+    given = _only(arguments, named, "data", "dtype")
+    found = given.get("data")
+    dtype = _constant(given.get("dtype", Known(None)))
+    if not isinstance(found, Mask):
+        raise UnknownError("makes a tensor of a mask in another way")
+    if found.kind == "mask":
+        found = replace(found, kind="tensor")
+    return beside.tensor(found, dtype)
+
+
+def _mask(arguments: list[Value], named: dict[str, Value]) -> Value:
+    given = _only(arguments, named, "data", "dtype")
+    return beside.mask(given.get("data", Known(None)), given.get("dtype", Known(None)))
+
+
+def _boxes(text: Callable[[Value], str | None]) -> _Handler:
+    def handle(arguments: list[Value], named: dict[str, Value]) -> Value:
+        given = _only(arguments, named, "data", "format", "canvas_size", "dtype")
+        none = Known(None)
+        data, form, canvas, dtype = (
+            given.get(name, none) for name in ("data", "format", "canvas_size", "dtype")
+        )
+        return beside.boxes(data, form, canvas, dtype, text)
+
+    return handle
+
+
+def _size(kind: type, *axes: int) -> _Handler:
+    """A function that says how large an image is."""
+
+    def handle(arguments: list[Value], named: dict[str, Value]) -> Value:
+        (picture,) = _only(arguments, named, "image").values() or (None,)
+        if not isinstance(picture, Picture) or not is_finished(picture) or picture.kind == "array":
+            raise UnknownError("size of an image is not known")
+        sides = beside.size(picture)
+        return Group(kind, tuple(sides[axis] for axis in axes))
+
+    return handle
+
+
 def _is_tensor(arguments: list[Value], named: dict[str, Value]) -> Value:
     if named or len(arguments) != 1:
         raise UnknownError("is_tensor() is called in another way")
@@ -582,6 +707,11 @@ def _constant(value: Value) -> Any:
     raise UnknownError("an argument differs from sample to sample")
 
 
+def made_by(version: str, name: str, **values: Any) -> Any:
+    """A transform of torchvision."""
+    return _transform(version, name)(**values)
+
+
 def _transform(version: str, name: str) -> Callable[..., Any]:
     def make(**values: Any) -> Any:
         import torchvision.transforms as v1
@@ -626,17 +756,24 @@ _KNOWN: list[tuple[str, str, _Handler]] = [
     ("builtins", "getattr", _get_attribute),
     ("builtins", "hasattr", _get_attribute),
     ("PIL.Image", "open", _image_open),
+    ("_io", "BytesIO", _bytes_io),
+    ("cv2", "imdecode", _imdecode),
     ("PIL.Image", "fromarray", _from_array),
     ("h5py", "File", _hdf5),
     ("PIL.ImageOps", "exif_transpose", _exif_transpose),
     ("torchvision.datasets.folder", "default_loader", _by_torchvision),
     ("torchvision.datasets.folder", "pil_loader", _by_torchvision),
     ("torchvision.tv_tensors", "Image", _stepped(_transform("v2", "ToImage"))),
+    ("torchvision.tv_tensors", "Mask", _mask),
+    ("torchvision.transforms.v2.functional", "get_size", _size(list, 0, 1)),
+    ("torchvision.transforms.functional", "get_image_size", _size(list, 1, 0)),
     ("torchvision.io", "read_image", _by_torchvision_io),
     ("torchvision.io", "decode_image", _by_torchvision_io),
     ("numpy", "array", _as_array),
     ("numpy", "asarray", _as_array),
     ("torch", "from_numpy", _from_numpy),
+    ("torch", "as_tensor", _as_tensor),
+    ("torch", "tensor", _as_tensor),
     ("torch", "is_tensor", _is_tensor),
     ("cv2", "imread", _imread),
     ("cv2", "cvtColor", _cvt_color),

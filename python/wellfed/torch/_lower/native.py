@@ -44,7 +44,15 @@ if TYPE_CHECKING:
     from .._resume import Resume
     from .lookups import Lookups
 
-__all__ = ["PASSED_ON", "EngineLoaders", "NativeIterator", "NativeSource", "TensorIterator", "Unprofiled"]
+__all__ = [
+    "PASSED_ON",
+    "EngineLoaders",
+    "NativeIterator",
+    "NativeSource",
+    "TensorIterator",
+    "Unprofiled",
+    "labels_of",
+]
 
 # What the data set itself may still be able to make, or should report in its own words.
 PASSED_ON = (
@@ -159,6 +167,8 @@ class NativeSource(EngineLoaders):
         # Where images are put side by side, they may differ in size.
         self._lists = self._together and not chain.form.sized
         self.mixing = mixing_of(loader.collate_fn) if self._batched else None
+        # What a collate function that only stacks puts a batch into, if it is the user's own.
+        self.held: type | None = None
         self._assembly = None
         if have_parts(flat.leaves):
             self._assembly = Assembly(flat.leaves, self._starts, chain, self._batched)
@@ -173,7 +183,7 @@ class NativeSource(EngineLoaders):
         if self._columns is not None:
             labels = self._columns.labels
         elif self._outcome is None and self._assembly is None:
-            labels = _labels(flat.leaves) if self._batched and self._table is None else None
+            labels = labels_of(flat.leaves) if self._batched and self._table is None else None
             self._targets = (
                 _targets(flat.leaves, self._batched, labels) if self._table is None else _columns(self._table)
             )
@@ -401,7 +411,8 @@ class NativeIterator(Unprofiled):
             return self._source.make_in_python(given, error)
         mixing = self._source.mixing
         if mixing is None:
-            return self._source.finish(columns, rows, given)
+            batch = self._source.finish(columns, rows, given)
+            return tuple(batch) if self._source.held is tuple and type(batch) is list else batch
         # The engine is through with it: who is interrupted meanwhile comes back for the data set's answer.
         self._queue[0] = given, None, None
         batch = self._source.finish(columns, rows, given)
@@ -435,7 +446,7 @@ def _count(given: Any) -> int:
         return 1
 
 
-def _labels(leaves: list[Leaf]) -> torch.Tensor | None:
+def labels_of(leaves: list[Leaf]) -> torch.Tensor | None:
     """The targets of all rows, if they are whole numbers, or all are floats."""
     if any(leaf.target_transform is not None or isinstance(leaf.targets, Lazy) for leaf in leaves):
         return None

@@ -12,6 +12,8 @@ from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_convert
 
 from wellfed._cores import engine_threads
@@ -20,6 +22,7 @@ from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
 from . import several, webdataset
+from .collated import stacks
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, mapped, memory_of, source_of, unread
 from .forms import Chain, Line, Refusal, RefusalError, name_of
@@ -27,12 +30,12 @@ from .hybrid import Hybrid
 from .joint import Boxes
 from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
-from .native import NativeIterator, NativeSource, TensorIterator
+from .native import NativeIterator, NativeSource, TensorIterator, labels_of
 from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
 from .transforms import OPEN_SIZES, lower_leaf
-from .users import NO_IMAGE
+from .users import NO_IMAGE, Layout
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -143,6 +146,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
         mixing = _mixing(loader)
         # A collate function looks its names up anew at each call.
         key += [None if mixing is None else mixing.transform, only_stacks(loader.collate_fn)]
+        key += [_stacked(loader, flat)]
         if known and before is not None and chains == before.chains and _same(key, before.key):
             return before
         plan = _decide(loader, flat, chains)
@@ -233,6 +237,34 @@ def _collates_stock(loader: Any) -> Line | None:
     )
 
 
+def _stacked(loader: Any, flat: Flat) -> type | None:
+    """What a collate function of the user's own puts stacked samples into; None if it does anything else."""
+    leaf = flat.leaves[0] if flat.leaves else None
+    if leaf is None or not loader._auto_collation or puts_together(loader.collate_fn):
+        return None
+    if leaf.reading is None:
+        plain = leaf.table is None and leaf.follows is None
+        return stacks(loader.collate_fn, "tuple", (0, 1), 0) if plain else None
+    layout = leaf.reading.layout
+    if not isinstance(layout, Layout) or layout.kind == "alone" or layout.image not in layout.keys:
+        return None
+    return stacks(loader.collate_fn, layout.kind, layout.keys, layout.image)
+
+
+def _of_classes(flat: Flat) -> bool:
+    """Whether all that stands beside images is whole numbers."""
+    readings = [leaf.reading for leaf in flat.leaves]
+    if any(reading is None for reading in readings):
+        labels = labels_of(flat.leaves)
+        return labels is not None and labels.dtype == torch.int64
+    return all(
+        isinstance(values, np.ndarray) and values.dtype == np.int64
+        for reading in readings
+        if reading is not None
+        for values in reading.layout.others
+    )
+
+
 def _mixing(loader: Any) -> Mixing | None:
     """What happens to batches that are stacked as torch stacks them."""
     return mixing_of(loader.collate_fn) if loader._auto_collation else None
@@ -279,6 +311,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     if custom is not None and _together(loader):
         custom = Line(custom.part, True, "called on the samples of a batch, in the calling process")
     mixing = _mixing(loader)
+    stacked = None if custom is None or mixing is not None else _stacked(loader, flat)
     if custom is not None:
         lines.append(("collate", custom))
 
@@ -289,7 +322,12 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             dataset, why, "JPEG or PNG files" if flat.length else "", [_in_python(line) for line in lines]
         )
 
-    obstacle = _obstacle(loader, flat, chains, custom if mixing is None else None, foreign)
+    theirs = custom if mixing is None and stacked is None else None
+    obstacle = _obstacle(loader, flat, chains, theirs, foreign)
+    if obstacle is None and stacked is not None:
+        # torch.stack takes tensors only, where default_collate takes arrays as well.
+        tensors = chains[0].form.kind in ("tensor", "image")
+        obstacle = None if tensors and _of_classes(flat) else custom
     if obstacle is None and mixing is not None:
         obstacle = _unmixed(flat, chains)
     if obstacle is None:
@@ -298,6 +336,9 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
         except (RefusalError, WellfedError) as e:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
+            if stacked is not None and custom is not None:
+                native_source.held = stacked
+                lines = [*lines[:-1], ("collate", Line(custom.part, True, "stacked by the engine"))]
             if mixing is not None and custom is not None:
                 who = name_of(mixing.transform)
                 why = f"stacked by the engine; torchvision's {who} mixes finished batches, in the calling process"

@@ -8,6 +8,8 @@ never chosen.
 
 from __future__ import annotations
 
+import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -18,7 +20,17 @@ from torch.utils.data import MapDataPipe
 from .._private import DatasetKind, collate
 from .._stateful import is_stateful
 
-__all__ = ["Choice", "Clock", "Epoch", "Mode", "choice_of", "fastest", "promising", "too_slow"]
+__all__ = [
+    "Choice",
+    "Clock",
+    "Epoch",
+    "Mode",
+    "choice_of",
+    "fastest",
+    "in_main_thread",
+    "promising",
+    "too_slow",
+]
 
 Mode = Literal["own", "here"]
 
@@ -32,7 +44,7 @@ FEW = 16
 """Batches after which the calling thread may be found too slow."""
 
 TURNS = 3
-"""How often an epoch is measured anew after the data set was changed."""
+"""How often an epoch is measured: the data set was changed, or the calling thread was slower than expected."""
 
 
 class Epoch(NamedTuple):
@@ -95,11 +107,12 @@ class Clock:
     Args:
         wall: Seconds that have passed.
         used: Seconds of processor time of the calling thread.
+        before: Seconds that went by for it already.
     """
 
-    def __init__(self, wall: Callable[[], float], used: Callable[[], float]) -> None:
+    def __init__(self, wall: Callable[[], float], used: Callable[[], float], before: float = 0.0) -> None:
         self._wall, self._used = wall, used
-        self._began = wall()
+        self._began = wall() - before
         self._asked, self._used_then = self._began, used()
         self._first = self._waited = self._handing = 0.0
         self.batches = 0
@@ -148,6 +161,8 @@ class Choice:
         self._why = ""
         self._mark = ""
         self._turns = 0
+        self.looking = 0.0
+        """Seconds that the last look at the data set took."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process, or of a copy of the data set, all is to be measured anew.
@@ -173,7 +188,7 @@ class Choice:
             return
         why, self._mark, *_ = look()
         if why is not None:
-            self.stay(f"the calling thread is not tried: {why}")
+            self.stay(f"not in the calling thread: {why}")
         else:
             self._mode = "try"
 
@@ -181,15 +196,21 @@ class Choice:
         """Where the next epoch is made."""
         if self._mode not in ("try", "here"):
             return "own"
+        begun = time.perf_counter()
         why, mark, *_ = look()
+        self.looking = time.perf_counter() - begun
         if why is None and mark == self._mark:
             return "here"
-        self._turns += 1
-        if why is not None or self._turns >= TURNS:
-            self.stay(why or "the data set was changed between epochs, again and again")
+        if why is not None:
+            self.stay(f"not in the calling thread: {why}")
         else:
-            self._mode = "watch"
+            self.again("the data set was changed between epochs")
         return "own"
+
+    def again(self, why: str) -> None:
+        """The next epoch runs as the script has it, and is measured anew unless that was done often enough."""
+        self._turns += 1
+        self._mode, self._why = "own" if self._turns >= TURNS else "watch", why
 
     def learn_here(self, here: Epoch) -> None:
         """An epoch was made in the calling thread."""
@@ -199,14 +220,16 @@ class Choice:
         if fastest(self.own.each, {"here": here.each}) == "here":
             self._mode = "here"
         else:
-            self.stay(
+            self.again(
                 f"measured: {_ms(here.each)} for a batch in the calling thread, {_ms(self.own.each)} here"
             )
 
     def words(self) -> str:
         """For `explain()`: what was found out."""
         if self._mode == "watch":
-            return "; the first epoch is measured" if self._turns == 0 else "; the next epoch is measured"
+            return (
+                f"; {self._why}; the next epoch is measured" if self._why else "; the first epoch is measured"
+            )
         if self._mode == "own":
             return f"; {self._why}"
         assert self.own is not None
@@ -264,6 +287,7 @@ def choice_of(loader: Any) -> Choice | None:
         or loader.multiprocessing_context is not None
         or is_stateful(loader.dataset)
         or not _forks()
+        or not in_main_thread()
         or _goes_ahead(loader)
     ):
         return None
@@ -276,6 +300,11 @@ def choice_of(loader: Any) -> Choice | None:
     )
     known = _REMEMBERED.of(loader.dataset)
     return (loader._choices if known is None else known).setdefault(key, Choice())
+
+
+def in_main_thread() -> bool:
+    """Whether this is the main thread: any other one shares the default generators with it, which may draw just now."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _collates(function: Any) -> bool:

@@ -22,7 +22,7 @@ from .._precision import cast
 from .._private import ExceptionWrapper, WorkerInfo, set_worker_info, worker_info
 from .._resume import Resume
 from . import defaults
-from .choice import Choice, Clock, too_slow
+from .choice import Choice, Clock, in_main_thread, too_slow
 from .pool import Pool
 from .processes import WorkersIterator
 from .setup import BATCH, FAILED, Setup
@@ -43,7 +43,7 @@ class HereIterator(WorkersIterator):
     _pool: Any  # a `HerePool`, in the place of a `Pool`
 
     def __init__(self, loader: Any, choice: Choice, resume: Resume | None = None) -> None:
-        self._clock = Clock(time.perf_counter, time.thread_time)
+        self._clock = Clock(time.perf_counter, time.thread_time, choice.looking)
         self._choice, self._whole = choice, resume is None
         super().__init__(loader, resume)
         self._pace = None
@@ -52,8 +52,14 @@ class HereIterator(WorkersIterator):
     def _next_data(self) -> Any:
         self._clock.asked()
         own = self._choice.own
-        if own is not None and self._pool.here and too_slow(self._clock.batches, self._clock.seconds(), own):
-            self._pool.give_up()
+        if self._pool.here and own is not None:
+            if not in_main_thread():
+                if self._pool.give_up():
+                    self._choice.stay(
+                        "batches are asked for in a thread that shares its generators with others"
+                    )
+            elif too_slow(self._clock.batches, self._clock.seconds(), own) and self._pool.give_up():
+                self._choice.again("measured: the calling thread took longer")
         data = TasksIterator._next_data(self)
         self._clock.came()
         return data
@@ -81,9 +87,7 @@ class HereIterator(WorkersIterator):
             super()._discard(worker, message)
 
     def _ended(self) -> None:
-        if not self._pool.here:
-            self._choice.stay("measured: the calling thread took longer")
-        elif self._whole:
+        if self._pool.here and self._whole:
             self._choice.learn_here(self._clock.finish(0.0))
 
 
@@ -122,14 +126,15 @@ class HerePool:
         """The processes, if there are any."""
         return [] if self._pool is None else self._pool.members
 
-    def give_up(self) -> None:
-        """Has processes do what is left, where they draw what they would have drawn had they begun."""
+    def give_up(self) -> bool:
+        """Has processes do what is left; whether they can: they draw as workers that begin do."""
         if self._states:
-            return
+            return False
         self._pool = self._start()
         while self._tasks:
             number, message = self._tasks.popleft()
             self._pool.post(number, *message)
+        return True
 
     def post(self, number: int, *message: Any) -> None:
         """A task for a worker."""

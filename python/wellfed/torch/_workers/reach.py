@@ -40,9 +40,9 @@ MOST = 4000
 """Objects that are looked at."""
 ENDS = 32
 """Items at either end of a container that are looked at."""
-WHOLE = 1 << 16
-"""Bytes of an array that are compared; of larger ones, `SOME` elements."""
-SOME = 1024
+WHOLE = 8 << 20
+"""Bytes of arrays that are compared in all; of those beyond, `SOME` elements each."""
+SOME = 1 << 14
 
 HOUSES = frozenset(
     [
@@ -219,6 +219,7 @@ class _Walk:
     def __init__(self) -> None:
         self.tokens: list[Any] = []
         self.memory: list[Extent] = []
+        self._room = WHOLE
         self._seen: dict[int, Any] = {}
         self._left: list[Any] = []
         self._classes: list[type] = []
@@ -314,7 +315,7 @@ class _Walk:
         self.tokens.append((value.shape, value.dtype.str, value.__array_interface__["data"][0]))
         if value.dtype.hasobject:
             self._all(value.flat[int(i)] for i in _spread(value.size))
-        elif value.nbytes <= WHOLE:
+        elif self._takes(value.nbytes):
             self.tokens.append(zlib.crc32(value.tobytes()))
         else:
             self.tokens.append(zlib.crc32(value.flat[_spread(value.size, SOME)].tobytes()))
@@ -332,12 +333,18 @@ class _Walk:
         if not value.is_inference():
             self.tokens.append(value._version)
         plain = value.detach()
-        if plain.nbytes > WHOLE:
+        if not self._takes(plain.nbytes):
             # Of one that does not lie in order, the version has to do.
             plain = plain.flatten() if plain.is_contiguous() else plain.new_empty(0)
             plain = plain[torch.from_numpy(_spread(plain.numel(), SOME))]
         plain = plain.detach().contiguous().flatten().view(torch.uint8)
         self.tokens.append(zlib.crc32(plain.as_subclass(torch.Tensor).numpy().tobytes()))
+
+    def _takes(self, size: int) -> bool:
+        """Whether all of an array of this size is compared."""
+        takes = size <= self._room
+        self._room -= size if takes else 0
+        return takes
 
     def _object(self, value: Any) -> None:
         kind = type(value)

@@ -74,11 +74,6 @@ def set_worker_info(info: WorkerInfo | None) -> None:
     worker._worker_info = info
 
 
-def worker_info() -> WorkerInfo | None:
-    """What `torch.utils.data.get_worker_info` says."""
-    return worker._worker_info
-
-
 def name_worker_process() -> None:
     """The name by which torch's tools know a worker process."""
     name = getattr(torch.multiprocessing, "_set_thread_name", None)

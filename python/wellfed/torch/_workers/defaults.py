@@ -84,6 +84,7 @@ class Watch:
     def begin(self) -> None:
         """The block begins."""
         self._python, self._torch = random.getstate(), torch.get_rng_state()
+        self._bytes = self._torch.numpy().tobytes()
         self._numpy: Any = None
         if not HAS_NUMPY:
             return
@@ -96,7 +97,7 @@ class Watch:
 
     def drew(self) -> bool:
         """Whether something was drawn since; if so, the generators are put back."""
-        if random.getstate() == self._python and torch.equal(torch.get_rng_state(), self._torch):
+        if self._bytes == torch.get_rng_state().numpy().tobytes() and random.getstate() == self._python:
             if not HAS_NUMPY:
                 return False
             if self._raw is not None and not self._kept_one:

@@ -1,9 +1,9 @@
 """`HereIterator`: an epoch of worker processes whose work the calling thread does, as fast batches ask for it.
 
 Invariant: batches are those of the processes to the bit. The calling thread plays every worker in turn: with the random
-numbers that this worker would have drawn, with what `get_worker_info` says there, with one thread of torch and outside
-of the script's `no_grad` and `autocast`. The tasks, their order, errors and states are those of processes, by the same
-code.
+numbers that this worker would have drawn, with one thread of torch and outside of the script's `no_grad` and
+`autocast`. What `get_worker_info` says is None here: nobody asks but torch's collation, which then needs no shared
+memory. The tasks, their order, errors and states are those of processes, by the same code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from ..._accelerate.within import Within
 from .._fetch import MapFetcher, located, with_bad
 from .._precision import cast
-from .._private import ExceptionWrapper, WorkerInfo, set_worker_info, worker_info
+from .._private import ExceptionWrapper
 from .._resume import Resume
 from . import defaults
 from .choice import Choice, Clock, in_main_thread, too_slow
@@ -175,16 +175,7 @@ class HerePool:
         self, number: int, epoch: int, batch: int, index: Any, base_seed: int, place: int | None
     ) -> Any:
         """What a worker answers."""
-        fetcher, info = self._fetcher, worker_info()
-        threads = torch.get_num_threads()
-        set_worker_info(
-            WorkerInfo(
-                id=number,
-                num_workers=self._setup.num_workers,
-                seed=self._setup.base_seed + number,
-                dataset=self._setup.dataset,
-            )
-        )
+        fetcher, threads = self._fetcher, torch.get_num_threads()
         if threads != 1:
             torch.set_num_threads(1)
         try:
@@ -199,7 +190,6 @@ class HerePool:
         finally:
             if threads != 1:
                 torch.set_num_threads(threads)
-            set_worker_info(info)
 
     def _drawn(self, number: int, index: Any, base_seed: int, place: int | None) -> Any:
         """A batch with the random numbers that the worker would have drawn."""

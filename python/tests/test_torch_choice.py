@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
 import functools
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils import data as stock
 from torch.utils.data import Dataset
 from torchvision import transforms
@@ -682,6 +684,7 @@ def unsafe() -> list[tuple[Any, str]]:
         (torch.multiprocessing.Value("i", 3), "Synchronized"),
         (cached, "lru_cache"),
         (memoryview(b"abc"), "memoryview"),
+        (Image.new("RGB", (2, 2)), "Imaging"),
         (np.frombuffer(bytearray(8)), "not its own"),
     ]
     sets: list[tuple[Any, str]] = [(Holds(value), name) for value, name in held]
@@ -751,6 +754,7 @@ SAFE: list[Any] = [
     Holds({"paths": [f"{i}.jpg" for i in range(10_000)], "ids": set(range(100)), "kind": np.int64(3)}),
     Holds(collections.defaultdict(list, {1: [2]})),
     Holds(functools.partial(max, 3)),
+    Holds(argparse.Namespace(size=3, kinds=["a"])),
     Holds(Listed([1, 2])),
     Holds(np.array(["a", "b"], dtype=object)),
     Holds(torch.arange(10).numpy()),

@@ -44,111 +44,35 @@ WHOLE = 8 << 20
 """Bytes of arrays that are compared in all; of those beyond, `SOME` elements each."""
 SOME = 1 << 14
 
-HOUSES = frozenset(
-    [
-        *(
-            "torch",
-            "torchvision",
-            "torchaudio",
-            "wellfed",
-            "numpy",
-            "PIL",
-            "cv2",
-            "timm",
-            "einops",
-            "skimage",
-            "scipy",
-        ),
-        *("builtins", "abc", "array", "ast", "base64", "binascii", "bisect", "bz2", "codecs", "collections"),
-        *(
-            "copy",
-            "csv",
-            "dataclasses",
-            "datetime",
-            "decimal",
-            "enum",
-            "fractions",
-            "functools",
-            "glob",
-            "gzip",
-        ),
-        *(
-            "hashlib",
-            "heapq",
-            "html",
-            "io",
-            "itertools",
-            "json",
-            "logging",
-            "lzma",
-            "math",
-            "ntpath",
-            "numbers",
-        ),
-        *(
-            "operator",
-            "os",
-            "pathlib",
-            "pickle",
-            "posix",
-            "posixpath",
-            "random",
-            "re",
-            "statistics",
-            "string",
-        ),
-        *("struct", "textwrap", "time", "types", "typing", "unicodedata", "warnings", "zlib", "_io", "_csv"),
-        *(
-            "_bisect",
-            "_codecs",
-            "_collections",
-            "_functools",
-            "_json",
-            "_operator",
-            "_pickle",
-            "_random",
-            "_struct",
-        ),
-    ]
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+HOUSES = _names(
+    """
+    torch torchvision torchaudio wellfed numpy PIL cv2 timm einops skimage scipy
+    abc argparse array ast base64 binascii bisect builtins bz2 codecs collections copy csv dataclasses datetime decimal
+    enum fractions functools glob gzip hashlib heapq html io itertools json logging lzma math ntpath numbers operator os
+    pathlib pickle posix posixpath random re statistics string struct textwrap time types typing unicodedata warnings
+    zlib _bisect _codecs _collections _csv _functools _io _json _operator _pickle _random _struct
+    """
 )
 """Packages whose functions know nothing of processes and keep nothing to themselves but the default generators."""
 
-TELLING = frozenset(
-    [
-        *(
-            "getpid",
-            "getppid",
-            "get_ident",
-            "get_native_id",
-            "current_process",
-            "parent_process",
-            "current_thread",
-        ),
-        *(
-            "main_thread",
-            "active_children",
-            "get_worker_info",
-            "_worker_info",
-            "fork",
-            "Process",
-            "Pool",
-            "Thread",
-        ),
-    ]
+TELLING = _names(
+    """
+    getpid getppid get_ident get_native_id current_process parent_process current_thread main_thread active_children
+    get_worker_info _worker_info fork Process Pool Thread
+    """
 )
 """Names of what says in which process it is called, or makes others."""
-CHANGING = frozenset(
-    [
-        *("manual_seed", "manual_seed_all", "seed_all", "set_rng_state", "set_num_threads", "setNumThreads"),
-        *(
-            "set_default_dtype",
-            "set_default_device",
-            "set_default_tensor_type",
-            "use_deterministic_algorithms",
-        ),
-        *("chdir", "putenv", "environ", "umask", "seterr", "setRNGSeed", "theRNG", "randu", "randShuffle"),
-        *("exec", "eval", "globals", "__import__", "import_module", "modules", "setrecursionlimit", "gc"),
-    ]
+CHANGING = _names(
+    """
+    manual_seed manual_seed_all seed_all set_rng_state set_num_threads setNumThreads set_default_dtype
+    set_default_device set_default_tensor_type use_deterministic_algorithms chdir putenv environ umask seterr setRNGSeed
+    theRNG randu randShuffle exec eval globals __import__ import_module modules setrecursionlimit gc
+    """
 )
 """Names of what changes or draws from something that the whole process has, or that cannot be followed."""
 
@@ -570,17 +494,13 @@ def _installed() -> tuple[str, ...]:
     )
 
 
+_PLAIN = ("abc", "argparse", "collections.abc", "contextlib", "enum", "types", "typing")
+"""Modules of Python whose classes are plain ones."""
+
+
 def _is_python(kind: type) -> bool:
     """Whether a class is written in Python, so that its instances hold no more than their attributes."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return kind.__module__ in (
-            "__main__",
-            "typing",
-            "abc",
-            "collections.abc",
-            "enum",
-            "types",
-            "contextlib",
-        )
+        return kind.__module__ in _PLAIN
     return type(file) is not str or file.endswith((".py", ".pyc"))

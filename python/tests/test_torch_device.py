@@ -826,7 +826,11 @@ def test_a_state_has_the_random_numbers_that_the_step_left(
         data = Numbers()
 
     def make() -> Any:
-        return DataLoader(data, batch_size=2, shuffle=True, num_workers=num_workers)
+        # Processes: in the calling thread, which may be faster, no batch is there before it is asked for.
+        context = "fork" if num_workers else None
+        return DataLoader(
+            data, batch_size=2, shuffle=True, num_workers=num_workers, multiprocessing_context=context
+        )
 
     def staged_iter(loader: Any, epoch: int) -> Any:
         made = loader._make_iterator

@@ -6,7 +6,7 @@ Which iterator runs is decided in one place, `_make_iterator`:
 1. that of `_lower.lower(loader)`, if the whole loader can run in the engine (`native=False`: never),
 2. `_inline.InlineIterator` for `num_workers=0`,
 3. the worker threads of `_threads`, if they are asked for,
-4. the worker processes of `_workers`.
+4. the worker processes of `_workers`, or the calling thread in their place if it was measured to be faster.
 
 `_device.staged` does the last steps of a batch on its way to the caller: `float_dtype`, `pin_memory`, `device`.
 """
@@ -35,7 +35,10 @@ from ._workers.threads import THREAD, ThreadsIterator, check, in_threads
 from ._workers.tuning import tuner_of
 
 if workers_supported():
+    from ._workers.choice import Choice, choice_of
+    from ._workers.here import HereIterator
     from ._workers.processes import WorkersIterator
+    from ._workers.reach import look
 
 __all__ = ["DataLoader"]
 
@@ -54,7 +57,8 @@ class DataLoader(stock.DataLoader[T_co]):
         shuffle: Another order in every epoch.
         sampler: Indices, one by one.
         batch_sampler: Indices, batch by batch.
-        num_workers: Worker processes; 0: the calling process does the work; `"auto"`: as many as there are
+        num_workers: Worker processes; 0: the calling process does the work, as it does in later epochs where an epoch
+            was measured to be faster so, with the values that workers give; `"auto"`: as many as there are
             cores to use, by affinity and control group, divided by `LOCAL_WORLD_SIZE`, and in later epochs more where
             these leave cores idle since samples wait for a disk or a network. What samples draw from the default
             random generators is then seeded batch by batch, so that no value depends on that number. It stays as it
@@ -157,6 +161,7 @@ class DataLoader(stock.DataLoader[T_co]):
             raise ValueError(f"snapshot_every_n_steps is {snapshot_every_n_steps}, but must be 0 or more")
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self._checkpoints = Checkpoints()
+        self._choices: dict[Any, Choice] = {}
         self.stall_warning = stall_warning
         super().__init__(
             dataset,
@@ -321,9 +326,18 @@ class DataLoader(stock.DataLoader[T_co]):
             self.check_worker_number_rationality()
         else:
             self.num_workers = self._tuner.workers
-        if workers_supported():
-            return WorkersIterator(source, resume)
-        return StockWorkersIterator(source)
+        if not workers_supported():
+            return StockWorkersIterator(source)
+        choice = self._choice(plan)
+        if choice is not None and choice.next(lambda: look(self.dataset, self.collate_fn)) == "here":
+            return HereIterator(source, choice, resume)
+        return WorkersIterator(source, resume, choice)
+
+    def _choice(self, plan: _lower.Plan) -> Choice | None:
+        """What was measured of worker processes and the calling thread; None where there is no choice."""
+        if plan.kind != "python" or not workers_supported() or in_threads(self):
+            return None
+        return choice_of(self)
 
     def _planned(self) -> _lower.Plan:
         """What runs where; looked at anew before every epoch, since data sets and transforms may change."""

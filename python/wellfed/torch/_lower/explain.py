@@ -117,6 +117,10 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             f"{asked} threads",
             "as multiprocessing_context says: they share the data set and the global random generators",
         )
+    choice = loader._choice(plan)
+    if choice is not None and choice.is_here:
+        words = f"in the calling thread, with the values of workers: {choice.words()}"
+        return "python", asked.replace("=", "=auto: ") if loader._seeds_by_batch else asked, words
     if loader._seeds_by_batch:
         words = (
             "worker processes, at first as many as cores; random numbers are seeded batch by batch, "
@@ -124,8 +128,10 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
         )
         if loader._tuner is not None:
             words += "".join(f"; {learned}" for learned in loader._tuner.story)
+        if choice is not None:
+            words += choice.words()
         return "python", asked.replace("=", "=auto: "), words
-    return "python", asked, "worker processes"
+    return "python", asked, "worker processes" + ("" if choice is None else choice.words())
 
 
 def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:

@@ -4,6 +4,8 @@
 - `tasks.py`: one epoch as the consumer sees it: order, prefetching, errors, timeouts; the same for both kinds;
 - `threads.py`: worker threads;
 - `processes.py`: an epoch of worker processes;
+- `choice.py`, `here.py`: whether the calling thread does their work, by measurement, and how;
+- `reach.py`, `defaults.py`: whether samples may be made there; the random generators that they draw from;
 - `pool.py`: the processes: started, watched, ended;
 - `worker.py`, `state.py`: what runs in each of them, and what it reports of its state;
 - `spawn_template.py`, `spawned.py`: for `spawn` and `forkserver`, the clean process that workers descend from;

@@ -5,11 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["BATCH", "END", "FAILED", "STARTED", "STOP_GRACE", "Hooks", "Setup", "Stalls"]
+__all__ = [
+    "BATCH",
+    "END",
+    "FAILED",
+    "LOOKED",
+    "STARTED",
+    "STOP_GRACE",
+    "Hooks",
+    "Look",
+    "Setup",
+    "Stalls",
+]
 
-STARTED, BATCH, FAILED, END = range(4)
+STARTED, BATCH, FAILED, END, LOOKED = range(5)
 """What a worker's message is about."""
 
 STOP_GRACE = 5.0
@@ -44,7 +55,8 @@ class Hooks:
 class Setup:
     """One pool of workers: torch's arguments of a worker, as they are.
 
-    `rows` are the row indexes that workers share where `accelerate` is on; see `inherited_rows`.
+    `rows` are the row indexes that workers share where `accelerate` is on; see `inherited_rows`. With `watch`, workers
+    measure what they do, and answer to "look" with a `Look`.
     """
 
     kind: int
@@ -61,7 +73,22 @@ class Setup:
     on_error: str = "raise"
     accelerate: bool = False
     rows: Any = None
+    watch: bool = False
     hooks: Hooks = field(default_factory=Hooks)
+
+
+class Look(NamedTuple):
+    """What a worker has to say of its epoch.
+
+    Attributes:
+        making: Seconds that it took to make a batch, by the median; 0 if it made none.
+        why: Why samples have to stay in worker processes; None if nothing was noticed.
+        mark: What the data set is at; see `reach.look`.
+    """
+
+    making: float
+    why: str | None
+    mark: str
 
 
 class Stalls:

@@ -23,7 +23,7 @@ from .._private import sharding_init
 from .._progress import PoolProgress, waits
 from .._resume import Resume
 from .._state import Tracked
-from .setup import BATCH, END, FAILED, STARTED, Hooks, Setup, Stalls
+from .setup import BATCH, END, FAILED, LOOKED, STARTED, Hooks, Look, Setup, Stalls
 
 __all__ = ["TasksIterator"]
 
@@ -36,6 +36,8 @@ class TasksIterator(Tracked):
     """
 
     _progress: PoolProgress
+    _watched = False
+    """Whether workers measure what they do."""
 
     def __init__(self, loader: Any, resume: Resume | None = None) -> None:
         super().__init__(loader, resume)
@@ -65,6 +67,7 @@ class TasksIterator(Tracked):
             on_error=loader.on_error,
             accelerate=loader.accelerate,
             rows=inherited_rows() if loader.accelerate else None,
+            watch=self._watched,
             hooks=self._hooks(loader),
         )
         self._failure: str | None = None
@@ -161,6 +164,7 @@ class TasksIterator(Tracked):
         try:
             index = self._next_index()
         except StopIteration:
+            self._all_sent()
             return
         for _ in range(self._num_workers):
             worker = next(self._cycle)
@@ -189,6 +193,12 @@ class TasksIterator(Tracked):
         self._indices_of[self._send_idx] = index
         self._workers_num_tasks[worker] += 1
         self._send_idx += 1
+
+    def _all_sent(self) -> None:
+        """There are no more tasks; may be called again and again."""
+
+    def _looked(self, worker: int, look: Look) -> None:
+        """A worker says what its epoch was like."""
 
     @functools.cached_property
     def _indices_of(self) -> dict[int, Any]:
@@ -295,6 +305,9 @@ class TasksIterator(Tracked):
         kind, epoch, _, report, *_ = message
         if epoch != self._epoch:
             self._discard(worker, message)
+            return False
+        if kind == LOOKED:
+            self._looked(worker, report)
             return False
         if kind == STARTED:
             if report is not None:

@@ -6,12 +6,14 @@ A worker ends when its consumer hangs up or dies, also in the middle of a sample
 from __future__ import annotations
 
 import _thread
+import contextlib
 import ctypes
 import gc
 import os
 import random
 import select
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -41,12 +43,16 @@ from .._private import (
 from .._private import collate as stock_collate
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
+from .fresh import Fresh
 from .pack import LARGE, Packer, in_memory
-from .setup import BATCH, END, FAILED, STARTED, STOP_GRACE, Setup
+from .reach import look
+from .setup import BATCH, END, FAILED, LOOKED, STARTED, STOP_GRACE, Look, Setup
 
 __all__ = ["run", "run_forked"]
 
 PR_SET_PDEATHSIG = 1
+LONGEST = 5e-3
+"""Seconds for a batch above which it is worker processes that make it."""
 
 
 class ConsumerWatch:
@@ -132,6 +138,9 @@ class Worker:
         self.broken: ExceptionWrapper | None = None
         self.ended = False
         self.where = f"in DataLoader worker process {worker_id}"
+        self.took: list[float] = []
+        self.fresh: Fresh | None = None
+        self.before = (0, 0)
 
     def seed(self) -> None:
         """The random state that torch gives its workers."""
@@ -161,6 +170,8 @@ class Worker:
         self.dataset = dataset
         kind: Any = MapFetcher if setup.kind == DatasetKind.Map else IterableFetcher
         collate = self.collate_in_place if self.places is not None else setup.collate_fn
+        if setup.watch and collate is not stock_collate.default_collate and self.places is None:
+            collate = self.fresh = Fresh(collate)
         fetcher = kind(dataset, setup.auto_collation, collate, setup.drop_last)
         fetcher.stopped = self.stopped
         if isinstance(fetcher, MapFetcher):
@@ -210,6 +221,8 @@ class Worker:
             self.broken = ExceptionWrapper(where=self.where)
         finally:
             self.consumer_watch.busy = False
+        if self.setup.watch:
+            self.before = open_files(), threading.active_count()
         self.send(STARTED, 0, 0, report)
 
     def reopen(self, epoch: int, shared_seed: int | None) -> None:
@@ -237,6 +250,8 @@ class Worker:
                 self.arena.release(released)
             if kind == "resume":
                 self.reopen(epoch, task[3])
+            elif kind == "look":
+                self.send(LOOKED, epoch, 0, self.look())
             elif kind == "end":
                 break
             elif epoch == self.consumer_watch.epoch and not self.ended:
@@ -255,7 +270,10 @@ class Worker:
         try:
             self.consumer_watch.busy = True
             try:
+                begun = time.perf_counter()
                 batch = cast(self.fetch(index), self.setup.float_dtype)
+                if self.setup.watch:
+                    self.took.append(time.perf_counter() - begun)
             except StopIteration:
                 if self.setup.kind != DatasetKind.Iterable:
                     raise
@@ -278,6 +296,21 @@ class Worker:
         finally:
             self.consumer_watch.busy = False
             self.consumer_watch.job = "waits for a task"
+
+    def look(self) -> Look:
+        """What the epoch was like; the data set is looked at only where batches are made quickly."""
+        making = statistics.median(self.took) if self.took else 0.0
+        if not self.took or making > LONGEST:
+            return Look(making, "a batch takes long to make", "")
+        files, threads = self.before
+        if open_files() != files:
+            return Look(making, "samples leave files open", "")
+        if threading.active_count() != threads:
+            return Look(making, "samples start threads", "")
+        why, mark, memory = look(self.setup.dataset, self.setup.collate_fn)
+        if why is None and self.fresh is not None and (self.fresh.shares or self.fresh.lies_in(memory)):
+            why = "collate_fn hands on memory that is not its own"
+        return Look(making, why, mark)
 
     def fail(self, epoch: int, number: int, error: ExceptionWrapper, at: str | None) -> None:
         """Report an exception; one that cannot travel does as a RuntimeError of the same text."""
@@ -315,6 +348,15 @@ class Worker:
         self.control.send((*message, named, gone), [slot.descriptor for slot in slots])
         for slot in slots:
             slot.sent()
+
+
+def open_files() -> int:
+    """How many files this process has open, the memory of batches left out."""
+    number = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            number += not os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:")
+    return number
 
 
 def seed_by_place(base_seed: int, place: int) -> None:

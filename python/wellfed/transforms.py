@@ -68,6 +68,7 @@ __all__ = [
     "ConvertBoundingBoxFormat",
     "CutMix",
     "ElasticTransform",
+    "FiveCrop",
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
@@ -104,6 +105,7 @@ __all__ = [
     "Resize",
     "SanitizeBoundingBoxes",
     "ScaleJitter",
+    "TenCrop",
     "ToDtype",
     "ToImage",
     "ToTensor",
@@ -308,6 +310,53 @@ class CenterCrop(Transform):
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self._set(size=check.size(size))
+
+
+class FiveCrop(Transform):
+    """Makes five images of one: top left, top right, bottom left, bottom right, centre.
+
+    They lie side by side in their sample: a batch is ``[samples, 5, channels, height, width]``. `ToTensor`, `ToDtype`
+    and `Normalize` may follow, and change each; other transforms come before. Called on an image, it gives a tuple of
+    five, as torchvision's does. For images alone, without masks, boxes and points.
+
+    Args:
+        size: (height, width) of each, or an int for both; an image must be no smaller.
+
+    Example:
+        >>> [crop.shape for crop in FiveCrop((4, 2))(np.zeros((8, 9, 3), np.uint8))]
+        [(4, 2, 3), (4, 2, 3), (4, 2, 3), (4, 2, 3), (4, 2, 3)]
+    """
+
+    _several = True
+    size: tuple[int, int]
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self._set(size=check.size(size))
+
+
+class TenCrop(Transform):
+    """Makes ten images of one: those of `FiveCrop`, and the same of the mirrored image.
+
+    A batch is ``[samples, 10, channels, height, width]``; all else is as for `FiveCrop`.
+
+    Args:
+        size: (height, width) of each, or an int for both; an image must be no smaller.
+        vertical_flip: Mirror top and bottom, and not left and right.
+
+    Example:
+        >>> import wellfed as wf
+        >>> images = wf.from_tensor_slices(np.zeros((6, 9, 9, 3), np.uint8))
+        >>> ds = images.map(TenCrop(8), ToDtype("float32", scale=True)).batch(2)
+        >>> next(iter(ds.numpy())).shape
+        (2, 10, 3, 8, 8)
+    """
+
+    _several = True
+    size: tuple[int, int]
+    vertical_flip: bool
+
+    def __init__(self, size: int | Sequence[int], vertical_flip: bool = False) -> None:
+        self._set(size=check.size(size), vertical_flip=bool(vertical_flip))
 
 
 class Pad(Transform):

@@ -24,8 +24,10 @@ mod center_crop;
 mod coarse_dropout;
 mod color_jitter;
 mod compose;
+mod crops;
 mod elastic_transform;
 mod filters;
+mod five_crop;
 mod floor_center_crop;
 mod gaussian_blur;
 mod gaussian_noise;
@@ -77,6 +79,7 @@ mod random_zoom_out;
 mod resize;
 mod scale_jitter;
 mod sequence;
+mod ten_crop;
 #[cfg(test)]
 mod testing;
 mod timm_augment;
@@ -95,8 +98,10 @@ pub use center_crop::CenterCrop;
 pub use coarse_dropout::CoarseDropout;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
+pub use crops::{Crops, Mirror};
 pub use elastic_transform::ElasticTransform;
 pub use filters::Filters;
+pub use five_crop::FiveCrop;
 pub use floor_center_crop::FloorCenterCrop;
 pub use gaussian_blur::GaussianBlur;
 pub use gaussian_noise::{AddedNoise, GaussianNoise};
@@ -143,6 +148,7 @@ pub use random_vertical_flip::RandomVerticalFlip;
 pub use random_zoom_out::RandomZoomOut;
 pub use resize::{Resize, ResizeTo};
 pub use scale_jitter::ScaleJitter;
+pub use ten_crop::TenCrop;
 pub use timm_augment::{TimmAugment, TimmMix};
 pub use timm_op::{TimmKind, TimmOp};
 pub use to_dtype::ToDtype;
@@ -282,6 +288,8 @@ pub enum Class {
     Identity,
     /// [`Action::Crop`], [`Action::CropAround`] or [`Action::PadCrop`].
     Crop,
+    /// [`Action::Crops`]: so many images of one.
+    Crops(usize),
     /// [`Action::Resize`].
     Resize,
     /// [`Action::Flip`].
@@ -335,7 +343,9 @@ pub trait Operation {
     fn takes(&self) -> Takes {
         match self.class() {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Compose => Takes::Geometry,
-            Class::Image | Class::Erase | Class::Cast | Class::Noise | Class::Normalize => Takes::Images,
+            Class::Image | Class::Erase | Class::Cast | Class::Noise | Class::Normalize | Class::Crops(_) => {
+                Takes::Images
+            }
             Class::Boxes => Takes::Boxes,
         }
     }
@@ -439,6 +449,7 @@ transforms! {
     ColorJitter,
     Compose,
     ConvertBoundingBoxFormat,
+    FiveCrop,
     FloorCenterCrop,
     ElasticTransform,
     GaussianBlur,
@@ -483,6 +494,7 @@ transforms! {
     Resize,
     SanitizeBoundingBoxes,
     ScaleJitter,
+    TenCrop,
     TimmAugment,
     ToDtype,
     ToImage,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area")
+OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area", "opencv-linear-area")
 INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos", *OPENCV_INTERPOLATIONS)
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")

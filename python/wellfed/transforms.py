@@ -248,7 +248,8 @@ class Resize(Transform):
         size: An int is the smaller edge of the result, whose aspect ratio stays; (height, width) is the result;
             None leaves it to ``max_size``.
         interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
-            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last.
+            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last;
+            opencv-linear-area takes areas where a side becomes shorter.
         max_size: Greatest longer edge, if size is an int; the longer edge itself, if size is None.
         antialias: True or None; shrinking is always antialiased.
 
@@ -453,8 +454,9 @@ class RandomResizedCrop(Transform):
         scale: Least and greatest share of the area that is kept, above 0.
         ratio: Least and greatest aspect ratio (width / height) of the part; its logarithm is drawn uniformly.
         interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
-            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last. Of
-            two, as ``("bilinear", "bicubic")``, one is drawn for each sample.
+            opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last;
+            opencv-linear-area takes areas where a side becomes shorter. Of two, as
+            ``("bilinear", "bicubic")``, one is drawn for each sample.
         antialias: True or None; shrinking is always antialiased.
 
     Example:

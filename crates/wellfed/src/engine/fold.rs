@@ -238,7 +238,8 @@ impl Fold {
             height: self.window.height,
             width: self.window.width,
         };
-        Some(Resize::new(height, width, filter(interpolation)).window(window).region(self.region))
+        let shorter = height < self.crop.height || width < self.crop.width;
+        Some(Resize::new(height, width, filter(interpolation, shorter)).window(window).region(self.region))
     }
 }
 
@@ -252,7 +253,8 @@ fn fill_u8(value: f64) -> u8 {
     value.clamp(0.0, 255.0) as u8
 }
 
-fn filter(interpolation: Interpolation) -> resample::Filter {
+/// The kernels' filter, of a resize that makes some side `shorter` or not.
+fn filter(interpolation: Interpolation, shorter: bool) -> resample::Filter {
     match interpolation {
         Interpolation::Nearest => resample::Filter::Nearest,
         Interpolation::NearestExact => resample::Filter::NearestExact,
@@ -262,7 +264,8 @@ fn filter(interpolation: Interpolation) -> resample::Filter {
         Interpolation::Lanczos => resample::Filter::Lanczos,
         Interpolation::OpenCvNearest => resample::Filter::OpenCvNearest,
         Interpolation::OpenCvLinear => resample::Filter::OpenCvLinear,
-        Interpolation::OpenCvArea => resample::Filter::OpenCvArea,
+        Interpolation::OpenCvLinearArea if !shorter => resample::Filter::OpenCvLinear,
+        Interpolation::OpenCvArea | Interpolation::OpenCvLinearArea => resample::Filter::OpenCvArea,
     }
 }
 

@@ -200,7 +200,7 @@ pub enum Interpolation {
     /// Lanczos with three lobes, antialiased when shrinking.
     #[serde(rename = "lanczos")]
     Lanczos,
-    /// `cv2.INTER_NEAREST`. Transforms that resize take it and the next two, no others.
+    /// `cv2.INTER_NEAREST`. Transforms that resize take it and the next three, no others.
     #[serde(rename = "opencv-nearest")]
     OpenCvNearest,
     /// `cv2.INTER_LINEAR`: never antialiased.
@@ -209,12 +209,21 @@ pub enum Interpolation {
     /// `cv2.INTER_AREA`.
     #[serde(rename = "opencv-area")]
     OpenCvArea,
+    /// `cv2.INTER_AREA` where a side becomes shorter, else `cv2.INTER_LINEAR`: Albumentations' `area_for_downscale`.
+    #[serde(rename = "opencv-linear-area")]
+    OpenCvLinearArea,
 }
 
 impl Interpolation {
     /// Whether pixels are OpenCV's, and not Pillow's.
     pub(crate) fn is_opencv(self) -> bool {
-        matches!(self, Interpolation::OpenCvNearest | Interpolation::OpenCvLinear | Interpolation::OpenCvArea)
+        matches!(
+            self,
+            Interpolation::OpenCvNearest
+                | Interpolation::OpenCvLinear
+                | Interpolation::OpenCvArea
+                | Interpolation::OpenCvLinearArea
+        )
     }
 }
 
@@ -229,6 +238,7 @@ impl fmt::Display for Interpolation {
             Interpolation::OpenCvNearest => "opencv-nearest",
             Interpolation::OpenCvLinear => "opencv-linear",
             Interpolation::OpenCvArea => "opencv-area",
+            Interpolation::OpenCvLinearArea => "opencv-linear-area",
         })
     }
 }

@@ -43,6 +43,7 @@ fn opencv() -> impl Strategy<Value = Interpolation> {
         Interpolation::OpenCvNearest,
         Interpolation::OpenCvLinear,
         Interpolation::OpenCvArea,
+        Interpolation::OpenCvLinearArea,
     ])
 }
 

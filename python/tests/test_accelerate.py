@@ -194,7 +194,11 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
         (1, "crop", lambda: ((5, 5, 3, 9),), {}),
         (6, "resize", lambda: (small(), resample), {}),
         (1, "resize", lambda: (list(small()),), {}),
-        (1, "resize", lambda: (small(), resample, box()), {}),
+        (2, "resize", lambda: (small(), resample, box()), {}),
+        (2, "resize", lambda: (small(), resample, box(floats=True)), {}),
+        (1, "resize", lambda: (small(), resample, box(outside=True), rng.choice([None, 1.0, 1.5, 4])), {}),
+        (1, "resize", lambda: (size, resample, box(floats=True)), {}),
+        (1, "resize", lambda: ((width, rng.randint(1, 60)), resample, (0, 0, width, height * 0.7)), {}),
         (2, "resize", lambda: (small(), resample), {"reducing_gap": rng.choice([1, 1.5, 2.0, 3, 0.5, "x"])}),
         (6, "ImageEnhance", lambda: (rng.choice(ENHANCERS), rng.choice(FACTORS), rng.choice(ORDERS)), {}),
         (2, "hue", lambda: (rng.choice([-0.5, -0.1, 0.0, 0.2, 0.5]),), {}),
@@ -207,13 +211,32 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
         (1, "rotate", lambda: (33, resample if resample in (0, 2, 3) else 0), {}),
         (2, "ImageOps.expand", lambda: (rng.choice([0, 3, (2, 5), (1, 2, 3, 4)]),), {}),
         (1, "ImageOps.expand", lambda: (rng.choice([2, -3]), rng.choice([9, (1, 2, 3), "red", 300])), {}),
-        (1, "ImageOps.fit", lambda: (small(),), {}),
-        (1, "ImageOps.pad", lambda: (small(),), {}),
+        (2, "ImageOps.fit", lambda: (small(),), {}),
+        (1, "ImageOps.fit", lambda: (small(), resample, rng.choice([0, 0.1]), (0.2, 1)), {}),
+        (2, "ImageOps.pad", lambda: (small(),), {}),
+        (2, "ImageOps.pad", lambda: (small(), resample, rng.choice(COLOURS), rng.choice(PLACES)), {}),
+        (1, "ImageOps.pad", lambda: (rng.choice([list(small()), (0, 4), (3.5, 9)]),), {}),
+        (1, "ImageOps.contain", lambda: (small(),), {}),
+        (1, "ImageOps.cover", lambda: (small(), resample), {}),
+        (1, "ImageOps.scale", lambda: (rng.choice([0.3, 1, 1.7]),), {}),
+        (1, "ImageOps.crop", lambda: (rng.choice([0, 2, (1, 2, 3, 4)]),), {}),
+        (1, "ImageOps.mirror", lambda: (), {}),
+        (1, "ImageOps.flip", lambda: (), {}),
+        (1, "ImageOps.exif_transpose", lambda: (), {}),
+        (2, "functional.pad", lambda: (rng.choice([[3], [0, 4], [1, 2, 3, 4]]), rng.choice([0, 7])), {}),
+        (
+            1,
+            "functional.pad",
+            lambda: ([2, 5],),
+            {"padding_mode": rng.choice(["edge", "reflect", "symmetric"])},
+        ),
         (1, "copy", lambda: (), {}),
         (1, "load", lambda: (), {}),
         (1, "getpixel", lambda: ((0, 0),), {}),
         (1, "tobytes", lambda: (), {}),
         (1, "draft", lambda: ("L", (20, 20)), {}),
+        (3, "draft", lambda: (rng.choice([None, "RGB", "L"]), rng.choice([small(), (9, 7), (30, 20)])), {}),
+        (1, "draft", lambda: ("RGB", None), {}),
         (3, "thumbnail", lambda: (rng.choice([small(), (40.7, 33), (0, 5)]),), {}),
         (1, "thumbnail", lambda: (small(), resample, rng.choice([None, 1.0, 3])), {}),
         (1, "seek", lambda: (rng.randint(0, 2),), {}),
@@ -240,14 +263,17 @@ def _called(image: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, An
     if method in ("ImageEnhance", "hue"):
         with wf.accelerate() if lazy else warnings.catch_warnings():
             return _enhanced(image, *args) if method == "ImageEnhance" else _jittered(image, *args)
-    if not method.startswith("ImageOps."):
+    house, _, name = method.rpartition(".")
+    if not house:
         return getattr(image, method)(*args, **kwargs)
     with wf.accelerate() if lazy else warnings.catch_warnings():
-        return getattr(ImageOps, method.removeprefix("ImageOps."))(image, *args, **kwargs)
+        return getattr(ImageOps if house == "ImageOps" else v1.functional, name)(image, *args, **kwargs)
 
 
 ENHANCERS = ("Brightness", "Contrast", "Color", "Color", "Sharpness")
 FACTORS = (0, 0.3, 0.7, 1, 1.0, 1.4, 3.5, -0.5, np.float32(0.6), 1e30, float("inf"), 10**400)
+COLOURS = (None, 0, 9, (1, 2, 3), "red", 300)
+PLACES = ((0, 0), (0.3, 0.9), (1, 1), [0.5, 2], (-1, 0.5), ("x", 0))
 ORDERS = ("", "", "", "paint", "twice", "degenerate", "other", "copy")
 
 

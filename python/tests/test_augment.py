@@ -39,16 +39,21 @@ def pixels(image: Any) -> np.ndarray:
 Samples = Callable[[int], np.ndarray]
 
 
+@functools.cache
+def source(noise: bool) -> wf.Dataset:
+    """One image many times over. It takes 170 MB, so there are no more of them than need be."""
+    image = picture(1, 230, 250)
+    if noise:
+        image = np.random.default_rng(1).integers(0, 256, image.shape, np.uint8)
+    return wf.from_tensor_slices(np.broadcast_to(image, (SAMPLES, *image.shape)), pixels="hwc")
+
+
 def samples(
     transform: T.Transform, shape: tuple[int, int], channels: int = 3, noise: bool = False
 ) -> Samples:
     """What the transform makes of sample `i` of many of `base`; it draws the same for every shape."""
-    image = picture(1, 230, 250)
-    if noise:
-        image = np.random.default_rng(1).integers(0, 256, image.shape, np.uint8)
-    source = np.broadcast_to(image, (SAMPLES, *image.shape))
     gray = T.Grayscale(1) if channels == 1 else T.Identity()
-    ds = wf.from_tensor_slices(source, pixels="hwc").map(T.CenterCrop(shape), gray, transform)
+    ds = source(noise).map(T.CenterCrop(shape), gray, transform)
     native = ds.with_options(layout="NHWC")._native
     return lambda row: to_numpy(native.sample(row, 0)[0])
 

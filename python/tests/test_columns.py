@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import random
+import weakref
 from typing import Any
 
 import numpy as np
@@ -387,3 +389,17 @@ def test_a_state_of_other_rules_is_refused_with_what_differs(
     with pytest.raises(wf.StateError) as caught:
         loader({**rules, name: other}).load_state_dict(state)
     assert f"{name} of {verb}() was {before}, and is {now} here" in str(caught.value)
+
+
+def test_arrays_are_given_back_with_their_data_set() -> None:
+    """And not when Python next collects garbage, which may be long after."""
+    array = np.zeros((4, 9), np.float32)
+    kept = weakref.ref(array)
+    gc.disable()
+    try:
+        ds = wf.from_tensor_slices({"some": (array, np.arange(4))}).batch(2)
+        assert len(list(ds.numpy())) == 2
+        del ds, array
+        assert kept() is None
+    finally:
+        gc.enable()

@@ -61,6 +61,14 @@ def test_resizing_gives_opencv_s_pixels(name: str) -> None:
         assert np.array_equal(ours, theirs), (name, image.shape, rows, columns)
 
 
+def test_areas_are_for_sides_that_become_shorter() -> None:
+    image = noise(np.random.default_rng(9), 40, 30)
+    for rows, columns in [(39, 30), (40, 29), (20, 60), (60, 20), (41, 30), (80, 60), (10, 10)]:
+        flag = cv2.INTER_AREA if rows < 40 or columns < 30 else cv2.INTER_LINEAR
+        ours = T.Resize((rows, columns), interpolation="opencv-linear-area")(image)
+        assert np.array_equal(ours, resized(image, rows, columns, flag)), (rows, columns)
+
+
 @pytest.mark.parametrize("name", FILTERS)
 def test_large_images_are_resized_alike(name: str) -> None:
     rng = np.random.default_rng(6)

@@ -258,6 +258,17 @@ def test_matrices_of_all_values_are_torchs(cifar: Any) -> None:
     assert same(Hybrid(cifar)[0], cifar[0])
 
 
+@pytest.mark.parametrize("module", [v1, v2], ids=["v1", "v2"])
+def test_what_comes_before_a_matrix_is_native(tmp_path: Path, module: Any) -> None:
+    whiten = module.LinearTransformation(torch.rand(192, 192), torch.rand(192))
+    chain = module.Compose([module.Resize((8, 8)), v1.ToTensor(), whiten])
+    folder = sets.image_folder(tmp_path, transform=chain)
+    plan = lower(Stock(folder))
+    assert plan.kind == "hybrid"
+    assert [line.native for section, line in plan.lines if section == "transform"] == [True, True, False]
+    assert all(same(plan.dataset[i], folder[i]) for i in range(len(folder)))
+
+
 class Rand(v2.RandAugment):
     pass
 

@@ -34,6 +34,13 @@ SETTLED: list[tuple[T.Transform, Any]] = [
     (T.Resize(40), v2.Resize(40)),
     (T.Resize((20, 30), "bicubic"), v2.Resize((20, 30), v2.InterpolationMode.BICUBIC)),
     (T.CenterCrop(30), v2.CenterCrop(30)),
+    (T.FiveCrop(30), v2.FiveCrop(30)),
+    (T.TenCrop((20, 31)), v2.TenCrop((20, 31))),
+    (T.TenCrop((21, 32), vertical_flip=True), v2.TenCrop((21, 32), vertical_flip=True)),
+    (
+        T.Compose([T.TenCrop(9), T.ToImage(), T.ToDtype("float32", scale=True)]),
+        v2.Compose([v2.TenCrop(9), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
+    ),
     (T.Pad(3, fill=(1, 2, 3)), v2.Pad(3, fill=(1, 2, 3))),
     (T.RandomHorizontalFlip(1), v2.RandomHorizontalFlip(1)),
     (T.Grayscale(), v2.Grayscale()),

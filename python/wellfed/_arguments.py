@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area")
+OPENCV_INTERPOLATIONS = ("opencv-nearest", "opencv-linear", "opencv-area", "opencv-linear-area")
 TORCH_INTERPOLATIONS = ("torch-bilinear", "torch-bicubic")
 PILLOW_NEAREST = "pillow-nearest"
 """Pillow's NEAREST of masks as well: other filters resize those as torchvision does."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,11 +53,12 @@ def call(transform: Transform, image: Any, seed: int | None) -> Any:
             f"an image must be uint8 [height, width, channels], not {array.dtype} {list(array.shape)}"
             "\nhint: arrays of floating point numbers are transformed as tensors, which need torch and torchvision"
         )
-    return to_numpy(_run(transform, array[:, :, None] if array.ndim == 2 else array, seed))
+    made = to_numpy(_run(transform, array[:, :, None] if array.ndim == 2 else array, seed))
+    return tuple(made) if transform.several else made
 
 
 def _run(transform: Transform, pixels: npt.NDArray[Any], seed: int | None) -> Any:
-    """The engine's array, HWC, of HWC pixels."""
+    """The engine's array, HWC, of HWC pixels; of several images, one behind the other."""
     if seed is None:
         # Only where it is needed: what is drawn here, nobody else sees.
         seed = new_seed() if transform.random else 0
@@ -78,8 +80,15 @@ def _on_pillow(transform: Transform, image: Any, seed: int | None) -> Any:
     result = _run(transform, pixels[:, :, None] if pixels.ndim == 2 else pixels, seed)
     kind = _made(transform)
     if kind is not None:
-        return _wrapped(_channels_first(result), kind)
+        tensor = _channels_first(result)
+        if transform.several:
+            return tuple(_wrapped(one, kind) for one in tensor)
+        return _wrapped(tensor, kind)
     array: npt.NDArray[Any] = to_numpy(result)
+    return tuple(map(_pillow, array)) if transform.several else _pillow(array)
+
+
+def _pillow(array: npt.NDArray[Any]) -> Any:
     height, width, channels = array.shape
     return sys.modules["PIL.Image"].frombytes(_MODES[channels], (width, height), array)
 
@@ -101,10 +110,12 @@ def _on_tensor(torch: Any, transform: Transform, image: Any, seed: int | None) -
     if not len(flat):
         return _torchvisions(transform)(image)
     made = [_channels_first(_run(transform, one.permute(1, 2, 0).numpy(), seed)) for one in flat]
-    result = made[0] if given.ndim == 3 else torch.stack(made).reshape(*given.shape[:-3], *made[0].shape)
-    if special:
-        return kinds.wrap(result, like=image)
-    return _wrapped(result, _made(transform))
+
+    def finish(each: Sequence[Any]) -> Any:
+        result = each[0] if given.ndim == 3 else torch.stack(each).reshape(*given.shape[:-3], *each[0].shape)
+        return kinds.wrap(result, like=image) if special else _wrapped(result, _made(transform))
+
+    return tuple(map(finish, zip(*made, strict=True))) if transform.several else finish(made)
 
 
 def _made(transform: Transform) -> str | None:
@@ -116,8 +127,8 @@ def _made(transform: Transform) -> str | None:
 
 
 def _channels_first(result: Any) -> Any:
-    """The engine's array as a CHW tensor."""
-    return torch_converter()(result).permute(2, 0, 1).contiguous()
+    """The engine's array as a CHW tensor, or several of them as one."""
+    return torch_converter()(result).movedim(-1, -3).contiguous()
 
 
 def _wrapped(tensor: Any, kind: str | None) -> Any:

@@ -130,7 +130,7 @@ class ScaleJitter(Transform):
         if not check.is_sequence(target_size) or len(target_size) != 2:
             raise TypeError(f"target_size is {target_size!r}; it must be a sequence of two ints")
         self._set(
-            target_size=check.size(target_size, "target_size"),
+            target_size=tuple(check.whole(side, "target_size", least=1) for side in target_size),
             scale_range=check.positive_pair(scale_range, "scale_range"),
             interpolation=check.interpolation(interpolation),
             antialias=check.antialias(antialias),

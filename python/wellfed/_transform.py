@@ -22,6 +22,7 @@ class Transform:
     # Parameters that torchvision has and that change nothing here.
     _not_in_plan: frozenset[str] = frozenset()
     _random: bool = False
+    _several: bool = False
 
     @property
     def random(self) -> bool:
@@ -32,6 +33,11 @@ class Transform:
     def on_batches(self) -> bool:
         """Whether it works on finished batches, after `Dataset.batch`, and not on samples."""
         return False
+
+    @property
+    def several(self) -> bool:
+        """Whether it makes several images of one: a tuple of them, where it is called on an image."""
+        return any(step._several for step in self.steps())
 
     @property
     def makes(self) -> Literal["tensor", "image"] | None:
@@ -110,8 +116,8 @@ class Transform:
         Returns:
             Of a Pillow image: a Pillow image; or a tensor ``[channels, height, width]``, if the transform makes one
             (`ToTensor`, `PILToTensor`, `ToImage`, or `ToDtype` to floating point). Of a tensor: a tensor. Of an array:
-            a new array ``[height, width, channels]``. Tensors of 8 bits on the CPU get the pixels that Pillow images
-            get; all others are left to torchvision's transform of this name.
+            a new array ``[height, width, channels]``. `FiveCrop` and `TenCrop` give a tuple of such. Tensors of 8 bits
+            on the CPU get the pixels that Pillow images get; others are left to torchvision's transform of this name.
 
         Example:
             >>> from PIL import Image

@@ -495,20 +495,24 @@ def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "
         held.extend(parts)
         return {"field": len(fields) - 1}
 
-    def walk(value: Any, name: str) -> dict[str, Any]:
-        inner = f"{name}." if name else ""
-        if isinstance(value, Mapping):
-            named = {str(key): item for key, item in value.items()}
-            if len(named) != len(value):
-                raise ValueError("two fields have the same name")
-            return {"dict": [[key, walk(item, inner + key)] for key, item in named.items()]}
-        if isinstance(value, tuple):
-            return {"tuple": [walk(item, f"{inner}{i}") for i, item in enumerate(value)]}
-        return field(value, name or "0")
-
-    structure = walk(tensors, "")
-    spec = {"type": "tensor_slices", "fields": fields, "structure": structure}
+    spec = {"type": "tensor_slices", "structure": _structure(tensors, "", field), "fields": fields}
     return Dataset(_native.Dataset.open(check.to_json(spec), held), [[_keep(*pair) for pair in held]])
+
+
+def _structure(value: Any, name: str, field: Callable[[Any, str], dict[str, Any]]) -> dict[str, Any]:
+    """How samples are nested; `field` takes what is in them, with its name.
+
+    No function inside of another one, which would know itself and so keep the arrays until they are collected.
+    """
+    inner = f"{name}." if name else ""
+    if isinstance(value, Mapping):
+        named = {str(key): item for key, item in value.items()}
+        if len(named) != len(value):
+            raise ValueError("two fields have the same name")
+        return {"dict": [[key, _structure(item, inner + key, field)] for key, item in named.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_structure(item, f"{inner}{i}", field) for i, item in enumerate(value)]}
+    return field(value, name or "0")
 
 
 def _ragged(value: Any) -> Ragged | None:

@@ -68,6 +68,7 @@ __all__ = [
     "ConvertBoundingBoxFormat",
     "CutMix",
     "ElasticTransform",
+    "FiveCrop",
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
@@ -104,6 +105,7 @@ __all__ = [
     "Resize",
     "SanitizeBoundingBoxes",
     "ScaleJitter",
+    "TenCrop",
     "ToDtype",
     "ToImage",
     "ToTensor",
@@ -247,8 +249,9 @@ class Resize(Transform):
             None leaves it to ``max_size``.
         interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
             opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last;
-            torch-bilinear or torch-bicubic, with those that torchvision v2 makes of uint8 tensors. Masks are
-            resized as torchvision resizes them, and by pillow-nearest as Pillow does.
+            opencv-linear-area takes areas where a side becomes shorter; torch-bilinear or torch-bicubic, with
+            those that torchvision v2 makes of uint8 tensors. Masks are resized as torchvision resizes them, and
+            by pillow-nearest as Pillow does.
         max_size: Greatest longer edge, if size is an int; the longer edge itself, if size is None.
         antialias: True or None; shrinking is always antialiased.
 
@@ -310,6 +313,53 @@ class CenterCrop(Transform):
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self._set(size=check.size(size))
+
+
+class FiveCrop(Transform):
+    """Makes five images of one: top left, top right, bottom left, bottom right, centre.
+
+    They lie side by side in their sample: a batch is ``[samples, 5, channels, height, width]``. `ToTensor`, `ToDtype`
+    and `Normalize` may follow, and change each; other transforms come before. Called on an image, it gives a tuple of
+    five, as torchvision's does. For images alone, without masks, boxes and points.
+
+    Args:
+        size: (height, width) of each, or an int for both; an image must be no smaller.
+
+    Example:
+        >>> [crop.shape for crop in FiveCrop((4, 2))(np.zeros((8, 9, 3), np.uint8))]
+        [(4, 2, 3), (4, 2, 3), (4, 2, 3), (4, 2, 3), (4, 2, 3)]
+    """
+
+    _several = True
+    size: tuple[int, int]
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self._set(size=check.size(size))
+
+
+class TenCrop(Transform):
+    """Makes ten images of one: those of `FiveCrop`, and the same of the mirrored image.
+
+    A batch is ``[samples, 10, channels, height, width]``; all else is as for `FiveCrop`.
+
+    Args:
+        size: (height, width) of each, or an int for both; an image must be no smaller.
+        vertical_flip: Mirror top and bottom, and not left and right.
+
+    Example:
+        >>> import wellfed as wf
+        >>> images = wf.from_tensor_slices(np.zeros((6, 9, 9, 3), np.uint8))
+        >>> ds = images.map(TenCrop(8), ToDtype("float32", scale=True)).batch(2)
+        >>> next(iter(ds.numpy())).shape
+        (2, 10, 3, 8, 8)
+    """
+
+    _several = True
+    size: tuple[int, int]
+    vertical_flip: bool
+
+    def __init__(self, size: int | Sequence[int], vertical_flip: bool = False) -> None:
+        self._set(size=check.size(size), vertical_flip=bool(vertical_flip))
 
 
 class Pad(Transform):
@@ -407,8 +457,9 @@ class RandomResizedCrop(Transform):
         ratio: Least and greatest aspect ratio (width / height) of the part; its logarithm is drawn uniformly.
         interpolation: nearest, nearest-exact, bilinear, bicubic or lanczos, with Pillow's pixels; opencv-nearest,
             opencv-linear or opencv-area, with those of ``cv2.resize``, which does not antialias but for the last;
-            torch-bilinear or torch-bicubic, with those that torchvision v2 makes of uint8 tensors. Of
-            two, as ``("bilinear", "bicubic")``, one is drawn for each sample.
+            opencv-linear-area takes areas where a side becomes shorter; torch-bilinear or torch-bicubic, with
+            those that torchvision v2 makes of uint8 tensors. Of two, as ``("bilinear", "bicubic")``, one is
+            drawn for each sample.
         antialias: True or None; shrinking is always antialiased.
 
     Example:

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wellfed_kernels::image::{Dtype, Image, Layout, Pixels, Planes, View};
 use wellfed_kernels::level::Level;
 use wellfed_kernels::points::{PointMap, PointOp};
-use wellfed_kernels::resample::{Filter, Rect, Resize, Resizer, Source};
+use wellfed_kernels::resample::{Filter, Rect, Region, Resize, Resizer, Source};
 use wellfed_kernels::write::{GeometryError, Output, PadMode, Window, Writer, write_at};
 
 const FILTERS: [Filter; 10] = [
@@ -28,6 +28,21 @@ fn noise(len: usize, seed: u32) -> Vec<u8> {
         if state & 0x300 == 0 { ((state >> 31) * 255) as u8 } else { (state >> 24) as u8 }
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// A part of a source that is resampled, of one image in three; where the filter is Pillow's.
+fn region(filter: Filter, seed: u32, (height, width): (usize, usize)) -> Option<Region> {
+    if !seed.is_multiple_of(3) || matches!(filter, Filter::NearestExact | Filter::NearestCorner) {
+        return None;
+    }
+    let share = |shift: u32| (seed >> shift & 0xff) as f32 / 256.0;
+    let span = |side: usize, from: f32, part: f32| {
+        let from = if from < 0.2 { 0.0 } else { from * side as f32 };
+        (from, if part > 0.8 { side as f32 } else { from + (side as f32 - from) * part.max(0.01) })
+    };
+    let (top, bottom) = span(height, share(2), share(9));
+    let (left, right) = span(width, share(16), share(23));
+    Some(Region { top, left, bottom, right })
 }
 
 /// A map of each element type.
@@ -117,7 +132,8 @@ proptest! {
             height: 1 + usize::from(cut[2]) % (out_height - top),
             width: 1 + usize::from(cut[3]) % (out_width - left),
         };
-        let resize = Resize::new(out_height, out_width, FILTERS[filter]).window(window);
+        let region = region(FILTERS[filter], seed, (height, width));
+        let resize = Resize::new(out_height, out_width, FILTERS[filter]).window(window).region(region);
         // One channel may fill three.
         let map = map(if channels == 1 && grey { 3 } else { channels }, kind);
         let layout = if hwc { Layout::Hwc } else { Layout::Chw };

@@ -100,6 +100,17 @@ pub(crate) fn jpeg_head(data: &[u8]) -> Option<(usize, usize, usize, usize)> {
     codec::jpeg_head(data).map(|head| (head.width, head.height, head.components, head.len))
 }
 
+/// Pillow's filter of a number, as its `Resampling` counts.
+fn filter(number: u8) -> Option<Interpolation> {
+    Some(match number {
+        0 => Interpolation::Nearest,
+        1 => Interpolation::Lanczos,
+        2 => Interpolation::Bilinear,
+        3 => Interpolation::Bicubic,
+        _ => return None,
+    })
+}
+
 /// A file's bytes and what is to be done to its image. Never changes: each step gives another one, or None if it cannot
 /// be remembered exactly.
 #[pyclass(frozen, module = "wellfed._native")]
@@ -153,6 +164,11 @@ impl Picture {
         (width, height)
     }
 
+    /// Decodes a JPEG at a half, a quarter or an eighth of its size, as Pillow's `draft` has it.
+    fn draft(&self, py: Python<'_>, by: usize) -> Option<Self> {
+        self.then(py, self.single.draft(self.bytes.bind(py).as_bytes(), by))
+    }
+
     /// Keeps a box.
     fn crop(&self, py: Python<'_>, left: usize, top: usize, right: usize, bottom: usize) -> Option<Self> {
         let part = Rect { top, left, height: bottom.checked_sub(top)?, width: right.checked_sub(left)? };
@@ -161,14 +177,19 @@ impl Picture {
 
     /// Resamples with Pillow's filter of this number.
     fn resize(&self, py: Python<'_>, width: usize, height: usize, resample: u8) -> Option<Self> {
-        let interpolation = match resample {
-            0 => Interpolation::Nearest,
-            1 => Interpolation::Lanczos,
-            2 => Interpolation::Bilinear,
-            3 => Interpolation::Bicubic,
-            _ => return None,
-        };
-        self.then(py, self.single.resize(height, width, interpolation))
+        self.then(py, self.single.resize(height, width, filter(resample)?))
+    }
+
+    /// Resamples a part, `(left, top, right, bottom)`, with Pillow's filter of this number.
+    fn resize_box(
+        &self,
+        py: Python<'_>,
+        width: usize,
+        height: usize,
+        resample: u8,
+        part: (f32, f32, f32, f32),
+    ) -> Option<Self> {
+        self.then(py, self.single.resize_box(height, width, filter(resample)?, part))
     }
 
     /// Adds borders of one colour.

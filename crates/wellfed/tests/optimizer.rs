@@ -11,12 +11,12 @@ use wellfed::{
     source::{ArrayData, ImageFolder, ImageFolderSpec, Labels, Pixels, TensorSlices},
     store::LocalStore,
     transform::{
-        AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, Erasure, GaussianBlur, GaussianNoise,
-        Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad, PaddingMode, RandAugment,
-        RandomAffine, RandomApply, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
+        AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, Erasure, FiveCrop, GaussianBlur,
+        GaussianNoise, Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad, PaddingMode,
+        RandAugment, RandomAffine, RandomApply, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
         RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPhotometricDistort, RandomResize,
         RandomResizedCrop, RandomRotation, RandomShortestSize, RandomVerticalFlip, RandomZoomOut, Resize,
-        ScaleJitter, TimmAugment, TimmKind, TimmMix, TimmOp, ToDtype, ToTensor, Transform,
+        ScaleJitter, TenCrop, TimmAugment, TimmKind, TimmMix, TimmOp, ToDtype, ToTensor, Transform,
         TrivialAugmentWide,
     },
 };
@@ -124,7 +124,30 @@ fn cast() -> impl Strategy<Value = Transform> {
     ]
 }
 
+/// Several images of one, with a cast and a normalization on any side of what makes them.
+fn several() -> impl Strategy<Value = Vec<Transform>> {
+    let crops = prop_oneof![
+        (side(), side()).prop_map(|(h, w)| Transform::from(FiveCrop::new([h, w]))),
+        (side(), any::<bool>()).prop_map(|(s, flip)| TenCrop::new(s).vertical_flip(flip).into()),
+    ];
+    let values = proptest::option::of(cast());
+    (vec(on_bytes(), 0..3), crops, values, 0..4usize).prop_map(|(mut all, crops, cast, place)| {
+        let flip = (place > 1).then(|| RandomHorizontalFlip::default().into());
+        let normalize = || Normalize::new(0.5, 0.25).into();
+        let mut values: Vec<Transform> =
+            cast.map_or(Vec::new(), |cast| [cast].into_iter().chain(flip).chain([normalize()]).collect());
+        // Flips come before the crops.
+        values.insert(if place > 1 { values.len().saturating_sub(place - 2) } else { 0 }, crops);
+        all.append(&mut values);
+        all
+    })
+}
+
 fn transforms() -> impl Strategy<Value = Vec<Transform>> {
+    prop_oneof![4 => single(), 1 => several()]
+}
+
+fn single() -> impl Strategy<Value = Vec<Transform>> {
     let floats = proptest::option::of((cast(), vec(on_floats(), 0..4)));
     (vec(on_bytes(), 0..5), floats).prop_map(|(mut transforms, floats)| {
         if let Some((cast, floats)) = floats {
@@ -172,6 +195,59 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn crops_lie_one_behind_the_other() {
+    let (height, width, size) = (7usize, 9usize, [4usize, 5usize]);
+    let pixels = |index: usize, y: usize, x: usize, c: usize| {
+        let i = ((index * height + y) * width + x) * 3 + c;
+        (i * i / 7 + i * 3) as u8
+    };
+    for (layout, vertical) in [(Batching::Nchw, false), (Batching::Nhwc, true)] {
+        let ten: Transform = TenCrop::new(size).vertical_flip(vertical).into();
+        let options = Options { layout, ..Options::default() };
+        let data = Dataset::new(source(height, width, 3, Pixels::Hwc)).map([ten]).with_options(options);
+        for index in 0..SAMPLES {
+            let batch = data.sample(index as u64, 0).unwrap();
+            let found = batch.columns[0].data.as_bytes().unwrap();
+            let mut expected = Vec::new();
+            for mirrored in [false, true] {
+                for (top, left) in [(0, 0), (0, 4), (3, 0), (3, 4), (2, 2)] {
+                    let at = |y: usize, x: usize, c: usize| {
+                        let (y, x) = (top + y, left + x);
+                        match (mirrored, vertical) {
+                            (true, false) => pixels(index, y, width - 1 - x, c),
+                            (true, true) => pixels(index, height - 1 - y, x, c),
+                            _ => pixels(index, y, x, c),
+                        }
+                    };
+                    for i in 0..4 * 5 * 3 {
+                        expected.push(match layout {
+                            Batching::Nchw => at(i / 5 % 4, i % 5, i / 20),
+                            Batching::Nhwc => at(i / 15, i / 3 % 5, i % 3),
+                        });
+                    }
+                }
+            }
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+#[test]
+fn only_values_are_changed_behind_crops() {
+    let error = |transforms: Vec<Transform>| {
+        let data = Dataset::new(source(9, 9, 3, Pixels::Hwc)).map(transforms);
+        data.sample(0, 0).unwrap_err().to_string()
+    };
+    let five = || Transform::from(FiveCrop::new(4));
+    let behind = error(vec![five(), RandomHorizontalFlip::default().into()]);
+    assert!(behind.contains("RandomHorizontalFlip comes after FiveCrop, which makes several"), "{behind}");
+    assert!(error(vec![five(), TenCrop::new(2).into()]).contains("TenCrop comes after FiveCrop"));
+    let between = error(vec![ToTensor::new().into(), CenterCrop::new(8).into(), five()]);
+    assert!(between.contains("CenterCrop stands between a cast and FiveCrop"), "{between}");
+    assert!(error(vec![RandomApply::new([five()], 0.5).into()]).contains("FiveCrop cannot stand in"));
 }
 
 /// A folder of JPEG files of all common chroma samplings, deleted with the value.

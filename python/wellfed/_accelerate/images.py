@@ -46,6 +46,7 @@ _FREE = frozenset(
         "height",
         "mode",
         "readonly",
+        "draft",
         "getbands",
         "getexif",
         "_reload_exif",
@@ -118,11 +119,13 @@ sparing = _Sparing()
 class _Source:
     """The bytes of a file whose images are lazy."""
 
-    __slots__ = ("data", "kind", "pictures", "times", "wholes")
+    __slots__ = ("data", "kind", "pictures", "scale", "times", "wholes")
 
-    def __init__(self, data: bytes, kind: type[Any]) -> None:
+    def __init__(self, data: bytes, kind: type[Any], scale: int = 1) -> None:
         self.data = data
         self.kind = kind
+        self.scale = scale
+        """How much smaller it is decoded, as `draft` has it."""
         self.times = 0
         self.pictures: dict[str, _native.Picture] = {}
         self.wholes: dict[str, Any] = {}
@@ -135,6 +138,8 @@ class _Source:
                 found = _native.Picture.open(self.data, mode, rows.seen())
             except WellfedError:
                 return None
+            if found is not None and self.scale > 1:
+                found = found.draft(self.scale)
             if found is not None:
                 self.pictures[mode] = found
         return found
@@ -142,6 +147,8 @@ class _Source:
     def loaded(self) -> Any:
         """Pillow's own image of the file, with its pixels."""
         image = self.kind(io.BytesIO(self.data))
+        if self.scale > 1:
+            image.draft(None, (image.width // self.scale, image.height // self.scale))
         image.load()
         return image
 
@@ -184,9 +191,10 @@ class _Pillow:
     """Pillow's modules, and the classes of lazy images that are made from its classes."""
 
     def __init__(self) -> None:
-        from PIL import Image, ImageEnhance, ImageOps, JpegImagePlugin, PngImagePlugin
+        from PIL import Image, ImageColor, ImageEnhance, ImageOps, JpegImagePlugin, PngImagePlugin
 
         self.image = Image
+        self.color = ImageColor
         self.ops = ImageOps
         self.enhance = ImageEnhance
         self.lazy = _lazy_image(Image)
@@ -216,17 +224,51 @@ class _Pillow:
             new.__dict__["info"] = _copied(like.info)
         return new
 
-    def expanded(self, image: Any, borders: Any, fill: Any, original: Any) -> Any:
-        """What `ImageOps.expand` makes of a lazy image; None where that is to do it."""
+    def plain(self, image: Any) -> Any:
+        """A lazy image as one that was made from others; None where it has no such pixels."""
         if type(image) is not self.lazy:
             image = image._derived(image._mode) if image._mode in CONVERTED else None
         recipe = None if image is None else image.__dict__.get("_recipe")
-        if recipe is None or "transparency" in image.__dict__.get("info", ()):
+        return None if recipe is None or "transparency" in image.__dict__.get("info", ()) else image
+
+    def expanded(self, image: Any, borders: Any, fill: Any, original: Any) -> Any:
+        """What `ImageOps.expand` makes of a lazy image; None where that is to do it."""
+        image = self.plain(image)
+        if image is None:
             return None
         several = type(borders) is tuple and len(borders) in (2, 4)
         sides = borders * (4 // len(borders)) if several else (borders,) * 4
-        if not _whole_numbers(sides, 4) or min(sides) < 0:
+        calls = (*image._recipe.calls, (original, (borders, fill)))
+        return self.framed(image, sides, fill, calls)
+
+    def padded(self, image: Any, size: Any, method: Any, color: Any, centering: Any, original: Any) -> Any:
+        """What `ImageOps.pad` makes of a lazy image; None where that is to do it."""
+        image = self.plain(image)
+        several = type(centering) in (tuple, list) and len(centering) == 2
+        if image is None or not _whole_numbers(size, 2) or min(size) <= 0 or not several:
             return None
+        if not all(type(place) in (int, float) for place in centering):
+            return None
+        resized = self.ops.contain(image, size, method)
+        if type(resized) is not self.lazy or resized._size == size:
+            return resized if type(resized) is self.lazy else None
+        # As Pillow places it: along the width, or where that fits, along the height.
+        left, top = size[0] - resized._size[0], size[1] - resized._size[1]
+        x, y = (max(0, min(place, 1)) for place in centering)
+        x, y = (round(left * x), 0) if left else (0, round(top * y))
+        calls = (*image._recipe.calls, (original, (size, method, color, centering)))
+        return self.framed(resized, (x, y, left - x, top - y), 0 if color is None else color, calls)
+
+    def framed(self, image: Any, sides: Any, fill: Any, calls: tuple[tuple[Any, Any], ...]) -> Any:
+        """A lazy image with borders, which Pillow makes by `calls`; None where Pillow is to do so."""
+        recipe: Recipe | None = image.__dict__.get("_recipe")
+        if recipe is None or not _whole_numbers(sides, 4) or min(sides) < 0:
+            return None
+        if type(fill) is str:
+            try:
+                fill = self.color.getcolor(fill, recipe.mode)
+            except ValueError:
+                return None  # Pillow says so
         # A number is the colour of grey images, and black.
         colour = (fill,) * 3 if type(fill) is int and (recipe.mode == "L" or fill == 0) else fill
         if (
@@ -240,7 +282,6 @@ class _Pillow:
         picture = recipe.picture.pad(sides, colour)
         if picture is None:
             return None
-        calls = (*recipe.calls, (original, (borders, fill)))
         new = self.derived(Recipe(recipe.source, recipe.mode, picture, calls), image)
         new.__dict__.pop("_head", None)
         new.__dict__["info"] = {}
@@ -250,10 +291,9 @@ class _Pillow:
         """A lazy image with other colours, as `Picture.adjust` numbers them; None where Pillow is to do it."""
         if type(by) not in (int, float):
             return None
-        if type(image) is not self.lazy:
-            image = image._derived(image._mode) if image._mode in CONVERTED else None
+        image = self.plain(image)
         recipe = None if image is None else image.__dict__.get("_recipe")
-        if recipe is None or "transparency" in image.__dict__.get("info", ()):
+        if recipe is None:
             return None
         try:
             picture = recipe.picture.adjust(what, by)
@@ -316,6 +356,16 @@ _ADJUSTED = (_enhanced("Brightness"), _enhanced("Contrast"), _enhanced("Color"),
 _SATURATION = 2
 
 
+def _drafted(image: Any) -> int | None:
+    """How much smaller a file is to be decoded by `draft`; None where something else is asked for as well."""
+    if not image.decoderconfig:
+        return 1
+    scale, *rest = image.decoderconfig
+    # Of another mode are files that are to be decoded to it.
+    kept = image.format == "JPEG" and _COMPONENTS.get(image.layers) == image._mode
+    return scale if kept and rest == [0] and scale in (1, 2, 4, 8) else None
+
+
 class _Asked:
     """Stands for an image whose `thumbnail` is asked for a size: what it is to be resized to."""
 
@@ -336,11 +386,20 @@ class _Asked:
         return self
 
 
-def _reduces(size: tuple[int, int], to: Any, resample: Any, gap: Any) -> bool:
+def _reduces(size: tuple[float, float], to: Any, resample: Any, gap: Any) -> bool:
     """Whether Pillow makes an image smaller by whole numbers before it resizes it, or is to say that `gap` is wrong."""
     if type(gap) not in (int, float) or not 1.0 <= gap < 1e9:
         return True
     return resample != 0 and any(int(have / want / gap) > 1 for have, want in zip(size, to, strict=True))
+
+
+def _is_part(box: Any) -> bool:
+    """Whether it is a box as Pillow's resampling takes one. Whether it lies inside is seen where it is remembered."""
+    return (
+        type(box) is tuple
+        and len(box) == 4
+        and all(type(place) in (int, float) and abs(place) < 1e9 for place in box)
+    )
 
 
 def _all_of(fp: Any) -> Any:
@@ -537,17 +596,24 @@ def _lazy_image(module: Any) -> type[Any]:
     def resize(self: Any, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Any:
         picture = None
         recipe = self.__dict__.get("_recipe")
+        whole = box is None or (type(box) is tuple and box == (0, 0, *self._size))
         if (
             recipe is not None
-            and (box is None or (type(box) is tuple and box == (0, 0, *self._size)))
+            and (whole or _is_part(box))
             and _whole_numbers(size, 2)
             and min(size) > 0
             and (resample is None or (isinstance(resample, int) and 0 <= resample <= 3))
-            and (reducing_gap is None or not _reduces(self._size, size, resample, reducing_gap))
         ):
-            if tuple(size) == self._size:
+            resized = self._size if whole else (box[2] - box[0], box[3] - box[1])
+            filter_ = 3 if resample is None else int(resample)
+            if reducing_gap is not None and _reduces(resized, size, resample, reducing_gap):
+                pass
+            elif not whole:
+                picture = recipe.picture.resize_box(*size, filter_, box)
+            elif tuple(size) == self._size:
                 return self.copy()
-            picture = recipe.picture.resize(*size, 3 if resample is None else int(resample))
+            else:
+                picture = recipe.picture.resize(*size, filter_)
         return then(self, "resize", (size, resample, box, reducing_gap), picture)
 
     def thumbnail(self: Any, size: Any, resample: Any = 3, reducing_gap: Any = 2.0) -> Any:
@@ -680,11 +746,10 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         if fp is None or state.get("_im") is not None or self._mode not in modes:
             return None
         unread = "_head" in state and _TOLD.isdisjoint(state)
-        if not unread and (
-            len(self.tile) != 1
-            or self.decoderconfig
-            or "transparency" in self.info
-            or getattr(self, "n_frames", 1) != 1
+        scale = 1 if unread else _drafted(self)
+        if scale is None or (
+            not unread
+            and (len(self.tile) != 1 or "transparency" in self.info or getattr(self, "n_frames", 1) != 1)
         ):
             return None
         try:
@@ -694,7 +759,7 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
             return None  # Pillow meets it again, and says so
         picture = None
         if type(data) is bytes:
-            source = _Source(data, plain)
+            source = _Source(data, plain, scale)
             picture = source.picture("L" if self._mode == "L" else "RGB")
         if picture is None or picture.size != self._size:
             fp.seek(place)
@@ -756,6 +821,22 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         _settled(self)
         return self.load()
 
+    def thumbnail(self: Any, size: Any, resample: Any = 3, reducing_gap: Any = 2.0) -> None:
+        # Pillow's own, which asks the file to be decoded smaller, and resizes what comes of that.
+        plain.thumbnail(self, size, resample, reducing_gap)
+
+    def get_core(self: Any) -> Any:
+        _settled(self)
+        return self.im
+
+    def set_core(self: Any, core: Any) -> None:
+        """Other pixels in the place of the file's, which are not needed then."""
+        complete(self)
+        with _install:
+            self.__dict__.pop("_source", None)
+            self.__class__ = plain
+        self.im = core
+
     def close_fp(self: Any) -> None:
         if "_head" in self.__dict__:
             # One that Pillow has not read has no other files.
@@ -784,6 +865,8 @@ def _lazy_file(made_by: _Pillow, plain: type[Any]) -> type[Any]:
         "_take": take,
         "_derived": derived,
         "convert": convert,
+        "thumbnail": thumbnail,
+        "im": property(get_core, set_core),
         "__array_interface__": property(array_interface),
         "load": load,
         "close": close,

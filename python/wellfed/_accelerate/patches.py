@@ -46,6 +46,7 @@ class _Patches:
                 self._replace_opener(module.image.OPEN, name, plain, lazy)
             self._replace(module.ops, "exif_transpose", _exif_transpose)
             self._replace(module.ops, "expand", _expand)
+            self._replace(module.ops, "pad", _pad)
             for what, name in enumerate(ENHANCERS):
                 plain = getattr(module.enhance, name)
                 self._replace(plain, "__init__", enhancer(what, name, plain))
@@ -146,6 +147,17 @@ def _expand(original: Any) -> Any:
         return original(image, border, fill) if new is None else new
 
     return expand
+
+
+def _pad(original: Any) -> Any:
+    @functools.wraps(original)
+    def pad(image: Any, size: Any, method: Any = 3, color: Any = None, centering: Any = (0.5, 0.5)) -> Any:
+        new = None
+        if type(image) in pillow().kinds:
+            new = pillow().padded(image, size, method, color, centering, original)
+        return original(image, size, method, color, centering) if new is None else new
+
+    return pad
 
 
 patches = _Patches()

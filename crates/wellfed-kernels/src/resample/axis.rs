@@ -59,6 +59,20 @@ impl Filter {
         matches!(self, Filter::TorchBilinear | Filter::TorchBicubic)
     }
 
+    /// Whether it is not Pillow's.
+    pub(crate) fn is_foreign(self) -> bool {
+        matches!(
+            self,
+            Filter::NearestExact
+                | Filter::NearestCorner
+                | Filter::OpenCvNearest
+                | Filter::OpenCvLinear
+                | Filter::OpenCvArea
+                | Filter::TorchBilinear
+                | Filter::TorchBicubic
+        )
+    }
+
     /// Half the width of the filter, in output pixels when shrinking.
     fn support(self) -> f64 {
         match self {
@@ -74,6 +88,43 @@ impl Filter {
             Filter::Bicubic | Filter::TorchBicubic => 2.0,
             Filter::Lanczos => 3.0,
         }
+    }
+}
+
+/// A side of a source and the part of it that is resampled. Its ends are float32, as Pillow's `box` has them, kept as bits
+/// so that spans can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Span {
+    /// Samples of the side, at least 1.
+    pub(crate) len: usize,
+    from: u32,
+    to: u32,
+}
+
+impl Span {
+    /// All of a side.
+    pub(crate) fn whole(len: usize) -> Self {
+        Self::new(len, 0.0, len as f32)
+    }
+
+    /// What lies between two places, which count in samples from the side's beginning.
+    pub(crate) fn new(len: usize, from: f32, to: f32) -> Self {
+        // Of the two zeros the plain one.
+        Self { len, from: (from + 0.0).to_bits(), to: to.to_bits() }
+    }
+
+    fn from(self) -> f64 {
+        f64::from(f32::from_bits(self.from))
+    }
+
+    /// Source samples that an output sample stands for. Pillow subtracts in float32.
+    fn scale(self, output: usize) -> f64 {
+        f64::from(f32::from_bits(self.to) - f32::from_bits(self.from)) / output as f64
+    }
+
+    /// Whether `output` samples are those of the side itself.
+    pub(crate) fn keeps(self, output: usize) -> bool {
+        self.len == output && self == Self::whole(output)
     }
 }
 
@@ -196,24 +247,23 @@ pub(crate) struct Axis {
 
 /// The source samples that output samples `range` (not empty) may need: at least those of [`Axis::source`], found
 /// without making weights, since this is asked once per image and its cost would show.
-pub(crate) fn reach(input: usize, output: usize, filter: Filter, range: Range<usize>) -> Range<usize> {
-    let scale = input as f64 / output as f64;
+pub(crate) fn reach(input: Span, output: usize, filter: Filter, range: Range<usize>) -> Range<usize> {
+    let scale = input.scale(output);
     // One more on each side covers the rounding of nearest filters and of trimmed weights.
     let stretch = if filter == Filter::OpenCvLinear { 1.0 } else { scale.max(1.0) };
     let support = filter.support() * stretch + 1.0;
-    let center = |o: usize| (o as f64 + 0.5) * scale;
+    let center = |o: usize| input.from() + (o as f64 + 0.5) * scale;
     let first = (center(range.start) - support).max(0.0) as usize;
     let last = (center(range.end - 1) + support).ceil() as usize;
-    first.min(input - 1)..last.clamp(1, input)
+    first.min(input.len - 1)..last.clamp(1, input.len)
 }
 
 /// Spare output samples at the end of each array, so that kernels may load a whole vector of 16 anywhere.
 pub(crate) const SPARE: usize = 64;
 
 impl Axis {
-    /// Builds the weights that take `input` samples to `output` samples, both at least 1, in the forms that
-    /// `level` uses.
-    pub(crate) fn new(input: usize, output: usize, filter: Filter, level: Level) -> Self {
+    /// Builds the weights that take `input` to `output` samples, at least 1, in the forms that `level` uses.
+    pub(crate) fn new(input: Span, output: usize, filter: Filter, level: Level) -> Self {
         let mut axis = Axis::default();
         if filter.is_nearest() {
             axis.nearest(input, output, filter);
@@ -279,14 +329,15 @@ impl Axis {
         self.starts.resize(samples + SPARE, last);
     }
 
-    fn nearest(&mut self, input: usize, output: usize, filter: Filter) {
+    fn nearest(&mut self, span: Span, output: usize, filter: Filter) {
+        let input = span.len;
         let last = input as i32 - 1;
         self.taps = 1;
         self.lens = vec![1; output];
         self.starts = if filter == Filter::Nearest {
             // ImagingScaleAffine adds up the step, and so must we: a product rounds differently.
-            let step = input as f64 / output as f64;
-            let mut at = step * 0.5;
+            let step = span.scale(output);
+            let mut at = span.from() + step * 0.5;
             let mut next = || {
                 let index = at as i32;
                 at += step;
@@ -303,17 +354,17 @@ impl Axis {
         };
     }
 
-    fn weigh(&mut self, input: usize, output: usize, filter: Filter, value: impl Fn(f64) -> f64) {
-        let scale = input as f64 / output as f64;
+    fn weigh(&mut self, input: Span, output: usize, filter: Filter, value: impl Fn(f64) -> f64) {
+        let scale = input.scale(output);
         let stretch = scale.max(1.0);
         let support = filter.support() * stretch;
         let inverse = 1.0 / stretch;
         let widest = support.ceil() as usize * 2 + 1;
         // Fills in the weights of output sample `o`; says which source sample is the first, and how many there are.
         let weights_of = |o: usize, exact: &mut [f64]| {
-            let center = (o as f64 + 0.5) * scale;
+            let center = input.from() + (o as f64 + 0.5) * scale;
             let first = ((center - support + 0.5) as i64).max(0);
-            let last = ((center + support + 0.5) as i64).min(input as i64);
+            let last = ((center + support + 0.5) as i64).min(input.len as i64);
             let count = ((last - first).max(0) as usize).min(widest);
             let exact = &mut exact[..count];
             let mut sum = 0.0;
@@ -554,10 +605,12 @@ mod tests {
         for filter in SMOOTH.into_iter().chain([Filter::Nearest, Filter::NearestExact, Filter::NearestCorner])
         {
             for (input, output) in [(1, 9), (7, 3), (3, 7), (270, 224), (500, 341), (1000, 13), (31, 4096)] {
-                let axis = Axis::new(input, output, filter, Level::Scalar);
+                let axis = Axis::new(Span::whole(input), output, filter, Level::Scalar);
                 for range in [0..1, 0..output, output / 3..output / 2 + 1, output - 1..output] {
-                    let (exact, reach) =
-                        (axis.source(range.clone()), reach(input, output, filter, range.clone()));
+                    let (exact, reach) = (
+                        axis.source(range.clone()),
+                        reach(Span::whole(input), output, filter, range.clone()),
+                    );
                     assert!(reach.start <= exact.start && exact.end <= reach.end && reach.end <= input);
                     assert!(
                         reach.len() <= exact.len() + 6 + input / output,
@@ -574,7 +627,7 @@ mod tests {
             for (input, output) in
                 [(1, 1), (1, 9), (7, 3), (3, 7), (270, 224), (500, 341), (1000, 13), (64, 32)]
             {
-                let axis = Axis::new(input, output, filter, Level::Scalar);
+                let axis = Axis::new(Span::whole(input), output, filter, Level::Scalar);
                 assert_eq!(axis.len(), output);
                 let mut before = 0;
                 for o in 0..output {
@@ -598,7 +651,7 @@ mod tests {
     fn weights_of_torch_fill_16_bits() {
         assert_eq!([0.1, 0.25, 0.5, 0.99996, 1.0].map(bits_in_16), [18, 16, 15, 15, 14]);
         for (input, output, bits) in [(64, 32, 16), (33, 70, 14), (1000, 10, 21)] {
-            let axis = Axis::new(input, output, Filter::TorchBilinear, Level::Scalar);
+            let axis = Axis::new(Span::whole(input), output, Filter::TorchBilinear, Level::Scalar);
             let all = || (0..output).flat_map(|o| axis.at(o).1);
             assert!(all().all(|k| k.trailing_zeros() >= PRECISION - bits), "{input} to {output}");
             assert!(all().any(|k| k.trailing_zeros() == PRECISION - bits), "{input} to {output}");
@@ -608,7 +661,7 @@ mod tests {
     #[test]
     fn words_hold_the_weights() {
         for filter in SMOOTH {
-            let axis = Axis::new(97, 31, filter, Level::Avx512);
+            let axis = Axis::new(Span::whole(97), 31, filter, Level::Avx512);
             for o in 0..axis.len() {
                 let (_, weights) = axis.at(o);
                 for (t, k) in weights.iter().enumerate() {
@@ -624,11 +677,11 @@ mod tests {
 
     #[test]
     fn nearest_takes_the_middle() {
-        let axis = Axis::new(4, 2, Filter::Nearest, Level::Scalar);
+        let axis = Axis::new(Span::whole(4), 2, Filter::Nearest, Level::Scalar);
         assert_eq!((axis.start(0), axis.start(1)), (1, 3));
-        let axis = Axis::new(5, 2, Filter::NearestCorner, Level::Scalar);
+        let axis = Axis::new(Span::whole(5), 2, Filter::NearestCorner, Level::Scalar);
         assert_eq!(axis.starts, [0, 2]);
-        let axis = Axis::new(2, 4, Filter::NearestExact, Level::Scalar);
+        let axis = Axis::new(Span::whole(2), 4, Filter::NearestExact, Level::Scalar);
         assert_eq!([0, 1, 2, 3].map(|o| axis.start(o)), [0, 0, 1, 1]);
     }
 }

@@ -5,12 +5,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::axis::{Axis, Filter};
+use super::axis::{Axis, Filter, Span};
 use crate::level::Level;
 
-type Key = (usize, usize, Filter);
+type Key = (Span, usize, Filter);
 
-/// Axes by (source length, output length, filter); the oldest go first.
+/// Axes by (part of a source, output length, filter); the oldest go first.
 #[derive(Debug)]
 pub(super) struct Cache {
     level: Level,
@@ -30,8 +30,8 @@ impl Cache {
         self.size
     }
 
-    /// The weights from `input` to `output` samples, both at least 1.
-    pub(super) fn axis(&mut self, input: usize, output: usize, filter: Filter) -> Arc<Axis> {
+    /// The weights from `input` to `output` samples, at least 1.
+    pub(super) fn axis(&mut self, input: Span, output: usize, filter: Filter) -> Arc<Axis> {
         let key = (input, output, filter);
         if let Some(axis) = self.axes.get(&key) {
             return Arc::clone(axis);
@@ -57,16 +57,16 @@ mod tests {
 
     #[test]
     fn the_budget_holds() {
-        let one = Axis::new(100, 50, Filter::Bilinear, Level::Avx2).size();
+        let one = Axis::new(Span::whole(100), 50, Filter::Bilinear, Level::Avx2).size();
         let mut cache = Cache::new(Level::Avx2, 3 * one);
         for input in (90..110).chain(90..110) {
-            let axis = cache.axis(input, 50, Filter::Bilinear);
+            let axis = cache.axis(Span::whole(input), 50, Filter::Bilinear);
             assert_eq!(axis.len(), 50);
             assert!(cache.size() <= 3 * one);
         }
         assert!(cache.size() > 0);
         let mut none = Cache::new(Level::Scalar, 0);
-        assert_eq!(none.axis(5, 3, Filter::Box).len(), 3);
+        assert_eq!(none.axis(Span::whole(5), 3, Filter::Box).len(), 3);
         assert_eq!(none.size(), 0);
     }
 }

@@ -11,7 +11,7 @@
 //! planes, so that interleaved rows are split first, some at a time. One plane fills every channel of the map.
 //! The same bits in all these cases, on every [`Level`].
 //!
-//! Cropping before the resize is [`View::crop`]; what Pillow calls `img.crop(box).resize(size)`, as
+//! What Pillow calls `img.resize(size, box=box)` is [`Resize::region`]. Cropping before the resize is [`View::crop`]; what Pillow calls `img.crop(box).resize(size)`, as
 //! `torchvision.transforms.functional.resized_crop` does. Only the rows and columns of [`Resize::window`] are
 //! computed, from the source rows and columns that they need: [`Resize::source_rows`],
 //! [`Resize::source_columns`].
@@ -21,6 +21,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod axis;
+mod bands;
 mod cache;
 mod opencv_area;
 mod opencv_linear;
@@ -32,6 +33,7 @@ mod stream;
 use std::ops::Range;
 
 pub use axis::Filter;
+use axis::Span;
 use cache::Cache;
 use opencv_area::Area;
 use opencv_linear::{Linear, Rule};
@@ -127,8 +129,34 @@ fn inside(what: &'static str, start: usize, len: usize, limit: usize) -> Result<
     }
 }
 
+/// What is resampled of a source, in pixels that need not be whole: Pillow's `box`. Filters reach outside of it, up to the
+/// source's border.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Region {
+    /// Where it begins, from the first row's upper edge.
+    pub top: f32,
+    /// Where it begins, from the first column's left edge.
+    pub left: f32,
+    /// Where it ends.
+    pub bottom: f32,
+    /// Where it ends.
+    pub right: f32,
+}
+
+impl Region {
+    /// Whether it lies inside an image of `height` x `width` pixels, and has some of it.
+    pub fn is_inside(&self, height: usize, width: usize) -> bool {
+        0.0 <= self.top
+            && self.top < self.bottom
+            && self.bottom <= height as f32
+            && 0.0 <= self.left
+            && self.left < self.right
+            && self.right <= width as f32
+    }
+}
+
 /// The size to resize to, and the part of the result that is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resize {
     /// Rows of the whole result.
     pub height: usize,
@@ -138,12 +166,14 @@ pub struct Resize {
     pub filter: Filter,
     /// The rows and columns that are computed, the same bits as cropping the whole result.
     pub window: Rect,
+    /// What is resampled; `None` for all. With Pillow's filters only.
+    pub region: Option<Region>,
 }
 
 impl Resize {
     /// The whole of `height` x `width` pixels.
     pub fn new(height: usize, width: usize, filter: Filter) -> Self {
-        Self { height, width, filter, window: Rect { top: 0, left: 0, height, width } }
+        Self { height, width, filter, window: Rect { top: 0, left: 0, height, width }, region: None }
     }
 
     /// Only `window` of the result, for example a `CenterCrop`.
@@ -151,24 +181,43 @@ impl Resize {
         Self { window, ..self }
     }
 
+    /// Resamples no more than `region`.
+    pub fn region(self, region: Option<Region>) -> Self {
+        Self { region, ..self }
+    }
+
+    fn rows(&self, height: usize) -> Span {
+        self.region.map_or(Span::whole(height), |region| Span::new(height, region.top, region.bottom))
+    }
+
+    fn columns(&self, width: usize) -> Span {
+        self.region.map_or(Span::whole(width), |region| Span::new(width, region.left, region.right))
+    }
+
     /// The rows of a source of `height` rows that are enough for the window: those it needs, and perhaps one
     /// or two more. Empty if a side is zero or too long or the window is not inside the result.
     pub fn source_rows(&self, height: usize) -> Range<usize> {
-        source(height, self.height, self.filter, self.window.top, self.window.height)
+        source(self.rows(height), self.height, self.filter, self.window.top, self.window.height)
     }
 
     /// The columns of a source of `width` columns that are enough for the window. Empty as [`Resize::source_rows`].
     pub fn source_columns(&self, width: usize) -> Range<usize> {
-        source(width, self.width, self.filter, self.window.left, self.window.width)
+        source(self.columns(width), self.width, self.filter, self.window.left, self.window.width)
     }
 
-    fn check(&self) -> Result<(), GeometryError> {
-        side(self.height)?;
-        side(self.width)?;
+    fn check(&self, (height, width): (usize, usize)) -> Result<(), GeometryError> {
+        [self.height, self.width, height, width].into_iter().try_for_each(side)?;
         if self.window.height == 0 || self.window.width == 0 {
             return Err(GeometryError::Empty);
         }
-        self.window.check("window", (self.height, self.width))
+        self.window.check("window", (self.height, self.width))?;
+        match self.region {
+            Some(region) if self.filter.is_foreign() || !region.is_inside(height, width) => {
+                let end = region.bottom.max(region.right).clamp(0.0, MAX_SIDE as f32).ceil() as usize;
+                Err(GeometryError::Outside { what: "region", end, limit: height.min(width) })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -180,12 +229,13 @@ fn side(side: usize) -> Result<(), GeometryError> {
     }
 }
 
-fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize) -> Range<usize> {
-    let fits = side(input).is_ok() && side(output).is_ok() && inside("window", first, len, output).is_ok();
+fn source(input: Span, output: usize, filter: Filter, first: usize, len: usize) -> Range<usize> {
+    let fits =
+        side(input.len).is_ok() && side(output).is_ok() && inside("window", first, len, output).is_ok();
     if !fits || len == 0 {
         return 0..0;
     }
-    if input == output {
+    if input.keeps(output) {
         return first..first + len;
     }
     // Whether an axis is shrunk by `INTER_AREA` depends on the other one as well.
@@ -193,7 +243,7 @@ fn source(input: usize, output: usize, filter: Filter, first: usize, len: usize)
 }
 
 /// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as
-/// the width loses columns (`ImagingResampleInner`, which compares lengths and not ratios).
+/// the width loses columns (`ImagingResampleInner`, which compares lengths and not ratios, and those of the whole image where a region is resampled).
 fn vertical_first(input: (usize, usize), output: (usize, usize)) -> bool {
     let rows = input.0 as i64 - output.0 as i64;
     let columns = input.1 as i64 - output.1 as i64;
@@ -247,18 +297,18 @@ impl Resizer {
         resize: &Resize,
         (height, width): (usize, usize),
     ) -> (Range<usize>, Range<usize>) {
-        if resize.check().is_err() || side(height).is_err() || side(width).is_err() {
+        if resize.check((height, width)).is_err() {
             return (0..0, 0..0);
         }
         let way = Way::of(resize, (height, width));
-        let mut needed = |input, output, range: Range<usize>| match way {
-            _ if input == output => range,
+        let mut needed = |input: Span, output, range: Range<usize>| match way {
+            _ if input.keeps(output) => range,
             Way::Weighted => self.cache.axis(input, output, resize.filter).source(range),
-            Way::Linear(rule) => opencv_linear::reach(rule, input, output, range),
-            Way::Area => opencv_area::reach(input, output, range),
+            Way::Linear(rule) => opencv_linear::reach(rule, input.len, output, range),
+            Way::Area => opencv_area::reach(input.len, output, range),
         };
-        let rows = needed(height, resize.height, resize.window.rows());
-        (rows, needed(width, resize.width, resize.window.columns()))
+        let rows = needed(resize.rows(height), resize.height, resize.window.rows());
+        (rows, needed(resize.columns(width), resize.width, resize.window.columns()))
     }
 
     /// Resizes `src` into `dst`, which becomes `resize.window.height` x `resize.window.width` pixels.
@@ -273,7 +323,7 @@ impl Resizer {
         dst: &mut Image,
     ) -> Result<(), GeometryError> {
         let src = src.into();
-        resize.check()?;
+        resize.check((src.height, src.width))?;
         let Rect { height, width, .. } = resize.window;
         let channels = src.pixels.channels();
         let map = PointMap::identity(channels).expect("a view has 1 to 4 channels");
@@ -318,9 +368,7 @@ impl Resizer {
         output: Output<'a>,
         slot: &'a mut [u8],
     ) -> Result<Stream<'a>, GeometryError> {
-        resize.check()?;
-        side(height)?;
-        side(width)?;
+        resize.check((height, width))?;
         part.check("source", (height, width))?;
         let (source, window) = ((height, width), resize.window);
         let way = Way::of(resize, source);
@@ -340,9 +388,11 @@ impl Resizer {
                 _ => Under::Area(Area::new(source, whole, window, part, channels, sink, &mut self.area)?),
             }));
         }
-        let vertical =
-            (height != resize.height).then(|| self.cache.axis(height, resize.height, resize.filter));
-        let horizontal = (width != resize.width).then(|| self.cache.axis(width, resize.width, resize.filter));
+        let mut axis = |input: Span, output| {
+            (!input.keeps(output)).then(|| self.cache.axis(input, output, resize.filter))
+        };
+        let vertical = axis(resize.rows(height), resize.height);
+        let horizontal = axis(resize.columns(width), resize.width);
         let rows = vertical.as_ref().map_or(window.rows(), |axis| axis.source(window.rows()));
         let columns = horizontal.as_ref().map_or(window.columns(), |axis| axis.source(window.columns()));
         present("rows", &rows, part.rows())?;

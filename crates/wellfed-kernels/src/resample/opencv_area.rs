@@ -8,10 +8,11 @@
 
 use std::ops::Range;
 
+use super::bands::Bands;
 use super::opencv_linear::grow;
 use super::{GeometryError, Rect};
 use crate::image::Pixels;
-use crate::write::{Sink, announced};
+use crate::write::Sink;
 
 /// Rows of the result are written this many at a time.
 const BAND: usize = 16;
@@ -113,11 +114,7 @@ fn byte(value: f32) -> u8 {
 /// A resize under way.
 pub(super) struct Area<'a> {
     window: Rect,
-    part: Rect,
-    channels: usize,
-    pixel: usize,
-    /// The next source row.
-    at: usize,
+    bands: Bands,
     /// The next entry of `rows`, and the output row whose sum was begun.
     next: usize,
     begun: bool,
@@ -168,13 +165,9 @@ impl<'a> Area<'a> {
             grow(sum, len)?;
         }
         grow(lines, len.and_then(|len| len.checked_mul(BAND.min(window.height))))?;
-        let at = part.top;
         Ok(Self {
             window,
-            part,
-            channels,
-            pixel: 0,
-            at,
+            bands: Bands::new(part, channels),
             next: 0,
             begun: false,
             made: 0,
@@ -187,24 +180,17 @@ impl<'a> Area<'a> {
 
     /// As [`super::Stream::push`].
     pub(super) fn push(&mut self, band: Pixels<'_>) -> Result<(), GeometryError> {
-        let end = self.part.top + self.part.height;
-        announced(&band, self.channels, self.part.width, end - self.at)?;
-        if self.pixel != 0 && self.pixel != band.pixel {
-            return Err(GeometryError::Channels { image: band.pixel, map: self.pixel });
-        }
-        self.pixel = band.pixel;
-        let first = self.at;
-        self.at += band.height;
+        let first = self.bands.take(&band)?;
         // The source row that `row` holds: the last one of an output row may be the first one of the next.
         let mut weighted = None;
         while let Some(&Share { from, to, weight }) = self.scratch.rows.get(self.next) {
-            if from >= self.at {
+            if from >= self.bands.at {
                 break;
             }
             if from < first {
                 return Err(GeometryError::Missing { what: "rows", start: from, end: first });
             }
-            let len = self.window.width * self.channels;
+            let len = self.window.width * self.bands.channels;
             if self.mean.is_some() {
                 if !self.begun {
                     self.scratch.count[..len].fill(0);
@@ -239,18 +225,19 @@ impl<'a> Area<'a> {
             return Ok(());
         }
         let end = self.scratch.rows.last().map_or(0, |share| share.from + 1);
-        Err(GeometryError::Missing { what: "rows", start: self.at, end })
+        Err(GeometryError::Missing { what: "rows", start: self.bands.at, end })
     }
 
     /// Weights row `y` of `band` along the row.
     fn across(&mut self, band: Pixels<'_>, y: usize) {
         let width = self.window.width;
         let Scratch { row, columns, .. } = &mut *self.scratch;
-        for (c, to) in row.chunks_exact_mut(width).take(self.channels).enumerate() {
+        for (c, to) in row.chunks_exact_mut(width).take(self.bands.channels).enumerate() {
             let from = &band.planes[c][y * band.stride..];
             to.fill(0.0);
             for share in columns.iter() {
-                to[share.to] += f32::from(from[(share.from - self.part.left) * band.pixel]) * share.weight;
+                to[share.to] +=
+                    f32::from(from[(share.from - self.bands.part.left) * band.pixel]) * share.weight;
             }
         }
     }
@@ -259,18 +246,18 @@ impl<'a> Area<'a> {
     fn add(&mut self, band: Pixels<'_>, y: usize) {
         let width = self.window.width;
         let Scratch { count, columns, .. } = &mut *self.scratch;
-        for (c, to) in count.chunks_exact_mut(width).take(self.channels).enumerate() {
+        for (c, to) in count.chunks_exact_mut(width).take(self.bands.channels).enumerate() {
             let from = &band.planes[c][y * band.stride..];
             for share in columns.iter() {
                 // OpenCV's sums are of 32 bits, too.
-                let byte = u32::from(from[(share.from - self.part.left) * band.pixel]);
+                let byte = u32::from(from[(share.from - self.bands.part.left) * band.pixel]);
                 to[share.to] = to[share.to].wrapping_add(byte);
             }
         }
     }
 
     fn line_made(&mut self) {
-        let (width, channels) = (self.window.width, self.channels);
+        let (width, channels) = (self.window.width, self.bands.channels);
         let len = width * channels;
         let Scratch { sum, count, lines, .. } = &mut *self.scratch;
         let to = &mut lines[self.held * len..][..len];

@@ -8,10 +8,11 @@
 //!
 //! Rows may come in bands: two weighted rows wait for what is below them. The same bits on every [`Level`].
 
+use super::bands::Bands;
 use super::{GeometryError, Rect};
 use crate::image::Pixels;
 use crate::level::Level;
-use crate::write::{Sink, announced};
+use crate::write::Sink;
 
 /// Fractional bits of a weight.
 const BITS: u32 = 11;
@@ -127,12 +128,7 @@ pub(super) fn grow<T: Clone + Default>(memory: &mut Vec<T>, len: Option<usize>) 
 pub(super) struct Linear<'a> {
     level: Level,
     window: Rect,
-    part: Rect,
-    channels: usize,
-    /// 1 for planar bands, the channels for interleaved ones; 0 before the first.
-    pixel: usize,
-    /// The next source row.
-    at: usize,
+    bands: Bands,
     /// Rows made so far. The last `held` of them are not written yet.
     made: usize,
     held: usize,
@@ -179,10 +175,7 @@ impl<'a> Linear<'a> {
         Ok(Self {
             level,
             window,
-            part,
-            channels,
-            pixel: 0,
-            at: part.top,
+            bands: Bands::new(part, channels),
             made: 0,
             held: 0,
             weighted: [None; 2],
@@ -193,25 +186,19 @@ impl<'a> Linear<'a> {
 
     /// As [`super::Stream::push`].
     pub(super) fn push(&mut self, band: Pixels<'_>) -> Result<(), GeometryError> {
-        let end = self.part.top + self.part.height;
-        announced(&band, self.channels, self.part.width, end - self.at)?;
-        if self.pixel != 0 && self.pixel != band.pixel {
-            return Err(GeometryError::Channels { image: band.pixel, map: self.pixel });
-        }
-        if self.pixel == 0 {
-            self.pixel = band.pixel;
-            let offset = |tap: &Tap| ((tap.at[0] - self.part.left) * band.pixel) as i32;
+        let is_first = self.bands.pixel == 0;
+        let first = self.bands.take(&band)?;
+        if is_first {
+            let offset = |tap: &Tap| ((tap.at[0] - self.bands.part.left) * band.pixel) as i32;
             self.scratch.offsets.extend(self.scratch.columns.iter().map(offset));
         }
-        let first = self.at;
-        self.at += band.height;
         while !self.is_complete() {
             let row = self.scratch.rows[self.made];
             for y in row.at {
                 if self.weighted[y % 2] == Some(y) {
                     continue;
                 }
-                if y >= self.at {
+                if y >= self.bands.at {
                     return Ok(());
                 }
                 self.across(band, y - first, y % 2);
@@ -232,7 +219,7 @@ impl<'a> Linear<'a> {
             None => Ok(()),
             Some(_) => {
                 let end = self.scratch.rows.last().map_or(0, |tap| tap.at[1] + 1);
-                Err(GeometryError::Missing { what: "rows", start: self.at, end })
+                Err(GeometryError::Missing { what: "rows", start: self.bands.at, end })
             }
         }
     }
@@ -240,7 +227,7 @@ impl<'a> Linear<'a> {
     /// Weights row `y` of `band` into a place for weighted rows.
     fn across(&mut self, band: Pixels<'_>, y: usize, place: usize) {
         let width = self.window.width;
-        let len = width * self.channels;
+        let len = width * self.bands.channels;
         let Scratch { columns, offsets, pairs, weighted, .. } = &mut *self.scratch;
         let to = &mut weighted[place * len..][..len];
         for (c, to) in to.chunks_exact_mut(width).enumerate() {
@@ -254,7 +241,7 @@ impl<'a> Linear<'a> {
                 _ => 0,
             };
             for (tap, to) in columns[done..].iter().zip(&mut to[done..]) {
-                let [a, b] = tap.at.map(|x| i32::from(row[(x - self.part.left) * band.pixel]));
+                let [a, b] = tap.at.map(|x| i32::from(row[(x - self.bands.part.left) * band.pixel]));
                 let [wa, wb] = tap.weights.map(i32::from);
                 *to = ((a * wa + b * wb) >> 4) as i16;
             }
@@ -263,7 +250,7 @@ impl<'a> Linear<'a> {
 
     /// Makes the next row of the result from the weighted rows.
     fn down(&mut self, row: Tap) {
-        let len = self.window.width * self.channels;
+        let len = self.window.width * self.bands.channels;
         let Scratch { weighted, lines, .. } = &mut *self.scratch;
         let (even, odd) = weighted[..2 * len].split_at(len);
         let [a, b] = row.at.map(|y| if y % 2 == 0 { even } else { odd });
@@ -277,7 +264,7 @@ impl<'a> Linear<'a> {
         self.made += 1;
         self.held += 1;
         if self.held == BAND || self.is_complete() {
-            let (count, width, channels) = (self.held, self.window.width, self.channels);
+            let (count, width, channels) = (self.held, self.window.width, self.bands.channels);
             let band = Pixels::planar(&self.scratch.lines, count, width, channels, len, width);
             self.sink.band(self.made - count, band);
             self.held = 0;

@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::axis::Axis;
+use super::bands::Bands;
 use super::pass::{Across, Rows, WIDE, across, down};
 use super::split::split;
 use super::{GeometryError, Rect};
 use crate::image::Pixels;
 use crate::level::Level;
-use crate::write::{Sink, announced};
+use crate::write::Sink;
 
 /// Rows are made this many at a time, so that weights and tables stay in registers and rows in the
 /// first-level cache.
@@ -82,15 +83,10 @@ pub(super) struct Stream<'a> {
     level: Level,
     plan: Plan,
     window: Rect,
-    part: Rect,
+    bands: Bands,
     /// The source rows and columns that the window needs.
     rows: Range<usize>,
     columns: Range<usize>,
-    channels: usize,
-    /// 1 for planar bands, the channels for interleaved ones; 0 before the first.
-    pixel: usize,
-    /// The next source row.
-    at: usize,
     /// Rows of the window made so far. The last `held` of them are not written yet.
     made: usize,
     held: usize,
@@ -141,17 +137,13 @@ impl<'a> Stream<'a> {
         ring = ring.min(rows.len());
         scratch.ring.reserve(ring, step)?;
         scratch.lines.reserve(BAND, stride)?;
-        let at = part.top;
         Ok(Self {
             level,
             plan,
             window,
-            part,
+            bands: Bands::new(part, channels),
             rows,
             columns,
-            channels,
-            pixel: 0,
-            at,
             made: 0,
             held: 0,
             ring,
@@ -165,19 +157,12 @@ impl<'a> Stream<'a> {
 
     /// As [`super::Stream::push`].
     pub(super) fn push(&mut self, band: Pixels<'_>) -> Result<(), GeometryError> {
-        let end = self.part.top + self.part.height;
-        announced(&band, self.channels, self.part.width, end - self.at)?;
-        if self.pixel != 0 && self.pixel != band.pixel {
-            return Err(GeometryError::Channels { image: band.pixel, map: self.pixel });
-        }
-        self.pixel = band.pixel;
-        let first = self.at;
-        self.at += band.height;
-        let (start, end) = (first.max(self.rows.start), self.at.min(self.rows.end));
+        let first = self.bands.take(&band)?;
+        let (start, end) = (first.max(self.rows.start), self.bands.at.min(self.rows.end));
         if start >= end || self.is_complete() {
             return Ok(());
         }
-        let left = self.columns.start - self.part.left;
+        let left = self.columns.start - self.bands.part.left;
         let band = band.rows(start - first, end - start).columns(left, self.columns.len());
         if self.plan.nearest {
             self.pick(band, start);
@@ -212,7 +197,7 @@ impl<'a> Stream<'a> {
         if self.is_complete() {
             return Ok(());
         }
-        Err(GeometryError::Missing { what: "rows", start: self.at, end: self.rows.end })
+        Err(GeometryError::Missing { what: "rows", start: self.bands.at, end: self.rows.end })
     }
 
     /// A row of the result was added to `lines`, planar if `pixel` is 1.
@@ -220,7 +205,7 @@ impl<'a> Stream<'a> {
         self.made += 1;
         self.held += 1;
         if self.held == BAND || self.is_complete() {
-            let (count, width, channels) = (self.held, self.window.width, self.channels);
+            let (count, width, channels) = (self.held, self.window.width, self.bands.channels);
             let lines = self.scratch.lines.aligned();
             let band = match pixel {
                 1 => Pixels::planar(lines, count, width, channels, self.stride, width),
@@ -241,7 +226,7 @@ impl<'a> Stream<'a> {
                 break;
             }
             let line = &mut self.scratch.lines.aligned()[self.held * self.stride..];
-            for (c, line) in line.chunks_exact_mut(width).take(self.channels).enumerate() {
+            for (c, line) in line.chunks_exact_mut(width).take(self.bands.channels).enumerate() {
                 let row = &band.planes[c][(row - start) * band.stride..];
                 for (x, to) in line.iter_mut().enumerate() {
                     let column = pick(&self.plan.horizontal, self.window.left + x) - self.columns.start;
@@ -274,7 +259,7 @@ impl<'a> Stream<'a> {
         let end = start + band.height;
         // A stretch is a plane's row, or an interleaved one.
         let bytes = band.width * band.pixel;
-        let stretches = if band.pixel == 1 { self.channels } else { 1 };
+        let stretches = if band.pixel == 1 { self.bands.channels } else { 1 };
         // Rows in `between`.
         let mut waiting = 0;
         while self.made + waiting < self.window.height {
@@ -332,9 +317,9 @@ impl<'a> Stream<'a> {
     fn between(&mut self, axis: &Axis, count: usize) {
         let mut between = std::mem::take(&mut self.scratch.between);
         let (data, width) = (between.aligned(), self.columns.len());
-        let band = match self.pixel {
-            1 => Pixels::planar(data, count, width, self.channels, self.raw, width),
-            _ => Pixels::interleaved(data, count, width, self.channels, self.raw),
+        let band = match self.bands.pixel {
+            1 => Pixels::planar(data, count, width, self.bands.channels, self.raw, width),
+            _ => Pixels::interleaved(data, count, width, self.bands.channels, self.raw),
         };
         self.lines(axis, band);
         self.scratch.between = between;
@@ -343,7 +328,7 @@ impl<'a> Stream<'a> {
     /// The horizontal pass into the ring, and the vertical one from there.
     fn across_down(&mut self, axis: &Axis, first: &Axis, band: Pixels<'_>, start: usize) {
         let end = start + band.height;
-        let bytes = self.channels * self.window.width;
+        let bytes = self.bands.channels * self.window.width;
         let pass = Across::new(first, self.window.columns(), &self.columns);
         let mut taken = start;
         loop {

@@ -5,7 +5,7 @@
 //! so far and starts again from it.
 
 use wellfed_kernels::{
-    resample::{self, Resize},
+    resample::{self, Region, Resize},
     write::{PadMode, Window},
 };
 
@@ -19,6 +19,8 @@ pub(crate) struct Fold {
     pub(crate) crop: Rect,
     /// What that part is resampled to.
     pub(crate) resize: Option<(usize, usize, Interpolation)>,
+    /// What is resampled of it, if not all.
+    region: Option<Region>,
     /// The part of the result that is kept, before flips. Reaches outside only with `pad` and without `resize`.
     pub(crate) window: Window,
     pub(crate) pad: PadMode,
@@ -33,6 +35,7 @@ impl Fold {
         Self {
             crop: Rect { top: 0, left: 0, height, width },
             resize: None,
+            region: None,
             window: Window { top: 0, left: 0, height, width },
             pad: PadMode::Constant([0; 4]),
             padded: false,
@@ -111,6 +114,29 @@ impl Fold {
         }
     }
 
+    /// Resamples `region` of the result; false (and no change) if that cannot be folded exactly.
+    pub(crate) fn resize_region(
+        &mut self,
+        region: Region,
+        (height, width): (usize, usize),
+        interpolation: Interpolation,
+    ) -> bool {
+        let (rows, columns) = self.size();
+        if self.resize.is_some()
+            || self.padded
+            || self.flip_h
+            || self.flip_v
+            || !region.is_inside(rows, columns)
+        {
+            return false;
+        }
+        self.settle_crop();
+        self.resize = Some((height, width, interpolation));
+        self.region = Some(region);
+        self.window = Window { top: 0, left: 0, height, width };
+        true
+    }
+
     /// Keeps `rect` of the result.
     fn narrow(&mut self, rect: Rect) {
         let (top, left) = self.unflip(rect.top as i64, rect.left as i64, rect.height, rect.width);
@@ -163,7 +189,8 @@ impl Fold {
     /// than what it is resampled to, and that scale. Corners of the crop that fall between pixels of the smaller
     /// image move to the nearest corner there, by at most half a pixel of it.
     pub(crate) fn scaled(self) -> (Self, Scale) {
-        let Some((height, width, _)) = self.resize.filter(|_| !self.is_nearest()) else {
+        let Some((height, width, _)) = self.resize.filter(|_| !self.is_nearest() && self.region.is_none())
+        else {
             return (self, Scale::Full);
         };
         let fits =
@@ -213,7 +240,8 @@ impl Fold {
             height: self.window.height,
             width: self.window.width,
         };
-        Some(Resize::new(height, width, filter(interpolation)).window(window))
+        let shorter = height < self.crop.height || width < self.crop.width;
+        Some(Resize::new(height, width, filter(interpolation, shorter)).window(window).region(self.region))
     }
 }
 
@@ -227,7 +255,8 @@ fn fill_u8(value: f64) -> u8 {
     value.clamp(0.0, 255.0) as u8
 }
 
-fn filter(interpolation: Interpolation) -> resample::Filter {
+/// The kernels' filter, of a resize that makes some side `shorter` or not.
+fn filter(interpolation: Interpolation, shorter: bool) -> resample::Filter {
     match interpolation {
         Interpolation::Nearest | Interpolation::PillowNearest => resample::Filter::Nearest,
         Interpolation::NearestExact => resample::Filter::NearestExact,
@@ -237,9 +266,10 @@ fn filter(interpolation: Interpolation) -> resample::Filter {
         Interpolation::Lanczos => resample::Filter::Lanczos,
         Interpolation::OpenCvNearest => resample::Filter::OpenCvNearest,
         Interpolation::OpenCvLinear => resample::Filter::OpenCvLinear,
-        Interpolation::OpenCvArea => resample::Filter::OpenCvArea,
         Interpolation::TorchBilinear => resample::Filter::TorchBilinear,
         Interpolation::TorchBicubic => resample::Filter::TorchBicubic,
+        Interpolation::OpenCvLinearArea if !shorter => resample::Filter::OpenCvLinear,
+        Interpolation::OpenCvArea | Interpolation::OpenCvLinearArea => resample::Filter::OpenCvArea,
     }
 }
 

@@ -259,6 +259,13 @@ impl Maker<'_> {
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
                     probe.lap(Phase::Write, slot.len());
                 }
+                Step::Crops { operations, map } => {
+                    if let Held::Encoded(_) = held {
+                        held = self.whole(held, operations.start, scratch, probe)?;
+                    }
+                    self.crops(held, operations.clone(), map, scratch, slot, probe)?;
+                    probe.lap(Phase::Write, slot.len());
+                }
                 Step::Erase(at) => {
                     let size = scratch.sizes[*at];
                     let program = self.program;
@@ -453,6 +460,40 @@ impl Maker<'_> {
             }
         }
         Ok((held, fold, size))
+    }
+
+    /// Writes all crops of a decoded image, one behind the other.
+    fn crops(
+        &self,
+        held: Held<'_>,
+        operations: Range<usize>,
+        map: &PointMap,
+        scratch: &mut ImageScratch,
+        slot: &mut [u8],
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        let size = scratch.sizes[operations.start];
+        let mut whole = Fold::new(size.height, size.width);
+        let mut crops = None;
+        for at in operations {
+            match &scratch.actions[at] {
+                Action::Crops(found) => crops = Some(*found),
+                flip @ Action::Flip { .. } => _ = whole.push(flip, size.channels),
+                _ => {}
+            }
+        }
+        let Some(crops) = crops else {
+            return Err(Error::new(ErrorKind::Internal, "no transform makes several images of one"));
+        };
+        let slots = slot.chunks_exact_mut((slot.len() / crops.count()).max(1));
+        for ((flip, part), slot) in crops.parts(size.height, size.width).zip(slots) {
+            let mut fold = whole;
+            if !fold.push(&flip, size.channels) || !fold.push(&Action::Crop(part), size.channels) {
+                return Err(Error::new(ErrorKind::Internal, format!("{flip:?} and {part:?} do not fold")));
+            }
+            self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
+        }
+        Ok(())
     }
 
     /// Makes an 8-bit image of what `fold` says, in `scratch.work`.

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use wellfed_kernels::{
     image::{Dtype, Image, Layout, View},
     points::{PointMap, PointOp},
+    resample::Region,
     write::{self, Output, PadMode, Window},
 };
 
@@ -78,6 +79,8 @@ pub struct SingleScratch {
     kernel: KernelScratch,
     /// Pixels whose colours are still to be changed.
     pixels: Image,
+    /// Pixels that are still to be framed.
+    inner: Image,
     memory: ImageMemory,
 }
 
@@ -89,7 +92,11 @@ pub struct Single {
     orientation: u8,
     /// Of the stored image, height and width.
     stored: (usize, usize),
+    /// How much smaller it is decoded.
+    scale: Scale,
     fold: Fold,
+    /// What is done to the result of that, where it was resampled: borders come first.
+    frame: Option<Fold>,
     /// What is done to the colours of the result.
     colors: ColorSteps,
 }
@@ -118,19 +125,53 @@ impl Single {
             mode,
             orientation: 1,
             stored: (height, width),
+            scale: Scale::Full,
             fold: Fold::new(height, width),
+            frame: None,
             colors,
         }))
     }
 
     /// Height and width of the result.
     pub fn size(&self) -> (usize, usize) {
-        self.fold.size()
+        self.frame.unwrap_or(self.fold).size()
     }
 
     /// Channels of the result: 1 or 3.
     pub fn channels(&self) -> usize {
         self.mode.channels(3)
+    }
+
+    /// Decodes it at a half, a quarter or an eighth of its size, as Pillow's `draft` has it of JPEGs. Comes before all else.
+    pub fn draft(&self, bytes: &[u8], by: usize) -> Option<Self> {
+        let scale = match by {
+            2 => Scale::Half,
+            4 => Scale::Quarter,
+            8 => Scale::Eighth,
+            _ => return None,
+        };
+        let first = self.is_whole() && self.orientation == 1 && self.scale == Scale::Full;
+        if !first || !Encoded::open(bytes).ok()?.codec().scales() {
+            return None;
+        }
+        let mut next = Self { scale, ..*self };
+        let (height, width) = next.decoded();
+        next.fold = Fold::new(height, width);
+        Some(next)
+    }
+
+    /// Height and width of the decoded image, before it is turned.
+    fn decoded(&self) -> (usize, usize) {
+        let (height, width) = self.stored;
+        let (width, height) = self.scale.size(width, height);
+        (height, width)
+    }
+
+    /// Whether nothing is to be done to the decoded image, but perhaps to turn it.
+    fn is_whole(&self) -> bool {
+        let (height, width) = self.decoded();
+        let (rows, columns) = if self.orientation >= 5 { (width, height) } else { (height, width) };
+        self.fold.is_identity(rows, columns) && self.frame.is_none() && self.colors.is_empty()
     }
 
     /// Keeps a part, which must lie inside.
@@ -151,10 +192,30 @@ impl Single {
         self.then(&resize).or_else(|| self.turned_first()?.then(&resize))
     }
 
+    /// Resamples a part of it, `(left, top, right, bottom)` in pixels that need not be whole.
+    pub fn resize_box(
+        &self,
+        height: usize,
+        width: usize,
+        interpolation: Interpolation,
+        (left, top, right, bottom): (f32, f32, f32, f32),
+    ) -> Option<Self> {
+        if height == 0 || width == 0 || Limits::default().check_pixels(height, width).is_err() {
+            return None;
+        }
+        let region = Region { top, left, bottom, right };
+        let resized = |single: &Self| {
+            let mut next = *single;
+            let plain = next.frame.is_none() && next.colors.is_empty();
+            (plain && next.fold.resize_region(region, (height, width), interpolation)).then_some(next)
+        };
+        resized(self).or_else(|| resized(&self.turned_first()?))
+    }
+
     /// The same with flips in the first place: of the decoded pixels, where resampling may follow.
     fn turned_first(&self) -> Option<Self> {
         // Its one turn may be taken, and the sides are those of the turned image then.
-        if self.orientation != 1 || !self.colors.is_empty() || self.fold.is_padded() {
+        if self.orientation != 1 || !self.colors.is_empty() || self.fold.is_padded() || self.frame.is_some() {
             return None;
         }
         let Fold { flip_h, flip_v, resize: None, .. } = self.fold else { return None };
@@ -164,7 +225,7 @@ impl Single {
             (false, true) => 4,
             (false, false) => return None,
         };
-        let (height, width) = self.stored;
+        let (height, width) = self.decoded();
         let (Fold { crop, .. }, _) = self.fold.settled();
         let mirrored =
             |flip, start: usize, len: usize, side: usize| if flip { side - start - len } else { start };
@@ -176,7 +237,7 @@ impl Single {
         Self { fold: Fold::new(height, width), ..*self }.turn(orientation)?.crop(seen)
     }
 
-    /// Adds borders of one colour, a number for each channel; none where pixels were resampled or padded before.
+    /// Adds borders of one colour, a number for each channel; none where there are some already.
     pub fn pad(&self, left: usize, top: usize, right: usize, bottom: usize, fill: [u8; 3]) -> Option<Self> {
         let (height, width) = self.size();
         let height = height.checked_add(top)?.checked_add(bottom)?;
@@ -202,9 +263,8 @@ impl Single {
 
     /// Turns and mirrors as an EXIF orientation says. Comes before all else.
     pub fn turn(&self, orientation: u8) -> Option<Self> {
-        let (height, width) = self.stored;
-        let first = self.fold.is_identity(height, width) && self.colors.is_empty();
-        if self.orientation != 1 || !first || !(1..=8).contains(&orientation) {
+        let (height, width) = self.decoded();
+        if self.orientation != 1 || !self.is_whole() || !(1..=8).contains(&orientation) {
             return None;
         }
         let (rows, columns) = if orientation >= 5 { (width, height) } else { (height, width) };
@@ -233,8 +293,19 @@ impl Single {
             Action::Crop(_) if !has_mean => {}
             _ => return None,
         }
-        let mut next = *self;
-        next.fold.push(action, self.channels()).then_some(next)
+        let (mut next, channels) = (*self, self.channels());
+        if let Some(frame) = &mut next.frame {
+            return frame.push(action, channels).then_some(next);
+        }
+        if next.fold.push(action, channels) {
+            return Some(next);
+        }
+        if !matches!(action, Action::PadCrop { .. }) || next.fold.is_padded() {
+            return None;
+        }
+        let (height, width) = next.fold.size();
+        let mut frame = Fold::new(height, width);
+        frame.push(action, channels).then_some(Self { frame: Some(frame), ..next })
     }
 
     /// Bytes of the result.
@@ -257,12 +328,12 @@ impl Single {
         slot: &mut [u8],
     ) -> Result<()> {
         if self.colors.is_empty() {
-            return self.render_plain(bytes, form, rows, scratch, slot);
+            return self.render_framed(bytes, form, rows, scratch, slot);
         }
         let (height, width) = self.size();
         let mut pixels = std::mem::take(&mut scratch.pixels);
         let into = pixels.reshape(height, width, self.channels())?;
-        self.render_plain(bytes, Form::Bytes, rows, scratch, into)?;
+        self.render_framed(bytes, Form::Bytes, rows, scratch, into)?;
         self.colors.run(&mut pixels, &mut scratch.memory)?;
         match form {
             Form::Bytes => slot.copy_from_slice(pixels.pixels()),
@@ -273,6 +344,40 @@ impl Single {
     }
 
     /// The same before colours are changed.
+    fn render_framed(
+        &self,
+        bytes: &[u8],
+        form: Form<'_>,
+        rows: Option<&SeenRows>,
+        scratch: &mut SingleScratch,
+        slot: &mut [u8],
+    ) -> Result<()> {
+        let Some(frame) = self.frame else { return self.render_plain(bytes, form, rows, scratch, slot) };
+        let (height, width) = self.fold.size();
+        let mut inner = std::mem::take(&mut scratch.inner);
+        let into = inner.reshape(height, width, self.channels())?;
+        self.render_plain(bytes, Form::Bytes, rows, scratch, into)?;
+        let (map, layout) = self.written(form)?;
+        let output = Output { flip_h: frame.flip_h, flip_v: frame.flip_v, map, layout };
+        write::write(inner.view(), frame.window, frame.pad, output, slot)?;
+        scratch.inner = inner;
+        Ok(())
+    }
+
+    /// How values are written.
+    fn written<'a>(&self, form: Form<'a>) -> Result<(&'a PointMap, Layout)> {
+        let (map, layout) = match form {
+            Form::Bytes => (unchanged(self.channels())?, Layout::Hwc),
+            Form::Tensor(Values(map)) => (map, Layout::Chw),
+        };
+        if map.channels() != self.channels() {
+            let what = format!("an image of {} channels has values of {}", self.channels(), map.channels());
+            return Err(Error::config(what));
+        }
+        Ok((map, layout))
+    }
+
+    /// The same before borders are added to what was resampled.
     fn render_plain(
         &self,
         bytes: &[u8],
@@ -290,21 +395,14 @@ impl Single {
         let encoded = encoded.turned(self.orientation);
         let SingleScratch { codec, kernel: memory, .. } = scratch;
         let (fold, needed) = self.fold.settled();
-        let (map, layout) = match form {
-            Form::Bytes => (unchanged(self.channels())?, Layout::Hwc),
-            Form::Tensor(Values(map)) => (map, Layout::Chw),
-        };
-        if map.channels() != self.channels() {
-            let what = format!("an image of {} channels has values of {}", self.channels(), map.channels());
-            return Err(Error::config(what));
-        }
+        let (map, layout) = self.written(form)?;
         let output = Output { flip_h: fold.flip_h, flip_v: fold.flip_v, map, layout };
         let channels = self.mode.band_channels(encoded.header().channels);
         let request = Request {
             mode: self.mode,
             region: Some(needed),
             apply_orientation: self.orientation != 1,
-            scale: Scale::Full,
+            scale: self.scale,
         };
         let mut decode = |codec: &mut codec::Scratch| {
             let mut kernel = Kernel::new(&fold, needed, channels, memory, output, slot)?;
@@ -438,10 +536,66 @@ mod tests {
         assert!(framed.crop(Rect { top: 0, left: 0, height: 2, width: 2 }).is_some());
         assert!(framed.pad(1, 1, 1, 1, [0; 3]).is_none());
         assert!(framed.resize(3, 3, Interpolation::Bilinear).is_none());
-        let small = all.resize(3, 3, Interpolation::Bilinear).unwrap();
-        assert!(small.pad(1, 1, 1, 1, [0; 3]).is_none());
         assert!(all.pad(usize::MAX, 1, 1, 1, [0; 3]).is_none());
         assert!(all.pad(1 << 30, 1, 1 << 30, 1, [0; 3]).is_none());
+    }
+
+    #[test]
+    fn borders_are_added_to_what_was_resampled() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        let small = all.resize(3, 4, Interpolation::Bilinear).unwrap().flip(true, false).unwrap();
+        let framed = small.pad(2, 1, 0, 3, [7, 8, 9]).unwrap();
+        assert_eq!(framed.size(), (7, 6));
+        let inner = render(&small, &bytes);
+        let expected = |y: usize, x: usize| {
+            let inside = (1..4).contains(&y) && x >= 2;
+            if inside { &inner[3 * (4 * (y - 1) + x - 2)..][..3] } else { &[7, 8, 9] }
+        };
+        let equal = |single: &Single, at: &dyn Fn(usize, usize) -> (usize, usize)| {
+            let (height, width) = single.size();
+            let pixels = render(single, &bytes);
+            assert_eq!(pixels.len(), 3 * height * width);
+            for (i, pixel) in pixels.chunks(3).enumerate() {
+                let (y, x) = at(i / width, i % width);
+                assert_eq!(pixel, expected(y, x), "row {y}, column {x}");
+            }
+        };
+        equal(&framed, &|y, x| (y, x));
+        let part = Rect { top: 1, left: 1, height: 5, width: 3 };
+        equal(&framed.crop(part).unwrap(), &|y, x| (y + 1, x + 1));
+        equal(&framed.flip(true, true).unwrap().crop(part).unwrap(), &|y, x| (5 - y, 4 - x));
+        let values = Values::new(3, true, None).unwrap();
+        let mut tensor = vec![0; framed.len(Form::Tensor(&values))];
+        framed
+            .render(&bytes, Form::Tensor(&values), None, &mut SingleScratch::default(), &mut tensor)
+            .unwrap();
+        assert_eq!(tensor[..4], (7.0f32 / 255.0).to_ne_bytes());
+        assert!(framed.pad(1, 1, 1, 1, [0; 3]).is_none());
+        assert!(framed.resize(3, 3, Interpolation::Bilinear).is_none());
+        assert!(framed.resize_box(3, 3, Interpolation::Bilinear, (0.0, 0.0, 2.0, 2.0)).is_none());
+        assert!(framed.turn(6).is_none());
+        let brighter = framed.adjust(ColorStep::Brightness(2.0)).unwrap();
+        assert_eq!(render(&brighter, &bytes)[..3], [14, 16, 18]);
+        assert!(all.adjust(ColorStep::Brightness(2.0)).unwrap().pad(1, 1, 1, 1, [0; 3]).is_none());
+    }
+
+    #[test]
+    fn a_box_of_whole_pixels_that_keeps_its_size_is_a_crop() {
+        let bytes = png();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        let part = all.crop(Rect { top: 1, left: 2, height: 2, width: 3 }).unwrap();
+        let nearest = all.resize_box(2, 3, Interpolation::Nearest, (2.0, 1.0, 5.0, 3.0)).unwrap();
+        assert_eq!(render(&nearest, &bytes), render(&part, &bytes));
+        let flipped = all.flip(true, false).unwrap();
+        let turned = flipped.resize_box(2, 3, Interpolation::Bilinear, (0.0, 1.0, 3.0, 3.0)).unwrap();
+        assert_eq!(render(&turned, &bytes), render(&part.flip(true, false).unwrap(), &bytes));
+        for outside in
+            [(0.0, 0.0, 5.5, 4.0), (-0.1, 0.0, 5.0, 4.0), (2.0, 1.0, 2.0, 3.0), (0.0, f32::NAN, 5.0, 4.0)]
+        {
+            assert!(all.resize_box(2, 3, Interpolation::Bilinear, outside).is_none(), "{outside:?}");
+        }
+        assert!(all.resize_box(0, 3, Interpolation::Bilinear, (0.0, 0.0, 5.0, 4.0)).is_none());
     }
 
     #[test]
@@ -497,6 +651,32 @@ mod tests {
         assert!(all.adjust(ColorStep::Brightness(f64::NAN)).is_none());
         assert!(all.adjust(ColorStep::Contrast(1e60)).is_none());
         assert!(all.adjust(ColorStep::Hue(0.6)).is_none());
+    }
+
+    #[test]
+    fn only_jpegs_are_decoded_smaller_and_that_comes_first() {
+        use jpeg_encoder::{ColorType, Encoder};
+        let mut bytes = Vec::new();
+        let pixels: Vec<u8> = (0..21 * 13 * 3).map(|i| (i % 251) as u8).collect();
+        Encoder::new(&mut bytes, 90).encode(&pixels, 21, 13, ColorType::Rgb).unwrap();
+        let all = Single::open(&bytes, Mode::Rgb).unwrap().unwrap();
+        for (by, size) in [(2, (7, 11)), (4, (4, 6)), (8, (2, 3))] {
+            let small = all.draft(&bytes, by).unwrap();
+            assert_eq!(small.size(), size);
+            let (height, width) = size;
+            let pixels = render(&small, &bytes);
+            let turned = small.turn(6).unwrap();
+            assert_eq!(turned.size(), (width, height));
+            let part = small.flip(true, false).unwrap();
+            let flipped = render(&part, &bytes);
+            assert!((0..3 * width).all(|i| flipped[i] == pixels[3 * (width - 1 - i / 3) + i % 3]));
+            assert!(small.draft(&bytes, 2).is_none());
+            assert!(turned.draft(&bytes, 2).is_none());
+        }
+        assert!(all.flip(true, false).unwrap().draft(&bytes, 2).is_none());
+        assert!(all.draft(&bytes, 3).is_none());
+        let png = png();
+        assert!(Single::open(&png, Mode::Rgb).unwrap().unwrap().draft(&png, 2).is_none());
     }
 
     #[test]

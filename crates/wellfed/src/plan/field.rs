@@ -71,6 +71,8 @@ pub(crate) enum Step {
     Write { operations: Range<usize>, map: PointMap },
     /// One `RandomErasing` on the finished image, in the batch.
     Erase(usize),
+    /// As `Write`, once for each crop of an image of which several are made.
+    Crops { operations: Range<usize>, map: PointMap },
     /// Transforms on floating point pixels one by one, then a copy to the batch.
     Float(Range<usize>),
 }
@@ -89,7 +91,7 @@ pub(crate) struct ImageProgram {
     pub(crate) decode_region: bool,
     /// Whether images that are shrunk may be decoded at a smaller scale.
     pub(crate) decode_fast: bool,
-    /// Size of the finished image. A side is `None` until a sample has settled it.
+    /// Size of the finished image, or of each, if several are made of one. A side is `None` until a sample has settled it.
     pub(crate) shape: Shape,
     /// Whether a sample did, since transforms do not.
     pub(crate) probed: bool,
@@ -104,10 +106,15 @@ pub(crate) struct ImageProgram {
 /// Follows the element type through the operations.
 pub(super) fn check_types(program: &ImageProgram) -> Result<Dtype> {
     let mut dtype = Dtype::U8;
-    let mut cast = None;
+    let (mut cast, mut several) = (None, None);
+    check_before(program)?;
     for planned in &program.operations {
         let name = planned.transform.name();
+        if let Some(several) = several {
+            check_after(several, planned)?;
+        }
         match planned.class {
+            Class::Crops(_) => several = Some(name),
             Class::Cast => {
                 if let Some(PointOp::ToDtype { dtype: to, .. }) = planned.point(program.shape.channels)? {
                     dtype = to;
@@ -133,6 +140,32 @@ pub(super) fn check_types(program: &ImageProgram) -> Result<Dtype> {
         }
     }
     Ok(dtype)
+}
+
+/// Fails unless `planned` may follow what makes several images of one: where it changes each of their values by itself.
+fn check_after(several: &str, planned: &Planned) -> Result<()> {
+    if matches!(planned.class, Class::Identity | Class::Cast | Class::Normalize) {
+        return Ok(());
+    }
+    let name = planned.transform.name();
+    Err(Error::config(format!("{name} comes after {several}, which makes several images of one"))
+        .with_stage(name)
+        .with_hint(format!("put {name} before it; casts and Normalize may follow {several}")))
+}
+
+/// Fails where crops of finished values would be needed: between the cast and what makes several images of one.
+fn check_before(program: &ImageProgram) -> Result<()> {
+    let Some((place, _)) = program.several() else { return Ok(()) };
+    let between = program.first_cast()..place;
+    for planned in program.operations.get(between).unwrap_or_default() {
+        if !matches!(planned.class, Class::Identity | Class::Cast | Class::Normalize | Class::Flip) {
+            let (name, several) = (planned.transform.name(), program.operations[place].transform.name());
+            return Err(Error::config(format!("{name} stands between a cast and {several}"))
+                .with_stage(name)
+                .with_hint(format!("put {name} before the cast")));
+        }
+    }
+    Ok(())
 }
 
 impl Planned {
@@ -187,13 +220,23 @@ impl ImageProgram {
         Ok(ColumnKind::Array { dtype: self.element(), shape })
     }
 
-    /// Sides of a finished image of `height` x `width`, in their order.
+    /// Sides of a finished image of `height` x `width`, in their order; before them the number of images, if several are
+    /// made of one.
     pub(crate) fn sides<T: From<usize>>(&self, height: T, width: T) -> Vec<T> {
-        match self.layout {
-            _ if self.mask.is_some() => vec![T::from(1), height, width],
-            Layout::Chw => vec![T::from(self.shape.channels), height, width],
-            Layout::Hwc => vec![height, width, T::from(self.shape.channels)],
-        }
+        let one = match self.layout {
+            _ if self.mask.is_some() => [T::from(1), height, width],
+            Layout::Chw => [T::from(self.shape.channels), height, width],
+            Layout::Hwc => [height, width, T::from(self.shape.channels)],
+        };
+        self.several().map(|(_, count)| T::from(count)).into_iter().chain(one).collect()
+    }
+
+    /// The place of the transform that makes several images of one, and how many.
+    pub(crate) fn several(&self) -> Option<(usize, usize)> {
+        self.operations.iter().enumerate().find_map(|(place, planned)| match planned.class {
+            Class::Crops(count) => Some((place, count)),
+            _ => None,
+        })
     }
 
     /// Bytes of a finished image of `height` x `width`.
@@ -220,14 +263,15 @@ impl ImageProgram {
         }
     }
 
-    /// Channels, height and width of the finished image.
+    /// Channels, height and width of the finished image, or of each.
     pub(crate) fn chw(&self) -> [usize; 3] {
         [self.shape.channels, self.shape.height.unwrap_or(0), self.shape.width.unwrap_or(0)]
     }
 
     /// The plainest program: every stage by itself, whole images decoded.
     pub(super) fn lower(&mut self) -> Result<()> {
-        let cast = self.first_cast();
+        let several = self.several().map(|(place, _)| place);
+        let cast = several.map_or(self.first_cast(), |place| place.min(self.first_cast()));
         let decode = matches!(self.input, Input::Encoded { .. }).then_some(Step::Decode);
         let single = (0..cast).map(|i| match self.operations[i].class {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip => Step::Geometry(i..i + 1),
@@ -235,7 +279,9 @@ impl ImageProgram {
         });
         self.steps = decode.into_iter().chain(single).collect();
         let end = self.operations.len();
-        self.steps.push(if cast == end {
+        self.steps.push(if several.is_some() {
+            Step::Crops { operations: cast..end, map: self.map(cast..end)? }
+        } else if cast == end {
             Step::Write { operations: end..end, map: self.map(end..end)? }
         } else {
             // Checks the parameters against the channels, as the fused program would.
@@ -297,6 +343,9 @@ impl ImageProgram {
                 Step::Write { operations, .. } => {
                     format!("{} -> batch, in one pass", self.names(operations.clone()))
                 }
+                Step::Crops { operations, .. } => {
+                    format!("{} -> batch, crop by crop", self.names(operations.clone()))
+                }
                 Step::Erase(at) => format!("{} in the batch", self.names(*at..at + 1)),
                 Step::Float(operations) => {
                     format!(
@@ -307,10 +356,11 @@ impl ImageProgram {
             });
         }
         let last = lines.len() - 1;
+        let count = self.several().map_or_else(String::new, |(_, count)| format!("{count}, "));
         lines[last] += &match self.layout {
             _ if self.mask.is_some() => format!(": a mask [1, {height}, {width}]"),
-            Layout::Chw => format!(": {:?} [{channels}, {height}, {width}]", self.dtype),
-            Layout::Hwc => format!(": {:?} [{height}, {width}, {channels}]", self.dtype),
+            Layout::Chw => format!(": {:?} [{count}{channels}, {height}, {width}]", self.dtype),
+            Layout::Hwc => format!(": {:?} [{count}{height}, {width}, {channels}]", self.dtype),
         };
         lines
     }

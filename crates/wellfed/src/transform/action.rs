@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    AddedNoise, ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size,
+    AddedNoise, Crops, ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size,
 };
 use crate::{Error, Result, codec::MaskDepth, rng::Rng, sample::BoxFormat};
 
@@ -83,6 +83,8 @@ pub enum Action {
         /// pixels, but boxes are cut at each of the two borders.
         added: Option<Padding>,
     },
+    /// Make several images of one.
+    Crops(Crops),
     /// Resample a rectangle of the image to a new size.
     Resize {
         /// What is resampled; pixels outside it do not influence the result.
@@ -143,13 +145,14 @@ pub enum Action {
 }
 
 impl Action {
-    /// Size of the result for an image of size `input`.
+    /// Size of the result for an image of size `input`; of several, that of each.
     pub fn size(&self, input: Size) -> Size {
         match *self {
             Action::Crop(Rect { height, width, .. })
             | Action::CropAround(Rect { height, width, .. })
             | Action::PadCrop { height, width, .. }
             | Action::Resize { height, width, .. } => Size { height, width, ..input },
+            Action::Crops(Crops { size: [height, width], .. }) => Size { height, width, ..input },
             Action::Image(ref action) => action.size(input),
             Action::Keep
             | Action::Flip { .. }

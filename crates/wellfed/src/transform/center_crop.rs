@@ -28,7 +28,7 @@ impl CenterCrop {
 
 /// First row or column. torchvision rounds the crop's offset half to even and the padding's down, and an axis
 /// is either padded or cropped.
-fn start(image: usize, crop: usize) -> i64 {
+pub(super) fn start(image: usize, crop: usize) -> i64 {
     if crop > image {
         -(((crop - image) / 2) as i64)
     } else {

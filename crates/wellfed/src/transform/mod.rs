@@ -24,8 +24,10 @@ mod center_crop;
 mod coarse_dropout;
 mod color_jitter;
 mod compose;
+mod crops;
 mod elastic_transform;
 mod filters;
+mod five_crop;
 mod floor_center_crop;
 mod gaussian_blur;
 mod gaussian_noise;
@@ -77,6 +79,7 @@ mod random_zoom_out;
 mod resize;
 mod scale_jitter;
 mod sequence;
+mod ten_crop;
 #[cfg(test)]
 mod testing;
 mod timm_augment;
@@ -95,8 +98,10 @@ pub use center_crop::CenterCrop;
 pub use coarse_dropout::CoarseDropout;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
+pub use crops::{Crops, Mirror};
 pub use elastic_transform::ElasticTransform;
 pub use filters::Filters;
+pub use five_crop::FiveCrop;
 pub use floor_center_crop::FloorCenterCrop;
 pub use gaussian_blur::GaussianBlur;
 pub use gaussian_noise::{AddedNoise, GaussianNoise};
@@ -143,6 +148,7 @@ pub use random_vertical_flip::RandomVerticalFlip;
 pub use random_zoom_out::RandomZoomOut;
 pub use resize::{Resize, ResizeTo};
 pub use scale_jitter::ScaleJitter;
+pub use ten_crop::TenCrop;
 pub use timm_augment::{TimmAugment, TimmMix};
 pub use timm_op::{TimmKind, TimmOp};
 pub use to_dtype::ToDtype;
@@ -197,7 +203,7 @@ pub enum Interpolation {
     /// Lanczos with three lobes, antialiased when shrinking.
     #[serde(rename = "lanczos")]
     Lanczos,
-    /// `cv2.INTER_NEAREST`. Transforms that resize take it and the next two, no others.
+    /// `cv2.INTER_NEAREST`. Transforms that resize take it and the next three, no others.
     #[serde(rename = "opencv-nearest")]
     OpenCvNearest,
     /// `cv2.INTER_LINEAR`: never antialiased.
@@ -213,6 +219,9 @@ pub enum Interpolation {
     /// Bicubic with the pixels that torchvision v2 makes of 8-bit tensors, antialiased.
     #[serde(rename = "torch-bicubic")]
     TorchBicubic,
+    /// `cv2.INTER_AREA` where a side becomes shorter, else `cv2.INTER_LINEAR`: Albumentations' `area_for_downscale`.
+    #[serde(rename = "opencv-linear-area")]
+    OpenCvLinearArea,
 }
 
 impl Interpolation {
@@ -223,7 +232,13 @@ impl Interpolation {
 
     /// Whether pixels are OpenCV's, and not Pillow's.
     pub(crate) fn is_opencv(self) -> bool {
-        matches!(self, Interpolation::OpenCvNearest | Interpolation::OpenCvLinear | Interpolation::OpenCvArea)
+        matches!(
+            self,
+            Interpolation::OpenCvNearest
+                | Interpolation::OpenCvLinear
+                | Interpolation::OpenCvArea
+                | Interpolation::OpenCvLinearArea
+        )
     }
 }
 
@@ -241,6 +256,7 @@ impl fmt::Display for Interpolation {
             Interpolation::OpenCvArea => "opencv-area",
             Interpolation::TorchBilinear => "torch-bilinear",
             Interpolation::TorchBicubic => "torch-bicubic",
+            Interpolation::OpenCvLinearArea => "opencv-linear-area",
         })
     }
 }
@@ -300,6 +316,8 @@ pub enum Class {
     Identity,
     /// [`Action::Crop`], [`Action::CropAround`] or [`Action::PadCrop`].
     Crop,
+    /// [`Action::Crops`]: so many images of one.
+    Crops(usize),
     /// [`Action::Resize`].
     Resize,
     /// [`Action::Flip`].
@@ -353,7 +371,9 @@ pub trait Operation {
     fn takes(&self) -> Takes {
         match self.class() {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Compose => Takes::Geometry,
-            Class::Image | Class::Erase | Class::Cast | Class::Noise | Class::Normalize => Takes::Images,
+            Class::Image | Class::Erase | Class::Cast | Class::Noise | Class::Normalize | Class::Crops(_) => {
+                Takes::Images
+            }
             Class::Boxes => Takes::Boxes,
         }
     }
@@ -457,6 +477,7 @@ transforms! {
     ColorJitter,
     Compose,
     ConvertBoundingBoxFormat,
+    FiveCrop,
     FloorCenterCrop,
     ElasticTransform,
     GaussianBlur,
@@ -501,6 +522,7 @@ transforms! {
     Resize,
     SanitizeBoundingBoxes,
     ScaleJitter,
+    TenCrop,
     TimmAugment,
     ToDtype,
     ToImage,

@@ -43,6 +43,7 @@ fn opencv() -> impl Strategy<Value = Interpolation> {
         Interpolation::OpenCvNearest,
         Interpolation::OpenCvLinear,
         Interpolation::OpenCvArea,
+        Interpolation::OpenCvLinearArea,
     ])
 }
 
@@ -80,6 +81,8 @@ fn crops() -> impl Strategy<Value = Transform> {
         }
         .into()),
         sides().prop_map(|size| FloorCenterCrop::new(size).into()),
+        sides().prop_map(|size| FiveCrop::new(size).into()),
+        (sides(), any::<bool>()).prop_map(|(size, flip)| TenCrop::new(size).vertical_flip(flip).into()),
         (1usize..100, 1usize..100).prop_map(|(least, more)| RandomResize::new(least, least + more).into()),
         (prop::collection::vec(1usize..100, 1..4), prop::option::of(1usize..200)).prop_map(|(edges, max)| {
             RandomShortestSize { max_size: max, ..RandomShortestSize::new(edges) }.into()
@@ -317,6 +320,7 @@ fn belongs(action: &Action, class: Class) -> bool {
     match action {
         Action::Keep => true,
         Action::Crop(_) | Action::CropAround(_) | Action::PadCrop { .. } => class == Class::Crop,
+        Action::Crops(crops) => class == Class::Crops(crops.count()),
         Action::Resize { .. } => class == Class::Resize,
         Action::Flip { .. } => class == Class::Flip,
         Action::Image(_) => class == Class::Image,
@@ -344,6 +348,11 @@ proptest! {
         match action {
             Action::Crop(rect) | Action::CropAround(rect) | Action::Resize { crop: rect, .. } => {
                 prop_assert!(inside(rect, size), "{action:?}");
+            }
+            Action::Crops(crops) => {
+                let parts: Vec<Rect> = crops.parts(size.height, size.width).map(|(_, rect)| rect).collect();
+                prop_assert_eq!(parts.len(), crops.count());
+                prop_assert!(parts.into_iter().all(|rect| inside(rect, size)), "{crops:?}");
             }
             Action::Erase(ref patches) => {
                 prop_assert!(!patches.is_empty() && patches.iter().all(|p| inside(p.rect, size)), "{action:?}");

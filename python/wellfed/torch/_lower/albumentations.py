@@ -254,17 +254,20 @@ def _check_version() -> None:
 
 def _filter(t: Any) -> str:
     """The engine's filter for a transform that resizes."""
-    if t.area_for_downscale is not None:
-        raise RefusalError(
-            "chooses between two kinds of interpolation for each image", "area_for_downscale=None"
-        )
     if t.interpolation not in FILTERS:
         raise RefusalError(
             "the engine knows cv2.INTER_NEAREST, cv2.INTER_LINEAR and cv2.INTER_AREA",
             "interpolation=cv2.INTER_LINEAR",
         )
     _check_opencv("resize")
-    return FILTERS[t.interpolation]
+    name = FILTERS[t.interpolation]
+    if t.area_for_downscale is None or name == "opencv-area":
+        return name
+    if name != "opencv-linear":
+        raise RefusalError(
+            "the engine chooses between INTER_AREA and INTER_LINEAR", "area_for_downscale=None"
+        )
+    return "opencv-linear-area"
 
 
 def _check_opencv(what: str) -> None:

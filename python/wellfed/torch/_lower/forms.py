@@ -24,6 +24,7 @@ __all__ = [
     "RefusalError",
     "Steps",
     "is_stock",
+    "is_stock_class",
     "name_of",
 ]
 
@@ -38,6 +39,7 @@ class Form:
         dtype: Name of the element type.
         mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
         sized: Whether all samples have one size by now.
+        crops: How many crops of an image lie one behind the other; 0 for the image itself.
         exact: Whether only equal pixels will do, also where torchvision resamples tensors, which the engine does in
             Pillow's way.
     """
@@ -47,6 +49,7 @@ class Form:
     mode: str = "RGB"
     sized: bool = False
     exact: bool = False
+    crops: int = 0
 
     def turned(self, kind: Literal["pil", "tensor", "image", "array"], dtype: str | None = None) -> Form:
         """The same image as another kind."""
@@ -182,7 +185,12 @@ def is_stock(thing: Any, *methods: str) -> bool:
         return False
     if any(own.get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
         return False
-    for cls in type(thing).__mro__[:-1]:
+    return is_stock_class(type(thing), *methods)
+
+
+def is_stock_class(kind: type, *methods: str) -> bool:
+    """True if these methods of a class are those its library wrote."""
+    for cls in kind.__mro__[:-1]:
         for name in methods:
             method = cls.__dict__.get(name)
             if isinstance(method, staticmethod | classmethod):

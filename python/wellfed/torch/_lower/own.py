@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from wellfed import transforms as T
 
+from .crops import STACKED_BEHIND
 from .forms import Form, RefusalError
 
 __all__ = ["is_own", "lower_own"]
@@ -30,6 +31,8 @@ def is_own(transform: object) -> bool:
 
 def lower_own(t: T.Transform, form: Form) -> tuple[list[T.Transform], Form, str]:
     """What the engine runs for it, and what the image is then."""
+    if t.several:
+        raise RefusalError("makes several images of one", STACKED_BEHIND)
     if form.dtype != "uint8" and not isinstance(t, _ON_FLOATS):
         raise RefusalError(
             f"stands on {form}; the engine does it to 8-bit images",

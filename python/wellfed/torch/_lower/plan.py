@@ -460,6 +460,8 @@ def _unmixed(flat: Flat, chains: list[Chain]) -> Line | None:
     pairs = all(leaf.reading is None or leaf.reading.layout.is_pair for leaf in flat.leaves)
     if flat.leaves[0].table is not None or not pairs or any(chain.outcome is not None for chain in chains):
         return Line("batches", False, "a collate function mixes what is not images and labels")
+    if any(chain.form.crops for chain in chains):
+        return Line("batches", False, "a collate function mixes several crops of an image")
     return None
 
 

@@ -22,6 +22,7 @@ from wellfed.exceptions import WellfedError
 
 from . import several
 from .advice import commute, reordered
+from .crops import STACKED_BEHIND, Crops, is_for_each, joined, lower_crops
 from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
 from .joint import lower_joint
 from .own import is_own, lower_own
@@ -110,7 +111,7 @@ def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:
     chain = Chain(form=form)
     if transform is None:
         return chain
-    leaves = list(leaves_of(transform))
+    leaves = joined(list(leaves_of(transform)), _is_known)
     for place, leaf in enumerate(leaves):
         try:
             added, after, note = lower_one(leaf, chain.form)
@@ -189,7 +190,10 @@ def leaves_of(transform: Any) -> Iterator[Any]:
         # Nothing goes with the image that the engine would have to move.
         yield from leaves_of(transform.transform)
     elif is_own(transform):
-        yield from transform.steps()
+        if transform.several:
+            yield transform  # what is behind the crops is called on each
+        else:
+            yield from transform.steps()
     elif (found := albumentations.leaves(transform)) is not None:
         yield from found
     else:
@@ -206,6 +210,10 @@ def lower_one(leaf: Any, form: Form) -> Step:
 
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
+    if isinstance(leaf, Crops):
+        return _crops(leaf, form)
+    if form.crops and not is_for_each(leaf):
+        raise RefusalError(f"stands on {form.crops} crops of an image, one behind the other")
     if isinstance(leaf, ChannelsFirst):
         return [], form.turned("tensor"), ""
     if isinstance(leaf, Processed):
@@ -227,6 +235,25 @@ def lower_one(leaf: Any, form: Form) -> Step:
         return handler(leaf, form)
     except (TypeError, ValueError) as e:
         raise RefusalError(_first_line(e)) from None
+
+
+def _crops(t: Crops, form: Form) -> Step:
+    if form.mode == "any":
+        raise RefusalError(*_ANY_MODE)
+    if form.crops:
+        raise RefusalError("makes crops of crops")
+    if not is_stock(t.crop, *METHODS) and not is_own(t.crop):
+        raise RefusalError(
+            "its methods were replaced, or it has hooks", "use the class as its library made it"
+        )
+    try:
+        return lower_crops(t, form, leaves_of, lower_one)
+    except (TypeError, ValueError) as e:
+        raise RefusalError(_first_line(e)) from None
+
+
+def _is_known(kind: type) -> bool:
+    return kind in _handlers() or kind in _containers() or getattr(T, kind.__name__, None) is kind
 
 
 def _why_unknown(leaf: Any) -> tuple[str, str]:
@@ -523,11 +550,11 @@ def _jpeg(t: Any, form: Form) -> Step:
     return [T.JPEG(t.quality)], form, ""
 
 
-def _stays(why: str) -> Handler:
+def _stays(why: str, change: str = "") -> Handler:
     """Of what is known, and not for the engine."""
 
     def lower(t: Any, form: Form) -> Step:
-        raise RefusalError(why)
+        raise RefusalError(why, change)
 
     return lower
 
@@ -766,8 +793,8 @@ _BOTH: dict[str, Handler] = {
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
     "ElasticTransform": _elastic,
-    "FiveCrop": _stays("makes five images of one; the engine makes one image of one"),
-    "TenCrop": _stays("makes ten images of one; the engine makes one image of one"),
+    "FiveCrop": _stays("makes five images of one", STACKED_BEHIND),
+    "TenCrop": _stays("makes ten images of one", STACKED_BEHIND),
     "LinearTransformation": _stays(
         "its matrix has a row and a column for each value of the image: a task for torch"
     ),

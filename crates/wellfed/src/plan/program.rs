@@ -259,7 +259,9 @@ fn left_open(operations: &[Planned]) -> bool {
 fn mask_depth(dtype: DType, grey: bool) -> Result<MaskDepth> {
     match dtype {
         DType::UInt8 if grey => Ok(MaskDepth::Grey),
-        other if grey => Err(Error::config(format!("a mask of {} in grey; such masks are uint8", other.name()))),
+        other if grey => {
+            Err(Error::config(format!("a mask of {} in grey; such masks are uint8", other.name())))
+        }
         DType::Bool => Ok(MaskDepth::Bit),
         DType::UInt8 => Ok(MaskDepth::Byte),
         DType::UInt16 => Ok(MaskDepth::Word),

@@ -280,3 +280,30 @@ def test_draws_are_the_same_for_any_number_of_threads(tmp_path: Path) -> None:
             for name in one:
                 for a, b in zip(one[name], other[name], strict=True):
                     assert np.array_equal(a, b), name
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "I;16"])
+def test_masks_of_any_kind_as_grey(tmp_path: Path, mode: str) -> None:
+    """As Pillow's convert("L") and its NEAREST have them."""
+    values = np.random.default_rng(3).integers(0, 256, (23, 31), np.uint8)
+    if mode == "I;16":
+        mask = Image.fromarray(values.astype(np.uint16))
+    else:
+        mask = Image.fromarray(values).convert("RGB").quantize(16) if mode == "P" else Image.fromarray(values)
+        mask = mask.convert(mode)
+    mask.save(tmp_path / "mask.png")
+    Image.new("RGB", (31, 23)).save(tmp_path / "image.png")
+    paths = [tmp_path / "image.png"], [tmp_path / "mask.png"]
+    source = wf.annotated_images(paths[0], masks=paths[1], mask_mode="L")
+    with Image.open(paths[1][0]) as opened:
+        grey = opened.convert("L")
+    (batch,) = source.batch(1).numpy()
+    assert np.array_equal(batch["mask"][0, 0], np.array(grey))
+    (batch,) = source.map(T.Resize((40, 17), "pillow-nearest"), field="mask").batch(1).numpy()
+    assert np.array_equal(batch["mask"][0, 0], np.array(grey.resize((17, 40), Image.Resampling.NEAREST)))
+    with pytest.raises(ValueError, match="mask_mode is 'RGB'"):
+        wf.annotated_images(paths[0], masks=paths[1], mask_mode="RGB")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="uint16"):
+        wf.annotated_images(paths[0], masks=paths[1], mask_mode="L", mask_dtype="uint16").batch(
+            1
+        )._native.loader()

@@ -274,6 +274,67 @@ def test_what_was_read_is_read_anew_when_it_changes(tmp_path: Path) -> None:
     assert native(ours)
 
 
+def test_boxes_that_are_dropped_later_take_their_labels_along(tmp_path: Path) -> None:
+    dataset = sets.Detection(
+        sets.write(tmp_path), v2.Compose([v2.Resize((30, 36)), v2.CenterCrop(8), v2.ToImage()])
+    )
+    theirs: Any = stock.DataLoader(dataset, batch_size=4, collate_fn=beside)
+    ours = wf.feed(theirs)
+    assert native(ours)
+    assert same(batches(theirs), batches(ours))
+    dataset.transforms.transforms.append(v2.SanitizeBoundingBoxes(3))
+    assert same(batches(theirs), batches(ours))
+    dataset.transforms = v2.Compose(
+        [*dataset.transforms.transforms[:3], v2.SanitizeBoundingBoxes(labels_getter=None)]
+    )
+    assert same(batches(theirs), batches(ours))
+    assert native(ours)
+
+
+def test_masks_of_other_types_are_filled_with_their_numbers(tmp_path: Path) -> None:
+    class Long(sets.Tutorial):
+        def __getitem__(self, i: int) -> Any:
+            mask = tv_tensors.Mask(torch.from_numpy(np.array(Image.open(self.masks[i]))).long())
+            return self.transforms(Image.open(self.images[i]).convert("RGB"), mask)
+
+    for fill in (0, 7, 300, 0.5):
+        chain = v2.Compose(
+            [v2.Pad(5, fill={tv_tensors.Mask: fill, "others": 0}), v2.CenterCrop(50), v2.ToImage()]
+        )
+        theirs: Any = stock.DataLoader(Long(sets.write(tmp_path), chain), batch_size=4)
+        ours = wf.feed(theirs)
+        assert same(batches(theirs), batches(ours))
+        assert native(ours) == (fill in (0, 7)), ours.explain()
+
+
+def test_batches_that_one_of_several_loaders_refuses(tmp_path: Path) -> None:
+    dataset = sets.Apart(sets.write(tmp_path), SMALL, SMALL)
+    theirs: Any = stock.DataLoader(dataset, batch_size=4)
+    ours = wf.feed(theirs)
+    source = ours._planned().native_source
+    acquire = source.acquire
+
+    def limited() -> Any:
+        made = acquire()
+        second = made._loaders[1]
+
+        class Limited:
+            def submit(self, rows: Any) -> None:
+                if 5 in rows:
+                    raise wf.LimitExceededError("too large")
+                second.submit(rows)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(second, name)
+
+        made._loaders[1] = Limited()
+        return made
+
+    source.acquire = limited
+    assert same(list(theirs), list(ours))
+    assert source.in_python == 1
+
+
 def test_several_iterators_live_at_once(tmp_path: Path) -> None:
     dataset = sets.Apart(sets.write(tmp_path), SMALL, SMALL)
     theirs: Any = stock.DataLoader(dataset, batch_size=2)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-RANDOM = True
+RANDOM_SIZES = True
 
 
 class Samples(Dataset[Any]):

@@ -303,6 +303,8 @@ def _lower_one(
             raise RefusalError(
                 "its methods were replaced, or it has hooks", "use the class as its library made it"
             )
+        if kind is v2.SanitizeBoundingBoxes and leaf.labels_getter and not follows.labels:
+            raise RefusalError("there are no labels that the engine knows")
         lowered, outcome = _on_boxes(leaf, outcome)
         return [lowered], form, "", outcome
     if kind in (v2.ConvertImageDtype, v2.ToPILImage):
@@ -314,6 +316,9 @@ def _lower_one(
     if moved and outcome.pure:
         raise RefusalError("stands after ToPureTensor, where targets do not follow")
     if isinstance(follows, Masks):
+        early = getattr(getattr(follows, "mask", None), "early", ())
+        if early and not all(map(_fills_with_bytes, added)):
+            raise RefusalError("masks of another type than their file's are filled with other numbers")
         if any(isinstance(t, T.RandomRotation | T.RandomAffine | T.RandomPerspective) for t in added):
             raise RefusalError("torchvision turns masks by another rule than images")
         if any(isinstance(t, T.RandomIoUCrop) for t in added):
@@ -371,6 +376,15 @@ GEOMETRY = (
     T.Resize,
     T.ScaleJitter,
 )
+
+
+def _fills_with_bytes(transform: T.Transform) -> bool:
+    """Whether numbers that it fills masks with are the same in each type, and it does not calculate with others."""
+    if isinstance(transform, T.ElasticTransform | T.RandomZoomOut):
+        return False
+    fill = getattr(transform, "mask_fill", None)
+    fill = getattr(transform, "fill", 0) if fill is None else fill
+    return isinstance(fill, int | float) and fill == int(fill) and 0 <= fill <= 255
 
 
 def _on_boxes(leaf: Any, outcome: Outcome) -> tuple[T.Transform, Outcome]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -526,18 +527,27 @@ class Loaders:
 
     def __init__(self, loaders: list[Any]) -> None:
         self._loaders = loaders
+        # For each batch under way what each loader had to say against it.
+        self._refused: deque[list[Exception | None]] = deque()
         self.depth: int = min(loader.depth for loader in loaders)
         self.image_size = None
 
     def begin(self, seed: int, samples: int) -> None:
         """Begins an epoch in all."""
+        self._refused.clear()
         for loader in self._loaders:
             loader.begin(seed, samples)
 
     def submit(self, rows: Any) -> None:
-        """Has all make a batch; none does if one of them refuses it."""
+        """Has all make a batch. What one of them has against it, `next` raises in its turn."""
+        refused: list[Exception | None] = []
         for loader in self._loaders:
-            loader.submit(rows)
+            try:
+                loader.submit(rows)
+                refused.append(None)
+            except wf.LimitExceededError as error:
+                refused.append(error)
+        self._refused.append(refused)
 
     def finish(self) -> None:
         """There are no more batches."""
@@ -546,14 +556,19 @@ class Loaders:
 
     def ready(self) -> bool:
         """Whether the next batch is there."""
-        return all(loader.ready() for loader in self._loaders)
+        if not self._refused:
+            return False
+        pairs = zip(self._loaders, self._refused[0], strict=True)
+        return all(refused is not None or loader.ready() for loader, refused in pairs)
 
     def next(self) -> list[Any]:
         """The columns of all. Where one fails, each is through with the batch nevertheless."""
         columns: list[Any] = []
         failed: Exception | None = None
-        for loader in self._loaders:
+        for loader, refused in zip(self._loaders, self._refused.popleft(), strict=True):
             try:
+                if refused is not None:
+                    raise refused
                 columns += loader.next()
             except Exception as error:
                 failed = failed or error

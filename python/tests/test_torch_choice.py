@@ -87,7 +87,7 @@ def test_whatever_is_measured_nothing_slower_than_the_scripts_setting_is_chosen(
 
 
 def test_an_epoch_that_takes_longer_is_left() -> None:
-    own = epoch(100, waited=1e-3, fixed=0.0)
+    own = epoch(100, step=5.0, waited=1e-3, fixed=0.0)
     assert not too_slow(choosing.FEW - 1, 10.0, own)
     assert too_slow(choosing.FEW, choosing.FEW * 2e-3, own)
     assert not too_slow(50, 50 * 0.9e-3, own)
@@ -108,6 +108,7 @@ def test_a_clock_tells_the_script_from_the_waiting() -> None:
     now[0] += 10.0
     clock.leave_out(10.0)
     measured = clock.finish(0.1)
+    assert clock.asking == 2.75
     assert measured == Epoch(3, 1 + 2 + 0.5 + 0.25 + 9 + 0.125, 0.75, 3.125, 0.375, 0.1)
     assert measured.step == 3.0
 
@@ -458,6 +459,17 @@ def test_a_loader_that_is_made_anew_goes_on_with_what_was_found_out() -> None:
     assert kinds == ["WorkersIterator", "HereIterator", "HereIterator"]
     again = pickle.loads(pickle.dumps(made(dataset, batch_size=4, num_workers=2)))
     assert type(iter(again)).__name__ == "WorkersIterator"
+
+
+@pytest.mark.usefixtures("chooses_here")
+def test_an_epoch_that_is_over_starts_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = made(Rows(), batch_size=4, num_workers=2)
+    assert len(list(loader)) == 6
+    batches = iter(loader)
+    assert len(list(batches)) == 6
+    monkeypatch.setattr(here, "too_slow", lambda *_: True)
+    assert [next(batches, None) for _ in range(3)] == [None] * 3
+    assert batches._pool.here
 
 
 @pytest.mark.usefixtures("chooses_here")

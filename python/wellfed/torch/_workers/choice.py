@@ -97,8 +97,11 @@ def fastest(own: float, others: Mapping[str, float]) -> str:
 
 
 def too_slow(batches: int, seconds: float, own: Epoch) -> bool:
-    """Whether an epoch in the calling thread is to go on in workers, after `batches` of it."""
-    return batches >= FEW and seconds > MARGIN * own.each * batches
+    """Whether an epoch in the calling thread is to go on in workers, after `seconds` in which `batches` were asked for.
+
+    What the script does in between, such as a validation, does not count.
+    """
+    return batches >= FEW and seconds > MARGIN * (own.each - own.step) * batches
 
 
 class Clock:
@@ -115,6 +118,8 @@ class Clock:
         self._began = wall() - before
         self._asked, self._used_then = self._began, used()
         self._first = self._waited = self._handing = 0.0
+        self.asking = 0.0
+        """Seconds in which batches were asked for."""
         self.batches = 0
 
     def asked(self) -> None:
@@ -124,16 +129,13 @@ class Clock:
     def came(self) -> None:
         """It is there."""
         now = self._wall()
+        self.asking += now - self._asked
         if self.batches == 0:
             self._first = now - self._began
         else:
             self._waited += now - self._asked
             self._handing += self._used() - self._used_then
         self.batches += 1
-
-    def seconds(self) -> float:
-        """Since the epoch began."""
-        return self._wall() - self._began
 
     def leave_out(self, seconds: float) -> None:
         """These seconds, the last ones, are none of the epoch's."""

@@ -52,13 +52,13 @@ class HereIterator(WorkersIterator):
     def _next_data(self) -> Any:
         self._clock.asked()
         own = self._choice.own
-        if self._pool.here and own is not None:
+        if self._pool.here and own is not None and not self._shutdown:
             if not in_main_thread():
                 if self._pool.give_up():
                     self._choice.stay(
                         "batches are asked for in a thread that shares its generators with others"
                     )
-            elif too_slow(self._clock.batches, self._clock.seconds(), own) and self._pool.give_up():
+            elif too_slow(self._clock.batches, self._clock.asking, own) and self._pool.give_up():
                 self._choice.again("measured: the calling thread took longer")
         data = TasksIterator._next_data(self)
         self._clock.came()

@@ -223,6 +223,7 @@ def _random_call(rng: random.Random, size: tuple[int, int]) -> tuple[str, tuple[
         (1, "ImageOps.mirror", lambda: (), {}),
         (1, "ImageOps.flip", lambda: (), {}),
         (1, "ImageOps.exif_transpose", lambda: (), {}),
+        (2, "ImageOps.exif_transpose", lambda: (), {"in_place": True}),
         (2, "functional.pad", lambda: (rng.choice([[3], [0, 4], [1, 2, 3, 4]]), rng.choice([0, 7])), {}),
         (
             1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,11 @@ def shuffled(crops: Any) -> torch.Tensor:
     return torch.stack([ToTensor()(crop) for crop in crops])
 
 
+@functools.wraps(F.to_tensor)
+def only_named_so(image: Any) -> torch.Tensor:
+    return F.to_tensor(image) * 2
+
+
 STAYING: list[tuple[list[Any], str]] = [
     ([v1.FiveCrop(9)], "makes five images of one"),
     ([v2.TenCrop(9), lambda crops: crops[3]], "makes ten images of one"),
@@ -116,6 +122,7 @@ STAYING: list[tuple[list[Any], str]] = [
     ([v1.TenCrop(9), lambda crops: torch.stack([ToTensor()(c) for c in crops], 1)], "makes ten images"),
     ([v1.TenCrop(9), lambda crops: torch.cat([ToTensor()(c) for c in crops])], "makes ten images of one"),
     ([v1.TenCrop(9), lambda crops, flag=1: torch.stack([ToTensor()(c) for c in crops])], "makes ten images"),
+    ([v1.TenCrop(9), lambda crops: torch.stack([only_named_so(c) for c in crops])], "Python code"),
     ([v1.TenCrop(9), lambda crops: torch.stack(crops)], "torch.stack refuses"),
     ([v1.FiveCrop(9), v1.Lambda(stacked), v1.RandomErasing()], "stands on 5 crops of an image"),
     ([v1.FiveCrop(9), v1.Lambda(stacked), v2.GaussianNoise()], "stands on 5 crops of an image"),

@@ -315,7 +315,9 @@ def _of_function(found: Any) -> Any:
     if type(found) is not FunctionType:
         return None
     name = f"{found.__module__}.{found.__qualname__}"
-    if name not in _FUNCTIONS:
+    # No decorator changes where it was written. `wellfed.accelerate` puts its own in the place of torchvision's.
+    written = str(found.__globals__.get("__name__"))
+    if name not in _FUNCTIONS or not (written == found.__module__ or written.startswith("wellfed.")):
         return None
     from torchvision.transforms import transforms as v1
     from torchvision.transforms import v2

@@ -178,7 +178,8 @@ impl Leaf {
                     *end += image.len() as i64;
                     Some(*end)
                 }));
-                let spec = EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true };
+                let spec =
+                    EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true, storage: None };
                 let arrays = vec![bytes(images.concat()), wholes(offsets), numbers];
                 Arc::new(EncodedImages::open(spec, arrays).unwrap())
             }
@@ -215,6 +216,7 @@ impl Leaf {
                         field("keypoints", FieldKind::Keypoints),
                         field("id", FieldKind::LABEL),
                     ],
+                    storage: None,
                 };
                 let arrays = vec![
                     images,

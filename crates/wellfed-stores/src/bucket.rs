@@ -56,7 +56,8 @@ impl Bucket {
 
 /// The bucket at `address` (its URL with sealed options), if one is open, else a new one.
 pub(crate) fn shared(address: &str, open: impl FnOnce() -> Result<Bucket>) -> Result<Arc<Bucket>> {
-    static OPEN: LazyLock<Mutex<HashMap<(String, u64), Weak<Bucket>>>> = LazyLock::new(Mutex::default);
+    type Open = HashMap<(String, u64), Weak<Bucket>>;
+    static OPEN: LazyLock<Mutex<Open>> = LazyLock::new(Mutex::default);
     let key = (address.to_owned(), environment());
     let mut buckets = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(bucket) = buckets.get(&key).and_then(Weak::upgrade) {

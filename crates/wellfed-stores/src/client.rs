@@ -22,7 +22,7 @@ use crate::trouble::{self, Trouble};
 /// Bodies of answers that are errors are read so far.
 const MAX_ERROR: usize = 64 << 10;
 
-/// First pause when a server asks to slow down without saying for how long. It doubles each time.
+/// First pause when a server asks to slow down without saying for how long. It doubles each time, up to 16 times as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Longest pause, whatever a server says.
@@ -43,7 +43,7 @@ struct State {
     until: Option<Instant>,
     /// How long the last pause was to be.
     last: Duration,
-    /// Pauses in a row.
+    /// Pauses, less answers since.
     pauses: u32,
     /// Pauses in all.
     count: u64,
@@ -66,7 +66,7 @@ impl Pace {
     /// The server asked to slow down, for `asked` if it said so.
     fn slow_down(&self, asked: Option<Duration>, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let pause = asked.unwrap_or(FIRST_PAUSE * (1 << state.pauses.min(8))).min(MOST_PAUSE);
+        let pause = asked.unwrap_or(FIRST_PAUSE * (1 << state.pauses.min(4))).min(MOST_PAUSE);
         let until = now + pause;
         state.last = pause;
         // Answers to requests that were under way together are one pause.
@@ -77,11 +77,12 @@ impl Pace {
         state.until = Some(state.until.map_or(until, |before| before.max(until)));
     }
 
-    /// The server answered.
+    /// The server answered: the next pause may be shorter again.
     fn fine(&self, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.pauses = state.pauses.saturating_sub(1);
         if state.until.is_some_and(|until| until <= now) {
-            (state.until, state.pauses) = (None, 0);
+            state.until = None;
         }
     }
 
@@ -248,8 +249,11 @@ mod tests {
         }
         pace.slow_down(Some(Duration::from_secs(86400)), later + Duration::from_secs(1000));
         assert!(pace.state.lock().unwrap().until.unwrap() <= later + Duration::from_secs(1000) + MOST_PAUSE);
-        pace.fine(later + Duration::from_secs(5000));
+        for _ in 0..10 {
+            pace.fine(later + Duration::from_secs(5000));
+        }
         assert_eq!(pace.state.lock().unwrap().pauses, 0);
+        assert_eq!(pace.pause(later), None);
     }
 
     #[test]

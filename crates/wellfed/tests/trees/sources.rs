@@ -178,8 +178,7 @@ impl Leaf {
                     *end += image.len() as i64;
                     Some(*end)
                 }));
-                let spec =
-                    EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true, storage: None };
+                let spec = EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true };
                 let arrays = vec![bytes(images.concat()), wholes(offsets), numbers];
                 Arc::new(EncodedImages::open(spec, arrays).unwrap())
             }
@@ -195,7 +194,7 @@ impl Leaf {
                 let root = locate(&self.place(files, "folder"), &local()).unwrap();
                 let paths =
                     self.paths(true, |file| format!("{}/{}/{file}.jpg", root.path, usize::from(file > 2)));
-                let spec = ImageFilesSpec { count: self.len as u64, labels: true };
+                let spec = ImageFilesSpec { count: self.len as u64, labels: true, storage: None };
                 Arc::new(ImageFiles::open(root.store, spec, vec![paths, numbers]).unwrap())
             }
             Kind::Annotated => {

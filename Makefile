@@ -54,7 +54,7 @@ lint: $(STAMPS)/requirements ## Formatting, clippy, ruff, types
 	@cargo clippy $(CARGO_FLAGS) --all-targets --quiet -- -D warnings
 
 .PHONY: test-rust
-test-rust: ## Rust tests and documentation examples
+test-rust: $(STAMPS)/requirements ## Rust tests and documentation examples
 	$(call say,Rust tests)
 	@cargo test $(CARGO_FLAGS) --quiet
 

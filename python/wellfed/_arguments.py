@@ -10,8 +10,9 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -46,6 +47,48 @@ def path(value: Any, name: str) -> str:
         raise ValueError(f"{name} is empty; it must be a path\nhint: the current folder is '.'")
     _check_text(text, name)
     return text
+
+
+def url(value: Any, name: str, storage_options: Mapping[str, Any] | None) -> str:
+    """A path or URL with the options of its store in it, as the engine takes them."""
+    text = path(value, name)
+    if storage_options is None:
+        return text
+    if "://" not in text or text.startswith("file://"):
+        raise ValueError(f"storage_options are given for {text}, which is a local path")
+    options = "&".join(f"{key}={quote(value, safe='')}" for key, value in _options(storage_options))
+    if not options:
+        return text
+    web = text.startswith(("http://", "https://"))
+    mark = "#" if web else "?"
+    base, given = text.rpartition(mark)[::2] if mark in text else ("", "")
+    return f"{text}{'&' if base and '=' in given else mark}{options}"
+
+
+def _options(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values as text. What s3fs hands on to boto3 is an option like the others."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"storage_options is of type {type(given).__name__}; it must be a dict")
+    for key, value in given.items():
+        if not isinstance(key, str) or not key.replace("_", "").replace("-", "").isalnum():
+            raise TypeError(f"storage_options has the key {key!r}; keys are names")
+        if value is None:
+            continue
+        if key in ("client_kwargs", "config_kwargs"):
+            yield from _options(value)
+        elif isinstance(value, bool):
+            yield key, str(value).lower()
+        elif isinstance(value, int | float):
+            yield key, str(value)
+        elif isinstance(value, str | os.PathLike):
+            yield key, str(os.fspath(value))
+        elif isinstance(value, Mapping):
+            yield key, to_json(value)
+        else:
+            # The value may be secret.
+            raise TypeError(
+                f"storage_options[{key!r}] is of type {type(value).__name__}; it must be a text or number"
+            )
 
 
 def names(value: Any, name: str) -> list[str]:

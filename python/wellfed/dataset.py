@@ -898,7 +898,10 @@ class Dataset:
         return html_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.to_json(), self._arrays, self._steps)
+        text = self.to_json()
+        secrets = _native.referred_secrets(text)
+        parts = (text, self._arrays, self._steps)
+        return _restore, (*parts, secrets) if secrets else parts
 
     def __repr__(self) -> str:
         if self._made is None and self._later is not None:
@@ -927,8 +930,15 @@ def combined(verb: str, datasets: Sequence[Dataset], **parameters: Any) -> Datas
     return Dataset(native, arrays, datasets[0]._passes, steps)
 
 
-def _restore(text: str, arrays: Sequence[Sequence[Any] | None], steps: Sequence[Any] = ()) -> Dataset:
+def _restore(
+    text: str,
+    arrays: Sequence[Sequence[Any] | None],
+    steps: Sequence[Any] = (),
+    secrets: Sequence[tuple[str, str]] = (),
+) -> Dataset:
     from .sources import as_array
+
+    _native.keep_secrets(list(secrets))
 
     held = [None if part is None else [as_array(a) for a in part] for part in arrays]
     native = _native.Dataset.from_json(text, held)

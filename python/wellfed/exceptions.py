@@ -16,6 +16,7 @@ __all__ = [
     "InternalError",
     "LimitExceededError",
     "NotFoundError",
+    "ObjectChangedError",
     "SampleIndexError",
     "ShapeError",
     "StateError",
@@ -98,6 +99,10 @@ class TransientError(StorageError):
 
     It was tried again, several times, and is raised whatever ``on_error`` says: it tells nothing about the sample.
     """
+
+
+class ObjectChangedError(StorageError):
+    """An object in a store is no longer the one that was listed or first read: open the data set again to use it."""
 
 
 class CorruptSampleError(WellfedError, ValueError):

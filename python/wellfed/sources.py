@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+StorageOptions = Mapping[str, Any] | None
 
 
 def _open(kind: str, **parameters: Any) -> Dataset:
@@ -49,16 +50,19 @@ def image_folder(
     labels: Literal["folders"] | None = "folders",
     extensions: str | Sequence[str] | None = None,
     allow_empty: bool = False,
+    storage_options: StorageOptions = None,
 ) -> Dataset:
     """Images in folders. Samples are (image, label), sorted as torchvision's ``ImageFolder`` sorts them.
 
     Args:
-        root: A folder with one folder per class. Or a pattern such as ``photos/**/*.jpg``, which gives images
-            without labels.
+        root: A folder with one folder per class: a path or URL. Or a pattern such as ``photos/**/*.jpg``, which gives
+            images without labels.
         labels: ``"folders"``; or None for images without labels, from ``root`` and all folders below it.
         extensions: Ends of names to take, such as ``[".jpg"]``, or one. None: those of torchvision; any, with a
             pattern.
         allow_empty: Accept classes without images.
+        storage_options: What the store of a URL needs to know, as fsspec and pandas call it: ``endpoint_url``,
+            ``region``, ``anon``, ``key``, ``secret``, ``profile`` and others.
 
     Raises:
         FileNotFoundError: There is no such folder, it has no class folders, or a class has no images.
@@ -78,22 +82,25 @@ def image_folder(
         raise ValueError(f"labels is {labels!r}; it must be 'folders' or None")
     return _open(
         "image_folder",
-        root=check.path(root, "root"),
+        root=check.url(root, "root", storage_options),
         labels="folders" if labels else "none",
         extensions=None if extensions is None else check.names(extensions, "extensions"),
         allow_empty=bool(allow_empty),
     )
 
 
-def image_files(paths: Iterable[Path | bytes], labels: Any = None) -> Dataset:
+def image_files(
+    paths: Iterable[Path | bytes], labels: Any = None, *, storage_options: StorageOptions = None
+) -> Dataset:
     """Image files by their paths, in the order given. Samples are (image, label), or images without ``labels``.
 
     For lists that somebody else made: a file of names, a table, a data set of torchvision. Files are looked at when
     they are read; one that is missing is an error of its sample. A million paths take little more than their text.
 
     Args:
-        paths: Any number of them. A file may occur more than once.
+        paths: Any number of paths, or of URLs in one store. A file may occur more than once.
         labels: Whole numbers, one for each path.
+        storage_options: As of `image_folder`.
 
     Raises:
         ValueError: Paths and labels differ in number, or a path is empty or not UTF-8.
@@ -112,7 +119,18 @@ def image_files(paths: Iterable[Path | bytes], labels: Any = None) -> Dataset:
     """
     text, count = _text(paths)
     held = [(text, "uint8"), *_whole_numbers(labels)]
-    return _open_arrays("files", held, count=count, labels=labels is not None)
+    return _open_arrays(
+        "files", held, count=count, labels=labels is not None, **_storage(text, storage_options)
+    )
+
+
+def _storage(text: npt.NDArray[np.uint8], storage_options: StorageOptions) -> dict[str, str]:
+    """Options for the store of listed files, on a URL of its scheme."""
+    if storage_options is None or not len(text):
+        return {}
+    first = bytes(text[: 1 << 16]).split(b"\0")[0].decode(errors="replace")
+    scheme, mark, _ = first.partition("://")
+    return {"storage": check.url(f"{scheme}{mark}" if mark else first, "paths", storage_options)}
 
 
 def _text(paths: Iterable[Path | bytes]) -> tuple[npt.NDArray[np.uint8], int]:
@@ -183,11 +201,12 @@ def annotated_images(
     box_dtype: Literal["float32", "int64"] = "float32",
     labels: Sequence[Any] | None = None,
     keypoints: Sequence[Any] | None = None,
+    storage_options: StorageOptions = None,
 ) -> Dataset:
     """Image files with masks, boxes and points that follow their image. Samples are dicts: ``image`` and what is given.
 
     Args:
-        paths: Images.
+        paths: Images: paths, or URLs in one store.
         masks: For each image its mask: a PNG of one channel, with a palette or in grey.
         mask_dtype: uint8 for palettes and 8-bit grey, uint16 for 16-bit grey, bool for one bit. A batch of masks is an
             array ``[n, 1, height, width]``.
@@ -199,6 +218,7 @@ def annotated_images(
         box_dtype: int64 for boxes of whole numbers: transforms truncate them as torchvision does.
         labels: For each image one whole number a box.
         keypoints: For each image its points, ``[n, 2]`` in pixels.
+        storage_options: As of `image_folder`, for images and masks.
 
     Raises:
         ValueError: Numbers of entries differ, or a path is empty or not UTF-8.
@@ -231,7 +251,7 @@ def annotated_images(
     if keypoints is not None:
         held += _rows(keypoints, np.float32, 2)
         fields.append({"name": "keypoints", "kind": "keypoints"})
-    return _open_arrays("annotated", held, count=count, fields=fields)
+    return _open_arrays("annotated", held, count=count, fields=fields, **_storage(text, storage_options))
 
 
 def _rows(given: Sequence[Any], dtype: Any, width: int) -> list[tuple[npt.NDArray[Any], str]]:
@@ -243,7 +263,9 @@ def _rows(given: Sequence[Any], dtype: Any, width: int) -> list[tuple[npt.NDArra
     return [(np.ascontiguousarray(rows), np.dtype(dtype).name), (ends, "int64")]
 
 
-def voc_segmentation(root: Path, year: str = "2012", image_set: str = "train") -> Dataset:
+def voc_segmentation(
+    root: Path, year: str = "2012", image_set: str = "train", *, storage_options: StorageOptions = None
+) -> Dataset:
     """Photographs with masks in the layout of Pascal VOC. Samples are (image, mask).
 
     Masks keep the indices of their palette: a class a pixel, 255 where there is none. Transforms move image and mask
@@ -254,14 +276,21 @@ def voc_segmentation(root: Path, year: str = "2012", image_set: str = "train") -
             ``JPEGImages``, ``SegmentationClass`` and ``ImageSets/Segmentation`` itself.
         year: ``"2007"`` to ``"2012"``.
         image_set: Name of the list: ``"train"``, ``"val"``, ``"trainval"``, ``"test"``.
+        storage_options: As of `image_folder`.
 
     Raises:
         FileNotFoundError: There is no such folder or list.
     """
-    return _open("voc_segmentation", root=os.fspath(root), year=str(year), image_set=image_set)
+    url = check.url(root, "root", storage_options)
+    return _open("voc_segmentation", root=url, year=str(year), image_set=image_set)
 
 
-def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvision's name)
+def coco_detection(
+    root: Path,
+    annFile: Path,  # noqa: N803 (torchvision's name)
+    *,
+    storage_options: StorageOptions = None,
+) -> Dataset:
     """Photographs with boxes in the layout of COCO. Samples are (image, target), in the order of the images' ids.
 
     A target is a dict: ``boxes``, float32 ``[n, 4]`` (left, top, right, bottom); ``labels``, int64 ``[n]``, ids of
@@ -271,12 +300,17 @@ def coco_detection(root: Path, annFile: Path) -> Dataset:  # noqa: N803 (torchvi
     Args:
         root: The folder of images: a path or URL.
         annFile: The JSON file: a path or URL.
+        storage_options: As of `image_folder`, for those of both that are URLs.
 
     Raises:
         FileNotFoundError: There is no such file.
         CorruptSampleError: It is no such JSON.
     """
-    return _open("coco_detection", root=os.fspath(root), annotations=os.fspath(annFile))
+    places = [check.path(root, "root"), check.path(annFile, "annFile")]
+    # One of them may be local.
+    far = [place for place in places if "://" in place] if storage_options is not None else []
+    root, annFile = (check.url(place, "root", storage_options) if place in far else place for place in places)  # noqa: N806
+    return _open("coco_detection", root=root, annotations=annFile)
 
 
 def _open_arrays(kind: str, held: list[tuple[npt.NDArray[Any], str]], **parameters: Any) -> Dataset:
@@ -316,6 +350,7 @@ def webdataset(
     *,
     fields: str | Sequence[str] | None = None,
     index: Literal["memory", "sidecar"] = "memory",
+    storage_options: StorageOptions = None,
 ) -> Dataset:
     """Samples in tar shards: files of one key belong to one sample, their extensions are its fields.
 
@@ -328,6 +363,7 @@ def webdataset(
             be the same in all.
         index: ``"memory"`` indexes shards anew each time; ``"sidecar"`` keeps an index file
             beside each shard, and rebuilds it when the shard has changed.
+        storage_options: As of `image_folder`.
 
     Raises:
         FileNotFoundError: A shard does not exist.
@@ -349,9 +385,14 @@ def webdataset(
         [(['a', 'b'], array([7, 7]))]
     """
     paths = [urls] if isinstance(urls, str | bytes | os.PathLike) else list(urls)
+    texts = [check.path(path, "urls") for path in paths]
+    if storage_options is not None:
+        texts = [
+            "::".join(check.url(url, "urls", storage_options) for url in text.split("::")) for text in texts
+        ]
     return _open(
         "webdataset",
-        urls=[check.path(path, "urls") for path in paths],
+        urls=texts,
         fields=None if fields is None else check.names(fields, "fields"),
         index=index,
     )
@@ -367,7 +408,7 @@ def streamed_shards(paths: Sequence[str], fields: Sequence[str]) -> tuple[Datase
     return dataset, [range(start, end) for start, end in dataset._native.parts()]
 
 
-def cifar10(root: Path, train: bool = True) -> Dataset:
+def cifar10(root: Path, train: bool = True, *, storage_options: StorageOptions = None) -> Dataset:
     """CIFAR-10, binary or Python version. Samples are (image, label).
 
     Both versions are the same data set. The Python version is what torchvision downloads; its pickles are read as data,
@@ -377,6 +418,7 @@ def cifar10(root: Path, train: bool = True) -> Dataset:
         root: The folder with ``data_batch_1.bin`` or ``data_batch_1`` and its siblings, or the one above it, such as
             torchvision's ``root``: a path or URL. Of both versions the binary one is read.
         train: The 50,000 training images, or the 10,000 test images.
+        storage_options: As of `image_folder`.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -391,10 +433,16 @@ def cifar10(root: Path, train: bool = True) -> Dataset:
         >>> image.shape, int(label)
         ((3, 32, 32), 3)
     """
-    return _open("cifar10", root=check.path(root, "root"), train=bool(train))
+    return _open("cifar10", root=check.url(root, "root", storage_options), train=bool(train))
 
 
-def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] = "fine") -> Dataset:
+def cifar100(
+    root: Path,
+    train: bool = True,
+    labels: Literal["fine", "coarse"] = "fine",
+    *,
+    storage_options: StorageOptions = None,
+) -> Dataset:
     """CIFAR-100, binary or Python version, read as `cifar10` is. Samples are (image, label).
 
     Args:
@@ -402,6 +450,7 @@ def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] =
             URL.
         train: The 50,000 training images, or the 10,000 test images.
         labels: The 100 fine classes, or the 20 coarse ones.
+        storage_options: As of `image_folder`.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -415,15 +464,17 @@ def cifar100(root: Path, train: bool = True, labels: Literal["fine", "coarse"] =
         >>> int(wf.cifar100(root, train=False).sample(0)[1])
         42
     """
-    return _open("cifar100", root=check.path(root, "root"), train=bool(train), label=labels)
+    url = check.url(root, "root", storage_options)
+    return _open("cifar100", root=url, train=bool(train), label=labels)
 
 
-def mnist(root: Path, train: bool = True) -> Dataset:
+def mnist(root: Path, train: bool = True, *, storage_options: StorageOptions = None) -> Dataset:
     """MNIST, or a data set of its form, as IDX files, plain or ``.gz``. Samples are (image, label).
 
     Args:
         root: The folder with ``train-images-idx3-ubyte`` and its siblings: a path or URL.
         train: The training images, or the test images.
+        storage_options: As of `image_folder`.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -440,7 +491,7 @@ def mnist(root: Path, train: bool = True) -> Dataset:
         >>> image.shape, int(label)
         ((1, 28, 28), 6)
     """
-    return _open("mnist", root=check.path(root, "root"), train=bool(train))
+    return _open("mnist", root=check.url(root, "root", storage_options), train=bool(train))
 
 
 def from_tensor_slices(tensors: Any, *, pixels: Literal["infer", "hwc", "chw", "never"] = "infer") -> Dataset:

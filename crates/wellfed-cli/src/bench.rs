@@ -26,6 +26,7 @@ const MAX_LISTED: usize = 20;
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Class folders, a flat folder, a pattern in quotes, tar shards, or a folder of CIFAR or MNIST
+    #[arg(value_parser = detect::argument)]
     path: String,
     /// Transforms [default: cifar for CIFAR and MNIST, else imagenet-train]
     #[arg(long, value_enum)]

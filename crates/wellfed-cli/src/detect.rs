@@ -8,7 +8,7 @@ use wellfed::{
         Cifar10Spec, Cifar100Label, Cifar100Spec, IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source,
         SourceSpec, WebDatasetSpec,
     },
-    store::{EntryKind, LocalStore, Store, glob, join},
+    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets},
 };
 
 /// An open data set and what it is.
@@ -25,24 +25,32 @@ pub(crate) struct Detected {
 /// # Errors
 /// [`ErrorKind::NotFound`] if there is nothing, or nothing that is known; else those of opening the source.
 pub(crate) fn open(path: &str) -> Result<Detected> {
-    let store = Arc::new(LocalStore::new());
+    let local: Arc<dyn Store> = Arc::new(LocalStore::new());
+    // `::` stands between several URLs, and names shards by itself.
+    let first = path.split("::").next().unwrap_or(path);
+    let store = RetryingStore::around(registry::locate(first, &local)?.store);
     let (format, spec) = detect(&*store, path)?;
-    match spec.open(store) {
+    match spec.open(local) {
         Err(error) if format == "glob" && error.kind() == ErrorKind::NotFound => {
-            Err(Error::new(ErrorKind::NotFound, format!("no file matches {path}"))
+            Err(Error::new(ErrorKind::NotFound, format!("no file matches {}", secrets::shown(path)))
                 .with_hint("* stands for names within a folder, ** for folders of any depth"))
         }
         opened => Ok(Detected { source: opened?, format }),
     }
 }
 
+/// What lies at `path`, a path or URL whose store is `store`.
 fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
+    // Options of a URL belong to what is opened, not to what is looked at.
+    let (path, options) = if path.contains("::") { (path, "") } else { secrets::split(path) };
+    let whole = |path: &str| secrets::with_options(path, options);
     let images = |root: &str, labels| {
+        let root = whole(root);
         SourceSpec::ImageFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
     };
     if !store.is_folder(path) {
-        if path.contains(['{', '}']) || path.contains("::") || is_tar(path) {
-            return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(path))));
+        if path.contains(['{', '}']) || path.contains("::") || is_tar(&secrets::shown(path)) {
+            return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
         }
         if glob::has_magic(path) {
             return Ok(("glob", images(path, Labels::None)));
@@ -53,7 +61,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
 
     let seen = Contents::of(store, path)?;
-    let root = || path.to_owned();
+    let root = || whole(path);
     // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
     let deeper = |folder: &str| -> Result<Contents> {
         let folder = join(path, folder);
@@ -76,7 +84,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(("flat_folder", images(path, Labels::None)));
     }
     if any(&is_tar) {
-        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(join(path, "*.tar")))));
+        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&join(path, "*.tar"))))));
     }
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
@@ -84,6 +92,11 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
         "known are folders of images (one a class, or flat), tar shards, and the files of CIFAR and MNIST",
     ))
+}
+
+/// An argument that names data: what is secret in a URL goes no further than here.
+pub(crate) fn argument(text: &str) -> Result<String, std::convert::Infallible> {
+    Ok(secrets::seal(text))
 }
 
 fn is_tar(name: &str) -> bool {
@@ -162,7 +175,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         other => other,
     };
     let classes = detected.source.classes().map_or_else(String::new, |c| format!(", {} classes", c.len()));
-    format!("{path}: {kind}, {} samples{classes}", detected.source.len())
+    format!("{}: {kind}, {} samples{classes}", secrets::shown(path), detected.source.len())
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ const MAX_LISTED: usize = 20;
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     /// Class folders, a flat folder, a pattern in quotes, or tar shards
+    #[arg(value_parser = detect::argument)]
     path: String,
     /// Folder for the index files [default: beside the images or shards]
     #[arg(long, value_name = "FOLDER")]

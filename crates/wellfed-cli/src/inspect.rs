@@ -42,6 +42,7 @@ const CHUNK: u64 = 16;
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// Class folders, a flat folder, a pattern in quotes, tar shards, or a folder of CIFAR or MNIST
+    #[arg(value_parser = detect::argument)]
     path: String,
     /// Decode every image, to find damage that headers do not show
     #[arg(long)]

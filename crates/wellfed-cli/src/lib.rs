@@ -55,6 +55,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
             return message.exit_code();
         }
     };
+    wellfed_stores::register();
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),
         Command::Demo(demo) => demo.run(),

@@ -13,6 +13,7 @@ fn exception(kind: ErrorKind) -> &'static str {
         ErrorKind::NotFound => "NotFoundError",
         ErrorKind::Io => "StorageError",
         ErrorKind::Transient => "TransientError",
+        ErrorKind::Changed => "ObjectChangedError",
         ErrorKind::Corrupt => "CorruptSampleError",
         ErrorKind::Unsupported => "UnsupportedSampleError",
         ErrorKind::Limit => "LimitExceededError",

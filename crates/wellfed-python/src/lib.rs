@@ -14,6 +14,7 @@ mod loader;
 mod memory;
 mod page_lock;
 mod picture;
+mod secrets;
 mod sequence;
 
 /// The module `wellfed._native`.
@@ -36,10 +37,13 @@ mod _native {
     #[pymodule_export]
     use crate::picture::{Picture, SeenRows, Values, jpeg_head};
     #[pymodule_export]
+    use crate::secrets::{keep_secrets, referred_secrets};
+    #[pymodule_export]
     use crate::sequence::Order;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        wellfed_stores::register();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

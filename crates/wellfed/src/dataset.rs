@@ -71,7 +71,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] for another version of the plan's form, or another number of sources.
-    pub fn with_plan(sources: Vec<Arc<dyn Source>>, plan: Plan) -> Result<Self> {
+    pub fn with_plan(sources: Vec<Arc<dyn Source>>, mut plan: Plan) -> Result<Self> {
         if plan.version != PLAN_VERSION {
             return Err(Error::config(format!(
                 "the plan has version {}, this wellfed reads version {PLAN_VERSION}",
@@ -86,6 +86,7 @@ impl Dataset {
             )));
         }
         plan.root.check()?;
+        plan.root.seal();
         let mut this = Self { sources, plan, filters: Vec::new() };
         this.run_filters()?;
         Ok(this)

@@ -20,6 +20,8 @@ pub enum ErrorKind {
     /// Storage failed in a way that may pass: a time-out, a lost connection, EIO, an overloaded server (Python:
     /// `TransientError`). Says nothing about the sample, so it is never skipped or replaced: see [`crate::store::retry`].
     Transient,
+    /// An object is no longer the one that was listed, or that was read before (Python: `ObjectChangedError`).
+    Changed,
     /// The bytes are damaged, cut short or of another format than they claim (Python: `CorruptSampleError`).
     Corrupt,
     /// The bytes are valid but of a kind that is not supported (Python: `CorruptSampleError`).
@@ -45,6 +47,7 @@ impl ErrorKind {
             ErrorKind::NotFound => "not found",
             ErrorKind::Io => "i/o",
             ErrorKind::Transient => "transient",
+            ErrorKind::Changed => "changed",
             ErrorKind::Corrupt => "corrupt",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Limit => "limit",

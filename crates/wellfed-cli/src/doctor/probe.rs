@@ -39,6 +39,7 @@ const MIN_SAMPLES: u64 = 64;
 #[derive(Debug, Args)]
 pub(crate) struct Probe {
     /// Class folders, a flat folder, a pattern in quotes, tar shards, or a folder of CIFAR or MNIST
+    #[arg(value_parser = crate::detect::argument)]
     path: String,
     /// Transforms [default: cifar for CIFAR and MNIST, else imagenet-train]
     #[arg(long, value_enum)]

@@ -375,6 +375,14 @@ impl Node {
         }
     }
 
+    /// Keeps all secrets in URLs of sources in this process instead: see [`crate::store::secrets`].
+    pub(crate) fn seal(&mut self) {
+        if let Node::Source { spec } = self {
+            spec.seal();
+        }
+        self.inputs_mut().iter_mut().for_each(Node::seal);
+    }
+
     /// Whether samples are made by Python, wholly or in part.
     pub fn has_python(&self) -> bool {
         matches!(self, Node::Python { .. } | Node::Source { spec: SourceSpec::Python(_) })

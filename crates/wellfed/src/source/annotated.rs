@@ -12,7 +12,7 @@ use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
     sample::{DType, FieldKind, FieldSpec, Record, Schema, Structure, Value},
-    store::{Store, reserve},
+    store::{RetryingStore, Store, registry, reserve},
 };
 
 /// Listed images and what belongs to them, as data. The lists themselves are no part of a plan.
@@ -23,6 +23,9 @@ pub struct AnnotatedSpec {
     pub count: u64,
     /// What belongs to each image: masks, boxes, labels of boxes, points and whole numbers.
     pub fields: Vec<FieldSpec>,
+    /// Options of the store that paths with a scheme lie in: any URL of that scheme which has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<String>,
 }
 
 /// What belongs to the images of a source, under one name.
@@ -162,6 +165,14 @@ impl Annotated {
             };
             annotations.push((field.clone(), annotation));
         }
+        let masks = annotations.iter().flat_map(|(_, annotation)| match annotation {
+            Annotation::Files(files) => files.as_slice(),
+            _ => &[],
+        });
+        let listed = images.iter().chain(masks).map(String::as_str);
+        let store = registry::locate_listed(listed, spec.storage.as_deref(), &store)
+            .map_err(|e| e.with_source(&name))?;
+        let store = RetryingStore::around(store);
         Self::new(store, (name, SourceSpec::Annotated(spec), Nested::Dict), images, annotations)
     }
 }
@@ -349,6 +360,7 @@ mod tests {
                 field("labels", FieldKind::BoxLabels { dtype: DType::Int64 }),
                 field("id", FieldKind::LABEL),
             ],
+            storage: None,
         };
         let boxes: Vec<u8> = (0..8).flat_map(|v| (v as f32).to_ne_bytes()).collect();
         let arrays = |ends: &[i64]| {

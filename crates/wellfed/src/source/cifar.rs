@@ -20,7 +20,7 @@ use super::{Fingerprint, Source, SourceSpec, beyond_the_end, pickle::Pickle};
 use crate::{
     Error, ErrorKind, Limits, Result,
     sample::{FieldKind, PixelLayout, Record, Schema, Value},
-    store::{EntryKind, RetryingStore, Store, join, registry},
+    store::{EntryKind, RetryingStore, Store, join, registry, secrets},
 };
 
 const SIDE: usize = 32;
@@ -82,7 +82,7 @@ impl Cifar {
     /// [`ErrorKind::NotFound`] if a file is missing, [`ErrorKind::Corrupt`] if one is no whole number of images or has
     /// a label above 9.
     pub fn open_10(store: &Arc<dyn Store>, spec: Cifar10Spec) -> Result<Self> {
-        let name = format!("cifar10({})", spec.root);
+        let name = format!("cifar10({})", secrets::shown(&spec.root));
         let files: Vec<String> = if spec.train {
             (1..=5).map(|i| format!("data_batch_{i}")).collect()
         } else {
@@ -106,7 +106,7 @@ impl Cifar {
     /// # Errors
     /// As [`Cifar::open_10`], with 100 (20) classes.
     pub fn open_100(store: &Arc<dyn Store>, spec: Cifar100Spec) -> Result<Self> {
-        let name = format!("cifar100({})", spec.root);
+        let name = format!("cifar100({})", secrets::shown(&spec.root));
         let files = [if spec.train { "train" } else { "test" }.to_owned()];
         let folders = ["cifar-100-binary", "cifar-100-python"];
         let format = match spec.label {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, Result,
     sample::{BoxFormat, DType, FieldKind, FieldSpec},
-    store::{RetryingStore, Store, registry},
+    store::{RetryingStore, Store, registry, secrets},
 };
 
 /// Largest file of annotations, in bytes.
@@ -59,26 +59,28 @@ struct Object {
 /// [`crate::ErrorKind::NotFound`] if there is no such file, [`crate::ErrorKind::Corrupt`] if it is no such JSON, or names an image twice
 /// or not at all.
 pub fn coco_detection(store: Arc<dyn Store>, spec: CocoDetectionSpec) -> Result<Annotated> {
-    let name = format!("coco_detection({}, {})", spec.root, spec.annotations);
+    let name =
+        format!("coco_detection({}, {})", secrets::shown(&spec.root), secrets::shown(&spec.annotations));
     open(store, spec, &name).map_err(|e| e.with_source(name.clone()))
 }
 
 fn open(store: Arc<dyn Store>, spec: CocoDetectionSpec, name: &str) -> Result<Annotated> {
     let mut text = Vec::new();
     let file = registry::locate(&spec.annotations, &store)?;
+    let named = secrets::shown(&spec.annotations);
     RetryingStore::around(file.store).read(&file.path, MAX_JSON, &mut text)?;
     let File { mut images, annotations } = serde_json::from_slice(&text)
-        .map_err(|e| Error::corrupt(format!("{} is no file of COCO's annotations: {e}", spec.annotations)))?;
+        .map_err(|e| Error::corrupt(format!("{named} is no file of COCO's annotations: {e}")))?;
     drop(text);
     images.sort_by_key(|image| image.id);
     if let Some(pair) = images.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        return Err(Error::corrupt(format!("{} has two images of id {}", spec.annotations, pair[0].id)));
+        return Err(Error::corrupt(format!("{named} has two images of id {}", pair[0].id)));
     }
     let place: HashMap<i64, usize> = images.iter().zip(0..).map(|(image, at)| (image.id, at)).collect();
     let mut of_image: Vec<Vec<u32>> = vec![Vec::new(); images.len()];
     for (object, at) in annotations.iter().zip(0..) {
         let Some(&image) = place.get(&object.image_id) else {
-            let what = format!("{} annotates image {}, which it lacks", spec.annotations, object.image_id);
+            let what = format!("{named} annotates image {}, which it lacks", object.image_id);
             return Err(Error::corrupt(what));
         };
         of_image[image].push(at);

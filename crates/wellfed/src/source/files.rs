@@ -14,17 +14,20 @@ use crate::{
     Error, Limits, Result,
     io::{Bytes, Extent},
     sample::{DType, FieldKind, Record, Schema, Value},
-    store::{RetryingStore, Store},
+    store::{RetryingStore, Store, registry, secrets},
 };
 
 /// A list of files as data. The paths themselves are no part of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageFilesSpec {
     /// Number of files.
     pub count: u64,
     /// Whether samples are (image, label).
     pub labels: bool,
+    /// Options of the store that paths with a scheme lie in: any URL of that scheme which has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<String>,
 }
 
 /// Image files by their paths. Fields: `image`, and `label` if there are labels.
@@ -45,11 +48,12 @@ pub struct ImageFiles {
 }
 
 impl ImageFiles {
-    /// The files of `text` (uint8: paths in UTF-8, with a zero byte between each two) in `store`, with their labels
-    /// (int64).
+    /// The files of `text` (uint8: paths in UTF-8, with a zero byte between each two) in `store`, or in the one store that
+    /// all of them name by URL, with their labels (int64).
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Config`] if text and labels are not what `spec` says, or a path is empty or no UTF-8.
+    /// [`crate::ErrorKind::Config`] if text and labels are not what `spec` says, or a path is empty or no UTF-8; what
+    /// [`registry::locate_listed`] says.
     pub fn open(store: Arc<dyn Store>, spec: ImageFilesSpec, arrays: Vec<ArrayData>) -> Result<Self> {
         Self::build(store, spec, arrays).map_err(|e| e.with_source("image_files"))
     }
@@ -86,6 +90,8 @@ impl ImageFiles {
         let again = repeated(paths());
         let common = common_folder(paths());
         let schema = image_schema(spec.labels);
+        let listed = paths().map(|path| std::str::from_utf8(path).unwrap_or_default());
+        let store = registry::locate_listed(listed, spec.storage.as_deref(), &store)?;
         let store = RetryingStore::around(store);
         Ok(Self { store, spec, schema, text, ends, again, labels, common })
     }
@@ -157,7 +163,7 @@ impl Source for ImageFiles {
     }
 
     fn spec(&self) -> SourceSpec {
-        SourceSpec::Files(self.spec)
+        SourceSpec::Files(self.spec.clone())
     }
 
     fn len(&self) -> u64 {
@@ -169,8 +175,9 @@ impl Source for ImageFiles {
     }
 
     fn key(&self, index: u64) -> String {
-        let path = self.path(index).unwrap_or_default();
-        if self.again.binary_search(&index).is_ok() { format!("{path}#{index}") } else { path.to_owned() }
+        // Keys are shown and kept.
+        let path = secrets::masked(self.path(index).unwrap_or_default());
+        if self.again.binary_search(&index).is_ok() { format!("{path}#{index}") } else { path }
     }
 
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
@@ -221,8 +228,17 @@ impl Source for ImageFiles {
 
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.spec.count);
+        let far = self.path(0).is_some_and(|path| path.contains("://"));
         for path in self.text.bytes().split(|byte| *byte == 0) {
-            hash.add(path.get(self.common..).unwrap_or_default());
+            let path = path.get(self.common..).unwrap_or_default();
+            if far {
+                // The part that is common says that it is a URL, and of which kind.
+                let common = self.path(0).and_then(|first| first.get(..self.common)).unwrap_or_default();
+                let name = secrets::identity(&format!("{common}{}", String::from_utf8_lossy(path)));
+                hash.add(name.get(self.common..).unwrap_or_default().as_bytes());
+            } else {
+                hash.add(path);
+            }
         }
         hash.finish()
     }
@@ -248,7 +264,7 @@ mod tests {
             let bytes = labels.iter().flat_map(|label| label.to_ne_bytes()).collect();
             arrays.push(ArrayData::from_vec(bytes, DType::Int64, vec![labels.len()])?);
         }
-        let spec = ImageFilesSpec { count: paths.len() as u64, labels: labels.is_some() };
+        let spec = ImageFilesSpec { count: paths.len() as u64, labels: labels.is_some(), storage: None };
         ImageFiles::open(Arc::new(LocalStore::new()), spec, arrays)
     }
 
@@ -299,9 +315,12 @@ mod tests {
         assert!(message(open(&["a\0b"], None)).contains("2 paths were given for 1"));
         assert!(message(open(&["a", "b"], Some(&[1]))).contains("int64 [1] instead of int64 [2]"));
         let text = ArrayData::from_vec(b"a\0\xff".to_vec(), DType::UInt8, vec![3]).unwrap();
-        let spec = ImageFilesSpec { count: 2, labels: false };
+        let spec = ImageFilesSpec { count: 2, labels: false, storage: None };
         let store = Arc::new(LocalStore::new());
-        assert!(message(ImageFiles::open(store.clone(), spec, vec![text])).contains("path 1 is not UTF-8"));
+        assert!(
+            message(ImageFiles::open(store.clone(), spec.clone(), vec![text]))
+                .contains("path 1 is not UTF-8")
+        );
         assert!(ImageFiles::open(store, spec, vec![]).is_err());
     }
 }

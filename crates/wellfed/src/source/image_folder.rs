@@ -17,7 +17,7 @@ use crate::{
     store::{
         RetryingStore, Store, glob, join,
         listing::{self, Listing},
-        registry,
+        registry, secrets,
     },
 };
 
@@ -277,7 +277,7 @@ fn set_label(folder: &Listing, record: &mut Record) {
 }
 
 fn name_of(spec: &ImageFolderSpec) -> String {
-    format!("image_folder({})", spec.root)
+    format!("image_folder({})", secrets::shown(&spec.root))
 }
 
 fn has_extension(name: &[u8], extensions: &[String]) -> bool {

@@ -20,7 +20,7 @@ use crate::{
     store::{
         RetryingStore, Store, join,
         registry::{self, Located},
-        reserve,
+        reserve, secrets,
     },
 };
 
@@ -82,7 +82,7 @@ impl Mnist {
 }
 
 fn name_of(spec: &MnistSpec) -> String {
-    format!("mnist({})", spec.root)
+    format!("mnist({})", secrets::shown(&spec.root))
 }
 
 /// The file `{stem}-{kind}` or `{stem}.{kind}`, plain rather than compressed.

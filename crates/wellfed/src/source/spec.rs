@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    store::{LocalStore, RetryingStore, Store},
+    store::{LocalStore, Store, secrets},
 };
 
 /// A source as data. Part of a plan.
@@ -51,11 +51,34 @@ pub enum SourceSpec {
 }
 
 impl SourceSpec {
+    /// Keeps all secrets in URLs in this process instead: see [`secrets`].
+    pub fn seal(&mut self) {
+        let seal = |url: &mut String| *url = secrets::seal(url);
+        match self {
+            Self::ImageFolder(spec) => seal(&mut spec.root),
+            Self::Webdataset(spec) => spec.urls.iter_mut().for_each(|urls| {
+                *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
+            }),
+            Self::Cifar10(spec) => seal(&mut spec.root),
+            Self::Cifar100(spec) => seal(&mut spec.root),
+            Self::Mnist(spec) => seal(&mut spec.root),
+            Self::VocSegmentation(spec) => seal(&mut spec.root),
+            Self::CocoDetection(spec) => {
+                seal(&mut spec.root);
+                seal(&mut spec.annotations);
+            }
+            Self::Files(spec) => spec.storage = spec.storage.as_deref().map(secrets::seal),
+            Self::Annotated(spec) => spec.storage = spec.storage.as_deref().map(secrets::seal),
+            Self::TensorSlices(_) | Self::Encoded(_) | Self::Python(_) | Self::Custom { .. } => {}
+        }
+    }
+
     /// Opens a source that lies in `store`.
     ///
     /// # Errors
     /// What the source says; [`crate::ErrorKind::Config`] for those that are not made of stored objects.
-    pub fn open(self, store: Arc<dyn Store>) -> Result<Arc<dyn Source>> {
+    pub fn open(mut self, store: Arc<dyn Store>) -> Result<Arc<dyn Source>> {
+        self.seal();
         Ok(match self {
             Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
             Self::Webdataset(spec) => Arc::new(WebDataset::open(store, spec)?),
@@ -88,17 +111,16 @@ impl SourceSpec {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] if this is no such source, or the arrays differ from the description.
-    pub fn open_arrays(self, arrays: Vec<ArrayData>) -> Result<Arc<dyn Source>> {
+    pub fn open_arrays(mut self, arrays: Vec<ArrayData>) -> Result<Arc<dyn Source>> {
+        self.seal();
         match self {
             Self::TensorSlices(spec) => Ok(Arc::new(TensorSlices::open(spec, arrays)?)),
             Self::Files(spec) => {
                 Ok(Arc::new(ImageFiles::open(Arc::new(LocalStore::default()), spec, arrays)?))
             }
-            Self::Annotated(spec) => Ok(Arc::new(Annotated::open(
-                RetryingStore::around(Arc::new(LocalStore::default())),
-                spec,
-                arrays,
-            )?)),
+            Self::Annotated(spec) => {
+                Ok(Arc::new(Annotated::open(Arc::new(LocalStore::default()), spec, arrays)?))
+            }
             Self::Encoded(spec) => Ok(Arc::new(EncodedImages::open(spec, arrays)?)),
             other => Err(Error::config(format!("{other:?} takes no arrays"))),
         }
@@ -119,6 +141,7 @@ mod tests {
             r#"{"type":"cifar100","root":"d","train":false,"label":"coarse"}"#,
             r#"{"type":"mnist","root":"d","train":true}"#,
             r#"{"type":"files","count":3,"labels":true}"#,
+            r#"{"type":"files","count":3,"labels":true,"storage":"s3://b?region=eu"}"#,
             r#"{"type":"encoded","count":3,"chunks":2,"labels":false}"#,
             r#"{"type":"voc_segmentation","root":"d","year":"2012","image_set":"train"}"#,
             r#"{"type":"coco_detection","root":"d","annotations":"a.json"}"#,

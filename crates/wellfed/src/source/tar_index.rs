@@ -26,6 +26,10 @@ use crate::{
 /// Bytes read at once while hopping from header to header: a header and the small members that follow it.
 const WINDOW: u64 = 8192;
 
+/// The same of a store that answers later, to begin with, and at most.
+const FAR: u64 = 512 << 10;
+const MOST_AT_ONCE: u64 = 8 << 20;
+
 /// Longest name or pax record that is believed.
 const MAX_META: u64 = 1 << 20;
 
@@ -160,7 +164,8 @@ impl ShardIndex {
             return Err(Error::config(format!("{path} is a folder, not a shard"))
                 .with_hint(format!("{path}/*.tar names the shards in it")));
         }
-        let mut scan = Scan { store, path, size: stat.size, start: 0, window: Vec::new() };
+        let reach = if store.remote().is_some() { FAR } else { WINDOW };
+        let mut scan = Scan { store, path, size: stat.size, start: 0, window: Vec::new(), reach };
         let (mut builder, mut links) = (Builder::default(), Links::default());
         let damage = scan.run(&mut |found| {
             if matches!(found.kind, Kind::HardLink | Kind::SymbolicLink) {
@@ -307,6 +312,8 @@ struct Scan<'a> {
     size: u64,
     start: u64,
     window: Vec<u8>,
+    /// Bytes that are read at once.
+    reach: u64,
 }
 
 impl Scan<'_> {
@@ -314,10 +321,18 @@ impl Scan<'_> {
     fn bytes(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>> {
         let end = self.start + self.window.len() as u64;
         if at < self.start || at + len > end {
+            // Of a store that answers later, many short reads take longer than all the bytes between headers. Where
+            // those are far apart, they are read by themselves.
+            if self.store.remote().is_some() {
+                let near = at.saturating_sub(end) <= self.reach;
+                self.reach =
+                    if near { (self.reach * 2).min(MOST_AT_ONCE) } else { (self.reach / 2).max(WINDOW) };
+            }
             self.window.clear();
             self.start = at;
-            let want = WINDOW.max(len).min(self.size - at);
-            let want = usize::try_from(want).map_err(|_| Error::limit(self.path, want, WINDOW, "bytes"))?;
+            let want = self.reach.max(len).min(self.size - at);
+            let want =
+                usize::try_from(want).map_err(|_| Error::limit(self.path, want, self.reach, "bytes"))?;
             match self.store.read_range(self.path, at, want, &mut self.window) {
                 Ok(()) => {}
                 Err(e) if e.kind() == ErrorKind::Corrupt => return Ok(None),

@@ -12,7 +12,7 @@ use crate::{
     Error, Result,
     codec::mask_depth,
     sample::{FieldKind, FieldSpec},
-    store::{RetryingStore, Store, registry},
+    store::{RetryingStore, Store, registry, secrets},
 };
 
 /// Largest list of names, in bytes.
@@ -36,7 +36,7 @@ pub struct VocSegmentationSpec {
 /// [`crate::ErrorKind::NotFound`] if there is no such folder or list, [`crate::ErrorKind::Config`] if the list is empty, and those of
 /// the first mask, which says what masks are.
 pub fn voc_segmentation(store: Arc<dyn Store>, spec: VocSegmentationSpec) -> Result<Annotated> {
-    let name = format!("voc_segmentation({}, {}, {})", spec.root, spec.year, spec.image_set);
+    let name = format!("voc_segmentation({}, {}, {})", secrets::shown(&spec.root), spec.year, spec.image_set);
     open(store, spec, &name).map_err(|e| e.with_source(name.clone()))
 }
 

@@ -20,7 +20,7 @@ use crate::{
     store::{
         RetryingStore, Store, brace, glob, join, listing,
         registry::{self, Located},
-        reserve,
+        reserve, secrets,
     },
 };
 
@@ -472,7 +472,8 @@ impl Source for WebDataset {
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.len);
         for shard in &self.shards {
-            hash.add(shard.path.rsplit('/').next().unwrap_or_default().as_bytes());
+            let path = secrets::identity(&shard.path);
+            hash.add(path.rsplit('/').next().unwrap_or_default().as_bytes());
             let (keys, _) = shard.index.keys.parts();
             hash.add(keys.as_bytes());
             hash.number(shard.index.len() as u64);
@@ -504,8 +505,8 @@ impl Source for WebDataset {
 
 fn name_of(spec: &WebDatasetSpec) -> String {
     match spec.urls.as_slice() {
-        [url] => format!("webdataset({url})"),
-        [url, ..] => format!("webdataset({url} and {} more)", spec.urls.len() - 1),
+        [url] => format!("webdataset({})", secrets::shown(url)),
+        [url, ..] => format!("webdataset({} and {} more)", secrets::shown(url), spec.urls.len() - 1),
         [] => "webdataset()".to_owned(),
     }
 }
@@ -527,8 +528,11 @@ fn find_shards(local: &Arc<dyn Store>, urls: &[String]) -> Result<(Arc<dyn Store
             ..located.clone()
         });
         if first.address != located.address {
-            return Err(Error::config(format!("{url} lies in another store than the first shards"))
-                .with_hint("open the data sets one by one, and put them together with concatenate"));
+            return Err(Error::config(format!(
+                "{} lies in another store than the first shards",
+                secrets::shown(url)
+            ))
+            .with_hint("open the data sets one by one, and put them together with concatenate"));
         }
         let store = &*first.store;
         for path in brace::expand(&located.path)? {

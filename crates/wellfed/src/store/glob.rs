@@ -80,11 +80,19 @@ type Place = (String, usize, Ancestors);
 /// # Errors
 /// What cannot be listed; a loop of links; wanted names that are not UTF-8.
 pub fn files(store: &dyn Store, pattern: &str) -> Result<Vec<Listing>> {
-    let names: Vec<&str> = pattern.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
+    // Of a URL, scheme and host or bucket are no names of folders.
+    let root = match pattern.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            &pattern[..scheme.len() + 3 + rest.find('/').map_or(rest.len(), |at| at + 1)]
+        }
+        _ if pattern.starts_with('/') => "/",
+        _ => "",
+    };
+    let names = pattern[root.len()..].split('/').filter(|name| !name.is_empty() && *name != ".");
+    let names: Vec<&str> = names.collect();
     if names.is_empty() {
         return Err(Error::config(format!("the pattern {pattern:?} names nothing")));
     }
-    let root = if pattern.starts_with('/') { "/" } else { "" };
     let mut level: Vec<Place> = vec![(root.to_owned(), 0, Ancestors::default())];
     let mut seen: HashSet<(String, usize)> = HashSet::new();
     let mut found: BTreeMap<String, Names> = BTreeMap::new();

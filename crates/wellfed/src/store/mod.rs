@@ -12,6 +12,7 @@ pub mod local;
 pub mod registry;
 pub mod remote;
 pub mod retry;
+pub mod secrets;
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, LazyLock, RwLock},
 };
 
-use super::{DelayedStore, Store};
+use super::{DelayedStore, Store, secrets};
 use crate::{Error, Result};
 
 /// What a URL leads to.
@@ -61,9 +61,7 @@ pub fn schemes() -> Vec<String> {
 /// [`crate::ErrorKind::Config`] for a scheme without a store; what the store's opener says.
 pub fn locate(url: &str, local: &Arc<dyn Store>) -> Result<Located> {
     let own = |path: &str| Located { store: local.clone(), path: path.to_owned(), address: String::new() };
-    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
-        return Ok(own(url));
-    };
+    let Some((scheme, rest)) = split(url) else { return Ok(own(url)) };
     if scheme == "file" {
         return Ok(own(rest));
     }
@@ -74,11 +72,54 @@ pub fn locate(url: &str, local: &Arc<dyn Store>) -> Result<Located> {
     match opener {
         Some(open) => open(rest),
         None => Err(Error::config(format!(
-            "cannot read {url}: there is no store for {scheme}://, only for {}",
+            "cannot read {}: there is no store for {scheme}://, only for {}",
+            secrets::shown(url),
             schemes().join(", ")
         ))
         .with_hint("copy the data to a local or mounted folder")),
     }
+}
+
+/// The store of a list of `paths`, which must all lie in one; those in a store that is named by URL are its paths as they
+/// stand. `storage` is any URL of that scheme with the store's options.
+///
+/// # Errors
+/// As [`locate`]; [`crate::ErrorKind::Config`] if the paths lie in several stores, or options are given for local files.
+pub fn locate_listed<'a>(
+    mut paths: impl Iterator<Item = &'a str>,
+    storage: Option<&str>,
+    local: &Arc<dyn Store>,
+) -> Result<Arc<dyn Store>> {
+    let first = paths.next().unwrap_or_default();
+    let Some((scheme, rest)) = split(first) else {
+        return match storage {
+            Some(_) if !first.is_empty() => {
+                Err(Error::config(format!("storage_options are given for {first}, which is a local file")))
+            }
+            _ => Ok(local.clone()),
+        };
+    };
+    let given = secrets::with_options(first, storage.map_or("", |storage| secrets::split(storage).1));
+    let located = locate(&secrets::seal(&given), local)?;
+    let host = &first[..scheme.len() + 3 + rest.find('/').map_or(rest.len(), |at| at + 1)];
+    let store = format!("{scheme}://");
+    if !located.path.starts_with(&store) {
+        return Err(Error::config(format!("a list of files takes no paths of {store}")));
+    }
+    match paths.zip(1..).find(|(path, _)| !path.starts_with(host)) {
+        Some((path, index)) => Err(Error::config(format!(
+            "path {index}, {}, lies in another store than path 0, {}",
+            secrets::shown(path),
+            secrets::shown(first)
+        ))
+        .with_hint("open the lists one by one, and put them together with concatenate")),
+        None => Ok(located.store),
+    }
+}
+
+/// Scheme and rest of what is a URL.
+pub(super) fn split(url: &str) -> Option<(&str, &str)> {
+    url.split_once("://").filter(|(scheme, _)| is_scheme(scheme))
 }
 
 fn is_scheme(text: &str) -> bool {

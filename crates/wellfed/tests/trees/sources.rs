@@ -194,7 +194,7 @@ impl Leaf {
                 let root = locate(&self.place(files, "folder"), &local()).unwrap();
                 let paths =
                     self.paths(true, |file| format!("{}/{}/{file}.jpg", root.path, usize::from(file > 2)));
-                let spec = ImageFilesSpec { count: self.len as u64, labels: true };
+                let spec = ImageFilesSpec { count: self.len as u64, labels: true, storage: None };
                 Arc::new(ImageFiles::open(root.store, spec, vec![paths, numbers]).unwrap())
             }
             Kind::Annotated => {
@@ -215,6 +215,7 @@ impl Leaf {
                         field("keypoints", FieldKind::Keypoints),
                         field("id", FieldKind::LABEL),
                     ],
+                    storage: None,
                 };
                 let arrays = vec![
                     images,

@@ -55,7 +55,7 @@ const PLAN: [&str; 13] = [
 
 /// Modules of `engine`.
 const ENGINE: [&str; 21] = [
-    "threads", "governor", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole", "float",
+    "threads", "governor", "pace", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole", "float",
     "image", "cache", "single", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
 ];
 

@@ -54,9 +54,10 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 21] = [
-    "threads", "governor", "pace", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole", "float",
-    "image", "cache", "single", "exec", "shares", "schedule", "epochs", "shared", "remote", "loader",
+const ENGINE: [&str; 22] = [
+    "threads", "governor", "pace", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole",
+    "float", "image", "cache", "single", "exec", "shares", "schedule", "epochs", "shared", "remote",
+    "loader",
 ];
 
 type ModulePath = Vec<String>;

@@ -32,7 +32,8 @@ fn noise(len: usize, seed: u32) -> Vec<u8> {
 
 /// A part of a source that is resampled, of one image in three; where the filter is Pillow's.
 fn region(filter: Filter, seed: u32, (height, width): (usize, usize)) -> Option<Region> {
-    if !seed.is_multiple_of(3) || matches!(filter, Filter::NearestExact | Filter::NearestCorner) {
+    let whole = [Filter::NearestExact, Filter::NearestCorner, Filter::TorchBilinear, Filter::TorchBicubic];
+    if !seed.is_multiple_of(3) || whole.contains(&filter) {
         return None;
     }
     let share = |shift: u32| (seed >> shift & 0xff) as f32 / 256.0;

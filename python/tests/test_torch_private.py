@@ -54,6 +54,7 @@ def test_it_was_checked_with_this_torch() -> None:
         (_private.generate_numpy_seed, ["base_seed", "worker_id"]),
         (_private.set_worker_signals, None),
         (_private.collate.collate_tensor_fn, ["batch", "collate_fn_map"]),
+        (_private.tree_leaves, ["tree", "is_leaf"]),
         (torch._utils._get_obj_state, ["obj"]),
         (torch._utils._set_obj_state, ["obj", "state"]),
     ],

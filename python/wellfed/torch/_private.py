@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._utils import ExceptionWrapper
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import _utils as data_utils
 from torch.utils.data import dataloader
 from torch.utils.data._utils import collate, fetch, signal_handling, worker
@@ -39,6 +40,7 @@ __all__ = [
     "set_worker_signals",
     "sharding_init",
     "state_of",
+    "tree_leaves",
     "typed_storage",
 ]
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.data import default_collate, default_convert
 
 import wellfed as wf
 from wellfed import transforms as T
 
+from .._private import tree_leaves
 from . import beside
 from .forms import Chain, Form, Line, RefusalError, name_of
 from .joint import GEOMETRY, Boxes, Lazy, Masks, Outcome, mask_dtype

@@ -10,6 +10,7 @@ import pickle
 import random
 import sqlite3
 import threading
+import time
 import types
 from typing import Any
 
@@ -24,7 +25,16 @@ from torchvision import transforms
 from wellfed.torch import DataLoader
 from wellfed.torch._workers import choice as choosing
 from wellfed.torch._workers import defaults, here, reach, supported
-from wellfed.torch._workers.choice import Choice, Clock, Epoch, fastest, promising, too_slow
+from wellfed.torch._workers.choice import (
+    Choice,
+    Clock,
+    Epoch,
+    Stopwatch,
+    at_best,
+    fastest,
+    promising,
+    too_slow,
+)
 from wellfed.torch._workers.reach import look
 
 pytestmark = [
@@ -43,26 +53,36 @@ def epoch(batches=100, step=0.0, waited=1e-3, fixed=0.05, handing=3e-4, making=2
     return Epoch(batches, seconds, batches * waited, fixed, batches * handing, making)
 
 
-def test_the_calling_thread_is_tried_where_handing_over_takes_longer_than_making() -> None:
-    assert promising(epoch(), 2)
-    assert not promising(epoch(making=5e-3), 2)
-    # A loop that has something to do meanwhile gets finished batches: only what it takes to get them counts.
-    assert promising(epoch(step=1e-4, waited=4e-4, fixed=0.0), 2)
-    assert not promising(epoch(step=1e-4, waited=4e-4, fixed=0.0, making=4e-4), 2)
-    # Where batches are a hundredth of the loop, there is nothing to be gained.
-    assert not promising(epoch(step=0.1, waited=4e-4, fixed=0.0), 2)
+def test_the_calling_thread_is_tried_where_batches_took_longer_than_making_them() -> None:
+    assert promising(epoch())
+    assert not promising(epoch(making=5e-3))
+    # What the loop does meanwhile costs it the same here and there.
+    assert promising(epoch(step=1e-2, waited=4e-4, fixed=0.0))
+    assert not promising(epoch(step=1e-2, waited=1e-4, fixed=0.0))
     # Few batches do not make up for the start of the workers.
-    assert promising(epoch(batches=5, making=5e-3), 2)
-    assert not promising(epoch(batches=5, making=5e-2), 2)
-    assert not promising(epoch(batches=0), 2)
-    # Four workers share what one worker would take.
-    assert promising(epoch(making=5e-4, waited=7e-4, fixed=0.01, handing=1e-4), 1)
-    assert not promising(epoch(making=5e-4, waited=7e-4, fixed=0.01, handing=1e-4), 4)
+    assert promising(epoch(batches=5, making=5e-3))
+    assert not promising(epoch(batches=5, making=5e-2))
+    assert not promising(epoch(batches=0))
+
+
+def test_workers_are_at_best_as_fast_as_their_own_work() -> None:
+    def own(**more):
+        return epoch(**{"making": 8e-4, "handing": 1e-4, "fixed": 0.0, **more})
+
+    # They share what one of them would take; taking batches over is the loop's.
+    assert [at_best(own(), workers) for workers in (1, 4, 100)] == pytest.approx([8e-4, 2e-4, 1e-4])
+    # A loop that has something to do meanwhile gets finished batches: only what it takes to get them counts.
+    assert at_best(own(step=1e-2), 1) == pytest.approx(1e-2 + 1e-4)
+    assert at_best(own(fixed=0.05), 1) == pytest.approx(8e-4 + 0.05 / 100)
 
 
 def test_whatever_is_measured_nothing_slower_than_the_scripts_setting_is_chosen() -> None:
     draw = random.Random(5)
     chosen = collections.Counter()
+
+    def look() -> tuple[None, str]:
+        return None, "mark"
+
     for _ in range(5000):
         own = epoch(
             draw.randint(1, 2000),
@@ -72,18 +92,28 @@ def test_whatever_is_measured_nothing_slower_than_the_scripts_setting_is_chosen(
         best = fastest(own.each, others)
         assert best == "own" or others[best] < own.each
         assert all({"own": own.each, **others}[best] <= seconds for seconds in others.values())
-        known = Choice()
-        known.learn_own(own, draw.choice([1, 2, 8]), lambda: (None, "mark"))
-        tried = known.next(lambda: (None, "mark")) == "here"
-        assert tried == promising(own, 1) or not tried
+        known, workers = Choice(), draw.choice([1, 2, 8])
+        known.learn_own(own, workers, look)
+        tried = known.next(look) == "here"
+        assert tried == promising(own)
         if tried:
-            assert own.step + own.making < own.each
-            trial = own._replace(seconds=own.seconds * draw.choice([0.5, 0.999, 1.0, 1.001, 2.0]))
+            trial = own._replace(seconds=own.seconds * draw.choice([0.01, 0.5, 0.999, 1.0, 1.001, 2.0]))
             known.learn_here(trial)
-            after = known.next(lambda: (None, "mark"))
-            assert (after == "here") == (trial.each < own.each)
-            chosen[after] += 1
-    assert min(chosen["own"], chosen["here"]) > 100
+            after = known.next(look)
+            sure = trial.each <= at_best(own, workers)
+            assert (after == "here") == (trial.each < own.each and sure)
+            chosen[after, "at once"] += 1
+            if trial.each < own.each and not sure:
+                # The workers' epoch may have been slow because it was the first one.
+                assert known.watches
+                warm = own._replace(seconds=own.seconds * draw.choice([1e-3, 0.9, 1.0]))
+                known.learn_own(warm, workers, look)
+                after = known.next(look)
+                assert (after == "here") == (trial.each < warm.each and promising(warm))
+                assert not known.watches
+                chosen[after, "then"] += 1
+    assert len(chosen) == 4
+    assert min(chosen.values()) > 30
 
 
 def test_an_epoch_that_takes_longer_is_left() -> None:
@@ -111,6 +141,27 @@ def test_a_clock_tells_the_script_from_the_waiting() -> None:
     assert clock.asking == 2.75
     assert measured == Epoch(3, 1 + 2 + 0.5 + 0.25 + 9 + 0.125, 0.75, 3.125, 0.375, 0.1)
     assert measured.step == 3.0
+
+
+def test_a_stopwatch_leaves_out_what_others_take_but_not_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    now: dict[str, Any] = {"wall": 0.0, "used": 0.0, "waits": 5}
+    monkeypatch.setattr(choosing.time, "perf_counter", lambda: now["wall"])
+    monkeypatch.setattr(choosing.time, "thread_time", lambda: now["used"])
+    monkeypatch.setattr(choosing, "_waits", lambda: now["waits"])
+    busy = Stopwatch()
+    now.update(wall=3.0, used=1.0)
+    assert busy.seconds() == 1.0
+    now.update(waits=6)
+    assert busy.seconds() == 3.0
+    now.update(waits=None)
+    assert Stopwatch().seconds() == 0.0
+    assert busy.seconds() == 3.0
+
+
+def test_a_thread_that_waits_is_seen_to_wait() -> None:
+    before = choosing._waits()
+    time.sleep(0.01)
+    assert before is None or choosing._waits() > before
 
 
 def test_what_is_chosen_is_remembered_until_the_data_set_is_changed() -> None:

@@ -1,9 +1,10 @@
 """`Choice`: whether samples of a map-style data set are made in worker processes or in the calling thread.
 
 The first epoch runs as the script has it and is measured on the way. Where handing batches over takes longer than
-making them, the next epoch is made in the calling thread; that stays if it was measured to be faster. Invariants: no
-value of a batch depends on the choice (see `here.py`), and what was measured slower than the script's own setting is
-never chosen.
+making them, the next epoch is made in the calling thread; that stays if it was measured to be faster. If the workers
+could have been faster yet, because their epoch was the first one or the machine was busy, they are measured once more
+before. Invariants: no value of a batch depends on the choice (see `here.py`), and what was measured slower than the
+script's own setting is never chosen.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ from torch.utils.data import MapDataPipe
 from .._private import DatasetKind, collate
 from .._stateful import is_stateful
 
+try:
+    import resource
+except ImportError:  # Windows, which has no worker processes of wellfed either.
+    resource = None  # type: ignore[assignment]
+
 __all__ = [
     "Choice",
     "Clock",
     "Epoch",
     "Mode",
+    "Stopwatch",
+    "at_best",
     "choice_of",
     "fastest",
     "in_main_thread",
@@ -38,7 +46,7 @@ Look = Callable[[], Any]
 """Gives a `Reach`, or what begins like one."""
 
 MARGIN = 1.1
-"""How many times as fast the calling thread must be by what was measured of the workers, to be tried."""
+"""How many times as long as in workers batches may take in a trial of the calling thread before it is left."""
 
 FEW = 16
 """Batches after which the calling thread may be found too slow."""
@@ -56,7 +64,7 @@ class Epoch(NamedTuple):
         waiting: Of these, seconds in which a batch was asked for, the first and the end left out.
         fixed: Of these, seconds until the first batch was there and after the last one.
         handing: Seconds of processor time that the calling thread used to get batches, the first left out.
-        making: Seconds that one worker took to make a batch, by the median.
+        making: Seconds that one worker takes to make a batch if nobody else wants its processor, by the median.
     """
 
     batches: int
@@ -77,17 +85,22 @@ class Epoch(NamedTuple):
         return max(0.0, self.seconds - self.waiting - self.fixed) / max(1, self.batches)
 
 
-def promising(own: Epoch, workers: int) -> bool:
-    """Whether the calling thread would have been faster than `workers` processes, whatever else the script does.
+def promising(own: Epoch) -> bool:
+    """Whether the calling thread would have been faster than the workers were.
 
-    Workers make batches side by side and while the script works: a batch costs the loop no more than taking it over, or
+    There is no margin: a trial that takes longer is left after a few batches.
+    """
+    return own.batches > 0 and own.step + own.making < own.each
+
+
+def at_best(own: Epoch, workers: int) -> float:
+    """Seconds of the loop for a batch that `workers` processes need where nothing but their own work holds them back.
+
+    They make batches side by side and while the script works: a batch costs the loop no more than taking it over, or
     one worker's share of making it, whichever is longer; and the start of the workers, by the number of batches.
     """
-    if own.batches == 0:
-        return False
-    here = own.step + own.making
-    processes = max(own.step + own.handing / own.batches, own.making / workers) + own.fixed / own.batches
-    return MARGIN * here <= min(processes, own.each)
+    batches = max(1, own.batches)
+    return max(own.step + own.handing / batches, own.making / workers) + own.fixed / batches
 
 
 def fastest(own: float, others: Mapping[str, float]) -> str:
@@ -102,6 +115,29 @@ def too_slow(batches: int, seconds: float, own: Epoch) -> bool:
     What the script does in between, such as a validation, does not count.
     """
     return batches >= FEW and seconds > MARGIN * (own.each - own.step) * batches
+
+
+class Stopwatch:
+    """Seconds that something takes if nobody else wants the processor.
+
+    Time in which another thread had the processor is left out. Waiting, for a file or a lock, counts.
+    """
+
+    def __init__(self) -> None:
+        self._waits = _waits()
+        self._wall, self._used = time.perf_counter(), time.thread_time()
+
+    def seconds(self) -> float:
+        """Since it was made."""
+        wall, used = time.perf_counter() - self._wall, time.thread_time() - self._used
+        waits = _waits()
+        return used if waits is not None and waits == self._waits else wall
+
+
+def _waits() -> int | None:
+    """How often this thread has given up its processor by itself; None where the system does not say."""
+    who = getattr(resource, "RUSAGE_THREAD", None)
+    return None if who is None else resource.getrusage(who).ru_nvcsw
 
 
 class Clock:
@@ -163,6 +199,8 @@ class Choice:
         self._why = ""
         self._mark = ""
         self._turns = 0
+        self._at_best = 0.0
+        self._doubted = False
         self.looking = 0.0
         """Seconds that the last look at the data set took."""
 
@@ -181,18 +219,23 @@ class Choice:
 
     def learn_own(self, own: Epoch, workers: int, look: Look) -> None:
         """An epoch ran as the script has it. `look` says why it is to stay so, if it is, and what its data is at."""
-        self.own = own
-        if not promising(own, workers):
+        self.own, self._at_best = own, at_best(own, workers)
+        doubted, self._doubted = self._doubted, False
+        if not promising(own):
             self.stay(
-                f"measured: making a batch takes {_ms(own.making)}, taking one from a worker "
-                f"{_ms((own.handing + own.fixed) / max(1, own.batches))}"
+                f"measured: making a batch takes {_ms(own.making)}, a loop with workers "
+                f"{_ms(own.each - own.step)} for each"
             )
             return
         why, self._mark, *_ = look()
         if why is not None:
             self.stay(f"not in the calling thread: {why}")
+        elif doubted and self.here is not None and own.each <= self.here.each:
+            self.stay(
+                f"measured: {_ms(self.here.each)} for a batch in the calling thread, {_ms(own.each)} here"
+            )
         else:
-            self._mode = "try"
+            self._mode = "here" if doubted else "try"
 
     def next(self, look: Look) -> Mode:
         """Where the next epoch is made."""
@@ -220,7 +263,9 @@ class Choice:
         if self.own is None or here.batches == 0:
             return
         if fastest(self.own.each, {"here": here.each}) == "here":
-            self._mode = "here"
+            self._doubted = self._mode == "try" and here.each > self._at_best
+            self._mode = "watch" if self._doubted else "here"
+            self._why = "measured: the calling thread was faster than the workers' first epoch"
         else:
             self.again(
                 f"measured: {_ms(here.each)} for a batch in the calling thread, {_ms(self.own.each)} here"
@@ -236,8 +281,8 @@ class Choice:
             return f"; {self._why}"
         assert self.own is not None
         return (
-            f"making a batch takes {_ms(self.own.making)}, taking one from a worker "
-            f"{_ms((self.own.handing + self.own.fixed) / max(1, self.own.batches))}, its start included"
+            f"making a batch takes {_ms(self.own.making)}, a loop with workers "
+            f"{_ms(self.own.each - self.own.step)} for each, their start included"
         )
 
     @property

@@ -43,6 +43,7 @@ from .._private import (
 from .._private import collate as stock_collate
 from .arena import Arena
 from .channel import MOST_DESCRIPTORS, PACKET, Channel, Closed
+from .choice import Stopwatch
 from .fresh import Fresh
 from .pack import LARGE, Packer, in_memory
 from .reach import look
@@ -270,10 +271,10 @@ class Worker:
         try:
             self.consumer_watch.busy = True
             try:
-                begun = time.perf_counter()
+                watch = Stopwatch() if self.setup.watch else None
                 batch = cast(self.fetch(index), self.setup.float_dtype)
-                if self.setup.watch:
-                    self.took.append(time.perf_counter() - begun)
+                if watch is not None:
+                    self.took.append(watch.seconds())
             except StopIteration:
                 if self.setup.kind != DatasetKind.Iterable:
                     raise

@@ -2,27 +2,38 @@
 
 use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
 use crate::{
-    evidence::StageTime,
+    evidence::{StageTime, mean},
     model::Cost,
     report::{Apply, Fact, Fix},
 };
 
-/// What is left of the cost of photographs made by torchvision or Albumentations when the engine makes them: a ninth (README,
-/// `ImageFolder` against its best stock setting).
-const NATIVE: f64 = 0.12;
+/// What is left of the cost of photographs made by torchvision when the engine makes them: a ninth to a twelfth (`ImageFolder`, VOC,
+/// timm and webdataset in `benches/scripts`).
+const NATIVE: f64 = 0.11;
 
 /// The same where the engine does more than crops and colour to each image, or puts targets or several images together with it:
-/// automatic augmentations, MixUp and detection came to 4.8 to 9 times as fast (`benches/scripts`).
-const NATIVE_MUCH: f64 = 0.16;
+/// automatic augmentations and detection came to 6.7 to 9.9 times as fast (`benches/scripts`).
+const NATIVE_MUCH: f64 = 0.13;
+
+/// The same where OpenCV or torchvision decodes, which take less time than Pillow does (`torchvision_io` 4.2, `cv2_dataset` 3.9,
+/// `albumentations_folder` 5.7 times as fast).
+const NATIVE_WHOLE: f64 = 0.22;
+
+/// The same of samples without images, which are copied from where they lie (`texts`, `tensors`, `hdf5`).
+const NATIVE_ROWS: f64 = 0.05;
+
+/// Seconds until the engine begins with an epoch's first batch: its threads are there already.
+const NATIVE_START: f64 = 0.0015;
+
+/// Seconds that taking up one of its batches costs: nothing is rebuilt or mapped.
+const NATIVE_RECEIVE: f64 = 0.0001;
 
 /// What makes it that, by name.
-const MUCH: [&str; 10] = [
+const MUCH: [&str; 8] = [
     "RandAugment",
     "AutoAugment",
     "TrivialAugment",
     "AugMix",
-    "MixUp",
-    "CutMix",
     "GaussianBlur",
     "Elastic",
     "Coco",
@@ -33,8 +44,8 @@ const MUCH: [&str; 10] = [
 const MADE: [&str; 4] = ["decode", "augment", "python", "collate"];
 
 /// What is left of decoding and resizing where a data set of one's own opens photographs by Pillow in wellfed's workers:
-/// somewhat less than a third (`benches/scripts`, `pil_dataset`), and all of it where Python asks for every pixel.
-const LAZY: f64 = 0.4;
+/// somewhat less than a third (`benches/scripts`, `python_step`), and all of it where Python asks for every pixel.
+const LAZY: f64 = 0.3;
 
 /// The same of images that OpenCV or torchvision decodes, whose pixels are all needed (`cv2_dataset`, `torchvision_io`).
 const WHOLE: f64 = 0.72;
@@ -93,7 +104,12 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let factor = 1.0 - replaced * (1.0 - remedy.left);
     let mut changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * factor, ..*cost });
     changed.receive = pipeline::receive_on_idle_cores(case.e, &case.p);
-    if stage.name == "collate" {
+    if remedy.takes == Takes::All {
+        // There are no processes to be started and to take batches from. The first batch is made by all cores.
+        let first = mean(case.p.make.iter().map(|cost| cost.cpu)) * remedy.left / case.p.cores.max(1.0);
+        changed.receive = changed.receive.min(NATIVE_RECEIVE);
+        changed.restart = changed.restart.min(NATIVE_START + first);
+    } else if stage.name == "collate" {
         // Fewer tensors are also fewer to hand over: each is a descriptor of its own.
         let tensors = case.e.batch.as_ref().map_or(1.0, |batch| f64::from(batch.tensors.max(1)));
         changed.receive = changed.receive.min(loading::HAND_OVER + changed.receive / tensors);
@@ -144,7 +160,12 @@ fn native_left(case: &Case) -> f64 {
         let texts = [&loader.transform, &loader.dataset, &loader.collate];
         MUCH.iter().any(|name| texts.iter().any(|text| text.contains(name)))
     });
-    if much { NATIVE_MUCH } else { NATIVE }
+    match case.e.stages.get("decode") {
+        None if case.e.stages.cpu("augment") == 0.0 => NATIVE_ROWS,
+        Some(decode) if lazy_left(decode) == Some(WHOLE) => NATIVE_WHOLE,
+        _ if much => NATIVE_MUCH,
+        _ => NATIVE,
+    }
 }
 
 /// What is left of decoding where wellfed's workers open the images of a data set that stays in Python, by the library that does it

@@ -78,7 +78,9 @@ class Source:
             # Not asked again: at its end, many a data set resets its state for the next epoch.
             self.fetcher.dataset_iter = iter(())
             self.fetcher.ended = True
-        elif is_stateful(self.iterator) or is_stateful(self._dataset):
+        elif (is_stateful(self.iterator) and of_iterator is not None) or (
+            is_stateful(self._dataset) and state.get(DATASET_STATE) is not None
+        ):
             self._loaded = state
         else:
             self._skip(state.get(BATCHES, 0), batch_size)
@@ -87,8 +89,8 @@ class Source:
         if batches == 0:
             return
         logger.warning(
-            "neither the data set nor its iterator has state_dict() and load_state_dict(): "
-            "going through %d batches to where the state was taken",
+            "the state has none of the data set or its iterator (no state_dict() and load_state_dict(), or the engine "
+            "made its batches): going through %d batches to where the state was taken",
             batches,
         )
         size = batch_size or 1

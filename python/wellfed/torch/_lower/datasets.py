@@ -567,9 +567,13 @@ def _hugging(dataset: Any) -> Leaf:
         table = hugging.read(dataset)
         return Leaf(dataset, table.content, table.form, None, (), None, table=table)
     known = hugging.read_transformed(dataset)
-    content = Files(known.content, turned=True) if isinstance(known.content, list) else known.content
-    reading = known.reading
-    return Leaf(dataset, content, reading.form, reading.transform, (), None, reading=reading)
+    return leaf_of_rows(dataset, known.content, known.reading)
+
+
+def leaf_of_rows(dataset: Any, content: Encoded | list[str], reading: Reading) -> Leaf:
+    """Images of a table, and what functions of the user make of its rows."""
+    files = Files(content, turned=True) if isinstance(content, list) else content
+    return Leaf(dataset, files, reading.form, reading.transform, (), None, reading=reading)
 
 
 def _timm(d: Any) -> Leaf:

@@ -8,6 +8,7 @@ in another form.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,17 @@ from .users import Reading
 from .values import INDEX, Column, Namespace, Picture, Row
 from .values import Table as Cells
 
-__all__ = ["Encoded", "Table", "Transformed", "is_known", "is_transformed", "read", "read_transformed"]
+__all__ = [
+    "Encoded",
+    "Table",
+    "Transformed",
+    "cells",
+    "content_of",
+    "is_known",
+    "is_transformed",
+    "read",
+    "read_transformed",
+]
 
 
 @dataclass(frozen=True)
@@ -120,23 +131,35 @@ def read_transformed(dataset: Any) -> Transformed:
     """
     _check(dataset)
     columns = list(dataset.format["columns"])
-    image, mode = _image(dataset, columns)
     function = dataset.format["format_kwargs"]["transform"]
     if set(dataset.format["format_kwargs"]) != {"transform"}:
         raise RefusalError("its format has other arguments than a transform")
-    picture = Picture(INDEX, mode=mode or "any", turned=True)  # it stands for the image of the row
+    image, cells_of = cells(dataset, columns)
 
     def rows(names: Namespace) -> Cells:
-        cells: dict[str, Any] = {
-            name: Row(_values(dataset, name, names)) for name in columns if name != image
-        }
-        return Cells({name: Column(picture if name == image else cells[name]) for name in columns})
+        return Cells({name: Column(cell) for name, cell in cells_of(names).items()})
 
     reading = users.read_rows(function, rows, len(dataset.data))
+    return Transformed(content_of(dataset, image, reading), reading)
+
+
+def cells(dataset: Any, columns: list[str]) -> tuple[str, Callable[[Namespace], dict[str, Any]]]:
+    """The one column of images, and what stands for the cells of a row, by their columns."""
+    image, mode = _image(dataset, columns)
+    picture = Picture(INDEX, mode=mode or "any", turned=True)
+
+    def of_row(names: Namespace) -> dict[str, Any]:
+        return {name: picture if name == image else Row(_values(dataset, name, names)) for name in columns}
+
+    return image, of_row
+
+
+def content_of(dataset: Any, image: str, reading: Reading) -> Encoded | list[str]:
+    """The images of a column: encoded, or the paths of their files."""
     content = _content(dataset, image)
     if isinstance(content, Encoded):
         _looked_through(content, reading.picture.mode)
-    return Transformed(content, reading)
+    return content
 
 
 def _values(dataset: Any, name: str, names: Namespace) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -21,11 +21,12 @@ from wellfed._options import Options
 from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
-from . import several, webdataset
+from . import hugging_stream, several, webdataset
 from .collated import stacks
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, mapped, memory_of, source_of, unread
 from .forms import Chain, Line, Refusal, RefusalError, name_of
+from .hugging_stream import RowStream
 from .hybrid import Hybrid
 from .joint import Boxes
 from .lookups import Lookups
@@ -64,7 +65,7 @@ class Plan:
     lines: Lines
     native_source: NativeSource | None = None
     rows: Rows | Lookups | None = None
-    stream: Stream | None = None
+    stream: Stream | RowStream | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
@@ -186,13 +187,42 @@ def _of_lookups(loader: Any, before: Plan | None) -> Plan:
 
 def _of_stream(loader: Any, before: Plan | None) -> Plan:
     """A loader over an iterable data set."""
+    if hugging_stream.is_known(loader.dataset):
+        return _of_rows(loader, before)
     if not webdataset.is_known(loader.dataset):
         return _python(loader.dataset, "an iterable data set is Python code", "")
     try:
-        stream = stream_of(loader, webdataset.read(loader.dataset), None if before is None else before.stream)
+        known = before.stream if before is not None and isinstance(before.stream, Stream) else None
+        stream = stream_of(loader, webdataset.read(loader.dataset), known)
     except RefusalError as refused:
         return _python(loader.dataset, refused.why, refused.change)
     return Plan("native", loader.dataset, stream.lines(), stream=stream)
+
+
+def _of_rows(loader: Any, before: Plan | None) -> Plan:
+    """A loader over an iterable data set whose rows lie in Arrow tables."""
+    dataset = loader.dataset
+    key: list[Any] = [loader.collate_fn, loader.batch_size, loader.worker_init_fn]
+    key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+    if before is not None and isinstance(before.stream, RowStream) and before.stream.current(dataset, key):
+        return before
+    if loader.on_error != "raise":
+        return _python(dataset, "errors of an iterable data set are looked at one by one", "")
+    try:
+        iterated = hugging_stream.read(dataset)
+        examples, flat = hugging_stream.flat_of(iterated)
+        chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
+        plan = _decide(cast(Any, LoaderView(loader, examples)), flat, chains)
+    except RefusalError as refused:
+        return _python(dataset, refused.why, refused.change)
+    native, lines = plan.native_source, plan.lines
+    if native is None:
+        return Plan("python", dataset, [_in_python(line) for line in lines])
+    if native.mixing is not None or native.held is not None:
+        return _python(dataset, f"collate_fn {name_of(loader.collate_fn)} is Python code", "")
+    lines[0] = ("data", Line(_name(dataset), True, lines[0][1].why))
+    stream = RowStream(iterated, flat, native, lines, key)
+    return Plan("native", dataset, stream.lines(), stream=stream)
 
 
 def _pipeline(loader: Any) -> str:

@@ -29,6 +29,7 @@ from .values import (
     Batched,
     Boxes,
     Column,
+    Example,
     Features,
     File,
     Group,
@@ -234,7 +235,7 @@ class Reader:
                 if not isinstance(table, Table) or not _is_text(item):
                     raise UnknownError("changes an object in place")
                 self._only_name(table)
-                self._frames[-1].locals[name] = Table({**table.items, item.value: value})
+                self._frames[-1].locals[name] = _again(table, {**table.items, item.value: value})
             case _:
                 raise UnknownError("changes an object in place")
 
@@ -246,7 +247,7 @@ class Reader:
         self._only_name(table)
         left = dict(table.items)
         taken = left.pop(place.value)
-        self._frames[-1].locals[name] = Table(left)
+        self._frames[-1].locals[name] = _again(table, left)
         return taken
 
     def _only_name(self, table: Table) -> None:
@@ -851,6 +852,11 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(
         value, str | bytes | bool | int | float | complex | PurePath | np.generic | type(None) | range
     )
+
+
+def _again(table: Table, items: dict[str, Value]) -> Table:
+    """The same dictionary with other items."""
+    return (Example if isinstance(table, Example) else Table)(items)
 
 
 def _times(value: Value, table: Table) -> int:

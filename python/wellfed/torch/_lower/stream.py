@@ -36,6 +36,7 @@ from .webdataset import Streamed, batches_of, samples_of
 
 if TYPE_CHECKING:
     from .._resume import Resume
+    from .hugging_stream import RowStream
 
 __all__ = ["Stream", "StreamIterator", "stream_of"]
 
@@ -84,7 +85,19 @@ class Stream(EngineLoaders):
                 lines.append(("target", Line(part, False, "called on each value, in the calling process")))
         return lines
 
-    def finish(self, columns: list[Any]) -> Any:
+    def stages(self, workers: int) -> list[Any]:
+        """What each worker has of its own: a copy of the pipeline, which remembers what it did."""
+        return [copy.deepcopy(self.streamed.order) for _ in range(workers)]
+
+    def batches(self, loader: Any, worker: WorkerInfo | None, stages: Any) -> Iterator[Any]:
+        """Numbers of the samples of each batch of one process."""
+        return batches_of(self.streamed, self.samples, loader.batch_size, loader.drop_last, worker, stages)
+
+    def located(self, numbers: Any) -> Any:
+        """Rows of the engine's data set."""
+        return numbers
+
+    def finish(self, columns: list[Any], numbers: Any) -> Any:
         """A batch of the engine's columns, as the loader collates it."""
         place = self.streamed.image
         functions = self.streamed.functions
@@ -228,7 +241,7 @@ class StreamIterator(Unprofiled):
 
     _progress: Any
 
-    def __init__(self, loader: Any, stream: Stream, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, stream: Stream | RowStream, resume: Resume | None = None) -> None:
         self._stream = stream
         self._native: Any = None
         self._stages: list[Any] | None = None
@@ -251,7 +264,7 @@ class StreamIterator(Unprofiled):
         self._progress.samples = self._progress.num_yielded * size if known is None else known
         # Workers have copies of the pipeline, which remember what they did as long as they live.
         if workers and (self._stages is None or not loader.persistent_workers):
-            self._stages = [copy.deepcopy(stream.streamed.order) for _ in range(workers)]
+            self._stages = stream.stages(workers)
         states = [None] * max(workers, 1) if resume is None else resume.worker_states(max(workers, 1))
         self._shares: list[Iterator[Any] | None] = []
         for number, state in enumerate(states):
@@ -261,10 +274,7 @@ class StreamIterator(Unprofiled):
                 seed = self._base_seed + number
                 worker = WorkerInfo(id=number, num_workers=workers, seed=seed, dataset=self._dataset)
                 stages = self._stages[number]
-            batches = batches_of(
-                stream.streamed, stream.samples, loader.batch_size, loader.drop_last, worker, stages
-            )
-            self._shares.append(_after(batches, state))
+            self._shares.append(_after(stream.batches(loader, worker, stages), state))
         self._turn = (self._progress.last_worker + 1) % workers if workers else 0
         self._queue: deque[_Task] = deque()
         self._failed: set[int] = set()
@@ -300,7 +310,7 @@ class StreamIterator(Unprofiled):
             self._shares[worker] = None
         else:
             try:
-                self._native.submit(samples)
+                self._native.submit(self._stream.located(samples))
             except wf.LimitExceededError as e:
                 error = e
         self._next_index()
@@ -345,7 +355,7 @@ class StreamIterator(Unprofiled):
         columns, error = (None, task.error) if task.error is not None else self._taken()
         if error is not None:
             return self._stream.make_in_python(task.samples, error)
-        return self._stream.finish(columns)
+        return self._stream.finish(columns, task.samples)
 
     def _taken(self) -> tuple[Any, Any]:
         """The engine's answer to the first task: columns, or an error. Who is interrupted after that finds it again."""

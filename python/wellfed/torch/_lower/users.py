@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,11 @@ from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
-from .values import INDEX, Column, Group, Kept, Namespace, Picture, Row, Table, Value
+from .values import INDEX, Column, Example, Group, Kept, Namespace, Picture, Row, Table, Value
 from .vocabulary import is_finished
+
+if TYPE_CHECKING:
+    from .hugging_stream import Step
 
 __all__ = [
     "NO_IMAGE",
@@ -37,6 +40,7 @@ __all__ = [
     "check_unshared",
     "laid_out_alone",
     "read",
+    "read_examples",
     "read_rows",
     "reader_of",
 ]
@@ -397,6 +401,54 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
         raise
     except Exception as error:
         raise RefusalError(f"its transform raises {type(error).__name__} for some rows") from None
+    return Reading(picture, layout, reader.seen)
+
+
+def read_examples(steps: Sequence[Step], example: Callable[[Namespace], Example], length: int) -> Reading:
+    """Reads functions of `map`, each of which is given the row that the one before it has left.
+
+    Args:
+        steps: The functions.
+        example: The row that the first one is given.
+        length: How many rows there are in all.
+
+    Raises:
+        RefusalError: They do more than the engine can.
+    """
+    reader = Reader()
+    try:
+        items = dict(example(reader.names).items)
+        for step in steps:
+            given = {name: Column(item) for name, item in items.items()} if step.batched else items
+            made = reader.call(step.function, [Example(given)])
+            if not isinstance(made, Table):
+                raise UnknownError("it gives something else than a dictionary")
+            kept = {name: item for name, item in given.items() if name not in step.removed}
+            # Columns are taken out of the dictionary that the function was given, and out of no other.
+            of_given = isinstance(made, Example)
+            added = {
+                name: item for name, item in made.items.items() if not (of_given and name in step.removed)
+            }
+            items = {**kept, **added}
+            if step.batched:
+                if not all(isinstance(item, Column) for item in items.values()):
+                    raise UnknownError("it gives something else than lists with an item for each row")
+                items = {name: column.item for name, column in items.items()}  # type: ignore[union-attr]
+        check_unshared(reader)
+        picture, shape = _found(Table(items))
+    except UnknownError as unknown:
+        raise RefusalError(f"its function (map) is Python code ({unknown})") from None
+    except RefusalError:
+        raise
+    except Exception as error:
+        why = f"its function (map) is Python code (reading it ended with {type(error).__name__})"
+        raise RefusalError(why) from None
+    try:
+        layout = _laid_out(reader, shape, length)
+    except RefusalError:
+        raise
+    except Exception as error:
+        raise RefusalError(f"its function raises {type(error).__name__} for some rows") from None
     return Reading(picture, layout, reader.seen)
 
 

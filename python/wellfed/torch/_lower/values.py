@@ -229,6 +229,11 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Example(Table):
+    """The dictionary that a function was given, whatever it has written into it since."""
+
+
+@dataclass(frozen=True)
 class Features(Table):
     """A new dictionary whose keys are attributes as well."""
 

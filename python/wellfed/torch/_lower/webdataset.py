@@ -23,7 +23,7 @@ from torch.utils.data import get_worker_info
 from .._private import WorkerInfo, set_worker_info
 from .forms import Form, RefusalError, name_of
 
-__all__ = ["Streamed", "batches_of", "is_known", "read", "samples_of"]
+__all__ = ["Streamed", "batches_of", "in_process", "is_known", "read", "samples_of"]
 
 _IMAGES = ("jpg", "jpeg", "png")
 _VALUES = ("cls", "cls2", "index", "inx", "id", "txt", "text", "transcript", "json", "jsn")
@@ -408,7 +408,7 @@ def batches_of(
     for stage in order.pipeline:
         if isinstance(stage, _Numbers):
             stage.samples = samples
-    numbers = _in_process(iter(order), worker)
+    numbers = in_process(iter(order), worker)
     while True:
         if size is None:
             batch = next(numbers, None)
@@ -423,7 +423,7 @@ def batches_of(
             return
 
 
-def _in_process(numbers: Iterator[Any], worker: WorkerInfo | None) -> Iterator[Any]:
+def in_process(numbers: Iterator[Any], worker: WorkerInfo | None) -> Iterator[Any]:
     """`numbers` as they come in a worker, which stages ask for its number."""
     while True:
         before = get_worker_info()

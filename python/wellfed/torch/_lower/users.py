@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
-from . import several
+from . import drawn, several
 from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
-from .values import INDEX, Column, Group, Kept, Namespace, Picture, Row, Table, Value
+from .values import INDEX, Column, Group, Joint, Kept, Namespace, Picture, Row, Table, Value
 from .vocabulary import is_finished
 
 __all__ = [
@@ -297,6 +297,10 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8] | Enc
         RefusalError: It is Python code that does more than that.
     """
     reader, made = reader_of(dataset)
+    try:
+        made = drawn.alone(made)
+    except UnknownError as unknown:
+        raise RefusalError(f"Python code ({unknown})") from None
     if several.are_several(made):
         return _read_several(reader, made, dataset)
     try:
@@ -383,6 +387,8 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
                 raise UnknownError(f"{name!r} is no list with an item for each row")
             cells[name] = column.item
         check_unshared(reader)
+        if any(isinstance(step, Joint) for cell in cells.values() for step in getattr(cell, "steps", ())):
+            raise UnknownError("draws by itself what becomes of its images")
         picture, shape = _found(Table(cells))
     except UnknownError as unknown:
         raise RefusalError(f"its transform (set_transform) is Python code ({unknown})") from None

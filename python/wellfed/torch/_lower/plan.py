@@ -22,7 +22,7 @@ from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
 from . import several, webdataset
-from .collated import stacks
+from .collated import Batch, stacks
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, mapped, memory_of, source_of, unread
 from .forms import Chain, Line, Refusal, RefusalError, name_of
@@ -237,8 +237,8 @@ def _collates_stock(loader: Any) -> Line | None:
     )
 
 
-def _stacked(loader: Any, flat: Flat) -> type | None:
-    """What a collate function of the user's own puts stacked samples into; None if it does anything else."""
+def _stacked(loader: Any, flat: Flat) -> Batch | None:
+    """What a collate function that is not torch's makes of stacked samples; None if it does anything else."""
     leaf = flat.leaves[0] if flat.leaves else None
     if leaf is None or not loader._auto_collation or puts_together(loader.collate_fn):
         return None
@@ -249,6 +249,12 @@ def _stacked(loader: Any, flat: Flat) -> type | None:
     if not isinstance(layout, Layout) or layout.kind == "alone" or layout.image not in layout.keys:
         return None
     return stacks(loader.collate_fn, layout.kind, layout.keys, layout.image)
+
+
+def _left(leaf: Leaf) -> bool:
+    """Whether samples have other images, which only their collate function may leave out."""
+    layout = None if leaf.reading is None else leaf.reading.layout
+    return isinstance(layout, Layout) and bool(layout.left)
 
 
 def _of_classes(flat: Flat) -> bool:
@@ -315,6 +321,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     if custom is not None:
         lines.append(("collate", custom))
 
+    if stacked is None and any(_left(leaf) for leaf in flat.leaves):
+        return _python(dataset, "its samples have several images", "", [_in_python(line) for line in lines])
     foreign, files = sum(map(unread, flat.leaves)), sum(len(leaf) for leaf in flat.leaves)
     if flat.length == 0 or 2 * foreign > files:
         why = "it is empty" if not flat.length else f"{foreign} of {files} files are neither JPEG nor PNG"
@@ -327,7 +335,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     if obstacle is None and stacked is not None:
         # torch.stack takes tensors only, where default_collate takes arrays as well.
         tensors = chains[0].form.kind in ("tensor", "image")
-        obstacle = None if tensors and _of_classes(flat) else custom
+        fits = stacked.dtype in (None, chains[0].form.dtype)
+        obstacle = None if tensors and fits and _of_classes(flat) else custom
     if obstacle is None and mixing is not None:
         obstacle = _unmixed(flat, chains)
     if obstacle is None:
@@ -337,7 +346,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
             if stacked is not None and custom is not None:
-                native_source.held = stacked
+                native_source.put = stacked
                 lines = [*lines[:-1], ("collate", Line(custom.part, True, "stacked by the engine"))]
             if mixing is not None and custom is not None:
                 who = name_of(mixing.transform)

@@ -11,7 +11,7 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, Literal
 
@@ -60,17 +60,19 @@ class Layout:
         keys: Their keys in order, or their places.
         image: The key of the image.
         others: Values of each other key, for all rows.
+        left: Keys of images that nothing was done to, which are not made: nobody may ask for them.
     """
 
     kind: Literal["alone", "tuple", "list", "dict"]
     keys: tuple[Any, ...]
     image: Any
     others: tuple[Sequence[Any], ...]
+    left: tuple[Any, ...] = ()
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What must be the same of data sets that are laid end to end."""
-        return self.kind, self.keys, self.image
+        return self.kind, self.keys, self.image, self.left
 
     @property
     def is_pair(self) -> bool:
@@ -389,7 +391,11 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
         check_unshared(reader)
         if any(isinstance(step, Joint) for cell in cells.values() for step in getattr(cell, "steps", ())):
             raise UnknownError("draws by itself what becomes of its images")
-        picture, shape = _found(Table(cells))
+        # The example of Hugging Face puts tensors beside the images, and stacks the tensors.
+        images = {name: cell for name, cell in cells.items() if isinstance(cell, Picture)}
+        bare = tuple(name for name, image in images.items() if image.kind == "pil" and not image.steps)
+        left = bare if len(images) == len(bare) + 1 else ()
+        picture, shape = _found(Table({name: cell for name, cell in cells.items() if name not in left}))
     except UnknownError as unknown:
         raise RefusalError(f"its transform (set_transform) is Python code ({unknown})") from None
     except RefusalError:
@@ -403,7 +409,7 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
         raise
     except Exception as error:
         raise RefusalError(f"its transform raises {type(error).__name__} for some rows") from None
-    return Reading(picture, layout, reader.seen)
+    return Reading(picture, replace(layout, left=left), reader.seen)
 
 
 def vars_of(kind: type, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -333,6 +334,22 @@ def test_batches_that_one_of_several_loaders_refuses(tmp_path: Path) -> None:
     source.acquire = limited
     assert same(list(theirs), list(ours))
     assert source.in_python == 1
+
+
+@pytest.mark.parametrize("given", [None, 64 << 20])
+def test_loaders_of_several_images_share_the_budget(tmp_path: Path, given: int | None) -> None:
+    def budgets(dataset: Any) -> list[int]:
+        source = wt.DataLoader(dataset, batch_size=4, memory_budget=given)._planned().native_source
+        loaders = source.acquire()
+        return [
+            json.loads(loader.stats()[0])["memory_budget"]
+            for loader in getattr(loaders, "_loaders", [loaders])
+        ]
+
+    root = sets.write(tmp_path)
+    (whole,) = budgets(sets.Tutorial(root, RESIZED))
+    assert given in (None, whole)
+    assert budgets(sets.Apart(root, SMALL, SMALL)) == [whole // 2] * 2
 
 
 def test_several_iterators_live_at_once(tmp_path: Path) -> None:

@@ -487,13 +487,15 @@ def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     memory = memory_of(flat.leaves)
     source = mapped(flat.leaves, chain, memory)
     options: Options = {
-        "layout": chain.form.layout,
         "num_workers": engine_threads(getattr(loader, "num_threads", None)),
         "memory_budget": getattr(loader, "memory_budget", None),
     }
+    source = source.with_options(layout=chain.form.layout)
+    others = several.others_of(flat.leaves, chain)
+    if others:
+        options["memory_budget"] = several.budget_of_each(source, options["memory_budget"], 1 + len(others))
     source = source.with_options(**options)
-    del options["layout"]
-    others = [other.with_options(**options) for other in several.others_of(flat.leaves, chain)]
+    others = [other.with_options(**options) for other in others]
     native_source = NativeSource(flat, source, loader, chain, memory, others)
     # What the engine has to say against it, it says here.
     native = native_source.acquire()

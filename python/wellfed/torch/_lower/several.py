@@ -6,6 +6,7 @@ batch is what ``default_collate`` makes of such samples.
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_right
 from collections import deque
@@ -52,6 +53,7 @@ __all__ = [
     "Together",
     "are_pillow",
     "are_several",
+    "budget_of_each",
     "have_parts",
     "lower_apart",
     "lower_images",
@@ -550,6 +552,21 @@ def others_of(leaves: list[Leaf], chain: Chain) -> list[wf.Dataset]:
         )
         sets.append(files.map(*other.native) if other.native else files)
     return sets
+
+
+def budget_of_each(source: wf.Dataset, given: int | None, loaders: int) -> int:
+    """What each of several loaders of the engine may hold of the memory that all may take together.
+
+    Args:
+        source: What one of them is made of.
+        given: What all may take; None for what one would take by itself.
+        loaders: How many there are.
+    """
+    if given is None:
+        alone = source._native.loader_given(False)
+        given = json.loads(alone.stats()[0])["memory_budget"]
+        alone.close()
+    return max(given // loaders, 1)
 
 
 class Loaders:

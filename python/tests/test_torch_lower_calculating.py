@@ -120,5 +120,6 @@ def test_pipelines_of_albumentations_move_them(tmp_path: Path) -> None:
     for chain in (
         [A.Resize(30, 36), A.HorizontalFlip(p=1), A.Normalize(), ToTensorV2()],
         [A.CenterCrop(30, 30), A.VerticalFlip(p=1), ToTensorV2()],
+        [A.Affine(rotate=(12, 12), scale=(0.9, 0.9), p=1), A.Resize(30, 36), ToTensorV2()],
     ):
         check(calculated.Augmented(root, A.Compose(chain)))

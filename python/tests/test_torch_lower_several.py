@@ -373,8 +373,22 @@ def test_pipelines_of_albumentations_with_masks(tmp_path: Path) -> None:
     ):
         for kind in (more.WithMask, more.WithFloats):
             check(kind(root, A.Compose(chain)))
+    for turn in (
+        A.Rotate((23, 23), p=1),
+        A.Rotate((-70, -70), border_mode=4, p=1),
+        A.SafeRotate((31, 31), p=1),
+        A.Affine((0.8, 0.8), {"x": (0.1, 0.1), "y": (-0.07, -0.07)}, rotate=(12, 12), shear=(5, 5), p=1),
+        A.Rotate((23, 23), fill=7, fill_mask=7, p=1),
+    ):
+        check(more.WithMask(root, A.Compose([turn, A.Resize(30, 36), ToTensorV2()])))
+    apart = wf.feed(
+        stock.DataLoader(
+            more.WithMask(root, A.Compose([A.Rotate(fill_mask=255), A.Resize(9, 9)])), batch_size=4
+        )
+    )
+    assert "fill_mask 255" in apart.explain()
     drawn = wf.feed(
-        stock.DataLoader(more.WithMask(root, A.Compose([A.Rotate(), A.Resize(9, 9)])), batch_size=4)
+        stock.DataLoader(more.WithMask(root, A.Compose([A.Transpose(), A.Resize(9, 9)])), batch_size=4)
     )
     assert "what it does to masks" in drawn.explain()
     # Pipelines refuse masks of other sizes than their images.

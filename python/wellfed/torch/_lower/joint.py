@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from wellfed import _opencv as O
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
@@ -284,6 +285,8 @@ def _lower_one(
         if leaf.whole is None or getattr(leaf.owner.compose, "additional_targets", None):
             raise RefusalError("it has additional targets")
         added, after, note = albumentations.lower_with_mask(leaf, form)
+        if follows.dtype != "uint8" and any(_turns(t) for t in added):
+            raise RefusalError(f"masks are {follows.dtype}; the engine turns those of bytes as OpenCV does")
         _check_fills(follows, added)
         compose: Any = leaf.owner.compose
         first = compose.transforms[0] is leaf.transform
@@ -390,6 +393,11 @@ _FILLING = (
 )
 
 
+def _turns(transform: T.Transform) -> bool:
+    inner = transform.transforms if isinstance(transform, T.RandomApply) else (transform,)
+    return any(isinstance(one, O.OpenCvAffine) for one in inner)
+
+
 def _check_fills(follows: Masks, added: list[T.Transform]) -> None:
     """Refuses to fill masks before their data set's calculations with them, where these change what it fills in."""
     early = getattr(getattr(follows, "mask", None), "early", ())
@@ -399,6 +407,13 @@ def _check_fills(follows: Masks, added: list[T.Transform]) -> None:
 
 def _fills_alike(transform: T.Transform, early: tuple[Calculation, ...]) -> bool:
     """Whether numbers that it fills masks with stay what they are, and it does not calculate with others."""
+    if isinstance(transform, T.RandomApply):
+        return all(_fills_alike(one, early) for one in transform.transforms)
+    if isinstance(transform, O.OpenCvAffine):
+        known = str(calculating.result(early).dtype).endswith(("uint8", "float32"))
+        fills = transform.fill if isinstance(transform.fill, tuple) else (transform.fill,)
+        filled = transform.border != "reflect"
+        return known and not (filled and any(not calculating.keeps_number(early, fill) for fill in fills))
     if not isinstance(transform, _FILLING) or getattr(transform, "p", 1) == 0:
         return True
     if isinstance(transform, T.ElasticTransform | T.RandomZoomOut):

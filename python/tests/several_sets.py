@@ -199,22 +199,23 @@ class Canvas(Base):
 
 
 class Drawn(Base):
-    """Flips in Python."""
+    """Turns in Python."""
 
     def __getitem__(self, i: int) -> Any:
         image, mask = Image.open(self.images[i]).convert("RGB"), Image.open(self.masks[i]).convert("L")
         if torch.rand(1) < 0.5:
-            image, mask = F1.hflip(image), F1.hflip(mask)
+            angle = 10 * torch.rand(1).item()
+            image, mask = F1.rotate(image, angle), F1.rotate(mask, angle)
         return F1.to_tensor(F1.resize(image, [30, 36])), F1.to_tensor(F1.resize(mask, [30, 36]))
 
 
 class Changed(Base):
-    """Changes a mask in place."""
+    """Changes a part of a mask in place."""
 
     def __getitem__(self, i: int) -> Any:
         image = F1.to_tensor(F1.resize(Image.open(self.images[i]).convert("RGB"), [30, 36]))
         mask = np.array(F1.resize(Image.open(self.masks[i]).convert("L"), [30, 36]))
-        mask[mask > 3] = 1
+        mask[:3] = 1
         return image, mask
 
 
@@ -233,7 +234,7 @@ REFUSED: dict[Any, str] = {
     TwoImages: "tv_tensors.Mask.mask. is moved as a mask",
     Instances: "calls .*unique|the method|slice|None|is not known",
     Canvas: "another canvas_size",
-    Drawn: "calls .*rand",
+    Drawn: "a number that it draws",
     Changed: "changes an object in place",
     Hidden: "NotPlainError|transformed with it",
 }

@@ -61,6 +61,16 @@ def renamed(batch: Any) -> Any:
     return {"pixel_values": stacked, "labels": torch.tensor([sample["label"] for sample in batch])}
 
 
+def side_by_side(batch: Any) -> Any:
+    stacked = torch.stack([sample["pixel_values"] for sample in batch])
+    return torch.tensor([sample["label"] for sample in batch]), stacked
+
+
+def twice(batch: Any) -> Any:
+    stacked = torch.stack([sample["pixel_values"] for sample in batch])
+    return {"pixel_values": stacked, "again": torch.stack([sample["pixel_values"] for sample in batch])}
+
+
 def of_floats(batch: Any) -> Any:
     stacked = torch.stack([sample["pixel_values"] for sample in batch])
     labels = torch.tensor([sample["label"] for sample in batch], dtype=torch.float32)
@@ -91,7 +101,9 @@ def feeds(dataset: Any, collate: Any, native: bool) -> None:
     [
         (of_hugging_face, True),
         (through_variables, True),
-        (renamed, False),
+        (renamed, True),
+        (side_by_side, True),
+        (twice, False),
         (of_floats, False),
         (last_first, False),
         (shifted, False),
@@ -128,7 +140,7 @@ def arrays(batch: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("collate", "native"), [(pairs, True), (by_place, True), (swapped, False), (arrays, False)]
+    ("collate", "native"), [(pairs, True), (by_place, True), (swapped, True), (arrays, False)]
 )
 def test_samples_of_torchvision(paths: list[Path], collate: Any, native: bool) -> None:
     dataset: Any = datasets.ImageFolder(str(paths[0].parents[1]), CHAIN)
@@ -152,3 +164,40 @@ def test_a_function_that_was_changed_is_read_again(
     monkeypatch.setitem(of_hugging_face.__globals__, "torch", doubled)
     second = next(iter(ours))
     assert same(first["pixel_values"] * 2, second["pixel_values"])
+
+
+def test_the_collators_of_transformers(paths: list[Path]) -> None:
+    collators = pytest.importorskip("transformers.data.data_collator")
+    for collate in (collators.default_data_collator, collators.DefaultDataCollator()):
+        feeds(Rows(paths), collate, True)
+        feeds(Rows(paths, [0.5] * len(paths)), collate, False)
+    ours: Any = wf.feed(stock.DataLoader(Rows(paths), batch_size=3, collate_fn=(held := collate)))
+    assert list(next(iter(ours))) == ["labels", "pixel_values"]
+    held.return_tensors = "np"
+    assert "the engine makes whole batches" not in ours.explain()
+
+
+def test_images_of_bytes_are_collated_as_timm_does(paths: list[Path]) -> None:
+    loader = pytest.importorskip("timm.data.loader")
+    for last, native in ((transforms.PILToTensor(), True), (transforms.ToTensor(), False)):
+        chain = transforms.Compose([transforms.Resize((20, 24)), last])
+        dataset: Any = datasets.ImageFolder(str(paths[0].parents[1]), chain)
+        feeds(dataset, loader.fast_collate, native)
+
+
+def test_rows_that_keep_the_image_that_was_transformed(paths: list[Path]) -> None:
+    """As in Hugging Face's example of image classification."""
+    hugging = pytest.importorskip("datasets")
+
+    def transform(rows: Any) -> Any:
+        rows["pixel_values"] = [CHAIN(image.convert("RGB")) for image in rows["image"]]
+        return rows
+
+    given = {"image": [str(path) for path in paths], "label": list(range(len(paths)))}
+    dataset = hugging.Dataset.from_dict(given).cast_column("image", hugging.Image())
+    dataset.set_transform(transform)
+    feeds(dataset, renamed, True)
+    feeds(dataset, of_hugging_face, True)
+    feeds(dataset, lambda batch: [sample["image"].size for sample in batch], False)
+    with pytest.raises(TypeError):
+        next(iter(wf.feed(stock.DataLoader(dataset, batch_size=3))))

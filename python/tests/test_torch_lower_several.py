@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -335,6 +336,22 @@ def test_batches_that_one_of_several_loaders_refuses(tmp_path: Path) -> None:
     assert source.in_python == 1
 
 
+@pytest.mark.parametrize("given", [None, 64 << 20])
+def test_loaders_of_several_images_share_the_budget(tmp_path: Path, given: int | None) -> None:
+    def budgets(dataset: Any) -> list[int]:
+        source = wt.DataLoader(dataset, batch_size=4, memory_budget=given)._planned().native_source
+        loaders = source.acquire()
+        return [
+            json.loads(loader.stats()[0])["memory_budget"]
+            for loader in getattr(loaders, "_loaders", [loaders])
+        ]
+
+    root = sets.write(tmp_path)
+    (whole,) = budgets(sets.Tutorial(root, RESIZED))
+    assert given in (None, whole)
+    assert budgets(sets.Apart(root, SMALL, SMALL)) == [whole // 2] * 2
+
+
 def test_several_iterators_live_at_once(tmp_path: Path) -> None:
     dataset = sets.Apart(sets.write(tmp_path), SMALL, SMALL)
     theirs: Any = stock.DataLoader(dataset, batch_size=2)
@@ -356,8 +373,22 @@ def test_pipelines_of_albumentations_with_masks(tmp_path: Path) -> None:
     ):
         for kind in (more.WithMask, more.WithFloats):
             check(kind(root, A.Compose(chain)))
+    for turn in (
+        A.Rotate((23, 23), p=1),
+        A.Rotate((-70, -70), border_mode=4, p=1),
+        A.SafeRotate((31, 31), p=1),
+        A.Affine((0.8, 0.8), {"x": (0.1, 0.1), "y": (-0.07, -0.07)}, rotate=(12, 12), shear=(5, 5), p=1),
+        A.Rotate((23, 23), fill=7, fill_mask=7, p=1),
+    ):
+        check(more.WithMask(root, A.Compose([turn, A.Resize(30, 36), ToTensorV2()])))
+    apart = wf.feed(
+        stock.DataLoader(
+            more.WithMask(root, A.Compose([A.Rotate(fill_mask=255), A.Resize(9, 9)])), batch_size=4
+        )
+    )
+    assert "fill_mask 255" in apart.explain()
     drawn = wf.feed(
-        stock.DataLoader(more.WithMask(root, A.Compose([A.Rotate(), A.Resize(9, 9)])), batch_size=4)
+        stock.DataLoader(more.WithMask(root, A.Compose([A.Transpose(), A.Resize(9, 9)])), batch_size=4)
     )
     assert "what it does to masks" in drawn.explain()
     # Pipelines refuse masks of other sizes than their images.

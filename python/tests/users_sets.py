@@ -226,7 +226,7 @@ class Draws(Base):
     def __getitem__(self, i: int) -> Any:
         image = Image.open(self.paths[i]).convert("RGB")
         if random.random() < 0.5:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+            image = image.rotate(random.random())
         return self.transform(image), self.labels[i]
 
 
@@ -372,7 +372,7 @@ class Part(Base):
 
 
 REFUSED: dict[Any, str] = {
-    Draws: "users_sets.py, line .*: calls .*random",
+    Draws: "users_sets.py, line .*: rotate.. of an image is not known",
     Counts: "changes an object in place",
     Keeps: "depends on the sample|changes an object in place",
     Prints: "a call for its effect is not known",

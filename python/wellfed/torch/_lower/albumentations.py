@@ -238,11 +238,22 @@ def lower_with_mask(leaf: Leaf, form: Form) -> tuple[list[T.Transform], Form, st
     moving = (A.Resize, A.RandomCrop, A.CenterCrop, A.RandomResizedCrop, A.SmallestMaxSize, A.LongestMaxSize)
     values = (A.Normalize, A.ToFloat, A.RandomBrightnessContrast, A.HueSaturationValue, A.ColorJitter)
     others = (A.NoOp, A.HorizontalFlip, A.VerticalFlip, *values)
-    if type(t).__name__ != "ToTensorV2" and type(t) not in (*moving, *others):
+    turning = (A.Affine, A.ShiftScaleRotate, A.Rotate, A.SafeRotate)
+    if type(t).__name__ != "ToTensorV2" and type(t) not in (*moving, *others, *turning):
         raise RefusalError("the engine does not know what it does to masks")
     if getattr(t, "mask_interpolation", 0) != 0:
-        raise RefusalError("masks are resized by cv2.INTER_NEAREST", "mask_interpolation=cv2.INTER_NEAREST")
+        raise RefusalError("masks are resampled by cv2.INTER_NEAREST", "mask_interpolation=cv2.INTER_NEAREST")
+    if type(t) in turning:
+        _check_opencv("mask warp")
+        _check_fill_of_masks(t)
     return lower_leaf(leaf, form)
+
+
+def _check_fill_of_masks(t: Any) -> None:
+    fills = [list(fill) if isinstance(fill, tuple | list) else [fill] for fill in (t.fill, t.fill_mask)]
+    if t.border_mode == 0 and len({float(value) for fill in fills for value in fill}) > 1:
+        why = f"fill is {t.fill!r} and fill_mask {t.fill_mask!r}; the engine fills images and masks alike"
+        raise RefusalError(why, "fill=0, fill_mask=0")
 
 
 def _check_version() -> None:
@@ -384,5 +395,6 @@ def _warped(t: Any) -> dict[str, Any]:
     if len(fill) != 3 or any(v != int(v) or not 0 <= v <= 255 for v in fill):
         raise RefusalError(f"fill is {t.fill!r}; the engine fills with whole numbers of 0 to 255", "fill=0")
     _check_opencv("warp")
-    whole = [int(v) for v in fill]
+    # One number for all channels, where they have one, is a mask's, too.
+    whole = [int(v) for v in (fill[:1] if len(set(fill)) == 1 else fill)]
     return {"interpolation": WARPS[t.interpolation], "border": BORDERS[t.border_mode], "fill": whole}

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
+from . import calculating
+from .calculating import after
 from .forms import Steps, name_of
 from .unknown import UnknownError
 from .values import Boxes, Calculation, Group, Joint, Known, Mask, Picture, Row, Side, Table, Value
@@ -26,9 +27,12 @@ __all__ = [
     "leaves",
     "mask",
     "method",
+    "moved_mask",
     "numbers",
     "size",
+    "sliced",
     "tensor",
+    "unsqueezed",
 ]
 
 
@@ -52,27 +56,36 @@ def as_mask(picture: Picture) -> Mask | None:
         return None
     if picture.array is not None or picture.encoded or picture.kind not in ("pil", "made"):
         return None
-    if any(isinstance(step, Joint) for step in picture.steps):
-        return None
     steps = _flat_steps(picture)
+    if steps is None:
+        return None
     found: Mask | None = None
     for place, step in enumerate(steps):
         name = _torchvision_name(step)
         if found is None and name in ("PILToTensor", "ToTensor"):
-            found = Mask(picture.path, picture.mode, "tensor", False, tuple(steps[:place]))
+            found = Mask(picture.path, picture.mode, "tensor", False, tuple(steps[:place]), memory=object())
             if name == "ToTensor":
                 found = replace(found, after=(Calculation(_as_floats),))
-        elif found is not None and name == "ConvertImageDtype" and step.dtype is torch.int64:
-            return None  # scales
+        elif found is not None and isinstance(step, Joint):
+            found = moved_mask(found, step)
         elif found is not None:
-            return None
+            return None  # also of ConvertImageDtype, which scales
     return found
 
 
-def _flat_steps(picture: Picture) -> list[Any]:
+def _flat_steps(picture: Picture) -> list[Any] | None:
+    """Transforms that were called on an image, one by one; None if what was called drew for several things."""
     from .transforms import leaves_of
 
-    return list(leaves_of(Steps(picture.steps)))
+    steps: list[Any] = []
+    for step in picture.steps:
+        if isinstance(step, Joint):
+            if step.draw is None:
+                return None
+            steps.append(step)
+        else:
+            steps += leaves_of(Steps((step,)))
+    return steps
 
 
 def _torchvision_name(step: Any) -> str:
@@ -92,21 +105,21 @@ def _as_floats(values: torch.Tensor) -> torch.Tensor:
 def numbers(picture: Picture, dtype: Any) -> Mask:
     """``np.array(image, dtype)`` of an image that may have any mode."""
     steps = _flat_steps(picture)
-    joint = any(isinstance(step, Joint) for step in picture.steps)
-    if (
-        picture.kind not in ("pil", "made")
-        or joint
-        or any(_torchvision_name(s) not in _ON_PILLOW for s in steps)
-    ):
+    if picture.kind not in ("pil", "made") or steps is None or not all(map(_is_of_pillow, steps)):
         raise UnknownError("makes an array of an image that may be grey")
     known = picture.reader == "pillow" and not picture.turned and not picture.encoded
     if not known or picture.array is not None or picture.mode not in ("any", "L"):
         raise UnknownError("makes an array of an image that may be grey")
-    found = Mask(picture.path, picture.mode, "array", True, tuple(steps))
-    return found if dtype is None else _after(found, _astype, (dtype,))
+    found = Mask(picture.path, picture.mode, "array", True, tuple(steps), memory=object())
+    return found if dtype is None else after(found, _astype, dtype)
 
 
 _ON_PILLOW = ("Resize", "CenterCrop", "RandomHorizontalFlip", "RandomVerticalFlip")
+
+
+def _is_of_pillow(step: Any) -> bool:
+    """Whether it gives a Pillow image when it is called on one."""
+    return isinstance(step, Joint) or _torchvision_name(step) in _ON_PILLOW
 
 
 def _astype(values: Any, dtype: Any) -> Any:
@@ -120,7 +133,7 @@ def tensor(value: Mask, dtype: Any = None) -> Mask:
         return found
     if not isinstance(dtype, torch.dtype):
         raise UnknownError("makes a tensor of a type that is not known")
-    return _after(found, torch.Tensor.to, (dtype,))
+    return after(found, torch.Tensor.to, dtype, own=False)
 
 
 def mask(value: Value, dtype: Value) -> Mask:
@@ -143,48 +156,16 @@ def _unchanged_mask(picture: Picture) -> Mask:
     return found
 
 
-def _after(value: Mask, function: Callable[..., Any], arguments: tuple[Any, ...] = ()) -> Mask:
-    step = Calculation(function, arguments, value.kind == "array")
-    return replace(value, after=(*value.after, step))
-
-
-_SIGNS: dict[str, Callable[..., Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: a // b,
-    ">": lambda a, b: a > b,
-    "<": lambda a, b: a < b,
-    ">=": lambda a, b: a >= b,
-    "<=": lambda a, b: a <= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-}
-
-
-def _turned(sign: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: sign(b, a)
-
-
-_TURNED = {name: _turned(sign) for name, sign in _SIGNS.items()}
-
-
 def calculated(sign: str | None, left: Value, right: Value) -> Value:
-    """``mask / 255`` and the like, with a number that is the same for all samples."""
-    for value, other, known in ((left, right, _SIGNS), (right, left, _TURNED)):
-        if isinstance(value, Picture):
-            value = as_mask(value) or value
-        if isinstance(value, Mask) and isinstance(other, Known) and type(other.value) in (int, float, bool):
-            if sign not in known:
-                break
-            return _after(_plain(value), known[sign], (other.value,))
+    """``mask / 255`` and the like: with a number that is the same for all samples, or of what was made of one mask."""
+    one, other = (as_mask(value) or value if isinstance(value, Picture) else value for value in (left, right))
+    if isinstance(one, Mask) and isinstance(other, Mask):
+        return calculating.on_both(sign or "", one, other)
+    if isinstance(one, Mask) and isinstance(other, Known):
+        return calculating.with_number(sign or "", one, other.value, first=False)
+    if isinstance(other, Mask) and isinstance(one, Known):
+        return calculating.with_number(sign or "", other, one.value, first=True)
     raise UnknownError("calculates with a mask in a way that is not known")
-
-
-def _plain(value: Mask) -> Mask:
-    """A ``tv_tensors.Mask`` becomes a plain tensor when something is done with it."""
-    return replace(value, kind="tensor") if value.kind == "mask" else value
 
 
 _CASTS = {
@@ -197,7 +178,7 @@ _CASTS = {
     "byte": torch.uint8,
 }
 _NUMBERS = {"div": "/", "true_divide": "/", "mul": "*", "add": "+", "sub": "-"}
-_NOTHING = ("contiguous", "detach", "clone")
+_NOTHING = ("contiguous", "detach")
 
 
 def method(value: Mask, name: str, arguments: list[Value], named: dict[str, Value]) -> Mask:
@@ -208,28 +189,50 @@ def method(value: Mask, name: str, arguments: list[Value], named: dict[str, Valu
     if value.kind == "array":
         match name, given:
             case "astype", [dtype]:
-                return _after(value, _astype, (dtype,))
+                return after(value, _astype, dtype)
             case "copy", []:
-                return value
+                return calculating.cleared(value)
+            case "clip", [low, high]:
+                return calculating.limited(value, low, high)
         raise UnknownError(f"{name}() of a mask is not known")
     match name, given:
         case _, [] if name in _CASTS:
-            return _after(_plain(value), torch.Tensor.to, (_CASTS[name],))
+            return after(calculating.plain(value), torch.Tensor.to, _CASTS[name], own=False)
         case "to", [torch.dtype() as dtype]:
-            return _after(value, torch.Tensor.to, (dtype,))  # stays a tv_tensors.Mask
+            return after(value, torch.Tensor.to, dtype, own=False)  # stays a tv_tensors.Mask
         case "type", [torch.dtype() as dtype]:
-            return _after(_plain(value), torch.Tensor.to, (dtype,))
+            return after(calculating.plain(value), torch.Tensor.to, dtype, own=False)
+        case "clone", []:
+            return calculating.cleared(value)
         case _, [] if name in _NOTHING:
-            return value if name != "contiguous" else _plain(value)
+            return value if name != "contiguous" else calculating.plain(value)
+        case (("clamp" | "clip"), [low, high]):
+            return calculating.limited(value, low, high)
         case "squeeze", [0] if not value.flat:
-            return replace(_plain(value), flat=True)
+            return replace(calculating.plain(value), flat=True)
         case "squeeze", [] if not value.flat:
-            return replace(_plain(value), flat=True, squeezed=True)
-        case "unsqueeze", [0] if value.flat and not value.squeezed:
-            return replace(_plain(value), flat=False)
+            return replace(calculating.plain(value), flat=True, squeezed=True)
+        case "unsqueeze", [0]:
+            return unsqueezed(value)
         case _, [number] if name in _NUMBERS and type(number) in (int, float):
-            return _after(_plain(value), _SIGNS[_NUMBERS[name]], (number,))
+            return calculating.with_number(_NUMBERS[name], value, number, first=False)
     raise UnknownError(f"{name}() of a mask is not known")
+
+
+def sliced(value: Mask, key: str, known: Known | None) -> Mask:
+    """``mask[None]``, ``mask[np.newaxis, :, :]``: one dimension more, in front."""
+    parts = key.strip("()").replace(" ", "").split(",")
+    front = parts[0] in ("None", "np.newaxis") or known == Known(None)
+    if not front or not set(parts[1:]) <= {":", "...", ""}:
+        raise UnknownError("looks at a part of a mask")
+    return unsqueezed(value)
+
+
+def unsqueezed(value: Mask) -> Mask:
+    """A mask of one channel."""
+    if not value.flat or value.squeezed:
+        raise UnknownError("gives a mask more dimensions than channels, height and width")
+    return replace(calculating.plain(value), flat=False)
 
 
 # Sizes.
@@ -331,11 +334,7 @@ def _moved(value: Value, joint: Joint) -> Value:
     if isinstance(value, Picture):
         return value.after(joint)
     if isinstance(value, Mask):
-        if not value.joint:
-            value = replace(value, early=value.after, after=())
-        elif value.after:
-            raise UnknownError("calculates with a mask between two transforms")
-        return replace(value, joint=(*value.joint, joint))
+        return moved_mask(value, joint)
     if isinstance(value, Boxes):
         return replace(value, joint=(*value.joint, joint))
     if isinstance(value, Group):
@@ -343,6 +342,18 @@ def _moved(value: Value, joint: Joint) -> Value:
     if isinstance(value, Table):
         return Table({key: _moved(item, joint) for key, item in value.items.items()})
     return value
+
+
+def moved_mask(value: Mask, joint: Joint) -> Mask:
+    """A mask that a transform was called on, alone or with its image."""
+    if not value.joint:
+        value = replace(value, early=value.after, after=())
+    elif value.after:
+        if joint.draw is None:
+            raise UnknownError("calculates with a mask between two transforms")
+        # It makes no difference whether a mask is calculated with before it is flipped, or after that.
+        value = replace(value, early=(*value.early, *value.after), after=())
+    return replace(value, joint=(*value.joint, joint), memory=object())
 
 
 def _augmented(function: Any, arguments: list[Value], named: dict[str, Value]) -> Value:
@@ -361,14 +372,3 @@ def _augmented(function: Any, arguments: list[Value], named: dict[str, Value]) -
     if isinstance(moved, Mask) and any(type(t).__name__ == "ToTensorV2" for t in function.transforms):
         moved = replace(moved, kind="tensor")
     return Table({"image": image.after(joint), "mask": moved})
-
-
-def calculate(value: Any, steps: tuple[Calculation, ...]) -> Any:
-    """What calculations make of a tensor: a tensor, or the array that NumPy gave last."""
-    for step in steps:
-        if step.on_array and isinstance(value, torch.Tensor):
-            value = value.numpy()
-        elif not step.on_array and isinstance(value, np.ndarray):
-            value = torch.from_numpy(value)
-        value = step.function(value, *step.arguments)
-    return value

@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from wellfed import _opencv as O
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
 from .._private import wrapper_of_vision_datasets
+from . import calculating
 from .forms import Chain, Form, Line, RefusalError, Steps, is_stock, name_of
-from .values import Joint
+from .values import Calculation, Joint
 
 if TYPE_CHECKING:
     from .datasets import Leaf
@@ -283,6 +285,9 @@ def _lower_one(
         if leaf.whole is None or getattr(leaf.owner.compose, "additional_targets", None):
             raise RefusalError("it has additional targets")
         added, after, note = albumentations.lower_with_mask(leaf, form)
+        if follows.dtype != "uint8" and any(_turns(t) for t in added):
+            raise RefusalError(f"masks are {follows.dtype}; the engine turns those of bytes as OpenCV does")
+        _check_fills(follows, added)
         compose: Any = leaf.owner.compose
         first = compose.transforms[0] is leaf.transform
         return [*([albumentations.SAME_SIZES] if first else []), *added], after, note, outcome
@@ -316,9 +321,7 @@ def _lower_one(
     if moved and outcome.pure:
         raise RefusalError("stands after ToPureTensor, where targets do not follow")
     if isinstance(follows, Masks):
-        early = getattr(getattr(follows, "mask", None), "early", ())
-        if early and not all(map(_fills_with_bytes, added)):
-            raise RefusalError("masks of another type than their file's are filled with other numbers")
+        _check_fills(follows, added)
         if any(isinstance(t, T.RandomRotation | T.RandomAffine | T.RandomPerspective) for t in added):
             raise RefusalError("torchvision turns masks by another rule than images")
         if any(isinstance(t, T.RandomIoUCrop) for t in added):
@@ -378,13 +381,46 @@ GEOMETRY = (
 )
 
 
-def _fills_with_bytes(transform: T.Transform) -> bool:
-    """Whether numbers that it fills masks with are the same in each type, and it does not calculate with others."""
+_FILLING = (
+    T.CenterCrop,
+    T.ElasticTransform,
+    T.Pad,
+    T.RandomAffine,
+    T.RandomCrop,
+    T.RandomPerspective,
+    T.RandomRotation,
+    T.RandomZoomOut,
+)
+
+
+def _turns(transform: T.Transform) -> bool:
+    inner = transform.transforms if isinstance(transform, T.RandomApply) else (transform,)
+    return any(isinstance(one, O.OpenCvAffine) for one in inner)
+
+
+def _check_fills(follows: Masks, added: list[T.Transform]) -> None:
+    """Refuses to fill masks before their data set's calculations with them, where these change what it fills in."""
+    early = getattr(getattr(follows, "mask", None), "early", ())
+    if early and not all(_fills_alike(transform, early) for transform in added):
+        raise RefusalError("masks that were calculated with are filled with other numbers")
+
+
+def _fills_alike(transform: T.Transform, early: tuple[Calculation, ...]) -> bool:
+    """Whether numbers that it fills masks with stay what they are, and it does not calculate with others."""
+    if isinstance(transform, T.RandomApply):
+        return all(_fills_alike(one, early) for one in transform.transforms)
+    if isinstance(transform, O.OpenCvAffine):
+        known = str(calculating.result(early).dtype).endswith(("uint8", "float32"))
+        fills = transform.fill if isinstance(transform.fill, tuple) else (transform.fill,)
+        filled = transform.border != "reflect"
+        return known and not (filled and any(not calculating.keeps_number(early, fill) for fill in fills))
+    if not isinstance(transform, _FILLING) or getattr(transform, "p", 1) == 0:
+        return True
     if isinstance(transform, T.ElasticTransform | T.RandomZoomOut):
         return False
     fill = getattr(transform, "mask_fill", None)
     fill = getattr(transform, "fill", 0) if fill is None else fill
-    return isinstance(fill, int | float) and fill == int(fill) and 0 <= fill <= 255
+    return isinstance(fill, int | float) and calculating.keeps_number(early, fill)
 
 
 def _on_boxes(leaf: Any, outcome: Outcome) -> tuple[T.Transform, Outcome]:

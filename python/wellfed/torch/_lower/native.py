@@ -167,8 +167,8 @@ class NativeSource(EngineLoaders):
         # Where images are put side by side, they may differ in size.
         self._lists = self._together and not chain.form.sized
         self.mixing = mixing_of(loader.collate_fn) if self._batched else None
-        # What a collate function that only stacks puts a batch into, if it is the user's own.
-        self.held: type | None = None
+        # What a collate function makes of stacked values, if it is not torch's own.
+        self.put: Callable[[Any], Any] = _as_they_are
         self._assembly = None
         if have_parts(flat.leaves):
             self._assembly = Assembly(flat.leaves, self._starts, chain, self._batched)
@@ -241,12 +241,14 @@ class NativeSource(EngineLoaders):
             }
         if self._columns is not None:
             try:
-                return self._columns.batch(image if self._batched else self._form.build(image[0]), rows)
+                return self.put(
+                    self._columns.batch(image if self._batched else self._form.build(image[0]), rows)
+                )
             except Exception as error:  # The data set may expect it, or says more of it.
                 return self.make_in_python(given, error)
         if not self._batched:
             return [self._form.build(image[0]), self._targets(rows)]
-        return [image, self._targets(rows)]
+        return self.put([image, self._targets(rows)])
 
     def _side_by_side(self, columns: list[Any], rows: Any, given: Any) -> Any:
         """What the collate function makes of the samples, which are views of the batch."""
@@ -411,8 +413,7 @@ class NativeIterator(Unprofiled):
             return self._source.make_in_python(given, error)
         mixing = self._source.mixing
         if mixing is None:
-            batch = self._source.finish(columns, rows, given)
-            return tuple(batch) if self._source.held is tuple and type(batch) is list else batch
+            return self._source.finish(columns, rows, given)
         # The engine is through with it: who is interrupted meanwhile comes back for the data set's answer.
         self._queue[0] = given, None, None
         batch = self._source.finish(columns, rows, given)
@@ -430,6 +431,10 @@ class NativeIterator(Unprofiled):
         # At the interpreter's end what is needed here may be gone already.
         with contextlib.suppress(Exception):
             self._release()
+
+
+def _as_they_are(batch: Any) -> Any:
+    return batch
 
 
 def _are_plain(given: Any) -> bool:

@@ -28,7 +28,7 @@ BORDERS = {0: "constant", 4: "reflect"}
 
 
 def different(what: str) -> str:
-    """Why the engine cannot stand in for OpenCV in ``"resize"``, ``"colour"`` or ``"warp"``; empty if it can.
+    """Why the engine cannot stand in for OpenCV in something that `_CHECKS` names; empty if it can.
 
     Found out once.
     """
@@ -92,30 +92,11 @@ def _colours(cv2: Any) -> list[_Check]:
 
 def _warps(cv2: Any) -> list[_Check]:
     """Turns of images whose rows OpenCV maps in part one by one."""
-
-    def warped(image: Any, flag: int, border: int) -> Any:
-        height, width = image.shape[:2]
-        centre = np.array([[1, 0, width / 2 - 0.5], [0, 1, height / 2 - 0.5], [0, 0, 1]])
-        angle = np.deg2rad(23.0)
-        sin, cos = np.sin(angle), np.cos(angle)
-        turn = np.array([[cos, sin, 3], [-sin, cos, -2], [0, 0, 1]]) @ np.diag([0.7, 1.2, 1])
-        matrix = (centre @ turn @ np.linalg.inv(centre))[:2]
-        size = (width, height)
-        return cv2.warpAffine(image, matrix, size, flags=flag, borderMode=border, borderValue=(9, 90, 200))
-
-    # Ways are added to what is turned already.
     return [
         (
             f"warpAffine by {name}",
-            functools.partial(warped, flag=flag, border=border),
-            O.OpenCvAffine(
-                scale=((0.7, 0.7), (1.2, 1.2)),
-                translate_px=((3, 3), (-2, -2)),
-                rotate=(23, 23),
-                interpolation=name,
-                border=mode,
-                fill=(9, 90, 200),
-            ),
+            functools.partial(_turned, cv2, flag=flag, border=border),
+            _turn(name, mode, _FILL),
             _noise(61, width),
         )
         for flag, name in WARPS.items()
@@ -124,4 +105,55 @@ def _warps(cv2: Any) -> list[_Check]:
     ]
 
 
-_CHECKS: dict[str, Callable[[Any], list[_Check]]] = {"resize": _resizes, "colour": _colours, "warp": _warps}
+def _mask_warps(cv2: Any) -> list[_Check]:
+    """Turns of one channel by the nearest pixel, of bytes and of floating point."""
+
+    def of_one(image: Any, border: int, dtype: Any) -> Any:
+        turned = _turned(cv2, np.ascontiguousarray(image[..., 0], dtype), 0, border)
+        return np.repeat(turned.astype(np.uint8)[..., None], 3, axis=2)
+
+    return [
+        (
+            f"warpAffine of a mask of {np.dtype(dtype)}",
+            functools.partial(of_one, border=border, dtype=dtype),
+            _turn(WARPS[0], mode, _FILL[:1] * 3),
+            np.repeat(_noise(61, width)[..., :1], 3, axis=2),
+        )
+        for dtype in (np.uint8, np.float32)
+        for border, mode in BORDERS.items()
+        for width in (16, 77)
+    ]
+
+
+_FILL = (9, 90, 200)
+
+
+def _turned(cv2: Any, image: Any, flag: int, border: int) -> Any:
+    height, width = image.shape[:2]
+    centre = np.array([[1, 0, width / 2 - 0.5], [0, 1, height / 2 - 0.5], [0, 0, 1]])
+    angle = np.deg2rad(23.0)
+    sin, cos = np.sin(angle), np.cos(angle)
+    turn = np.array([[cos, sin, 3], [-sin, cos, -2], [0, 0, 1]]) @ np.diag([0.7, 1.2, 1])
+    matrix = (centre @ turn @ np.linalg.inv(centre))[:2]
+    size = (width, height)
+    return cv2.warpAffine(image, matrix, size, flags=flag, borderMode=border, borderValue=_FILL)
+
+
+def _turn(name: str, border: str, fill: tuple[int, ...]) -> T.Transform:
+    # Ways are added to what is turned already.
+    return O.OpenCvAffine(
+        scale=((0.7, 0.7), (1.2, 1.2)),
+        translate_px=((3, 3), (-2, -2)),
+        rotate=(23, 23),
+        interpolation=name,
+        border=border,
+        fill=fill,
+    )
+
+
+_CHECKS: dict[str, Callable[[Any], list[_Check]]] = {
+    "resize": _resizes,
+    "colour": _colours,
+    "warp": _warps,
+    "mask warp": _mask_warps,
+}

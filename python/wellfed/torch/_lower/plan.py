@@ -22,7 +22,7 @@ from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
 from . import hugging_stream, several, webdataset
-from .collated import stacks
+from .collated import Batch, stacks
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, mapped, memory_of, source_of, unread
 from .forms import Chain, Line, Refusal, RefusalError, name_of
@@ -218,7 +218,7 @@ def _of_rows(loader: Any, before: Plan | None) -> Plan:
     native, lines = plan.native_source, plan.lines
     if native is None:
         return Plan("python", dataset, [_in_python(line) for line in lines])
-    if native.mixing is not None or native.held is not None:
+    if native.mixing is not None:
         return _python(dataset, f"collate_fn {name_of(loader.collate_fn)} is Python code", "")
     lines[0] = ("data", Line(_name(dataset), True, lines[0][1].why))
     stream = RowStream(iterated, flat, native, lines, key)
@@ -267,8 +267,8 @@ def _collates_stock(loader: Any) -> Line | None:
     )
 
 
-def _stacked(loader: Any, flat: Flat) -> type | None:
-    """What a collate function of the user's own puts stacked samples into; None if it does anything else."""
+def _stacked(loader: Any, flat: Flat) -> Batch | None:
+    """What a collate function that is not torch's makes of stacked samples; None if it does anything else."""
     leaf = flat.leaves[0] if flat.leaves else None
     if leaf is None or not loader._auto_collation or puts_together(loader.collate_fn):
         return None
@@ -279,6 +279,12 @@ def _stacked(loader: Any, flat: Flat) -> type | None:
     if not isinstance(layout, Layout) or layout.kind == "alone" or layout.image not in layout.keys:
         return None
     return stacks(loader.collate_fn, layout.kind, layout.keys, layout.image)
+
+
+def _left(leaf: Leaf) -> bool:
+    """Whether samples have other images, which only their collate function may leave out."""
+    layout = None if leaf.reading is None else leaf.reading.layout
+    return isinstance(layout, Layout) and bool(layout.left)
 
 
 def _of_classes(flat: Flat) -> bool:
@@ -345,6 +351,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     if custom is not None:
         lines.append(("collate", custom))
 
+    if stacked is None and any(_left(leaf) for leaf in flat.leaves):
+        return _python(dataset, "its samples have several images", "", [_in_python(line) for line in lines])
     foreign, files = sum(map(unread, flat.leaves)), sum(len(leaf) for leaf in flat.leaves)
     if flat.length == 0 or 2 * foreign > files:
         why = "it is empty" if not flat.length else f"{foreign} of {files} files are neither JPEG nor PNG"
@@ -357,7 +365,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     if obstacle is None and stacked is not None:
         # torch.stack takes tensors only, where default_collate takes arrays as well.
         tensors = chains[0].form.kind in ("tensor", "image")
-        obstacle = None if tensors and _of_classes(flat) else custom
+        fits = stacked.dtype in (None, chains[0].form.dtype)
+        obstacle = None if tensors and fits and _of_classes(flat) else custom
     if obstacle is None and mixing is not None:
         obstacle = _unmixed(flat, chains)
     if obstacle is None:
@@ -367,7 +376,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
             if stacked is not None and custom is not None:
-                native_source.held = stacked
+                native_source.put = stacked
                 lines = [*lines[:-1], ("collate", Line(custom.part, True, "stacked by the engine"))]
             if mixing is not None and custom is not None:
                 who = name_of(mixing.transform)
@@ -508,13 +517,15 @@ def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     memory = memory_of(flat.leaves)
     source = mapped(flat.leaves, chain, memory)
     options: Options = {
-        "layout": chain.form.layout,
         "num_workers": engine_threads(getattr(loader, "num_threads", None)),
         "memory_budget": getattr(loader, "memory_budget", None),
     }
+    source = source.with_options(layout=chain.form.layout)
+    others = several.others_of(flat.leaves, chain)
+    if others:
+        options["memory_budget"] = several.budget_of_each(source, options["memory_budget"], 1 + len(others))
     source = source.with_options(**options)
-    del options["layout"]
-    others = [other.with_options(**options) for other in several.others_of(flat.leaves, chain)]
+    others = [other.with_options(**options) for other in others]
     native_source = NativeSource(flat, source, loader, chain, memory, others)
     # What the engine has to say against it, it says here.
     native = native_source.acquire()

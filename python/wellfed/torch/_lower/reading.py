@@ -10,24 +10,23 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import PurePath
-from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeGuard
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from . import beside, vocabulary
+from . import beside, calculating, drawn, questions, vocabulary
 from .processors import is_processor, settings
 from .unknown import UnknownError
 from .values import (
     INDEX,
     Batched,
     Boxes,
+    Chance,
     Column,
     Example,
     Features,
@@ -44,6 +43,7 @@ from .values import (
     Stack,
     Stored,
     Table,
+    Uniform,
     Value,
     attribute,
     is_container,
@@ -62,8 +62,17 @@ _LARGEST = 2000
 
 @dataclass
 class _Frame:
+    """A function that is gone through.
+
+    Attributes:
+        function: Which.
+        locals: What its variables hold.
+        direct: Whether its caller holds nothing meanwhile but its own variables, and does nothing with them.
+    """
+
     function: FunctionType
     locals: dict[str, Value]
+    direct: bool = False
 
 
 class _Super:
@@ -89,6 +98,9 @@ class Reader:
         self._looked = 0
         self._functions = vocabulary.functions(self.names.text)
         self._opened: dict[tuple[int, str], Value] = {}
+        self._simple: ast.expr | None = None
+        self._direct = False
+        self._by_chance = 0
 
     def call(self, function: Any, arguments: list[Value]) -> Value:
         """What ``function(*arguments)`` gives.
@@ -111,7 +123,8 @@ class Reader:
         node = definition(function)
         if node is None:
             raise UnknownError(f"the source of {function.__qualname__} is not there, or is not what runs")
-        frame = _Frame(function, _bound(function, arguments, named))
+        direct, self._direct = self._direct, False
+        frame = _Frame(function, questions.bound(function, arguments, named), direct)
         self._frames.append(frame)
         try:
             if isinstance(node, ast.Lambda):
@@ -137,9 +150,9 @@ class Reader:
         self._count()
         match node:
             case ast.Return(value=value):
-                return Known(None) if value is None else self._value(value)
+                return Known(None) if value is None else self._whole(value)
             case ast.Assign(targets=targets, value=value):
-                made = self._value(value)
+                made = self._whole(value)
                 for target in targets:
                     self._assign(target, made)
             case ast.AnnAssign(target=ast.Name() as target, value=value):
@@ -147,12 +160,25 @@ class Reader:
                     self._assign(target, self._value(value))
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
                 before = self._value(ast.copy_location(ast.Name(name, ast.Load()), node))
+                if isinstance(before, Mask):
+                    number = questions.known_number(self._value(value))
+                    made = calculating.changed(before, questions.SIGNS.get(type(op)), number)
+                    self._write(before, made)
+                    return None
                 # Of a list or an array it would change the object itself.
-                if not (isinstance(before, Known) and _is_scalar(before.value)):
+                if not (isinstance(before, Known) and questions.is_scalar(before.value)):
                     raise UnknownError("changes an object in place")
                 self._frames[-1].locals[name] = self._operated(op, before, self._value(value))
+            case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name), slice=key), op=op, value=value):
+                self._put(name, key, self._value(value), questions.SIGNS.get(type(op), "unknown"))
             case ast.AugAssign():
                 raise UnknownError("changes an object in place")
+            case ast.For(target=target, iter=iterated, body=body, orelse=[]):
+                for one in self._each(iterated):
+                    self._assign(target, one)
+                    returned = self._block(body)
+                    if returned is not None:
+                        return returned
             case ast.If(
                 test=ast.Compare(
                     left=ast.Attribute() as tested, ops=[ast.Is()], comparators=[ast.Constant(None)]
@@ -185,7 +211,7 @@ class Reader:
             case ast.Assert(test=test) if self._truth(test) is True:
                 pass
             case _:
-                raise UnknownError(f"{_word(node)} is not known")
+                raise UnknownError(f"{questions.word(node)} is not known")
         return None
 
     def _open_late(self, target: ast.Attribute, opening: ast.expr) -> None:
@@ -212,7 +238,27 @@ class Reader:
                         self._frames[-1].locals[name] = after
                         return None
             raise UnknownError("asks for the mode of an image")
-        return self._block(body if self._truth(test) else orelse)
+        tested = self._value(test)
+        if isinstance(tested, Chance):
+            self._branch_by_chance(tested, body, orelse)
+            return None
+        return self._block(body if self._truth_known(tested) else orelse)
+
+    def _branch_by_chance(self, chance: Chance, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+        """``if random.random() > 0.5: image = hflip(image)``."""
+        frame = self._frames[-1]
+        before = dict(frame.locals)
+        self._by_chance += 1
+        try:
+            returned = self._block(body)
+        finally:
+            self._by_chance -= 1
+        if orelse or returned is not None or self._by_chance:
+            raise UnknownError("what it draws decides more than a flip")
+        # What only the branch has given a value is left without one.
+        frame.locals = {
+            name: drawn.by_chance(chance, value, frame.locals[name]) for name, value in before.items()
+        }
 
     def _asks_for_mode(self, test: ast.expr) -> tuple[str, str] | None:
         match test:
@@ -231,8 +277,12 @@ class Reader:
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 self._unpack(targets, value)
             case ast.Subscript(value=ast.Name(id=name), slice=key):
-                table, item = self._frames[-1].locals.get(name), self._value(key)
-                if not isinstance(table, Table) or not _is_text(item):
+                table = self._frames[-1].locals.get(name)
+                if isinstance(table, Mask):
+                    self._put(name, key, value, None)
+                    return
+                item = self._value(key)
+                if not isinstance(table, Table) or not questions.is_text(item):
                     raise UnknownError("changes an object in place")
                 self._only_name(table)
                 self._frames[-1].locals[name] = _again(table, {**table.items, item.value: value})
@@ -242,7 +292,7 @@ class Reader:
     def _popped(self, name: str, key: ast.expr) -> Value:
         """What is taken out of a dictionary."""
         table, place = self._frames[-1].locals.get(name), self._value(key)
-        if not isinstance(table, Table) or not _is_text(place) or place.value not in table.items:
+        if not isinstance(table, Table) or not questions.is_text(place) or place.value not in table.items:
             raise UnknownError("changes an object in place")
         self._only_name(table)
         left = dict(table.items)
@@ -250,10 +300,39 @@ class Reader:
         self._frames[-1].locals[name] = _again(table, left)
         return taken
 
+    def _put(self, name: str, key: ast.expr, value: Value, sign: str | None) -> None:
+        """``mask[mask == 255] = 0``."""
+        mask = self._frames[-1].locals.get(name)
+        if not isinstance(mask, Mask) or isinstance(key, ast.Slice | ast.Tuple):
+            raise UnknownError("changes an object in place")
+        condition = self._value(key)
+        if not isinstance(condition, Mask) or not isinstance(value, Known):
+            raise UnknownError("changes an object in place")
+        self._write(mask, calculating.put(mask, condition, value.value, sign))
+
+    def _write(self, mask: Mask, made: Mask) -> None:
+        """Puts what is in the memory of a mask now in the place of what was there before.
+
+        Raises:
+            UnknownError: Something else may look at that memory, too.
+        """
+        if self._by_chance:
+            raise UnknownError("changes an object in place by chance")
+        outer = [place for place, frame in enumerate(self._frames[:-1]) if _sees(frame, mask)]
+        # The callers would have to hold it in variables alone.
+        if outer and not all(frame.direct for frame in self._frames[outer[0] + 1 :]):
+            raise UnknownError("changes an object in place that its caller has")
+        for frame in self._frames:
+            for name, value in frame.locals.items():
+                if value is mask:
+                    frame.locals[name] = made
+                elif any(_shares(leaf, mask) for leaf in beside.leaves(value)):
+                    raise UnknownError("changes an object in place that has two names")
+
     def _only_name(self, table: Table) -> None:
         """Refuses to change a dictionary that another variable holds, or something that one has."""
         held = [value for frame in self._frames for value in frame.locals.values()]
-        if sum(_times(value, table) for value in held) > 1:
+        if sum(questions.times(value, table) for value in held) > 1:
             raise UnknownError("changes a dictionary that has two names")
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
@@ -282,6 +361,44 @@ class Reader:
 
     # Expressions.
 
+    def _whole(self, node: ast.expr) -> Value:
+        """The value of an expression that is all that a statement evaluates."""
+        if isinstance(node, ast.Call):
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if all(isinstance(one, ast.Name | ast.Constant) for one in given):
+                self._simple = node
+        return self._value(node)
+
+    def _each(self, node: ast.expr) -> list[Value]:
+        """What a loop goes through, if that is the same for all samples."""
+        match node:
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner], keywords=[]) if self._variable(
+                "enumerate"
+            ) == Known(enumerate):
+                return [Group(tuple, (Known(place), item)) for place, item in enumerate(self._each(inner))]
+            case ast.Call(func=ast.Name(id="zip"), args=[*inner], keywords=[]) if not any(
+                isinstance(part, ast.Starred) for part in inner
+            ) and self._variable("zip") == Known(zip):
+                return [Group(tuple, items) for items in zip(*map(self._each, inner), strict=False)]
+            case ast.Call(func=ast.Attribute(value=owner, attr="items"), args=[], keywords=[]):
+                table = self._value(owner)
+                if isinstance(table, Known) and type(table.value) is dict:
+                    return [
+                        Group(tuple, (Known(key), self._item_of(table.value, key))) for key in table.value
+                    ]
+                raise UnknownError("a loop over something that differs from sample to sample")
+        value = self._value(node)
+        if isinstance(value, Group):
+            return list(value.items)
+        if isinstance(value, Known) and type(value.value) in (tuple, list, range) and len(value.value) < 1000:
+            return [self._item_of(value.value, place) for place in range(len(value.value))]
+        if isinstance(value, Known) and type(value.value) is dict:
+            return [Known(key) for key in value.value]
+        raise UnknownError("a loop over something that differs from sample to sample")
+
+    def _item_of(self, container: Any, key: Any) -> Known:
+        return self._looked_up(lambda: questions.taken(container, key), f"item {key!r}")
+
     def _value(self, node: ast.expr) -> Value:
         self._count()
         match node:
@@ -303,6 +420,11 @@ class Reader:
                 return self._operated(op, self._value(left), self._value(right))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._value(body if self._truth(test) else orelse)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                inner = self._value(operand)
+                if not isinstance(inner, Mask):
+                    raise UnknownError("~ of something that is not known")
+                return calculating.inverted(inner)
             case ast.UnaryOp(op=ast.USub() | ast.Not() | ast.UAdd()):
                 return self._text(node, node.operand)
             case ast.Compare(left=left, comparators=comparators):
@@ -313,7 +435,7 @@ class Reader:
                 return self._joined(values)
             case ast.ListComp(elt=element, generators=[generator]):
                 return self._listed(element, generator)
-        raise UnknownError(f"{_word(node)} is not known")
+        raise UnknownError(f"{questions.word(node)} is not known")
 
     def _all(self, nodes: list[ast.expr]) -> list[Value]:
         """Several values, of which some may be unpacked."""
@@ -342,7 +464,7 @@ class Reader:
             raise UnknownError(f"{name} has no value yet")
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         if name in cells:
-            return self._looked_up(lambda: _of_cell(cells[name]), name)
+            return self._looked_up(lambda: questions.of_cell(cells[name]), name)
         if name in function.__globals__:
             return self._looked_up(lambda: function.__globals__[name], name)
         given = function.__globals__.get("__builtins__", builtins)
@@ -356,7 +478,7 @@ class Reader:
             value = look()
         except (KeyError, AttributeError, ValueError):
             raise UnknownError(f"{name} has no value") from None
-        if not isinstance(value, MethodType):  # which is made anew each time
+        if not isinstance(value, MethodType) or look() is value:  # others are made anew each time
             self.seen.append((look, value))
         return Known(value)
 
@@ -388,7 +510,7 @@ class Reader:
         if isinstance(of_class, property) and type(of_class.fget) is FunctionType:
             return self._apply(of_class.fget, [owner], {})
         own = getattr(value, "__dict__", None)
-        if not _looks_plainly(value):
+        if not questions.looks_plainly(value):
             raise UnknownError(f"{type(value).__qualname__} looks its attributes up in its own way")
         if type(own) is dict and not hasattr(type(of_class), "__set__"):
             if name in own:
@@ -429,22 +551,28 @@ class Reader:
     def _item(self, owner: Value, key: ast.expr) -> Value:
         if isinstance(owner, Picture):
             return vocabulary.sliced(owner, ast.unparse(key))
+        if isinstance(owner, Mask):
+            return beside.sliced(owner, ast.unparse(key), self._known_key(key))
         known = self._known_key(key)
         if isinstance(owner, Stack) and known == Known(0):
             return owner.item
         owner = vocabulary.opened(owner)
         if isinstance(owner, Hdf5):
             path = owner.path
-            self._looked_up(lambda: _identity(path), path)
+            self._looked_up(lambda: questions.identity(path), path)
             return vocabulary.inside(owner, known)
         array = owner.array if isinstance(owner, Stored) else getattr(owner, "value", None)
         if type(array) is np.ndarray and not isinstance(key, ast.Slice | ast.Tuple):
             picture = vocabulary.in_memory(array, self._value(key))
             if picture is not None:
                 return picture
+        if isinstance(array, np.ndarray | torch.Tensor) and not isinstance(key, ast.Slice | ast.Tuple):
+            mask = self._value(key)
+            if isinstance(mask, Mask):
+                return calculating.looked_up(array, mask)
         text = self._key(key)
         if isinstance(owner, Stored):
-            return Row(f"{self.names.name(_fresh)}({self.names.name(owner.array)}[{text}])")
+            return Row(f"{self.names.name(questions.fresh)}({self.names.name(owner.array)}[{text}])")
         if isinstance(owner, Table) and known is not None and isinstance(known.value, str):
             if known.value not in owner.items:
                 # A KeyError, that the function may expect.
@@ -464,7 +592,7 @@ class Reader:
                 value, place = owner.value, known.value
                 if isinstance(place, slice):
                     return Known(value[place])  # as new each time; what it is taken of was looked at
-                return self._looked_up(lambda: _taken(value, place), f"item {place!r}")
+                return self._looked_up(lambda: questions.taken(value, place), f"item {place!r}")
             return Row(f"{self.names.name(owner.value)}[{text}]")
         if isinstance(owner, Row):
             return Row(f"_plain({owner.text})[{text}]")
@@ -511,7 +639,7 @@ class Reader:
                 made |= inner.items
                 continue
             name = self._value(key)
-            if not _is_text(name):
+            if not questions.is_text(name):
                 raise UnknownError("a key of a dictionary is no text")
             made[name.value] = self._value(value)
         return Table(made)
@@ -522,7 +650,7 @@ class Reader:
                 return Group(kind, first + second)
         if isinstance(left, Picture) and isinstance(op, ast.Div) and isinstance(right, Known):
             return vocabulary.divided(left, right.value)
-        sign = _SIGNS.get(type(op))
+        sign = questions.SIGNS.get(type(op))
         if isinstance(left, Picture | Mask) or isinstance(right, Picture | Mask):
             return beside.calculated(sign, left, right)
         if sign is None:
@@ -531,7 +659,7 @@ class Reader:
 
     def _folded(self, text: str, *parts: Value) -> Value:
         """A value that is the same for all samples, if all its parts are; else an expression."""
-        if all(isinstance(part, Known) and _is_scalar(part.value) for part in parts):
+        if all(isinstance(part, Known) and questions.is_scalar(part.value) for part in parts):
             try:
                 return Known(self.names.function(text)(0))
             except Exception as error:
@@ -549,13 +677,15 @@ class Reader:
 
     def _compared(self, node: ast.Compare, parts: list[Value]) -> Value:
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            same = _is_same(*parts)
+            same = questions.is_same(*parts)
             if same is None:
                 raise UnknownError("asks whether a value of a sample is an object")
             return Known(same if isinstance(node.ops[0], ast.Is) else not same)
-        signs = [_COMPARISONS.get(type(op)) for op in node.ops]
+        signs = [questions.COMPARISONS.get(type(op)) for op in node.ops]
         if None in signs:
             raise UnknownError("a comparison is not known")
+        if len(parts) == 2 and any(isinstance(part, Uniform) for part in parts):
+            return drawn.compared(signs[0], *parts)
         if len(parts) == 2 and any(isinstance(part, Mask) for part in parts):
             return beside.calculated(signs[0], *parts)
         text = self._plain_text(parts[0])
@@ -574,6 +704,8 @@ class Reader:
         value: Value = Known(not stops)
         for part in values:
             value = self._value(part)
+            if part is values[-1] and isinstance(value, Chance):
+                return value  # which nobody has asked so far
             truth = self._truth_of(value)
             if truth is None:
                 raise UnknownError("asks for the value of a sample")
@@ -582,7 +714,10 @@ class Reader:
         return value
 
     def _truth(self, test: ast.expr) -> bool:
-        truth = self._truth_of(self._value(test))
+        return self._truth_known(self._value(test))
+
+    def _truth_known(self, value: Value) -> bool:
+        truth = self._truth_of(value)
         if truth is None:
             raise UnknownError("what it does depends on the sample")
         return truth
@@ -629,7 +764,7 @@ class Reader:
                     made = f"{self.names.name(format)}({text}, {self.names.name(spec_value.value)})"
                     parts.append((made, value))
                 case _:
-                    raise UnknownError(f"{_word(part)} is not known")
+                    raise UnknownError(f"{questions.word(part)} is not known")
         text = f"{self.names.name('')}.join([{', '.join(text for text, _ in parts)}])"
         return self._folded(text, *(value for _, value in parts))
 
@@ -697,6 +832,7 @@ class Reader:
                 func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=[key], keywords=[]
             ) if isinstance(self._frames[-1].locals.get(name), Table):
                 return self._popped(name, key)
+        simple, self._simple = node is self._simple, None
         arguments = self._all(node.args)
         named: dict[str, Value] = {}
         for keyword in node.keywords:
@@ -714,8 +850,14 @@ class Reader:
             made = self._method(owner, node.func.attr, arguments, named)
             if made is not None:
                 return made
-            return self._apply_value(self._attribute(owner, node.func.attr), arguments, named)
-        return self._apply_value(self._value(node.func), arguments, named)
+            function: Value = self._attribute(owner, node.func.attr)
+        else:
+            function = self._value(node.func)
+        self._direct = simple
+        try:
+            return self._apply_value(function, arguments, named)
+        finally:
+            self._direct = False
 
     def _super(self) -> Value:
         frame = self._frames[-1]
@@ -734,6 +876,8 @@ class Reader:
         """What a method gives of an image, or of a value of a sample."""
         if isinstance(owner, Picture | Mask):
             return vocabulary.method(owner, name, arguments, named)
+        if isinstance(owner, Uniform) and name == "item" and not arguments and not named:
+            return owner
         if isinstance(owner, Stack) and name == "squeeze" and arguments == [Known(0)] and not named:
             return owner.item
         if isinstance(owner, Table | Group | File | Boxes | Side):
@@ -801,57 +945,9 @@ class Reader:
         raise UnknownError(f"calls {vocabulary.name_of(function)}, which is not known")
 
 
-# Small questions.
-
-_SIGNS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-}
-_COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
-
-
-def _bound(function: FunctionType, arguments: list[Value], named: dict[str, Value]) -> dict[str, Value]:
-    """Parameters of a function, by name."""
-    try:
-        bound = inspect.signature(function).bind(*arguments, **named)
-    except TypeError as error:
-        raise UnknownError(f"its arguments do not fit: {error}") from None
-    values: dict[str, Value] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            values[name] = Group(tuple, tuple(bound.arguments.get(name, ())))
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            values[name] = Table(dict(bound.arguments.get(name, {})))
-        else:
-            values[name] = bound.arguments[name] if name in bound.arguments else Known(parameter.default)
-    return values
-
-
-def _looks_plainly(value: Any) -> bool:
-    """Whether an attribute that is there is looked up without the object's own code."""
-    kind = type(value)
-    ways = (object.__getattribute__, tuple.__getattribute__, nn.Module.__getattribute__)
-    return is_plain(value) or kind.__getattribute__ in ways
-
-
-def _is_scalar(value: Any) -> bool:
-    """Whether nobody can change it in place."""
-    return isinstance(
-        value, str | bytes | bool | int | float | complex | PurePath | np.generic | type(None) | range
-    )
+def _shares(value: Value, mask: Mask) -> bool:
+    """Whether a value may lie in the memory of a mask."""
+    return isinstance(value, Mask) and value.memory is mask.memory
 
 
 def _again(table: Table, items: dict[str, Value]) -> Table:
@@ -859,69 +955,5 @@ def _again(table: Table, items: dict[str, Value]) -> Table:
     return (Example if isinstance(table, Example) else Table)(items)
 
 
-def _times(value: Value, table: Table) -> int:
-    """How often a dictionary is a part of a value."""
-    if value is table:
-        return 1
-    if isinstance(value, Group | Table):
-        parts = value.items if isinstance(value, Group) else value.items.values()
-        return sum(_times(part, table) for part in parts)
-    return _times(value.item, table) if isinstance(value, Column) else 0
-
-
-def _is_text(value: Value) -> TypeGuard[Known]:
-    return isinstance(value, Known) and type(value.value) is str
-
-
-def _is_same(one: Value, other: Value) -> bool | None:
-    """Whether two values are one object, where that can be told."""
-    if isinstance(one, Known) and isinstance(other, Known):
-        return one.value is other.value
-    fresh = (Picture, Mask, Boxes, Group, Table, File)
-    for value, given in ((one, other), (other, one)):
-        # What is made anew is no object that was there before; nor is an index None.
-        if isinstance(value, fresh) and isinstance(given, Known):
-            return False
-        if value is INDEX and isinstance(given, Known) and given.value is None:
-            return False
-    return None
-
-
-def _identity(path: str) -> tuple[int, ...]:
-    """What tells a file from one that was put in its place."""
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise KeyError(path) from error
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _fresh(item: Any) -> Any:
-    """An item of an array in a file, as h5py reads it."""
-    return item.copy() if isinstance(item, np.ndarray) else item
-
-
-def _taken(value: Any, key: Any) -> Any:
-    try:
-        return value[key]
-    except IndexError:
-        raise KeyError(key) from None
-
-
-def _of_cell(cell: CellType) -> Any:
-    return cell.cell_contents
-
-
-def _word(node: ast.AST) -> str:
-    """What Python calls a piece of code."""
-    return {
-        ast.For: "a loop",
-        ast.While: "a loop",
-        ast.Raise: "raise",
-        ast.Expr: "a call for its effect",
-        ast.Import: "an import",
-        ast.ImportFrom: "an import",
-        ast.Global: "global",
-        ast.Assert: "an assertion about a sample",
-        ast.Try: "try with else or finally",
-    }.get(type(node), type(node).__name__)
+def _sees(frame: _Frame, mask: Mask) -> bool:
+    return any(_shares(leaf, mask) for value in frame.locals.values() for leaf in beside.leaves(value))

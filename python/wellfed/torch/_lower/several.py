@@ -6,11 +6,12 @@ batch is what ``default_collate`` makes of such samples.
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,12 @@ import wellfed as wf
 from wellfed import transforms as T
 
 from .._private import tree_leaves
-from . import beside
+from . import beside, calculating, moved
 from .forms import Chain, Form, Line, RefusalError, name_of
 from .joint import GEOMETRY, Boxes, Lazy, Masks, Outcome, mask_dtype
 from .unknown import UnknownError
 from .values import Boxes as BoxesOf
 from .values import (
-    Calculation,
     Group,
     Joint,
     Mask,
@@ -53,6 +53,7 @@ __all__ = [
     "Together",
     "are_pillow",
     "are_several",
+    "budget_of_each",
     "have_parts",
     "lower_apart",
     "lower_images",
@@ -125,8 +126,8 @@ class Together(Masks):
 
     @property
     def moves(self) -> bool:
-        """Whether transforms are called on it with its image."""
-        return bool(self.mask.joint)
+        """Whether transforms are called on it with its image, that draw what moves both."""
+        return bool(self.mask.joint) and not self.mask.by_hand
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,11 @@ class Apart:
     """What the engine does to masks for themselves.
 
     Attributes:
-        native: Transforms of masks.
-        sized: Whether all have one size then.
+        maps: What is done to images and to masks.
+        sized: Whether all masks have one size then.
     """
 
-    native: tuple[T.Transform, ...]
+    maps: tuple[moved.Map, ...]
     sized: bool
 
 
@@ -230,11 +231,10 @@ def read(names: Namespace, made: Value, length: int, evaluated: Evaluated) -> Re
     for picture in (first, *images):
         _check_picture(picture)
     joint = tuple(step for step in first.steps if isinstance(step, Joint))
-    if any(
-        value.joint != joint for value in beside_it if not isinstance(value, Mask) or value.joint or joint
-    ):
+    by_hand = any(step.draw is not None for step in joint)
+    if not _move_alike(first, joint, beside_it, images):
         raise UnknownError("transforms are called on the image without what belongs to it")
-    if len(beside_it) > 1 or (beside_it and images) or (images and joint):
+    if len(beside_it) > 1 or (beside_it and images) or (images and joint and not by_hand):
         raise UnknownError("its samples have more than an image with a mask, boxes or other images")
     paths = evaluated(first.path)
     follows: Masks | Boxes | Images | None = None
@@ -273,11 +273,33 @@ def read(names: Namespace, made: Value, length: int, evaluated: Evaluated) -> Re
         text = names.text(value)
         if text is None:
             raise UnknownError("its samples hold something that is not known")
-        looked.append(_looked_up(names, text, length, bool(joint)))
+        looked.append(_looked_up(names, text, length, bool(joint) and not by_hand))
         return Part(None, len(looked) - 1)
 
     template = planted(made)
     return Read(first, paths, follows, Sample(template, tuple(looked)), same_boxes)
+
+
+def _move_alike(
+    first: Picture, joint: tuple[Joint, ...], beside_it: list[Mask | BoxesOf], images: list[Picture]
+) -> bool:
+    """Whether what moves the image moves all that belongs to it, too."""
+    shared = moved.shared_by(first.steps)
+    if any(moved.shared_by(picture.steps) != shared for picture in images):
+        return False
+    if any(step.draw is not None for step in joint):
+        others = [value for value in beside_it if isinstance(value, Mask)]
+        alike = all(moved.shared_by((*mask.steps, *mask.joint)) == shared for mask in others)
+        by_hand = all(step.draw is not None for step in joint)
+        return (
+            alike and by_hand and len(others) == len(beside_it) and moved.drawn_for(first, [*others, *images])
+        )
+    for value in beside_it:
+        if isinstance(value, Mask) and (value.by_hand or (value.joint and value.steps)):
+            return False
+        if value.joint != joint and (not isinstance(value, Mask) or value.joint or joint):
+            return False
+    return True
 
 
 def _second(picture: Picture) -> Picture | Mask:
@@ -302,25 +324,17 @@ def _check_picture(picture: Picture) -> None:
 def _masks(value: Mask, evaluated: Evaluated) -> Together:
     paths = evaluated(value.path)
     dtype = "uint8" if value.mode == "L" or not paths else mask_dtype(paths[0])
-    if value.early and not all(_keeps_numbers(step, dtype) for step in value.early):
+    if value.early and not value.by_hand and not _is_movable(value, dtype):
         raise UnknownError("calculates with a mask before it is transformed")
     return Together(paths, dtype, value)
 
 
-def _keeps_numbers(step: Calculation, dtype: str) -> bool:
-    """Whether it makes no difference if masks are moved before it: equal numbers of another type."""
-    wide = (torch.int64, torch.int32, torch.float32, torch.uint8)
-    if step.function is torch.Tensor.to and dtype == "uint8":
-        return step.arguments[0] in wide
-    kinds = ("uint8", "int32", "int64", "float32")
-    return step.on_array and dtype == "uint8" and len(step.arguments) == 1 and _dtype_name(step) in kinds
-
-
-def _dtype_name(step: Calculation) -> str:
-    try:
-        return str(np.dtype(step.arguments[0]))
-    except TypeError:
-        return ""
+def _is_movable(value: Mask, dtype: str) -> bool:
+    """Whether transforms move the numbers that were calculated as they move those of the file."""
+    if dtype != "uint8":
+        return False
+    made = calculating.result(value.early).dtype
+    return str(made).removeprefix("torch.") in ("uint8", "int32", "int64", "float32", "float64")
 
 
 def _drops(joint: tuple[Joint, ...]) -> bool:
@@ -430,25 +444,43 @@ def _looked_up(names: Namespace, text: str, length: int, joint: bool) -> Sequenc
 # Transforms.
 
 
-def lower_apart(chain: Chain, follows: Together) -> None:
-    """Adds what the engine does to masks that are transformed for themselves to a chain of their images."""
+def lower_apart(chain: Chain, follows: Together, picture: Picture, lower: moved.Lower) -> None:
+    """Adds what the engine does to masks that are transformed for themselves to a chain of their images.
+
+    Args:
+        chain: That of the images.
+        follows: The masks.
+        picture: The images.
+        lower: Lowers their steps.
+    """
     from .transforms import lower_one
 
     form = Form("pil", mode="L", exact=True)
-    native: list[T.Transform] = []
-    for step in follows.mask.steps:
+    # What is done before the first transform that moves both, and after each of these.
+    native: list[list[T.Transform]] = [[]]
+    for step in (*follows.mask.steps, *follows.mask.joint):
         try:
+            if isinstance(step, Joint):
+                native.append([])
+                form = replace(form, sized=form.sized or type(step.transform).__name__ == "RandomCrop")
+                continue
             added, form, note = lower_one(step, form)
             if follows.dtype == "uint16" and any(isinstance(one, T.Resize) for one in added):
                 raise RefusalError("Pillow resizes images of 16 bits in a way of its own")
-            native += [_of_mask(one) for one in added]
+            native[-1] += [_of_mask(one) for one in added]
         except RefusalError as refused:
             line = Line(f"{name_of(step)} of masks", False, refused.why, refused.change)
             chain.lines.append(line)
             chain.suffix.append(step)
             return
         chain.lines.append(Line(f"{name_of(step)} of masks", True, note))
-    chain.outcome = Apart(tuple(native), form.sized)
+    if chain.suffix:
+        return
+    try:
+        chain.outcome = Apart(moved.maps_of(picture, lower, native), form.sized)
+    except RefusalError as refused:
+        chain.lines.append(Line("masks", False, refused.why, refused.change))
+        chain.suffix.append(_in_python)
 
 
 def _of_mask(transform: T.Transform) -> T.Transform:
@@ -470,25 +502,24 @@ def _in_python(image: Any) -> Any:
     raise NotImplementedError
 
 
-def lower_images(chain: Chain, follows: Images, lower: Callable[[Any, Form], Chain]) -> None:
+def lower_images(
+    chain: Chain, follows: Images, first: Picture, lower: Callable[[Picture], moved.Lower]
+) -> None:
     """Adds what becomes of the other images of a sample to the chain of the first.
 
     Args:
         chain: That of the first.
         follows: The others.
-        lower: From transforms and what they are called on to their chain.
+        first: The first.
+        lower: From an image to what lowers its steps.
     """
     chains = []
-    for picture in follows.pictures:
-        grey = picture.mode == "L"
-        kinds: dict[str, Any] = {"pil": "pil", "array": "array", "chw": "tensor"}
-        kind = kinds[picture.before or picture.kind]
-        other = lower(picture, Form(kind, mode="L" if grey else "RGB", exact=True))
-        if other.random:
-            other.suffix.append(_in_python)
-            why = "what is drawn for one image of a sample is not drawn for the other"
-            other.lines.append(Line("another image", False, why, "v2 transforms called on both"))
-        other.grey = grey
+    others = [lower(picture)(picture.steps) for picture in follows.pictures]
+    if not chain.suffix and not any(other.suffix for other in others):
+        pictures = [first, *follows.pictures]
+        moved.side_by_side([chain, *others], [picture.steps for picture in pictures], [*map(lower, pictures)])
+    for picture, other in zip(follows.pictures, others, strict=True):
+        other.grey = picture.mode == "L"
         chain.lines += other.lines
         chain.suffix += other.suffix
         chains.append(other)
@@ -501,8 +532,9 @@ def lower_images(chain: Chain, follows: Images, lower: Callable[[Any, Form], Cha
 def masked_apart(source: wf.Dataset, chain: Chain) -> wf.Dataset:
     """Images and masks of `source`, of which each is transformed for itself."""
     apart: Apart = chain.outcome
-    made = source.map(*chain.native, field="image") if chain.native else source
-    return made.map(*apart.native, field="mask") if apart.native else made
+    for one in apart.maps:
+        source = source.map(*one.transforms, field=one.field)
+    return source
 
 
 def others_of(leaves: list[Leaf], chain: Chain) -> list[wf.Dataset]:
@@ -520,6 +552,21 @@ def others_of(leaves: list[Leaf], chain: Chain) -> list[wf.Dataset]:
         )
         sets.append(files.map(*other.native) if other.native else files)
     return sets
+
+
+def budget_of_each(source: wf.Dataset, given: int | None, loaders: int) -> int:
+    """What each of several loaders of the engine may hold of the memory that all may take together.
+
+    Args:
+        source: What one of them is made of.
+        given: What all may take; None for what one would take by itself.
+        loaders: How many there are.
+    """
+    if given is None:
+        alone = source._native.loader_given(False)
+        given = json.loads(alone.stats()[0])["memory_budget"]
+        alone.close()
+    return max(given // loaders, 1)
 
 
 class Loaders:
@@ -640,13 +687,13 @@ class Assembly:
     def _mask(self, values: torch.Tensor, single: bool) -> Any:
         """A mask, or a batch of masks, as Python expects it."""
         mask = self._follows.mask
-        values = beside.calculate(values, mask.early)
+        values = calculating.calculate(values, mask.early)
         pure = mask.kind != "mask"
         if isinstance(self._outcome, Outcome):
             values = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
             values = self._outcome.build_mask(values)
             pure = pure or self._outcome.pure
-        made = beside.calculate(values, mask.after)
+        made = calculating.calculate(values, mask.after)
         if mask.squeezed and 1 in made.shape[-2:]:
             raise ValueError("a side of one pixel would be squeezed")
         if mask.flat:

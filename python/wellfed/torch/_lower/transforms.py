@@ -20,7 +20,7 @@ from wellfed import _opencv as O
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
-from . import several
+from . import moved, several
 from .advice import commute, reordered
 from .crops import STACKED_BEHIND, Crops, is_for_each, joined, lower_crops
 from .forms import Chain, ChannelsFirst, Form, Line, RefusalError, Steps, is_stock, name_of
@@ -83,21 +83,25 @@ def lower_leaf(leaf: Leaf, accepts: Accepts) -> Chain:
     follows = leaf.follows
     if isinstance(follows, several.Images) or (isinstance(follows, several.Together) and not follows.moves):
         chain = _lower_transform(leaf.transform, leaf.form, accepts)
+        assert leaf.reading is not None
+        first = leaf.reading.picture
         if isinstance(follows, several.Images):
-            several.lower_images(chain, follows, lambda picture, form: _of_picture(leaf, picture, form))
+            several.lower_images(chain, follows, first, lambda picture: _by_steps(leaf, picture, first))
         else:
-            several.lower_apart(chain, follows)
+            several.lower_apart(chain, follows, first, _by_steps(leaf, first, first))
         return chain
     if follows is not None:
         return lower_joint(leaf.transform, leaf.form, follows, accepts)
     return _lower_transform(leaf.transform, leaf.form, accepts)
 
 
-def _of_picture(leaf: Leaf, picture: Picture, form: Form) -> Chain:
+def _by_steps(leaf: Leaf, picture: Picture, first: Picture) -> moved.Lower:
+    """What lowers steps of an image of a data set."""
     from .engine import accepts_for
 
-    steps = Steps(picture.steps) if picture.steps else None
-    return _lower_transform(steps, form, accepts_for(replace(leaf, form=form)))
+    form = leaf.form if picture is first else moved.form_of(picture)
+    accepts = accepts_for(replace(leaf, form=form))
+    return lambda steps: _lower_transform(Steps(steps) if steps else None, form, accepts)
 
 
 def _lower_transform(transform: Any, form: Form, accepts: Accepts) -> Chain:

@@ -10,8 +10,8 @@ import math
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
-from . import several
+from . import drawn, several
 from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .reading import Reader, UnknownError
-from .values import INDEX, Column, Example, Group, Kept, Namespace, Picture, Row, Table, Value
+from .values import INDEX, Column, Example, Group, Joint, Kept, Namespace, Picture, Row, Table, Value
 from .vocabulary import is_finished
 
 if TYPE_CHECKING:
@@ -64,17 +64,19 @@ class Layout:
         keys: Their keys in order, or their places.
         image: The key of the image.
         others: Values of each other key, for all rows.
+        left: Keys of images that nothing was done to, which are not made: nobody may ask for them.
     """
 
     kind: Literal["alone", "tuple", "list", "dict"]
     keys: tuple[Any, ...]
     image: Any
     others: tuple[Sequence[Any], ...]
+    left: tuple[Any, ...] = ()
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What must be the same of data sets that are laid end to end."""
-        return self.kind, self.keys, self.image
+        return self.kind, self.keys, self.image, self.left
 
     @property
     def is_pair(self) -> bool:
@@ -301,6 +303,10 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8] | Enc
         RefusalError: It is Python code that does more than that.
     """
     reader, made = reader_of(dataset)
+    try:
+        made = drawn.alone(made)
+    except UnknownError as unknown:
+        raise RefusalError(f"Python code ({unknown})") from None
     if several.are_several(made):
         return _read_several(reader, made, dataset)
     try:
@@ -376,32 +382,11 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
     Raises:
         RefusalError: It does more than the engine can.
     """
-    reader = Reader()
-    try:
-        made = reader.call(function, [rows(reader.names)])
-        if not isinstance(made, Table):
-            raise UnknownError("it gives something else than a dictionary")
-        cells = {}
-        for name, column in made.items.items():
-            if not isinstance(column, Column):
-                raise UnknownError(f"{name!r} is no list with an item for each row")
-            cells[name] = column.item
-        check_unshared(reader)
-        picture, shape = _found(Table(cells))
-    except UnknownError as unknown:
-        raise RefusalError(f"its transform (set_transform) is Python code ({unknown})") from None
-    except RefusalError:
-        raise
-    except Exception as error:
-        why = f"its transform (set_transform) is Python code (reading it ended with {type(error).__name__})"
-        raise RefusalError(why) from None
-    try:
-        layout = _laid_out(reader, shape, length)
-    except RefusalError:
-        raise
-    except Exception as error:
-        raise RefusalError(f"its transform raises {type(error).__name__} for some rows") from None
-    return Reading(picture, layout, reader.seen)
+
+    def made(reader: Reader) -> dict[str, Value]:
+        return _cells(_table(reader.call(function, [rows(reader.names)])).items)
+
+    return _read_cells(made, "its transform (set_transform)", length)
 
 
 def read_examples(steps: Sequence[Step], example: Callable[[Namespace], Example], length: int) -> Reading:
@@ -415,41 +400,65 @@ def read_examples(steps: Sequence[Step], example: Callable[[Namespace], Example]
     Raises:
         RefusalError: They do more than the engine can.
     """
-    reader = Reader()
-    try:
+
+    def made(reader: Reader) -> dict[str, Value]:
         items = dict(example(reader.names).items)
         for step in steps:
             given = {name: Column(item) for name, item in items.items()} if step.batched else items
-            made = reader.call(step.function, [Example(given)])
-            if not isinstance(made, Table):
-                raise UnknownError("it gives something else than a dictionary")
+            table = _table(reader.call(step.function, [Example(given)]))
             kept = {name: item for name, item in given.items() if name not in step.removed}
             # Columns are taken out of the dictionary that the function was given, and out of no other.
-            of_given = isinstance(made, Example)
-            added = {
-                name: item for name, item in made.items.items() if not (of_given and name in step.removed)
-            }
-            items = {**kept, **added}
+            removed = step.removed if isinstance(table, Example) else ()
+            items = {**kept, **{name: item for name, item in table.items.items() if name not in removed}}
             if step.batched:
-                if not all(isinstance(item, Column) for item in items.values()):
-                    raise UnknownError("it gives something else than lists with an item for each row")
-                items = {name: column.item for name, column in items.items()}  # type: ignore[union-attr]
+                items = _cells(items)
+        return items
+
+    return _read_cells(made, "its function (map)", length)
+
+
+def _table(made: Value) -> Table:
+    if not isinstance(made, Table):
+        raise UnknownError("it gives something else than a dictionary")
+    return made
+
+
+def _cells(columns: Mapping[str, Value]) -> dict[str, Value]:
+    """What is in each row of lists by name."""
+    cells = {}
+    for name, column in columns.items():
+        if not isinstance(column, Column):
+            raise UnknownError(f"{name!r} is no list with an item for each row")
+        cells[name] = column.item
+    return cells
+
+
+def _read_cells(made: Callable[[Reader], dict[str, Value]], what: str, length: int) -> Reading:
+    """What rows are made of, by their columns."""
+    reader = Reader()
+    try:
+        cells = made(reader)
         check_unshared(reader)
-        picture, shape = _found(Table(items))
+        if any(isinstance(step, Joint) for cell in cells.values() for step in getattr(cell, "steps", ())):
+            raise UnknownError("draws by itself what becomes of its images")
+        # The example of Hugging Face puts tensors beside the images, and stacks the tensors.
+        images = {name: cell for name, cell in cells.items() if isinstance(cell, Picture)}
+        bare = tuple(name for name, image in images.items() if image.kind == "pil" and not image.steps)
+        left = bare if len(images) == len(bare) + 1 else ()
+        picture, shape = _found(Table({name: cell for name, cell in cells.items() if name not in left}))
     except UnknownError as unknown:
-        raise RefusalError(f"its function (map) is Python code ({unknown})") from None
+        raise RefusalError(f"{what} is Python code ({unknown})") from None
     except RefusalError:
         raise
     except Exception as error:
-        why = f"its function (map) is Python code (reading it ended with {type(error).__name__})"
-        raise RefusalError(why) from None
+        raise RefusalError(f"{what} is Python code (reading it ended with {type(error).__name__})") from None
     try:
         layout = _laid_out(reader, shape, length)
     except RefusalError:
         raise
     except Exception as error:
-        raise RefusalError(f"its function raises {type(error).__name__} for some rows") from None
-    return Reading(picture, layout, reader.seen)
+        raise RefusalError(f"{what} raises {type(error).__name__} for some rows") from None
+    return Reading(picture, replace(layout, left=left), reader.seen)
 
 
 def vars_of(kind: type, name: str) -> Any:

@@ -25,7 +25,9 @@ __all__ = [
     "Batched",
     "Boxes",
     "Calculation",
+    "Chance",
     "Column",
+    "Edge",
     "Features",
     "File",
     "Group",
@@ -37,11 +39,13 @@ __all__ = [
     "Namespace",
     "NotPlainError",
     "Picture",
+    "Region",
     "Row",
     "Side",
     "Stack",
     "Stored",
     "Table",
+    "Uniform",
     "Value",
     "attribute",
     "is_container",
@@ -109,9 +113,20 @@ class Picture:
 
 @dataclass(frozen=True)
 class Joint:
-    """A transform that is called on an image together with what belongs to it."""
+    """A transform that is called on an image together with what belongs to it.
+
+    Attributes:
+        transform: What is called.
+        draw: What the data set draws by itself, for all that it is called on; None if the transform draws, or nothing.
+    """
 
     transform: Any
+    draw: Uniform | Region | None = None
+
+    @property
+    def shared(self) -> Any:
+        """What all have in common that move together."""
+        return self.transform if self.draw is None else self.draw
 
 
 @dataclass(frozen=True)
@@ -143,6 +158,8 @@ class Mask:
         joint: Transforms that were.
         after: What was done to its numbers then.
         squeezed: Whether sides of one pixel would be gone.
+        memory: What stands for the memory that its numbers lie in, which others may look at too; None if nobody may
+            write to it.
     """
 
     path: Row
@@ -154,6 +171,54 @@ class Mask:
     joint: tuple[Joint, ...] = ()
     after: tuple[Calculation, ...] = ()
     squeezed: bool = False
+    memory: object = field(default=None, compare=False)
+
+    @property
+    def by_hand(self) -> tuple[Joint, ...]:
+        """What moved it, in order, with numbers that its data set drew."""
+        moved = (*self.steps, *self.joint)
+        return tuple(step for step in moved if isinstance(step, Joint) and step.draw is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform:
+    """A number from 0 to below 1, which is drawn for each sample.
+
+    Attributes:
+        used: What it decides, with the transform that this comes to: one thing, or else several would depend on it.
+    """
+
+    used: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """Whether a number that is drawn lies below a bound, or above it."""
+
+    number: Uniform
+    below: bool
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A part of an image that is drawn by ``get_params()`` of a transform of torchvision.
+
+    Attributes:
+        image: What it was drawn for.
+        make: From the arguments of the function that cuts it out to the transform that does both.
+    """
+
+    image: Picture
+    make: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One of the four numbers of a region."""
+
+    region: Region
+    place: int
 
 
 @dataclass(frozen=True)
@@ -274,6 +339,9 @@ Value = (
     | Stack
     | Column
     | Batched
+    | Uniform
+    | Chance
+    | Edge
 )
 
 

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from wellfed import transforms as T
 from wellfed._accelerate import opencv, torchvision_io
 
-from . import beside
+from . import beside, calculating, drawn
 from .albumentations import Albumentations
 from .encoded import MOST_IN_MEMORY
 from .forms import ChannelsFirst, name_of
@@ -33,7 +33,9 @@ from .unknown import UnknownError
 from .values import (
     INDEX,
     Boxes,
+    Chance,
     Column,
+    Edge,
     Features,
     File,
     Group,
@@ -46,6 +48,7 @@ from .values import (
     Stack,
     Stored,
     Table,
+    Uniform,
     Value,
 )
 
@@ -215,6 +218,9 @@ def word(value: Any) -> str:
         Mask: "a mask",
         Boxes: "boxes",
         Side: "the size of an image",
+        Uniform: "a number that it draws",
+        Chance: "what it draws",
+        Edge: "what it draws",
         Stored: "an array",
         Column: "a list",
         Group: "a tuple or list",
@@ -318,6 +324,8 @@ def method(picture: Picture | Mask, name: str, arguments: list[Value], named: di
             return converted(picture, named["mode"].value)
         case "pil", "load", [] if not named:
             return picture
+        case (("pil" | "made"), "transpose", [way]) if not named and drawn.is_flip(way):
+            return drawn.mirrored(picture, way)
         case "hwc", "permute", [2, 0, 1] | [Group(_, (Known(2), Known(0), Known(1)))] if not named:
             return _channels_first(picture)
         case (("hwc" | "chw"), "contiguous", []) if not named:
@@ -416,7 +424,9 @@ def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
     """
     found: dict[int, _Handler] = {}
     for module, name, handler in (*_KNOWN, ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text))):
-        function: Any = getattr(sys.modules.get(module), name, None)
+        function: Any = sys.modules.get(module)
+        for part in name.split("."):
+            function = getattr(function, part, None)
         # What somebody put in its place does something else.
         house = (getattr(function, "__module__", None) or "").partition(".")[0]
         ours = house == "wellfed" or house == module.partition(".")[0]
@@ -522,7 +532,7 @@ def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
         return None  # of other values
     dtype = given.get("dtype", Known(None))
     if isinstance(picture, Mask) and picture.kind == "array" and dtype == Known(None):
-        return picture
+        return calculating.cleared(picture)
     grey = isinstance(picture, Picture) and picture.mode != "RGB" and picture.array is None
     if grey and isinstance(picture, Picture) and isinstance(dtype, Known) and picture.kind in ("pil", "made"):
         return beside.numbers(picture, dtype.value)
@@ -535,6 +545,45 @@ def _as_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
     if picture.kind != "pil" or picture.mode != "RGB" or picture.steps:
         raise UnknownError("makes an array of an image that may be grey")
     return replace(picture, kind="array")
+
+
+def _as_shared_array(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    """``np.asarray``, which gives an array as it is, and of a Pillow image one that is read-only."""
+    made = _as_array(arguments, named)
+    if not isinstance(made, Mask):
+        return made
+    values = [*arguments, *named.values()]
+    if isinstance(values[0], Mask):
+        return values[0]
+    other = len(values) > 1 and calculating.result(made.after).dtype != np.uint8
+    return made if other else replace(made, memory=None)
+
+
+def _on_masks(make: Callable[..., Mask], *names: str, least: int = 1) -> _Handler:
+    """A function of a mask and of what is the same for all samples."""
+
+    def handle(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+        if not any(isinstance(value, Mask) for value in (*arguments, *named.values())):
+            return None  # of other values
+        given = _only(arguments, named, *names)
+        if not set(names[:least]) <= set(given) or not isinstance(given[names[0]], Mask):
+            raise UnknownError("it is called on a mask with arguments that are not known")
+        values = [value if isinstance(value, Mask) else _constant(value) for value in given.values()]
+        if any(isinstance(value, Mask) for value in values[1:]) and make is not calculating.where:
+            raise UnknownError("it is called on two masks")
+        return make(**dict(zip(given, values, strict=True)))
+
+    return handle
+
+
+def _like(number: int) -> Callable[..., Mask]:
+    return lambda a, dtype=None: calculating.like(a, number, dtype)
+
+
+def _expand_dims(a: Mask, axis: Any) -> Mask:
+    if axis not in (0, (0,)):
+        raise UnknownError("gives a mask a dimension somewhere else than in front")
+    return beside.unsqueezed(a)
 
 
 def _from_numpy(arguments: list[Value], named: dict[str, Value]) -> Value | None:
@@ -770,7 +819,16 @@ _KNOWN: list[tuple[str, str, _Handler]] = [
     ("torchvision.io", "read_image", _by_torchvision_io),
     ("torchvision.io", "decode_image", _by_torchvision_io),
     ("numpy", "array", _as_array),
-    ("numpy", "asarray", _as_array),
+    ("numpy", "asarray", _as_shared_array),
+    ("numpy", "where", _on_masks(calculating.where, "condition", "one", "other", least=3)),
+    ("torch", "where", _on_masks(calculating.where, "condition", "one", "other", least=3)),
+    ("numpy", "isin", _on_masks(lambda e, n: calculating.one_of(e, n), "e", "n", least=2)),
+    ("numpy", "clip", _on_masks(lambda a, b, c: calculating.limited(a, b, c), "a", "b", "c", least=3)),
+    ("numpy", "zeros_like", _on_masks(_like(0), "a", "dtype")),
+    ("numpy", "ones_like", _on_masks(_like(1), "a", "dtype")),
+    ("torch", "zeros_like", _on_masks(_like(0), "a", "dtype")),
+    ("torch", "ones_like", _on_masks(_like(1), "a", "dtype")),
+    ("numpy", "expand_dims", _on_masks(_expand_dims, "a", "axis", least=2)),
     ("torch", "from_numpy", _from_numpy),
     ("torch", "as_tensor", _as_tensor),
     ("torch", "tensor", _as_tensor),
@@ -779,4 +837,5 @@ _KNOWN: list[tuple[str, str, _Handler]] = [
     ("cv2", "cvtColor", _cvt_color),
     ("cv2", "resize", _cv_resize),
     *_functionals(),
+    *drawn.KNOWN,
 ]

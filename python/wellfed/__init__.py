@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
     from ._doctor import doctor as doctor
+    from ._features import FixedLenFeature as FixedLenFeature
+    from ._features import FixedLenSequenceFeature as FixedLenSequenceFeature
+    from ._features import RaggedFeature as RaggedFeature
+    from ._features import VarLenFeature as VarLenFeature
     from ._feed import feed as feed
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
@@ -68,14 +72,19 @@ if TYPE_CHECKING:
     from .sources import image_files as image_files
     from .sources import image_folder as image_folder
     from .sources import mnist as mnist
+    from .sources import tfrecord as tfrecord
     from .sources import voc_segmentation as voc_segmentation
     from .sources import webdataset as webdataset
 
 _HOMES = {
     "BadSample": "_loader",
     "Dataset": "dataset",
+    "FixedLenFeature": "_features",
+    "FixedLenSequenceFeature": "_features",
     "Loader": "_loader",
     "Ragged": "_ragged",
+    "RaggedFeature": "_features",
+    "VarLenFeature": "_features",
     "accelerate": "_accelerate",
     "annotated_images": "sources",
     "cifar10": "sources",
@@ -95,6 +104,7 @@ _HOMES = {
     "load": "_accelerate",
     "mnist": "sources",
     "sample_from_datasets": "_combine",
+    "tfrecord": "sources",
     "transforms": "",
     "voc_segmentation": "sources",
     "webdataset": "sources",
@@ -119,12 +129,15 @@ __all__ = [
     "ConfigError",
     "CorruptSampleError",
     "Dataset",
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
     "InternalError",
     "LimitExceededError",
     "Loader",
     "NotFoundError",
     "ObjectChangedError",
     "Ragged",
+    "RaggedFeature",
     "SampleIndexError",
     "ShapeError",
     "StateError",
@@ -132,6 +145,7 @@ __all__ = [
     "StorageError",
     "TransientError",
     "UnsupportedSampleError",
+    "VarLenFeature",
     "WellfedError",
     "__version__",
     "accelerate",
@@ -154,6 +168,7 @@ __all__ = [
     "load",
     "mnist",
     "sample_from_datasets",
+    "tfrecord",
     "transforms",
     "voc_segmentation",
     "webdataset",

@@ -45,6 +45,10 @@ def _source_repr(spec: dict[str, Any]) -> str:
         return f"from_dataset({spec['name']}, {spec['count']} samples)"
     if kind == "encoded":
         return f"encoded_images({spec['count']} images{', labels' if spec['labels'] else ''})"
+    if kind == "tfrecord":
+        for features in ("features", "sequence_features"):
+            if features in spec:
+                spec[features] = [feature["name"] for feature in spec[features]]
     first, *rest = spec.items()
     return f"{kind}({', '.join([repr(first[1]), *(f'{k}={v!r}' for k, v in rest)])})"
 

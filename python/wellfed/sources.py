@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from . import _arguments as check
 from . import _native
+from ._features import described
 from ._ragged import Ragged
 from ._steps.program import name_of
 from .dataset import Dataset
@@ -31,6 +32,7 @@ __all__ = [
     "image_files",
     "image_folder",
     "mnist",
+    "tfrecord",
     "voc_segmentation",
     "webdataset",
 ]
@@ -385,15 +387,90 @@ def webdataset(
         [(['a', 'b'], array([7, 7]))]
     """
     paths = [urls] if isinstance(urls, str | bytes | os.PathLike) else list(urls)
-    texts = [check.path(path, "urls") for path in paths]
-    if storage_options is not None:
-        texts = [
-            "::".join(check.url(url, "urls", storage_options) for url in text.split("::")) for text in texts
-        ]
     return _open(
         "webdataset",
-        urls=texts,
+        urls=_urls(paths, "urls", storage_options),
         fields=None if fields is None else check.names(fields, "fields"),
+        index=index,
+    )
+
+
+def _urls(given: Sequence[Path], name: str, storage_options: StorageOptions) -> list[str]:
+    """Paths or URLs, each perhaps several with ``::`` between them, with the options of their store."""
+    texts = [check.path(path, name) for path in given]
+    if storage_options is None:
+        return texts
+    return ["::".join(check.url(url, name, storage_options) for url in text.split("::")) for text in texts]
+
+
+def tfrecord(
+    paths: Path | Sequence[Path],
+    features: Mapping[str, Any] | None = None,
+    *,
+    sequence_features: Mapping[str, Any] | None = None,
+    images: str | Sequence[str] = (),
+    fields: str | Sequence[str] | None = None,
+    compression: Literal["auto", "GZIP", "ZLIB", ""] | None = "auto",
+    unpack_to: Path | None = None,
+    index: Literal["memory", "sidecar"] = "memory",
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Records of TFRecord files: samples are their features, or without ``features`` their bytes.
+
+    Files are indexed once, in parallel, so that access is random and the order is shuffled globally. All checksums are
+    checked. TensorFlow is not needed.
+
+    Args:
+        paths: Files: paths or URLs with braces or stars (``train-*.tfrecord``).
+        features: What ``tf.io.parse_example`` takes: names with `FixedLenFeature`, `VarLenFeature`, `RaggedFeature` or
+            `FixedLenSequenceFeature`, wellfed's or TensorFlow's. Samples are dicts of them.
+        sequence_features: Those of the feature lists of a ``tf.train.SequenceExample``, each a
+            `FixedLenSequenceFeature`; ``features`` are then those of its context. Samples are pairs of both dicts.
+        images: Names of features of dtype string that are encoded images. In wellfed's own features dtype
+            ``"image"`` says the same.
+        fields: Names of features to take, in order; samples are tuples of them, also of one. ``__key__`` and
+            ``__url__`` are texts: where a record lies.
+        compression: ``"auto"`` looks into the files; ``"GZIP"`` and ``"ZLIB"`` as TensorFlow calls them; None or ``""``
+            for plain files.
+        unpack_to: The folder that compressed files are unpacked into, once. They have no positions, and are refused
+            without it.
+        index: ``"memory"`` indexes files anew each time; ``"sidecar"`` keeps an index file beside each file, and
+            rebuilds it when the file has changed.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        ValueError: A feature is of a form that is not supported.
+        wellfed.UnsupportedSampleError: A file is compressed, and there is no ``unpack_to``.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "one.tfrecord"
+        >>> header, record, crc = bytes.fromhex("0300000000000000b099490e"), b"abc", bytes.fromhex("6e57f121")
+        >>> written = path.write_bytes(header + record + crc)
+        >>> next(iter(wf.tfrecord(path).batch(1).numpy()))
+        [b'abc']
+        >>> features = {"label": wf.FixedLenFeature([], "int64"), "image": wf.FixedLenFeature([], "image")}
+        >>> len(wf.tfrecord(path, features))
+        1
+    """
+    listed = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
+    known = {"auto": "auto", None: "none", "": "none", "GZIP": "gzip", "ZLIB": "zlib"}
+    if compression not in known:
+        raise ValueError(f"compression is {compression!r}; it must be 'auto', 'GZIP', 'ZLIB' or None")
+    pictures = check.names(images, "images")
+    unknown = [name for name in pictures if name not in (features or {})]
+    if unknown:
+        raise ValueError(f"images has {unknown[0]!r}, which is not among the features")
+    return _open(
+        "tfrecord",
+        urls=_urls(listed, "paths", storage_options),
+        features=described(features, "features", pictures),
+        sequence_features=described(sequence_features, "sequence_features", ()),
+        fields=None if fields is None else check.names(fields, "fields"),
+        compression=known[compression],
+        unpack_to=None if unpack_to is None else check.path(unpack_to, "unpack_to"),
         index=index,
     )
 

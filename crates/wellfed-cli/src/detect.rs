@@ -1,12 +1,13 @@
-//! Finds out what kind of data set a path is, from names only.
+//! Finds out what kind of data set a path is, from names, and of TFRecords that have none from the first bytes.
 
 use std::sync::Arc;
 
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        Cifar10Spec, Cifar100Label, Cifar100Spec, IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source,
-        SourceSpec, WebDatasetSpec,
+        Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec, FeatureType, FoundFeature,
+        IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source, SourceSpec, TfRecord, TfRecordSpec,
+        WebDatasetSpec,
     },
     store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets},
 };
@@ -16,8 +17,10 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
+    /// Of TFRecords: the features of the first record.
+    pub(crate) features: Vec<FoundFeature>,
 }
 
 /// Opens what lies at `path`.
@@ -30,13 +33,35 @@ pub(crate) fn open(path: &str) -> Result<Detected> {
     let first = path.split("::").next().unwrap_or(path);
     let store = RetryingStore::around(registry::locate(first, &local)?.store);
     let (format, spec) = detect(&*store, path)?;
+    if let SourceSpec::Tfrecord(spec) = spec {
+        return open_records(TfRecord::open(local, spec)?, format);
+    }
     match spec.open(local) {
         Err(error) if format == "glob" && error.kind() == ErrorKind::NotFound => {
             Err(Error::new(ErrorKind::NotFound, format!("no file matches {}", secrets::shown(path)))
                 .with_hint("* stands for names within a folder, ** for folders of any depth"))
         }
-        opened => Ok(Detected { source: opened?, format }),
+        opened => Ok(Detected { source: opened?, format, features: Vec::new() }),
     }
+}
+
+/// Records with their image and label, if the first one has them; else as bytes.
+fn open_records(records: TfRecord, format: &'static str) -> Result<Detected> {
+    let features = records.features_of_first();
+    let of = |dtype, named: &dyn Fn(&str) -> bool| {
+        let found = features.iter().find(|feature| feature.single == Some(dtype) && named(&feature.name))?;
+        let (name, form) = (found.name.clone(), FeatureForm::FixedLen(Vec::new()));
+        Some(FeatureSpec { name, key: None, dtype, form, default: None })
+    };
+    let is_label = |name: &str| name.rsplit('/').next() == Some("label");
+    let source: Arc<dyn Source> = match of(FeatureType::Image, &|_| true) {
+        Some(image) => {
+            let label = of(FeatureType::Int64, &is_label);
+            Arc::new(records.with_features([image].into_iter().chain(label).collect())?)
+        }
+        None => Arc::new(records),
+    };
+    Ok(Detected { source, format, features })
 }
 
 /// What lies at `path`, a path or URL whose store is `store`.
@@ -48,16 +73,35 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         let root = whole(root);
         SourceSpec::ImageFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
     };
+    let records = |urls: Vec<String>| {
+        let urls = urls.iter().map(|url| whole(url)).collect();
+        ("tfrecord", SourceSpec::Tfrecord(TfRecordSpec { urls, ..TfRecordSpec::new("") }))
+    };
     if !store.is_folder(path) {
+        if is_tfrecord(&secrets::shown(path)) {
+            return Ok(records(vec![path.to_owned()]));
+        }
         if path.contains(['{', '}']) || path.contains("::") || is_tar(&secrets::shown(path)) {
             return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
         }
         if glob::has_magic(path) {
-            return Ok(("glob", images(path, Labels::None)));
+            // TFRecords often have no extension: then the first match is looked into, unless names say what it is.
+            let found = glob::files(store, path)?;
+            let first = found.iter().flat_map(|l| l.files.iter().map(|name| join(&l.path, name))).next();
+            return Ok(match first.filter(|first| !is_image(first) && TfRecord::begins(store, first)) {
+                Some(_) => records(vec![path.to_owned()]),
+                None => ("glob", images(path, Labels::None)),
+            });
         }
         store.stat(path)?;
-        return Err(Error::new(ErrorKind::NotFound, format!("{path} is a file, but no tar shard"))
-            .with_hint("give a folder, a pattern in quotes, or tar shards"));
+        if TfRecord::begins(store, path) {
+            return Ok(records(vec![path.to_owned()]));
+        }
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{path} is a file, but no tar shard and no TFRecord file"),
+        )
+        .with_hint("give a folder, a pattern in quotes, tar shards, or TFRecord files"));
     }
 
     let seen = Contents::of(store, path)?;
@@ -86,11 +130,18 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if any(&is_tar) {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&join(path, "*.tar"))))));
     }
+    let mut named: Vec<&String> =
+        seen.files.iter().filter(|name| is_tfrecord(name) || is_numbered(name)).collect();
+    named.sort_unstable();
+    let begins = |name: &&String| is_tfrecord(name) || TfRecord::begins(store, &join(path, name));
+    if named.first().is_some_and(begins) {
+        return Ok(records(named.iter().map(|name| join(path, name)).collect()));
+    }
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), tar shards, and the files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), tar shards, TFRecords, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -101,6 +152,20 @@ pub(crate) fn argument(text: &str) -> Result<String, std::convert::Infallible> {
 
 fn is_tar(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".tar")
+}
+
+/// `.tfrecord`, `.tfrecords`, `.tfrec`, also with `-00000-of-00010` or `.gz` behind it.
+fn is_tfrecord(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    name.contains(".tfrec") && !name.ends_with(".wfidx")
+}
+
+/// `train-00000-of-01024`: how TensorFlow's tools name shards.
+fn is_numbered(name: &str) -> bool {
+    let digits = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = name.rsplitn(4, '-');
+    parts.next().is_some_and(digits) && parts.next() == Some("of") && parts.next().is_some_and(digits)
 }
 
 fn is_image(name: &str) -> bool {
@@ -169,6 +234,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "flat_folder" => "a folder of images without classes",
         "glob" => "a pattern of image files",
         "webdataset" => "WebDataset tar shards",
+        "tfrecord" => "TFRecord files",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -202,6 +268,8 @@ mod tests {
         assert_eq!(found(&["cat/1.jpg", "dog/2.png"]).unwrap(), "image_folder");
         assert_eq!(found(&["1.JPEG", "more/2.jpg"]).unwrap(), "flat_folder");
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
+        assert_eq!(found(&["a.tfrecord", "a.tfrecord.wfidx"]).unwrap(), "tfrecord");
+        assert_eq!(found(&["a.tfrec-00000-of-00002", "README"]).unwrap(), "tfrecord");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
@@ -221,6 +289,7 @@ mod tests {
         let of = |path| detect(&store, path).map(|(format, _)| format);
         assert_eq!(of("none/a-{000..003}.tar").unwrap(), "webdataset");
         assert_eq!(of("none/*.tar").unwrap(), "webdataset");
+        assert_eq!(of("none/*.tfrecord-00*").unwrap(), "tfrecord");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

@@ -41,7 +41,7 @@ const CHUNK: u64 = 16;
 /// Show classes, sizes, formats and damaged samples of a data set
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// Class folders, a flat folder, a pattern in quotes, tar shards, or a folder of CIFAR or MNIST
+    /// Class folders, a flat folder, a pattern in quotes, tar shards, TFRecords, or a folder of CIFAR or MNIST
     #[arg(value_parser = detect::argument)]
     path: String,
     /// Decode every image, to find damage that headers do not show
@@ -65,6 +65,8 @@ struct Report {
     classes: Option<Vec<Class>>,
     /// Images by format and kind, the most frequent first.
     codecs: Vec<Codec>,
+    /// Of TFRecords of `tf.train.Example`: the features of the first record. Records themselves are checked, not decoded.
+    features: Vec<Feature>,
     width: Option<Spread>,
     height: Option<Spread>,
     /// Encoded size of an image.
@@ -82,6 +84,13 @@ struct Class {
     name: String,
     /// Damaged images included.
     samples: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Feature {
+    name: String,
+    /// Such as `1 of int64`.
+    values: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,6 +178,9 @@ impl Inspect {
             full: self.full,
             classes: classes(source, &found.labels),
             codecs,
+            features: (detected.features.iter())
+                .map(|found| Feature { name: found.name.clone(), values: found.values.clone() })
+                .collect(),
             width: Spread::of(found.widths),
             height: Spread::of(found.heights),
             bytes: Spread::of(found.bytes),
@@ -371,6 +383,12 @@ impl Report {
             if let Some(rest) = classes.get(MAX_CLASSES..).filter(|rest| !rest.is_empty()) {
                 let sum: u64 = rest.iter().map(|class| class.samples).sum();
                 writeln!(out, "{sum:>9}  in {} more", rest.len())?;
+            }
+        }
+        if !self.features.is_empty() {
+            writeln!(out, "\nfeatures of the first record")?;
+            for Feature { name, values } in &self.features {
+                writeln!(out, "  {values:<20}  {}", printable(name))?;
             }
         }
         if !self.codecs.is_empty() {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Annotated, AnnotatedSpec, ArrayData, Cifar, Cifar10Spec, Cifar100Spec, CocoDetectionSpec, EncodedImages,
     EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec,
-    PythonSamples, PythonSpec, Source, TensorSlices, TensorSlicesSpec, VocSegmentationSpec, WebDataset,
-    WebDatasetSpec, coco_detection, voc_segmentation,
+    PythonSamples, PythonSpec, Source, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec,
+    VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -23,6 +23,8 @@ pub enum SourceSpec {
     ImageFolder(ImageFolderSpec),
     /// Samples in tar shards.
     Webdataset(WebDatasetSpec),
+    /// Records in TFRecord files.
+    Tfrecord(TfRecordSpec),
     /// CIFAR-10, binary version.
     Cifar10(Cifar10Spec),
     /// CIFAR-100, binary version.
@@ -59,6 +61,9 @@ impl SourceSpec {
             Self::Webdataset(spec) => spec.urls.iter_mut().for_each(|urls| {
                 *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
             }),
+            Self::Tfrecord(spec) => spec.urls.iter_mut().for_each(|urls| {
+                *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
+            }),
             Self::Cifar10(spec) => seal(&mut spec.root),
             Self::Cifar100(spec) => seal(&mut spec.root),
             Self::Mnist(spec) => seal(&mut spec.root),
@@ -82,6 +87,7 @@ impl SourceSpec {
         Ok(match self {
             Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
             Self::Webdataset(spec) => Arc::new(WebDataset::open(store, spec)?),
+            Self::Tfrecord(spec) => Arc::new(TfRecord::open(store, spec)?),
             Self::Cifar10(spec) => Arc::new(Cifar::open_10(&store, spec)?),
             Self::Cifar100(spec) => Arc::new(Cifar::open_100(&store, spec)?),
             Self::Mnist(spec) => Arc::new(Mnist::open(&store, spec)?),
@@ -137,6 +143,12 @@ mod tests {
             r#"{"type":"image_folder","root":"data"}"#,
             r#"{"type":"image_folder","root":"d","extensions":[".png"],"allow_empty":true,"labels":"none"}"#,
             r#"{"type":"webdataset","urls":["a-{0..3}.tar"],"fields":["jpg;png","cls"],"index":"sidecar"}"#,
+            r#"{"type":"tfrecord","urls":["a*"]}"#,
+            r#"{"type":"tfrecord","urls":["a"],"compression":"gzip","unpack_to":"d","features":[
+                {"name":"x","dtype":"float32","form":{"fixed_len":[2]},"default":{"float32_bits":[0,1]}},
+                {"name":"y","key":"z","dtype":"int64","form":"var_len"},
+                {"name":"i","dtype":"image","form":{"fixed_len":[]}}],"sequence_features":[
+                {"name":"s","dtype":"text","form":{"sequence":{"shape":[],"allow_missing":true}}}]}"#,
             r#"{"type":"cifar10","root":"d","train":true}"#,
             r#"{"type":"cifar100","root":"d","train":false,"label":"coarse"}"#,
             r#"{"type":"mnist","root":"d","train":true}"#,

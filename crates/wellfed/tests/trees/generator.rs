@@ -24,7 +24,7 @@ const LONGEST: u64 = 60;
 const LONGEST_PLAN: u64 = 36;
 
 /// Sources, as often as they are drawn: those whose samples differ in length can have all verbs.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Pixels,
     Kind::Tokens,
     Kind::Tokens,
@@ -37,6 +37,7 @@ const KINDS: [Kind; 13] = [
     Kind::Voc,
     Kind::Coco,
     Kind::Files,
+    Kind::Records,
     Kind::Annotated,
 ];
 
@@ -246,7 +247,7 @@ impl<'a> Generator<'a> {
                         };
                         data.map(sized)
                     }
-                    Kind::Encoded | Kind::Folder | Kind::Tar | Kind::Files => {
+                    Kind::Encoded | Kind::Folder | Kind::Tar | Kind::Files | Kind::Records => {
                         let data = if self.seldom(2) { self.cached(data) } else { data };
                         let sized: Transform = match self.below(2) {
                             0 => Resize::new([6, 6]).into(),

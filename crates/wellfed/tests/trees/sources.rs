@@ -14,9 +14,10 @@ use wellfed::{
     Dataset,
     sample::{BoxFormat, DType, FieldKind, FieldSpec, Structure},
     source::{
-        Annotated, AnnotatedSpec, ArrayData, CocoDetectionSpec, EncodedImages, EncodedImagesSpec, ImageFiles,
-        ImageFilesSpec, ImageFolder, ImageFolderSpec, Pixels, RaggedData, Rows, Source, TensorSlices,
-        VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, voc_segmentation,
+        Annotated, AnnotatedSpec, ArrayData, CocoDetectionSpec, EncodedImages, EncodedImagesSpec,
+        FeatureForm, FeatureSpec, FeatureType, ImageFiles, ImageFilesSpec, ImageFolder, ImageFolderSpec,
+        Pixels, RaggedData, Rows, Source, TensorSlices, TfRecord, TfRecordSpec, VocSegmentationSpec,
+        WebDataset, WebDatasetSpec, coco_detection, voc_segmentation,
     },
     store::{LocalStore, Store, registry::locate},
 };
@@ -39,6 +40,8 @@ pub(crate) enum Kind {
     Folder,
     /// Images, labels and texts in a tar file.
     Tar,
+    /// Images, labels and texts in a TFRecord file.
+    Records,
     /// A list of image files and labels; some are not there.
     Files,
     /// Listed images with masks, boxes, labels of boxes, points and a number; some masks are not there.
@@ -52,7 +55,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether samples and their numbers are those of files: each source has the same.
     pub(crate) fn is_stored(self) -> bool {
-        matches!(self, Kind::Folder | Kind::Tar | Kind::Voc | Kind::Coco)
+        matches!(self, Kind::Folder | Kind::Tar | Kind::Records | Kind::Voc | Kind::Coco)
     }
 }
 
@@ -92,6 +95,7 @@ impl Leaf {
             Kind::Voc => &["image", "mask"],
             Kind::Coco => &["image", "boxes", "labels", "iscrowd", "image_id"],
             Kind::Tar => &["__key__", "jpg", "cls", "txt"],
+            Kind::Records => &["image", "label", "text"],
         }
     }
 
@@ -113,6 +117,11 @@ impl Leaf {
                 vec![image, Cell::Rows(16), Cell::Rows(8), Cell::Rows(8), Cell::Number(index as i64)]
             }
             Kind::Folder => vec![Cell::Image { good: true }, Cell::Number(i64::from(index > 2))],
+            Kind::Records => vec![
+                Cell::Image { good: true },
+                Cell::Number(5 * index as i64),
+                Cell::Text(format!("record {index}")),
+            ],
             Kind::Tar => vec![
                 Cell::Text(format!("s{index}")),
                 Cell::Image { good: true },
@@ -189,6 +198,20 @@ impl Leaf {
             Kind::Tar => {
                 let spec = WebDatasetSpec::new(self.place(files, "shard.tar"));
                 Arc::new(WebDataset::open(Arc::new(LocalStore::new()), spec).unwrap())
+            }
+            Kind::Records => {
+                let feature = |name: &str, dtype| {
+                    let form = FeatureForm::FixedLen(Vec::new());
+                    FeatureSpec { name: name.to_owned(), key: None, dtype, form, default: None }
+                };
+                let features = vec![
+                    feature("image", FeatureType::Image),
+                    feature("label", FeatureType::Int64),
+                    feature("text", FeatureType::Text),
+                ];
+                let url = self.place(files, "records");
+                let spec = TfRecordSpec { features: Some(features), ..TfRecordSpec::new(url) };
+                Arc::new(TfRecord::open(Arc::new(LocalStore::new()), spec).unwrap())
             }
             Kind::Files => {
                 let root = locate(&self.place(files, "folder"), &local()).unwrap();
@@ -314,6 +337,40 @@ fn image(number: usize) -> Vec<u8> {
     bytes
 }
 
+/// A field of a message of protocol buffers.
+fn message(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut length = bytes.len();
+    let mut message = vec![number << 3 | 2];
+    while length >= 0x80 {
+        message.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    message.push(length as u8);
+    [&message, bytes].concat()
+}
+
+/// A `tf.train.Example`.
+fn record(number: usize, image: &[u8]) -> Vec<u8> {
+    let feature = |name: &str, feature: Vec<u8>| {
+        message(1, &[message(1, name.as_bytes()), message(2, &feature)].concat())
+    };
+    let bytes = |bytes: &[u8]| message(1, &message(1, bytes));
+    let features = [
+        feature("text", bytes(format!("record {number}").as_bytes())),
+        feature("label", message(3, &[1 << 3, 5 * number as u8])),
+        feature("image", bytes(image)),
+    ];
+    message(1, &features.concat())
+}
+
+/// Adds a record to a TFRecord file.
+fn framed(record: &[u8], file: &mut Vec<u8>) {
+    let crc =
+        |bytes: &[u8]| crc_fast::crc32_iscsi(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let length = (record.len() as u64).to_le_bytes();
+    [&length[..], &crc(&length), record, &crc(record)].iter().for_each(|part| file.extend_from_slice(part));
+}
+
 /// A value of a mask is so much of its image.
 pub(crate) const SHADE: u8 = 20;
 
@@ -356,6 +413,7 @@ impl Files {
 
     fn write(&self) {
         fs::create_dir_all(&self.root).unwrap();
+        let mut records = Vec::new();
         let mut tar = tar::Builder::new(fs::File::create(self.root.join("shard.tar")).unwrap());
         let mut add = |name: String, bytes: &[u8]| {
             let mut header = tar::Header::new_gnu();
@@ -370,8 +428,10 @@ impl Files {
             add(format!("s{number}.jpg"), image);
             add(format!("s{number}.cls"), (3 * number).to_string().as_bytes());
             add(format!("s{number}.txt"), format!("text {number}").as_bytes());
+            framed(&record(number, image), &mut records);
         }
         tar.into_inner().unwrap();
+        fs::write(self.root.join("records"), records).unwrap();
         let write = |name: &str, bytes: &[u8]| {
             let path = self.root.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

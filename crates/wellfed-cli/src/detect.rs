@@ -6,7 +6,7 @@ use wellfed::{
     Error, ErrorKind, Result,
     source::{
         Cifar10Spec, Cifar100Label, Cifar100Spec, IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source,
-        SourceSpec, WebDatasetSpec,
+        SourceSpec, TableFormat, TableSpec, WebDatasetSpec,
     },
     store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets},
 };
@@ -16,7 +16,7 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `parquet`, `arrow`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
 }
 
@@ -48,7 +48,12 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         let root = whole(root);
         SourceSpec::ImageFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
     };
+    let table =
+        |format: TableFormat, url: String| (format.name(), SourceSpec::Table(TableSpec::new(format, url)));
     if !store.is_folder(path) {
+        if let Some(format) = table_format(&secrets::shown(path)) {
+            return Ok(table(format, whole(path)));
+        }
         if path.contains(['{', '}']) || path.contains("::") || is_tar(&secrets::shown(path)) {
             return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
         }
@@ -86,17 +91,34 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if any(&is_tar) {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&join(path, "*.tar"))))));
     }
+    let saved = seen.has("state.json") || seen.has("dataset_dict.json");
+    let tables = || seen.files.iter().find_map(|name| table_format(name));
+    if let Some(format) = saved.then_some(TableFormat::Arrow).or_else(tables) {
+        return Ok(table(format, root()));
+    }
+    if deeper("data")?.files.iter().any(|name| table_format(name) == Some(TableFormat::Parquet)) {
+        return Ok(table(TableFormat::Parquet, root()));
+    }
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), tar shards, and the files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), tar shards, tables in Parquet and Arrow, and the files of CIFAR and MNIST",
     ))
 }
 
 /// An argument that names data: what is secret in a URL goes no further than here.
 pub(crate) fn argument(text: &str) -> Result<String, std::convert::Infallible> {
     Ok(secrets::seal(text))
+}
+
+/// What the name of a file says of the table in it.
+fn table_format(name: &str) -> Option<TableFormat> {
+    match name.rsplit_once('.')?.1 {
+        "parquet" | "pq" => Some(TableFormat::Parquet),
+        "arrow" | "feather" => Some(TableFormat::Arrow),
+        _ => None,
+    }
 }
 
 fn is_tar(name: &str) -> bool {
@@ -169,6 +191,8 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "flat_folder" => "a folder of images without classes",
         "glob" => "a pattern of image files",
         "webdataset" => "WebDataset tar shards",
+        "parquet" => "a table in Parquet files",
+        "arrow" => "a table in Arrow files",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -202,6 +226,10 @@ mod tests {
         assert_eq!(found(&["cat/1.jpg", "dog/2.png"]).unwrap(), "image_folder");
         assert_eq!(found(&["1.JPEG", "more/2.jpg"]).unwrap(), "flat_folder");
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
+        assert_eq!(found(&["train-00000-of-00001.parquet", "README.md"]).unwrap(), "parquet");
+        assert_eq!(found(&["data/train-00000-of-00001.parquet"]).unwrap(), "parquet");
+        assert_eq!(found(&["state.json", "data-00000-of-00001.arrow"]).unwrap(), "arrow");
+        assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
@@ -221,6 +249,8 @@ mod tests {
         let of = |path| detect(&store, path).map(|(format, _)| format);
         assert_eq!(of("none/a-{000..003}.tar").unwrap(), "webdataset");
         assert_eq!(of("none/*.tar").unwrap(), "webdataset");
+        assert_eq!(of("none/*.parquet").unwrap(), "parquet");
+        assert_eq!(of("none/a-{0..3}.feather").unwrap(), "arrow");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

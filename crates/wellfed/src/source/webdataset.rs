@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, stamp,
+    Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, shards, stamp,
     tar_index::{Member, ShardIndex},
     tar_sidecar,
 };
@@ -17,11 +17,7 @@ use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
     sample::{FieldKind, FieldSpec, Record, Schema, Structure, Value},
-    store::{
-        RetryingStore, Store, brace, glob, join, listing,
-        registry::{self, Located},
-        reserve, secrets,
-    },
+    store::{Store, join, listing, reserve, secrets},
 };
 
 /// Extensions of encoded images that are one field unless fields are named.
@@ -116,7 +112,7 @@ impl WebDataset {
     }
 
     fn build(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
-        let (store, paths) = find_shards(&store, &spec.urls)?;
+        let (store, paths) = shards::find(&store, &spec.urls)?;
         let indices = listing::parallel(&paths, |path| {
             if spec.index == IndexMode::Memory {
                 return ShardIndex::scan(&*store, path);
@@ -508,48 +504,6 @@ fn name_of(spec: &WebDatasetSpec) -> String {
         [url] => format!("webdataset({})", secrets::shown(url)),
         [url, ..] => format!("webdataset({} and {} more)", secrets::shown(url), spec.urls.len() - 1),
         [] => "webdataset()".to_owned(),
-    }
-}
-
-/// The store that the shards lie in, and their paths.
-fn find_shards(local: &Arc<dyn Store>, urls: &[String]) -> Result<(Arc<dyn Store>, Vec<String>)> {
-    let mut paths = Vec::new();
-    let mut first: Option<Located> = None;
-    for url in urls.iter().flat_map(|url| url.split("::")) {
-        if let Some(command) = url.strip_prefix("pipe:") {
-            return Err(Error::config(format!("cannot read pipe:{command}: commands are not run"))
-                .with_hint("copy the shards to a local or mounted folder"));
-        }
-        // WebDataset takes `file:path`, too.
-        let plain = url.strip_prefix("file:").filter(|rest| !rest.starts_with("//")).unwrap_or(url);
-        let located = registry::locate(plain, local)?;
-        let first = first.get_or_insert_with(|| Located {
-            store: RetryingStore::around(located.store.clone()),
-            ..located.clone()
-        });
-        if first.address != located.address {
-            return Err(Error::config(format!(
-                "{} lies in another store than the first shards",
-                secrets::shown(url)
-            ))
-            .with_hint("open the data sets one by one, and put them together with concatenate"));
-        }
-        let store = &*first.store;
-        for path in brace::expand(&located.path)? {
-            if !glob::has_magic(&path) || store.stat(&path).is_ok() {
-                paths.push(path);
-                continue;
-            }
-            let found = glob::files(store, &path)?;
-            if found.is_empty() {
-                return Err(Error::new(ErrorKind::NotFound, format!("no shard matches {path}")));
-            }
-            paths.extend(found.iter().flat_map(|l| l.files.iter().map(|name| join(&l.path, name))));
-        }
-    }
-    match first {
-        Some(first) if !paths.is_empty() => Ok((first.store, paths)),
-        _ => Err(Error::config("there is no shard")),
     }
 }
 

@@ -166,9 +166,9 @@ impl Table {
         for group in all.into_iter().filter(|group| group.len > 0) {
             self.starts.push(self.len);
             self.len += group.len;
-            if let Some((file, number)) = self.decodable(&group) {
-                let columns: Vec<&Column> = file.1.columns.iter().collect();
-                let bytes = file.0.bytes(number, &columns);
+            if let Some((container, file, number)) = self.decodable(&group) {
+                let columns: Vec<&Column> = file.columns.iter().collect();
+                let bytes = container.bytes(number, &columns);
                 self.sizes.count += 1;
                 self.sizes.samples = self.sizes.samples.max(group.len);
                 self.sizes.largest = self.sizes.largest.max(bytes);
@@ -179,9 +179,10 @@ impl Table {
         Ok(())
     }
 
-    fn decodable(&self, group: &Group) -> Option<((&Arc<dyn Container>, &File), usize)> {
+    /// The file and the number of what can be decoded.
+    fn decodable(&self, group: &Group) -> Option<(&Arc<dyn Container>, &File, usize)> {
         let file = &self.files[group.file];
-        Some(((file.opened.as_ref().ok()?, file), group.number?))
+        Some((file.opened.as_ref().ok()?, file, group.number?))
     }
 
     /// Leaves out rows for which the filters do not hold: groups as a whole by what files say of them, the others row by row.
@@ -211,7 +212,7 @@ impl Table {
         listing::parallel(&all, |group| {
             let same =
                 |kept, len| Group { kept, len, file: group.file, number: group.number, first: group.first };
-            let Some(((container, file), number)) = self.decodable(group) else {
+            let Some((container, file, number)) = self.decodable(group) else {
                 return Ok(same(None, group.len));
             };
             let columns = &by_file[group.file];
@@ -337,7 +338,7 @@ fn complete(shape: &mut Vec<usize>, sides: &[Option<usize>]) -> Option<()> {
     if shape.len() < sides.len() {
         let inner: usize = sides[shape.len()..].iter().map(|side| side.unwrap_or(0)).product();
         let elements = shape[at];
-        shape[at] = if inner > 0 { elements / inner } else { elements };
+        shape[at] = elements.checked_div(inner).unwrap_or(elements);
         let rest = shape.len();
         shape.extend(sides[rest..].iter().map(|side| side.unwrap_or(0)));
     }

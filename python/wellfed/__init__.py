@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
     from ._ragged import Ragged as Ragged
+    from ._tables import arrow as arrow
+    from ._tables import parquet as parquet
     from .dataset import Dataset as Dataset
     from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
@@ -87,6 +89,7 @@ _HOMES = {
     "VarLenFeature": "_features",
     "accelerate": "_accelerate",
     "annotated_images": "sources",
+    "arrow": "_tables",
     "cifar10": "sources",
     "cifar100": "sources",
     "coco_detection": "sources",
@@ -103,6 +106,7 @@ _HOMES = {
     "interleave": "_combine",
     "load": "_accelerate",
     "mnist": "sources",
+    "parquet": "_tables",
     "sample_from_datasets": "_combine",
     "tfrecord": "sources",
     "transforms": "",
@@ -150,6 +154,7 @@ __all__ = [
     "__version__",
     "accelerate",
     "annotated_images",
+    "arrow",
     "cifar10",
     "cifar100",
     "coco_detection",
@@ -167,6 +172,7 @@ __all__ = [
     "interleave",
     "load",
     "mnist",
+    "parquet",
     "sample_from_datasets",
     "tfrecord",
     "transforms",

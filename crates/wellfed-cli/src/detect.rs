@@ -6,8 +6,8 @@ use wellfed::{
     Error, ErrorKind, Result,
     source::{
         Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec, FeatureType, FoundFeature,
-        IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source, SourceSpec, TfRecord, TfRecordSpec,
-        WebDatasetSpec,
+        IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source, SourceSpec, TableFormat, TableSpec,
+        TfRecord, TfRecordSpec, WebDatasetSpec,
     },
     store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets},
 };
@@ -17,7 +17,7 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -77,7 +77,12 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         let urls = urls.iter().map(|url| whole(url)).collect();
         ("tfrecord", SourceSpec::Tfrecord(TfRecordSpec { urls, ..TfRecordSpec::new("") }))
     };
+    let table =
+        |format: TableFormat, url: String| (format.name(), SourceSpec::Table(TableSpec::new(format, url)));
     if !store.is_folder(path) {
+        if let Some(format) = table_format(&secrets::shown(path)) {
+            return Ok(table(format, whole(path)));
+        }
         if is_tfrecord(&secrets::shown(path)) {
             return Ok(records(vec![path.to_owned()]));
         }
@@ -130,6 +135,14 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if any(&is_tar) {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&join(path, "*.tar"))))));
     }
+    let saved = seen.has("state.json") || seen.has("dataset_dict.json");
+    let tables = || seen.files.iter().find_map(|name| table_format(name));
+    if let Some(format) = saved.then_some(TableFormat::Arrow).or_else(tables) {
+        return Ok(table(format, root()));
+    }
+    if deeper("data")?.files.iter().any(|name| table_format(name) == Some(TableFormat::Parquet)) {
+        return Ok(table(TableFormat::Parquet, root()));
+    }
     let mut named: Vec<&String> =
         seen.files.iter().filter(|name| is_tfrecord(name) || is_numbered(name)).collect();
     named.sort_unstable();
@@ -141,13 +154,22 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), tar shards, TFRecords, and the files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), tar shards, TFRecords, tables in Parquet and Arrow, and the files of CIFAR and MNIST",
     ))
 }
 
 /// An argument that names data: what is secret in a URL goes no further than here.
 pub(crate) fn argument(text: &str) -> Result<String, std::convert::Infallible> {
     Ok(secrets::seal(text))
+}
+
+/// What the name of a file says of the table in it.
+fn table_format(name: &str) -> Option<TableFormat> {
+    match name.rsplit_once('.')?.1 {
+        "parquet" | "pq" => Some(TableFormat::Parquet),
+        "arrow" | "feather" => Some(TableFormat::Arrow),
+        _ => None,
+    }
 }
 
 fn is_tar(name: &str) -> bool {
@@ -235,6 +257,8 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "glob" => "a pattern of image files",
         "webdataset" => "WebDataset tar shards",
         "tfrecord" => "TFRecord files",
+        "parquet" => "a table in Parquet files",
+        "arrow" => "a table in Arrow files",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -270,6 +294,10 @@ mod tests {
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
         assert_eq!(found(&["a.tfrecord", "a.tfrecord.wfidx"]).unwrap(), "tfrecord");
         assert_eq!(found(&["a.tfrec-00000-of-00002", "README"]).unwrap(), "tfrecord");
+        assert_eq!(found(&["train-00000-of-00001.parquet", "README.md"]).unwrap(), "parquet");
+        assert_eq!(found(&["data/train-00000-of-00001.parquet"]).unwrap(), "parquet");
+        assert_eq!(found(&["state.json", "data-00000-of-00001.arrow"]).unwrap(), "arrow");
+        assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
@@ -290,6 +318,8 @@ mod tests {
         assert_eq!(of("none/a-{000..003}.tar").unwrap(), "webdataset");
         assert_eq!(of("none/*.tar").unwrap(), "webdataset");
         assert_eq!(of("none/*.tfrecord-00*").unwrap(), "tfrecord");
+        assert_eq!(of("none/*.parquet").unwrap(), "parquet");
+        assert_eq!(of("none/a-{0..3}.feather").unwrap(), "arrow");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

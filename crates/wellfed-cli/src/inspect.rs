@@ -16,7 +16,7 @@ use serde::Serialize;
 use wellfed::{
     Error, ErrorKind, Limits,
     codec::{Request, Scratch, decode_image, image_header},
-    sample::{FieldKind, Record, Value},
+    sample::{FieldKind, FieldSpec, Record, Value},
     source::Source,
 };
 use wellfed_kernels::image::Image;
@@ -35,13 +35,13 @@ const MAX_CLASSES: usize = 20;
 /// Bad samples that are printed; JSON has all.
 const MAX_LISTED: usize = 20;
 
-/// Samples a thread takes at once.
+/// Samples a thread takes at once, unless they are decoded in larger groups.
 const CHUNK: u64 = 16;
 
 /// Show classes, sizes, formats and damaged samples of a data set
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// Class folders, a flat folder, a pattern in quotes, tar shards, TFRecords, or a folder of CIFAR or MNIST
+    /// Class folders, a flat folder, a pattern in quotes, tar shards, TFRecords, tables, or a folder of CIFAR or MNIST
     #[arg(value_parser = detect::argument)]
     path: String,
     /// Decode every image, to find damage that headers do not show
@@ -61,6 +61,8 @@ struct Report {
     samples: u64,
     /// Whether all images were decoded, or only their headers read.
     full: bool,
+    /// What a sample has, in order.
+    fields: Vec<FieldSpec>,
     /// By label; `None` for data without labels.
     classes: Option<Vec<Class>>,
     /// Images by format and kind, the most frequent first.
@@ -176,6 +178,7 @@ impl Inspect {
             format: detected.format,
             samples: source.len(),
             full: self.full,
+            fields: source.schema().fields.clone(),
             classes: classes(source, &found.labels),
             codecs,
             features: (detected.features.iter())
@@ -198,6 +201,21 @@ impl Inspect {
     }
 }
 
+/// What a field holds, for people.
+fn kind_name(kind: &FieldKind) -> String {
+    match kind {
+        FieldKind::Image => "image".to_owned(),
+        FieldKind::Scalar { dtype } => dtype.name().to_owned(),
+        FieldKind::Array { dtype, shape } => {
+            let sides = shape.iter().map(|side| side.map_or("*".to_owned(), |side| side.to_string()));
+            format!("{} [{}]", dtype.name(), sides.collect::<Vec<_>>().join(", "))
+        }
+        FieldKind::Text => "text".to_owned(),
+        FieldKind::Bytes => "bytes".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
 /// Names of labels with their counts, those without a sample included.
 fn classes(source: &dyn Source, labels: &BTreeMap<i64, u64>) -> Option<Vec<Class>> {
     let names = source.classes().unwrap_or_default();
@@ -213,14 +231,15 @@ fn classes(source: &dyn Source, labels: &BTreeMap<i64, u64>) -> Option<Vec<Class
 /// Looks at all samples, on as many threads as the process may use.
 fn examine(source: &dyn Source, full: bool) -> Findings {
     let (next, all) = (AtomicU64::new(0), Mutex::new(Findings::default()));
+    let chunk = source.groups().map_or(0, |groups| groups.samples).max(CHUNK);
     let mut bar = Progress::new(source.len());
     bar.start(if full { "decoding" } else { "headers" }.to_owned());
     let bar = Mutex::new(bar);
     let work = || {
         let mut examiner = Examiner::new(source, full);
         loop {
-            let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-            let end = start.saturating_add(CHUNK).min(source.len());
+            let start = next.fetch_add(chunk, Ordering::Relaxed);
+            let end = start.saturating_add(chunk).min(source.len());
             if start >= end {
                 break;
             }
@@ -271,14 +290,12 @@ impl<'a> Examiner<'a> {
     fn look(&mut self, index: u64) -> wellfed::Result<()> {
         self.source.fetch(index, &mut self.record)?;
         // Damage of an image is kept until the label, which may come after it, is counted.
-        let (mut labelled, mut result) = (false, Ok(()));
+        let (label, mut result) = (self.source.label(), Ok(()));
         for (field, spec) in self.source.schema().fields.iter().enumerate() {
             let value = self.record.values.get(field);
             match (&spec.kind, value) {
-                (&FieldKind::LABEL, Some(Value::Int(label))) if !labelled => {
-                    // The first whole number is the label, in all sources there are.
-                    labelled = true;
-                    *self.found.labels.entry(*label).or_default() += 1;
+                (&FieldKind::LABEL, Some(Value::Int(number))) if label == Some(field) => {
+                    *self.found.labels.entry(*number).or_default() += 1;
                 }
                 (FieldKind::Pixels { height, width, channels, .. }, _) => {
                     *self.found.codecs.entry("raw pixels").or_default() += 1;
@@ -371,6 +388,12 @@ impl Report {
     fn print(&self) -> std::io::Result<()> {
         let mut out = output::results();
         writeln!(out, "{} samples, {}", self.samples, self.format)?;
+        if matches!(self.format, "parquet" | "arrow") {
+            writeln!(out, "\nfields")?;
+            for FieldSpec { name, kind } in &self.fields {
+                writeln!(out, "  {}: {}", printable(name), kind_name(kind))?;
+            }
+        }
         if let Some(classes) = &self.classes {
             let mut classes: Vec<&Class> = classes.iter().collect();
             // Stable: equally frequent ones stay in the order of their labels.

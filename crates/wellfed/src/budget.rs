@@ -39,11 +39,20 @@ pub(crate) enum Holder {
     RowIndexes,
     /// Samples of the verb `cache`.
     Cache,
+    /// What sources decode for many samples at once ([`crate::groups`]).
+    Groups,
 }
 
 impl Holder {
-    const ALL: [Self; 6] =
-        [Self::Batches, Self::Lists, Self::Records, Self::Samples, Self::RowIndexes, Self::Cache];
+    const ALL: [Self; 7] = [
+        Self::Batches,
+        Self::Lists,
+        Self::Records,
+        Self::Samples,
+        Self::RowIndexes,
+        Self::Cache,
+        Self::Groups,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -53,6 +62,7 @@ impl Holder {
             Self::Samples => "samples being made",
             Self::RowIndexes => "row indexes",
             Self::Cache => "cached samples",
+            Self::Groups => "groups of rows",
         }
     }
 }
@@ -169,7 +179,8 @@ impl Budget {
         self.given_back.notify_all();
     }
 
-    fn is_closed(&self) -> bool {
+    /// Whether the loader is being dropped.
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 

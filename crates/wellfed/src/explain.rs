@@ -3,7 +3,9 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use crate::{
-    Limits, io,
+    Limits,
+    groups::GroupSizes,
+    io,
     order::Order,
     plan::{Node, Place, Plan, Program, PythonKind, RowIndexing, Stages, Work, lower::Lowered},
     source::Source,
@@ -81,6 +83,7 @@ pub(crate) fn explain(
     }
     for source in &lowered.sources {
         storage(&mut text, &**source, plan, stages);
+        groups(&mut text, &**source);
     }
     for (leaf, cache) in lowered.leaves.iter().enumerate() {
         let Some(cache) = &cache.cache else { continue };
@@ -149,6 +152,27 @@ fn storage(text: &mut String, source: &dyn Source, plan: &Plan, stages: &Stages<
     for fact in io::describe(&remote.retry()) {
         let _ = writeln!(text, "  {fact}");
     }
+}
+
+/// What it takes to reach a sample of a source that decodes many at once.
+fn groups(text: &mut String, source: &dyn Source) {
+    let Some(GroupSizes { count, samples, largest, all }) = source.groups().filter(|sizes| sizes.count > 0)
+    else {
+        return;
+    };
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let _ = writeln!(
+        text,
+        "groups: {} decodes up to {samples} samples at once, about {} MiB; all of its {count} groups are {} MiB",
+        source.name(),
+        mib(largest),
+        mib(all)
+    );
+    let _ = writeln!(
+        text,
+        "  they are kept in up to half of memory_budget; where not all fit, a shuffle of everything decodes a group for nearly \
+         every sample, and shuffle(block_size={samples}, window=...) each group once an epoch"
+    );
 }
 
 /// What the first sample needs, if that is known.

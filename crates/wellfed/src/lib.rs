@@ -42,6 +42,7 @@ pub mod dataset;
 pub mod engine;
 pub mod error;
 mod explain;
+pub mod groups;
 pub mod io;
 pub mod limits;
 pub mod memory;

@@ -2,9 +2,11 @@
 //!
 //! A record is reused from sample to sample, so that fetching allocates nothing once buffers have grown.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, memory::SharedBytes};
+use crate::{Limits, groups::Groups, memory::SharedBytes};
 
 /// Element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -319,6 +321,9 @@ impl Value {
 pub struct Record {
     /// What a source may allocate for one field of this record. Set by the engine, kept by [`Record::reset`].
     pub limits: Limits,
+    /// Where the source keeps what it decodes for many samples at once. Set by the engine, kept by [`Record::reset`];
+    /// without it the source keeps little by itself.
+    pub groups: Option<Arc<Groups>>,
     /// One value per field of the schema, in its order.
     pub values: Vec<Value>,
     /// Shapes of the arrays that vary, where they have more than one varying side. With one, the bytes tell it; so

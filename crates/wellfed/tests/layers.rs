@@ -8,12 +8,13 @@ use std::{
 };
 
 /// Modules of the crate, the lowest first.
-const CRATE: [&str; 20] = [
+const CRATE: [&str; 21] = [
     // What everything stands on.
     "error",
     "limits",
     "rng",
     "budget",
+    "groups",
     "memory",
     "meter",
     // Bytes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     cache::Caches,
     image::{Beside, ImageScratch, Maker, Target},
-    job::SampleSlot,
+    job::{Claim, SampleSlot},
     mix::Mixer,
     stack::check_fits,
 };
@@ -14,6 +14,7 @@ use crate::{
     budget::Room,
     codec::is_jpeg,
     column::{ColumnKind, ColumnSpec, Stacking},
+    groups::Groups,
     io::{Bytes, Located},
     meter::{Phase, Probe},
     order::Pick,
@@ -205,6 +206,43 @@ impl Executor {
     /// Whether fetching needs no input or output.
     pub(crate) fn in_memory(&self) -> bool {
         self.leaves.iter().all(|leaf| leaf.source.in_memory())
+    }
+
+    /// Whether a sample takes microseconds: it is copied from memory, or from a group that was decoded for many.
+    pub(crate) fn in_pieces(&self) -> bool {
+        let near = |leaf: &LeafExecutor| leaf.source.in_memory() || leaf.source.groups().is_some();
+        !self.encoded() && self.leaves.iter().all(near)
+    }
+
+    /// Copies the samples of a claim from `offset` on, as far as they follow each other in one source that has them together
+    /// in memory; gives how many were copied.
+    pub(crate) fn copy_rows(
+        &self,
+        claim: &mut Claim,
+        offset: usize,
+        run: &[Pick],
+        record: &mut Record,
+    ) -> usize {
+        let Some(first) = run.first() else { return 0 };
+        let leaf = &self.leaves[first.leaf];
+        record.groups.clone_from(&leaf.groups);
+        let mut copied = run.len();
+        for field in 0..leaf.program.fields.len() {
+            let Ok(into) = claim.rows(leaf.first_column + field, offset..offset + copied) else { return 0 };
+            let rows = leaf.source.copy_rows(first.index, field, record, into);
+            copied = copied.min(usize::try_from(rows).unwrap_or(0));
+            if copied == 0 {
+                return 0;
+            }
+        }
+        copied
+    }
+
+    /// Whether samples of this leaf may be copied by [`Executor::copy_rows`].
+    pub(crate) fn copies_rows(&self, leaf: usize) -> bool {
+        let leaf = &self.leaves[leaf];
+        let plain = |field: &FieldProgram| matches!(field, FieldProgram::Copy | FieldProgram::Int);
+        leaf.groups.is_some() && leaf.caches.coefficients.is_none() && leaf.program.fields.iter().all(plain)
     }
 
     /// Whether some images are to be decoded.
@@ -407,6 +445,8 @@ pub(crate) struct LeafExecutor {
     seed: u64,
     limits: Limits,
     caches: Caches,
+    /// Where its source keeps what it decodes for many samples at once, if it does.
+    groups: Option<Arc<Groups>>,
     /// The column that its first field is written to.
     first_column: usize,
 }
@@ -429,12 +469,17 @@ impl LeafExecutor {
         limits: Limits,
         first_column: usize,
     ) -> Self {
-        Self { source, program, seed, limits, caches: Caches::default(), first_column }
+        Self { source, program, seed, limits, caches: Caches::default(), groups: None, first_column }
     }
 
     /// Sets what is kept from epoch to epoch.
     pub(crate) fn set_caches(&mut self, caches: Caches) {
         self.caches = caches;
+    }
+
+    /// Sets where the source keeps what it decodes for many samples at once.
+    pub(crate) fn set_groups(&mut self, groups: &Arc<Groups>) {
+        self.groups = Some(groups.clone());
     }
 
     pub(crate) fn caches(&self) -> &Caches {
@@ -522,6 +567,7 @@ impl LeafExecutor {
         if self.restore(pick, record) {
             return Ok(());
         }
+        record.groups.clone_from(&self.groups);
         self.source.fetch(pick.index, record).map_err(|e| self.located(e, pick, None).with_stage("read"))
     }
 

@@ -449,6 +449,24 @@ impl Claim {
         let storage = self.job.storage()?;
         Ok(SampleSlot { job: &self.job, storage, offset, first: 0 })
     }
+
+    /// Bytes of an array column for neighbouring samples.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if the system has no memory for the batch; [`ErrorKind::Internal`] if the column is no array.
+    pub(crate) fn rows(&mut self, column: usize, samples: Range<usize>) -> Result<&mut [u8]> {
+        let inside = self.samples.start <= samples.start && samples.end <= self.samples.end;
+        assert!(inside, "samples {samples:?} were not claimed");
+        match self.job.storage()?.get(column) {
+            Some(Storage::Array(buffer)) => {
+                let size = self.job.columns[column].sample_bytes();
+                // SAFETY: as of `SampleSlot::array`: each sample is handed out once, and a claim gives the bytes of its
+                // samples one at a time (`&mut`).
+                Ok(unsafe { buffer.parts(samples, size) })
+            }
+            _ => Err(Error::new(ErrorKind::Internal, format!("column {column} has no rows of one size"))),
+        }
+    }
 }
 
 /// The place of one sample in the columns of its batch.

@@ -25,8 +25,9 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result,
-    budget::Budget,
+    budget::{Budget, Holder},
     column::ColumnSpec,
+    groups::Groups,
     lock,
     memory::allocator::Allocator,
     meter::{Meter, Phase, Stats, publish},
@@ -37,6 +38,9 @@ use crate::{
 
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
+
+/// The least that groups which sources decode are given beside their own size, as far as the budget has it: bytes.
+const LEAST_GROUPS: u64 = 16 << 20;
 
 /// Sizes of buffers that are kept for a column whose batches differ in size: about those of eight buckets.
 const KEPT_SIZES: usize = 8;
@@ -175,7 +179,7 @@ impl Loader {
         pool.set_limit(shares.batches);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way. Those that are only copied take so few that it pays to leave a batch to fewer workers.
-        let pieces = (executor.in_memory() && !executor.encoded()).then(|| Pieces {
+        let pieces = executor.in_pieces().then(|| Pieces {
             count: 4 * bounds.workers.1,
             least: if executor.only_copies() { copied_at_once(bytes_of(&columns, 1)) } else { 1 },
         });
@@ -717,6 +721,16 @@ fn with_caches(
             (None, None) => half / unlimited,
         }));
     }
+    // Groups that sources decode have room for all of them, as far as that is half of what there is.
+    let sizes = executor.leaves().iter().filter_map(|leaf| leaf.shared_source().groups());
+    if let Some(all) = sizes.map(|sizes| sizes.all.max(sizes.largest)).reduce(u64::saturating_add) {
+        // What decoding takes in between counts as well.
+        let part = all.saturating_mul(2).saturating_add(LEAST_GROUPS).min(budget / 2);
+        budget -= part;
+        counted.set_cap(Holder::Groups, part);
+        let groups = Arc::new(Groups::new(counted.clone()));
+        executor.leaves_mut().iter_mut().for_each(|leaf| leaf.set_groups(&groups));
+    }
     let regions = executor.leaves().iter().filter(|leaf| leaf.program().decodes_regions()).count() as u64;
     for (number, leaf) in executor.leaves_mut().iter_mut().enumerate() {
         let source = leaf.shared_source();
@@ -754,7 +768,7 @@ fn bounds(options: &Options, executor: &Executor, batch_bytes: u64, ring: u64) -
     let readers = match options.read_ahead.fixed() {
         _ if executor.is_remote() => (0, 0),
         Some(n) => (n, n),
-        None if executor.in_memory() => (0, 0),
+        None if executor.in_memory() || executor.in_pieces() => (0, 0),
         None => (0, governor::MAX_READERS),
     };
     Ok(Bounds { workers, prefetch, readers })

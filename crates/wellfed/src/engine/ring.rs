@@ -4,9 +4,12 @@
 //! A [`Buffer`] has one owner at any time. Dropping it returns its memory to the [`Pool`] it came from, which
 //! keeps a bounded number and frees the rest. Memory that a consumer still holds is never handed out again.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use crate::{
@@ -228,6 +231,19 @@ impl Buffer {
         // SAFETY: inside the allocation (just checked), initialized (zeroed when allocated), and exclusive by the
         // caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start().add(at), size) }
+    }
+
+    /// Neighbouring parts of `size` bytes each, to write.
+    ///
+    /// # Safety
+    /// As of [`Buffer::part`], for each of them.
+    #[allow(clippy::mut_from_ref, reason = "workers write disjoint parts of one buffer; see Safety")]
+    pub(crate) unsafe fn parts(&self, range: Range<usize>, size: usize) -> &mut [u8] {
+        let (start, end) = (range.start.checked_mul(size), range.end.checked_mul(size));
+        let (start, end) = start.zip(end).expect("inside the buffer");
+        assert!(start <= end && end <= self.len, "parts {range:?} of {size} bytes");
+        // SAFETY: as of `part`.
+        unsafe { std::slice::from_raw_parts_mut(self.start().add(start), end - start) }
     }
 }
 

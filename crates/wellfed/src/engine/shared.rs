@@ -23,7 +23,7 @@ use super::{
     threads::in_storage,
 };
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Limits, Result,
     budget::{Budget, Holder, Room, too_large},
     column::ColumnSpec,
     io::layer::Mailbox,
@@ -307,7 +307,14 @@ impl Shared {
             }));
             probe.lap_together(Phase::Read);
         }
+        let mut copied = samples.start;
         for offset in samples.clone() {
+            if offset >= copied && read.is_none() && !job.solo && job.span.refused().is_none() {
+                copied = offset + self.copy_rows(&mut work.claim, offset, claimed.all(), desk, lane);
+            }
+            if offset < copied {
+                continue;
+            }
             if job.solo {
                 // What fits does not depend on what earlier samples left.
                 desk.clear();
@@ -376,6 +383,37 @@ impl Shared {
         // Most of what is written in such a batch is written here, unless it is mixed.
         probe.lap_together(if mixed { Phase::Transform } else { Phase::Write });
         used
+    }
+
+    /// Copies the samples of a claim from `offset` on, as far as they follow each other in a source that has them together in
+    /// memory: no more than copying is to be done to them. Gives how many were copied; the others are made one by one.
+    fn copy_rows(
+        &self,
+        claim: &mut Claim,
+        offset: usize,
+        picks: &[Pick],
+        desk: &mut Desk,
+        lane: &Lane,
+    ) -> usize {
+        let samples = claim.samples.clone();
+        if picks.len() != samples.len() || samples.len() < 2 {
+            return 0;
+        }
+        let rest = &picks[offset - samples.start..];
+        let follow = |pair: &[Pick]| pair[0].leaf == pair[1].leaf && pair[0].index + 1 == pair[1].index;
+        let run = 1 + rest.windows(2).take_while(|pair| follow(pair)).count();
+        if run < 2 || !self.executor.copies_rows(rest[0].leaf) {
+            return 0;
+        }
+        let mut probe = Probe::start(lane, run);
+        let copied = guard("read", || {
+            let record = desk.own.record(0, Limits::default());
+            Ok(in_storage(|| self.executor.copy_rows(claim, offset, &rest[..run], record)))
+        });
+        // What was wrong, reading the samples one by one will say.
+        let copied = copied.unwrap_or(0);
+        probe.lap_together(Phase::Read);
+        copied
     }
 
     /// Counts finished samples; after the last one of a batch, puts its columns together.

@@ -100,7 +100,7 @@ impl Shares {
             Holder::Lists => self.lists,
             Holder::Records => self.records,
             Holder::Samples => self.samples,
-            Holder::RowIndexes | Holder::Cache => 0,
+            Holder::RowIndexes | Holder::Cache | Holder::Groups => 0,
         }
     }
 

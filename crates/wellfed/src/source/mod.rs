@@ -20,6 +20,7 @@ mod proto_wire;
 mod python;
 pub mod shards;
 pub mod spec;
+pub mod tables;
 mod tar_header;
 mod tar_index;
 mod tar_links;
@@ -48,6 +49,7 @@ pub(crate) use python::PythonSamples;
 pub use python::PythonSpec;
 use serde::Serialize;
 pub use spec::SourceSpec;
+pub use tables::{TableFormat, TableSpec};
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use tfrecord::{TfRecord, TfRecordCompression, TfRecordSpec};
 pub use voc::{VocSegmentationSpec, voc_segmentation};
@@ -55,6 +57,7 @@ pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 
 use crate::{
     Error, ErrorKind, Limits, Result,
+    groups::GroupSizes,
     io::{Bytes, Extent},
     sample::{FieldKind, FieldSpec, PixelLayout, Record, Schema},
     store::{self, Stat, Store},
@@ -168,6 +171,19 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
+    /// What the source has in groups of samples that are decoded at once, if it has. It keeps those it decoded in
+    /// [`Record::groups`].
+    fn groups(&self) -> Option<GroupSizes> {
+        None
+    }
+
+    /// Copies `field` of the samples from `index` on into `into`, which has room for whole samples, as far as that takes no
+    /// more than copying memory; gives how many samples were copied. What it cannot copy, [`Source::fetch`] will say. The
+    /// field has one fixed size.
+    fn copy_rows(&self, _index: u64, _field: usize, _record: &Record, _into: &mut [u8]) -> u64 {
+        0
+    }
+
     /// A number that tells this source's content from others': a hash of the schema, names, sizes and the number of samples,
     /// not of where they lie (no absolute path). It keys random draws and is part of a pipeline's fingerprint. Nothing is read
     /// for it that opening did not read.
@@ -175,6 +191,12 @@ pub trait Source: Send + Sync + fmt::Debug {
         let mut hash = Fingerprint::new(self.schema(), self.len());
         hash.add(self.name().as_bytes());
         hash.finish()
+    }
+
+    /// The field that is a class, if there is one.
+    fn label(&self) -> Option<usize> {
+        // The first whole number is.
+        self.schema().fields.iter().position(|field| field.kind == FieldKind::LABEL)
     }
 
     /// Class names by label, if the source has them.
@@ -245,13 +267,13 @@ impl Fingerprint {
 }
 
 /// [`Source::stamp`] of what `key` names in a file or shard.
-pub(crate) fn stamp(key: &str, stat: &Stat) -> u64 {
+pub fn stamp(key: &str, stat: &Stat) -> u64 {
     let numbers = [&stat.size.to_le_bytes()[..], &stat.modified.to_le_bytes()].concat();
     rapidhash::v3::rapidhash_v3(&[key.as_bytes(), &[0], &numbers].concat())
 }
 
 /// Where `path` lies, whatever the current folder is. Of a store with URLs: `path` itself.
-pub(crate) fn location(path: &str) -> String {
+pub fn location(path: &str) -> String {
     if path.contains("://") {
         return path.to_owned();
     }
@@ -259,12 +281,12 @@ pub(crate) fn location(path: &str) -> String {
 }
 
 /// Adds to `error` which sample of `source` it happened to, and that it was being read.
-pub(crate) fn located(error: Error, source: &dyn Source, index: u64) -> Error {
+pub fn located(error: Error, source: &dyn Source, index: u64) -> Error {
     error.with_stage("read").with_sample(source.key(index), index).with_source(source.name())
 }
 
 /// The error of `fetch` beyond the end of `source`.
-pub(crate) fn beyond_the_end(source: &dyn Source, index: u64) -> Error {
+pub fn beyond_the_end(source: &dyn Source, index: u64) -> Error {
     Error::new(
         ErrorKind::NotFound,
         format!("there is no sample {index}: the source has {} samples", source.len()),

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Annotated, AnnotatedSpec, ArrayData, Cifar, Cifar10Spec, Cifar100Spec, CocoDetectionSpec, EncodedImages,
     EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec,
-    PythonSamples, PythonSpec, Source, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec,
-    VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, voc_segmentation,
+    PythonSamples, PythonSpec, Source, TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec,
+    VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, tables, voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -43,6 +43,8 @@ pub enum SourceSpec {
     VocSegmentation(VocSegmentationSpec),
     /// Detection in the layout of COCO.
     CocoDetection(CocoDetectionSpec),
+    /// Rows of tables.
+    Table(TableSpec),
     /// A data set of Python's.
     Python(PythonSpec),
     /// A source of another crate, known by its name only.
@@ -58,10 +60,9 @@ impl SourceSpec {
         let seal = |url: &mut String| *url = secrets::seal(url);
         match self {
             Self::ImageFolder(spec) => seal(&mut spec.root),
-            Self::Webdataset(spec) => spec.urls.iter_mut().for_each(|urls| {
-                *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
-            }),
-            Self::Tfrecord(spec) => spec.urls.iter_mut().for_each(|urls| {
+            Self::Webdataset(WebDatasetSpec { urls, .. })
+            | Self::Tfrecord(TfRecordSpec { urls, .. })
+            | Self::Table(TableSpec { urls, .. }) => urls.iter_mut().for_each(|urls| {
                 *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
             }),
             Self::Cifar10(spec) => seal(&mut spec.root),
@@ -91,6 +92,7 @@ impl SourceSpec {
             Self::Cifar10(spec) => Arc::new(Cifar::open_10(&store, spec)?),
             Self::Cifar100(spec) => Arc::new(Cifar::open_100(&store, spec)?),
             Self::Mnist(spec) => Arc::new(Mnist::open(&store, spec)?),
+            Self::Table(spec) => tables::open(store, spec)?,
             Self::Python(spec) => Arc::new(PythonSamples::new(spec)),
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
@@ -158,6 +160,8 @@ mod tests {
             r#"{"type":"voc_segmentation","root":"d","year":"2012","image_set":"train"}"#,
             r#"{"type":"coco_detection","root":"d","annotations":"a.json"}"#,
             r#"{"type":"annotated","count":1,"fields":[{"name":"mask","kind":{"mask":{"dtype":"uint8"}}}]}"#,
+            r#"{"type":"table","format":"arrow","urls":["a/*.arrow"],"columns":["x"],"tuple":true}"#,
+            r#"{"type":"table","format":"parquet","urls":["a"],"filters":[[["x","not in",[1,2]],["y","==","z"]]]}"#,
             r#"{"type":"custom","name":"mine"}"#,
             r#"{"type":"python","name":"Squares","count":3}"#,
         ] {

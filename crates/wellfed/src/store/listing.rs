@@ -196,12 +196,11 @@ pub fn folders(store: &dyn Store, path: &str) -> Result<Vec<String>> {
     Ok(folders.sorted().iter().map(str::to_owned).collect())
 }
 
-/// `run` of each item, on several threads, in order of the items. The error is that of the first item that failed,
-/// and ends the work.
-pub(crate) fn parallel<T: Sync, R: Send>(
-    items: &[T],
-    run: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
+/// `run` of each item, on several threads, in order of the items.
+///
+/// # Errors
+/// That of the first item that failed; it ends the work.
+pub fn parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let threads = THREADS.min(items.len());
     if threads <= 1 {
         return items.iter().map(run).collect();

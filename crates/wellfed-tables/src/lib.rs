@@ -1,0 +1,24 @@
+//! Tables as sources: rows of Parquet files, of Arrow files and streams, and of the folders that Hugging Face's
+//! `save_to_disk` writes. [`register`] makes them known to [`wellfed::source::tables`].
+//!
+//! A crate of its own, so that the engine is built and tested without the libraries of these formats. What lies in a file is
+//! decoded in groups of rows, which the engine keeps ([`wellfed::groups`]).
+
+#![warn(missing_docs)]
+
+mod cells;
+mod container;
+mod filter;
+mod ipc;
+mod kinds;
+mod pages;
+mod parquet;
+mod paths;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// Makes the formats known. Further calls do nothing.
+pub fn register() {
+    wellfed::source::tables::register(table::open);
+}

@@ -1,0 +1,537 @@
+//! [`Table`]: the rows of some files as samples, in the order of files and rows.
+//!
+//! Rows are reached by their group, which is decoded as a whole and kept by the engine as long as it has room. A file that
+//! cannot be opened, or whose end is lost, keeps what can be read and gets one more, last sample whose fetch says what is wrong.
+
+use std::sync::Arc;
+
+use wellfed::{
+    Error, ErrorKind, Result,
+    groups::{self, Decode, GroupSizes, Growth, Owner, Part},
+    sample::{FieldKind, Record, Schema, Value},
+    source::{
+        Fingerprint, Part as Place, Source, SourceSpec, TableFormat, TableSpec, beyond_the_end, located,
+        location, stamp, tables::Condition,
+    },
+    store::{Store, listing, secrets},
+};
+
+use crate::{
+    cells::Missing,
+    container::{Container, Decoded, Opened},
+    filter::Test,
+    ipc,
+    kinds::{self, Column, Features},
+    parquet, paths,
+};
+
+/// Opens the source that `spec` describes.
+pub(crate) fn open(store: Arc<dyn Store>, spec: TableSpec) -> Result<Arc<dyn Source>> {
+    let name = name_of(&spec);
+    Table::build(&store, spec)
+        .map(|table| Arc::new(table) as Arc<dyn Source>)
+        .map_err(|e| e.with_source(name))
+}
+
+fn name_of(spec: &TableSpec) -> String {
+    let format = spec.format.name();
+    match spec.urls.as_slice() {
+        [url] => format!("{format}({})", secrets::shown(url)),
+        [url, ..] => format!("{format}({} and {} more)", secrets::shown(url), spec.urls.len() - 1),
+        [] => format!("{format}()"),
+    }
+}
+
+#[derive(Debug)]
+struct File {
+    path: Arc<str>,
+    opened: Opened,
+    /// Its columns, in the order of fields.
+    columns: Vec<Column>,
+    /// Number of rows, whichever are taken.
+    rows: u64,
+}
+
+/// Some rows that are decoded together, or the one sample that stands for damage.
+#[derive(Debug)]
+struct Group {
+    file: usize,
+    /// Its number in the file; `None` for damage.
+    number: Option<usize>,
+    /// The number of its first row in the file.
+    first: u64,
+    /// Samples.
+    len: u64,
+    /// The rows that are taken, if not all.
+    kept: Option<Vec<u32>>,
+}
+
+/// Rows of tables.
+#[derive(Debug)]
+struct Table {
+    store: Arc<dyn Store>,
+    spec: TableSpec,
+    schema: Schema,
+    files: Vec<File>,
+    groups: Vec<Group>,
+    /// Where each group begins.
+    starts: Vec<u64>,
+    len: u64,
+    /// The field that is a class, and names of classes.
+    classes: Option<(usize, Vec<String>)>,
+    sizes: GroupSizes,
+    owner: Owner,
+}
+
+impl Table {
+    fn build(local: &Arc<dyn Store>, spec: TableSpec) -> Result<Self> {
+        let (store, paths) = paths::find(local, &spec)?;
+        let opened = listing::parallel(&paths, |path| match spec.format {
+            TableFormat::Parquet => parquet::open(&*store, path),
+            TableFormat::Arrow => ipc::open(&*store, path),
+        })?;
+        let mut files: Vec<File> = Vec::with_capacity(paths.len());
+        let first = match (
+            opened.iter().zip(&paths).find_map(|(file, path)| Some((file.as_ref().ok()?, path))),
+            opened.first(),
+        ) {
+            (Some((first, path)), _) => Some((first.clone(), path.clone())),
+            (None, Some(Err(error))) => return Err(error.clone()),
+            (None, _) => return Err(Error::config("there is no file")),
+        };
+        let Some((first, first_path)) = first else { return Err(Error::config("there is no file")) };
+        let columns = kinds::columns(first.schema(), spec.columns.as_deref(), spec.images.as_deref())?;
+        let classes = Features::of(first.schema()).classes(&columns);
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        for (path, opened) in paths.iter().zip(opened) {
+            let (mut own, mut rows) = (Vec::new(), 0);
+            if let Ok(file) = &opened {
+                own = kinds::columns(file.schema(), Some(&names), spec.images.as_deref())
+                    .map_err(|e| Error::new(e.kind(), format!("{path}: {}", e.message())))?;
+                // What an image is may be said by the first file only.
+                for (have, want) in own.iter_mut().zip(&columns) {
+                    if have.data_type != want.data_type {
+                        return Err(Error::config(format!(
+                            "column {:?} is {} in {path}, and {} in {first_path}",
+                            want.name, have.data_type, want.data_type
+                        )));
+                    }
+                    have.kind = want.kind.clone();
+                }
+                rows = file.groups().iter().map(|group| group.rows).sum();
+            }
+            files.push(File { path: path.as_str().into(), opened, columns: own, rows });
+        }
+        let fields = columns.iter().map(|column| (column.name.as_str(), column.kind.clone()));
+        let schema = if spec.tuple { Schema::tuple(fields) } else { Schema::dict(fields) };
+        let sizes = GroupSizes { count: 0, samples: 0, largest: 0, all: 0 };
+        let mut this = Self {
+            store,
+            spec,
+            schema,
+            files,
+            groups: Vec::new(),
+            starts: Vec::new(),
+            len: 0,
+            classes,
+            sizes,
+            owner: Owner::default(),
+        };
+        this.find_groups()?;
+        Ok(this)
+    }
+
+    fn find_groups(&mut self) -> Result<()> {
+        let mut all = Vec::new();
+        for (number, file) in self.files.iter().enumerate() {
+            let container = match &file.opened {
+                Ok(container) => container,
+                Err(_) => {
+                    all.push(Group { file: number, number: None, first: 0, len: 1, kept: None });
+                    continue;
+                }
+            };
+            let mut first = 0;
+            for (group, info) in container.groups().iter().enumerate() {
+                all.push(Group { file: number, number: Some(group), first, len: info.rows, kept: None });
+                first += info.rows;
+            }
+            if container.damage().is_some() {
+                all.push(Group { file: number, number: None, first, len: 1, kept: None });
+            }
+        }
+        if !self.spec.filters.is_empty() {
+            all = self.filtered(all)?;
+        }
+        for group in all.into_iter().filter(|group| group.len > 0) {
+            self.starts.push(self.len);
+            self.len += group.len;
+            if let Some((container, file, number)) = self.decodable(&group) {
+                let columns: Vec<&Column> = file.columns.iter().collect();
+                let bytes = container.bytes(number, &columns);
+                self.sizes.count += 1;
+                self.sizes.samples = self.sizes.samples.max(group.len);
+                self.sizes.largest = self.sizes.largest.max(bytes);
+                self.sizes.all = self.sizes.all.saturating_add(bytes);
+            }
+            self.groups.push(group);
+        }
+        Ok(())
+    }
+
+    /// The file and the number of what can be decoded.
+    fn decodable(&self, group: &Group) -> Option<(&Arc<dyn Container>, &File, usize)> {
+        let file = &self.files[group.file];
+        Some((file.opened.as_ref().ok()?, file, group.number?))
+    }
+
+    /// Leaves out rows for which the filters do not hold: groups as a whole by what files say of them, the others row by row.
+    fn filtered(&self, all: Vec<Group>) -> Result<Vec<Group>> {
+        let conditions: Vec<&Condition> = self.spec.filters.iter().flatten().collect();
+        let mut names: Vec<String> = conditions.iter().map(|condition| condition.0.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        // What is filtered by need not be a field.
+        let mut by_file: Vec<Vec<Column>> = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            by_file.push(match &file.opened {
+                Ok(container) => kinds::columns(container.schema(), Some(&names), None)
+                    .map_err(|e| Error::new(e.kind(), format!("filters: {}: {}", file.path, e.message())))?,
+                Err(_) => Vec::new(),
+            });
+        }
+        let find =
+            |columns: &[Column], condition: &Condition| columns.iter().position(|c| c.name == condition.0);
+        for columns in &by_file {
+            for condition in conditions.iter().filter(|_| !columns.is_empty()) {
+                let column =
+                    find(columns, condition).ok_or_else(|| Error::config("a filter has no column"))?;
+                Test::new(condition, &columns[column])?;
+            }
+        }
+        listing::parallel(&all, |group| {
+            let same =
+                |kept, len| Group { kept, len, file: group.file, number: group.number, first: group.first };
+            let Some((container, file, number)) = self.decodable(group) else {
+                return Ok(same(None, group.len));
+            };
+            let columns = &by_file[group.file];
+            let excluded = self.spec.filters.iter().all(|all_of| {
+                all_of.iter().any(|condition| {
+                    let column = find(columns, condition).map(|at| &columns[at]);
+                    column.is_some_and(|column| container.excludes(number, column, condition))
+                })
+            });
+            if excluded || group.len == 0 {
+                return Ok(same(None, 0));
+            }
+            let wanted: Vec<&Column> = columns.iter().collect();
+            let (decoded, _) = container.decode(&*self.store, number, &wanted, &Growth::unbounded())?;
+            let mut kept = Vec::new();
+            let tests = self.spec.filters.iter().map(|all_of| {
+                let test = |condition: &Condition| {
+                    let at =
+                        find(columns, condition).ok_or_else(|| Error::config("a filter has no column"))?;
+                    Ok((at, Test::new(condition, &columns[at])?))
+                };
+                all_of.iter().map(test).collect::<Result<Vec<(usize, Test)>>>()
+            });
+            let tests = tests.collect::<Result<Vec<_>>>()?;
+            for row in 0..group.len {
+                let holds = |(at, test): &(usize, Test)| {
+                    decoded[*at].at(row as usize).is_some_and(|(cells, row)| test.holds(cells, row))
+                };
+                if tests.iter().any(|all_of| all_of.iter().all(holds)) {
+                    kept.push(u32::try_from(row).map_err(|_| lost_row(&file.path, row))?);
+                }
+            }
+            let len = kept.len() as u64;
+            Ok(same((len < group.len).then_some(kept), len))
+        })
+    }
+
+    /// The group of sample `index`, and which of its samples that is.
+    fn find(&self, index: u64) -> Option<(usize, u64)> {
+        if index >= self.len {
+            return None;
+        }
+        let number = self.starts.partition_point(|start| *start <= index) - 1;
+        Some((number, index - self.starts[number]))
+    }
+
+    /// The row in its group.
+    fn row(group: &Group, sample: u64) -> u64 {
+        match &group.kept {
+            Some(kept) => {
+                usize::try_from(sample).ok().and_then(|at| kept.get(at)).map_or(0, |row| u64::from(*row))
+            }
+            None => sample,
+        }
+    }
+
+    fn decoded(&self, number: usize, record: &Record) -> Result<Rows> {
+        let group = &self.groups[number];
+        let file = &self.files[group.file];
+        let error = match (&file.opened, group.number) {
+            (Err(error), _) => error.clone(),
+            (Ok(container), None) => container.damage().cloned().unwrap_or_else(|| Error::corrupt("damage")),
+            (Ok(container), Some(inner)) => {
+                let decoder = Decoder {
+                    store: &*self.store,
+                    container: &**container,
+                    number: inner,
+                    columns: &file.columns,
+                };
+                let parts = groups::group(record.groups.as_deref(), &self.owner, number as u64, &decoder)?;
+                return Ok(Rows { parts });
+            }
+        };
+        Err(error)
+    }
+
+    fn fill(&self, number: usize, sample: u64, record: &mut Record) -> Result<()> {
+        let rows = self.decoded(number, record)?;
+        let group = &self.groups[number];
+        let file = &self.files[group.file];
+        let row = Self::row(group, sample);
+        record.reset(self.schema.fields.len());
+        let limits = record.limits;
+        for (field, column) in file.columns.iter().enumerate() {
+            let found = rows.column(field).and_then(|decoded| decoded.at(row as usize));
+            let (cells, at) = found.ok_or_else(|| lost_row(&file.path, row))?;
+            limits.check_bytes(&format!("column {:?}", column.name), cells.len(at) as u64)?;
+            let missing = |what| missing(what, &column.name, &column.kind, group.first + row, &file.path);
+            if column.kind == FieldKind::LABEL {
+                let bytes = cells.slice(at).map_err(missing)?;
+                let number = bytes.try_into().map_err(|_| missing(Missing::Lost))?;
+                record.values[field] = Value::Int(i64::from_ne_bytes(number));
+                continue;
+            }
+            let mut shape = std::mem::take(&mut record.shapes[field]);
+            shape.clear();
+            let buffer = record.values[field].buffer();
+            cells.copy(at, column.size, buffer, &mut shape).map_err(missing)?;
+            match &column.kind {
+                // Lists of fixed size in lists come as what they lie in: one number of elements, or several sides.
+                FieldKind::Array { shape: sides, .. } => {
+                    let open = sides.iter().filter(|side| side.is_none()).count();
+                    if open > 1 {
+                        complete(&mut shape, sides).ok_or_else(|| missing(Missing::Uneven))?;
+                        record.shapes[field] = shape;
+                    }
+                }
+                FieldKind::Text if std::str::from_utf8(buffer).is_err() => {
+                    return Err(Error::corrupt(format!("column {:?} is not UTF-8", column.name)));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Turns the sides of a value as its cells have them into those of its kind: what lies in one piece counts elements, of which
+/// inner sides of fixed size are a part.
+fn complete(shape: &mut Vec<usize>, sides: &[Option<usize>]) -> Option<()> {
+    // An empty list has no inner lists to take sides from.
+    let at = shape.len() - 1;
+    if shape.len() < sides.len() {
+        let inner: usize = sides[shape.len()..].iter().map(|side| side.unwrap_or(0)).product();
+        let elements = shape[at];
+        shape[at] = elements.checked_div(inner).unwrap_or(elements);
+        let rest = shape.len();
+        shape.extend(sides[rest..].iter().map(|side| side.unwrap_or(0)));
+    }
+    let fits = |(have, want): (&usize, &Option<usize>)| want.is_none_or(|want| want == *have);
+    (shape.len() == sides.len() && shape.iter().zip(sides).all(fits)).then_some(())
+}
+
+fn lost_row(path: &str, row: u64) -> Error {
+    Error::new(ErrorKind::Internal, format!("{path} has no row {row}"))
+}
+
+fn missing(what: Missing, column: &str, kind: &FieldKind, row: u64, path: &str) -> Error {
+    match what {
+        Missing::Null if *kind == FieldKind::Image => {
+            Error::corrupt(format!("column {column:?} has no bytes in row {row} of {path}"))
+                .with_hint("of an image that is only a path, the bytes lie elsewhere: embed them when the file is written")
+        }
+        Missing::Null => Error::corrupt(format!("column {column:?} is null in row {row} of {path}")).with_hint(
+            "leave such rows out with filters, the column with columns, or use with_options(on_error=\"skip\")",
+        ),
+        Missing::Uneven => Error::new(
+            ErrorKind::Shape,
+            format!("the lists in column {column:?} differ in length within row {row} of {path}"),
+        ),
+        Missing::Lost => lost_row(path, row),
+    }
+}
+
+/// A decoded group.
+struct Rows {
+    parts: Arc<[Part]>,
+}
+
+impl Rows {
+    /// Column `field`: a part of its own, or one of those of the only part.
+    fn column(&self, field: usize) -> Option<&Decoded> {
+        let all = |part: usize| self.parts.get(part).and_then(|part| part.downcast_ref::<Vec<Decoded>>());
+        if self.parts.len() == 1 { all(0)?.get(field) } else { all(field)?.first() }
+    }
+}
+
+/// Decodes one group.
+struct Decoder<'a> {
+    store: &'a dyn Store,
+    container: &'a dyn Container,
+    number: usize,
+    columns: &'a [Column],
+}
+
+impl Decode for Decoder<'_> {
+    fn parts(&self) -> usize {
+        self.container.parts(self.columns.len())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.container.bytes(self.number, &self.columns.iter().collect::<Vec<_>>())
+    }
+
+    fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)> {
+        let all: Vec<&Column> = self.columns.iter().collect();
+        let wanted = if self.parts() == 1 { &all[..] } else { &all[part..=part] };
+        let (decoded, held) = self.container.decode(self.store, self.number, wanted, growth)?;
+        Ok((Arc::new(decoded), held))
+    }
+}
+
+impl Source for Table {
+    fn name(&self) -> String {
+        name_of(&self.spec)
+    }
+
+    fn spec(&self) -> SourceSpec {
+        SourceSpec::Table(self.spec.clone())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// `file#row`, with the number of the row in the file. Unique unless a file is named twice.
+    fn key(&self, index: u64) -> String {
+        let Some((number, sample)) = self.find(index) else { return String::new() };
+        let group = &self.groups[number];
+        let path = &self.files[group.file].path;
+        match group.number {
+            Some(_) => format!("{path}#{}", group.first + Self::row(group, sample)),
+            None => format!("{path}#__damaged__"),
+        }
+    }
+
+    fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
+        let Some((number, sample)) = self.find(index) else { return Err(beyond_the_end(self, index)) };
+        self.fill(number, sample, record).map_err(|e| located(e, self, index))
+    }
+
+    fn groups(&self) -> Option<GroupSizes> {
+        Some(self.sizes)
+    }
+
+    fn copy_rows(&self, index: u64, field: usize, record: &Record, into: &mut [u8]) -> u64 {
+        let Some((mut number, mut sample)) = self.find(index) else { return 0 };
+        let Some(spec) = self.schema.fields.get(field) else { return 0 };
+        let size = match &spec.kind {
+            FieldKind::Scalar { dtype } => dtype.size(),
+            FieldKind::Array { dtype, shape } if !spec.kind.varies() => {
+                dtype.size() * shape.iter().flatten().product::<usize>()
+            }
+            _ => return 0,
+        };
+        if size == 0 {
+            return 0;
+        }
+        let mut done = 0;
+        while done < into.len() {
+            let Some(group) = self.groups.get(number).filter(|group| group.kept.is_none()) else { break };
+            let Ok(rows) = self.decoded(number, record) else { break };
+            let Some(column) = rows.column(field) else { break };
+            let before = done;
+            while sample < group.len && done < into.len() {
+                let Some((cells, at)) = column.at(sample as usize) else { break };
+                let copied = cells.copy_rows(at, size, &mut into[done..]);
+                if copied == 0 {
+                    break;
+                }
+                done += copied * size;
+                sample += copied as u64;
+            }
+            if done == before || sample < group.len {
+                break;
+            }
+            (number, sample) = (number + 1, 0);
+        }
+        (done / size) as u64
+    }
+
+    fn parts(&self) -> Vec<Place> {
+        if !self.schema.fields.iter().any(|field| field.kind == FieldKind::Image) {
+            return Vec::new();
+        }
+        let mut places: Vec<Place> = Vec::with_capacity(self.files.len());
+        let mut last = None;
+        for (group, start) in self.groups.iter().zip(&self.starts) {
+            let end = start + group.len;
+            match places.last_mut().filter(|_| last == Some(group.file)) {
+                Some(place) => place.samples.end = end,
+                None => {
+                    let path = self.files[group.file].path.to_string();
+                    let beside = Some(path.clone());
+                    places.push(Place {
+                        name: path,
+                        beside,
+                        store: self.store.clone(),
+                        samples: *start..end,
+                    });
+                    last = Some(group.file);
+                }
+            }
+        }
+        places
+    }
+
+    fn stamp(&self, index: u64) -> Option<u64> {
+        let (number, _) = self.find(index)?;
+        let file = &self.files[self.groups[number].file];
+        let stat = self.store.stat(&file.path).ok()?;
+        Some(stamp(&location(&self.key(index)), &stat))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Fingerprint::new(&self.schema, self.len);
+        for file in &self.files {
+            let path = secrets::identity(&file.path);
+            hash.add(path.rsplit('/').next().unwrap_or_default().as_bytes());
+            hash.number(file.rows);
+        }
+        for group in &self.groups {
+            hash.number(group.len);
+            for row in group.kept.iter().flatten() {
+                hash.number(u64::from(*row));
+            }
+        }
+        hash.finish()
+    }
+
+    fn label(&self) -> Option<usize> {
+        self.classes.as_ref().map(|(field, _)| *field)
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.classes.as_ref().map(|(_, names)| &names[..])
+    }
+}

@@ -1,0 +1,542 @@
+//! [`Groups`]: what sources decode for many samples at once, such as the row groups of tables, kept within a budget.
+//!
+//! A group is decoded part by part (a part is a column, say), by whoever wants a sample of it: threads that come while it is
+//! being decoded take parts that nobody has begun, and wait only when there are none left. Its bytes are reserved before it is
+//! begun, by a thread that holds nothing meanwhile, so nobody waits for memory that only somebody waiting for him could give
+//! back. A group that turns out larger than reserved takes more only if that is there; otherwise it is given up, and begun
+//! again with more. Groups that nobody uses go when room is wanted, the one used longest ago first.
+//!
+//! Without a loader there is no budget: each thread then keeps up to [`KEPT_ALONE`] for itself, so that no lock is taken which
+//! a fork could leave locked.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use crate::{
+    Error, ErrorKind, Result,
+    budget::{Budget, Holder},
+    lock,
+};
+
+/// One part of a group, as its source made it.
+pub type Part = Arc<dyn Any + Send + Sync>;
+
+/// Bytes that a thread keeps where there is no loader, or one group.
+const KEPT_ALONE: u64 = 256 << 20;
+
+/// How long to wait before looking again whether somebody stopped using a group, which is not announced.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a source has in groups, for those who make room for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSizes {
+    /// Groups.
+    pub count: u64,
+    /// Samples of the largest one.
+    pub samples: u64,
+    /// Bytes of the largest one when decoded, as far as that is known before.
+    pub largest: u64,
+    /// Bytes of all of them.
+    pub all: u64,
+}
+
+/// How a group is decoded.
+pub trait Decode {
+    /// Number of parts.
+    fn parts(&self) -> usize;
+
+    /// Bytes that decoding all of it takes, as far as that is known before.
+    fn bytes(&self) -> u64;
+
+    /// Decodes one part, and says how many bytes it holds. What it allocates is taken from `growth` before.
+    ///
+    /// # Errors
+    /// What is wrong with the group; an error of `growth` as it is.
+    fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)>;
+}
+
+/// Tells the groups of one source from those of others, as long as it lives.
+#[derive(Debug)]
+pub struct Owner {
+    id: u64,
+    alive: Arc<()>,
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { id: NEXT.fetch_add(1, Relaxed), alive: Arc::default() }
+    }
+}
+
+/// Bytes that were reserved for a group, and those taken of them.
+#[derive(Debug, Default)]
+struct Counts {
+    reserved: AtomicU64,
+    taken: AtomicU64,
+}
+
+/// What a group being decoded may take.
+#[derive(Debug)]
+pub struct Growth<'a> {
+    /// `None` without a budget.
+    of: Option<(&'a Groups, &'a Counts)>,
+}
+
+impl Growth<'_> {
+    /// No bound at all.
+    pub fn unbounded() -> Self {
+        Self { of: None }
+    }
+
+    /// Takes `bytes`, before they are allocated.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] if there is no room: the group is then begun again later.
+    pub fn take(&self, bytes: u64) -> Result<()> {
+        let Some((groups, counts)) = self.of else { return Ok(()) };
+        let taken = counts.taken.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        let mut state = lock(&groups.state);
+        let reserved = counts.reserved.load(Relaxed);
+        let Some(more) = taken.checked_sub(reserved).filter(|more| *more > 0) else { return Ok(()) };
+        if groups.make_room(&mut state, more) {
+            counts.reserved.fetch_add(more, Relaxed);
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Limit, format!("no room for {taken} bytes of a group of samples")))
+    }
+
+    /// Gives back `bytes` that were taken and freed.
+    pub fn give(&self, bytes: u64) {
+        if let Some((_, counts)) = self.of {
+            counts.taken.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
+
+/// A group that is being decoded.
+#[derive(Debug)]
+struct Open {
+    parts: Vec<Option<(Part, u64)>>,
+    /// The first part that nobody has begun.
+    next: usize,
+    running: usize,
+    error: Option<Error>,
+    counts: Arc<Counts>,
+}
+
+enum Entry {
+    Open(Open),
+    Ready { parts: Arc<[Part]>, bytes: u64, used: u64 },
+    Failed(Error),
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<(u64, u64), Entry>,
+    /// Bytes that groups were found to need which did not fit what was reserved.
+    needs: HashMap<(u64, u64), u64>,
+    clock: u64,
+}
+
+/// The groups that a loader keeps.
+pub struct Groups {
+    budget: Arc<Budget>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Groups({} bytes)", self.budget.used(Holder::Groups))
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let held = |entry: &Entry| match entry {
+            Entry::Ready { bytes, .. } => *bytes,
+            Entry::Open(open) => open.counts.reserved.load(Relaxed),
+            Entry::Failed(_) => 0,
+        };
+        self.budget.give(state.entries.values().map(held).sum(), Holder::Groups);
+    }
+}
+
+/// Group `number` of `owner`, from `kept`, or decoded now.
+///
+/// # Errors
+/// Those of `decode`, the same for all samples of the group; [`ErrorKind::Limit`] if it does not fit into the budget.
+pub fn group(kept: Option<&Groups>, owner: &Owner, number: u64, decode: &dyn Decode) -> Result<Arc<[Part]>> {
+    match kept {
+        Some(groups) => groups.get((owner.id, number), decode),
+        None => alone(owner, number, decode),
+    }
+}
+
+impl Groups {
+    /// Keeps as much as `budget` has for groups.
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self { budget, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn get(&self, key: (u64, u64), decode: &dyn Decode) -> Result<Arc<[Part]>> {
+        let mut state = lock(&self.state);
+        loop {
+            state.clock += 1;
+            let now = state.clock;
+            match state.entries.get_mut(&key) {
+                Some(Entry::Ready { parts, used, .. }) => {
+                    *used = now;
+                    return Ok(parts.clone());
+                }
+                Some(Entry::Failed(error)) => return Err(error.clone()),
+                Some(Entry::Open(open)) if open.error.is_none() && open.next < open.parts.len() => {
+                    let part = open.next;
+                    open.next += 1;
+                    open.running += 1;
+                    let counts = open.counts.clone();
+                    drop(state);
+                    let mut running = Running { groups: self, key, part, made: None };
+                    let made = decode.decode(part, &Growth { of: Some((self, &counts)) });
+                    let failed = made.as_ref().err().cloned();
+                    running.made = Some(made);
+                    drop(running);
+                    let outgrown = counts.taken.load(Relaxed) > counts.reserved.load(Relaxed);
+                    if let Some(error) = failed.filter(|e| e.kind() != ErrorKind::Limit || !outgrown) {
+                        return Err(error);
+                    }
+                    state = lock(&self.state);
+                }
+                Some(Entry::Open(_)) => state = self.wait(state),
+                None => {
+                    let wanted = state.needs.get(&key).copied().unwrap_or(0).max(decode.bytes());
+                    let most = self.budget.cap(Holder::Groups);
+                    if wanted > most {
+                        return Err(too_large(wanted, most));
+                    }
+                    if !self.make_room(&mut state, wanted) {
+                        if self.budget.is_closed() {
+                            return Err(Error::new(ErrorKind::State, "the loader has ended"));
+                        }
+                        state = self.wait(state);
+                        continue;
+                    }
+                    let counts = Counts { reserved: AtomicU64::new(wanted), ..Counts::default() };
+                    let parts = (0..decode.parts()).map(|_| None).collect();
+                    let open = Open { parts, next: 0, running: 0, error: None, counts: Arc::new(counts) };
+                    state.entries.insert(key, Entry::Open(open));
+                    if decode.parts() == 0 {
+                        self.close(&mut state, key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Reserves `bytes`, if need be in place of groups that nobody uses.
+    fn make_room(&self, state: &mut State, bytes: u64) -> bool {
+        while !self.budget.take(bytes, Holder::Groups) {
+            let idle = state.entries.iter().filter_map(|(key, entry)| match entry {
+                Entry::Ready { parts, used, .. } if Arc::strong_count(parts) == 1 => Some((*used, *key)),
+                _ => None,
+            });
+            let Some((_, oldest)) = idle.min() else { return false };
+            if let Some(Entry::Ready { bytes, .. }) = state.entries.remove(&oldest) {
+                self.budget.give(bytes, Holder::Groups);
+            }
+        }
+        true
+    }
+
+    /// Notes what became of one part; the last one closes the group.
+    fn done(&self, key: (u64, u64), part: usize, made: Result<(Part, u64)>) {
+        let mut state = lock(&self.state);
+        if let Some(Entry::Open(open)) = state.entries.get_mut(&key) {
+            open.running -= 1;
+            match made {
+                Ok(made) => open.parts[part] = Some(made),
+                // The error of the first part is everybody's, whoever was faster, unless room is what is missing.
+                Err(error) => {
+                    open.error.get_or_insert(error);
+                }
+            }
+            let all = open.error.is_some() || open.next == open.parts.len();
+            if open.running == 0 && all {
+                self.close(&mut state, key);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn close(&self, state: &mut State, key: (u64, u64)) {
+        let Some(Entry::Open(open)) = state.entries.remove(&key) else { return };
+        let (reserved, taken) = (open.counts.reserved.load(Relaxed), open.counts.taken.load(Relaxed));
+        let Some(error) = open.error else {
+            let (parts, sizes): (Vec<Part>, Vec<u64>) = open.parts.into_iter().flatten().unzip();
+            let bytes: u64 = sizes.iter().sum();
+            match reserved.checked_sub(bytes) {
+                Some(surplus) => self.budget.give(surplus, Holder::Groups),
+                None => self.budget.force(bytes - reserved, Holder::Groups),
+            }
+            let used = state.clock;
+            state.entries.insert(key, Entry::Ready { parts: parts.into(), bytes, used });
+            return;
+        };
+        drop(open.parts);
+        self.budget.give(reserved, Holder::Groups);
+        let most = self.budget.cap(Holder::Groups);
+        if taken > reserved {
+            // It did not fit beside others. Next time as much is reserved as it was found to take, and some more.
+            let wanted = taken.saturating_add(taken / 2);
+            if taken <= most {
+                state.needs.insert(key, wanted.min(most));
+            } else {
+                state.entries.insert(key, Entry::Failed(too_large(taken, most)));
+            }
+        } else if !matches!(error.kind(), ErrorKind::Transient | ErrorKind::Io | ErrorKind::State) {
+            // What is damaged stays so: it is not decoded again for each of its samples.
+            state.entries.insert(key, Entry::Failed(error));
+        } else {
+            // Those who wait for it now share the answer; whoever comes later asks again.
+            state.needs.remove(&key);
+        }
+    }
+}
+
+/// A part being decoded. Whatever happens, a panic included, the group hears of it.
+struct Running<'a> {
+    groups: &'a Groups,
+    key: (u64, u64),
+    part: usize,
+    made: Option<Result<(Part, u64)>>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let panicked = || Err(Error::new(ErrorKind::Internal, "decoding a group of samples panicked"));
+        let made = self.made.take().unwrap_or_else(panicked);
+        self.groups.done(self.key, self.part, made);
+    }
+}
+
+fn too_large(bytes: u64, most: u64) -> Error {
+    Error::new(
+        ErrorKind::Limit,
+        format!(
+            "a group of samples that is decoded at once takes at least {bytes} bytes, above the {most} that the memory \
+             budget has for such"
+        ),
+    )
+    .with_hint("raise it with with_options(memory_budget=...), take fewer columns, or write smaller row groups")
+}
+
+/// One group that a thread keeps by itself.
+struct Kept {
+    id: u64,
+    number: u64,
+    alive: Weak<()>,
+    parts: Arc<[Part]>,
+    bytes: u64,
+}
+
+thread_local! {
+    /// The group used last comes last.
+    static ALONE: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+fn alone(owner: &Owner, number: u64, decode: &dyn Decode) -> Result<Arc<[Part]>> {
+    let found = ALONE.with_borrow_mut(|all| {
+        all.retain(|kept| kept.alive.strong_count() > 0);
+        let at = all.iter().position(|kept| kept.id == owner.id && kept.number == number)?;
+        let kept = all.remove(at);
+        let parts = kept.parts.clone();
+        all.push(kept);
+        Some(parts)
+    });
+    if let Some(parts) = found {
+        return Ok(parts);
+    }
+    let wanted = decode.bytes();
+    ALONE.with_borrow_mut(|all| make_room_alone(all, wanted));
+    let made = (0..decode.parts()).map(|part| decode.decode(part, &Growth::unbounded()));
+    let (parts, sizes): (Vec<Part>, Vec<u64>) = made.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let (parts, bytes): (Arc<[Part]>, u64) = (parts.into(), sizes.iter().sum());
+    ALONE.with_borrow_mut(|all| {
+        make_room_alone(all, bytes);
+        let alive = Arc::downgrade(&owner.alive);
+        all.push(Kept { id: owner.id, number, alive, parts: parts.clone(), bytes });
+    });
+    Ok(parts)
+}
+
+fn make_room_alone(all: &mut Vec<Kept>, bytes: u64) {
+    let mut sum = all.iter().map(|kept| kept.bytes).fold(bytes, u64::saturating_add);
+    while sum > KEPT_ALONE && !all.is_empty() {
+        sum -= all.remove(0).bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicUsize, thread};
+
+    use super::*;
+
+    /// Groups of three parts of 100 bytes each, whose decoder counts its calls.
+    #[derive(Default)]
+    struct Counting {
+        calls: AtomicUsize,
+        says: Option<u64>,
+        more: u64,
+        fails: Option<ErrorKind>,
+    }
+
+    impl Decode for Counting {
+        fn parts(&self) -> usize {
+            3
+        }
+
+        fn bytes(&self) -> u64 {
+            self.says.unwrap_or(300)
+        }
+
+        fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)> {
+            self.calls.fetch_add(1, Relaxed);
+            growth.take(100 + self.more)?;
+            if let Some(kind) = self.fails.filter(|_| part == 1) {
+                return Err(Error::new(kind, "part 1"));
+            }
+            growth.give(self.more);
+            Ok((Arc::new(part), 100))
+        }
+    }
+
+    fn groups(cap: u64) -> (Arc<Budget>, Groups) {
+        let budget = Budget::new();
+        budget.set_cap(Holder::Groups, cap);
+        (budget.clone(), Groups::new(budget))
+    }
+
+    #[test]
+    fn a_group_is_decoded_once_and_the_one_used_longest_ago_goes_first() {
+        let (budget, groups) = groups(650);
+        let (owner, decode) = (Owner::default(), Counting::default());
+        let get = |number| group(Some(&groups), &owner, number, &decode).unwrap();
+        for number in [0, 1, 0, 2, 0] {
+            let parts = get(number);
+            assert!(parts.iter().zip(0_usize..).all(|(part, i)| *part.downcast_ref::<usize>().unwrap() == i));
+        }
+        assert_eq!((decode.calls.load(Relaxed), budget.used(Holder::Groups)), (9, 600));
+        drop(get(1));
+        assert_eq!(decode.calls.load(Relaxed), 12, "it had made room for another");
+        drop(groups);
+        assert_eq!(budget.used(Holder::Groups), 0);
+    }
+
+    #[test]
+    fn damage_is_remembered_and_an_outage_is_not() {
+        let (budget, groups) = groups(650);
+        let owner = Owner::default();
+        for (kind, calls) in [(ErrorKind::Corrupt, 2), (ErrorKind::Transient, 4)] {
+            let decode = Counting { fails: Some(kind), ..Counting::default() };
+            for _ in 0..2 {
+                let e = group(Some(&groups), &owner, calls, &decode).unwrap_err();
+                assert_eq!(e.kind(), kind);
+                assert_eq!(budget.used(Holder::Groups), 0);
+            }
+            assert_eq!(decode.calls.load(Relaxed), calls as usize);
+        }
+    }
+
+    #[test]
+    fn what_never_fits_is_an_error_with_numbers_and_what_grows_is_begun_again() {
+        let (budget, small) = groups(299);
+        let owner = Owner::default();
+        let e = group(Some(&small), &owner, 0, &Counting::default()).unwrap_err();
+        assert!(
+            e.kind() == ErrorKind::Limit && e.message().contains("300") && e.message().contains("299"),
+            "{e}"
+        );
+        let lying = Counting { says: Some(10), ..Counting::default() };
+        let e = group(Some(&small), &owner, 1, &lying).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Limit, "{e}");
+        assert_eq!(budget.used(Holder::Groups), 0);
+        let (budget, large) = groups(1000);
+        let growing = Counting { says: Some(10), more: 50, ..Counting::default() };
+        group(Some(&large), &owner, 1, &growing).unwrap();
+        assert_eq!(budget.used(Holder::Groups), 300, "what was taken in between was given back");
+    }
+
+    #[test]
+    fn many_threads_in_little_room_all_get_their_groups() {
+        let (budget, groups) = groups(650);
+        let owner = Owner::default();
+        let decode = Counting { says: Some(120), more: 30, ..Counting::default() };
+        thread::scope(|scope| {
+            for t in 0..8 {
+                let (groups, owner, decode) = (&groups, &owner, &decode);
+                scope.spawn(move || {
+                    for i in 0..200 {
+                        let parts = group(Some(groups), owner, (i * (t + 1)) % 7, decode).unwrap();
+                        assert_eq!(parts.len(), 3);
+                    }
+                });
+            }
+        });
+        assert!(budget.used(Holder::Groups) <= 650);
+        drop(groups);
+        assert_eq!(budget.used(Holder::Groups), 0);
+    }
+
+    #[test]
+    fn a_panic_is_an_error_for_all_who_wait() {
+        struct Panics;
+        impl Decode for Panics {
+            fn parts(&self) -> usize {
+                1
+            }
+            fn bytes(&self) -> u64 {
+                1
+            }
+            fn decode(&self, _: usize, _: &Growth<'_>) -> Result<(Part, u64)> {
+                panic!("planted")
+            }
+        }
+        let (_, groups) = groups(10);
+        let owner = Owner::default();
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(group(Some(&groups), &owner, 0, &Panics));
+        }));
+        assert!(caught.is_err());
+        assert_eq!(group(Some(&groups), &owner, 0, &Panics).unwrap_err().kind(), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn without_a_loader_a_thread_keeps_groups_as_long_as_their_source_lives() {
+        let (owner, decode) = (Owner::default(), Counting::default());
+        for number in [0, 1, 0, 1] {
+            assert_eq!(group(None, &owner, number, &decode).unwrap().len(), 3);
+        }
+        assert_eq!(decode.calls.load(Relaxed), 6);
+        drop(owner);
+        let other = Owner::default();
+        drop(group(None, &other, 0, &decode));
+        assert_eq!(ALONE.with_borrow(Vec::len), 1, "those of the source that is gone are gone");
+    }
+}

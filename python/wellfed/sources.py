@@ -55,8 +55,8 @@ def image_folder(
     """Images in folders. Samples are (image, label), sorted as torchvision's ``ImageFolder`` sorts them.
 
     Args:
-        root: A folder with one folder per class: a path or URL. Or a pattern such as ``photos/**/*.jpg``, which gives
-            images without labels.
+        root: A folder with one folder per class: a path or URL. Or a zip archive, or a folder in one
+            (``photos.zip!/train``). Or a pattern such as ``photos/**/*.jpg``, which gives images without labels.
         labels: ``"folders"``; or None for images without labels, from ``root`` and all folders below it.
         extensions: Ends of names to take, such as ``[".jpg"]``, or one. None: those of torchvision; any, with a
             pattern.
@@ -352,9 +352,10 @@ def webdataset(
     index: Literal["memory", "sidecar"] = "memory",
     storage_options: StorageOptions = None,
 ) -> Dataset:
-    """Samples in tar shards: files of one key belong to one sample, their extensions are its fields.
+    """Samples in tar shards or zip archives: files of one key are one sample, their extensions are its fields.
 
-    Shards are indexed once, in parallel, so that access is random and the order is shuffled globally.
+    Shards are indexed once, in parallel, so that access is random and the order is shuffled globally. The directory of
+    a zip archive is its index; its files, stored or deflated, are checked by their CRC-32.
 
     Args:
         urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.
@@ -384,18 +385,21 @@ def webdataset(
         >>> list(ds.batch(2).numpy())
         [(['a', 'b'], array([7, 7]))]
     """
-    paths = [urls] if isinstance(urls, str | bytes | os.PathLike) else list(urls)
-    texts = [check.path(path, "urls") for path in paths]
-    if storage_options is not None:
-        texts = [
-            "::".join(check.url(url, "urls", storage_options) for url in text.split("::")) for text in texts
-        ]
     return _open(
         "webdataset",
-        urls=texts,
+        urls=_urls(urls, storage_options),
         fields=None if fields is None else check.names(fields, "fields"),
         index=index,
     )
+
+
+def _urls(urls: Path | Sequence[Path], storage_options: StorageOptions) -> list[str]:
+    """Shards as the engine takes them, with the options of their store."""
+    paths = [urls] if isinstance(urls, str | bytes | os.PathLike) else list(urls)
+    texts = [check.path(path, "urls") for path in paths]
+    if storage_options is None:
+        return texts
+    return ["::".join(check.url(url, "urls", storage_options) for url in text.split("::")) for text in texts]
 
 
 def streamed_shards(paths: Sequence[str], fields: Sequence[str]) -> tuple[Dataset, list[range]]:

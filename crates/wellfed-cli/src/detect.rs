@@ -5,10 +5,11 @@ use std::sync::Arc;
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        Cifar10Spec, Cifar100Label, Cifar100Spec, IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source,
-        SourceSpec, WebDatasetSpec,
+        ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, IMG_EXTENSIONS,
+        ImageFolderSpec, JsonLinesSpec, Labels, MdsSpec, MnistSpec, Pixels, Source, SourceSpec,
+        WebDatasetSpec,
     },
-    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets},
+    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets, zip},
 };
 
 /// An open data set and what it is.
@@ -16,7 +17,8 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `jsonl`, `npy`, `npz`, `mds`,
+    /// `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
 }
 
@@ -28,7 +30,10 @@ pub(crate) fn open(path: &str) -> Result<Detected> {
     let local: Arc<dyn Store> = Arc::new(LocalStore::new());
     // `::` stands between several URLs, and names shards by itself.
     let first = path.split("::").next().unwrap_or(path);
-    let store = RetryingStore::around(registry::locate(first, &local)?.store);
+    // A pattern of archives is no archive.
+    let archive = !glob::has_magic(path) && !path.contains(['{', '}']);
+    let located = if archive { zip::locate(first, &local) } else { registry::locate(first, &local) };
+    let store = RetryingStore::around(located?.store);
     let (format, spec) = detect(&*store, path)?;
     match spec.open(local) {
         Err(error) if format == "glob" && error.kind() == ErrorKind::NotFound => {
@@ -49,7 +54,18 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         SourceSpec::ImageFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
     };
     if !store.is_folder(path) {
-        if path.contains(['{', '}']) || path.contains("::") || is_tar(&secrets::shown(path)) {
+        if is_jsonl(&secrets::shown(path)) {
+            return Ok(("jsonl", SourceSpec::Jsonl(JsonLinesSpec::new(whole(path)))));
+        }
+        if let Some((name, format)) = arrays(&secrets::shown(path)) {
+            let spec = ArrayFilesSpec { urls: vec![whole(path)], format, pixels: Pixels::Infer };
+            return Ok((name, SourceSpec::ArrayFiles(spec)));
+        }
+        if path.ends_with("/index.json") {
+            return Ok(("mds", SourceSpec::Mds(MdsSpec::new(whole(path)))));
+        }
+        let shards = || is_tar(&secrets::shown(path)) || zip::is_zip(&secrets::shown(path));
+        if path.contains(['{', '}']) || path.contains("::") || shards() {
             return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
         }
         if glob::has_magic(path) {
@@ -57,11 +73,14 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         }
         store.stat(path)?;
         return Err(Error::new(ErrorKind::NotFound, format!("{path} is a file, but no tar shard"))
-            .with_hint("give a folder, a pattern in quotes, or tar shards"));
+            .with_hint("give a folder, a pattern in quotes, tar shards, or a zip archive"));
     }
 
     let seen = Contents::of(store, path)?;
     let root = || whole(path);
+    if seen.has("index.json") && seen.files.iter().any(|name| name.contains(".mds")) {
+        return Ok(("mds", SourceSpec::Mds(MdsSpec::new(root()))));
+    }
     // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
     let deeper = |folder: &str| -> Result<Contents> {
         let folder = join(path, folder);
@@ -80,17 +99,29 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(("mnist", SourceSpec::Mnist(MnistSpec { root: root(), train })));
     }
     let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
+    // In an archive, files of another kind beside images belong to their samples.
+    if zip::is_zip(path) && any(&is_image) && any(&|name| name.contains('.') && !is_image(name)) {
+        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
+    }
     if any(&is_image) {
         return Ok(("flat_folder", images(path, Labels::None)));
     }
     if any(&is_tar) {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&join(path, "*.tar"))))));
     }
+    // Of several kinds of lines in one folder only those of the first kind found are looked at.
+    if let Some(ending) =
+        ENDINGS.iter().find(|ending| any(&|name| name.to_ascii_lowercase().ends_with(**ending)))
+    {
+        let files = join(path, &format!("*{ending}"));
+        return Ok(("jsonl", SourceSpec::Jsonl(JsonLinesSpec::new(whole(&files)))));
+    }
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), tar shards, and the files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), also in zip archives, tar shards, and the files of CIFAR and \
+         MNIST",
     ))
 }
 
@@ -101,6 +132,24 @@ pub(crate) fn argument(text: &str) -> Result<String, std::convert::Infallible> {
 
 fn is_tar(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".tar")
+}
+
+/// The format of files of arrays by their name.
+fn arrays(name: &str) -> Option<(&'static str, ArrayFormat)> {
+    let name = name.to_ascii_lowercase();
+    if name.ends_with(".npy") {
+        Some(("npy", ArrayFormat::Npy))
+    } else {
+        name.ends_with(".npz").then_some(("npz", ArrayFormat::Npz { fields: None }))
+    }
+}
+
+/// Names of files of JSON lines.
+const ENDINGS: [&str; 6] = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"];
+
+fn is_jsonl(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 fn is_image(name: &str) -> bool {
@@ -168,7 +217,10 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "image_folder" => "a folder of class folders",
         "flat_folder" => "a folder of images without classes",
         "glob" => "a pattern of image files",
-        "webdataset" => "WebDataset tar shards",
+        "webdataset" => "samples by key in tar or zip shards",
+        "jsonl" => "lines of JSON",
+        "npy" | "npz" => "arrays in files",
+        "mds" => "MDS shards of MosaicML's Streaming",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -202,6 +254,8 @@ mod tests {
         assert_eq!(found(&["cat/1.jpg", "dog/2.png"]).unwrap(), "image_folder");
         assert_eq!(found(&["1.JPEG", "more/2.jpg"]).unwrap(), "flat_folder");
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
+        assert_eq!(found(&["index.json", "shard.00000.mds.zstd"]).unwrap(), "mds");
+        assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
@@ -221,6 +275,11 @@ mod tests {
         let of = |path| detect(&store, path).map(|(format, _)| format);
         assert_eq!(of("none/a-{000..003}.tar").unwrap(), "webdataset");
         assert_eq!(of("none/*.tar").unwrap(), "webdataset");
+        assert_eq!(of("none/a-{0..3}.zip").unwrap(), "webdataset");
+        assert_eq!(of("none/a-{0..3}.jsonl").unwrap(), "jsonl");
+        assert_eq!(of("none/a-{0..3}.npy").unwrap(), "npy");
+        assert_eq!(of("none/a.npz").unwrap(), "npz");
+        assert_eq!(of("none/*/index.json").unwrap(), "mds");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
+    from ._containers import jsonl as jsonl
+    from ._containers import mds as mds
+    from ._containers import npy as npy
+    from ._containers import npz as npz
+    from ._containers import raw_files as raw_files
     from ._doctor import doctor as doctor
     from ._features import FixedLenFeature as FixedLenFeature
     from ._features import FixedLenSequenceFeature as FixedLenSequenceFeature
@@ -104,9 +109,14 @@ _HOMES = {
     "image_files": "sources",
     "image_folder": "sources",
     "interleave": "_combine",
+    "jsonl": "_containers",
     "load": "_accelerate",
+    "mds": "_containers",
     "mnist": "sources",
     "parquet": "_tables",
+    "npy": "_containers",
+    "npz": "_containers",
+    "raw_files": "_containers",
     "sample_from_datasets": "_combine",
     "tfrecord": "sources",
     "transforms": "",
@@ -170,9 +180,14 @@ __all__ = [
     "image_files",
     "image_folder",
     "interleave",
+    "jsonl",
     "load",
+    "mds",
     "mnist",
     "parquet",
+    "npy",
+    "npz",
+    "raw_files",
     "sample_from_datasets",
     "tfrecord",
     "transforms",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from . import _arguments as check
 from . import _native
 from .dataset import Dataset
-from .sources import Path, StorageOptions
+from .sources import Path, StorageOptions, _urls
 
 __all__ = ["arrow", "parquet"]
 
@@ -117,12 +116,7 @@ def _open(
 ) -> Dataset:
     if columns is not None and fields is not None:
         raise ValueError("columns and fields are both given: columns are read into dicts, fields into tuples")
-    listed = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
-    texts = [check.path(path, "paths") for path in listed]
-    if storage_options is not None:
-        texts = [
-            "::".join(check.url(url, "paths", storage_options) for url in text.split("::")) for text in texts
-        ]
+    texts = _urls(paths, storage_options, "paths")
     spec: dict[str, Any] = {"type": "table", "format": kind, "urls": texts, "tuple": fields is not None}
     wanted, name = (columns, "columns") if fields is None else (fields, "fields")
     if wanted is not None:

@@ -57,8 +57,8 @@ def image_folder(
     """Images in folders. Samples are (image, label), sorted as torchvision's ``ImageFolder`` sorts them.
 
     Args:
-        root: A folder with one folder per class: a path or URL. Or a pattern such as ``photos/**/*.jpg``, which gives
-            images without labels.
+        root: A folder with one folder per class: a path or URL. Or a zip archive, or a folder in one
+            (``photos.zip!/train``). Or a pattern such as ``photos/**/*.jpg``, which gives images without labels.
         labels: ``"folders"``; or None for images without labels, from ``root`` and all folders below it.
         extensions: Ends of names to take, such as ``[".jpg"]``, or one. None: those of torchvision; any, with a
             pattern.
@@ -354,9 +354,10 @@ def webdataset(
     index: Literal["memory", "sidecar"] = "memory",
     storage_options: StorageOptions = None,
 ) -> Dataset:
-    """Samples in tar shards: files of one key belong to one sample, their extensions are its fields.
+    """Samples in tar shards or zip archives: files of one key are one sample, their extensions are its fields.
 
-    Shards are indexed once, in parallel, so that access is random and the order is shuffled globally.
+    Shards are indexed once, in parallel, so that access is random and the order is shuffled globally. The directory of
+    a zip archive is its index; its files, stored or deflated, are checked by their CRC-32.
 
     Args:
         urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.
@@ -386,18 +387,18 @@ def webdataset(
         >>> list(ds.batch(2).numpy())
         [(['a', 'b'], array([7, 7]))]
     """
-    paths = [urls] if isinstance(urls, str | bytes | os.PathLike) else list(urls)
     return _open(
         "webdataset",
-        urls=_urls(paths, "urls", storage_options),
+        urls=_urls(urls, storage_options),
         fields=None if fields is None else check.names(fields, "fields"),
         index=index,
     )
 
 
-def _urls(given: Sequence[Path], name: str, storage_options: StorageOptions) -> list[str]:
+def _urls(given: Path | Sequence[Path], storage_options: StorageOptions, name: str = "urls") -> list[str]:
     """Paths or URLs, each perhaps several with ``::`` between them, with the options of their store."""
-    texts = [check.path(path, name) for path in given]
+    paths = [given] if isinstance(given, str | bytes | os.PathLike) else list(given)
+    texts = [check.path(path, name) for path in paths]
     if storage_options is None:
         return texts
     return ["::".join(check.url(url, name, storage_options) for url in text.split("::")) for text in texts]
@@ -455,7 +456,6 @@ def tfrecord(
         >>> len(wf.tfrecord(path, features))
         1
     """
-    listed = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
     known = {"auto": "auto", None: "none", "": "none", "GZIP": "gzip", "ZLIB": "zlib"}
     if compression not in known:
         raise ValueError(f"compression is {compression!r}; it must be 'auto', 'GZIP', 'ZLIB' or None")
@@ -465,7 +465,7 @@ def tfrecord(
         raise ValueError(f"images has {unknown[0]!r}, which is not among the features")
     return _open(
         "tfrecord",
-        urls=_urls(listed, "paths", storage_options),
+        urls=_urls(paths, storage_options, "paths"),
         features=described(features, "features", pictures),
         sequence_features=described(sequence_features, "sequence_features", ()),
         fields=None if fields is None else check.names(fields, "fields"),

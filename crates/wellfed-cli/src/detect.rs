@@ -5,11 +5,12 @@ use std::sync::Arc;
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec, FeatureType, FoundFeature,
-        IMG_EXTENSIONS, ImageFolderSpec, Labels, MnistSpec, Source, SourceSpec, TableFormat, TableSpec,
-        TfRecord, TfRecordSpec, WebDatasetSpec,
+        ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec,
+        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, MdsSpec,
+        MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec,
+        WebDatasetSpec,
     },
-    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets},
+    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets, zip},
 };
 
 /// An open data set and what it is.
@@ -17,7 +18,8 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`, `mds`,
+    /// `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -31,7 +33,10 @@ pub(crate) fn open(path: &str) -> Result<Detected> {
     let local: Arc<dyn Store> = Arc::new(LocalStore::new());
     // `::` stands between several URLs, and names shards by itself.
     let first = path.split("::").next().unwrap_or(path);
-    let store = RetryingStore::around(registry::locate(first, &local)?.store);
+    // A pattern of archives is no archive.
+    let archive = !glob::has_magic(path) && !path.contains(['{', '}']);
+    let located = if archive { zip::locate(first, &local) } else { registry::locate(first, &local) };
+    let store = RetryingStore::around(located?.store);
     let (format, spec) = detect(&*store, path)?;
     if let SourceSpec::Tfrecord(spec) = spec {
         return open_records(TfRecord::open(local, spec)?, format);
@@ -86,7 +91,18 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         if is_tfrecord(&secrets::shown(path)) {
             return Ok(records(vec![path.to_owned()]));
         }
-        if path.contains(['{', '}']) || path.contains("::") || is_tar(&secrets::shown(path)) {
+        if is_jsonl(&secrets::shown(path)) {
+            return Ok(("jsonl", SourceSpec::Jsonl(JsonLinesSpec::new(whole(path)))));
+        }
+        if let Some((name, format)) = arrays(&secrets::shown(path)) {
+            let spec = ArrayFilesSpec { urls: vec![whole(path)], format, pixels: Pixels::Infer };
+            return Ok((name, SourceSpec::ArrayFiles(spec)));
+        }
+        if path.ends_with("/index.json") {
+            return Ok(("mds", SourceSpec::Mds(MdsSpec::new(whole(path)))));
+        }
+        let shards = || is_tar(&secrets::shown(path)) || zip::is_zip(&secrets::shown(path));
+        if path.contains(['{', '}']) || path.contains("::") || shards() {
             return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
         }
         if glob::has_magic(path) {
@@ -106,11 +122,14 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
             ErrorKind::NotFound,
             format!("{path} is a file, but no tar shard and no TFRecord file"),
         )
-        .with_hint("give a folder, a pattern in quotes, tar shards, or TFRecord files"));
+        .with_hint("give a folder, a pattern in quotes, tar shards, a zip archive, or files of tables, records or lines"));
     }
 
     let seen = Contents::of(store, path)?;
     let root = || whole(path);
+    if seen.has("index.json") && seen.files.iter().any(|name| name.contains(".mds")) {
+        return Ok(("mds", SourceSpec::Mds(MdsSpec::new(root()))));
+    }
     // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
     let deeper = |folder: &str| -> Result<Contents> {
         let folder = join(path, folder);
@@ -129,6 +148,10 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(("mnist", SourceSpec::Mnist(MnistSpec { root: root(), train })));
     }
     let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
+    // In an archive, files of another kind beside images belong to their samples.
+    if zip::is_zip(path) && any(&is_image) && any(&|name| name.contains('.') && !is_image(name)) {
+        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
+    }
     if any(&is_image) {
         return Ok(("flat_folder", images(path, Labels::None)));
     }
@@ -150,11 +173,19 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if named.first().is_some_and(begins) {
         return Ok(records(named.iter().map(|name| join(path, name)).collect()));
     }
+    // Of several kinds of lines in one folder only those of the first kind found are looked at.
+    if let Some(ending) =
+        ENDINGS.iter().find(|ending| any(&|name| name.to_ascii_lowercase().ends_with(**ending)))
+    {
+        let files = join(path, &format!("*{ending}"));
+        return Ok(("jsonl", SourceSpec::Jsonl(JsonLinesSpec::new(whole(&files)))));
+    }
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), tar shards, TFRecords, tables in Parquet and Arrow, and the files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
+         Arrow, lines of JSON, MDS shards, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -188,6 +219,24 @@ fn is_numbered(name: &str) -> bool {
     let digits = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = name.rsplitn(4, '-');
     parts.next().is_some_and(digits) && parts.next() == Some("of") && parts.next().is_some_and(digits)
+}
+
+/// The format of files of arrays by their name.
+fn arrays(name: &str) -> Option<(&'static str, ArrayFormat)> {
+    let name = name.to_ascii_lowercase();
+    if name.ends_with(".npy") {
+        Some(("npy", ArrayFormat::Npy))
+    } else {
+        name.ends_with(".npz").then_some(("npz", ArrayFormat::Npz { fields: None }))
+    }
+}
+
+/// Names of files of JSON lines.
+const ENDINGS: [&str; 6] = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"];
+
+fn is_jsonl(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 fn is_image(name: &str) -> bool {
@@ -255,10 +304,13 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "image_folder" => "a folder of class folders",
         "flat_folder" => "a folder of images without classes",
         "glob" => "a pattern of image files",
-        "webdataset" => "WebDataset tar shards",
+        "webdataset" => "samples by key in tar or zip shards",
         "tfrecord" => "TFRecord files",
         "parquet" => "a table in Parquet files",
         "arrow" => "a table in Arrow files",
+        "jsonl" => "lines of JSON",
+        "npy" | "npz" => "arrays in files",
+        "mds" => "MDS shards of MosaicML's Streaming",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -298,6 +350,8 @@ mod tests {
         assert_eq!(found(&["data/train-00000-of-00001.parquet"]).unwrap(), "parquet");
         assert_eq!(found(&["state.json", "data-00000-of-00001.arrow"]).unwrap(), "arrow");
         assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
+        assert_eq!(found(&["index.json", "shard.00000.mds.zstd"]).unwrap(), "mds");
+        assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
@@ -320,6 +374,11 @@ mod tests {
         assert_eq!(of("none/*.tfrecord-00*").unwrap(), "tfrecord");
         assert_eq!(of("none/*.parquet").unwrap(), "parquet");
         assert_eq!(of("none/a-{0..3}.feather").unwrap(), "arrow");
+        assert_eq!(of("none/a-{0..3}.zip").unwrap(), "webdataset");
+        assert_eq!(of("none/a-{0..3}.jsonl").unwrap(), "jsonl");
+        assert_eq!(of("none/a-{0..3}.npy").unwrap(), "npy");
+        assert_eq!(of("none/a.npz").unwrap(), "npz");
+        assert_eq!(of("none/*/index.json").unwrap(), "mds");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

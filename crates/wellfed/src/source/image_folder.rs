@@ -17,7 +17,7 @@ use crate::{
     store::{
         RetryingStore, Store, glob, join,
         listing::{self, Listing},
-        registry, secrets,
+        secrets, zip,
     },
 };
 
@@ -41,7 +41,7 @@ pub enum Labels {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageFolderSpec {
-    /// A folder; or, if it has one of the characters `*?[` and is no folder, a pattern in the sense of
+    /// A folder, a zip archive or a folder in one (`a.zip!/b`: [`crate::store::zip`]); or, if it has one of the characters `*?[` and is no folder, a pattern in the sense of
     /// [`crate::store::glob`]. A pattern gives images without labels.
     pub root: String,
     /// Ends of file names to take, upper or lower case. Default: [`IMG_EXTENSIONS`]; with a pattern: any.
@@ -97,7 +97,7 @@ impl ImageFolder {
         }
         let lower = |list: &[String]| list.iter().map(|e| e.to_ascii_lowercase()).collect::<Vec<_>>();
         let defaults = || IMG_EXTENSIONS.map(str::to_owned).to_vec();
-        let located = registry::locate(&spec.root, &store)?;
+        let located = zip::locate(&spec.root, &store)?;
         let (store, root) = (RetryingStore::around(located.store), located.path);
         let pattern = glob::has_magic(&root) && !store.is_folder(&root);
         let labelled = !pattern && spec.labels == Labels::Folders;
@@ -374,6 +374,38 @@ mod tests {
         assert_eq!(source.label(7), None);
         conformance::check(&source);
         assert_eq!(source.name(), format!("image_folder({})", folder.path()));
+    }
+
+    #[test]
+    fn an_archive_has_the_samples_of_the_folder_it_was_made_of() {
+        use crate::store::zip::testing::{DEFLATED, STORED, zip};
+        let folder = TempFolder::new();
+        let names = ["t/b/2.JPG", "t/b/x.txt", "t/a/s/1.png", "t/a/0.jpg", "t/é/1.bmp"];
+        let members: Vec<_> = (names.iter().enumerate())
+            .map(|(i, name)| (*name, name.as_bytes(), if i % 2 == 0 { STORED } else { DEFLATED }))
+            .collect();
+        let path = folder.write("t.zip", &zip(&members));
+        names.iter().for_each(|name| drop(folder.write(name, name.as_bytes())));
+        let plain = open(folder.join("t")).unwrap();
+        let content = |source: &ImageFolder, i| {
+            let mut record = Record::default();
+            source.fetch(i, &mut record).unwrap();
+            record.values
+        };
+        let (far, near) =
+            (open(format!("delayed+file://{path}!/t")).unwrap(), open(format!("{path}!/t")).unwrap());
+        assert!(far.store().unwrap().remote().is_some() && near.store().unwrap().remote().is_none());
+        for source in [&near, &far] {
+            assert_eq!((keys(source), source.classes()), (keys(&plain), plain.classes()));
+            assert_eq!(source.fingerprint(), plain.fingerprint());
+            assert!((0..plain.len()).all(|i| content(source, i) == content(&plain, i)));
+            conformance::check(source);
+        }
+        let whole = flat(&path).unwrap();
+        assert_eq!(keys(&whole)[0], "t/a/0.jpg");
+        let pattern = open(format!("{path}!/**/*.png")).unwrap();
+        assert_eq!(keys(&pattern), [format!("{path}!/t/a/s/1.png")]);
+        assert_eq!(open(format!("{path}!/none")).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

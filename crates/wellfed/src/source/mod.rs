@@ -4,6 +4,7 @@
 //! Every source passes the conformance suite in `conformance.rs`.
 
 pub mod annotated;
+pub mod array_files;
 pub mod cifar;
 pub mod coco;
 pub mod conformance;
@@ -13,6 +14,8 @@ mod example;
 pub mod features;
 pub mod files;
 pub mod image_folder;
+pub mod jsonl;
+pub mod mds;
 pub mod mnist;
 mod npy;
 mod pickle;
@@ -31,12 +34,15 @@ mod tfrecord_framing;
 mod tfrecord_index;
 mod tfrecord_sidecar;
 mod tfrecord_unpack;
+mod unpack;
 pub mod voc;
 pub mod webdataset;
+mod zip_index;
 
 use std::{fmt, ops::Range, sync::Arc};
 
 pub use annotated::{Annotated, AnnotatedSpec};
+pub use array_files::{ArrayFiles, ArrayFilesSpec, ArrayFormat};
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
 pub use coco::{CocoDetectionSpec, coco_detection};
 pub use encoded::{EncodedImages, EncodedImagesSpec};
@@ -44,6 +50,8 @@ pub use example::FoundFeature;
 pub use features::{FeatureDefault, FeatureForm, FeatureSpec, FeatureType};
 pub use files::{ImageFiles, ImageFilesSpec};
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
+pub use jsonl::{JsonField, JsonLines, JsonLinesSpec};
+pub use mds::{Mds, MdsSpec};
 pub use mnist::{Mnist, MnistSpec};
 pub(crate) use python::PythonSamples;
 pub use python::PythonSpec;

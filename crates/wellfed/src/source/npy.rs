@@ -21,6 +21,11 @@ const MAX_DIMENSIONS: usize = 64;
 impl Header {
     /// Reads the header at the start of `file`, which must hold all elements too.
     pub(crate) fn parse(file: &[u8]) -> Result<Self> {
+        Self::parse_start(file, file.len() as u64)
+    }
+
+    /// Reads the header of a file of `size` bytes that begins with `file`.
+    pub(crate) fn parse_start(file: &[u8], size: u64) -> Result<Self> {
         let damaged = |what: &str| Error::corrupt(format!("npy array: {what}"));
         let Some(rest) = file.strip_prefix(b"\x93NUMPY") else {
             return Err(damaged("it does not start as NumPy's arrays do"));
@@ -90,11 +95,26 @@ impl Header {
         };
         let (dtype, swapped) = dtype_of(descr)?;
         let needed = shape.iter().try_fold(dtype.size(), |size, n| size.checked_mul(*n));
-        let given = file.len() - data;
+        let given = size.saturating_sub(data as u64);
         match needed {
-            Some(needed) if needed == given => Ok(Self { dtype, shape, swapped, fortran, data }),
+            Some(needed) if needed as u64 == given => Ok(Self { dtype, shape, swapped, fortran, data }),
             _ => Err(damaged(&format!("{descr} of shape {shape:?} does not have {given} bytes"))),
         }
+    }
+
+    /// Byte at which the elements start.
+    pub(crate) fn data(&self) -> usize {
+        self.data
+    }
+
+    /// Whether elements are in the other byte order.
+    pub(crate) fn is_swapped(&self) -> bool {
+        self.swapped
+    }
+
+    /// Whether rows (all elements of one first index) lie one after the other.
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.fortran || self.shape.len() <= 1
     }
 
     /// Turns the file that this header was read from into its elements alone: C order, native byte order.

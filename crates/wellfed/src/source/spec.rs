@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Annotated, AnnotatedSpec, ArrayData, Cifar, Cifar10Spec, Cifar100Spec, CocoDetectionSpec, EncodedImages,
-    EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder, ImageFolderSpec, Mnist, MnistSpec,
-    PythonSamples, PythonSpec, Source, TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec,
-    VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, tables, voc_segmentation,
+    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Cifar, Cifar10Spec, Cifar100Spec,
+    CocoDetectionSpec, EncodedImages, EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder,
+    ImageFolderSpec, JsonLines, JsonLinesSpec, Mds, MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec,
+    Source, TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec, VocSegmentationSpec,
+    WebDataset, WebDatasetSpec, coco_detection, tables, voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -45,6 +46,12 @@ pub enum SourceSpec {
     CocoDetection(CocoDetectionSpec),
     /// Rows of tables.
     Table(TableSpec),
+    /// Arrays in files.
+    ArrayFiles(ArrayFilesSpec),
+    /// Lines of JSON.
+    Jsonl(JsonLinesSpec),
+    /// Shards of MosaicML's Streaming.
+    Mds(MdsSpec),
     /// A data set of Python's.
     Python(PythonSpec),
     /// A source of another crate, known by its name only.
@@ -62,9 +69,14 @@ impl SourceSpec {
             Self::ImageFolder(spec) => seal(&mut spec.root),
             Self::Webdataset(WebDatasetSpec { urls, .. })
             | Self::Tfrecord(TfRecordSpec { urls, .. })
-            | Self::Table(TableSpec { urls, .. }) => urls.iter_mut().for_each(|urls| {
-                *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
-            }),
+            | Self::Table(TableSpec { urls, .. })
+            | Self::Jsonl(JsonLinesSpec { urls, .. })
+            | Self::ArrayFiles(ArrayFilesSpec { urls, .. })
+            | Self::Mds(MdsSpec { urls, .. }) => {
+                urls.iter_mut().for_each(|urls| {
+                    *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
+                });
+            }
             Self::Cifar10(spec) => seal(&mut spec.root),
             Self::Cifar100(spec) => seal(&mut spec.root),
             Self::Mnist(spec) => seal(&mut spec.root),
@@ -93,6 +105,9 @@ impl SourceSpec {
             Self::Cifar100(spec) => Arc::new(Cifar::open_100(&store, spec)?),
             Self::Mnist(spec) => Arc::new(Mnist::open(&store, spec)?),
             Self::Table(spec) => tables::open(store, spec)?,
+            Self::ArrayFiles(spec) => Arc::new(ArrayFiles::open(store, spec)?),
+            Self::Mds(spec) => Arc::new(Mds::open(store, spec)?),
+            Self::Jsonl(spec) => Arc::new(JsonLines::open(store, spec)?),
             Self::Python(spec) => Arc::new(PythonSamples::new(spec)),
             Self::TensorSlices(_) => {
                 return Err(Error::config("from_tensor_slices cannot be opened without its arrays"));
@@ -162,6 +177,8 @@ mod tests {
             r#"{"type":"annotated","count":1,"fields":[{"name":"mask","kind":{"mask":{"dtype":"uint8"}}}]}"#,
             r#"{"type":"table","format":"arrow","urls":["a/*.arrow"],"columns":["x"],"tuple":true}"#,
             r#"{"type":"table","format":"parquet","urls":["a"],"filters":[[["x","not in",[1,2]],["y","==","z"]]]}"#,
+            r#"{"type":"jsonl","urls":["a-{0..3}.jsonl"],"fields":[{"name":"x","default":[1]}]}"#,
+            r#"{"type":"jsonl","urls":["a"],"fields":[{"name":"x","kind":{"scalar":{"dtype":"int64"}}}]}"#,
             r#"{"type":"custom","name":"mine"}"#,
             r#"{"type":"python","name":"Squares","count":3}"#,
         ] {

@@ -374,7 +374,8 @@ impl ArraySpec {
     }
 }
 
-fn kind_of(field: &ArraySpec) -> Result<FieldKind> {
+/// What the rows of an array are: images, if their shape says so.
+pub(super) fn kind_of(field: &ArraySpec) -> Result<FieldKind> {
     let row = &field.shape[1..];
     if row.is_empty() {
         return Ok(FieldKind::Scalar { dtype: field.dtype });

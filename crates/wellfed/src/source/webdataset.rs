@@ -1,4 +1,5 @@
-//! WebDataset: samples in tar shards, reached directly.
+//! WebDataset: samples in tar shards, reached directly. Zip archives are shards, too: their directory is the index
+//! (`zip_index.rs`), and their members are unpacked and checked when they are read.
 //!
 //! Each shard is indexed once, when the source is opened, in parallel and by reading headers only; then any sample is
 //! a read by position. How members become samples is in `tar_index.rs`. A shard that is cut or damaged keeps its
@@ -11,13 +12,16 @@ use serde::{Deserialize, Serialize};
 use super::{
     Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, shards, stamp,
     tar_index::{Member, ShardIndex},
-    tar_sidecar,
+    tar_sidecar, zip_index,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
     sample::{FieldKind, FieldSpec, Record, Schema, Structure, Value},
-    store::{Store, join, listing, reserve, secrets},
+    store::{
+        Store, join, listing, reserve, secrets,
+        zip::{self, Directory},
+    },
 };
 
 /// Extensions of encoded images that are one field unless fields are named.
@@ -80,6 +84,15 @@ struct Shard {
     path: Arc<str>,
     start: u64,
     index: ShardIndex,
+    /// Of a zip archive: where its members lie. Those of the index are numbers in it.
+    zip: Option<Directory>,
+}
+
+impl Shard {
+    /// Where `member` lies.
+    fn offset(&self, member: Member) -> u64 {
+        self.zip.as_ref().map_or(member.offset(), |zip| zip.offset(member.block as usize))
+    }
 }
 
 /// Samples in tar shards.
@@ -114,26 +127,32 @@ impl WebDataset {
     fn build(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
         let (store, paths) = shards::find(&store, &spec.urls)?;
         let indices = listing::parallel(&paths, |path| {
+            if zip::is_zip(path) {
+                let directory = Directory::read(&*store, path)?;
+                return Ok((zip_index::index(&directory)?, Some(directory)));
+            }
             if spec.index == IndexMode::Memory {
-                return ShardIndex::scan(&*store, path);
+                return Ok((ShardIndex::scan(&*store, path)?, None));
             }
             let stat = store.stat(path)?;
             if let Some(index) = tar_sidecar::load(&*store, path, &stat) {
-                return Ok(index);
+                return Ok((index, None));
             }
             let index = ShardIndex::scan(&*store, path)?;
             tar_sidecar::save(&*store, path, &stat, &index);
-            Ok(index)
+            Ok((index, None))
         })?;
         let (mut shards, mut len) = (Vec::with_capacity(paths.len()), 0);
-        for (path, index) in paths.into_iter().zip(indices) {
-            if let Some(what) = spec.as_streamed.then(|| index.unlike_a_stream()).flatten() {
+        for (path, (index, zip)) in paths.into_iter().zip(indices) {
+            let unlike =
+                || zip.as_ref().map(|_| "no stream: it is a zip archive").or(index.unlike_a_stream());
+            if let Some(what) = spec.as_streamed.then(unlike).flatten() {
                 return Err(Error::new(ErrorKind::Unsupported, format!("shard {path} has {what}"))
                     .with_hint("read as a stream, it has other samples"));
             }
             let start = len;
             len += index.len() as u64 + u64::from(index.damage.is_some());
-            shards.push(Shard { path: path.into(), start, index });
+            shards.push(Shard { path: path.into(), start, index, zip });
         }
         let schema = Schema { fields: Vec::new(), structure: Structure::Dict(Vec::new()) };
         let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
@@ -271,8 +290,7 @@ impl WebDataset {
     fn array_kind(&self, alternatives: &[String]) -> Result<FieldKind> {
         let mut failure = None;
         let samples = self.shards.iter().flat_map(|shard| (0..shard.index.len()).map(move |i| (shard, i)));
-        let found =
-            samples.filter_map(|(shard, i)| Some((shard, i, find(&shard.index, i, alternatives).ok()??)));
+        let found = samples.filter_map(|(shard, i)| Some((shard, i, find(shard, i, alternatives).ok()??)));
         // If so many are damaged, the first one's error tells more than a long search.
         for (shard, sample, member) in found.take(16) {
             let mut file = Vec::new();
@@ -323,6 +341,9 @@ impl WebDataset {
     }
 
     fn read(&self, shard: &Shard, member: Member, limits: &Limits, into: &mut Vec<u8>) -> Result<()> {
+        if let Some(zip) = &shard.zip {
+            return zip.read_member(&*self.store, member.block as usize, limits, into);
+        }
         let len = checked(shard, member, limits)?;
         let offset = member.offset();
         self.store.read_range(&shard.path, offset, len, into).map_err(|e| e.with_offset(offset))
@@ -332,7 +353,7 @@ impl WebDataset {
     fn members(&self, shard: &Shard, sample: usize) -> impl Iterator<Item = Result<Option<Member>>> {
         self.origins.iter().map(move |origin| {
             let Origin::Members(alternatives) = origin else { return Ok(None) };
-            let member = find(&shard.index, sample, alternatives)?;
+            let member = find(shard, sample, alternatives)?;
             let member = member.ok_or_else(|| self.lacks(shard, sample, alternatives))?;
             whole(shard, member).map(|()| Some(member))
         })
@@ -358,7 +379,7 @@ impl WebDataset {
                 value.buffer().extend_from_slice(text.as_bytes());
                 continue;
             };
-            record.offsets[field] = member.offset();
+            record.offsets[field] = shard.offset(member);
             let kind = &self.schema.fields[field].kind;
             let result = if *kind == FieldKind::LABEL {
                 int(shard, member, &mut read).map(|number| *value = Value::Int(number))
@@ -366,7 +387,7 @@ impl WebDataset {
                 let buffer = value.buffer();
                 read(member, &limits, buffer).and_then(|()| convert(kind, buffer))
             };
-            result.map_err(|e| e.with_offset(member.offset()))?;
+            result.map_err(|e| e.with_offset(shard.offset(member)))?;
         }
         Ok(())
     }
@@ -376,7 +397,7 @@ impl WebDataset {
         let members = shard.index.sample(sample);
         let there: Vec<&str> = members.iter().take(20).map(|m| shard.index.extension(*m)).collect();
         let e = Error::corrupt(format!("the sample lacks field {wanted}: it has {}", there.join(", ")))
-            .with_offset(members.first().map_or(0, |m| m.offset()));
+            .with_offset(members.first().map_or(0, |m| shard.offset(*m)));
         match &shard.index.damage {
             Some(damage) if sample + 1 == shard.index.len() => {
                 let (path, at) = (&shard.path, damage.offset);
@@ -442,13 +463,15 @@ impl Source for WebDataset {
         let (shard, sample) = self.sample(index)?;
         for (member, field) in self.members(shard, sample).zip(&self.schema.fields) {
             let Some(member) = member.map_err(|e| located(e, self, index))? else { continue };
-            let len = if field.kind == FieldKind::LABEL {
-                int_bytes(shard, member).map(|()| member.size())
-            } else {
-                checked(shard, member, limits).map(|_| member.size())
-            };
-            let len = len.map_err(|e| located(e.with_offset(member.offset()), self, index))?;
-            extents.push(Extent::range(shard.path.clone(), member.offset(), len));
+            let number = field.kind == FieldKind::LABEL;
+            let fits =
+                if number { int_bytes(shard, member) } else { checked(shard, member, limits).map(drop) };
+            let range = fits.and_then(|()| match &shard.zip {
+                Some(zip) => zip.extent(member.block as usize, limits),
+                None => Ok(member.offset()..member.offset() + member.size()),
+            });
+            let range = range.map_err(|e| located(e.with_offset(shard.offset(member)), self, index))?;
+            extents.push(Extent::range(shard.path.clone(), range.start, range.end - range.start));
         }
         Ok(())
     }
@@ -456,8 +479,11 @@ impl Source for WebDataset {
     fn assemble(&self, index: u64, pieces: &[Bytes], record: &mut Record) -> Result<()> {
         let (shard, sample) = self.sample(index)?;
         let mut pieces = pieces.iter();
-        let read = |_, _: &Limits, into: &mut Vec<u8>| {
+        let read = |member: Member, _: &Limits, into: &mut Vec<u8>| {
             let piece = pieces.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a piece is missing"))?;
+            if let Some(zip) = &shard.zip {
+                return zip.unpack(member.block as usize, piece, into);
+            }
             reserve(into, piece.len(), &shard.path)?;
             into.extend_from_slice(piece);
             Ok(())
@@ -495,7 +521,7 @@ impl Source for WebDataset {
         let Some(Place::Sample(shard, sample)) = self.place(index) else { return None };
         let stat = self.store.stat(&shard.path).ok()?;
         let first = shard.index.sample(sample).first()?;
-        Some(stamp(&format!("{}@{}", location(&self.key(index)), first.offset()), &stat))
+        Some(stamp(&format!("{}@{}", location(&self.key(index)), shard.offset(*first)), &stat))
     }
 }
 
@@ -524,7 +550,7 @@ fn whole(shard: &Shard, member: Member) -> Result<()> {
 
 /// Bytes of a member that can be read and is not too large.
 fn checked(shard: &Shard, member: Member, limits: &Limits) -> Result<usize> {
-    let (offset, size) = (member.offset(), member.size());
+    let (offset, size) = (shard.offset(member), member.size());
     let extension = shard.index.extension(member);
     if member.is_sparse() {
         let message = format!("field {extension} is a file with holes, which is not supported");
@@ -644,7 +670,8 @@ fn images(index: &ShardIndex, sample: usize) -> usize {
 }
 
 /// The member of a sample with the first of these extensions that it has.
-fn find(index: &ShardIndex, sample: usize, alternatives: &[String]) -> Result<Option<Member>> {
+fn find(shard: &Shard, sample: usize, alternatives: &[String]) -> Result<Option<Member>> {
+    let index = &shard.index;
     let members = index.sample(sample);
     for wanted in alternatives {
         let mut found = members.iter().filter(|member| index.extension(**member) == wanted);
@@ -652,7 +679,7 @@ fn find(index: &ShardIndex, sample: usize, alternatives: &[String]) -> Result<Op
             return match found.next() {
                 None => Ok(Some(*first)),
                 Some(second) => {
-                    let (a, b) = (first.offset(), second.offset());
+                    let (a, b) = (shard.offset(*first), shard.offset(*second));
                     let message = format!("the sample has field {wanted} twice, at bytes {a} and {b}");
                     Err(Error::corrupt(message).with_offset(b))
                 }

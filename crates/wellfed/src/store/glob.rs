@@ -81,7 +81,10 @@ type Place = (String, usize, Ancestors);
 /// What cannot be listed; a loop of links; wanted names that are not UTF-8.
 pub fn files(store: &dyn Store, pattern: &str) -> Result<Vec<Listing>> {
     // Of a URL, scheme and host or bucket are no names of folders.
+    let archive = super::zip::split(pattern).filter(|(_, inside)| !inside.is_empty());
     let root = match pattern.split_once("://") {
+        // Of an archive neither are those that lead to it.
+        _ if archive.is_some() => archive.map_or("", |(_, inside)| &pattern[..pattern.len() - inside.len()]),
         Some((scheme, rest)) if !scheme.contains('/') => {
             &pattern[..scheme.len() + 3 + rest.find('/').map_or(rest.len(), |at| at + 1)]
         }

@@ -13,6 +13,7 @@ pub mod registry;
 pub mod remote;
 pub mod retry;
 pub mod secrets;
+pub mod zip;
 
 use std::fmt;
 
@@ -21,6 +22,7 @@ pub use faulty::{Call, Fault, FaultyStore, Operation};
 pub use local::LocalStore;
 pub use remote::{Done, Pending, Remote, Request};
 pub use retry::{Retry, RetryingStore};
+pub use zip::ZipStore;
 
 use crate::{Error, ErrorKind, Result};
 

@@ -1,0 +1,124 @@
+//! Files that are compressed as a whole, unpacked into memory: gzip and Zstandard.
+//!
+//! Such a stream cannot be entered in its middle, so that samples in it are reached only where all of it is unpacked. What
+//! does not unpack to its end, or has another checksum than it states, is an error: no byte of it is used.
+
+use std::io::Read;
+
+use flate2::read::MultiGzDecoder;
+
+use crate::{Error, Result, store::reserve};
+
+/// Bytes that a source keeps in memory of files that cannot be read by position, of all of them together.
+pub(super) const UNPACKED: u64 = 4 << 30;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    /// RFC 1952: has a CRC-32 and the length.
+    Gzip,
+    /// RFC 8878: has a checksum if its writer wanted one (the command `zstd` does).
+    Zstandard,
+}
+
+impl Packing {
+    /// That of a file called `path` whose first bytes are `start`. One that is damaged at its start goes by its name.
+    pub(super) fn of(path: &str, start: &[u8]) -> Option<Self> {
+        let name = path.to_ascii_lowercase();
+        if start.starts_with(b"\x1f\x8b") || name.ends_with(".gz") {
+            Some(Self::Gzip)
+        } else if start.starts_with(b"\x28\xb5\x2f\xfd") || name.ends_with(".zst") || name.ends_with(".zstd")
+        {
+            Some(Self::Zstandard)
+        } else {
+            None
+        }
+    }
+
+    /// `packed`, the whole of the file `path`, unpacked: at most `max_bytes`.
+    pub(super) fn unpack(self, path: &str, packed: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
+        let damaged = |e: std::io::Error| {
+            Error::corrupt(format!("{path} cannot be unpacked: {e}"))
+                .with_hint("it was cut or changed, perhaps during a copy: no part of it is used")
+        };
+        let mut unpacked = Vec::new();
+        let mut from: Box<dyn Read + '_> = match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Self::Zstandard => Box::new(zstd::stream::read::Decoder::with_buffer(packed).map_err(damaged)?),
+        };
+        // No empty file is compressed: it was cut.
+        if packed.is_empty() {
+            return Err(damaged(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        loop {
+            let room = unpacked.capacity().clamp(64 << 10, 64 << 20);
+            reserve(&mut unpacked, room, path)?;
+            let got = from.by_ref().take(room as u64).read_to_end(&mut unpacked).map_err(damaged)?;
+            if unpacked.len() as u64 > max_bytes {
+                return Err(Error::limit(
+                    path,
+                    unpacked.len() as u64,
+                    max_bytes,
+                    "bytes when it is unpacked",
+                )
+                .with_hint("unpack the files with `gunzip` or `unzstd`: then they are read by position"));
+            }
+            if got < room {
+                unpacked.shrink_to_fit();
+                return Ok(unpacked);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    pub(in crate::source) fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// With a checksum.
+    pub(in crate::source) fn zstandard(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn files_are_unpacked_whole_or_not_at_all() {
+        let whole: Vec<u8> = (0..200_000_u32).flat_map(|i| (i % 977).to_le_bytes()).collect();
+        for (name, packed) in [("a.gz", gzip(&whole)), ("a.zst", zstandard(&whole))] {
+            let packing = Packing::of("a", &packed).unwrap();
+            assert_eq!(Packing::of(name, b""), Some(packing));
+            assert_eq!(packing.unpack(name, &packed, 1 << 20).unwrap(), whole);
+            let twice = [packed.clone(), packed.clone()].concat();
+            assert_eq!(
+                packing.unpack(name, &twice, 1 << 21).unwrap(),
+                [whole.clone(), whole.clone()].concat()
+            );
+            let e = packing.unpack(name, &packed, 1000).unwrap_err();
+            assert_eq!(e.kind(), crate::ErrorKind::Limit);
+            for cut in (0..packed.len()).step_by(7) {
+                assert!(packing.unpack(name, &packed[..cut], 1 << 20).is_err(), "{name} cut at {cut}");
+            }
+            let mut random = crate::rng::Rng::for_stage(1, 0, 0, 0);
+            for _ in 0..200 {
+                let mut bad = packed.clone();
+                let at = random.next_u32() as usize % bad.len();
+                bad[at] ^= (1 + random.next_u32() % 255) as u8;
+                // A flag or a time in the header may be another one.
+                if let Ok(unpacked) = packing.unpack(name, &bad, 1 << 22) {
+                    assert!(unpacked == whole, "{name}: byte {at}");
+                }
+            }
+        }
+        assert_eq!(Packing::of("a.jsonl", b"{}"), None);
+    }
+}

@@ -1,0 +1,272 @@
+"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from . import _arguments as check
+from .dataset import Dataset
+from .sources import Path, StorageOptions, _open, _urls
+
+__all__ = ["jsonl", "mds", "npy", "npz", "raw_files"]
+
+
+def jsonl(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | Mapping[str, str | None] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    r"""Lines of JSON: one object a line, one sample a line. Keys of the objects are fields.
+
+    Where lines begin is found once, in parallel; then each is one read by position. Files that are compressed (``.gz``,
+    ``.zst``) are unpacked into memory when they are opened, at most 4 GiB of them. Blank lines are no samples.
+
+    Args:
+        urls: Files: paths or URLs with braces (``part-{000..099}.jsonl``) or stars.
+        fields: Keys to take, in order; samples are tuples of them, also of one. Or a dict of keys and their types:
+            ``"int64"``, ``"float32"`` and other numbers, ``"bool"``, ``"text"``, ``"json"``, lists of numbers
+            such as ``"int64[*]"`` (of any length) and ``"float32[768]"``; None as type: as in the first lines. None:
+            samples are dicts of all keys, which must be the same in the first 100 lines.
+        defaults: What stands for a field that is missing or null. Without, such lines are bad samples.
+        storage_options: As of `image_folder`.
+
+    Without types, whole numbers are int64, others float64, lists of numbers arrays that differ in length, all other
+    values ``"json"``: parsed objects in a batch.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        ValueError: The first lines lack a field or differ in their keys, or a type is not known.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.jsonl"
+        >>> written = path.write_text('{"text": "a", "label": 1}\n{"text": "b", "label": null}\n')
+        >>> ds = wf.jsonl(path, fields=["text", "label"], defaults={"label": -1})
+        >>> list(ds.batch(2).numpy())
+        [(['a', 'b'], array([ 1, -1]))]
+    """
+    if fields is None:
+        if defaults:
+            raise ValueError("defaults are given without fields\nhint: name the fields to take, too")
+        return _open("jsonl", urls=_urls(urls, storage_options))
+    types: Mapping[str, str | None] = (
+        fields if isinstance(fields, Mapping) else dict.fromkeys(listed := check.names(fields, "fields"))
+    )
+    if not isinstance(fields, Mapping) and len(types) < len(listed):
+        raise ValueError(f"fields is {listed}; a field is asked for twice")
+    given = dict(defaults or {})
+    taken = []
+    for name, type_ in types.items():
+        field: dict[str, Any] = {"name": name}
+        if type_ is not None:
+            field["kind"] = _kind(name, type_)
+        if given.get(name) is not None:
+            field["default"] = given[name]
+        given.pop(name, None)
+        taken.append(field)
+    if given:
+        raise ValueError(f"defaults names {', '.join(map(repr, given))}, which is no field")
+    return _open("jsonl", urls=_urls(urls, storage_options), fields=taken)
+
+
+def _kind(name: str, type_: str) -> Any:
+    """A type such as ``int64`` or ``float32[768]``, as the engine takes it."""
+    if type_ in ("text", "json"):
+        return type_
+    dtype, bracket, side = str(type_).partition("[")
+    side = side.removesuffix("]") if side.endswith("]") else ""
+    numbers = (
+        "bool",
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        "float32",
+        "float64",
+    )
+    if dtype not in numbers or (bracket and side != "*" and not side.isdecimal()):
+        raise ValueError(
+            f"field {name} cannot be {type_!r}\nhint: known are text, json, {', '.join(numbers)}, and lists of numbers "
+            "such as int64[*] and float32[768]"
+        )
+    if not bracket:
+        return {"scalar": {"dtype": dtype}}
+    return {"array": {"dtype": dtype, "shape": [None if side == "*" else int(side)]}}
+
+
+def npy(
+    urls: Path | Sequence[Path],
+    *,
+    pixels: Literal["infer", "hwc", "chw", "never"] = "infer",
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Rows of arrays in ``.npy`` files, read by position: samples are rows, those of several files follow each other.
+
+    For arrays larger than memory or in a store; those that `numpy.load` opens can be given to `from_tensor_slices`.
+
+    Args:
+        urls: Files: paths or URLs with braces (``part-{000..099}.npy``) or stars. Their rows are of one dtype and
+            shape.
+        pixels: As of `from_tensor_slices`.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        ValueError: Arrays differ in dtype or in the shape of their rows.
+        wellfed.CorruptSampleError: A file does not have the bytes that its header needs.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.npy"
+        >>> np.save(path, np.arange(6, dtype=np.float32).reshape(3, 2))
+        >>> wf.npy(path).sample(2)
+        array([4., 5.], dtype=float32)
+    """
+    return _open("array_files", urls=_urls(urls, storage_options), format="npy", pixels=_pixels(pixels))
+
+
+def npz(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    pixels: Literal["infer", "hwc", "chw", "never"] = "infer",
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Rows of the arrays in ``.npz`` files. Samples are dicts of all arrays, or tuples of those that are named.
+
+    Arrays are checked by their CRC-32 when the files are opened, and kept in memory, at most 4 GiB of them.
+
+    Args:
+        urls: Files: paths or URLs with braces or stars. All have the same arrays.
+        fields: Names of arrays to take, in order, such as ``["x_train", "y_train"]``.
+        pixels: As of `from_tensor_slices`.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        ValueError: The arrays that are taken differ in length, or there is none of a name.
+        wellfed.CorruptSampleError: A file is damaged.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.npz"
+        >>> np.savez_compressed(path, x=np.zeros((3, 8, 8), np.uint8), y=np.arange(3))
+        >>> image, label = wf.npz(path, fields=["x", "y"]).sample(2)
+        >>> image.shape, int(label)
+        ((1, 8, 8), 2)
+    """
+    names = None if fields is None else check.names(fields, "fields")
+    return _open(
+        "array_files",
+        urls=_urls(urls, storage_options),
+        format={"npz": {} if names is None else {"fields": names}},
+        pixels=_pixels(pixels),
+    )
+
+
+def raw_files(
+    urls: Path | Sequence[Path],
+    dtype: Any,
+    shape: int | Sequence[int] = (),
+    *,
+    offset: int = 0,
+    pixels: Literal["infer", "hwc", "chw", "never"] = "infer",
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Rows of numbers in files without a header, read by position, as `numpy.memmap` and `numpy.fromfile` read them.
+
+    A memory map itself can be given to `from_tensor_slices`; this reads from stores, and from several files.
+
+    Args:
+        urls: Files: paths or URLs with braces or stars.
+        dtype: Type of the elements, in the byte order of this machine.
+        shape: Shape of one row; ``()`` for rows of one number.
+        offset: Bytes in front of the first row of each file.
+        pixels: As of `from_tensor_slices`.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        wellfed.CorruptSampleError: A file has a part of a row at its end.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "tokens.bin"
+        >>> np.arange(8, dtype=np.uint16).tofile(path)
+        >>> wf.raw_files(path, np.uint16, 4).sample(1)
+        array([4, 5, 6, 7], dtype=uint16)
+    """
+    name = np.dtype(dtype)
+    if name.newbyteorder("=") != name:
+        raise ValueError(f"dtype is {name.str}; it must be in the byte order of this machine")
+    sides = [shape] if isinstance(shape, int | np.integer) else list(shape)
+    if any(int(side) < 1 for side in sides) or offset < 0:
+        raise ValueError(f"shape is {shape!r} and offset {offset!r}; they must not be negative, sides not 0")
+    raw = {"dtype": name.name, "shape": [int(side) for side in sides], "offset": int(offset)}
+    return _open(
+        "array_files", urls=_urls(urls, storage_options), format={"raw": raw}, pixels=_pixels(pixels)
+    )
+
+
+def _pixels(pixels: str) -> str:
+    if pixels not in ("infer", "hwc", "chw", "never"):
+        raise ValueError(f"pixels is {pixels!r}; it must be 'infer', 'hwc', 'chw' or 'never'")
+    return pixels
+
+
+def mds(
+    urls: Path | Sequence[Path],
+    *,
+    split: str | None = None,
+    fields: str | Sequence[str] | None = None,
+    validate_hash: str | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Shards of MosaicML's Streaming (MDS), read where they lie. Samples are dicts of all columns.
+
+    Samples of plain shards are read by position. Compressed shards (zstd, gz) are unpacked when they are opened, at
+    most 4 GiB of them, and kept in memory. Sizes are checked for every sample; all samples that the index states are
+    samples, those of a damaged shard bad ones.
+
+    Args:
+        urls: The folder with ``index.json``, or several: paths or URLs with braces; or indices, also with stars.
+        split: A folder in each of them, as Streaming calls it: ``"train"``.
+        fields: Columns to take, in order; samples are tuples of them, also of one.
+        validate_hash: Read all shards when they are opened, and compare this hash of theirs: ``"sha1"``, ``"sha256"``,
+            ``"md5"``, ``"xxh64"`` or ``"xxh3_64"``, if the index has it. Compressed shards are compared in any case.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: There is no index, or no shard of its.
+        ValueError: Shards differ in their columns, or there is none of a name.
+        wellfed.UnsupportedSampleError: A column is pickled: reading would run what is in it. ``fields`` takes others.
+
+    Example:
+        >>> import json, pathlib, struct, tempfile
+        >>> import wellfed as wf
+        >>> root = pathlib.Path(tempfile.mkdtemp())
+        >>> data = struct.pack("<3I", 1, 12, 20) + struct.pack("<q", 7)
+        >>> written = (root / "shard.00000.mds").write_bytes(data)
+        >>> shard = {"format": "mds", "samples": 1, "column_names": ["label"], "column_encodings": ["int"],
+        ...          "column_sizes": [8], "compression": None, "zip_data": None,
+        ...          "raw_data": {"basename": "shard.00000.mds", "bytes": 20, "hashes": {}}}
+        >>> index = (root / "index.json").write_text(json.dumps({"version": 2, "shards": [shard]}))
+        >>> int(wf.mds(root).sample(0)["label"])
+        7
+    """
+    return _open(
+        "mds",
+        urls=_urls(urls, storage_options),
+        split=split,
+        fields=None if fields is None else check.names(fields, "fields"),
+        validate_hash=validate_hash,
+    )

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Modules of the crate, the lowest first.
-const CRATE: [&str; 20] = [
+const CRATE: [&str; 21] = [
     // What everything stands on.
     "error",
     "limits",
@@ -34,6 +34,7 @@ const CRATE: [&str; 20] = [
     "dataset",
     "sampler",
     "sequence",
+    "write",
 ];
 
 /// Modules of `plan`.

@@ -271,6 +271,6 @@ fn settled(dtype: DType, sides: &[Option<usize>], known: Vec<usize>, bytes: usiz
         ));
     }
     // Without elements a side may be anything; none is what it is.
-    let other = if fixed == 0 { 0 } else { bytes / fixed };
+    let other = bytes.checked_div(fixed).unwrap_or(0);
     Ok(sides.iter().map(|side| side.unwrap_or(other)).collect())
 }

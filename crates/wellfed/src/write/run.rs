@@ -198,7 +198,9 @@ fn check_plan(lowered: &Lowered, order: &Order) -> Result<u64> {
 fn try_first(maker: &Maker<'_>, elements: u64, on_error: OnError) -> Result<Made> {
     let scratch = &mut MakeScratch::default();
     let mut first = None;
-    for position in 0..elements.min(TRIALS) {
+    // Bad samples often lie together, as in a folder that was not copied.
+    let elsewhere = (1..=TRIALS).map(|nth| u128::from(elements) * u128::from(nth) / u128::from(TRIALS + 1));
+    for position in (0..elements.min(TRIALS)).chain(elsewhere.map(|position| position as u64)) {
         match guarded(|| maker.make(position, scratch)) {
             Ok(made) => return Ok(made),
             Err(e) if on_error == OnError::Skip && is_bad_sample(&e) => first = first.or(Some(e)),
@@ -206,7 +208,10 @@ fn try_first(maker: &Maker<'_>, elements: u64, on_error: OnError) -> Result<Made
         }
     }
     let e = first.unwrap_or_else(|| Error::config("the data set has no samples to write"));
-    Err(e.with_hint(format!("none of the first {} samples can be written", elements.min(TRIALS))))
+    Err(e.with_hint(format!(
+        "of {} samples that were tried none can be written",
+        elements.min(TRIALS) + TRIALS
+    )))
 }
 
 /// Whether an error is the sample's own. An outage is not, nor a defect, nor what cannot be written at all.
@@ -249,7 +254,7 @@ fn identity(
 fn seed(node: &Node) -> Option<u64> {
     match node {
         Node::Shuffle { seed, .. } => Some(*seed),
-        _ => node.inputs().first().and_then(|input| seed(input)),
+        _ => node.inputs().first().and_then(seed),
     }
 }
 

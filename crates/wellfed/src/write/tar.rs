@@ -49,8 +49,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
     if name.len() <= 100 {
         return Some(("", name));
     }
-    let slashes = name.bytes().enumerate().filter(|(_, byte)| *byte == b'/').map(|(at, _)| at);
-    let at = slashes.filter(|at| (1..=155).contains(at)).last()?;
+    let at = name[..name.len().min(156)].rfind('/').filter(|at| *at > 0)?;
     let rest = &name[at + 1..];
     (1..=100).contains(&rest.len()).then_some((&name[..at], rest))
 }

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
     from ._ragged import Ragged as Ragged
+    from ._write import verify as verify
     from .dataset import Dataset as Dataset
     from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
@@ -96,6 +97,7 @@ _HOMES = {
     "mnist": "sources",
     "sample_from_datasets": "_combine",
     "transforms": "",
+    "verify": "_write",
     "voc_segmentation": "sources",
     "webdataset": "sources",
     "zip": "_combine",
@@ -155,6 +157,7 @@ __all__ = [
     "mnist",
     "sample_from_datasets",
     "transforms",
+    "verify",
     "voc_segmentation",
     "webdataset",
     "zip",

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ._ragged import Ragged as Ragged
     from ._tables import arrow as arrow
     from ._tables import parquet as parquet
+    from ._write import verify as verify
     from .dataset import Dataset as Dataset
     from .sources import annotated_images as annotated_images
     from .sources import cifar10 as cifar10
@@ -120,6 +121,7 @@ _HOMES = {
     "sample_from_datasets": "_combine",
     "tfrecord": "sources",
     "transforms": "",
+    "verify": "_write",
     "voc_segmentation": "sources",
     "webdataset": "sources",
     "zip": "_combine",
@@ -184,13 +186,14 @@ __all__ = [
     "load",
     "mds",
     "mnist",
-    "parquet",
     "npy",
     "npz",
+    "parquet",
     "raw_files",
     "sample_from_datasets",
     "tfrecord",
     "transforms",
+    "verify",
     "voc_segmentation",
     "webdataset",
     "zip",

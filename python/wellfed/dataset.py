@@ -19,6 +19,7 @@ from ._repr import node_repr, verb_repr
 from ._steps.later import Later
 from ._steps.program import name_of, steps_in
 from ._transform import Transform, _known
+from ._write import Writes
 from .exceptions import StateError
 from .transforms import __all__ as transforms_known
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset"]
 
 
-class Dataset:
+class Dataset(Writes):
     """Samples of a source, and what happens to them on the way to a batch.
 
     Made by `wellfed.image_folder` and its siblings. Every verb returns a new data set and leaves this one alone.

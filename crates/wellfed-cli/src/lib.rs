@@ -5,6 +5,7 @@
 
 mod advice;
 mod bench;
+mod convert;
 mod demo;
 mod detect;
 #[cfg(unix)]
@@ -17,6 +18,7 @@ mod pipeline;
 mod process;
 mod progress;
 mod top;
+mod verify;
 
 use std::ffi::OsString;
 
@@ -33,18 +35,20 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Convert(convert::Convert),
     Demo(demo::Demo),
     #[cfg(unix)]
     Doctor(doctor::Doctor),
     Index(index::Index),
     Inspect(inspect::Inspect),
     Top(top::Top),
+    Verify(verify::Verify),
 }
 
 /// Runs the command that `args` asks for; the first one is the program's name.
 ///
 /// Returns the exit status: 0 if all went well, 1 after an error (printed to standard error) or if
-/// `inspect` found bad samples, 2 for arguments that
+/// `inspect` found bad samples or `verify` a problem, 2 for arguments that
 /// make no sense.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(args) {
@@ -59,12 +63,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     wellfed_tables::register();
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),
+        Command::Convert(convert) => output::status(convert.run()),
         Command::Demo(demo) => demo.run(),
         #[cfg(unix)]
         Command::Doctor(doctor) => doctor.run(),
         Command::Index(index) => output::status(index.run()),
         Command::Inspect(inspect) => output::status(inspect.run()),
         Command::Top(top) => output::status(top.run()),
+        Command::Verify(verify) => output::status(verify.run()),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! That is: luma at full size and chroma at half of it across and down, the accurate DCT, and the tables of the
 //! standard's annex K scaled by a quality. Only the Huffman codes are others: all values of a kind are equally long, since
-//! such files are made to be decoded at once.
+//! such files are made to be decoded at once. [`encode_compact`] has the shortest codes for the image, for files to keep.
 
 use crate::header::ZIGZAG;
 use crate::{Error, ErrorKind, Result};
@@ -60,6 +60,81 @@ pub fn encode(
     quality: u8,
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    check(pixels, (height, width, channels), quality)?;
+    let most = most_bytes(height, width, channels);
+    out.clear();
+    out.try_reserve(most).map_err(|_| no_memory(most))?;
+    let image = Source { pixels, height, width, channels };
+    let tables = [LUMA, CHROMA].map(|table| scaled(&table, quality));
+    write_headers(&image, &tables, &fixed_codes(), out);
+    let mut scan = Scan { into: Fixed(Bits { out, bits: 0, filled: 0 }), before: [0; 3] };
+    image.scan(&tables, &mut scan)?;
+    scan.into.0.finish();
+    out.extend([0xFF, 0xD9]);
+    Ok(())
+}
+
+/// As [`encode`], to the same pixels, with the Huffman codes that make this file shortest (libjpeg's `optimize_coding`).
+/// Takes about twice as long, and 4 bytes of memory for each coefficient that is not zero.
+///
+/// ```
+/// use wellfed_jpeg::{Decoder, Options, encode, encode_compact};
+///
+/// let pixels: Vec<u8> = (0..64 * 64 * 3).map(|i| (i % 251) as u8).collect();
+/// let (mut file, mut compact) = (Vec::new(), Vec::new());
+/// encode(&pixels, (64, 64, 3), 90, &mut file)?;
+/// encode_compact(&pixels, (64, 64, 3), 90, &mut compact)?;
+/// assert!(compact.len() < file.len());
+/// let decode = |file: &[u8]| Decoder::new().decode(file, &Options::default());
+/// assert_eq!(decode(&compact)?.pixels, decode(&file)?.pixels);
+/// # Ok::<(), wellfed_jpeg::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_compact(
+    pixels: &[u8],
+    (height, width, channels): (usize, usize, usize),
+    quality: u8,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    check(pixels, (height, width, channels), quality)?;
+    let image = Source { pixels, height, width, channels };
+    let tables = [LUMA, CHROMA].map(|table| scaled(&table, quality));
+    let mut scan = Scan { into: Counted::default(), before: [0; 3] };
+    image.scan(&tables, &mut scan)?;
+    let Counted { counts, tokens } = scan.into;
+    // Grey images have no symbols of chroma, and so no tables for them.
+    let codes: Vec<Codes> = (0..4).map(|number| Codes::shortest(class_of(number), &counts[number])).collect();
+    // Every byte of codes may be followed by a zero.
+    let bits: u64 = (codes.iter().zip(&counts))
+        .map(|(codes, counts)| {
+            (0..256)
+                .map(|s| u64::from(counts[s]) * (u64::from(codes.lengths[s]) + s as u64 % 16))
+                .sum::<u64>()
+        })
+        .sum();
+    let most = usize::try_from(bits / 4).unwrap_or(usize::MAX).saturating_add(2 * HEADER_BYTES);
+    out.clear();
+    out.try_reserve(most).map_err(|_| no_memory(most))?;
+    write_headers(&image, &tables, &codes, out);
+    let mut bits = Bits { out, bits: 0, filled: 0 };
+    for token in tokens {
+        let (number, symbol) = ((token >> 30) as usize, (token >> 16) as u8);
+        let codes = &codes[number];
+        bits.put(codes.codes[usize::from(symbol)].into(), codes.lengths[usize::from(symbol)].into());
+        bits.put(token & 0xFFFF, u32::from(symbol % 16));
+    }
+    bits.finish();
+    out.extend([0xFF, 0xD9]);
+    Ok(())
+}
+
+fn no_memory(bytes: usize) -> Error {
+    Error::new(ErrorKind::Memory, format!("no memory for {bytes} bytes of a JPEG"))
+}
+
+fn check(pixels: &[u8], (height, width, channels): (usize, usize, usize), quality: u8) -> Result<()> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Argument, what));
     if !(1..=100).contains(&quality) {
         return wrong(format!("quality is {quality}; must be 1 to 100"));
@@ -73,29 +148,6 @@ pub fn encode(
     if pixels.len() != height * width * channels {
         return wrong(format!("{} bytes are no image of {height}x{width}x{channels}", pixels.len()));
     }
-    let image = Source { pixels, height, width, channels };
-    let most = most_bytes(height, width, channels);
-    out.clear();
-    out.try_reserve(most)
-        .map_err(|_| Error::new(ErrorKind::Memory, format!("no memory for {most} bytes of a JPEG")))?;
-    let tables = [LUMA, CHROMA].map(|table| scaled(&table, quality));
-    write_headers(&image, &tables, out);
-    let mut scan = Scan { out, bits: 0, filled: 0, before: [0; 3] };
-    if channels == 1 {
-        for top in (0..height).step_by(8) {
-            for left in (0..width).step_by(8) {
-                scan.block(0, &tables[0], |y, x| image.pixel(top + y, left + x)[0]);
-            }
-        }
-    } else {
-        for top in (0..height).step_by(16) {
-            for left in (0..width).step_by(16) {
-                image.mcu((top, left), &tables, &mut scan);
-            }
-        }
-    }
-    scan.finish();
-    out.extend([0xFF, 0xD9]);
     Ok(())
 }
 
@@ -109,13 +161,117 @@ fn scaled(table: &[u16; 64], quality: u8) -> [u16; 64] {
 /// Run and size of every value of a coefficient that is not the first of its block; then the end of a block, and a run of
 /// 16 zeros. Its place is its code, of 8 bits.
 fn values() -> impl Iterator<Item = u8> {
-    (0..16u8).flat_map(|run| (1..=10u8).map(move |size| run << 4 | size)).chain([0x00, 0xF0])
+    (0..16u8).flat_map(|run| (1..=10u8).map(move |size| run << 4 | size)).chain([END, ZEROS])
 }
 
-const END: u32 = 160;
-const ZEROS: u32 = 161;
+/// No more coefficients of this block.
+const END: u8 = 0x00;
+/// 16 coefficients that are zero.
+const ZEROS: u8 = 0xF0;
 
-fn write_headers(image: &Source<'_>, tables: &[[u16; 64]; 2], out: &mut Vec<u8>) {
+/// Numbers of tables, of luma and of chroma: of the first coefficients of blocks, and of the others.
+const FIRST: [usize; 2] = [0, 1];
+const OTHERS: [usize; 2] = [2, 3];
+
+/// Class and number of a table, as a segment has them.
+fn class_of(number: usize) -> u8 {
+    [0x00, 0x01, 0x10, 0x11][number]
+}
+
+/// A table of Huffman codes.
+struct Codes {
+    class: u8,
+    /// How many codes there are of 1 to 16 bits.
+    counts: [u8; 16],
+    /// Symbols in the order of their codes.
+    symbols: Vec<u8>,
+    codes: [u16; 256],
+    lengths: [u8; 256],
+}
+
+impl Codes {
+    fn new(class: u8, counts: [u8; 16], symbols: Vec<u8>) -> Self {
+        let mut this = Self { class, counts, symbols, codes: [0; 256], lengths: [0; 256] };
+        let (mut code, mut next) = (0u32, this.symbols.iter());
+        for (length, count) in (1..).zip(counts) {
+            for &symbol in next.by_ref().take(count.into()) {
+                this.codes[usize::from(symbol)] = code as u16;
+                this.lengths[usize::from(symbol)] = length;
+                code += 1;
+            }
+            code <<= 1;
+        }
+        this
+    }
+
+    /// The shortest codes for symbols that occur so often: libjpeg's `jpeg_gen_optimal_table`, which is the standard's annex
+    /// K.2.
+    fn shortest(class: u8, counts: &[u32; 256]) -> Self {
+        // One more symbol takes the code of all ones, which no other may have.
+        let mut weights: Vec<u64> = counts.iter().map(|count| u64::from(*count)).chain([1]).collect();
+        let mut lengths = [0usize; 257];
+        // Symbols of one tree are a chain.
+        let mut next: [Option<usize>; 257] = [None; 257];
+        loop {
+            let least = |weights: &[u64], but: Option<usize>| {
+                let there = (0..257).filter(|i| weights[*i] > 0 && Some(*i) != but);
+                // Of equal ones the last.
+                there.min_by_key(|i| (weights[*i], 257 - i))
+            };
+            let Some(first) = least(&weights, None) else { break };
+            let Some(second) = least(&weights, Some(first)) else { break };
+            weights[first] += weights[second];
+            weights[second] = 0;
+            let longer = |mut at: usize, lengths: &mut [usize; 257]| loop {
+                lengths[at] += 1;
+                match next[at] {
+                    Some(following) => at = following,
+                    None => return at,
+                }
+            };
+            let end = longer(first, &mut lengths);
+            longer(second, &mut lengths);
+            next[end] = Some(second);
+        }
+        let mut by_length = [0u32; 258];
+        lengths.iter().filter(|length| **length > 0).for_each(|length| by_length[*length] += 1);
+        // No code may have more than 16 bits: two that have more become one that is a bit shorter, and another one that is
+        // short enough becomes two.
+        for length in (17..by_length.len()).rev() {
+            while by_length[length] > 0 {
+                let mut shorter = length - 2;
+                while by_length[shorter] == 0 {
+                    shorter -= 1;
+                }
+                by_length[length] -= 2;
+                by_length[length - 1] += 1;
+                by_length[shorter + 1] += 2;
+                by_length[shorter] -= 1;
+            }
+        }
+        // The code of all ones is one of the longest.
+        if let Some(longest) = by_length[..=16].iter_mut().rev().find(|count| **count > 0) {
+            *longest -= 1;
+        }
+        let mut symbols: Vec<u8> = (0..=255u8).filter(|symbol| lengths[usize::from(*symbol)] > 0).collect();
+        symbols.sort_by_key(|symbol| lengths[usize::from(*symbol)]);
+        let counts = std::array::from_fn(|i| by_length[i + 1] as u8);
+        Self::new(class, counts, symbols)
+    }
+}
+
+/// First coefficients: 12 codes of 4 bits; others: 162 of 8 bits.
+fn fixed_codes() -> [Codes; 2] {
+    let codes = |class: u8, length: usize, symbols: Vec<u8>| {
+        let mut counts = [0; 16];
+        counts[length - 1] = symbols.len() as u8;
+        Codes::new(class, counts, symbols)
+    };
+    [codes(0x00, 4, (0..12).collect()), codes(0x10, 8, values().collect())]
+}
+
+/// Segments before the scan, which has tables of its own for chroma where there are four.
+fn write_headers(image: &Source<'_>, tables: &[[u16; 64]; 2], codes: &[Codes], out: &mut Vec<u8>) {
     let components = image.channels;
     let kinds = if components == 3 { 2 } else { 1 };
     let mut segment = |marker: u8, content: &[u8]| {
@@ -141,17 +297,13 @@ fn write_headers(image: &Source<'_>, tables: &[[u16; 64]; 2], out: &mut Vec<u8>)
         frame.extend([component + 1, if luma { 0x22 } else { 0x11 }, component.min(1)]);
     }
     segment(0xC0, &frame);
-    // First coefficients: 12 codes of 4 bits; others: 162 of 8 bits.
-    let codes = |class: u8, length: usize, values: Vec<u8>| {
-        let mut counts = [0; 16];
-        counts[length - 1] = values.len() as u8;
-        [&[class][..], &counts, &values].concat()
-    };
-    segment(0xC4, &codes(0x00, 4, (0..12).collect()));
-    segment(0xC4, &codes(0x10, 8, values().collect()));
+    for Codes { class, counts, symbols, .. } in codes.iter().filter(|codes| !codes.symbols.is_empty()) {
+        segment(0xC4, &[&[*class][..], counts, symbols].concat());
+    }
     let mut scan = vec![components as u8];
     for component in 0..components as u8 {
-        scan.extend([component + 1, 0x00]);
+        let own = codes.len() == 4 && component > 0;
+        scan.extend([component + 1, if own { 0x11 } else { 0x00 }]);
     }
     scan.extend([0, 63, 0]);
     segment(0xDA, &scan);
@@ -166,13 +318,31 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// All blocks, in the order of the file.
+    fn scan(&self, tables: &[[u16; 64]; 2], scan: &mut Scan<impl Symbols>) -> Result<()> {
+        let (height, width) = (self.height, self.width);
+        let side = if self.channels == 1 { 8 } else { 16 };
+        for top in (0..height).step_by(side) {
+            // 6 blocks of 16 x 16 pixels.
+            scan.into.reserve(width.div_ceil(side) * 6 * 65)?;
+            for left in (0..width).step_by(side) {
+                if self.channels == 1 {
+                    scan.block(0, &tables[0], |y, x| self.pixel(top + y, left + x)[0]);
+                } else {
+                    self.mcu((top, left), tables, scan);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn pixel(&self, y: usize, x: usize) -> &[u8] {
         let (y, x) = (y.min(self.height - 1), x.min(self.width - 1));
         &self.pixels[(y * self.width + x) * self.channels..]
     }
 
     /// The six blocks of 16 x 16 pixels, four of luma and two of chroma.
-    fn mcu(&self, (top, left): (usize, usize), tables: &[[u16; 64]; 2], scan: &mut Scan<'_>) {
+    fn mcu(&self, (top, left): (usize, usize), tables: &[[u16; 64]; 2], scan: &mut Scan<impl Symbols>) {
         let mut luma = [[0u8; 16]; 16];
         for (y, row) in luma.iter_mut().enumerate() {
             for (x, value) in row.iter_mut().enumerate() {
@@ -219,17 +389,15 @@ fn ycc(r: u8, g: u8, b: u8) -> [u8; 3] {
     .map(|v| v as u8)
 }
 
-/// The coded data of the scan.
-struct Scan<'a> {
+/// Bits of the scan.
+struct Bits<'a> {
     out: &'a mut Vec<u8>,
     /// Bits that are not written yet, at the lower end.
     bits: u64,
     filled: u32,
-    /// First coefficients of the last blocks of the components.
-    before: [i32; 3],
 }
 
-impl Scan<'_> {
+impl Bits<'_> {
     fn put(&mut self, value: u32, bits: u32) {
         self.bits = self.bits << bits | u64::from(value);
         self.filled += bits;
@@ -243,6 +411,75 @@ impl Scan<'_> {
         }
     }
 
+    /// Fills the last byte with ones.
+    fn finish(&mut self) {
+        if self.filled > 0 {
+            self.put(0x7F, 7);
+        }
+    }
+}
+
+/// Takes what the blocks are coded as.
+trait Symbols {
+    /// There may be so many more.
+    fn reserve(&mut self, symbols: usize) -> Result<()>;
+
+    /// A symbol of a table, and the bits that follow it: as many as its lower half says.
+    fn add(&mut self, table: usize, symbol: u8, bits: u32);
+}
+
+/// Writes codes that are all equally long.
+struct Fixed<'a>(Bits<'a>);
+
+impl Symbols for Fixed<'_> {
+    fn reserve(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn add(&mut self, table: usize, symbol: u8, bits: u32) {
+        let (run, size) = (u32::from(symbol >> 4), u32::from(symbol % 16));
+        match symbol {
+            _ if FIRST.contains(&table) => self.0.put(size, 4),
+            END => self.0.put(160, 8),
+            ZEROS => self.0.put(161, 8),
+            _ => self.0.put(run * 10 + size - 1, 8),
+        }
+        self.0.put(bits, size);
+    }
+}
+
+/// Counts symbols, and keeps them.
+struct Counted {
+    counts: [[u32; 256]; 4],
+    /// Table in 2 bits, symbol in 8 of 14, bits in 16.
+    tokens: Vec<u32>,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self { counts: [[0; 256]; 4], tokens: Vec::new() }
+    }
+}
+
+impl Symbols for Counted {
+    fn reserve(&mut self, symbols: usize) -> Result<()> {
+        self.tokens.try_reserve(symbols).map_err(|_| no_memory(4 * (self.tokens.len() + symbols)))
+    }
+
+    fn add(&mut self, table: usize, symbol: u8, bits: u32) {
+        self.counts[table][usize::from(symbol)] += 1;
+        self.tokens.push((table as u32) << 30 | u32::from(symbol) << 16 | bits);
+    }
+}
+
+/// The blocks of the scan.
+struct Scan<S> {
+    into: S,
+    /// First coefficients of the last blocks of the components.
+    before: [i32; 3],
+}
+
+impl<S: Symbols> Scan<S> {
     /// The size and the bits of a value, as the standard has them: negative ones count down from all ones.
     fn sized(value: i32) -> (u32, u32) {
         let size = 32 - value.unsigned_abs().leading_zeros();
@@ -265,8 +502,8 @@ impl Scan<'_> {
         let first = quantized(0);
         let (size, bits) = Self::sized(first - self.before[component]);
         self.before[component] = first;
-        self.put(size, 4);
-        self.put(bits, size);
+        let kind = component.min(1);
+        self.into.add(FIRST[kind], size as u8, bits);
         let mut zeros = 0;
         for &place in &ZIGZAG[1..] {
             let value = quantized(usize::from(place)).clamp(-1023, 1023);
@@ -275,30 +512,22 @@ impl Scan<'_> {
                 continue;
             }
             while zeros > 15 {
-                self.put(ZEROS, 8);
+                self.into.add(OTHERS[kind], ZEROS, 0);
                 zeros -= 16;
             }
             let (size, bits) = Self::sized(value);
-            self.put(zeros * 10 + size - 1, 8);
-            self.put(bits, size);
+            self.into.add(OTHERS[kind], (zeros << 4 | size) as u8, bits);
             zeros = 0;
         }
         if zeros > 0 {
-            self.put(END, 8);
+            self.into.add(OTHERS[kind], END, 0);
         }
     }
 
     /// A block of luma that no pixel lies in.
     fn empty(&mut self) {
-        self.put(0, 4);
-        self.put(END, 8);
-    }
-
-    /// Fills the last byte with ones.
-    fn finish(&mut self) {
-        if self.filled > 0 {
-            self.put(0x7F, 7);
-        }
+        self.into.add(FIRST[0], 0, 0);
+        self.into.add(OTHERS[0], END, 0);
     }
 }
 
@@ -353,7 +582,38 @@ mod tests {
         assert!(file.len() <= most_bytes(size.0, size.1, size.2), "{} bytes", file.len());
         let image = Decoder::new().decode(&file, &Options::default()).unwrap();
         assert_eq!((image.height, image.width, image.channels), size);
+        let fixed = file.len();
+        encode_compact(&pixels(size.0 * size.1 * size.2), size, quality, &mut file).unwrap();
+        assert!(size.0 * size.1 < 500 || file.len() < fixed, "{} bytes instead of {fixed}", file.len());
+        assert_eq!(Decoder::new().decode(&file, &Options::default()).unwrap().pixels, image.pixels);
         image.pixels
+    }
+
+    #[test]
+    fn the_shortest_codes_have_at_most_16_bits_and_leave_out_all_ones() {
+        // Fibonacci's numbers make the deepest tree that there is.
+        let mut deep = [0u32; 256];
+        let (mut a, mut b) = (1, 1);
+        for count in deep.iter_mut().take(40) {
+            *count = a;
+            (a, b) = (b, a + b);
+        }
+        let mut even = [0u32; 256];
+        even.fill(7);
+        let mut one = [0u32; 256];
+        one[9] = 5;
+        for counts in [deep, even, one] {
+            let codes = Codes::shortest(0, &counts);
+            let there = counts.iter().filter(|count| **count > 0).count();
+            assert_eq!(
+                (codes.symbols.len(), codes.counts.iter().map(|c| usize::from(*c)).sum()),
+                (there, there)
+            );
+            // Kraft's sum, with one more code of the longest ones.
+            let longest = codes.lengths.iter().max().unwrap();
+            let taken: u32 = codes.lengths.iter().filter(|l| **l > 0).map(|l| 1 << (16 - l)).sum();
+            assert!(*longest <= 16 && taken + (1 << (16 - longest)) <= 1 << 16, "{taken} of {longest} bits");
+        }
     }
 
     /// Every value times its place, counted from 1, of what Pillow 13 reads of what it wrote.

@@ -106,7 +106,7 @@ mod trailer;
 mod walk;
 
 pub use decoder::{Decoder, Image};
-pub use encode::{encode, most_bytes};
+pub use encode::{encode, encode_compact, most_bytes};
 pub use error::{Error, ErrorKind, Result};
 pub use exif::exif_orientation;
 pub use header::{Colour, Component, Density, Header, Process};

@@ -11,9 +11,10 @@ use wellfed::{
     source::{ArrayData, Source, SourceSpec},
     store::LocalStore,
     transform::Transform,
+    write::WriteOptions,
 };
 
-use crate::{enter, error::to_python, leaves, loader, memory, page_lock, sequence};
+use crate::{enter, error::to_python, leaves, loader, memory, page_lock, sequence, writing};
 
 /// Arrays as Python gives them: each with the name of its dtype, since NumPy cannot name all of them.
 type Given<'py> = Option<Vec<(Bound<'py, PyAny>, String)>>;
@@ -180,6 +181,16 @@ impl Dataset {
         Ok(loader::Loader::new(enter::slow(py, make)?))
     }
 
+    /// Begins to write tar shards to `destination`, as the options of the JSON text say.
+    fn write(&self, py: Python<'_>, destination: String, options: &str) -> PyResult<writing::Writing> {
+        let options: WriteOptions = parse(py, "write", options)?;
+        let inner = self.inner.clone();
+        writing::Writing::start(py, move |progress| {
+            let written = wellfed::write::write(&inner, &destination, &options, progress)?;
+            to_json(&written)
+        })
+    }
+
     /// Names of classes by label.
     #[getter]
     fn classes(&self) -> Option<Vec<String>> {
@@ -301,6 +312,6 @@ fn parse<T: DeserializeOwned>(py: Python<'_>, what: &str, json: &str) -> PyResul
     })
 }
 
-fn to_json(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn to_json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::config(format!("cannot be written as JSON: {e}")))
 }

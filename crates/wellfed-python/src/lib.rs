@@ -16,6 +16,7 @@ mod page_lock;
 mod picture;
 mod secrets;
 mod sequence;
+mod writing;
 
 /// The module `wellfed._native`.
 #[pyo3::pymodule]
@@ -40,6 +41,8 @@ mod _native {
     use crate::secrets::{keep_secrets, referred_secrets};
     #[pymodule_export]
     use crate::sequence::Order;
+    #[pymodule_export]
+    use crate::writing::{Writing, verify};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

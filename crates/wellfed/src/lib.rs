@@ -58,6 +58,7 @@ pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transform;
+pub mod write;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

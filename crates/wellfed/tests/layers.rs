@@ -35,6 +35,7 @@ const CRATE: [&str; 21] = [
     "dataset",
     "sampler",
     "sequence",
+    "write",
 ];
 
 /// Modules of `plan`.

@@ -257,6 +257,11 @@ impl Source for Annotated {
         path.map_or_else(String::new, |path| format!("{}#{index}", &path[self.common..]))
     }
 
+    fn own_name(&self, index: u64) -> String {
+        let path = usize::try_from(index).ok().and_then(|index| self.images.get(index));
+        path.map_or_else(String::new, |path| path[self.common..].to_owned())
+    }
+
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
         let max_bytes = record.limits.max_bytes;
         self.fill(index, record, |path, into| self.store.read(path, max_bytes, into))

@@ -180,6 +180,10 @@ impl Source for ImageFiles {
         if self.again.binary_search(&index).is_ok() { format!("{path}#{index}") } else { path }
     }
 
+    fn own_name(&self, index: u64) -> String {
+        secrets::masked(self.path(index).unwrap_or_default()).to_string()
+    }
+
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
         let Some(path) = self.path(index) else { return Err(beyond_the_end(self, index)) };
         record.reset(self.schema.fields.len());

@@ -27,6 +27,7 @@ pub mod tables;
 mod tar_header;
 mod tar_index;
 mod tar_links;
+mod tar_shard;
 mod tar_sidecar;
 pub mod tensor_slices;
 pub mod tfrecord;
@@ -53,15 +54,18 @@ pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use jsonl::{JsonField, JsonLines, JsonLinesSpec};
 pub use mds::{Mds, MdsSpec};
 pub use mnist::{Mnist, MnistSpec};
+pub(crate) use npy::file_of as npy_file;
 pub(crate) use python::PythonSamples;
 pub use python::PythonSpec;
 use serde::Serialize;
 pub use spec::SourceSpec;
 pub use tables::{TableFormat, TableSpec};
+pub(crate) use tar_shard::{CheckScratch, Shard};
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use tfrecord::{TfRecord, TfRecordCompression, TfRecordSpec};
 pub use voc::{VocSegmentationSpec, voc_segmentation};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
+pub(crate) use webdataset::{PACKED, kind_of as kind_of_extension};
 
 use crate::{
     Error, ErrorKind, Limits, Result,
@@ -111,6 +115,12 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// Stable identity of sample `index` for people: a relative path, a tar key, or the number itself. Unique in
     /// its source. Empty beyond the end.
     fn key(&self, index: u64) -> String;
+
+    /// What sample `index` is called by itself, wherever it lies: what its key in a shard is made of when it is written.
+    /// Need not be unique.
+    fn own_name(&self, index: u64) -> String {
+        self.key(index)
+    }
 
     /// Reads sample `index` into `record`: a value for every field of the schema. No field is larger than
     /// `record.limits` allows.

@@ -130,6 +130,58 @@ impl Header {
     }
 }
 
+/// A file of these elements: C order, native byte order.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] for bfloat16, which NumPy does not know; [`ErrorKind::Internal`] for another number of bytes
+/// than dtype and shape say.
+pub(crate) fn file_of(dtype: DType, shape: &[usize], elements: &[u8]) -> Result<Vec<u8>> {
+    let code = match dtype {
+        DType::Bool => "b1",
+        DType::UInt8 => "u1",
+        DType::Int8 => "i1",
+        DType::UInt16 => "u2",
+        DType::Int16 => "i2",
+        DType::UInt32 => "u4",
+        DType::Int32 => "i4",
+        DType::UInt64 => "u8",
+        DType::Int64 => "i8",
+        DType::Float16 => "f2",
+        DType::Float32 => "f4",
+        DType::Float64 => "f8",
+        DType::BFloat16 => {
+            return Err(Error::new(ErrorKind::Unsupported, "npy arrays cannot be of dtype bfloat16"));
+        }
+    };
+    let needed = shape.iter().try_fold(dtype.size(), |size, n| size.checked_mul(*n));
+    if needed != Some(elements.len()) {
+        let (name, given) = (dtype.name(), elements.len());
+        let message = format!("{name} of shape {shape:?} does not have {given} bytes");
+        return Err(Error::new(ErrorKind::Internal, message));
+    }
+    let order = match (dtype.size(), cfg!(target_endian = "little")) {
+        (1, _) => '|',
+        (_, true) => '<',
+        (_, false) => '>',
+    };
+    let sides: String = shape.iter().map(|side| format!("{side}, ")).collect();
+    let sides = if shape.len() == 1 { sides.trim_end() } else { sides.trim_end_matches(", ") };
+    let mut text = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({sides}), }}");
+    // Elements begin at a multiple of 64 bytes; the header ends with a line.
+    let end = (10 + text.len() + 1).next_multiple_of(64);
+    text.extend(std::iter::repeat_n(' ', end - 10 - text.len() - 1));
+    text.push('\n');
+    let length = u16::try_from(text.len())
+        .map_err(|_| Error::new(ErrorKind::Unsupported, format!("an array of {} dimensions", shape.len())))?;
+    let mut file = Vec::new();
+    crate::store::reserve(&mut file, end + elements.len(), "an array")?;
+    file.extend_from_slice(b"\x93NUMPY\x01\0");
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(text.as_bytes());
+    file.extend_from_slice(elements);
+    Ok(file)
+}
+
 /// The text between the quotes at the start of `text`, and what follows.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;

@@ -24,8 +24,12 @@ use crate::{
     },
 };
 
-/// Extensions of encoded images that are one field unless fields are named.
-const IMAGES: [&str; 3] = ["jpg", "jpeg", "png"];
+/// Extensions of encoded images that are one field unless fields are named. The last one is that of packed coefficients,
+/// which only shards of our own have.
+const IMAGES: [&str; 4] = ["jpg", "jpeg", "png", PACKED];
+
+/// Extension of packed coefficients ([`crate::codec::PackedJpeg`]).
+pub(crate) const PACKED: &str = "wfpc";
 
 /// Digits that an integer field may have, with blanks.
 const MAX_INT_BYTES: u64 = 64;
@@ -50,7 +54,8 @@ pub struct WebDatasetSpec {
     pub urls: Vec<String>,
     /// Extensions of the fields, in order, handed out as a tuple; `;` between those that stand for one field, as in
     /// `jpg;png`. `__key__` and `__url__` are texts. Default: a dict of `__key__` and the fields of the samples, which
-    /// must all have the same ones, jpg, jpeg and png being one.
+    /// must all have the same ones, jpg, jpeg and png being one (and wfpc, which are
+    /// packed coefficients).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Vec<String>>,
     /// Where shard indices are kept.
@@ -449,6 +454,14 @@ impl Source for WebDataset {
         }
     }
 
+    /// The key of the sample in its shard.
+    fn own_name(&self, index: u64) -> String {
+        match self.place(index) {
+            Some(Place::Sample(shard, sample)) => shard.index.keys.get(sample).to_owned(),
+            _ => self.key(index),
+        }
+    }
+
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
         let (shard, sample) = self.sample(index)?;
         let read = |member, limits: &Limits, into: &mut Vec<u8>| self.read(shard, member, limits, into);
@@ -612,6 +625,7 @@ impl Fields {
         };
         let any = shards.iter().any(|shard| complete(shard) > 0);
         let looked_at = |shard: &Shard| if any { complete(shard) } else { shard.index.len() };
+        let packed = shards.iter().any(|shard| shard.index.extensions.iter().any(|e| e == PACKED));
         let one = !shards.iter().any(|shard| (0..looked_at(shard)).any(|i| images(&shard.index, i) > 1));
         let (mut fields, mut numbers) = (Vec::<Field>::new(), HashMap::<String, usize>::new());
         let mut samples = 0;
@@ -623,9 +637,11 @@ impl Fields {
                     let image = one && IMAGES.contains(&extension);
                     let name = if image { IMAGES[0] } else { extension };
                     *numbers.entry(name.to_owned()).or_insert_with(|| {
-                        let mut alternatives = vec![extension.to_owned()];
+                        // Packed or not, a field of images is called as that of the files is.
+                        let first = if image && extension == PACKED { name } else { extension };
+                        let mut alternatives = vec![first.to_owned()];
                         if image {
-                            let others = IMAGES.iter().filter(|e| **e != extension);
+                            let others = IMAGES.iter().filter(|e| **e != first && (packed || **e != PACKED));
                             alternatives.extend(others.map(|e| (*e).to_owned()));
                         }
                         fields.push(Field { alternatives, samples: 0, first_with: None });
@@ -695,7 +711,7 @@ fn last_part(extension: &str) -> &str {
 }
 
 /// What WebDataset's decoders make of an extension (`webdataset/autodecode.py`), arrays apart.
-fn kind_of(extension: &str) -> FieldKind {
+pub(crate) fn kind_of(extension: &str) -> FieldKind {
     match last_part(extension) {
         part if IMAGES.contains(&part) => FieldKind::Image,
         "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => FieldKind::LABEL,
@@ -706,7 +722,7 @@ fn kind_of(extension: &str) -> FieldKind {
 }
 
 /// Checks the bytes of a member, and turns those of an array into its elements.
-fn convert(kind: &FieldKind, bytes: &mut Vec<u8>) -> Result<()> {
+pub(super) fn convert(kind: &FieldKind, bytes: &mut Vec<u8>) -> Result<()> {
     match kind {
         FieldKind::Array { dtype, shape } => {
             let header = npy::Header::parse(bytes)?;

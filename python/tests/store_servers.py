@@ -73,7 +73,7 @@ def s3_server() -> Iterator[S3]:
         process.stdout.close()
 
 
-class _Server(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
@@ -81,7 +81,7 @@ class _Server(ThreadingHTTPServer):
         """Connections end as tests want them to end."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class QuietHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _serving(server: ThreadingHTTPServer) -> Iterator[str]:
+def serving(server: ThreadingHTTPServer) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -108,7 +108,7 @@ def _serving(server: ThreadingHTTPServer) -> Iterator[str]:
 def web_server(root: Path, *, ranges: bool = True, password: str | None = None) -> Iterator[str]:
     """Files of `root` over HTTP, in ranges, with entity tags. A `password` must come with each request."""
 
-    class Handler(_Handler):
+    class Handler(QuietHandler):
         def do_HEAD(self) -> None:
             self._answer(body=False)
 
@@ -143,7 +143,7 @@ def web_server(root: Path, *, ranges: bool = True, password: str | None = None) 
             if body:
                 self.wfile.write(data)
 
-    with _serving(_Server(("127.0.0.1", 0), Handler)) as url:
+    with serving(QuietServer(("127.0.0.1", 0), Handler)) as url:
         yield url
 
 
@@ -190,7 +190,7 @@ def fault_proxy(upstream: str) -> Iterator[Proxy]:
     proxy = Proxy()
     target = urlsplit(upstream)
 
-    class Handler(_Handler):
+    class Handler(QuietHandler):
         def _forward(self) -> tuple[int, list[tuple[str, str]], bytes]:
             connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=60)
             size = int(self.headers.get("Content-Length") or 0)
@@ -264,6 +264,6 @@ def fault_proxy(upstream: str) -> Iterator[Proxy]:
 
         do_HEAD = do_PUT = do_GET
 
-    with _serving(_Server(("127.0.0.1", 0), Handler)) as url:
+    with serving(QuietServer(("127.0.0.1", 0), Handler)) as url:
         proxy.url = url
         yield proxy

@@ -102,11 +102,11 @@ def test_explain_says_how_bytes_come_from_stores_that_answer_later(tmp_path: Pat
     far = wf.webdataset(f"delayed+file://{path}?latency_ms=0.1").batch(2)
     assert "storage" not in near.explain()
     text = far.explain()
-    for said in ("512 requests at once", "16 KiB", "8 MiB", "30 s", "memory_budget", "2 ranges"):
+    for said in ("32 at first, up to 512", "16 KiB", "8 MiB", "30 s", "memory_budget", "2 ranges"):
         assert said in text, text
     steps = wf.webdataset(f"delayed+file://{path}?latency_ms=0.1").map(lambda sample: sample).explain()
     assert "each worker reads by itself" in steps
-    assert "512 requests" not in steps
+    assert "up to 512" not in steps
 
 
 def test_unknown_schemes_list_the_known_ones() -> None:

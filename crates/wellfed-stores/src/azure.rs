@@ -16,6 +16,12 @@ use crate::{
     s3::refused,
 };
 
+/// Account and key of Microsoft's emulator, which are the same everywhere.
+const EMULATOR: (&str, &str) = (
+    "devstoreaccount1",
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+);
+
 /// The container that `host` names: `container`, or `container@account.dfs.core.windows.net`.
 pub(crate) fn open(host: &str, options: &mut Options, secrets: Arc<Vec<String>>) -> Result<(Common, Make)> {
     let (container, server) =
@@ -63,6 +69,14 @@ pub(crate) fn open(host: &str, options: &mut Options, secrets: Arc<Vec<String>>)
         .map(|endpoint| if endpoint.contains("://") { endpoint } else { format!("https://{endpoint}") });
     let plain = emulator || endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
     let common = Common::take(options, plain)?;
+    // An emulator at an address of its own: `object_store` knows one at the usual address only.
+    let (emulator, account) = match (emulator, &endpoint) {
+        (true, Some(_)) => (false, account.or_else(|| Some(EMULATOR.0.to_owned()))),
+        _ => (emulator, account),
+    };
+    if account.as_deref() == Some(EMULATOR.0) && given.is_empty() && !anonymous {
+        given.push((Key::AccessKey, EMULATOR.1.to_owned()));
+    }
     if given.is_empty() && !anonymous {
         given.extend(of_environment());
     }

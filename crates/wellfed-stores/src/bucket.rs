@@ -27,6 +27,8 @@ pub(crate) struct Bucket {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) store: Arc<dyn ObjectStore>,
+    /// How fast its requests may go.
+    pub(crate) pace: Arc<Pace>,
     /// So many requests may be under way.
     pub(crate) turns: Semaphore,
 }
@@ -48,8 +50,9 @@ impl Bucket {
         self.client.get(|| {
             // TLS needs its provider before a client is made.
             crate::process::runtime()?;
-            let store = (self.make)(Arc::default())?;
-            Ok(Client { store, turns: Semaphore::new(self.common.connections) })
+            let pace = Arc::<Pace>::default();
+            let store = (self.make)(pace.clone())?;
+            Ok(Client { store, pace, turns: Semaphore::new(self.common.connections) })
         })
     }
 }

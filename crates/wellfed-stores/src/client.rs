@@ -87,7 +87,6 @@ impl Pace {
     }
 
     /// Pauses so far.
-    #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).count
     }
@@ -160,9 +159,13 @@ impl HttpService for Watched {
                 return Ok(answer);
             }
             let asked = retry_after(answer.headers());
+            // What Azure says where an answer has no body.
+            let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok());
+            let code = code.map(str::to_owned);
             let (parts, body) = answer.into_parts();
             let body = tokio::time::timeout(self.silence, beginning(body)).await.unwrap_or_default();
             let mut seen = Trouble::of(status, &String::from_utf8_lossy(&body));
+            seen.code = seen.code.or(code);
             seen.message = seen.message.map(|message| self.redacted(&message));
             seen.metadata = metadata;
             let throttled =

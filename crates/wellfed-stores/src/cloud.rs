@@ -332,4 +332,12 @@ impl Remote for CloudStore {
     fn retry(&self) -> Retry {
         self.bucket.common.retry
     }
+
+    fn connections(&self) -> usize {
+        self.bucket.common.connections
+    }
+
+    fn throttled(&self) -> u64 {
+        self.client().map_or(0, |client| client.pace.count())
+    }
 }

@@ -104,7 +104,7 @@ impl Common {
         let connect = options.number(&["connect_timeout"], 0.001, 600.0)?.unwrap_or(10.0);
         let silence = options.number(&["read_timeout", "timeout"], 0.01, 3600.0)?.unwrap_or(30.0);
         let attempts = options.number(&["max_attempts"], 1.0, 100.0)?.unwrap_or(8.0);
-        let connections = options.number(&["max_pool_connections"], 1.0, 4096.0)?.unwrap_or(128.0);
+        let connections = options.number(&["max_pool_connections"], 1.0, 4096.0)?.unwrap_or(256.0);
         let mut client = ClientOptions::new()
             .with_allow_http(allow_http)
             .with_connect_timeout(Duration::from_secs_f64(connect))
@@ -153,8 +153,8 @@ impl Common {
 
 fn certificates(path: &Path) -> Result<Vec<Certificate>> {
     let pem = std::fs::read(path).map_err(|e| Error::io("read certificates of", path.display(), e))?;
-    Certificate::from_pem_bundle(&pem)
-        .map_err(|_| Error::config(format!("{} holds no certificates in PEM form", path.display())))
+    let found = Certificate::from_pem_bundle(&pem).ok().filter(|found| !found.is_empty());
+    found.ok_or_else(|| Error::config(format!("{} holds no certificates in PEM form", path.display())))
 }
 
 #[cfg(test)]

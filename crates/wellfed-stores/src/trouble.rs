@@ -104,12 +104,14 @@ pub(crate) fn classify(what: &str, place: &str, error: Option<&StoreError>, seen
         return fact(ErrorKind::Transient, connection);
     }
     match seen.status {
-        Some(StatusCode::NOT_FOUND | StatusCode::GONE) => {
-            if seen.code.as_deref() == Some("NoSuchBucket") {
-                return fact(ErrorKind::NotFound, "there is no such bucket");
-            }
-            fact(ErrorKind::NotFound, "it does not exist")
-        }
+        Some(StatusCode::NOT_FOUND | StatusCode::GONE) => fact(
+            ErrorKind::NotFound,
+            match seen.code.as_deref() {
+                Some("NoSuchBucket") => "there is no such bucket",
+                Some("ContainerNotFound") => "there is no such container",
+                _ => "it does not exist",
+            },
+        ),
         Some(StatusCode::PRECONDITION_FAILED) => changed(what, place),
         Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
             fact(ErrorKind::Corrupt, "it ends before the bytes that are wanted")

@@ -17,7 +17,7 @@ use wellfed::{
 };
 
 use crate::{
-    client::Connector,
+    client::{Connector, Pace},
     cloud::{self, append, ends, same},
     options::{Common, Options},
     process::{PerProcess, runtime},
@@ -113,6 +113,7 @@ struct Site {
 
 struct Client {
     http: HttpClient,
+    pace: Arc<Pace>,
     turns: Semaphore,
 }
 
@@ -134,13 +135,11 @@ impl WebStore {
         let site = &self.site;
         site.client.get(|| {
             runtime()?;
-            let connector = Connector {
-                pace: Arc::default(),
-                secrets: site.secrets.clone(),
-                silence: site.common.silence,
-            };
+            let pace = Arc::<Pace>::default();
+            let connector =
+                Connector { pace: pace.clone(), secrets: site.secrets.clone(), silence: site.common.silence };
             let http = connector.connect(&site.common.client).map_err(|e| crate::s3::refused("https", &e))?;
-            Ok(Client { http, turns: Semaphore::new(site.common.connections) })
+            Ok(Client { http, pace, turns: Semaphore::new(site.common.connections) })
         })
     }
 
@@ -407,6 +406,14 @@ impl Remote for WebStore {
 
     fn retry(&self) -> Retry {
         self.site.common.retry
+    }
+
+    fn connections(&self) -> usize {
+        self.site.common.connections
+    }
+
+    fn throttled(&self) -> u64 {
+        self.client().map_or(0, |client| client.pace.count())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The suite that every store passes, in memory and on a real S3 server.
+//! The suite that every store passes: in memory, on a real S3 server, and on servers of the tests that speak the protocols of
+//! Google and Azure.
 
 use std::{
     io::{BufRead, BufReader},
@@ -115,10 +116,10 @@ fn memory() {
     check("memory://conformance/x", "memory://conformance");
 }
 
-/// moto's server, if the tests' Python environment is there.
-struct Moto(Child);
+/// A server in Python.
+struct Server(Child);
 
-impl Drop for Moto {
+impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -136,27 +137,51 @@ print(f'{host}:{port}', flush=True)
 sys.stdin.read()
 ";
 
-fn moto() -> Option<(Moto, String)> {
+/// A server that prints its address, if it can be started: in the tests' Python environment if that is there.
+fn serve(arguments: &[&str]) -> Option<(Server, String)> {
     let of_environment = std::env::var_os("WELLFED_TEST_PYTHON").map(PathBuf::from);
-    let python = of_environment
-        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python"));
-    let server = Command::new(python)
-        .args(["-c", SERVER])
+    let usual = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
+    let usual = if usual.exists() { usual } else { PathBuf::from("python3") };
+    let server = Command::new(of_environment.unwrap_or(usual))
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let mut server = Moto(server);
+    let mut server = Server(server);
     let mut line = String::new();
     BufReader::new(server.0.stdout.take()?).read_line(&mut line).ok()?;
     let address = line.trim().to_owned();
     (!address.is_empty()).then_some((server, address))
 }
 
+/// A cloud of `python/tests/cloud_servers.py`: its address as an option has it.
+fn cloud(kind: &str) -> (Server, String) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/tests/cloud_servers.py");
+    // It needs nothing but Python itself.
+    let (server, address) = serve(&[script, kind, "conformance"]).expect("python3 runs cloud_servers.py");
+    (server, address.replace(':', "%3A").replace('/', "%2F"))
+}
+
+#[test]
+fn google() {
+    let (_server, address) = cloud("gcs");
+    let options = format!("endpoint_url={address}&token=hush-hush-bearer");
+    check(&format!("gs://conformance/x?{options}"), "gs://conformance");
+}
+
+#[test]
+fn azure() {
+    let (_server, address) = cloud("azure");
+    let key = "aHVzaCBodXNoIGh1c2ggaHVzaCBodXNoIGh1c2ghISE%3D";
+    let options = format!("endpoint_url={address}&account_name=hushaccount&account_key={key}");
+    check(&format!("az://conformance/x?{options}"), "az://conformance");
+}
+
 #[test]
 fn s3() {
-    let Some((_server, address)) = moto() else {
+    let Some((_server, address)) = serve(&["-c", SERVER]) else {
         #[expect(clippy::print_stderr, reason = "who runs the tests should know what was not tested")]
         {
             eprintln!("note: moto cannot be started with .venv/bin/python; S3 is not tested");

@@ -149,7 +149,7 @@ fn storage(text: &mut String, source: &dyn Source, plan: &Plan, stages: &Stages<
         "  one thread asks for it ahead of the workers{}",
         needs(source, &plan.options.limits)
     );
-    for fact in io::describe(&remote.retry()) {
+    for fact in io::describe(&remote.retry(), remote.connections()) {
         let _ = writeln!(text, "  {fact}");
     }
 }

@@ -69,7 +69,8 @@ fn one(loader: &Rates, lines: &mut Vec<Line<'static>>) {
         if stats.errors > 0 { errors.red().bold() } else { Span::raw(errors) },
     ]));
     let kept = stats.row_index.as_ref().map(ToString::to_string);
-    for text in kept.into_iter().chain(stats.cache.as_ref().map(ToString::to_string)) {
+    let kept = kept.into_iter().chain(stats.cache.as_ref().map(ToString::to_string));
+    for text in kept.chain(stats.requests.as_ref().map(ToString::to_string)) {
         lines.push(Line::from(format!("  {}", printable(&text))));
     }
     lines.push(Line::from(format!("  {:<10} {:>10} {:>8}", "stage", "us/sample", "share").dim()));
@@ -110,18 +111,34 @@ mod tests {
         *,
     };
     use ratatui::{Terminal, backend::TestBackend};
+    use wellfed::meter::RequestStats;
 
     #[test]
     fn text_and_terminal_show_the_same() {
-        let (first, second) = (attached(1, snapshot(10.0, 100, 1.0)), attached(3, snapshot(12.0, 300, 4.0)));
-        let report = second.since(&first, 77);
+        let (first, mut last) = (attached(1, snapshot(10.0, 100, 1.0)), snapshot(12.0, 300, 4.0));
+        last.stats.requests = Some(RequestStats {
+            requests: 320,
+            bytes: 5_000_000,
+            in_flight: 40,
+            limit: 64,
+            p50: 0.0205,
+            p95: 0.04,
+            p99: 0.9,
+            ..RequestStats::default()
+        });
+        let report = attached(3, last).since(&first, 77);
         let plain = text(&report);
         assert_eq!(plain[0], "files\\u{1b}[2J  process 77");
         assert_eq!(plain[1], "  100 samples/s  10.0 batches/s  consumer waits 25.0 %  over 2.0 s");
         assert_eq!(plain[2], "  2 workers  0 readers  3 of 4 batches ready  3.0 of 4.0 MB");
         assert_eq!(plain[3], "  300 samples in 30 batches so far  1 bad samples");
-        assert!(plain[5].starts_with("  decode        15000.0   75.0 %  ####"), "{}", plain[5]);
-        let mut terminal = Terminal::new(TestBackend::new(100, 20)).unwrap();
+        assert_eq!(
+            plain[4],
+            "  320 requests, 5.0 MB; 40 of 64 under way; 20.5 / 40.0 / 900.0 ms (50 / 95 / 99 %); 0 retried, 0 hedged, \
+             0 times throttled"
+        );
+        assert!(plain[6].starts_with("  decode        15000.0   75.0 %  ####"), "{}", plain[6]);
+        let mut terminal = Terminal::new(TestBackend::new(130, 20)).unwrap();
         terminal.draw(|frame| draw(frame, &report)).unwrap();
         let screen = terminal.backend().to_string();
         for line in plain {

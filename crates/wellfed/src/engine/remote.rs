@@ -19,8 +19,10 @@ use crate::{
     Result,
     io::{
         Bytes, Located,
-        layer::{CONCURRENCY, Layer, Mailbox},
+        layer::{Layer, Mailbox},
+        line::MOST,
     },
+    lock,
     meter::{Lane, Phase, Probe},
     order::Pick,
 };
@@ -46,7 +48,7 @@ impl Shared {
     /// The loop of the I/O thread, until shutdown.
     pub(crate) fn run_io(&self, mailbox: &Arc<Mailbox>) {
         let lane = self.meter.lane("reader io");
-        let mut layer = Layer::new(self.executor.remote_stores(), CONCURRENCY, mailbox.clone());
+        let mut layer = Layer::new(self.executor.remote_stores(), MOST, mailbox.clone());
         let (mut generation, mut mean) = (0, GUESS);
         loop {
             let (arrived, budget) = {
@@ -64,6 +66,8 @@ impl Shared {
             let room = budget.saturating_sub(arrived.saturating_add(layer.bytes().0));
             layer.keep(room);
             let settled = layer.poll(Instant::now(), room);
+            // Before the samples are handed over: whoever has them finds them counted.
+            *lock(&self.requests) = layer.stats();
             let idle = settled.is_empty();
             for (flight, pieces) in settled {
                 self.arrive(flight, pieces, &lane, &mut mean);
@@ -146,7 +150,7 @@ mod tests {
     use super::*;
     use crate::{
         Dataset, Error, ErrorKind, Next, Options,
-        io::{Extent, testing::ManualStore},
+        io::{Extent, FIRST, testing::ManualStore},
         plan::{Auto, OnError},
         sample::{FieldKind, Record, Schema, Value},
         source::Source,
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_of_requests_are_under_way_ahead_of_the_workers() {
+    fn many_requests_are_under_way_ahead_of_the_workers() {
         let store = Arc::new(ManualStore::default());
         let options =
             Options { num_workers: Auto::Fixed(2), memory_budget: Some(4 << 30), ..Options::default() };
@@ -248,7 +252,7 @@ mod tests {
         let loader = numbers.shuffle(3).batch(10, false).with_options(options).loader().unwrap();
         loader.start_epoch().unwrap();
         // Nothing is answered before so many have been asked for.
-        store.wait_for(CONCURRENCY);
+        store.wait_for(FIRST);
         let mut seen = Vec::new();
         for _ in 0..100 {
             let batch = std::thread::scope(|scope| {
@@ -305,7 +309,7 @@ mod tests {
         let store = Arc::new(ManualStore::default());
         let loader = dataset(&store, 1 << 20, OnError::Raise).loader().unwrap();
         loader.start_epoch().unwrap();
-        store.wait_for(CONCURRENCY);
+        store.wait_for(FIRST);
         // Sample 15 never comes; batches before it do, and everything after it is read all the same.
         let hung = store.open()[15];
         for number in store.open() {
@@ -315,11 +319,10 @@ mod tests {
         }
         assert_eq!(next(&loader).unwrap(), (0..10).collect::<Vec<_>>());
         assert!(matches!(loader.next(Duration::ZERO).unwrap(), Next::Pending));
-        // The rest of the epoch: what the next one wants again lies in blocks.
-        store.wait_for(400);
+        store.wait_for(FIRST);
         loader.set_epoch(7).unwrap();
         loader.start_epoch().unwrap();
-        store.wait_for_cancelled(400);
+        store.wait_for_cancelled(FIRST as u64);
         store.answer(hung, content(1 << 20));
         drop(loader);
         assert!(store.open().is_empty());

@@ -21,12 +21,12 @@ use crate::{
     Result,
     budget::Holder,
     column::ColumnSpec,
-    io::layer::CONCURRENCY,
+    io::line::MOST,
     order::{Batches, Given, Position, Upcoming},
 };
 
 /// Samples that the I/O layer has under way or has brought, at most.
-pub(crate) const AHEAD: usize = 2 * CONCURRENCY;
+pub(crate) const AHEAD: usize = 2 * MOST;
 
 /// Records that are kept for what the I/O layer reads.
 const SPARE: usize = 16;

@@ -29,7 +29,7 @@ use crate::{
     io::layer::Mailbox,
     lock,
     meter::{
-        CacheStats, Lane, Meter, Phase, Probe, RowIndexStats, Stats,
+        CacheStats, Lane, Meter, Phase, Probe, RequestStats, RowIndexStats, Stats,
         publish::{Publisher, Snapshot},
     },
     order::{Order, Pick, Picks},
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// Bytes that the I/O layer has under way or keeps.
     pub(crate) io_bytes: AtomicU64,
+    /// What the I/O layer has asked for, as of its last look.
+    pub(crate) requests: Mutex<RequestStats>,
     /// Shows the counters to other processes, from the first epoch on. A loader that cannot is none the worse for it.
     publisher: OnceLock<Publisher>,
 }
@@ -122,6 +124,7 @@ impl Shared {
             stacked,
             mailbox,
             io_bytes: AtomicU64::new(0),
+            requests: Mutex::default(),
             publisher: OnceLock::new(),
         }
     }
@@ -148,6 +151,7 @@ impl Shared {
             row_index: caches().filter_map(Caches::row_index_stats).reduce(RowIndexStats::and),
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
             page_locked: self.pool.allocator().stats(),
+            requests: self.mailbox.as_ref().map(|_| lock(&self.requests).clone()),
             phases: meter.phases(),
         }
     }

@@ -4,11 +4,15 @@
 //! plain data owned by one thread, which asks it what has come ([`Layer::poll`]) and sleeps in [`Mailbox::wait`]. The
 //! store's threads only put answers into the mailbox.
 //!
+//! How many calls of a store are under way its [`Line`] decides. A call that takes longer than nearly all others of its
+//! size is made a second time, and whichever answer comes first is taken.
+//!
 //! Invariants: every want that was submitted and not cancelled is given back exactly once; a call without a want is
-//! cancelled at once; at most `concurrency` calls are under way.
+//! cancelled at once, and so is the slower one of two; of each store as many calls are under way as its line allows, and
+//! second ones, of which there is one in a hundred calls at most.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap},
     ops::Range,
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
@@ -18,14 +22,14 @@ use super::{
     Bytes, Located,
     blocks::Blocks,
     coalesce::{self, Merged, Taker},
+    line::Line,
+    times::Times,
 };
 use crate::{
     Error, ErrorKind, Result, lock,
+    meter::RequestStats,
     store::{Pending, Request, Retry, Store},
 };
-
-/// Requests under way at most. Stores in the cloud take far more; what is above shows no gain at 10 Gbit/s and 100 ms.
-pub(crate) const CONCURRENCY: usize = 512;
 
 /// What an object that is read as a whole is thought to have before one has come, in bytes.
 const GUESS: f64 = 256.0 * 1024.0;
@@ -47,6 +51,8 @@ struct Mail {
 struct Answer {
     call: u64,
     attempt: u32,
+    /// Of the second request of this attempt.
+    second: bool,
     result: Result<Vec<u8>>,
 }
 
@@ -103,8 +109,21 @@ struct Call {
     failed: u32,
     /// When it first began.
     since: Option<Instant>,
-    /// The request under way, and when it is given up.
-    pending: Option<(Pending, Instant)>,
+    /// What is under way.
+    flight: Option<Flight>,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Flight {
+    begun: Instant,
+    /// When it is given up.
+    deadline: Instant,
+    /// When it will be among the slowest percent, and is made a second time.
+    slow: Option<Instant>,
+    /// The request, and the second one. What failed is gone.
+    first: Option<Pending>,
+    second: Option<Pending>,
 }
 
 /// A want that is settled: whose it is, and its bytes in the order of its extents.
@@ -112,47 +131,59 @@ pub(crate) type Arrived<T> = (T, Result<Vec<Bytes>>);
 
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
-    stores: Vec<(Arc<dyn Store>, Retry)>,
-    concurrency: usize,
+    lines: Vec<Line>,
     mailbox: Arc<Mailbox>,
     wants: HashMap<u64, Want<T>>,
     calls: HashMap<u64, Call>,
     number: u64,
-    /// Calls that have not begun, in order.
-    queue: VecDeque<u64>,
     /// When calls that failed begin again.
     again: BTreeSet<(Instant, u64)>,
-    /// When requests under way are given up.
+    /// When calls under way are given up.
     deadlines: BTreeSet<(Instant, u64)>,
+    /// When calls under way will be slow.
+    slow: BTreeSet<(Instant, u64)>,
     /// Bytes that calls are thought to bring.
     flying: u64,
     /// Mean size of objects that were read as a whole.
     mean: f64,
     blocks: Blocks,
     settled: Vec<Arrived<T>>,
+    /// What is counted; the rest of the numbers is made when they are asked for.
+    counts: RequestStats,
 }
 
 impl<T> Layer<T> {
-    /// A layer over stores that answer later, with at most `concurrency` requests under way.
-    pub(crate) fn new(
-        stores: Vec<(Arc<dyn Store>, Retry)>,
-        concurrency: usize,
-        mailbox: Arc<Mailbox>,
-    ) -> Self {
+    /// A layer over stores that answer later, with at most `most` requests under way at each.
+    pub(crate) fn new(stores: Vec<(Arc<dyn Store>, Retry)>, most: usize, mailbox: Arc<Mailbox>) -> Self {
+        let line = |(store, retry)| Line::new(store, retry, most);
         Self {
-            stores,
-            concurrency,
+            lines: stores.into_iter().map(line).collect(),
             mailbox,
             wants: HashMap::new(),
             calls: HashMap::new(),
             number: 0,
-            queue: VecDeque::new(),
             again: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            slow: BTreeSet::new(),
             flying: 0,
             mean: GUESS,
             blocks: Blocks::default(),
             settled: Vec::new(),
+            counts: RequestStats::default(),
+        }
+    }
+
+    /// What has been asked for so far, and how long it took.
+    pub(crate) fn stats(&self) -> RequestStats {
+        let times: Vec<&Times> = self.lines.iter().map(|line| &line.times).collect();
+        RequestStats {
+            in_flight: self.lines.iter().map(|line| line.under_way).sum(),
+            limit: self.lines.iter().map(|line| line.window.limit()).sum(),
+            throttled: self.lines.iter().map(Line::slowed).sum(),
+            p50: Times::percentile(&times, 0.5),
+            p95: Times::percentile(&times, 0.95),
+            p99: Times::percentile(&times, 0.99),
+            ..self.counts.clone()
         }
     }
 
@@ -199,30 +230,43 @@ impl<T> Layer<T> {
 
     /// What was settled since the last call. `room`: bytes that kept blocks may have.
     pub(crate) fn poll(&mut self, now: Instant, room: u64) -> Vec<Arrived<T>> {
+        for line in &mut self.lines {
+            line.look(now);
+        }
         loop {
             let answers = self.mailbox.take();
             if answers.is_empty() {
                 break;
             }
+            // As it was while they came: what has been answered makes room, which is no want of requests.
+            let full: Vec<bool> = self.lines.iter().map(Line::is_full).collect();
             for answer in answers {
-                self.answer(answer, now, room);
+                self.answer(answer, &full, now, room);
             }
             self.begin(now);
         }
         while let Some((at, call)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, call));
-            let Some(late) = self.calls.get_mut(&call) else { continue };
-            // Dropping the request cancels it; what it may still bring is of an old attempt.
-            late.pending = None;
-            let (path, time) = (late.path.clone(), self.stores[late.store].1.deadline.as_secs_f64());
+            let Some(late) = self.calls.get(&call) else { continue };
+            let line = &mut self.lines[late.store];
+            line.window.failed(now);
+            let (path, time) = (late.path.clone(), line.retry.deadline.as_secs_f64());
             let hint = "storage is down or overloaded";
             let error =
                 Error::transient(format!("cannot read {path}: no answer in {time:.1} s")).with_hint(hint);
+            // Dropping the requests cancels them; what they may still bring is of an old attempt.
+            self.land(call);
             self.failed(call, error, now, room);
+        }
+        while let Some((at, call)) = self.slow.first().copied().filter(|(at, _)| *at <= now) {
+            self.slow.remove(&(at, call));
+            self.ask_twice(call);
         }
         while let Some((at, call)) = self.again.first().copied().filter(|(at, _)| *at <= now) {
             self.again.remove(&(at, call));
-            self.queue.push_front(call);
+            if let Some(store) = self.calls.get(&call).map(|call| call.store) {
+                self.lines[store].queue.push_front(call);
+            }
         }
         self.begin(now);
         std::mem::take(&mut self.settled)
@@ -231,7 +275,7 @@ impl<T> Layer<T> {
     /// When [`Layer::poll`] has something to do even if no answer comes.
     pub(crate) fn next(&self) -> Option<Instant> {
         let first = |set: &BTreeSet<(Instant, u64)>| set.first().map(|(at, _)| *at);
-        first(&self.deadlines).into_iter().chain(first(&self.again)).min()
+        [&self.deadlines, &self.slow, &self.again].into_iter().filter_map(first).min()
     }
 
     /// Drops the wants that are not to be kept, and cancels the requests that nobody else waits for.
@@ -258,44 +302,96 @@ impl<T> Layer<T> {
         };
         let number = self.next_number();
         self.flying += cost;
-        let call =
-            Call { store, path, range, max_bytes, takers, cost, failed: 0, since: None, pending: None };
+        let call = Call { store, path, range, max_bytes, takers, cost, failed: 0, since: None, flight: None };
         self.calls.insert(number, call);
-        self.queue.push_back(number);
+        self.lines[store].queue.push_back(number);
     }
 
     /// Begins calls as long as there is room for them.
     fn begin(&mut self, now: Instant) {
-        while self.deadlines.len() < self.concurrency {
-            let Some(number) = self.queue.pop_front() else { break };
-            let Some(call) = self.calls.get_mut(&number) else { continue };
-            call.since.get_or_insert(now);
-            let request =
-                Request { path: call.path.clone(), range: call.range.clone(), max_bytes: call.max_bytes };
-            let (mailbox, attempt) = (self.mailbox.clone(), call.failed);
-            let done = Box::new(move |result| mailbox.put(Answer { call: number, attempt, result }));
-            let (store, retry) = &self.stores[call.store];
-            let Some(remote) = store.remote() else {
-                // Only a store that answers later has a layer.
-                done(Err(Error::new(ErrorKind::Internal, "the store takes no requests")));
-                continue;
-            };
-            let deadline = now + retry.deadline;
-            call.pending = Some((remote.begin(request, done), deadline));
-            self.deadlines.insert((deadline, number));
+        for line in &mut self.lines {
+            while !line.is_full() {
+                let Some(number) = line.queue.pop_front() else { break };
+                let Some(call) = self.calls.get_mut(&number) else { continue };
+                call.since.get_or_insert(now);
+                let deadline = now + line.retry.deadline;
+                let slow = line.begins(call.cost, now).filter(|slow| *slow < deadline);
+                self.deadlines.insert((deadline, number));
+                self.slow.extend(slow.map(|slow| (slow, number)));
+                self.counts.requests += 1;
+                let first = Some(call.ask(number, false, line, &self.mailbox));
+                call.flight = Some(Flight { begun: now, deadline, slow, first, second: None });
+            }
         }
     }
 
-    fn answer(&mut self, answer: Answer, now: Instant, room: u64) {
-        let Answer { call: number, attempt, result } = answer;
-        let Some(call) = self.calls.get_mut(&number).filter(|call| call.failed == attempt) else { return };
-        if let Some((_, deadline)) = call.pending.take() {
-            self.deadlines.remove(&(deadline, number));
+    /// Makes the second request of a call that is slow, if there may be one.
+    fn ask_twice(&mut self, number: u64) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let line = &mut self.lines[call.store];
+        // Once the server has asked for less, it is not asked for more.
+        if line.slowed_since(call.flight.as_ref().map(|flight| flight.begun)) || !line.ask_twice() {
+            return;
         }
-        let checked = result.and_then(|bytes| check(call, bytes));
+        let second = call.ask(number, true, line, &self.mailbox);
+        let Some(flight) = &mut call.flight else { return };
+        flight.second = Some(second);
+        self.flying += call.cost;
+        self.counts.requests += 1;
+        self.counts.hedged += 1;
+    }
+
+    /// Ends what is under way of a call: requests that were not answered are cancelled.
+    fn land(&mut self, number: u64) -> Option<Flight> {
+        let call = self.calls.get_mut(&number)?;
+        let flight = call.flight.take()?;
+        self.lines[call.store].under_way -= 1;
+        self.deadlines.remove(&(flight.deadline, number));
+        if let Some(slow) = flight.slow {
+            self.slow.remove(&(slow, number));
+        }
+        if flight.second.is_some() {
+            self.flying -= call.cost;
+        }
+        Some(flight)
+    }
+
+    fn answer(&mut self, answer: Answer, full: &[bool], now: Instant, room: u64) {
+        let Answer { call: number, attempt, second, result } = answer;
+        let Some(call) = self.calls.get_mut(&number).filter(|call| call.failed == attempt) else { return };
+        let Some(flight) = &mut call.flight else { return };
+        let checked = result.and_then(|bytes| check(&call.path, call.range.as_ref(), call.max_bytes, bytes));
+        let may_pass = checked.as_ref().is_err_and(|error| error.kind() == ErrorKind::Transient);
+        if may_pass && flight.first.is_some() && flight.second.is_some() {
+            // The other one may still do.
+            self.lines[call.store].window.failed(now);
+            if second {
+                flight.second = None;
+            } else {
+                flight.first = flight.second.take();
+            }
+            self.flying -= call.cost;
+            return;
+        }
+        let (store, took) = (call.store, now.saturating_duration_since(flight.begun));
+        self.land(number);
+        let line = &mut self.lines[store];
         match checked {
-            Ok(bytes) => self.arrived(number, Arc::new(bytes), room),
-            Err(error) => self.failed(number, error, now, room),
+            Ok(bytes) => {
+                let size = bytes.len() as u64;
+                line.times.add(size, took);
+                line.window.answered(now, size, took, full[store]);
+                self.counts.bytes += size;
+                self.arrived(number, Arc::new(bytes), room);
+            }
+            Err(error) => {
+                if may_pass {
+                    line.window.failed(now);
+                } else {
+                    line.window.answered(now, 0, took, full[store]);
+                }
+                self.failed(number, error, now, room);
+            }
         }
     }
 
@@ -329,9 +425,10 @@ impl<T> Layer<T> {
         call.failed += 1;
         let elapsed = call.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let error = if error.kind() == ErrorKind::Transient {
-            let retry = &self.stores[call.store].1;
+            let retry = &self.lines[call.store].retry;
             if let Some(pause) = retry.pause(&call.path, call.failed, elapsed) {
                 self.again.insert((now + pause, number));
+                self.counts.retried += 1;
                 return;
             }
             retry.exhausted(error, call.failed, elapsed)
@@ -371,36 +468,52 @@ impl<T> Layer<T> {
 
     /// Cancels calls that no want waits for.
     fn prune(&mut self) {
-        let Self { calls, wants, deadlines, again, flying, .. } = self;
-        calls.retain(|number, call| {
+        let wants = &self.wants;
+        let mut gone = Vec::new();
+        for (number, call) in &mut self.calls {
             call.takers.retain(|taker| wants.contains_key(&taker.want));
-            let needed = !call.takers.is_empty();
-            if !needed {
-                *flying -= call.cost;
-                if let Some((_, deadline)) = call.pending {
-                    deadlines.remove(&(deadline, *number));
-                }
+            if call.takers.is_empty() {
+                gone.push(*number);
             }
-            needed
-        });
-        again.retain(|(_, number)| calls.contains_key(number));
-        self.queue.retain(|number| self.calls.contains_key(number));
+        }
+        for number in gone {
+            self.land(number);
+            self.flying -= self.calls.remove(&number).map_or(0, |call| call.cost);
+        }
+        let calls = &self.calls;
+        self.again.retain(|(_, number)| calls.contains_key(number));
+        for line in &mut self.lines {
+            line.queue.retain(|number| calls.contains_key(number));
+        }
+    }
+}
+
+impl Call {
+    /// Begins a request.
+    fn ask(&self, number: u64, second: bool, line: &Line, mailbox: &Arc<Mailbox>) -> Pending {
+        let request =
+            Request { path: self.path.clone(), range: self.range.clone(), max_bytes: self.max_bytes };
+        let (mailbox, attempt) = (mailbox.clone(), self.failed);
+        let done = Box::new(move |result| mailbox.put(Answer { call: number, attempt, second, result }));
+        if let Some(remote) = line.store.remote() {
+            return remote.begin(request, done);
+        }
+        // Only a store that answers later has a layer.
+        done(Err(Error::new(ErrorKind::Internal, "the store takes no requests")));
+        Pending::new(|| {})
     }
 }
 
 /// Refuses an answer that has another length than was asked for.
-fn check(call: &Call, bytes: Vec<u8>) -> Result<Vec<u8>> {
+fn check(path: &str, range: Option<&Range<u64>>, max_bytes: u64, bytes: Vec<u8>) -> Result<Vec<u8>> {
     let got = bytes.len() as u64;
-    match &call.range {
+    match range {
         Some(range) if got != range.end - range.start => {
             let (start, wanted) = (range.start, range.end - range.start);
-            Err(Error::corrupt(format!(
-                "{} gave {got} of the {wanted} bytes wanted from byte {start}",
-                call.path
-            ))
-            .with_offset(start))
+            Err(Error::corrupt(format!("{path} gave {got} of the {wanted} bytes wanted from byte {start}"))
+                .with_offset(start))
         }
-        None if got > call.max_bytes => Err(Error::limit(&call.path, got, call.max_bytes, "bytes")),
+        None if got > max_bytes => Err(Error::limit(path, got, max_bytes, "bytes")),
         _ => Ok(bytes),
     }
 }
@@ -408,7 +521,7 @@ fn check(call: &Call, bytes: Vec<u8>) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Extent, testing::ManualStore},
+        super::{Extent, testing::ManualStore, window::FIRST},
         *,
     };
 
@@ -427,9 +540,9 @@ mod tests {
     }
 
     impl Bench {
-        fn new(concurrency: usize) -> Self {
+        fn new(most: usize) -> Self {
             let store = Arc::new(ManualStore::default());
-            let layer = Layer::new(vec![(store.clone(), NO_PAUSE)], concurrency, Arc::default());
+            let layer = Layer::new(vec![(store.clone(), NO_PAUSE)], most, Arc::default());
             Self { store, layer, now: Instant::now() }
         }
 
@@ -468,22 +581,119 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_of_requests_are_under_way_and_no_more_than_allowed() {
+    fn more_requests_are_under_way_as_more_bring_more_and_no_more_than_allowed() {
         let mut bench = Bench::new(300);
-        bench.submit((0..1000).map(|i| (i, far(i))));
-        assert_eq!(bench.store.open().len(), 300);
-        assert_eq!(bench.layer.bytes().0, 3000);
-        bench.answer(content);
-        assert_eq!(bench.poll().len(), 300);
-        assert_eq!(bench.store.open().len(), 300, "the next ones follow");
-        let mut settled = 300;
+        bench.submit((0..5000).map(|i| (i, far(i))));
+        assert_eq!(bench.store.open().len(), FIRST);
+        assert_eq!(bench.layer.bytes().0, 15_000);
+        let (mut settled, mut most) = (0, 0);
         while bench.layer.wanted() > 0 {
+            // However many there are, all come after 20 ms.
+            bench.now += Duration::from_millis(20);
             bench.answer(content);
             let some = bench.poll();
             assert!(some.iter().all(|(_, pieces)| *pieces.as_ref().unwrap() == [[5, 6, 7]]));
             settled += some.len();
+            most = most.max(bench.store.open().len());
         }
-        assert_eq!((settled, bench.layer.bytes().0, bench.store.begun()), (1000, 0, 1000));
+        assert_eq!((settled, bench.layer.bytes().0, bench.store.begun()), (5000, 0, 5000));
+        assert_eq!(most, 300);
+        let stats = bench.layer.stats();
+        assert_eq!((stats.requests, stats.bytes, stats.in_flight, stats.limit), (5000, 15_000, 0, 300));
+        assert_eq!((stats.retried, stats.hedged, stats.throttled), (0, 0, 0));
+        assert!((0.019..0.021).contains(&stats.p50) && stats.p50 == stats.p99, "{stats:?}");
+    }
+
+    /// A bench that knows what is usual: 20 ms.
+    fn experienced() -> Bench {
+        let mut bench = Bench::new(FIRST);
+        bench.submit((0..500).map(|i| (i, far(i))));
+        while bench.layer.wanted() > 0 {
+            bench.now += Duration::from_millis(20);
+            bench.answer(content);
+            bench.poll();
+        }
+        bench
+    }
+
+    #[test]
+    fn what_is_slow_is_asked_for_a_second_time_and_the_slower_one_is_cancelled() {
+        for second_is_faster in [true, false] {
+            let mut bench = experienced();
+            bench.submit([(7000, far(7000)), (7001, far(7001))]);
+            let [slow, usual] = bench.store.open()[..] else { panic!() };
+            bench.now += Duration::from_millis(20);
+            bench.store.answer(usual, content);
+            assert_eq!(bench.poll().len(), 1);
+            assert_eq!(bench.layer.next(), Some(bench.now + Duration::from_millis(20)));
+            bench.now += Duration::from_millis(20);
+            assert!(bench.poll().is_empty());
+            let open = bench.store.open();
+            assert_eq!((open.len(), bench.layer.stats().hedged, bench.layer.bytes().0), (2, 1, 6));
+            bench.store.answer(if second_is_faster { open[1] } else { slow }, content);
+            assert_eq!(*bench.poll()[0].1.as_ref().unwrap(), [[5, 6, 7]]);
+            assert_eq!((bench.store.cancelled(), bench.store.open().len()), (1, 0));
+            assert_eq!((bench.layer.bytes().0, bench.layer.next()), (0, None));
+        }
+    }
+
+    #[test]
+    fn of_two_requests_both_must_fail_and_both_are_given_up_together() {
+        let down = |_: &Request| Err(Error::transient("503"));
+        for first_fails in [true, false] {
+            let mut bench = experienced();
+            bench.submit([(7000, far(7000))]);
+            bench.now += Duration::from_millis(40);
+            bench.poll();
+            let [first, second] = bench.store.open()[..] else { panic!() };
+            let (fails, does) = if first_fails { (first, second) } else { (second, first) };
+            bench.store.answer(fails, down);
+            assert!(bench.poll().is_empty());
+            assert_eq!((bench.store.open(), bench.layer.bytes().0), (vec![does], 3));
+            bench.store.answer(does, content);
+            assert!(bench.poll()[0].1.is_ok());
+            assert_eq!(bench.layer.stats().retried, 0);
+
+            bench.submit([(7001, far(7001))]);
+            bench.now += Duration::from_millis(40);
+            bench.poll();
+            for number in bench.store.open() {
+                bench.store.answer(number, down);
+            }
+            assert!(bench.poll().is_empty());
+            assert_eq!((bench.layer.stats().retried, bench.layer.bytes().0), (1, 3));
+            bench.poll();
+            bench.now += NO_PAUSE.deadline;
+            bench.poll();
+            assert_eq!(bench.store.open().len(), 1, "of the next attempt");
+            bench.answer(content);
+            assert!(bench.poll()[0].1.is_ok());
+            assert_eq!((bench.layer.bytes().0, bench.layer.next()), (0, None));
+        }
+        let mut bench = experienced();
+        bench.submit([(7000, far(7000))]);
+        bench.now += Duration::from_millis(40);
+        bench.poll();
+        assert_eq!(bench.store.open().len(), 2);
+        bench.layer.retain(|_| false);
+        assert_eq!((bench.store.open().len(), bench.store.cancelled(), bench.layer.bytes().0), (0, 2, 0));
+    }
+
+    #[test]
+    fn second_requests_are_few_and_none_are_made_where_the_server_has_too_much_to_do() {
+        // Everything is slow all at once: no second request helps that.
+        let mut bench = experienced();
+        bench.submit((1000..1030).map(|i| (i, far(i))));
+        bench.now += Duration::from_millis(50);
+        bench.poll();
+        assert!((1..=5).contains(&bench.layer.stats().hedged), "{:?}", bench.layer.stats());
+        let mut bench = experienced();
+        bench.submit([(7000, far(7000))]);
+        bench.store.slow_down();
+        bench.now += Duration::from_millis(50);
+        bench.poll();
+        let stats = bench.layer.stats();
+        assert_eq!((stats.hedged, stats.throttled, stats.limit), (0, 1, FIRST / 2));
     }
 
     #[test]

@@ -1,16 +1,26 @@
 //! The I/O layer: between sources, which say which bytes they need, and stores that answer later.
 //!
 //! A source names the [`Extent`]s of a sample (`locate`) and makes a record of the [`Bytes`] that have arrived
-//! (`assemble`). Between the two, `layer::Layer` owns everything about getting bytes: how many requests are under way,
-//! neighbouring ranges as one request (`coalesce.rs`), what is tried again and when it is given up
-//! ([`crate::store::Retry`]), cancellation, and bytes that are kept for later (`blocks.rs`). It is driven by one thread of
+//! (`assemble`). Between the two, `layer::Layer` owns everything about getting bytes: how many requests are under way
+//! (`window.rs`, one for the `line.rs` of each store), second requests for what is slow (`times.rs`), neighbouring ranges as
+//! one request (`coalesce.rs`), what is tried again and when it is given up ([`crate::store::Retry`]), cancellation, and
+//! bytes that are kept for later (`blocks.rs`). It is driven by one thread of
 //! a loader (`engine/remote.rs`), which walks ahead along the order. Nothing in it blocks or looks at a clock by itself.
 
 mod blocks;
+pub mod cache;
 mod coalesce;
 pub(crate) mod layer;
+pub(crate) mod line;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 pub(crate) mod testing;
+mod times;
+mod window;
+
+#[cfg(test)]
+pub(crate) use window::FIRST;
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,18 +30,23 @@ use crate::{
 };
 
 /// How the layer gets the bytes of a store with this `retry`, one fact a line, for `explain()`.
-pub(crate) fn describe(retry: &Retry) -> [String; 3] {
+pub(crate) fn describe(retry: &Retry, connections: usize) -> [String; 4] {
     let (attempts, total) = (retry.attempts, retry.total.as_secs_f64());
     [
         format!(
-            "at most {} requests at once; ranges of one object with at most {} KiB between them are one request of at most \
-             {} MiB",
-            layer::CONCURRENCY,
+            "as many requests at once as link and server bear: {} at first, up to {} while more bring more, half as many \
+             when the server asks to slow down",
+            window::FIRST.min(connections),
+            line::MOST.min(connections),
+        ),
+        format!(
+            "ranges of one object with at most {} KiB between them are one request of at most {} MiB",
             coalesce::GAP >> 10,
             coalesce::MERGED >> 20
         ),
         format!(
-            "a request without an answer for {} s has failed; what failed is tried {attempts} times within {total} s",
+            "a request without an answer for {} s has failed; what failed is tried {attempts} times within {total} s; \
+             of the slowest percent a second one is made",
             retry.deadline.as_secs_f64()
         ),
         "what has arrived is kept in what read-ahead leaves of its part of memory_budget, and is not asked for again"

@@ -21,6 +21,7 @@ pub(crate) struct ManualStore {
 struct State {
     begun: u64,
     cancelled: u64,
+    throttled: u64,
     open: BTreeMap<u64, (Request, Done)>,
 }
 
@@ -39,6 +40,11 @@ impl ManualStore {
     /// Requests that were cancelled before their answer.
     pub(crate) fn cancelled(&self) -> u64 {
         lock(&self.state.0).cancelled
+    }
+
+    /// Lets the server ask to slow down.
+    pub(crate) fn slow_down(&self) {
+        lock(&self.state.0).throttled += 1;
     }
 
     /// Numbers of the requests under way, in the order in which they began.
@@ -98,6 +104,10 @@ impl Store for ManualStore {
 }
 
 impl Remote for ManualStore {
+    fn throttled(&self) -> u64 {
+        lock(&self.state.0).throttled
+    }
+
     fn begin(&self, request: Request, done: Done) -> Pending {
         let mut state = lock(&self.state.0);
         state.begun += 1;

@@ -76,6 +76,32 @@ pub struct CacheStats {
     pub problem: Option<String>,
 }
 
+/// Requests of the I/O layer, to all stores of a loader that answer later. What opened the data set is not among them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestStats {
+    /// Requests that were begun, those that were made again included.
+    pub requests: u64,
+    /// Bytes that came.
+    pub bytes: u64,
+    /// Requests under way now.
+    pub in_flight: usize,
+    /// Requests that may be under way now: as many as link and servers have been found to bear.
+    pub limit: usize,
+    /// Requests that were made again because they failed.
+    pub retried: u64,
+    /// Second requests for what was among the slowest percent.
+    pub hedged: u64,
+    /// How often a server asked to slow down.
+    pub throttled: u64,
+    /// Median time of the recent requests (some thousands) in seconds, from the beginning to the last byte; 0 before there
+    /// was one.
+    pub p50: f64,
+    /// The time that 95 % of them did not exceed.
+    pub p95: f64,
+    /// The time that 99 % of them did not exceed.
+    pub p99: f64,
+}
+
 /// A snapshot of a loader's counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
@@ -109,6 +135,8 @@ pub struct Stats {
     pub cache: Option<CacheStats>,
     /// Page-locked memory of batches; `None` where batches lie in pageable memory.
     pub page_locked: Option<PageLockStats>,
+    /// Requests to stores that answer later; `None` where samples lie near.
+    pub requests: Option<RequestStats>,
     /// Time, count and bytes per phase.
     #[serde(rename = "stages")]
     pub phases: Vec<PhaseStats>,
@@ -140,6 +168,9 @@ impl fmt::Display for Stats {
         }
         if let Some(locked) = &self.page_locked {
             writeln!(f, "{locked}")?;
+        }
+        if let Some(requests) = &self.requests {
+            writeln!(f, "{requests}")?;
         }
         write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
         let total: f64 = self.phases.iter().map(|s| s.seconds).sum();
@@ -205,6 +236,16 @@ impl fmt::Display for RowIndexStats {
             write!(f, "; not written: {problem}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for RequestStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, bytes, in_flight, limit, retried, hedged, throttled, p50, p95, p99 } = self;
+        let [p50, p95, p99] = [p50, p95, p99].map(|seconds| seconds * 1e3);
+        write!(f, "{requests} requests, {:.1} MB; {in_flight} of {limit} under way; ", *bytes as f64 / 1e6)?;
+        write!(f, "{p50:.1} / {p95:.1} / {p99:.1} ms (50 / 95 / 99 %); ")?;
+        write!(f, "{retried} retried, {hedged} hedged, {throttled} times throttled")
     }
 }
 

@@ -32,6 +32,17 @@ pub trait Remote: Send + Sync + fmt::Debug {
     fn retry(&self) -> Retry {
         Retry::default()
     }
+
+    /// Requests that it takes at once, at most: more would only wait. The I/O layer finds out how many are useful.
+    fn connections(&self) -> usize {
+        usize::MAX
+    }
+
+    /// How often a server of this store has asked to slow down. The store waits as long as it was asked to, without an
+    /// error; the I/O layer asks for less from then on.
+    fn throttled(&self) -> u64 {
+        0
+    }
 }
 
 /// A request under way. Dropping it cancels the request: its answer is no longer wanted and may or may not come.

@@ -109,15 +109,13 @@ def test_the_samples_are_those_of_local_files(service: tuple[str, Cloud], data: 
     assert any("if-match" in {name.lower() for name in headers} for headers in ranges)
     found = wf.image_folder(f"{root}/**/*.jpg", storage_options=given)
     assert len(found) == sum(path.suffix == ".jpg" for path in data.rglob("*.*"))
-    assert "hush" not in found.to_json() + found.explain()
+    assert not any(secret in found.to_json() + found.explain() for secret in (ACCOUNT_KEY, BEARER))
 
 
 def test_lists_of_many_pages_and_names_of_any_kind(service: tuple[str, Cloud], data: Path) -> None:
     kind, server = service
     picture = next((data / "train").rglob("*.jpg")).read_bytes()
     server.objects["many"] = {f"set/class {c}/ü&<{i:03}> #%20+.jpg": picture for c in "ab" for i in range(20)}
-    # What marks an empty folder, as browsers of these services make it.
-    server.objects["many"]["set/class c/"] = b""
     ds = wf.image_folder(f"{SCHEME[kind]}://many/set", storage_options=options(kind, server.url))
     assert len(ds) == 40
     assert ds.classes[:2] == ["class a", "class b"]
@@ -125,16 +123,7 @@ def test_lists_of_many_pages_and_names_of_any_kind(service: tuple[str, Cloud], d
 
 
 # Each request fails once in its way, and comes right when it is made again.
-FAULTS = [
-    "outage",
-    "throttle",
-    "too many",
-    "reset",
-    "reset midway",
-    "truncate",
-    "wrong length",
-    "wrong range",
-]
+FAULTS = ["reset midway", "truncate", "wrong range"]
 
 
 @pytest.mark.usefixtures("epochs_not_counted")
@@ -149,9 +138,6 @@ def test_no_fault_changes_or_loses_a_sample(service: tuple[str, Cloud], data: Pa
             ds = wf.image_folder(f"{SCHEME[kind]}://photos/sets/train", storage_options=given)
             assert epochs(ds, 1) == near, fault
             assert proxy.faults >= 3, fault
-        proxy.decide = lambda method, path, before: "changed" if path.endswith("000.jpg") else None
-        with pytest.raises(wf.ObjectChangedError, match="has changed since it was listed or first read"):
-            list(ds.map(wf.transforms.CenterCrop(32)).batch(4).numpy())
 
 
 def test_the_services_own_words_for_too_much_slow_down_without_an_error(service: tuple[str, Cloud]) -> None:
@@ -177,7 +163,7 @@ def test_an_object_that_changed_is_an_error_until_it_is_opened_again(
     ds = wf.image_folder(f"{where}/train", storage_options=given).map(wf.transforms.CenterCrop(32)).batch(4)
     tars = shards(where, storage_options=given).map(wf.transforms.CenterCrop(32)).batch(4)
     assert (len(list(ds.numpy())), len(list(tars.numpy()))) == (5, 5)
-    first = min(server.objects["changing"])
+    first = min(key for key in server.objects["changing"] if key.startswith("train/"))
     for key in (first, "shard-0.tar"):
         server.objects["changing"][key] += b"!"
     for changed in (ds, tars):

@@ -245,7 +245,7 @@ impl JsonLines {
             ));
         }
         let kinds: Vec<_> = (names.iter())
-            .map(|name| ((*name).clone(), kind_of(seen.iter().filter_map(|object| object.get(*name)))))
+            .map(|name| ((*name).clone(), kind_of(seen.iter().filter_map(|object| object.get(name)))))
             .collect();
         for (name, kind) in kinds {
             self.push_field(name, kind, None)?;

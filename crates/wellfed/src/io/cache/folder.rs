@@ -126,8 +126,7 @@ fn claim(claims: &File, key: u64, take: bool) -> bool {
     // SAFETY: the descriptor is open as long as `claims` lives, and `range` is a lock as this call takes it.
     let done = unsafe { libc::fcntl(claims.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) };
     // Where a file system has no such locks, everybody downloads.
-    done == 0
-        || !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EACCES))
+    done == 0 || !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EACCES))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -320,7 +319,8 @@ fn write(root: &Path, key: u64, stamp: u64, bytes: &[u8]) -> io::Result<()> {
     let path = object(root, key);
     let part = root.join("objects").join("part");
     let mut head = [0; HEAD];
-    for (place, number) in head.as_chunks_mut::<8>().0.iter_mut().zip([key, stamp, bytes.len() as u64, sum(bytes)])
+    for (place, number) in
+        head.as_chunks_mut::<8>().0.iter_mut().zip([key, stamp, bytes.len() as u64, sum(bytes)])
     {
         *place = number.to_le_bytes();
     }
@@ -492,7 +492,11 @@ mod tests {
         assert_eq!((b.get(1, 7).unwrap(), b.size().unwrap()), (None, (2, 2 * ONE)), "and so gone");
         drop((a, b));
         let again = place.open(ONE);
-        assert_eq!(again.size().unwrap(), (2, 2 * ONE), "a smaller budget is kept with the next one that is put");
+        assert_eq!(
+            again.size().unwrap(),
+            (2, 2 * ONE),
+            "a smaller budget is kept with the next one that is put"
+        );
         assert!(again.put(1, 7, &bytes(1)).unwrap());
         assert_eq!(again.size().unwrap(), (1, ONE));
         again.clear().unwrap();

@@ -215,7 +215,8 @@ mod tests {
         let samples = 2000;
         let epochs = shuffled(samples, 4);
         // From a tenth to ten times the median, as photographs have it.
-        let spread = |key| (100_000.0 * 10_f64.powf(drawn(77, key) as f64 / u64::MAX as f64 * 2.0 - 1.0)) as u64;
+        let spread =
+            |key| (100_000.0 * 10_f64.powf(drawn(77, key) as f64 / u64::MAX as f64 * 2.0 - 1.0)) as u64;
         for sizes in [vec![100_000; samples as usize], (0..samples).map(spread).collect::<Vec<u64>>()] {
             let total: u64 = sizes.iter().sum();
             let limit = total / 2;

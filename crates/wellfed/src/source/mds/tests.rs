@@ -231,7 +231,8 @@ fn what_is_not_read_says_why() {
     let source = open(&plain, Some(&["x"])).unwrap();
     assert_eq!(fetch(&source, 0).unwrap(), [Value::Int(1)]);
     conformance::check(&source);
-    let changes: [(&dyn Fn(&mut serde_json::Value), &str); 5] = [
+    type Change<'a> = (&'a dyn Fn(&mut serde_json::Value), &'a str);
+    let changes: [Change; 5] = [
         (&|entry| entry["format"] = "xyz".into(), "format xyz"),
         (&|entry| entry["raw_data"]["basename"] = "../a.mds".into(), "not in its folder"),
         (&|entry| entry["column_sizes"][0] = 4.into(), "values of Some(4) bytes"),

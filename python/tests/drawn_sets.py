@@ -45,7 +45,9 @@ class Flipped(Base):
 
 
 class Cropped(Base):
-    """With what `get_params` draws."""
+    """With what `get_params` draws, and colours that change by chance; these are what they were then."""
+
+    jitter = T.ColorJitter((1.0, 1.0))
 
     def transform(self, image: Any, mask: Any) -> Any:
         i, j, h, w = T.RandomCrop.get_params(image, output_size=(30, 36))
@@ -54,7 +56,8 @@ class Cropped(Base):
         flip = np.random.rand() < 0.5
         if flip:
             image = ImageOps.mirror(image)
-        image = T.ColorJitter(0.0)(image) if self.training is None else image
+        if np.random.rand() < 0.7:
+            image = self.jitter(image)
         if flip:
             mask = mask.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return image, mask

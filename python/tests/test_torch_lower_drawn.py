@@ -46,7 +46,7 @@ class Choices:
         return 0.0 if self._next() else 0.999
 
     def sample(self, dataset: Any, row: int, *below: bool, at: tuple[int, int] = (0, 0)) -> Any:
-        self.below, self.at, self._place = list(below), at, 0
+        self.below, self.at, self._place = [*below, *[False] * 4], at, 0
         return dataset[row]
 
 

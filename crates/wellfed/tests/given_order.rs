@@ -330,6 +330,31 @@ fn bad_samples_are_raised_skipped_or_replaced_and_listed_with_their_place() {
 }
 
 #[test]
+fn who_waits_for_microseconds_gets_all_batches_in_order() {
+    use wellfed::source::{ArrayData, Pixels, TensorSlices};
+    let rows: Vec<u8> = (0..512i32).flat_map(i32::to_ne_bytes).collect();
+    let array = ArrayData::from_vec(rows, DType::Int32, vec![512]).unwrap();
+    let source =
+        TensorSlices::new(vec![("x".to_owned(), array, Pixels::Never)], Structure::Field(0)).unwrap();
+    let loader = Dataset::new(Arc::new(source)).with_options(workers(2, 0)).loader_given().unwrap();
+    loader.begin(0, 0).unwrap();
+    let order: Vec<u64> = (0..512).map(|i| i * 5 % 512).collect();
+    // Enough batches of a few samples that the consumer comes to wait for several at once.
+    order.chunks(2).for_each(|batch| loader.submit(batch).unwrap());
+    loader.finish().unwrap();
+    let (mut got, mut timeouts) = (Vec::new(), (0..5).map(|n| Duration::from_micros(n * 60)).cycle());
+    loop {
+        match loader.next(timeouts.next().unwrap()).unwrap() {
+            Next::Batch(batch) => got.extend(batch.columns[0].data.as_bytes().unwrap().to_vec()),
+            Next::Pending => {}
+            Next::EpochEnd => break,
+        }
+    }
+    let wanted: Vec<u8> = order.iter().flat_map(|i| (*i as i32).to_ne_bytes()).collect();
+    assert!(got == wanted);
+}
+
+#[test]
 fn rows_in_memory_are_claimed_in_pieces_and_come_in_order() {
     use wellfed::source::{ArrayData, Pixels, TensorSlices};
     let rows: Vec<u8> = (0..1000i32).flat_map(i32::to_ne_bytes).collect();

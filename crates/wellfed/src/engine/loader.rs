@@ -295,19 +295,21 @@ impl Loader {
         let mut job = schedule.deliver();
         if job.is_none() {
             let since = Instant::now();
+            // Who waits for a shorter time gets what is there then.
+            let linger = LINGER.min(timeout);
             let mut wanted = consumer.pace.batches(schedule.settings.prefetch);
             while job.is_none() {
                 let waited = since.elapsed();
                 if waited >= timeout {
                     break;
                 }
-                if waited >= LINGER {
+                if waited >= linger {
                     wanted = 1;
                 }
                 schedule.wait_for(wanted);
-                let most = if wanted > 1 { LINGER - waited } else { timeout - waited };
+                let most = if wanted > 1 { linger - waited } else { timeout - waited };
                 schedule = self.shared.wait_ready(schedule, most);
-                if wanted == 1 || !schedule.is_awaited() || since.elapsed() >= LINGER {
+                if wanted == 1 || !schedule.is_awaited() || since.elapsed() >= linger {
                     job = schedule.deliver();
                 }
             }

@@ -79,6 +79,8 @@ def by_chance(chance: Chance, before: Value | None, after: Value) -> Value:
     elif isinstance(before, Picture) and isinstance(after, Picture) and after.steps:
         step = after.steps[-1]
         if before.after(step) == after and not isinstance(step, Joint):
+            if not _is_flip(step):
+                return before.after(_sometimes(chance, step))
             _check_new(before.steps, chance.number)
             return before.after(Joint(_randomly(chance, step), chance.number))
     elif isinstance(before, Mask) and isinstance(after, Mask) and after.joint:
@@ -95,19 +97,35 @@ def _check_new(steps: tuple[Any, ...], draw: Any) -> None:
         raise UnknownError("what it draws decides two things")
 
 
-def _randomly(chance: Chance, step: Any) -> Any:
-    """The transform that does by chance what `step` always does."""
+def _is_flip(step: Any) -> bool:
+    """Whether it is a flip that is always done."""
     import torchvision.transforms as v1
 
-    probability = min(max(chance.bound if chance.below else 1 - chance.bound, 0.0), 1.0)
+    return type(step) in (v1.RandomHorizontalFlip, v1.RandomVerticalFlip) and step.p == 1
+
+
+def _probability(chance: Chance) -> float:
+    return min(max(chance.bound if chance.below else 1 - chance.bound, 0.0), 1.0)
+
+
+def _sometimes(chance: Chance, step: Any) -> Any:
+    """The transform of one image that calls `step` by chance."""
+    if chance.number.used:
+        raise UnknownError("what it draws decides two things")
+    made = _of_torchvision("RandomApply", transforms=[step], p=_probability(chance))
+    chance.number.used.append((step, made))
+    return made
+
+
+def _randomly(chance: Chance, step: Any) -> Any:
+    """The flip that is done by chance, for all that is flipped by it."""
     name = type(step).__name__
-    flip = name in _FLIPS and type(step) is getattr(v1, name) and step.p == 1
-    what = (chance.below, chance.bound, name if flip else id(step))
+    if not _is_flip(step):
+        raise UnknownError("changes a mask by chance in a way that is not known")
+    what = (chance.below, chance.bound, name)
     if not chance.number.used:
-        made = getattr(v1, name)(probability) if flip else v1.RandomApply([step], probability)
-        # The step is kept, so that nothing else gets its id.
-        chance.number.used.append((what, (made, step)))
-    (used, (made, _)), *_ = chance.number.used
+        chance.number.used.append((what, _of_torchvision(name, p=_probability(chance))))
+    ((used, made),) = chance.number.used
     if used != what:
         raise UnknownError("what it draws decides two things")
     return made

@@ -389,6 +389,8 @@ class Reader:
                 raise UnknownError("a loop over something that differs from sample to sample")
         value = self._value(node)
         if isinstance(value, Group):
+            if any(isinstance(leaf, Mask) for leaf in beside.leaves(value)):
+                raise UnknownError("a loop over masks, which it may change meanwhile")
             return list(value.items)
         if isinstance(value, Known) and type(value.value) in (tuple, list, range) and len(value.value) < 1000:
             return [self._item_of(value.value, place) for place in range(len(value.value))]

@@ -107,7 +107,8 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         }
         if glob::has_magic(path) {
             // TFRecords often have no extension: then the first match is looked into, unless names say what it is.
-            let found = glob::files(store, path)?;
+            // What cannot be listed says so when it is opened.
+            let found = glob::files(store, path).unwrap_or_default();
             let first = found.iter().flat_map(|l| l.files.iter().map(|name| join(&l.path, name))).next();
             return Ok(match first.filter(|first| !is_image(first) && TfRecord::begins(store, first)) {
                 Some(_) => records(vec![path.to_owned()]),

@@ -85,7 +85,7 @@ def images(folder: Path, photos: Path, count: int, rounds: int) -> Any:
     import datasets
     from torchvision.transforms import v2
 
-    files = sorted(photos.rglob("*.jpg"))
+    files = sorted(path for path in photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     rows = [{"bytes": files[i % len(files)].read_bytes(), "path": None} for i in range(count)]
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=10)})
     data = datasets.Dataset.from_dict(

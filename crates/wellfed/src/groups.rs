@@ -6,7 +6,7 @@
 //! back. A group that turns out larger than reserved takes more only if that is there; otherwise it is given up, and begun
 //! again with more. Groups that nobody uses go when room is wanted, the one used longest ago first.
 //!
-//! Without a loader there is no budget: each thread then keeps up to [`KEPT_ALONE`] for itself, so that no lock is taken which
+//! Without a loader there is no budget: each thread then keeps up to 256 MiB for itself, so that no lock is taken which
 //! a fork could leave locked.
 
 use std::{

@@ -122,6 +122,20 @@ def test_lists_of_many_pages_and_names_of_any_kind(service: tuple[str, Cloud], d
     assert sum(len(labels) for _, labels in ds.map(wf.transforms.CenterCrop(8)).batch(9).numpy()) == 40
 
 
+def test_a_folder_of_nothing_but_its_marker_is_an_empty_one(service: tuple[str, Cloud], data: Path) -> None:
+    kind, server = service
+    picture = next((data / "train").rglob("*.jpg")).read_bytes()
+    # What consoles make when somebody makes a folder there.
+    server.objects["marked"] = {"set/a/1.jpg": picture, "set/b/2.jpg": picture, "set/c/": b""}
+    given = options(kind, server.url)
+    ds = wf.image_folder(f"{SCHEME[kind]}://marked/set", allow_empty=True, storage_options=given)
+    assert (ds.classes, len(ds)) == (["a", "b", "c"], 2)
+    with pytest.raises(FileNotFoundError, match="class c|c"):
+        wf.image_folder(f"{SCHEME[kind]}://marked/set", storage_options=given)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        wf.image_folder(f"{SCHEME[kind]}://marked/none", storage_options=given)
+
+
 # Each request fails once in its way, and comes right when it is made again.
 FAULTS = ["reset midway", "truncate", "wrong range"]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import tarfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,28 @@ def test_elements_by_number() -> None:
     assert [int(shuffled[i][0]) for i in range(20)] == [int(x) for x, _ in shuffled.numpy()]
     batch = ds.batch(8)[2]
     assert (batch[0].tolist(), batch[1].shape) == ([16, 17, 18, 19], (4, 3))
+
+
+def test_texts_bytes_and_json_of_one_sample_are_no_lists(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name, content in {"a.txt": "grün".encode(), "a.json": b'{"x": [1]}', "a.bin": b"zz"}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    ds = wf.webdataset(tmp_path / "a.tar")
+    expected = {"__key__": "a", "txt": "grün", "json": {"x": [1]}, "bin": b"zz"}
+    assert ds[0] == ds.sample(0) == expected
+    assert list(ds) == [expected]
+    seen: list[Any] = []
+
+    def look(sample: Any) -> Any:
+        seen.append(sample)
+        return sample["txt"].upper()
+
+    mapped = ds.map(look)
+    assert mapped[0] == mapped.sample(0) == "GRÜN"
+    assert list(mapped.batch(1).numpy(num_workers=0)) == [["GRÜN"]]
+    assert all(sample == expected for sample in seen)
 
 
 def test_elements_are_drawn_anew_from_torchs_generator() -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torchvision
+import webdataset
 from PIL import Image
 
 import wellfed as wf
+from wellfed import transforms as T
 
 SMALL = 12_000
 
@@ -36,7 +41,91 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     """All but indexes, which know the times of their shards."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if ".wfidx" not in path.name}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".wfidx"}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library leaves shards open
+def test_the_webdataset_library_reads_the_same_samples(data: Path, tmp_path: Path) -> None:
+    written = wf.image_folder(data).shuffle(seed=3).write(tmp_path / "t-{:04d}.tar", max_bytes=SMALL)
+    assert written.samples == 120
+    assert written.shards > 5
+    assert written.skipped == []
+    assert written.urls.endswith(f"t-{{0000..{written.shards - 1:04}}}.tar")
+    found = list(webdataset.WebDataset(written.urls, shardshuffle=False))
+    source = torchvision.datasets.ImageFolder(data)
+    assert [sample["__key__"] for sample in found] != sorted(sample["__key__"] for sample in found)
+    assert len({sample["__key__"] for sample in found}) == 120
+    for sample in found:
+        path = data / f"{sample['__key__']}.jpg"
+        assert sample["jpg"] == path.read_bytes()
+        assert int(sample["cls"]) == source.class_to_idx[path.parent.name]
+    ours = list(wf.webdataset(written.urls, fields=["__key__", "cls"]))
+    assert [(key, int(label)) for key, label in ours] == [(s["__key__"], int(s["cls"])) for s in found]
+    manifest = json.loads(Path(written.manifest).read_text())
+    assert manifest["classes"] == ["cat", "dog", "gnu"]
+    assert manifest["seed"] == 3
+    assert manifest["complete"]
+    assert wf.verify(tmp_path, full=True).problems == []
+
+
+def test_tarfile_reads_arrays_texts_and_long_names(tmp_path: Path) -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    written = wf.from_tensor_slices({"x": rows, "y": np.arange(3)}).write(tmp_path / "a")
+    with tarfile.open(written.urls) as tar:
+        members = tar.getmembers()
+        assert [m.name for m in members] == ["0.x.npy", "0.cls", "1.x.npy", "1.cls", "2.x.npy", "2.cls"]
+        assert all((m.mtime, m.uid, m.gid, m.mode) == (0, 0, 0, 0o644) for m in members)
+        for index, member in enumerate(members[::2]):
+            file = tar.extractfile(member)
+            assert file is not None
+            assert np.array_equal(np.load(io.BytesIO(file.read())), rows[index])
+    # What lies in shards is written to others: keys, texts and JSON stay.
+    long = "ü" * 70 + "/" + "n" * 120
+    with tarfile.open(tmp_path / "given.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in {f"{long}.txt": b"gr\xc3\xbcn", f"{long}.meta.json": b'{"a": [1]}'}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    given = wf.webdataset(tmp_path / "given.tar")
+    again = wf.webdataset(given.write(tmp_path / "b").urls)
+    assert list(again) == list(given) == [{"__key__": long, "txt": "grün", "meta.json": {"a": [1]}}]
+
+
+def test_images_are_made_smaller_and_compressed_anew(data: Path, tmp_path: Path) -> None:
+    ds = wf.image_folder(data).take(6)
+    # Sizes that are small enough stay, byte for byte.
+    kept = ds.write(tmp_path / "kept", resize_shorter=40, quality=5)
+    plain = ds.write(tmp_path / "plain")
+    first, second = (files(tmp_path / name)[f"{name}-000000.tar"] for name in ("kept", "plain"))
+    assert first == second
+    assert kept.samples == plain.samples
+    small = ds.write(tmp_path / "small", resize_shorter=20, quality=90)
+    for (name, _), sample in zip(
+        torchvision.datasets.ImageFolder(data).samples, webdataset.WebDataset(small.urls, shardshuffle=False)
+    ):
+        with Image.open(name) as original, Image.open(io.BytesIO(sample["jpg"])) as made:
+            assert made.format == "JPEG"
+            assert made.height == 20
+            assert made.width == 20 * original.width // 40
+            expected = T.Resize(20)(original.convert("RGB"))
+            apart = np.abs(np.asarray(made, np.int16) - np.asarray(expected, np.int16)).mean()
+            assert apart < 6
+            # The tables are libjpeg's of this quality.
+            again = io.BytesIO()
+            expected.save(again, "jpeg", quality=90)
+            assert made.quantization == Image.open(again).quantization
+            assert len(sample["jpg"]) < 1.3 * len(again.getvalue())
+
+
+def test_packed_shards_have_the_same_pixels(data: Path, tmp_path: Path) -> None:
+    ds = wf.image_folder(data).take(5)
+    packed = wf.webdataset(ds.write(tmp_path / "p", packed=True).urls)
+    plain = wf.webdataset(ds.write(tmp_path / "j").urls)
+    for one, other in zip(packed, plain):
+        assert one.keys() == other.keys()
+        assert np.array_equal(one["jpg"], other["jpg"])
+    with tarfile.open(tmp_path / "p" / "p-000000.tar") as tar:
+        assert tar.getnames()[0].endswith(".wfpc")
 
 
 RUN = """

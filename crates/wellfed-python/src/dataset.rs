@@ -118,13 +118,13 @@ impl Dataset {
     #[pyo3(signature = (index, epoch, source=0))]
     fn sample(&self, py: Python<'_>, index: u64, epoch: u64, source: usize) -> PyResult<Vec<Py<PyAny>>> {
         let sampler = self.sampler.get_or_init(|| self.inner.sampler());
-        loader::columns(py, enter::quick(py, || sampler.sample(source, index, epoch))?)
+        loader::columns_of_one(py, enter::quick(py, || sampler.sample(source, index, epoch))?)
     }
 
     /// The sample at a position of an epoch, made as by `sample`.
     fn element(&self, py: Python<'_>, position: u64, epoch: u64) -> PyResult<Vec<Py<PyAny>>> {
         let sampler = self.sampler.get_or_init(|| self.inner.sampler());
-        loader::columns(py, enter::quick(py, || sampler.element(position, epoch))?)
+        loader::columns_of_one(py, enter::quick(py, || sampler.element(position, epoch))?)
     }
 
     /// What makes samples of the sources by themselves, many at a time.

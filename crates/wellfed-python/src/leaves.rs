@@ -114,7 +114,7 @@ fn columns<'py>(py: Python<'py>, made: Result<(Batch, Vec<usize>)>) -> PyResult<
         Err(error) => return Ok(to_python(py, &error).into_value(py).into_bound(py).into_any()),
     };
     let count = batch.columns.len() + placed.len();
-    let mut others = loader::columns(py, batch)?.into_iter();
+    let mut others = loader::columns_of_one(py, batch)?.into_iter();
     let one = |number| if placed.contains(&number) { Some(py.None()) } else { others.next() };
     (0..count).filter_map(one).collect::<Vec<_>>().into_pyobject(py)
 }

@@ -202,6 +202,15 @@ pub(crate) fn columns(py: Python<'_>, batch: Batch) -> PyResult<Vec<Py<PyAny>>> 
     batch.columns.into_iter().map(|column| convert(py, column)).collect()
 }
 
+/// A sample as Python objects, one per column: `batch` holds no other, and what would be a list is its one value.
+pub(crate) fn columns_of_one(py: Python<'_>, batch: Batch) -> PyResult<Vec<Py<PyAny>>> {
+    let one = |values: Py<PyAny>| match values.bind(py).cast::<PyList>() {
+        Ok(list) if list.len() == 1 => list.get_item(0).map(Bound::unbind),
+        _ => Ok(values),
+    };
+    columns(py, batch)?.into_iter().map(one).collect()
+}
+
 /// A column; one that was padded with its lengths, if the plan asks for them, as a tuple.
 fn convert(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
     let values = values(py, column.data)?;

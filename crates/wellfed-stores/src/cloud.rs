@@ -199,10 +199,11 @@ impl CloudStore {
         let _turn = client.turns.acquire().await;
         let (result, seen) = trouble::watch(client.store.list_with_delimiter(Some(&key))).await;
         let found = result.map_err(|e| classify("list", path, Some(&e), &seen))?;
-        if found.common_prefixes.is_empty() && found.objects.is_empty() && !key.as_ref().is_empty() {
+        // What marks an empty folder is an object of its name. It is not listed in the folder itself, but above it.
+        let empty = found.common_prefixes.is_empty() && found.objects.is_empty();
+        if empty && !key.as_ref().is_empty() && !self.seen.is_folder(path.trim_end_matches('/')) {
             return Err(missing("list", path));
         }
-        // What marks an empty folder is an object of its name.
         let name = |location: &Path| {
             let below = location.as_ref().strip_prefix(key.as_ref())?;
             let name = if key.as_ref().is_empty() { below } else { below.strip_prefix('/')? };

@@ -324,7 +324,9 @@ fn begin(disk: &dyn Disk, place: &Place, new: Manifest, on_error: OnError) -> Re
     let there = names_in(&place.folder)?;
     for part in &there {
         let whole = Place::whole(part);
-        if whole.is_some_and(|name| place.is_shard(name) || name == place.manifest()) {
+        let index = part.split_once(".wfidx.").filter(|(_, rest)| rest.ends_with(".tmp"));
+        let written = whole.is_some_and(|name| place.is_shard(name) || name == place.manifest());
+        if written || index.is_some_and(|(shard, _)| place.is_shard(shard)) {
             disk.remove(&place.folder.join(part));
         }
     }

@@ -181,7 +181,10 @@ fn imports() -> BTreeSet<(ModulePath, ModulePath)> {
     let home = |mut path: ModulePath| {
         let mut len = path.len();
         loop {
-            if let Some(target) = handed_on.get(&path[..len]).filter(|target| **target != path[..len]) {
+            // A module may hand on something of its own name.
+            if let Some(target) =
+                handed_on.get(&path[..len]).filter(|target| !target.starts_with(&path[..len]))
+            {
                 path = target.clone();
                 len = path.len();
             } else if modules.contains_key(&path[..len]) {

@@ -260,6 +260,8 @@ fn inspect_json_has_stable_keys_and_all_reasons() {
             "bytes",
             "classes",
             "codecs",
+            "features",
+            "fields",
             "format",
             "full",
             "height",

@@ -278,6 +278,9 @@ def test_certificates_of_ones_own(data: Path, tmp_path: Path, monkeypatch: pytes
                 count(verify=str(tmp_path / "none.pem"))
 
 
+@pytest.mark.filterwarnings(  # of the proxy's own sockets
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize("kind", SERVICES)
 def test_proxies(kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = certificate(tmp_path)

@@ -48,6 +48,7 @@ def batches(ds: wf.Dataset, workers: int = 2) -> list[Any]:
     return list(pipeline.numpy())
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_an_archive_gives_what_its_folder_gives(folder: Path, compression: int) -> None:
     files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.png"))}

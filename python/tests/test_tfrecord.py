@@ -16,7 +16,6 @@ import textwrap
 import zlib
 from collections import namedtuple
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,19 +61,6 @@ FEATURES = {
 }
 
 
-def one(ds: wf.Dataset, index: int) -> Any:
-    """A sample; of texts and bytes `sample` gives lists of one."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(inner) for name, inner in value.items()}
-        if isinstance(value, tuple):
-            return tuple(map(plain, value))
-        return value[0] if isinstance(value, list) else value
-
-    return plain(ds.sample(index))
-
-
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
     for shard in range(3):
@@ -86,7 +72,7 @@ def test_samples_are_dicts_of_features(shards: Path) -> None:
     ds = wf.tfrecord(shards / "t-*", FEATURES)
     assert len(ds) == 12
     for i in (0, 5, 11):
-        sample = one(ds, i)
+        sample = ds.sample(i)
         with Image.open(io.BytesIO(picture(i))) as image:
             assert (sample["image/encoded"].transpose(1, 2, 0) == np.asarray(image)).all()
         assert int(sample["image/class/label"]) == i
@@ -131,7 +117,7 @@ def test_a_shuffle_mixes_all_files_and_is_resumed(shards: Path) -> None:
 def test_a_data_set_is_sent_to_workers(shards: Path) -> None:
     ds = wf.tfrecord(shards / "t-*", FEATURES)
     again = pickle.loads(pickle.dumps(ds))
-    assert one(again, 7)["text"] == one(ds, 7)["text"]
+    assert again.sample(7)["text"] == ds.sample(7)["text"]
     labels = wf.tfrecord(shards / "t-*", FEATURES, fields=["image/class/label"])
     batches = labels.map(lambda sample: int(sample[0]) * 2).batch(6).numpy(num_workers=1)
     assert [batch.tolist() for batch in batches] == [list(range(0, 12, 2)), list(range(12, 24, 2))]
@@ -140,7 +126,7 @@ def test_a_data_set_is_sent_to_workers(shards: Path) -> None:
 def test_without_features_records_are_bytes(tmp_path: Path) -> None:
     path = tfr.write(tmp_path / "x", [b"one", b"", bytes(range(256))])
     ds = wf.tfrecord(path)
-    assert [one(ds, i) for i in range(3)] == [b"one", b"", bytes(range(256))]
+    assert [ds.sample(i) for i in range(3)] == [b"one", b"", bytes(range(256))]
     assert list(ds.batch(3).numpy()) == [[b"one", b"", bytes(range(256))]]
 
 
@@ -153,12 +139,12 @@ def test_sequence_examples_are_pairs_of_dicts(tmp_path: Path) -> None:
     path = tfr.write(tmp_path / "x", map(message, range(4)))
     lists = {"x": wf.FixedLenSequenceFeature([2], "float32"), "word": wf.FixedLenSequenceFeature([], "text")}
     ds = wf.tfrecord(path, {"id": wf.FixedLenFeature([], "int64")}, sequence_features=lists)
-    context, steps = one(ds, 2)
+    context, steps = ds.sample(2)
     assert int(context["id"]) == 2
     assert steps["x"].tolist() == [[2.0, 0.0], [2.0, 1.0]]
     assert steps["word"] == ["a", "a"]
     alone = wf.tfrecord(path, sequence_features={"x": lists["x"]})
-    assert one(alone, 3)[1]["x"].shape == (3, 2)
+    assert alone.sample(3)[1]["x"].shape == (3, 2)
 
 
 def test_tensorflows_objects_are_taken(shards: Path) -> None:
@@ -173,11 +159,11 @@ def test_tensorflows_objects_are_taken(shards: Path) -> None:
         "tokens": variable(dtype("int64")),
         "pairs": ragged(dtype("float32"), "box", (length(2),), dtype("int32"), False),
     }
-    sample = one(wf.tfrecord(shards / "t-*", features, images="image/encoded"), 6)
+    sample = wf.tfrecord(shards / "t-*", features, images="image/encoded").sample(6)
     assert sample["image/encoded"].shape == (3, 9, 8)
     assert (int(sample["image/class/label"]), sample["tokens"].tolist()) == (6, [0, 1])
     assert sample["pairs"].tolist() == [[6.5, 1.0], [2.0, 3.0]]
-    assert one(wf.tfrecord(shards / "t-*", features), 6)["image/encoded"] == picture(6)
+    assert wf.tfrecord(shards / "t-*", features).sample(6)["image/encoded"] == picture(6)
 
 
 def test_what_cannot_be_had_says_so(shards: Path) -> None:
@@ -214,9 +200,9 @@ def test_bad_records_are_bad_samples(tmp_path: Path) -> None:
     ds = wf.tfrecord(tmp_path / "x", FEATURES, fields=["image/class/label"])
     assert len(ds) == 6
     with pytest.raises(wf.CorruptSampleError, match="checksum of the record"):
-        one(ds, 0)
+        ds.sample(0)
     with pytest.raises(wf.CorruptSampleError, match="inside record 5"):
-        one(ds, 5)
+        ds.sample(5)
     loader = ds.batch(6).numpy(on_error="skip")
     assert [batch[0].tolist() for batch in loader] == [[1, 2, 3, 4]]
     assert len(loader.errors()) == 2
@@ -230,7 +216,7 @@ def test_compressed_files_are_unpacked_into_a_folder(tmp_path: Path) -> None:
         with pytest.raises(wf.UnsupportedSampleError, match="unpack_to"):
             wf.tfrecord(tmp_path / name, FEATURES, compression=compression)  # type: ignore[arg-type]
         ds = wf.tfrecord(tmp_path / name, FEATURES, compression=compression, unpack_to=tmp_path / "unpacked")  # type: ignore[arg-type]
-        assert [int(one(ds, i)["image/class/label"]) for i in range(len(ds))] == list(range(6))
+        assert [int(ds.sample(i)["image/class/label"]) for i in range(len(ds))] == list(range(6))
     assert len(list((tmp_path / "unpacked").iterdir())) == 2
 
 
@@ -322,7 +308,7 @@ def test_values_are_those_of_tensorflow(tmp_path: Path) -> None:
         ds = wf.tfrecord(tmp_path / name, features, unpack_to=tmp_path / "unpacked")
         assert len(ds) == len(expected)
         for i, wanted in enumerate(expected):
-            sample = one(ds, i)
+            sample = ds.sample(i)
             assert sample.keys() == wanted.keys()
             for field, value in wanted.items():
                 if isinstance(value, bytes):
@@ -347,7 +333,7 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path) -> None:
     outcomes = set()
     for i in range(len(ds)):
         try:
-            one(ds, i)
+            ds.sample(i)
             outcomes.add("read")
         except wf.CorruptSampleError:
             outcomes.add("refused")
@@ -361,4 +347,4 @@ def test_the_length_of_a_record_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(length + struct.pack("<I", tfr.masked_crc(length)) + b"abc")
     ds = wf.tfrecord(tmp_path / "x")
     with pytest.raises(wf.CorruptSampleError, match=str(1 << 60)):
-        one(ds, 0)
+        ds.sample(0)

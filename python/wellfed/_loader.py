@@ -70,6 +70,22 @@ def torch_converter() -> Convert:
     return convert
 
 
+def is_batched(node: dict[str, Any]) -> bool:
+    """Whether what a plan gives are batches."""
+    while node["node"] not in (*_BATCHING, "unbatch", "source"):
+        node = node["input"] if "input" in node else node["inputs"][0]
+    return node["node"] in _BATCHING
+
+
+_BATCHING = ("batch", "padded_batch", "ragged_batch", "bucket_by_sequence_length", "batch_by_tokens")
+"""Verbs that make batches of samples."""
+
+
+def _of_one(convert: Convert) -> Convert:
+    """For samples without batches, whose text, bytes or JSON is no list of one."""
+    return lambda value: convert(value[0] if type(value) is list and len(value) == 1 else value)
+
+
 def structured(structure: str, convert: Convert) -> Convert:
     """From columns to what the user gets: a bare value, or tuples, lists and dicts of them, nested at will."""
     tree = json.loads(structure)
@@ -198,7 +214,8 @@ class Loader:
         locked = self._to is not None and placed._native.page_locked(self._to)
         self._pages = _pages_for(to) if locked else None
         self._native: _native.Loader | None = placed._native.loader(self._to, self._pages)
-        self._build = structured(dataset._native.structure, convert)
+        whole = convert if is_batched(dataset._plan()["root"]) else _of_one(convert)
+        self._build = structured(dataset._native.structure, whole)
         self._turn = 0
         self._began = False
         self._placed = False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._loader import is_batched
 from ..exceptions import ConfigError
 from .program import is_random
 
@@ -42,7 +43,7 @@ def check(plan: dict[str, Any]) -> None:
             "filter() comes after random transforms, so what it keeps would change from epoch to epoch\n"
             "hint: call filter() before them"
         )
-    if _batched(plan["root"]):
+    if is_batched(plan["root"]):
         raise ConfigError(
             "filter() comes after batch(), where it would work on whole batches\nhint: call filter() before batch()"
         )
@@ -52,12 +53,6 @@ def check(plan: dict[str, Any]) -> None:
             f"filter() comes after {verb}(), so what it keeps would move from epoch to epoch\n"
             f"hint: call filter() before {verb}()"
         )
-
-
-def _batched(node: dict[str, Any]) -> bool:
-    while node["node"] not in ("batch", "unbatch", "source"):
-        node = node["input"] if "input" in node else node["inputs"][0]
-    return bool(node["node"] == "batch")
 
 
 def _found(node: dict[str, Any], names: tuple[str, ...]) -> str | None:

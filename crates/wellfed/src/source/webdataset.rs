@@ -50,7 +50,7 @@ pub enum IndexMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebDatasetSpec {
-    /// Shards: paths with braces ([`brace`]) or stars ([`glob`]), `::` between several in one.
+    /// Shards: paths with braces or stars, `::` between several in one.
     pub urls: Vec<String>,
     /// Extensions of the fields, in order, handed out as a tuple; `;` between those that stand for one field, as in
     /// `jpg;png`. `__key__` and `__url__` are texts. Default: a dict of `__key__` and the fields of the samples, which

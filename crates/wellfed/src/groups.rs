@@ -83,6 +83,9 @@ impl Default for Owner {
 struct Counts {
     reserved: AtomicU64,
     taken: AtomicU64,
+    /// What was taken when there was no room for more. Other parts may give back some of it before the group is closed, so
+    /// this is noted at that moment.
+    missed: AtomicU64,
 }
 
 /// What a group being decoded may take.
@@ -112,6 +115,7 @@ impl Growth<'_> {
             counts.reserved.fetch_add(more, Relaxed);
             return Ok(());
         }
+        counts.missed.fetch_max(taken, Relaxed);
         Err(Error::new(ErrorKind::Limit, format!("no room for {taken} bytes of a group of samples")))
     }
 
@@ -212,7 +216,7 @@ impl Groups {
                     let failed = made.as_ref().err().cloned();
                     running.made = Some(made);
                     drop(running);
-                    let outgrown = counts.taken.load(Relaxed) > counts.reserved.load(Relaxed);
+                    let outgrown = counts.missed.load(Relaxed) > 0;
                     if let Some(error) = failed.filter(|e| e.kind() != ErrorKind::Limit || !outgrown) {
                         return Err(error);
                     }
@@ -286,7 +290,7 @@ impl Groups {
 
     fn close(&self, state: &mut State, key: (u64, u64)) {
         let Some(Entry::Open(open)) = state.entries.remove(&key) else { return };
-        let (reserved, taken) = (open.counts.reserved.load(Relaxed), open.counts.taken.load(Relaxed));
+        let (reserved, missed) = (open.counts.reserved.load(Relaxed), open.counts.missed.load(Relaxed));
         let Some(error) = open.error else {
             let (parts, sizes): (Vec<Part>, Vec<u64>) = open.parts.into_iter().flatten().unzip();
             let bytes: u64 = sizes.iter().sum();
@@ -301,13 +305,13 @@ impl Groups {
         drop(open.parts);
         self.budget.give(reserved, Holder::Groups);
         let most = self.budget.cap(Holder::Groups);
-        if taken > reserved {
+        if missed > 0 {
             // It did not fit beside others. Next time as much is reserved as it was found to take, and some more.
-            let wanted = taken.saturating_add(taken / 2);
-            if taken <= most {
+            let wanted = missed.saturating_add(missed / 2);
+            if missed <= most {
                 state.needs.insert(key, wanted.min(most));
             } else {
-                state.entries.insert(key, Entry::Failed(too_large(taken, most)));
+                state.entries.insert(key, Entry::Failed(too_large(missed, most)));
             }
         } else if !matches!(error.kind(), ErrorKind::Transient | ErrorKind::Io | ErrorKind::State) {
             // What is damaged stays so: it is not decoded again for each of its samples.

@@ -347,6 +347,11 @@ impl Findings {
         let name = match codec.name() {
             "jpeg" => jpeg_kind(bytes).unwrap_or("JPEG"),
             "png" => "PNG",
+            "webp" => "WebP",
+            "gif" => "GIF",
+            "tiff" => "TIFF",
+            "bmp" => "BMP",
+            "pnm" => "PNM",
             other => other,
         };
         *self.codecs.entry(name).or_default() += 1;

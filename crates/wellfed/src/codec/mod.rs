@@ -1,12 +1,20 @@
 //! From encoded bytes to pixels: the [`Codec`] trait, its registry, colour modes and EXIF orientation.
 
+mod bmp;
 mod color;
+mod gif;
 mod jpeg;
 mod orientation;
 mod packed;
 mod plain_head;
 mod png;
+mod pnm;
+mod region;
+#[cfg(test)]
+mod tests;
+mod tiff;
 mod unknown;
+mod webp;
 
 use std::sync::Arc;
 
@@ -20,11 +28,16 @@ use wellfed_kernels::{
 };
 
 pub use self::{
+    bmp::Bmp,
+    gif::Gif,
     jpeg::Jpeg,
     orientation::apply_orientation,
     packed::PackedJpeg,
     plain_head::{JpegHead, jpeg_head},
     png::Png,
+    pnm::Pnm,
+    tiff::Tiff,
+    webp::WebP,
 };
 pub(crate) use self::{jpeg::error as jpeg_error, png::is_plain as png_is_plain};
 use crate::{Error, ErrorKind, Limits, Result, budget::Room, sample::DType};
@@ -298,7 +311,7 @@ pub(crate) fn is_jpeg(bytes: &[u8]) -> bool {
 }
 
 /// All codecs, in the order in which they are asked.
-static CODECS: [&dyn Codec; 3] = [&Jpeg, &Png, &PackedJpeg];
+static CODECS: [&dyn Codec; 8] = [&Jpeg, &Png, &PackedJpeg, &WebP, &Gif, &Tiff, &Bmp, &Pnm];
 
 /// The codec for `bytes`, by what they contain; names and extensions play no part.
 pub fn detect(bytes: &[u8]) -> Option<&'static dyn Codec> {

@@ -16,7 +16,7 @@ use std::io::Cursor;
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Reader, Transformations};
 use wellfed_kernels::image::View;
 
-use super::{Codec, Header, MaskDepth, Mode, Part, Push, Rect, Scratch, at_least, color};
+use super::{Codec, Header, MaskDepth, Mode, Part, Push, Rect, Scratch, at_least, region::push_columns};
 use crate::{Error, ErrorKind, Limits, Result, sample::DType};
 
 const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1A\n";
@@ -115,16 +115,8 @@ impl Codec for Png {
         if sample == 2 {
             narrow(pixels, channels, clips);
         }
-        let mut pixels = &pixels[top * width * channels..][..region.height * width * channels];
-        let wanted = part.mode.band_channels(channels);
-        if wanted != channels {
-            let converted = at_least(converted, region.height * width * wanted, room)?;
-            color::convert(pixels, channels, converted, wanted);
-            pixels = converted;
-        }
-        let view = View::new(pixels, region.height, width, wanted, width * wanted);
-        let view = view.and_then(|view| view.crop(0, region.left, region.height, region.width));
-        push(view.ok_or_else(|| Error::new(ErrorKind::Internal, "PNG rows lack the region"))?.into())
+        let rows = &pixels[top * width * channels..][..region.height * width * channels];
+        push_columns(rows, (width, channels), (part.mode, region), converted, room, push)
     }
 }
 

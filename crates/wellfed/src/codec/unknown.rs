@@ -3,12 +3,11 @@
 use crate::{Error, ErrorKind};
 
 /// Formats that are recognised to name them: offset, magic bytes, name with article.
-const KNOWN: [(usize, &[u8], &str); 18] = [
-    (0, b"GIF8", "a GIF"),
-    (8, b"WEBP", "a WebP image"),
-    (0, b"II*\0", "a TIFF"),
-    (0, b"MM\0*", "a TIFF"),
-    (0, b"BM", "a BMP"),
+const KNOWN: [(usize, &[u8], &str); 17] = [
+    (0, b"II+\0", "a BigTIFF"),
+    (0, b"MM\0+", "a BigTIFF"),
+    (0, b"BM", "a BMP of an unknown kind"),
+    (0, b"Pf", "a PFM of floating-point numbers"),
     (4, b"ftypavif", "an AVIF image"),
     (4, b"ftypheic", "a HEIC image"),
     (4, b"ftypmif1", "a HEIF image"),
@@ -37,7 +36,7 @@ pub(super) fn describe(bytes: &[u8]) -> Error {
         if bytes.get(at..).is_some_and(|b| b.starts_with(magic)) {
             return Error::new(
                 ErrorKind::Unsupported,
-                format!("bytes look like {name}; JPEG and PNG are supported"),
+                format!("bytes look like {name}; JPEG, PNG, WebP, GIF, TIFF, BMP and PNM are supported"),
             );
         }
     }
@@ -60,15 +59,14 @@ mod tests {
 
     #[test]
     fn what_the_bytes_look_like_is_said() {
-        let cases: [(&[u8], ErrorKind, &str); 8] = [
+        let cases: [(&[u8], ErrorKind, &str); 7] = [
             (b"", ErrorKind::Corrupt, "empty"),
             (&[0; 100], ErrorKind::Corrupt, "100 zeros"),
-            (b"RIFF\x10\0\0\0WEBPVP8 ", ErrorKind::Unsupported, "WebP"),
-            (b"GIF89a......", ErrorKind::Unsupported, "GIF"),
+            (b"\0\0\0\x1cftypavif", ErrorKind::Unsupported, "AVIF"),
             (b"\n <!DOCTYPE html><html>", ErrorKind::Unsupported, "web page"),
             (b"\xFF\xD8", ErrorKind::Corrupt, "only 2 bytes"),
             (b"hello world", ErrorKind::Corrupt, "68 65 6c 6c 6f 20 77 6f"),
-            (b"II*\0\x08\0\0\0", ErrorKind::Unsupported, "TIFF"),
+            (b"II+\0\x08\0\0\0", ErrorKind::Unsupported, "BigTIFF"),
         ];
         for (bytes, kind, text) in cases {
             let e = describe(bytes);

@@ -26,7 +26,8 @@ use crate::{
 
 /// Extensions of encoded images that are one field unless fields are named. The last one is that of packed coefficients,
 /// which only shards of our own have.
-const IMAGES: [&str; 4] = ["jpg", "jpeg", "png", PACKED];
+const IMAGES: [&str; 13] =
+    ["jpg", "jpeg", "png", PACKED, "webp", "bmp", "gif", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"];
 
 /// Extension of packed coefficients ([`crate::codec::PackedJpeg`]).
 pub(crate) const PACKED: &str = "wfpc";

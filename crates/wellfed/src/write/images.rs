@@ -39,7 +39,8 @@ pub(super) struct ImageScratch {
 pub(super) type File = (&'static str, Vec<u8>);
 
 impl Images {
-    /// An encoded image. Resized ones stay JPEG or PNG, as they were, unless a quality says JPEG; those with alpha are PNG.
+    /// An encoded image. Resized ones become JPEG if they were of a format that loses something, else PNG, unless a quality
+    /// says JPEG; those with alpha are PNG.
     pub(super) fn stored(&self, bytes: Vec<u8>, scratch: &mut ImageScratch) -> Result<File> {
         let encoded = Encoded::open(&bytes)?;
         let request = Request { mode: Mode::Unchanged, apply_orientation: true, ..Request::default() };
@@ -50,10 +51,10 @@ impl Images {
         if self.smaller(height, width).is_none() && !again {
             return self.packed(bytes, scratch);
         }
-        let was_png = encoded.codec().name() == "png";
+        let lossless = !matches!(encoded.codec().name(), "jpeg" | "packed jpeg" | "webp");
         let mut decoded = std::mem::take(&mut scratch.decoded);
         let result = codec::decode_image(&bytes, &request, &self.limits, &mut scratch.codec, &mut decoded)
-            .and_then(|_| self.pixels(decoded.view(), was_png, scratch));
+            .and_then(|_| self.pixels(decoded.view(), lossless, scratch));
         scratch.decoded = decoded;
         result
     }
@@ -110,12 +111,7 @@ impl Images {
             let packed = scratch.codec.decoder().pack_with(&bytes, &options).map_err(jpeg_error)?;
             return Ok((PACKED, packed));
         }
-        let extension = match codec::require(&bytes)?.name() {
-            "jpeg" => "jpg",
-            "png" => "png",
-            _ => PACKED,
-        };
-        Ok((extension, bytes))
+        Ok((extension_of(&bytes)?, bytes))
     }
 
     /// Height and width, if the image is larger than it is to be: torchvision's `Resize` of the shorter edge.
@@ -127,9 +123,16 @@ impl Images {
     }
 }
 
-/// The extension for bytes that are no image to decode, such as masks.
+/// The extension for an encoded image that is kept as it is.
 pub(super) fn extension_of(bytes: &[u8]) -> Result<&'static str> {
-    Ok(if codec::require(bytes)?.name() == "png" { "png" } else { "jpg" })
+    Ok(match codec::require(bytes)?.name() {
+        "jpeg" => "jpg",
+        "packed jpeg" => PACKED,
+        "pnm" => "ppm",
+        "tiff" => "tif",
+        // The others are called by their extension.
+        name => name,
+    })
 }
 
 /// An image of 1 to 4 channels as PNG.

@@ -1,0 +1,166 @@
+//! What every codec of whole images must do: regions equal the full image, what is cut is an error, no bytes crash it.
+
+use super::*;
+
+/// An image of which every format below makes a file: 23 x 17 pixels.
+const WIDTH: usize = 23;
+const HEIGHT: usize = 17;
+
+fn pixel(x: usize, y: usize, c: usize) -> u8 {
+    ((x * 11 + y * 7 * (c + 1) + x * y) % 251) as u8
+}
+
+fn pixels(channels: usize) -> Vec<u8> {
+    let at = |i: usize| pixel(i / channels % WIDTH, i / channels / WIDTH, i % channels);
+    (0..WIDTH * HEIGHT * channels).map(at).collect()
+}
+
+fn webp(channels: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    let colour = if channels == 4 { image_webp::ColorType::Rgba8 } else { image_webp::ColorType::Rgb8 };
+    image_webp::WebPEncoder::new(&mut file)
+        .encode(&pixels(channels), WIDTH as u32, HEIGHT as u32, colour)
+        .unwrap();
+    file
+}
+
+/// A frame that is smaller than the screen, with a transparent colour or without.
+fn gif(transparent: Option<u8>) -> Vec<u8> {
+    let palette: Vec<u8> = (0..16 * 3).map(|i| (i * 5 % 251) as u8).collect();
+    let mut file = Vec::new();
+    let mut encoder = ::gif::Encoder::new(&mut file, WIDTH as u16, HEIGHT as u16, &palette).unwrap();
+    let indices: Vec<u8> = (0..(WIDTH - 3) * (HEIGHT - 5)).map(|i| (i * i % 16) as u8).collect();
+    let mut frame =
+        ::gif::Frame::from_indexed_pixels(WIDTH as u16 - 3, HEIGHT as u16 - 5, indices, transparent);
+    (frame.left, frame.top) = (2, 4);
+    encoder.write_frame(&frame).unwrap();
+    drop(encoder);
+    file
+}
+
+fn tiff(orientation: u16) -> Vec<u8> {
+    let mut file = std::io::Cursor::new(Vec::new());
+    let mut encoder = ::tiff::encoder::TiffEncoder::new(&mut file)
+        .unwrap()
+        .with_compression(::tiff::encoder::Compression::Lzw);
+    let mut image =
+        encoder.new_image::<::tiff::encoder::colortype::RGB8>(WIDTH as u32, HEIGHT as u32).unwrap();
+    image.encoder().write_tag(::tiff::tags::Tag::Orientation, orientation).unwrap();
+    image.write_data(&pixels(3)).unwrap();
+    file.into_inner()
+}
+
+/// Rows from the bottom, blue first, padded to 4 bytes.
+fn bmp() -> Vec<u8> {
+    let row = (WIDTH * 3).next_multiple_of(4);
+    let mut file = b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
+    file.extend([WIDTH as u32, HEIGHT as u32].map(u32::to_le_bytes).as_flattened());
+    file.extend(b"\x01\0\x18\0");
+    file.resize(54, 0);
+    for y in (0..HEIGHT).rev() {
+        let start = file.len();
+        file.extend((0..WIDTH).flat_map(|x| [2, 1, 0].map(|c| pixel(x, y, c))));
+        file.resize(start + row, 0);
+    }
+    file
+}
+
+fn pnm(kind: &str, channels: usize) -> Vec<u8> {
+    let mut file = format!("{kind} # {WIDTH}\n{WIDTH} {HEIGHT}\n255\n").into_bytes();
+    if kind < "P4" {
+        let text: Vec<String> = pixels(channels).iter().map(u8::to_string).collect();
+        file.extend(text.join("\n").into_bytes());
+    } else {
+        file.extend(pixels(channels));
+    }
+    file
+}
+
+fn files() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("webp", webp(3)),
+        ("webp", webp(4)),
+        ("gif", gif(None)),
+        ("gif", gif(Some(3))),
+        ("tiff", tiff(1)),
+        ("tiff", tiff(6)),
+        ("bmp", bmp()),
+        ("pnm", pnm("P2", 1)),
+        ("pnm", pnm("P3", 3)),
+        ("pnm", pnm("P5", 1)),
+        ("pnm", pnm("P6", 3)),
+    ]
+}
+
+fn decode(bytes: &[u8], mode: Mode, region: Option<Rect>) -> Result<Image> {
+    let (mut out, mut scratch) = (Image::new(), Scratch::default());
+    let request = Request { mode, region, ..Request::default() };
+    decode_image(bytes, &request, &Limits::default(), &mut scratch, &mut out)?;
+    Ok(out)
+}
+
+#[test]
+fn lossless_formats_give_the_pixels_that_were_stored() {
+    for file in [webp(3), tiff(1), bmp(), pnm("P3", 3), pnm("P6", 3)] {
+        assert_eq!(decode(&file, Mode::Rgb, None).unwrap().pixels(), pixels(3));
+    }
+    assert_eq!(decode(&webp(4), Mode::Rgba, None).unwrap().pixels(), pixels(4));
+    for file in [pnm("P2", 1), pnm("P5", 1)] {
+        assert_eq!(decode(&file, Mode::Unchanged, None).unwrap().pixels(), pixels(1));
+    }
+    let mut turned = Image::new();
+    let (stored, sides) = (pixels(3), (HEIGHT, WIDTH));
+    let view = wellfed_kernels::image::View::new(&stored, sides.0, sides.1, 3, 3 * sides.1).unwrap();
+    apply_orientation(view, 6, &mut turned).unwrap();
+    let upright = decode(&tiff(6), Mode::Rgb, None).unwrap();
+    assert_eq!((upright.height(), upright.width()), (WIDTH, HEIGHT));
+    assert_eq!(upright.pixels(), turned.pixels());
+}
+
+#[test]
+fn a_region_is_that_part_of_the_whole_in_every_mode() {
+    for (name, file) in files() {
+        for mode in [Mode::Rgb, Mode::L, Mode::Rgba, Mode::Unchanged] {
+            let whole = decode(&file, mode, None).unwrap();
+            assert_eq!(image_header(&file).unwrap().0.name(), name);
+            for (top, left, height, width) in [(0, 0, 1, 1), (3, 5, 9, 4), (16, 2, 1, 15), (2, 16, 15, 1)] {
+                let region = Rect { top, left, height, width };
+                let part = decode(&file, mode, Some(region)).unwrap();
+                let expected = whole.view().crop(top, left, height, width).unwrap();
+                assert!(
+                    (0..height).all(|y| part.view().row(y) == expected.row(y)),
+                    "{name} {mode:?} {region:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_file_is_an_error_and_flipped_bytes_are_no_crash() {
+    for (name, file) in files() {
+        let whole = decode(&file, Mode::Rgb, None).unwrap();
+        for end in 0..file.len() {
+            // The end of a GIF and the padding of the last row of a BMP are not pixels; and a number that lost its last
+            // digits is a number.
+            let text = file.starts_with(b"P2") || file.starts_with(b"P3");
+            if let Ok(cut) = decode(&file[..end], Mode::Rgb, None) {
+                assert!(
+                    (text || cut.pixels() == whole.pixels()) && end + 3 >= file.len(),
+                    "{name} cut at {end} of {}",
+                    file.len()
+                );
+            }
+        }
+        let mut random = 1_u64;
+        for _ in 0..1000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mut damaged = file.clone();
+            let at = (random >> 33) as usize % damaged.len();
+            damaged[at] ^= 1 << (random >> 60 & 7);
+            if let Ok(image) = decode(&damaged, Mode::Rgb, None) {
+                assert!(image.height() * image.width() > 0, "{name}");
+            }
+        }
+    }
+}

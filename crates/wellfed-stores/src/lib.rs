@@ -1,5 +1,5 @@
 //! Stores in the cloud and on the web, over `object_store`: `s3://`, `gs://`, `az://` and `abfss://`, `http://` and
-//! `https://`, `memory://`. [`register`] makes their schemes known to [`wellfed::store::registry`]; nothing is started
+//! `https://`, `hf://`, `memory://`. [`register`] makes their schemes known to [`wellfed::store::registry`]; nothing is started
 //! and nobody is asked before the first of them is used.
 //!
 //! A crate of its own, so that the engine is built and tested without an async runtime and TLS. Requests are tried again
@@ -12,6 +12,7 @@ mod bucket;
 mod client;
 mod cloud;
 mod gcs;
+mod hub;
 mod options;
 mod process;
 mod profile;
@@ -33,6 +34,7 @@ pub fn register() {
             // Fails for what is no scheme only.
             let _ = registry::register(scheme, move |rest| cloud::open(scheme, rest));
         }
+        let _ = registry::register("hf", hub::open);
         for scheme in ["http", "https"] {
             let _ = registry::register(scheme, move |rest| web::open(scheme, rest));
         }

@@ -42,10 +42,9 @@ pub(crate) fn open(scheme: &str, rest: &str) -> Result<Located> {
     let (sealed, open): (Vec<&str>, Vec<&str>) =
         text.split('&').filter(|pair| !pair.is_empty()).partition(|pair| pair.starts_with("sealed="));
     let root = format!("{scheme}://{host}");
-    let site =
-        Site { root: root.clone(), common, of_request, secrets: Arc::new(values), client: PerProcess::new() };
+    let store = WebStore::new(root.clone(), common, of_request, Arc::new(values), true);
     Ok(Located {
-        store: Arc::new(WebStore { site: Arc::new(site), seen: Arc::default() }),
+        store: Arc::new(store),
         path: secrets::with_options(&format!("{scheme}://{base}"), &sealed.join("&")),
         address: format!("{root}#{}", open.join("&")),
     })
@@ -108,6 +107,8 @@ struct Site {
     common: Common,
     of_request: Extras,
     secrets: Arc<Vec<String>>,
+    /// Requests say which tag a file must have. A hub answers for another server, whose tags it does not know.
+    conditional: bool,
     client: PerProcess<Client>,
 }
 
@@ -119,7 +120,7 @@ struct Client {
 
 /// Files of a server.
 #[derive(Clone)]
-struct WebStore {
+pub(crate) struct WebStore {
     site: Arc<Site>,
     seen: Arc<Seen>,
 }
@@ -131,6 +132,44 @@ impl fmt::Debug for WebStore {
 }
 
 impl WebStore {
+    fn new(
+        root: String,
+        common: Common,
+        of_request: Extras,
+        secrets: Arc<Vec<String>>,
+        conditional: bool,
+    ) -> Self {
+        let site = Site { root, common, of_request, secrets, conditional, client: PerProcess::new() };
+        Self { site: Arc::new(site), seen: Arc::default() }
+    }
+
+    /// Files of the hub at `root`.
+    pub(crate) fn of_hub(
+        root: &str,
+        common: Common,
+        token: Option<&str>,
+        secrets: Arc<Vec<String>>,
+    ) -> Result<Self> {
+        let mut of_request = Extras::default();
+        if let Some(token) = token {
+            of_request.headers.insert(header::AUTHORIZATION, secret(&format!("Bearer {token}"))?);
+        }
+        Ok(Self::new(root.to_owned(), common, of_request, secrets, false))
+    }
+
+    /// The bytes of an answer that may be another one the next time, and the URL of what it goes on with.
+    pub(crate) async fn page(&self, path: &str, max_bytes: u64) -> Result<(Vec<u8>, Option<String>)> {
+        let place = secrets::shown(path);
+        let _turn = self.client()?.turns.acquire().await;
+        let answer = self.send("list", path, self.request(Method::GET, path, None)?).await?;
+        let next = answer.headers().get(header::LINK).and_then(|link| next_page(link.to_str().ok()?));
+        let expected = length(answer.headers());
+        let stream = answer.into_body().bytes_stream();
+        let lost = |_| Error::transient(format!("cannot list {place}: the connection was lost on the way"));
+        let page = transfer::collect(&place, stream, expected, max_bytes, self.silence(), lost).await?;
+        Ok((page, next))
+    }
+
     fn client(&self) -> Result<&Client> {
         let site = &self.site;
         site.client.get(|| {
@@ -153,7 +192,8 @@ impl WebStore {
         let mut options = Options::parse(text)?;
         let own = Extras::take(&mut options)?;
         let mut url = escape(url);
-        if !url.starts_with(&self.site.root) {
+        let below = url.strip_prefix(self.site.root.as_str());
+        if !below.is_some_and(|below| below.is_empty() || below.starts_with(['/', '?'])) {
             return Err(Error::config(format!(
                 "{} does not lie at {}",
                 secrets::shown(path),
@@ -177,7 +217,8 @@ impl WebStore {
         if let Some(range) = range {
             headers.insert(header::RANGE, number(&format!("bytes={}-{}", range.start, range.end - 1))?);
         }
-        if let Some(tag) = self.seen.expected(path).and_then(|tag| HeaderValue::from_str(&tag).ok())
+        if self.site.conditional
+            && let Some(tag) = self.seen.expected(path).and_then(|tag| HeaderValue::from_str(&tag).ok())
             // What stands for a tag where a server has none.
             && !tag.as_bytes().starts_with(b"\"modified ")
         {
@@ -294,6 +335,14 @@ impl WebStore {
             identity: None,
         })
     }
+}
+
+/// The URL of a `Link` header that is called `next` (RFC 8288).
+fn next_page(link: &str) -> Option<String> {
+    link.split(',').find_map(|one| {
+        let (url, rest) = one.trim().strip_prefix('<')?.split_once('>')?;
+        rest.split(';').any(|word| matches!(word.trim(), "rel=\"next\"" | "rel=next")).then(|| url.to_owned())
+    })
 }
 
 fn number(text: &str) -> Result<HeaderValue> {
@@ -426,6 +475,9 @@ mod tests {
         assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(seconds("Thu, 29 Feb 2024 00:00:00 GMT"), Some(1_709_164_800));
         assert_eq!(seconds("soon"), None);
+        let link = "<https://h/a?cursor=x>; rel=\"next\", <https://h/>; rel=\"first\"";
+        assert_eq!(next_page(link).as_deref(), Some("https://h/a?cursor=x"));
+        assert_eq!(next_page("<https://h/>; rel=\"prev\""), None);
         let of = |text: &str| {
             content_range(&HeaderMap::from_iter([(header::CONTENT_RANGE, text.parse().unwrap())]))
         };

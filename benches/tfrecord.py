@@ -2,12 +2,11 @@
 
     python benches/tfrecord.py [--samples 2000] [--rounds 5] [--out FILE.json]
 
-It runs where TensorFlow and wellfed are both installed, and skips without TensorFlow:
-`PYTHONPATH=python .venv-tensorflow/bin/python benches/tfrecord.py`. Two tasks: JPEGs with a label, decoded, cropped at
-random and resized to 224x224, in shuffled batches of 64; and records of 40 numeric features, 20 of int64 and 20 of
-float32, as batches of 256. tf.data has `num_parallel_calls` and `prefetch` of AUTOTUNE, parses the numbers batch by
-batch (`parse_example`), and decodes the crop only (`decode_and_crop_jpeg`). Each round runs all of them once, in turn;
-medians are over rounds.
+It runs where TensorFlow, Pillow and wellfed are all installed, and skips without TensorFlow. Two tasks: JPEGs with a
+label, decoded, cropped at random and resized to 224x224, in shuffled batches of 64; and records of 40 numeric
+features, 20 of int64 and 20 of float32, as batches of 256. tf.data has `num_parallel_calls` and `prefetch` of
+AUTOTUNE, parses the numbers batch by batch (`parse_example`), and decodes the crop only (`decode_and_crop_jpeg`).
+Each round runs all of them once, in turn; medians are over rounds.
 """
 
 from __future__ import annotations
@@ -77,7 +76,8 @@ def write(folder: Path, name: str, samples: int, features: Callable[[int], dict[
 def photographs(samples: int) -> list[bytes]:
     """JPEGs of about 500 x 375: those in WELLFED_TEST_DATA, or smooth noise."""
     given = os.environ.get("WELLFED_TEST_DATA")
-    found = sorted(Path(given).rglob("*.jpg"))[:samples] if given else []
+    every = sorted(Path(given).rglob("*")) if given else []
+    found = [path for path in every if path.suffix.lower() in (".jpg", ".jpeg")][:samples]
     if found:
         return [path.read_bytes() for path in found]
     random, files = np.random.default_rng(0), []

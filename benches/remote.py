@@ -1,0 +1,345 @@
+"""Photographs that lie on a server, read from the first byte on: wellfed beside the libraries that stream, in turns.
+
+    python benches/remote.py --photos DIR [--images 2000] [--rounds 3] [--delay-ms 0] [--out FILE.json]
+
+nginx on this machine (it must be installed; run as root it listens as nobody) serves `--images` photographs as
+objects, as tar shards, as MDS and as LitData chunks. An epoch is all of them, shuffled as each library shuffles,
+cropped at random and resized to 224x224 in batches of 64, and begins without anything on local disk. The libraries
+run under torch's DataLoader with 2 and 4 workers, as their guides have it, the transforms are torchvision's; those
+that are not installed are left out. `raw` only fetches the objects, by 16 threads. With `--delay-ms` the loopback
+interface answers later (needs root and `tc`; put back at the end).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import importlib.util
+import io
+import json
+import os
+import queue
+import shutil
+import socket
+import statistics
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision.transforms import v2
+
+import wellfed as wf
+from wellfed import transforms as T
+
+BATCH = 64
+SHARD = 256
+"""Photographs of a shard."""
+
+CONFIG = """
+worker_processes 1;
+error_log stderr crit;
+pid {folder}/nginx.pid;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; keepalive_timeout 600;
+  types {{ }} default_type application/octet-stream;
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
+}}
+"""
+
+
+def transform(image: Any) -> torch.Tensor:
+    """What torchvision makes of a photograph."""
+    return _CHAIN(image.convert("RGB"))
+
+
+_CHAIN = v2.Compose([v2.RandomResizedCrop(224), v2.RandomHorizontalFlip(), v2.PILToTensor()])
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[int]:
+    """The port of a server of `folder`/www."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = folder / "nginx.conf"
+    config.write_text(CONFIG.format(folder=folder, port=port))
+    process = subprocess.Popen(["nginx", "-c", str(config), "-g", "daemon off;"])
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.1):
+                break
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextlib.contextmanager
+def delayed(milliseconds: float) -> Iterator[None]:
+    """Lets the loopback interface take half of that each way."""
+    if not milliseconds:
+        yield
+        return
+    subprocess.run(
+        [
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "lo",
+            "root",
+            "netem",
+            "delay",
+            f"{milliseconds / 2}ms",
+            "limit",
+            "100000",
+        ],
+        check=True,
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
+
+
+def write(www: Path, photos: list[Path], count: int) -> None:
+    """All forms of `count` photographs, in a bucket of their own."""
+    bucket = www / "bench"
+    (bucket / "objects").mkdir(parents=True)
+    (bucket / "tar").mkdir()
+    contents = [path.read_bytes() for path in photos]
+    for i in range(count):
+        (bucket / "objects" / f"{i:06}.jpg").write_bytes(contents[i % len(contents)])
+    for first in range(0, count, SHARD):
+        with tarfile.open(
+            bucket / "tar" / f"{first // SHARD:04}.tar", "w", format=tarfile.USTAR_FORMAT
+        ) as tar:
+            for i in range(first, min(first + SHARD, count)):
+                for name, data in (
+                    (f"{i:06}.jpg", contents[i % len(contents)]),
+                    (f"{i:06}.cls", str(i % 10).encode()),
+                ):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+    if importlib.util.find_spec("streaming"):
+        from streaming import MDSWriter
+
+        columns = {"image": "bytes", "label": "int"}
+        with MDSWriter(out=str(bucket / "mds"), columns=columns, size_limit=1 << 25) as out:
+            for i in range(count):
+                out.write({"image": contents[i % len(contents)], "label": i % 10})
+    if importlib.util.find_spec("litdata"):
+        import litdata
+
+        litdata.optimize(
+            _LitSamples([str(path) for path in photos]), list(range(count)), str(bucket / "lit"),
+            chunk_bytes="32MB", num_workers=1,
+        )  # fmt: skip
+
+
+class _LitSamples:
+    """Makes a sample of a number."""
+
+    def __init__(self, photos: list[str]) -> None:
+        self.photos = photos
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        return {"image": Path(self.photos[i % len(self.photos)]).read_bytes(), "label": i % 10}
+
+
+def epoch(batches: Any, count: int) -> float:
+    """Seconds of an epoch of `count` photographs."""
+    begun, seen = time.perf_counter(), 0
+    for batch in batches:
+        seen += len(batch[0])
+    assert count - BATCH < seen <= count + 4 * BATCH, f"{seen} of {count} photographs"
+    return time.perf_counter() - begun
+
+
+def raw(port: int, count: int, connections: int = 16) -> float:
+    """Seconds of fetching all objects."""
+    left: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for i in range(count):
+        left.put(i)
+
+    def work() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                connection.request("GET", f"/bench/objects/{left.get_nowait():06}.jpg")
+                connection.getresponse().read()
+
+    threads = [threading.Thread(target=work) for _ in range(connections)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - begun
+
+
+def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
+    """wellfed, of objects and of shards."""
+    store = {"endpoint_url": f"http://127.0.0.1:{port}", "anon": True}
+    shards = -(-count // SHARD) - 1
+
+    def objects() -> float:
+        urls = [f"s3://bench/objects/{i:06}.jpg" for i in range(count)]
+        ds = wf.image_files(urls, labels=[i % 10 for i in range(count)], storage_options=store)
+        return epoch(chain(ds), count)
+
+    def tar() -> float:
+        url = f"s3://bench/tar/{{0000..{shards:04}}}.tar"
+        return epoch(chain(wf.webdataset(url, fields=["jpg", "cls"], storage_options=store)), count)
+
+    def chain(ds: wf.Dataset) -> Any:
+        return ds.shuffle(seed=0).map(T.RandomResizedCrop(224), T.RandomHorizontalFlip()).batch(BATCH).numpy()
+
+    return {"wellfed, objects": objects, "wellfed, tar shards": tar}
+
+
+def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]]:
+    """The libraries that are installed."""
+    url, found = f"http://127.0.0.1:{port}", {}
+    options: dict[str, Any] = {"batch_size": BATCH, "num_workers": workers}
+    shards = -(-count // SHARD) - 1
+
+    if importlib.util.find_spec("webdataset"):
+        import webdataset as wds
+
+        def by_webdataset() -> float:
+            urls = f"{url}/bench/tar/{{0000..{shards:04}}}.tar"
+            data = wds.WebDataset(urls, shardshuffle=100, empty_check=False, nodesplitter=None)
+            data = data.shuffle(1000).decode("pil").to_tuple("jpg", "cls").map_tuple(transform, None)
+            return epoch(DataLoader(data, **options), count)
+
+        found[f"webdataset, {workers} workers"] = by_webdataset
+
+    if importlib.util.find_spec("streaming"):
+
+        def by_streaming() -> float:
+            os.environ.update(
+                S3_ENDPOINT_URL=url, AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="y", AWS_REGION="us-east-1"
+            )
+            with tempfile.TemporaryDirectory() as local:
+                from streaming.base.util import clean_stale_shared_memory
+
+                clean_stale_shared_memory()
+                data = _mosaic(f"{local}/cache")
+                return epoch(DataLoader(data, **options), count)
+
+        found[f"streaming, {workers} workers"] = by_streaming
+
+    if importlib.util.find_spec("litdata"):
+        import litdata
+
+        def by_litdata() -> float:
+            keys = {
+                "endpoint_url": url,
+                "aws_access_key_id": "x",
+                "aws_secret_access_key": "y",
+                "region_name": "us-east-1",
+            }
+            with tempfile.TemporaryDirectory() as cache:
+                data = litdata.StreamingDataset(
+                    "s3://bench/lit", cache_dir=cache, shuffle=True, storage_options=keys, transform=_of_bytes
+                )
+                return epoch(litdata.StreamingDataLoader(data, **options), count)
+
+        found[f"litdata, {workers} workers"] = by_litdata
+
+    if importlib.util.find_spec("s3torchconnector"):
+        from s3torchconnector import S3MapDataset
+
+        def by_connector() -> float:
+            os.environ.update(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="y")
+            urls = [f"s3://bench/objects/{i:06}.jpg" for i in range(count)]
+            data = S3MapDataset.from_objects(urls, region="us-east-1", endpoint=url, transform=_of_object)
+            return epoch(DataLoader(data, shuffle=True, **options), count)
+
+        found[f"s3torchconnector, {workers} workers"] = by_connector
+    return found
+
+
+def _of_bytes(sample: dict[str, Any]) -> tuple[torch.Tensor, int]:
+    return transform(Image.open(io.BytesIO(sample["image"]))), sample["label"]
+
+
+def _of_object(read: Any) -> tuple[torch.Tensor, int]:
+    return transform(Image.open(io.BytesIO(read.read()))), int(read.key[-5])
+
+
+def _mosaic(local: str) -> Any:
+    from streaming import StreamingDataset
+
+    class Photos(StreamingDataset):
+        def __getitem__(self, at: Any) -> Any:
+            return _of_bytes(super().__getitem__(at))
+
+    return Photos(remote="s3://bench/mds", local=local, shuffle=True, batch_size=BATCH)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--photos", type=Path, required=True)
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--delay-ms", type=float, default=0)
+    parser.add_argument("--only", nargs="+", help="words that names of ways begin with")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if not shutil.which("nginx"):
+        raise SystemExit("nginx is not installed\nhint: apt-get install nginx-light")
+    photos = sorted(path for path in options.photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    count = options.images
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        write(folder / "www", photos, count)
+        size = sum(path.stat().st_size for path in (folder / "www/bench/objects").iterdir())
+        with served(folder) as port, delayed(options.delay_ms):
+            ways: dict[str, Callable[[], float]] = {"raw": lambda: raw(port, count), **ours(port, count)}
+            for workers in (2, 4):
+                ways |= theirs(port, count, workers)
+            if options.only:
+                ways = {way: run for way, run in ways.items() if way.startswith(tuple(options.only))}
+            seconds: dict[str, list[float]] = {way: [] for way in ways}
+            for number in range(options.rounds):
+                for way, run in ways.items() if number % 2 == 0 else reversed(ways.items()):
+                    seconds[way].append(run())
+                    print(f"{way:28} {count / seconds[way][-1]:8.0f} images/s", flush=True)
+    report = {
+        way: {
+            "images_per_second": count / statistics.median(all_),
+            "megabytes_per_second": size / 1e6 / statistics.median(all_),
+            "seconds": all_,
+        }
+        for way, all_ in seconds.items()
+    }
+    print()
+    for way, result in report.items():
+        print(
+            f"{way:28} {result['images_per_second']:8.0f} images/s {result['megabytes_per_second']:8.1f} MB/s"
+        )
+    if options.out is not None:
+        options.out.write_text(json.dumps({"delay_ms": options.delay_ms, "ways": report}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -183,3 +183,24 @@ def test_photographs_are_torchvisions() -> None:
                 theirs = decode_jpeg(data, mode)
                 with wf.accelerate():
                     assert torch.equal(decode_jpeg(data, mode), theirs), path
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning", "ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("function", [decode_image, decode_jpeg])
+def test_functions_that_call_operators_can_be_scripted(function: Any) -> None:
+    data = torch.frombuffer(bytearray(FILES["420"]), dtype=torch.uint8)
+    expected = function(data)
+    for _ in range(2):
+        with wf.accelerate():
+            assert isinstance(torch.ops.image.decode_jpeg, torchvision_io.Operator)
+            scripted = torch.jit.script(function)
+            assert torch.equal(scripted(data), expected)
+        assert torch.equal(scripted(data), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning", "ignore:.*torch.jit.*:DeprecationWarning")
+def test_what_is_recorded_decodes_other_files_too() -> None:
+    one, other = (torch.frombuffer(bytearray(FILES[name]), dtype=torch.uint8) for name in ("420", "444"))
+    with wf.accelerate():
+        traced = torch.jit.trace(lambda data: torch.ops.image.decode_jpeg(data, 3, False), one)
+    assert torch.equal(traced(other), decode_jpeg(other, ImageReadMode.RGB))

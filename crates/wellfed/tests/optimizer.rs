@@ -11,13 +11,14 @@ use wellfed::{
     source::{ArrayData, ImageFolder, ImageFolderSpec, Labels, Pixels, TensorSlices},
     store::LocalStore,
     transform::{
-        AugMix, AutoAugment, CenterCrop, ColorJitter, ElasticTransform, Erasure, FiveCrop, GaussianBlur,
-        GaussianNoise, Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad, PaddingMode,
-        RandAugment, RandomAffine, RandomApply, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
-        RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPhotometricDistort, RandomResize,
-        RandomResizedCrop, RandomRotation, RandomShortestSize, RandomVerticalFlip, RandomZoomOut, Resize,
+        AugMix, AutoAugment, CenterCrop, CenterCropOrPad, ColorJitter, ElasticTransform, Erasure, FiveCrop,
+        GaussianBlur, GaussianNoise, Grayscale, Identity, ImageDtype, Interpolation, JPEG, Normalize, Pad,
+        PaddingMode, RandAugment, RandomAffine, RandomApply, RandomCrop, RandomCropOrPad, RandomEqualize,
+        RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective,
+        RandomPhotometricDistort, RandomResize, RandomResizedCrop, RandomResizedCropToSequence,
+        RandomRotation, RandomShortestSize, RandomVerticalFlip, RandomZoomOut, Resize, ResizeKeepRatio,
         ScaleJitter, TenCrop, TimmAugment, TimmKind, TimmMix, TimmOp, ToDtype, ToTensor, Transform,
-        TrivialAugmentWide,
+        TrimBorder, TrivialAugmentWide,
     },
 };
 
@@ -58,6 +59,23 @@ fn on_bytes() -> impl Strategy<Value = Transform> {
         (side(), interpolation())
             .prop_map(|(s, i)| { ScaleJitter::new(s).scale_range([0.5, 1.5]).interpolation(i).into() }),
         Just(RandomZoomOut::new().side_range([1.0, 2.0]).fill(9.0).into()),
+        (side(), side(), 0.0..=1.0).prop_map(|(h, w, longest)| {
+            ResizeKeepRatio {
+                longest,
+                random_scale_prob: 0.5,
+                random_aspect_prob: 0.5,
+                random_aspect_range: [0.5, 2.0],
+                ..ResizeKeepRatio::new([h, w])
+            }
+            .into()
+        }),
+        (side(), side(), padding_mode())
+            .prop_map(|(h, w, mode)| CenterCropOrPad::new([h, w]).fill(5.0).padding_mode(mode).into()),
+        (side(), side(), padding_mode())
+            .prop_map(|(h, w, mode)| RandomCropOrPad::new([h, w]).fill(5.0).padding_mode(mode).into()),
+        (1..6usize, 1..60usize)
+            .prop_map(|(patch, most)| RandomResizedCropToSequence::new(patch, most).into()),
+        (0..3usize).prop_map(|border| TrimBorder::new(border).into()),
         Just(RandomHorizontalFlip::default().into()),
         Just(RandomVerticalFlip::new(0.5).into()),
         Just(Identity::new().into()),

@@ -32,7 +32,11 @@ class Operator:
         self._original = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = None if kwargs or not here.wanted() or len(args) not in (2, 3) else _decoded(*args)
+        made = (
+            None
+            if kwargs or not here.wanted() or len(args) not in (2, 3) or _is_tracing()
+            else _decoded(*args)
+        )
         return self._original(*args, **kwargs) if made is None else made
 
     def __getattr__(self, name: str) -> Any:
@@ -42,9 +46,32 @@ class Operator:
         return repr(self._original)
 
 
+def _is_tracing() -> bool:
+    """Whether calls are recorded, of which a tensor that comes from elsewhere would be a constant."""
+    import torch
+
+    return bool(torch.jit.is_tracing())
+
+
 def replaced(original: Any) -> Any:
     """What an operator is replaced by: itself, where its pixels are not known."""
-    return original if unusable(original) else Operator(original)
+    return original if unusable(original) else _of(original)
+
+
+@functools.cache
+def _of(original: Any) -> Operator:
+    """One object for each operator, which lives on: TorchScript knows operators by the number that an object has."""
+    operator = Operator(original)
+    try:
+        from torch.jit._builtins import _find_builtin, _register_builtin
+
+        name = _find_builtin(getattr(original, "_op", original))
+        if name is not None:
+            _register_builtin(operator, name)
+    except ImportError:
+        # Then a function that calls it cannot be scripted while acceleration is on.
+        pass
+    return operator
 
 
 def taken_over() -> bool:

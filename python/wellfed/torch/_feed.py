@@ -25,7 +25,8 @@ def feed(loader: Any, **arguments: Any) -> Any:
     Args:
         loader: A loader of torch, whose data set, order, collate function and all other arguments are kept; or a data
             set of torch; or a data set of wellfed. A loader of wellfed is given back. A loader that Accelerate prepared
-            is given back, too, with the loader in it exchanged; of webdataset's ``WebLoader``, a copy.
+            is given back, too, with the loader in it exchanged; of webdataset's ``WebLoader`` and of the loaders that
+            timm's ``create_loader`` wraps around one, which normalize on a device, a copy.
         arguments: Of `DataLoader`, in place of those of ``loader``. A state that was loaded into it goes along.
 
     Raises:
@@ -56,6 +57,11 @@ def feed(loader: Any, **arguments: Any) -> Any:
     if stages is not None:
         fed = copy.copy(loader)
         fed.pipeline = [feed(stages[0], **arguments), *stages[1:]]
+        return fed
+    wrapped = _prefetched(loader)
+    if wrapped is not None:
+        fed = copy.copy(loader)
+        fed.loader = feed(wrapped, **arguments)
         return fed
     if isinstance(loader, DataLoader) and not arguments:
         return loader
@@ -88,6 +94,15 @@ def _pipeline(loader: Any) -> list[Any] | None:
     if isinstance(stages, list) and stages and isinstance(stages[0], stock.DataLoader):
         return stages
     return None
+
+
+def _prefetched(loader: Any) -> Any:
+    """The loader in one of timm's that fetch batches ahead, to a device where they are normalized; else None."""
+    kinds = {("timm.data.loader", "PrefetchLoader"), ("timm.data.naflex_loader", "NaFlexPrefetchLoader")}
+    if not any((base.__module__, base.__name__) in kinds for base in type(loader).__mro__):
+        return None
+    inner = getattr(loader, "loader", None)
+    return inner if isinstance(inner, stock.DataLoader) else None
 
 
 def _inner(loader: Any) -> Any:

@@ -1,4 +1,4 @@
-//! Image transforms with torchvision v2's names, parameters, defaults and meaning, and some with Albumentations'.
+//! Image transforms with torchvision v2's names, parameters, defaults and meaning, and some with Albumentations' and timm's.
 //!
 //! A transform is one file: its parameters (data, serde), its check, its draw and its tests. Drawing is apart
 //! from doing: [`Operation::draw`] looks only at the size of the image and at counter-based random numbers, and
@@ -21,9 +21,12 @@ mod auto_augment;
 mod bounding_boxes;
 pub(crate) mod boxes;
 mod center_crop;
+mod center_crop_or_pad;
+mod center_crop_to_sequence;
 mod coarse_dropout;
 mod color_jitter;
 mod compose;
+mod crop_or_pad;
 mod crops;
 mod elastic_transform;
 mod filters;
@@ -46,6 +49,7 @@ mod opencv_affine;
 mod opencv_color_jitter;
 mod pad;
 mod param;
+mod patches;
 mod per_channel;
 mod pil_to_tensor;
 #[cfg(test)]
@@ -58,6 +62,8 @@ mod random_autocontrast;
 mod random_brightness_contrast;
 mod random_choice;
 mod random_crop;
+mod random_crop_or_pad;
+mod random_crop_to_sequence;
 mod random_equalize;
 mod random_erasing;
 mod random_grayscale;
@@ -70,13 +76,18 @@ mod random_photometric_distort;
 mod random_posterize;
 mod random_resize;
 mod random_resized_crop;
+mod random_resized_crop_to_sequence;
 mod random_rotation;
 mod random_scale;
 mod random_shortest_size;
 mod random_solarize;
 mod random_vertical_flip;
 mod random_zoom_out;
+mod ratio_jitter;
 mod resize;
+mod resize_keep_ratio;
+mod resize_keep_ratio_to_sequence;
+mod resize_to_sequence;
 mod scale_jitter;
 mod sequence;
 mod ten_crop;
@@ -87,6 +98,7 @@ mod timm_op;
 mod to_dtype;
 mod to_image;
 mod to_tensor;
+mod trim_border;
 mod trivial_augment_wide;
 
 pub use action::{Action, EraseValue, Noise, Patch};
@@ -95,6 +107,8 @@ pub use augment::Thresholds;
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use bounding_boxes::{ClampBoundingBoxes, ConvertBoundingBoxFormat, Labels, SanitizeBoundingBoxes};
 pub use center_crop::CenterCrop;
+pub use center_crop_or_pad::CenterCropOrPad;
+pub use center_crop_to_sequence::CenterCropToSequence;
 pub use coarse_dropout::CoarseDropout;
 pub use color_jitter::{ColorJitter, ColorStep, ColorSteps};
 pub use compose::Compose;
@@ -128,6 +142,8 @@ pub use random_autocontrast::RandomAutocontrast;
 pub use random_brightness_contrast::RandomBrightnessContrast;
 pub use random_choice::RandomChoice;
 pub use random_crop::RandomCrop;
+pub use random_crop_or_pad::RandomCropOrPad;
+pub use random_crop_to_sequence::RandomCropToSequence;
 pub use random_equalize::RandomEqualize;
 pub use random_erasing::{Erasure, RandomErasing};
 pub use random_grayscale::RandomGrayscale;
@@ -140,6 +156,7 @@ pub use random_photometric_distort::RandomPhotometricDistort;
 pub use random_posterize::RandomPosterize;
 pub use random_resize::RandomResize;
 pub use random_resized_crop::RandomResizedCrop;
+pub use random_resized_crop_to_sequence::RandomResizedCropToSequence;
 pub use random_rotation::RandomRotation;
 pub use random_scale::RandomScale;
 pub use random_shortest_size::RandomShortestSize;
@@ -147,6 +164,9 @@ pub use random_solarize::RandomSolarize;
 pub use random_vertical_flip::RandomVerticalFlip;
 pub use random_zoom_out::RandomZoomOut;
 pub use resize::{Resize, ResizeTo};
+pub use resize_keep_ratio::ResizeKeepRatio;
+pub use resize_keep_ratio_to_sequence::ResizeKeepRatioToSequence;
+pub use resize_to_sequence::ResizeToSequence;
 pub use scale_jitter::ScaleJitter;
 pub use ten_crop::TenCrop;
 pub use timm_augment::{TimmAugment, TimmMix};
@@ -154,6 +174,7 @@ pub use timm_op::{TimmKind, TimmOp};
 pub use to_dtype::ToDtype;
 pub use to_image::ToImage;
 pub use to_tensor::ToTensor;
+pub use trim_border::TrimBorder;
 pub use trivial_augment_wide::TrivialAugmentWide;
 
 /// Size of an image: what a draw may look at.
@@ -434,7 +455,7 @@ macro_rules! transforms {
             /// Names of all transforms.
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-            /// Its name, as in torchvision or Albumentations.
+            /// Its name, as in torchvision, Albumentations or timm.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Transform::$name(_) => stringify!($name),)*
@@ -472,6 +493,8 @@ transforms! {
     AugMix,
     AutoAugment,
     CenterCrop,
+    CenterCropOrPad,
+    CenterCropToSequence,
     ClampBoundingBoxes,
     CoarseDropout,
     ColorJitter,
@@ -501,6 +524,8 @@ transforms! {
     RandomBrightnessContrast,
     RandomChoice,
     RandomCrop,
+    RandomCropOrPad,
+    RandomCropToSequence,
     RandomEqualize,
     RandomErasing,
     RandomGrayscale,
@@ -513,6 +538,7 @@ transforms! {
     RandomPosterize,
     RandomResize,
     RandomResizedCrop,
+    RandomResizedCropToSequence,
     RandomRotation,
     RandomScale,
     RandomShortestSize,
@@ -520,6 +546,9 @@ transforms! {
     RandomVerticalFlip,
     RandomZoomOut,
     Resize,
+    ResizeKeepRatio,
+    ResizeKeepRatioToSequence,
+    ResizeToSequence,
     SanitizeBoundingBoxes,
     ScaleJitter,
     TenCrop,
@@ -527,6 +556,7 @@ transforms! {
     ToDtype,
     ToImage,
     ToTensor,
+    TrimBorder,
     TrivialAugmentWide,
 }
 

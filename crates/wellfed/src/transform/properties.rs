@@ -81,6 +81,11 @@ fn crops() -> impl Strategy<Value = Transform> {
         }
         .into()),
         sides().prop_map(|size| FloorCenterCrop::new(size).into()),
+        (sides(), fill(), mode())
+            .prop_map(|(size, fill, mode)| CenterCropOrPad::new(size).fill(fill).padding_mode(mode).into()),
+        (sides(), fill(), mode())
+            .prop_map(|(size, fill, mode)| RandomCropOrPad::new(size).fill(fill).padding_mode(mode).into()),
+        (0usize..60).prop_map(|border| TrimBorder::new(border).into()),
         sides().prop_map(|size| FiveCrop::new(size).into()),
         (sides(), any::<bool>()).prop_map(|(size, flip)| TenCrop::new(size).vertical_flip(flip).into()),
         (1usize..100, 1usize..100).prop_map(|(least, more)| RandomResize::new(least, least + more).into()),
@@ -100,6 +105,67 @@ fn crops() -> impl Strategy<Value = Transform> {
                 RandomIoUCrop { min_aspect_ratio, max_aspect_ratio, sampler_options, trials, ..scale }.into()
             }
         ),
+    ]
+}
+
+/// Those of timm that keep the aspect ratio, and those that look at patches.
+fn kept_ratios() -> impl Strategy<Value = Transform> {
+    let p = || prop_oneof![Just(0.0), 0.0..=1.0, Just(1.0)];
+    let jitter = || (p(), range(0.1, 3.0), any::<bool>(), p(), range(0.1, 9.0));
+    let patches = || ([1usize..40, 1..40], 1usize..2000, any::<bool>());
+    let keep = ([1usize..100, 1..100], 0.0..=1.0, interpolation(), jitter()).prop_map(
+        |(size, longest, filter, (p, scale, area, other, aspect))| ResizeKeepRatio {
+            longest,
+            interpolation: [filter, Interpolation::Bicubic].into(),
+            random_scale_prob: p,
+            random_scale_range: scale,
+            random_scale_area: area,
+            random_aspect_prob: other,
+            random_aspect_range: aspect,
+            ..ResizeKeepRatio::new(size)
+        },
+    );
+    let sequence = (patches(), 0.0..=1.0, jitter(), prop::option::of(0.1..9.0)).prop_map(
+        |((patch, most, divisible_by_patch), longest, (p, scale, area, other, aspect), max_ratio)| {
+            ResizeKeepRatioToSequence {
+                divisible_by_patch,
+                max_ratio,
+                longest,
+                random_scale_prob: p,
+                random_scale_range: scale,
+                random_scale_area: area,
+                random_aspect_prob: other,
+                random_aspect_range: aspect,
+                ..ResizeKeepRatioToSequence::new(patch, most)
+            }
+        },
+    );
+    let crop = (patches(), range(0.0, 1.5), range(0.1, 9.0), prop::option::of(range(0.0, 1.2)), 0usize..12)
+        .prop_map(|((patch, most, divisible_by_patch), scale, ratio, final_scale_range, attempts)| {
+            RandomResizedCropToSequence {
+                divisible_by_patch,
+                scale,
+                ratio,
+                final_scale_range,
+                attempts,
+                ..RandomResizedCropToSequence::new(patch, most)
+            }
+        });
+    prop_oneof![
+        keep.prop_map(Transform::from),
+        sequence.prop_map(Transform::from),
+        crop.prop_map(Transform::from),
+        (patches(), prop::option::of(0.1..9.0)).prop_map(|((patch, most, divisible_by_patch), max_ratio)| {
+            ResizeToSequence { divisible_by_patch, max_ratio, ..ResizeToSequence::new(patch, most) }.into()
+        }),
+        (patches(), fill(), mode()).prop_map(|((patch, most, divisible_by_patch), fill, padding_mode)| {
+            let plain = CenterCropToSequence::new(patch, most);
+            CenterCropToSequence { divisible_by_patch, fill, padding_mode, ..plain }.into()
+        }),
+        (patches(), fill(), mode()).prop_map(|((patch, most, divisible_by_patch), fill, padding_mode)| {
+            let plain = RandomCropToSequence::new(patch, most);
+            RandomCropToSequence { divisible_by_patch, fill, padding_mode, ..plain }.into()
+        }),
     ]
 }
 
@@ -305,7 +371,7 @@ fn nests() -> impl Strategy<Value = Transform> {
 }
 
 fn transforms() -> impl Strategy<Value = Transform> {
-    prop_oneof![crops(), others(), augmentations(), nests()]
+    prop_oneof![crops(), kept_ratios(), others(), augmentations(), nests()]
 }
 
 fn inside(rect: Rect, size: Size) -> bool {
@@ -392,7 +458,7 @@ proptest! {
     #[test]
     fn bad_numbers_never_panic(numbers: [f64; 4], ints: [usize; 4], size in sizes()) {
         let (range, sides) = ([numbers[0], numbers[1]], [ints[0], ints[1]]);
-        let transforms: [Transform; 21] = [
+        let transforms: [Transform; 26] = [
             ElasticTransform::new().alpha(range).sigma([numbers[2], numbers[3]]).into(),
             GaussianNoise::new(numbers[0], numbers[1]).into(),
             AugMix { severity: ints[0], mixture_width: ints[1], alpha: numbers[0], ..AugMix::new() }.into(),
@@ -414,6 +480,23 @@ proptest! {
             RandomShortestSize { max_size: Some(ints[0]), ..RandomShortestSize::new(ints) }.into(),
             ScaleJitter::new(sides).scale_range(range).into(),
             RandomZoomOut::new().side_range(range).p(numbers[2]).into(),
+            TrimBorder::new(ints[0]).into(),
+            CenterCropOrPad::new(sides).fill(numbers).into(),
+            ResizeToSequence { max_ratio: Some(numbers[0]), ..ResizeToSequence::new(sides, ints[2]) }.into(),
+            ResizeKeepRatio {
+                longest: numbers[2],
+                random_scale_prob: numbers[3],
+                random_scale_range: range,
+                ..ResizeKeepRatio::new(sides)
+            }
+            .into(),
+            RandomResizedCropToSequence {
+                scale: range,
+                final_scale_range: Some([numbers[2], numbers[3]]),
+                attempts: ints[3],
+                ..RandomResizedCropToSequence::new(sides, ints[2])
+            }
+            .into(),
         ];
         for transform in transforms {
             let operation = transform.as_operation();

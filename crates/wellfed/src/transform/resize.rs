@@ -164,18 +164,24 @@ pub(super) fn resized(
     [height, width]: [usize; 2],
     interpolation: Interpolation,
 ) -> Result<Action> {
-    if !(1..=MAX_SIDE).contains(&height) || !(1..=MAX_SIDE).contains(&width) {
-        return Err(impossible(format!(
-            "an image of {} would become {}; both sides must be 1 to {MAX_SIDE}",
-            Tuple(&[size.height, size.width]),
-            Tuple(&[height, width])
-        )));
-    }
+    check_output([size.height, size.width], [height, width])?;
     if (height, width) == (size.height, size.width) {
         return Ok(Action::Keep);
     }
     let crop = Rect { top: 0, left: 0, height: size.height, width: size.width };
     Ok(Action::Resize { crop, cropped: false, height, width, interpolation })
+}
+
+/// Fails for a result without pixels, or with a side that is too long.
+pub(super) fn check_output(image: [usize; 2], output: [usize; 2]) -> Result<()> {
+    if output.iter().all(|side| (1..=MAX_SIDE).contains(side)) {
+        return Ok(());
+    }
+    Err(impossible(format!(
+        "an image of {} would become {}; both sides must be 1 to {MAX_SIDE}",
+        Tuple(&image),
+        Tuple(&output)
+    )))
 }
 
 impl fmt::Display for Resize {

@@ -34,11 +34,13 @@ class Batch:
         kind: What it puts the stacked values into.
         keys: For each its key there, or place, and that in the samples.
         dtype: The one element type that images may have; None for any.
+        arrays: Whether images may be NumPy arrays.
     """
 
     kind: type
     keys: tuple[tuple[Hashable, Any], ...]
     dtype: str | None = None
+    arrays: bool = False
 
     def __call__(self, stacked: Any) -> Any:
         """The batch, of values that were stacked under the keys of samples."""
@@ -158,4 +160,4 @@ def _of_timm(function: Any, kind: str, keys: Sequence[Hashable], image: Hashable
     own = module is not None and function is module.fast_collate and function.__module__ == module.__name__
     if not own or kind != "tuple" or tuple(keys) != (0, 1) or image != 0:
         return None
-    return _batch(tuple, ((0, 0), (1, 1)), "uint8")
+    return _batch(tuple, ((0, 0), (1, 1)), "uint8", True)

@@ -29,13 +29,16 @@ __all__ = [
 ]
 
 
+Kind = Literal["pil", "tensor", "image", "array", "chw array"]
+
+
 @dataclass(frozen=True)
 class Form:
     """Kind, element type and channels of an image on its way.
 
     Attributes:
         kind: ``"pil"`` a Pillow image, ``"tensor"`` a plain CHW tensor, ``"image"`` a ``tv_tensors.Image``, ``"array"``
-            a NumPy array HWC.
+            a NumPy array HWC, ``"chw array"`` one with channels first.
         dtype: Name of the element type.
         mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
         sized: Whether all samples have one size by now.
@@ -44,14 +47,14 @@ class Form:
             Pillow's way.
     """
 
-    kind: Literal["pil", "tensor", "image", "array"] = "pil"
+    kind: Kind = "pil"
     dtype: str = "uint8"
     mode: str = "RGB"
     sized: bool = False
     exact: bool = False
     crops: int = 0
 
-    def turned(self, kind: Literal["pil", "tensor", "image", "array"], dtype: str | None = None) -> Form:
+    def turned(self, kind: Kind, dtype: str | None = None) -> Form:
         """The same image as another kind."""
         return replace(self, kind=kind, dtype=self.dtype if dtype is None else dtype)
 
@@ -64,7 +67,7 @@ class Form:
 
             return Image(value)
         array = value.numpy()
-        if self.kind == "array":
+        if self.kind in ("array", "chw array"):
             return array
         import PIL.Image
 
@@ -83,6 +86,7 @@ class Form:
             "tensor": "a tensor",
             "image": "a tv_tensors.Image",
             "array": "an array",
+            "chw array": "an array with channels first",
         }
         return what[self.kind] if self.kind == "pil" else f"{what[self.kind]} of {self.dtype}"
 

@@ -299,6 +299,8 @@ def _lower_one(
     kind = type(leaf)
     if form.kind == "array" and kind.__module__.partition(".")[0] != "albumentations":
         raise RefusalError(f"stands on {form}")
+    if kind.__module__.partition(".")[0] == "timm":
+        raise RefusalError("takes an image alone")
     if kind.__module__.partition(".")[0] == "torchvision" and ".v2." not in f"{kind.__module__}.":
         raise RefusalError("takes an image alone", f"v2.{kind.__name__}")
     if kind in (v2.ClampBoundingBoxes, v2.ConvertBoundingBoxFormat, v2.SanitizeBoundingBoxes):

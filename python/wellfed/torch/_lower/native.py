@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, default_convert
 
 import wellfed as wf
 from wellfed._loader import torch_converter
@@ -247,7 +247,8 @@ class NativeSource(EngineLoaders):
             except Exception as error:  # The data set may expect it, or says more of it.
                 return self.make_in_python(given, error)
         if not self._batched:
-            return [self._form.build(image[0]), self._targets(rows)]
+            # An array becomes a tensor.
+            return [default_convert(self._form.build(image[0])), self._targets(rows)]
         return self.put([image, self._targets(rows)])
 
     def _side_by_side(self, columns: list[Any], rows: Any, given: Any) -> Any:

@@ -6,6 +6,7 @@ says so.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +36,7 @@ from .native import NativeIterator, NativeSource, TensorIterator, labels_of
 from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
-from .transforms import OPEN_SIZES, lower_leaf
+from .transforms import leaves_size_open, lower_leaf
 from .users import NO_IMAGE, Layout
 
 if TYPE_CHECKING:
@@ -364,9 +365,9 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     obstacle = _obstacle(loader, flat, chains, theirs, foreign)
     if obstacle is None and stacked is not None:
         # torch.stack takes tensors only, where default_collate takes arrays as well.
-        tensors = chains[0].form.kind in ("tensor", "image")
+        taken = chains[0].form.kind in ("tensor", "image") or stacked.arrays
         fits = stacked.dtype in (None, chains[0].form.dtype)
-        obstacle = None if tensors and fits and _of_classes(flat) else custom
+        obstacle = None if taken and fits and _of_classes(flat) else custom
     if obstacle is None and mixing is not None:
         obstacle = _unmixed(flat, chains)
     if obstacle is None:
@@ -465,7 +466,7 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         )
     if not together and not several.sized(chains[0]):
         return Line("masks", False, "masks or other images may differ in size", "Resize((h, w)) on both")
-    if not together and not form.sized and any(isinstance(t, OPEN_SIZES) for t in first.native):
+    if not together and not form.sized and any(map(leaves_size_open, first.native)):
         why = "images differ in size, which cannot be stacked"
         return Line("images", False, why, "collate_fn=lambda batch: tuple(zip(*batch)), or a crop")
     if not together and not form.sized and (loader.batch_size == 1 or not _plain_batches(loader)):
@@ -476,13 +477,26 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
 def _is_harmless(worker_init_fn: Any) -> bool:
     """Whether a function that workers begin with only seeds generators, from which no sample here draws."""
     function = worker_init_fn.func if isinstance(worker_init_fn, partial) else worker_init_fn
-    if function is None:
+    if function is None or _is_timms(function, worker_init_fn):
         return True
     if type(function) is not FunctionType or function.__closure__:
         return False
     code = function.__code__
     nested = any(isinstance(constant, CodeType) for constant in code.co_consts)
     return not nested and set(code.co_names) <= _OF_SEEDING
+
+
+def _is_timms(function: Any, given: Any) -> bool:
+    """Whether it is what timm's `create_loader` gives workers: it seeds generators, unless it is given a function."""
+    own = getattr(sys.modules.get("timm.data.loader"), "_worker_init", None)
+    if own is None or function is not own or function.__module__ != "timm.data.loader":
+        return False
+    if not isinstance(given, partial):
+        return True
+    named = given.keywords
+    return (
+        not given.args and named.keys() <= {"worker_seeding"} and all(type(v) is str for v in named.values())
+    )
 
 
 _OF_SEEDING = frozenset(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from wellfed import _arguments as check
+from wellfed import _timm as M
 from wellfed import transforms as T
 from wellfed._timm import TimmAugment
 
@@ -30,17 +31,22 @@ def handler_of(transform: Any) -> Any:
     transforms = sys.modules.get("timm.data.transforms")
     erasing = sys.modules.get("timm.data.random_erasing")
     automatic = sys.modules.get("timm.data.auto_augment")
+    sequences = sys.modules.get("timm.data.naflex_transforms")
     if transforms is None or erasing is None or automatic is None:
         return None
-    known = {
-        transforms.RandomResizedCropAndInterpolation: _random_resized_crop,
-        transforms.MaybeToTensor: _to_tensor,
-        transforms.MaybePILToTensor: _pil_to_tensor,
+    known: dict[Any, Any] = {
         erasing.RandomErasing: _random_erasing,
         automatic.RandAugment: _rand_augment,
         automatic.AutoAugment: _auto_augment,
         automatic.AugMixAugment: _aug_mix,
     }
+    # Versions differ in which of these there are.
+    for module, handlers in ((transforms, _OF_TRANSFORMS), (sequences, _OF_SEQUENCES)):
+        for name, handler in handlers.items():
+            kind = getattr(module, name, None)
+            # What others made available under that name is none of timm's own.
+            if isinstance(kind, type) and kind.__module__ == getattr(module, "__name__", None):
+                known[kind] = handler
     return known.get(type(transform))
 
 
@@ -65,6 +71,167 @@ def _pil_to_tensor(t: Any, form: Form) -> Step:
     if form.kind != "pil":
         raise RefusalError(f"stands on {form}, which it refuses")
     return [T.PILToTensor()], form.turned("tensor"), ""
+
+
+def _to_numpy(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    return [T.PILToTensor()], form.turned("chw array"), ""
+
+
+def _to_plain_tensor(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    to = T.ToDtype(t.dtype)
+    return [T.PILToTensor(), *([] if to.dtype == "uint8" else [to])], form.turned("tensor", to.dtype), ""
+
+
+def _resize_keep_ratio(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    size, jitter = _pair(t.size, "size"), _jitter(t)
+    lowered = M.ResizeKeepRatio(size, longest=t.longest, interpolation=_filters(t), **jitter)
+    return [lowered], replace(form, sized=form.sized and not _opens(lowered)), ""
+
+
+def _center_crop_or_pad(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    lowered = M.CenterCropOrPad(_pair(t.size, "size"), **_padding(t))
+    return [lowered], replace(form, sized=True), ""
+
+
+def _random_crop_or_pad(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    lowered = M.RandomCropOrPad(_pair(t.size, "size"), **_padding(t))
+    return [lowered], replace(form, sized=True), ""
+
+
+def _trim_border(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    return [M.TrimBorder(_whole(t.border_size, "border_size"))], form, ""
+
+
+def _resize_to_sequence(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    patches = _patches(t, t.patch_size, t.max_seq_len)
+    return [M.ResizeToSequence(**patches, max_ratio=t.max_ratio, interpolation=_filters(t))], form, ""
+
+
+def _resize_keep_ratio_to_sequence(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    patches = _patches(t, t.patch_size, t.max_sequence_len)
+    lowered = M.ResizeKeepRatioToSequence(
+        **patches, max_ratio=t.max_ratio, longest=t.longest, interpolation=_filters(t), **_jitter(t)
+    )
+    return [lowered], replace(form, sized=form.sized and not _opens(lowered)), ""
+
+
+def _random_resized_crop_to_sequence(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    if t.max_ratio is not None:
+        raise RefusalError("its max_ratio is one that timm does not look at", "max_ratio=None")
+    lowered = M.RandomResizedCropToSequence(
+        **_patches(t, (t.patch_h, t.patch_w), t.max_seq_len),
+        scale=t.scale,
+        ratio=t.ratio,
+        interpolation=_filters(t),
+        final_scale_range=t.final_scale_range,
+        attempts=t.attempts,
+    )
+    return [lowered], replace(form, sized=False), ""
+
+
+def _center_crop_to_sequence(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    patches = _patches(t, t.patch_size, t.max_seq_len)
+    return [M.CenterCropToSequence(**patches, **_padding(t))], form, ""
+
+
+def _random_crop_to_sequence(t: Any, form: Form) -> Step:
+    _on_pillow(form)
+    patches = _patches(t, t.patch_size, t.max_sequence_len)
+    return [M.RandomCropToSequence(**patches, **_padding(t))], form, ""
+
+
+def _patchify(t: Any, form: Form) -> Step:
+    raise RefusalError("makes a dictionary of patches, which torch does without looking at a pixel")
+
+
+_OF_TRANSFORMS: dict[str, Any] = {
+    "RandomResizedCropAndInterpolation": _random_resized_crop,
+    "MaybeToTensor": _to_tensor,
+    "MaybePILToTensor": _pil_to_tensor,
+    "ToNumpy": _to_numpy,
+    "ToTensor": _to_plain_tensor,
+    "ResizeKeepRatio": _resize_keep_ratio,
+    "CenterCropOrPad": _center_crop_or_pad,
+    "RandomCropOrPad": _random_crop_or_pad,
+    "TrimBorder": _trim_border,
+}
+_OF_SEQUENCES: dict[str, Any] = {
+    "ResizeToSequence": _resize_to_sequence,
+    "ResizeKeepRatioToSequence": _resize_keep_ratio_to_sequence,
+    "RandomResizedCropToSequence": _random_resized_crop_to_sequence,
+    "CenterCropToSequence": _center_crop_to_sequence,
+    "RandomCropToSequence": _random_crop_to_sequence,
+    "Patchify": _patchify,
+}
+"""By name, in the modules of timm that have them."""
+
+
+def _opens(lowered: M.ResizeKeepRatio | M.ResizeKeepRatioToSequence) -> bool:
+    """Whether images of one size differ in size behind it."""
+    return lowered.random_scale_prob > 0 or lowered.random_aspect_prob > 0
+
+
+def _whole(value: Any, name: str) -> int:
+    if type(value) is not int:
+        raise RefusalError(f"its {name} is {value!r}", f"a whole number as {name}")
+    return value
+
+
+def _pair(value: Any, name: str) -> tuple[int, int]:
+    """Height and width, of which timm calculates with fractions as well."""
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2:
+        raise RefusalError(f"its {name} is {value!r}", f"(height, width) as {name}")
+    return _whole(pair[0], name), _whole(pair[1], name)
+
+
+def _filters(t: Any) -> Any:
+    """Its filter, or two of which one is drawn. Pillow knows one kind of nearest."""
+    given = t.interpolation if isinstance(t.interpolation, tuple | list) else [t.interpolation]
+    modes = [getattr(mode, "value", mode) for mode in given]
+    return check.filters(["nearest" if mode == "nearest-exact" else mode for mode in modes])
+
+
+def _jitter(t: Any) -> dict[str, Any]:
+    """What is drawn of scale and aspect ratio."""
+    # There was a version that drew factors of the aspect ratio, and not their logarithm.
+    if t.random_aspect_prob > 0 and "log" not in t.get_params.__code__.co_names:
+        raise RefusalError("its aspect ratio is drawn in another way", "another version of timm")
+    return {
+        "random_scale_prob": t.random_scale_prob,
+        "random_scale_range": t.random_scale_range,
+        "random_scale_area": getattr(t, "random_scale_area", False),
+        "random_aspect_prob": t.random_aspect_prob,
+        "random_aspect_range": t.random_aspect_range,
+    }
+
+
+def _padding(t: Any) -> dict[str, Any]:
+    """How and with what it pads."""
+    fill = 0 if t.fill is None else t.fill
+    values = fill if isinstance(fill, tuple | list) else [fill]
+    if not all(isinstance(v, int | float) and 0 <= v <= 255 for v in values):
+        raise RefusalError(f"its fill is {t.fill!r}", "numbers from 0 to 255")
+    return {"fill": fill, "padding_mode": getattr(t, "padding_mode", "constant")}
+
+
+def _patches(t: Any, patch_size: Any, most: Any) -> dict[str, Any]:
+    """What it aims at."""
+    return {
+        "patch_size": _pair(patch_size, "patch_size"),
+        "max_seq_len": _whole(most, "sequence"),
+        "divisible_by_patch": t.divisible_by_patch,
+    }
 
 
 def _random_erasing(t: Any, form: Form) -> Step:

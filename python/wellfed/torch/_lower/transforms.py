@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from wellfed import _opencv as O
+from wellfed import _timm as M
 from wellfed import transforms as T
 from wellfed.exceptions import WellfedError
 
@@ -33,7 +34,7 @@ from .values import Joint, Picture
 if TYPE_CHECKING:
     from .datasets import Leaf
 
-__all__ = ["METHODS", "OPEN_SIZES", "RESIZES", "leaves_of", "lower_leaf", "lower_one"]
+__all__ = ["METHODS", "RESIZES", "leaves_of", "leaves_size_open", "lower_leaf", "lower_one"]
 
 Step = tuple[list[T.Transform], Form, str]
 Handler = Callable[[Any, Form], Step]
@@ -57,7 +58,8 @@ METHODS = (
     "_tensor_to_pil",
 )
 
-OPEN_SIZES = (
+_OPEN_SIZES = (
+    M.RandomResizedCropToSequence,
     O.RandomScale,
     T.RandomIoUCrop,
     T.RandomResize,
@@ -65,7 +67,14 @@ OPEN_SIZES = (
     T.RandomZoomOut,
     T.ScaleJitter,
 )
-"""After them images differ in size by chance, also those that had one size."""
+
+
+def leaves_size_open(transform: T.Transform) -> bool:
+    """Whether images differ in size by chance behind it, also those that had one size."""
+    if isinstance(transform, M.ResizeKeepRatio | M.ResizeKeepRatioToSequence):
+        return transform.random_scale_prob > 0 or transform.random_aspect_prob > 0
+    return isinstance(transform, _OPEN_SIZES)
+
 
 RESIZES = (T.RandomResize, T.RandomResizedCrop, T.RandomShortestSize, T.Resize, T.ScaleJitter)
 
@@ -216,6 +225,8 @@ def lower_one(leaf: Any, form: Form) -> Step:
         return albumentations.lower_leaf(leaf, form)
     if isinstance(leaf, Crops):
         return _crops(leaf, form)
+    if form.kind == "chw array":
+        raise RefusalError(f"stands on {form}")
     if form.crops and not is_for_each(leaf):
         raise RefusalError(f"stands on {form.crops} crops of an image, one behind the other")
     if isinstance(leaf, ChannelsFirst):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
+    from ._containers import hdf5 as hdf5
     from ._containers import jsonl as jsonl
     from ._containers import mds as mds
     from ._containers import npy as npy
@@ -107,6 +108,7 @@ _HOMES = {
     "from_dataset": "sources",
     "from_generator": "sources",
     "from_tensor_slices": "sources",
+    "hdf5": "_containers",
     "image_files": "sources",
     "image_folder": "sources",
     "interleave": "_combine",
@@ -179,6 +181,7 @@ __all__ = [
     "from_dataset",
     "from_generator",
     "from_tensor_slices",
+    "hdf5",
     "image_files",
     "image_folder",
     "interleave",

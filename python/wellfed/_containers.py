@@ -1,7 +1,8 @@
-"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards."""
+"""Sources of files that hold many samples: lines of JSON, arrays, HDF5, MDS shards."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from . import _arguments as check
 from .dataset import Dataset
 from .sources import Path, StorageOptions, _open, _urls
 
-__all__ = ["jsonl", "mds", "npy", "npz", "raw_files"]
+__all__ = ["hdf5", "jsonl", "mds", "npy", "npz", "raw_files"]
 
 
 def jsonl(
@@ -221,6 +222,76 @@ def _pixels(pixels: str) -> str:
     if pixels not in ("infer", "hwc", "chw", "never"):
         raise ValueError(f"pixels is {pixels!r}; it must be 'infer', 'hwc', 'chw' or 'never'")
     return pixels
+
+
+def hdf5(
+    paths: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | Mapping[str, str] | None = None,
+    group: str | None = None,
+    split: str | None = None,
+    images: str | Sequence[str] | None = None,
+    pixels: Literal["infer", "hwc", "chw", "never"] = "infer",
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Rows of data sets in HDF5 files: data sets of one length are fields, those of several files follow each other.
+
+    Files are read without the HDF5 library and its one lock. Where chunks lie is read once, when a file is opened; then
+    rows are reads by position, and chunks are unpacked by the loader's threads. Chunks of several rows are kept while
+    ``memory_budget`` has room. So read in order, or by ``shuffle(block_size=..., window=...)`` with the rows of a
+    chunk, each chunk is unpacked once an epoch; ``explain()`` says how large they are.
+
+    Args:
+        paths: Files: paths or URLs with braces or stars, or several of them; or a folder of them (``.h5``, ``.hdf5``).
+        fields: Data sets to take, as paths in the group: ``["images", "labels"]`` gives tuples, in this order;
+            ``{"image": "train/images"}`` dicts by these names. None: dicts of all data sets of the group that have as
+            many rows as most of them; a `UserWarning` names the others.
+        group: The group that paths begin at, such as ``"train"``. None: the root.
+        split: Of a folder, the files whose names begin with it (``train-0.h5``), or its folder.
+        images: Fields that are encoded images (JPEG, PNG): bytes of variable length, or opaque ones.
+        pixels: Which uint8 arrays are images, as of `from_tensor_slices`.
+        storage_options: As of `image_folder`.
+
+    Numbers, booleans and enumerations, text, opaque bytes, and lists of numbers of variable length are fields; filters
+    are gzip, shuffle, fletcher32, lzf and zstd. Everything else is an error when it is opened.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        ValueError: There is no data set of a name, or they differ in length or from file to file.
+        wellfed.CorruptSampleError: A file is damaged, or was cut.
+        wellfed.UnsupportedSampleError: A data set has another type, filter or layout, or the file is being written.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import h5py
+        >>> import numpy as np
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.h5"
+        >>> with h5py.File(path, "w") as file:
+        ...     x = file.create_dataset("x", data=np.eye(4, dtype=np.float32), chunks=(2, 4), compression="gzip")
+        ...     y = file.create_dataset("y", data=np.arange(4))
+        >>> row, label = wf.hdf5(path, fields=["x", "y"]).sample(2)
+        >>> row, int(label)
+        (array([0., 0., 1., 0.], dtype=float32), 2)
+    """
+    pairs: list[tuple[str, str]] | None = None
+    if isinstance(fields, Mapping):
+        pairs = list(zip(check.names(list(fields), "fields"), check.names(list(fields.values()), "fields")))
+    elif fields is not None:
+        pairs = [(name, name) for name in check.names(fields, "fields")]
+    dataset = _open(
+        "hdf5",
+        urls=_urls(paths, storage_options, "paths"),
+        group=group,
+        split=split,
+        fields=pairs,
+        tuple=fields is not None and not isinstance(fields, Mapping),
+        images=None if images is None else check.names(images, "images"),
+        pixels=_pixels(pixels),
+    )
+    for note in dataset._native.notes():
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return dataset
 
 
 def mds(

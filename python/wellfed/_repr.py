@@ -45,6 +45,10 @@ def _source_repr(spec: dict[str, Any]) -> str:
         return f"from_dataset({spec['name']}, {spec['count']} samples)"
     if kind == "encoded":
         return f"encoded_images({spec['count']} images{', labels' if spec['labels'] else ''})"
+    if kind == "hdf5":
+        pairs, listed = spec.pop("fields", None), spec.pop("tuple", False)
+        if pairs is not None:
+            spec["fields"] = [name for name, _ in pairs] if listed else dict(pairs)
     if kind == "tfrecord":
         for features in ("features", "sequence_features"):
             if features in spec:

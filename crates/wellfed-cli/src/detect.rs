@@ -6,7 +6,7 @@ use wellfed::{
     Error, ErrorKind, Result,
     source::{
         ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec,
-        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, MdsSpec,
+        FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, MdsSpec,
         MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec,
         WebDatasetSpec,
     },
@@ -18,8 +18,8 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`, `mds`,
-    /// `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`,
+    /// `hdf5`, `mds`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -98,6 +98,9 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
             let spec = ArrayFilesSpec { urls: vec![whole(path)], format, pixels: Pixels::Infer };
             return Ok((name, SourceSpec::ArrayFiles(spec)));
         }
+        if is_hdf5(&secrets::shown(path)) {
+            return Ok(("hdf5", SourceSpec::Hdf5(Hdf5Spec::new(whole(path)))));
+        }
         if path.ends_with("/index.json") {
             return Ok(("mds", SourceSpec::Mds(MdsSpec::new(whole(path)))));
         }
@@ -164,6 +167,9 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if let Some(format) = saved.then_some(TableFormat::Arrow).or_else(tables) {
         return Ok(table(format, root()));
     }
+    if any(&is_hdf5) {
+        return Ok(("hdf5", SourceSpec::Hdf5(Hdf5Spec::new(root()))));
+    }
     if deeper("data")?.files.iter().any(|name| table_format(name) == Some(TableFormat::Parquet)) {
         return Ok(table(TableFormat::Parquet, root()));
     }
@@ -186,7 +192,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
         "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
-         Arrow, lines of JSON, MDS shards, and the files of CIFAR and MNIST",
+         Arrow, lines of JSON, HDF5, MDS shards, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -230,6 +236,12 @@ fn arrays(name: &str) -> Option<(&'static str, ArrayFormat)> {
     } else {
         name.ends_with(".npz").then_some(("npz", ArrayFormat::Npz { fields: None }))
     }
+}
+
+/// The usual names of HDF5 files.
+fn is_hdf5(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [".h5", ".hdf5", ".hdf", ".he5"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// Names of files of JSON lines.
@@ -311,6 +323,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "arrow" => "a table in Arrow files",
         "jsonl" => "lines of JSON",
         "npy" | "npz" => "arrays in files",
+        "hdf5" => "data sets in HDF5 files",
         "mds" => "MDS shards of MosaicML's Streaming",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
@@ -352,6 +365,7 @@ mod tests {
         assert_eq!(found(&["state.json", "data-00000-of-00001.arrow"]).unwrap(), "arrow");
         assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
         assert_eq!(found(&["index.json", "shard.00000.mds.zstd"]).unwrap(), "mds");
+        assert_eq!(found(&["a.h5", "b.h5", "README"]).unwrap(), "hdf5");
         assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
@@ -379,6 +393,7 @@ mod tests {
         assert_eq!(of("none/a-{0..3}.jsonl").unwrap(), "jsonl");
         assert_eq!(of("none/a-{0..3}.npy").unwrap(), "npy");
         assert_eq!(of("none/a.npz").unwrap(), "npz");
+        assert_eq!(of("none/a-{0..3}.hdf5").unwrap(), "hdf5");
         assert_eq!(of("none/*/index.json").unwrap(), "mds");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);

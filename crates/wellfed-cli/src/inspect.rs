@@ -159,6 +159,7 @@ impl Inspect {
         let detected = detect::open(&self.path)?;
         output::note(detect::describe(&self.path, &detected));
         let source = &*detected.source;
+        source.notes().iter().for_each(|note| output::note(note));
         let mut found = examine(source, self.full);
         found.bad.sort_by_key(|(index, _)| *index);
         let mut codecs: Vec<Codec> =
@@ -394,7 +395,7 @@ impl Report {
     fn print(&self) -> std::io::Result<()> {
         let mut out = output::results();
         writeln!(out, "{} samples, {}", self.samples, self.format)?;
-        if matches!(self.format, "parquet" | "arrow") {
+        if matches!(self.format, "parquet" | "arrow" | "hdf5") {
             writeln!(out, "\nfields")?;
             for FieldSpec { name, kind } in &self.fields {
                 writeln!(out, "  {}: {}", printable(name), kind_name(kind))?;

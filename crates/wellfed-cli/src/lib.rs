@@ -60,6 +60,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         }
     };
     wellfed_stores::register();
+    wellfed_hdf5::register();
     wellfed_tables::register();
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),

@@ -203,6 +203,11 @@ impl Dataset {
         self.inner.source().parts().into_iter().map(|part| (part.samples.start, part.samples.end)).collect()
     }
 
+    /// What whoever opened the source should know: a sentence each.
+    fn notes(&self) -> Vec<String> {
+        self.inner.source().notes().to_vec()
+    }
+
     /// Names of fields, in the order of columns.
     #[getter]
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<String>> {

@@ -47,6 +47,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wellfed_stores::register();
+        wellfed_hdf5::register();
         wellfed_tables::register();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -83,6 +83,9 @@ pub(crate) fn explain(
     }
     for source in &lowered.sources {
         storage(&mut text, &**source, plan, stages);
+        for note in source.notes() {
+            let _ = writeln!(text, "note: {}: {note}", source.name());
+        }
         groups(&mut text, &**source);
     }
     for (leaf, cache) in lowered.leaves.iter().enumerate() {

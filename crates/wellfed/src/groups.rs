@@ -12,7 +12,7 @@
 use std::{
     any::Any,
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
@@ -147,6 +147,8 @@ enum Entry {
 #[derive(Default)]
 struct State {
     entries: HashMap<(u64, u64), Entry>,
+    /// Groups that are ready by when they were used last, the one used longest ago first: there may be many small ones.
+    used: BTreeMap<u64, (u64, u64)>,
     /// Bytes that groups were found to need which did not fit what was reserved.
     needs: HashMap<(u64, u64), u64>,
     clock: u64,
@@ -197,11 +199,16 @@ impl Groups {
     fn get(&self, key: (u64, u64), decode: &dyn Decode) -> Result<Arc<[Part]>> {
         let mut state = lock(&self.state);
         loop {
-            state.clock += 1;
-            let now = state.clock;
-            match state.entries.get_mut(&key) {
+            let State { entries, used: order, clock, .. } = &mut *state;
+            match entries.get_mut(&key) {
                 Some(Entry::Ready { parts, used, .. }) => {
-                    *used = now;
+                    // Mostly it is the one that was used last, too.
+                    if *used != *clock {
+                        order.remove(used);
+                        *clock += 1;
+                        *used = *clock;
+                        order.insert(*used, key);
+                    }
                     return Ok(parts.clone());
                 }
                 Some(Entry::Failed(error)) => return Err(error.clone()),
@@ -255,11 +262,14 @@ impl Groups {
     /// Reserves `bytes`, if need be in place of groups that nobody uses.
     fn make_room(&self, state: &mut State, bytes: u64) -> bool {
         while !self.budget.take(bytes, Holder::Groups) {
-            let idle = state.entries.iter().filter_map(|(key, entry)| match entry {
-                Entry::Ready { parts, used, .. } if Arc::strong_count(parts) == 1 => Some((*used, *key)),
-                _ => None,
-            });
-            let Some((_, oldest)) = idle.min() else { return false };
+            let State { entries, used, .. } = &*state;
+            let idle = |key: &(u64, u64)| match entries.get(key) {
+                Some(Entry::Ready { parts, .. }) => Arc::strong_count(parts) == 1,
+                _ => false,
+            };
+            let oldest = used.iter().find(|(_, key)| idle(*key)).map(|(used, key)| (*used, *key));
+            let Some((used, oldest)) = oldest else { return false };
+            state.used.remove(&used);
             if let Some(Entry::Ready { bytes, .. }) = state.entries.remove(&oldest) {
                 self.budget.give(bytes, Holder::Groups);
             }
@@ -298,7 +308,9 @@ impl Groups {
                 Some(surplus) => self.budget.give(surplus, Holder::Groups),
                 None => self.budget.force(bytes - reserved, Holder::Groups),
             }
+            state.clock += 1;
             let used = state.clock;
+            state.used.insert(used, key);
             state.entries.insert(key, Entry::Ready { parts: parts.into(), bytes, used });
             return;
         };

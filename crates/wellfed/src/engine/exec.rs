@@ -339,6 +339,7 @@ impl Executor {
                 .ok_or_else(|| Error::new(ErrorKind::Internal, "pieces of a sample are missing"))?;
             pieces = others;
             let (leaf, pick) = (&self.leaves[picks[number].leaf], picks[number]);
+            fetched.records[number].groups.clone_from(&leaf.groups);
             leaf.source
                 .assemble(pick.index, own, &mut fetched.records[number])
                 .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;

@@ -13,6 +13,7 @@ pub mod encoded;
 mod example;
 pub mod features;
 pub mod files;
+pub mod hdf5;
 pub mod image_folder;
 pub mod jsonl;
 pub mod mds;
@@ -50,6 +51,7 @@ pub use encoded::{EncodedImages, EncodedImagesSpec};
 pub use example::FoundFeature;
 pub use features::{FeatureDefault, FeatureForm, FeatureSpec, FeatureType};
 pub use files::{ImageFiles, ImageFilesSpec};
+pub use hdf5::Hdf5Spec;
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use jsonl::{JsonField, JsonLines, JsonLinesSpec};
 pub use mds::{Mds, MdsSpec};
@@ -215,6 +217,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn label(&self) -> Option<usize> {
         // The first whole number is.
         self.schema().fields.iter().position(|field| field.kind == FieldKind::LABEL)
+    }
+
+    /// What whoever opens it should know, such as what is left out of it: a sentence each.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 
     /// Class names by label, if the source has them.

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Cifar, Cifar10Spec, Cifar100Spec,
-    CocoDetectionSpec, EncodedImages, EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder,
+    CocoDetectionSpec, EncodedImages, EncodedImagesSpec, Hdf5Spec, ImageFiles, ImageFilesSpec, ImageFolder,
     ImageFolderSpec, JsonLines, JsonLinesSpec, Mds, MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec,
     Source, TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec, VocSegmentationSpec,
-    WebDataset, WebDatasetSpec, coco_detection, tables, voc_segmentation,
+    WebDataset, WebDatasetSpec, coco_detection, hdf5, tables, voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -46,6 +46,8 @@ pub enum SourceSpec {
     CocoDetection(CocoDetectionSpec),
     /// Rows of tables.
     Table(TableSpec),
+    /// Data sets in HDF5 files.
+    Hdf5(Hdf5Spec),
     /// Arrays in files.
     ArrayFiles(ArrayFilesSpec),
     /// Lines of JSON.
@@ -70,6 +72,7 @@ impl SourceSpec {
             Self::Webdataset(WebDatasetSpec { urls, .. })
             | Self::Tfrecord(TfRecordSpec { urls, .. })
             | Self::Table(TableSpec { urls, .. })
+            | Self::Hdf5(Hdf5Spec { urls, .. })
             | Self::Jsonl(JsonLinesSpec { urls, .. })
             | Self::ArrayFiles(ArrayFilesSpec { urls, .. })
             | Self::Mds(MdsSpec { urls, .. }) => {
@@ -105,6 +108,7 @@ impl SourceSpec {
             Self::Cifar100(spec) => Arc::new(Cifar::open_100(&store, spec)?),
             Self::Mnist(spec) => Arc::new(Mnist::open(&store, spec)?),
             Self::Table(spec) => tables::open(store, spec)?,
+            Self::Hdf5(spec) => hdf5::open(store, spec)?,
             Self::ArrayFiles(spec) => Arc::new(ArrayFiles::open(store, spec)?),
             Self::Mds(spec) => Arc::new(Mds::open(store, spec)?),
             Self::Jsonl(spec) => Arc::new(JsonLines::open(store, spec)?),
@@ -179,6 +183,8 @@ mod tests {
             r#"{"type":"table","format":"parquet","urls":["a"],"filters":[[["x","not in",[1,2]],["y","==","z"]]]}"#,
             r#"{"type":"jsonl","urls":["a-{0..3}.jsonl"],"fields":[{"name":"x","default":[1]}]}"#,
             r#"{"type":"jsonl","urls":["a"],"fields":[{"name":"x","kind":{"scalar":{"dtype":"int64"}}}]}"#,
+            r#"{"type":"hdf5","urls":["a-{0..3}.h5"]}"#,
+            r#"{"type":"hdf5","urls":["a"],"group":"train","fields":[["x","images"]],"tuple":true,"pixels":"chw"}"#,
             r#"{"type":"custom","name":"mine"}"#,
             r#"{"type":"python","name":"Squares","count":3}"#,
         ] {

@@ -367,6 +367,14 @@ impl TensorSlices {
 }
 
 impl ArraySpec {
+    /// What its rows are as a field: numbers, arrays, or images, if its shape says so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if `pixels` does not fit the shape.
+    pub fn kind(&self) -> Result<FieldKind> {
+        kind_of(self)
+    }
+
     fn describe(&self) -> String {
         let sides: Vec<String> =
             self.shape.iter().map(|side| side.map_or("*".to_owned(), |side| side.to_string())).collect();

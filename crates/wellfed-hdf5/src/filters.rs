@@ -1,0 +1,325 @@
+//! Filters that chunks went through when they were written: section "IV.A.2.l". Undone in the opposite order.
+//!
+//! Ids beyond 256 are registered with The HDF Group.
+
+use std::cell::RefCell;
+
+use libdeflater::{DecompressionError, Decompressor};
+use wellfed::{Error, ErrorKind, Result};
+
+use crate::{checksum::fletcher32, cursor::Cursor, lzf};
+
+/// Filters of one data set, at most: what the library allows.
+const MOST: usize = 32;
+
+/// Bytes that a thread keeps for the next chunk.
+const KEPT: usize = 4 << 20;
+
+/// What was done to chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// zlib (1).
+    Deflate,
+    /// First bytes of all elements of this size first (2).
+    Shuffle(usize),
+    /// A checksum behind the data (3).
+    Fletcher32,
+    /// h5py's LZF (32000).
+    Lzf,
+    /// Zstandard (32015).
+    Zstd,
+}
+
+fn named(id: u16) -> &'static str {
+    match id {
+        4 => " (szip)",
+        5 => " (nbit)",
+        6 => " (scaleoffset)",
+        32001 => " (blosc)",
+        32004 => " (lz4)",
+        32008 => " (bitshuffle)",
+        32013 => " (zfp)",
+        32026 => " (blosc2)",
+        _ => "",
+    }
+}
+
+/// Reads the message that names the filters, in the order in which they were applied.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] for a filter that is not known, with its id; [`ErrorKind::Corrupt`] for damage.
+pub(crate) fn read(mut cursor: Cursor<'_>) -> Result<Vec<Filter>> {
+    let version = cursor.u8()?;
+    let count = usize::from(cursor.u8()?);
+    match version {
+        1 => cursor.skip(6)?,
+        2 => {}
+        _ => return Err(cursor.damaged(&format!("its version is {version}"))),
+    }
+    if count > MOST {
+        return Err(cursor.damaged(&format!("it has {count} filters")));
+    }
+    let mut filters = Vec::with_capacity(count);
+    for _ in 0..count {
+        let id = cursor.u16()?;
+        let name = if version == 1 || id >= 256 { usize::from(cursor.u16()?) } else { 0 };
+        cursor.skip(2)?;
+        let values = usize::from(cursor.u16()?);
+        cursor.skip(if version == 1 { name.next_multiple_of(8) } else { name })?;
+        let values: Vec<u32> = (0..values).map(|_| cursor.u32()).collect::<Result<_>>()?;
+        cursor.skip(if version == 1 && values.len() % 2 == 1 { 4 } else { 0 })?;
+        filters.push(match id {
+            1 => Filter::Deflate,
+            2 => Filter::Shuffle(values.first().map_or(0, |size| *size as usize)),
+            3 => Filter::Fletcher32,
+            32000 => Filter::Lzf,
+            32015 => Filter::Zstd,
+            id => {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    format!("its chunks went through filter {id}{}, which is not supported", named(id)),
+                )
+                .with_hint(
+                    "known are gzip, shuffle, fletcher32, lzf and zstd: write it again with one of those",
+                ));
+            }
+        });
+    }
+    Ok(filters)
+}
+
+/// Memory of a thread that unpacks chunks.
+#[derive(Default)]
+struct Scratch {
+    packed: Vec<u8>,
+    unpacked: Vec<u8>,
+    inflate: Option<Decompressor>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Bytes that undoing filters takes beside the result.
+pub(crate) fn scratch_bytes(stored: u64, chunk: u64) -> u64 {
+    stored.max(chunk).saturating_add(chunk)
+}
+
+/// Undoes the filters of one chunk: `read` appends what is stored. Appends exactly `chunk` bytes to `into`. A bit in `mask` means
+/// that the filter of its number was left out.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] for damage; those of `read`.
+pub(crate) fn undo(
+    filters: &[Filter],
+    mask: u32,
+    chunk: usize,
+    read: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    into: &mut Vec<u8>,
+) -> Result<()> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.packed.clear();
+        let result = read(&mut scratch.packed).and_then(|()| scratch.undo(filters, mask, chunk, into));
+        for buffer in [&mut scratch.packed, &mut scratch.unpacked] {
+            if buffer.capacity() > KEPT {
+                *buffer = Vec::new();
+            }
+        }
+        result
+    })
+}
+
+impl Scratch {
+    fn undo(&mut self, filters: &[Filter], mask: u32, chunk: usize, into: &mut Vec<u8>) -> Result<()> {
+        let applied = |number: usize| mask >> number & 1 == 0;
+        // Checksums that were added before something was packed are part of what is unpacked.
+        let sums =
+            filters.iter().enumerate().filter(|(i, f)| applied(*i) && **f == Filter::Fletcher32).count();
+        let most = chunk + 4 * sums;
+        for (number, filter) in filters.iter().enumerate().rev() {
+            if !applied(number) {
+                continue;
+            }
+            self.unpacked.clear();
+            match filter {
+                Filter::Fletcher32 => {
+                    let short = || Error::corrupt("it has no room for its checksum");
+                    let end = self.packed.len().checked_sub(4).ok_or_else(short)?;
+                    let (data, stated) = self.packed.split_at(end);
+                    let stated = u32::from_le_bytes([stated[0], stated[1], stated[2], stated[3]]);
+                    let found = fletcher32(data);
+                    if found != stated {
+                        return Err(Error::corrupt(format!("its checksum is {found:08x}, not {stated:08x}")));
+                    }
+                    self.packed.truncate(end);
+                    continue;
+                }
+                Filter::Deflate => {
+                    room(&mut self.unpacked, most)?;
+                    self.unpacked.resize(most, 0);
+                    // Its checksum is compared as well.
+                    let inflate = self.inflate.get_or_insert_default();
+                    let damaged = |e| {
+                        Error::corrupt(match e {
+                            DecompressionError::BadData => {
+                                "it cannot be unpacked (gzip): it was cut, or a byte of it changed".to_owned()
+                            }
+                            DecompressionError::InsufficientSpace => {
+                                format!("it cannot be unpacked (gzip): it has more than {most} bytes")
+                            }
+                        })
+                    };
+                    let len = inflate.zlib_decompress(&self.packed, &mut self.unpacked).map_err(damaged)?;
+                    self.unpacked.truncate(len);
+                }
+                Filter::Lzf => {
+                    room(&mut self.unpacked, most)?;
+                    lzf::unpack(&self.packed, most, &mut self.unpacked)
+                        .ok_or_else(|| Error::corrupt("it cannot be unpacked (lzf)"))?;
+                }
+                Filter::Zstd => {
+                    room(&mut self.unpacked, most)?;
+                    self.unpacked.resize(most, 0);
+                    let damaged = |e| Error::corrupt(format!("it cannot be unpacked (zstd): {e}"));
+                    let len = zstd::bulk::decompress_to_buffer(&self.packed, &mut self.unpacked)
+                        .map_err(damaged)?;
+                    self.unpacked.truncate(len);
+                }
+                Filter::Shuffle(size) => {
+                    room(&mut self.unpacked, self.packed.len())?;
+                    unshuffle(&self.packed, *size, &mut self.unpacked);
+                }
+            }
+            std::mem::swap(&mut self.packed, &mut self.unpacked);
+        }
+        if self.packed.len() != chunk {
+            return Err(Error::corrupt(format!("it has {} bytes, not {chunk}", self.packed.len())));
+        }
+        room(into, chunk)?;
+        into.extend_from_slice(&self.packed);
+        Ok(())
+    }
+}
+
+fn room(into: &mut Vec<u8>, bytes: usize) -> Result<()> {
+    into.try_reserve(bytes)
+        .map_err(|_| Error::new(ErrorKind::Limit, format!("no memory for {bytes} bytes of a chunk")))
+}
+
+/// Puts the bytes of elements of `size` bytes together again. What is no whole element stays as it is.
+fn unshuffle(from: &[u8], size: usize, into: &mut Vec<u8>) {
+    let count = from.len().checked_div(size).unwrap_or(0);
+    if size <= 1 || count == 0 {
+        into.extend_from_slice(from);
+        return;
+    }
+    match size {
+        2 => unshuffle_of::<2>(from, count, into),
+        4 => unshuffle_of::<4>(from, count, into),
+        8 => unshuffle_of::<8>(from, count, into),
+        _ => {
+            for element in 0..count {
+                into.extend((0..size).map(|byte| from[byte * count + element]));
+            }
+        }
+    }
+    into.extend_from_slice(&from[count * size..]);
+}
+
+fn unshuffle_of<const SIZE: usize>(from: &[u8], count: usize, into: &mut Vec<u8>) {
+    // Parts of one known length need no checks in the loop.
+    let parts: [&[u8]; SIZE] = std::array::from_fn(|byte| &from[byte * count..][..count]);
+    let start = into.len();
+    into.resize(start + count * SIZE, 0);
+    for (i, element) in into[start..].as_chunks_mut::<SIZE>().0.iter_mut().enumerate() {
+        *element = std::array::from_fn(|byte| parts[byte][i]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn shuffled(data: &[u8], size: usize) -> Vec<u8> {
+        let count = data.len() / size;
+        let mut out: Vec<u8> = (0..size).flat_map(|b| (0..count).map(move |i| data[i * size + b])).collect();
+        out.extend_from_slice(&data[count * size..]);
+        out
+    }
+
+    fn deflated(data: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn summed(mut data: Vec<u8>) -> Vec<u8> {
+        let sum = fletcher32(&data);
+        data.extend(sum.to_le_bytes());
+        data
+    }
+
+    fn run(filters: &[Filter], mask: u32, chunk: usize, stored: &[u8]) -> Result<Vec<u8>> {
+        let mut into = Vec::new();
+        let read = |packed: &mut Vec<u8>| {
+            packed.extend_from_slice(stored);
+            Ok(())
+        };
+        undo(filters, mask, chunk, read, &mut into)?;
+        Ok(into)
+    }
+
+    #[test]
+    fn filters_are_undone_in_the_opposite_order() {
+        let data: Vec<u8> = (0..1000_u32).map(|i| (i * i / 7 % 251) as u8).collect();
+        for size in [1, 2, 3, 4, 7, 8, 16, 2000] {
+            let all = [Filter::Shuffle(size), Filter::Deflate, Filter::Fletcher32];
+            let stored = summed(deflated(&shuffled(&data, size)));
+            assert_eq!(run(&all, 0, 1000, &stored).unwrap(), data, "{size}");
+            // Left out: everything but shuffling.
+            assert_eq!(run(&all, 0b110, 1000, &shuffled(&data, size)).unwrap(), data);
+        }
+        let before = [Filter::Fletcher32, Filter::Zstd];
+        let stored = zstd::bulk::compress(&summed(data.clone()), 3).unwrap();
+        assert_eq!(run(&before, 0, 1000, &stored).unwrap(), data);
+        assert_eq!(run(&[], 0, 1000, &data).unwrap(), data);
+    }
+
+    #[test]
+    fn no_more_is_unpacked_than_a_chunk_has() {
+        let zeros = vec![0; 1 << 20];
+        for (filter, stored) in [
+            (Filter::Deflate, deflated(&zeros)),
+            (Filter::Zstd, zstd::bulk::compress(&zeros, 3).unwrap()),
+            (Filter::Deflate, deflated(&zeros[..500])),
+            (Filter::Lzf, vec![2, 1, 2, 3]),
+            (Filter::Fletcher32, vec![1, 2]),
+            (Filter::Shuffle(4), vec![0; 999]),
+        ] {
+            let e = run(&[filter], 0, 1000, &stored).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Corrupt, "{filter:?}: {e}");
+        }
+    }
+
+    #[test]
+    fn a_byte_that_changed_is_found() {
+        let data: Vec<u8> = (0..1000_u32).map(|i| (i % 7) as u8).collect();
+        for (filter, stored) in
+            [(Filter::Deflate, deflated(&data)), (Filter::Fletcher32, summed(data.clone()))]
+        {
+            for at in 0..stored.len() {
+                let mut bad = stored.clone();
+                bad[at] ^= 0x11;
+                if let Ok(found) = run(&[filter], 0, 1000, &bad) {
+                    // A bit of zlib's head that says how hard it tried.
+                    assert!(found == data && at < 2, "{filter:?}: byte {at}");
+                }
+            }
+            for cut in 0..stored.len() {
+                assert!(run(&[filter], 0, 1000, &stored[..cut]).is_err(), "{filter:?}: cut at {cut}");
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards."""
+"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards, LMDB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from . import _arguments as check
 from .dataset import Dataset
 from .sources import Path, StorageOptions, _open, _urls
 
-__all__ = ["jsonl", "mds", "npy", "npz", "raw_files"]
+__all__ = ["jsonl", "lmdb", "mds", "npy", "npz", "raw_files"]
+
+_NUMBERS = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+)
 
 
 def jsonl(
@@ -81,12 +89,7 @@ def _kind(name: str, type_: str) -> Any:
         return type_
     dtype, bracket, side = str(type_).partition("[")
     side = side.removesuffix("]") if side.endswith("]") else ""
-    numbers = (
-        "bool",
-        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-        "float32",
-        "float64",
-    )
+    numbers = tuple(name for name in _NUMBERS if name != "float16")
     if dtype not in numbers or (bracket and side != "*" and not side.isdecimal()):
         raise ValueError(
             f"field {name} cannot be {type_!r}\nhint: known are text, json, {', '.join(numbers)}, and lists of numbers "
@@ -270,3 +273,96 @@ def mds(
         fields=None if fields is None else check.names(fields, "fields"),
         validate_hash=validate_hash,
     )
+
+
+def lmdb(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    value: str = "auto",
+    db: str | None = None,
+    keys: str | bytes | Sequence[str | bytes] | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Entries of LMDB databases, in the order of their keys. Keys are listed once, then a sample is one read by position.
+
+    No lock is taken and nothing mapped: the database may lie in any store, on a file system that only reads, be used by
+    processes that fork, and be written meanwhile. What is read is the state at opening. LMDB keeps it until the second
+    transaction after that; from then on samples are an `ObjectChangedError`, and never bytes of others.
+
+    Args:
+        urls: The folder with ``data.mdb``, or a file (``subdir=False``), or several: paths or URLs with braces or stars.
+        fields: Fields to take, in order; samples are tuples of them, also of one: those of the values, and
+            ``"__key__"``, the key as text.
+        value: What values are: ``"image"``, ``"npy"``, ``"msgpack"``, ``"datum"`` (Caffe), ``"text"``, ``"json"``,
+            ``"bytes"``, or the dtype and shape of an array such as ``"float32[3, 224]"`` that was written by
+            ``tobytes()``. ``"auto"`` looks at up to 64 of them, from the first to the last.
+        db: A named database.
+        keys: Which entries are samples: a prefix of keys, or a list of keys, in whose order they come. None: all but
+            ``__len__`` and ``__keys__``, under which others keep what is no sample.
+        storage_options: As of `image_folder`.
+
+    A sample is its value; of ``"msgpack"`` a dict or tuple of what the value holds, of ``"datum"`` (image, label).
+
+    Raises:
+        FileNotFoundError: There is no such file, named database or key.
+        ValueError: Values differ in what they are, or there is no field of a name.
+        wellfed.UnsupportedSampleError: Values are pickles, since reading them runs what is in them (``value="bytes"``
+            gives them as they are), or a key has several values (DUPSORT).
+        wellfed.CorruptSampleError: The file is damaged where its entries cannot be told.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import lmdb
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp())
+        >>> with lmdb.open(str(path)) as env, env.begin(write=True) as transaction:
+        ...     for i in range(3):
+        ...         _ = transaction.put(f"{i:08}".encode(), np.float32([i, i]).tobytes())
+        >>> wf.lmdb(path, value="float32[2]", fields=["__key__", "value"]).sample(2)
+        ('00000002', array([2., 2.], dtype=float32))
+    """
+    return _open(
+        "lmdb",
+        urls=_urls(urls, storage_options),
+        db=db,
+        keys=None if keys is None else _lmdb_keys(keys),
+        value=_lmdb_value(value),
+        fields=None if fields is None else check.names(fields, "fields"),
+    )
+
+
+def _lmdb_keys(keys: str | bytes | Sequence[str | bytes]) -> dict[str, Any]:
+    def one(key: str | bytes) -> str | list[int]:
+        if isinstance(key, str):
+            return key
+        try:
+            return bytes(key).decode()
+        except UnicodeDecodeError:
+            return list(key)
+
+    if isinstance(keys, str | bytes):
+        return {"prefix": one(keys)}
+    listed = list(keys)
+    if not all(isinstance(key, str | bytes) for key in listed):
+        raise ValueError(f"keys is {keys!r}\nhint: give a prefix, or a list of keys, as str or bytes")
+    return {"list": [one(key) for key in listed]}
+
+
+def _lmdb_value(value: str) -> Any:
+    known = ("auto", "bytes", "image", "text", "json", "npy", "datum", "msgpack")
+    if value in known:
+        return value
+    if value == "pickle":
+        raise ValueError(
+            "value is 'pickle', and reading a pickle runs what is in it\nhint: write images, .npy or msgpack instead; "
+            "value='bytes' gives pickles as they are, for a map of your own"
+        )
+    name, bracket, sides = str(value).partition("[")
+    shape = [side.strip() for side in sides.removesuffix("]").split(",") if side.strip()]
+    fits = not bracket or (sides.endswith("]") and all(side.isdecimal() for side in shape))
+    if name.strip() not in _NUMBERS or not fits:
+        raise ValueError(
+            f"value is {value!r}\nhint: known are {', '.join(known)}, and arrays such as 'uint8[28, 28]' and 'float32'"
+        )
+    return {"array": {"dtype": name.strip(), "shape": [int(side) for side in shape]}}

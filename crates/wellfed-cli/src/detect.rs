@@ -6,7 +6,7 @@ use wellfed::{
     Error, ErrorKind, Result,
     source::{
         ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec,
-        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, MdsSpec,
+        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, LmdbSpec, MdsSpec,
         MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec,
         WebDatasetSpec,
     },
@@ -19,7 +19,7 @@ pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
     /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`, `mds`,
-    /// `cifar10`, `cifar100` or `mnist`.
+    /// `lmdb`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -98,6 +98,9 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
             let spec = ArrayFilesSpec { urls: vec![whole(path)], format, pixels: Pixels::Infer };
             return Ok((name, SourceSpec::ArrayFiles(spec)));
         }
+        if is_lmdb(&secrets::shown(path)) {
+            return Ok(("lmdb", SourceSpec::Lmdb(LmdbSpec::new(whole(path)))));
+        }
         if path.ends_with("/index.json") {
             return Ok(("mds", SourceSpec::Mds(MdsSpec::new(whole(path)))));
         }
@@ -130,6 +133,9 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     let root = || whole(path);
     if seen.has("index.json") && seen.files.iter().any(|name| name.contains(".mds")) {
         return Ok(("mds", SourceSpec::Mds(MdsSpec::new(root()))));
+    }
+    if seen.has("data.mdb") {
+        return Ok(("lmdb", SourceSpec::Lmdb(LmdbSpec::new(root()))));
     }
     // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
     let deeper = |folder: &str| -> Result<Contents> {
@@ -186,7 +192,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
         "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
-         Arrow, lines of JSON, MDS shards, and the files of CIFAR and MNIST",
+         Arrow, lines of JSON, MDS shards, LMDB, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -220,6 +226,11 @@ fn is_numbered(name: &str) -> bool {
     let digits = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = name.rsplitn(4, '-');
     parts.next().is_some_and(digits) && parts.next() == Some("of") && parts.next().is_some_and(digits)
+}
+
+/// `data.mdb`, or how files of a database without a folder are called.
+fn is_lmdb(name: &str) -> bool {
+    name.ends_with(".mdb") || name.ends_with(".lmdb")
 }
 
 /// The format of files of arrays by their name.
@@ -312,6 +323,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "jsonl" => "lines of JSON",
         "npy" | "npz" => "arrays in files",
         "mds" => "MDS shards of MosaicML's Streaming",
+        "lmdb" => "entries of an LMDB database",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -352,6 +364,7 @@ mod tests {
         assert_eq!(found(&["state.json", "data-00000-of-00001.arrow"]).unwrap(), "arrow");
         assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
         assert_eq!(found(&["index.json", "shard.00000.mds.zstd"]).unwrap(), "mds");
+        assert_eq!(found(&["data.mdb", "lock.mdb"]).unwrap(), "lmdb");
         assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
@@ -380,6 +393,7 @@ mod tests {
         assert_eq!(of("none/a-{0..3}.npy").unwrap(), "npy");
         assert_eq!(of("none/a.npz").unwrap(), "npz");
         assert_eq!(of("none/*/index.json").unwrap(), "mds");
+        assert_eq!(of("none/a-{0..3}.lmdb").unwrap(), "lmdb");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

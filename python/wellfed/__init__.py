@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
     from ._containers import jsonl as jsonl
+    from ._containers import litdata as litdata
     from ._containers import lmdb as lmdb
     from ._containers import mds as mds
     from ._containers import npy as npy
@@ -112,6 +113,7 @@ _HOMES = {
     "image_folder": "sources",
     "interleave": "_combine",
     "jsonl": "_containers",
+    "litdata": "_containers",
     "lmdb": "_containers",
     "load": "_accelerate",
     "mds": "_containers",
@@ -185,6 +187,7 @@ __all__ = [
     "image_folder",
     "interleave",
     "jsonl",
+    "litdata",
     "lmdb",
     "mds",
     "mnist",

@@ -1,4 +1,4 @@
-"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards, LMDB."""
+"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards, LitData, LMDB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _arguments as check
 from .dataset import Dataset
 from .sources import Path, StorageOptions, _open, _urls
 
-__all__ = ["jsonl", "lmdb", "mds", "npy", "npz", "raw_files"]
+__all__ = ["jsonl", "litdata", "lmdb", "mds", "npy", "npz", "raw_files"]
 
 _NUMBERS = (
     "bool",
@@ -272,6 +272,56 @@ def mds(
         split=split,
         fields=None if fields is None else check.names(fields, "fields"),
         validate_hash=validate_hash,
+    )
+
+
+def litdata(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    block_size: int | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Chunks of LitData (``litdata.optimize``), read where they lie. Samples have the structure that was written.
+
+    Items of plain chunks, and ones that are compressed by themselves, are read by position. Chunks that are compressed as
+    a whole or many items at a time are unpacked when they are opened, at most 4 GiB of them, and kept in memory. Sizes
+    are checked for every item; all items that the index states are samples, those of a damaged chunk bad ones.
+
+    Args:
+        urls: The folder with ``index.json``, or several: paths or URLs with braces; or indices, also with stars.
+        fields: Fields to take, in order; samples are tuples of them, also of one. Names are keys, or places in lists and
+            tuples, with dots between: ``"image"``, ``"0"``, ``"more.label"``; ``"value"`` of items without a structure.
+        block_size: Of tokens (``TokensLoader``): how many are a sample. They go on from item to item, and what is left at the
+            end of a chunk is left out, as LitData does. None: what was written as an item.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: There is no index, or no chunk of its.
+        ValueError: Data sets differ in what they hold, or there is no field of a name.
+        wellfed.UnsupportedSampleError: A field is pickled, since reading it would run what is in it (``fields`` takes
+            others); or items are encrypted, or rows of Arrow or Parquet.
+
+    Example:
+        >>> import json, pathlib, struct, tempfile
+        >>> import wellfed as wf
+        >>> root = pathlib.Path(tempfile.mkdtemp())
+        >>> chunk = struct.pack("<3I", 1, 12, 24) + struct.pack("<Iq", 8, 7)
+        >>> written = (root / "chunk-0-0.bin").write_bytes(chunk)
+        >>> config = {"compression": None, "data_format": ["int"], "item_loader": "PyTreeLoader",
+        ...           "data_spec": '[1, {"type": null, "context": null, "children_spec": []}]'}
+        >>> chunks = [{"filename": "chunk-0-0.bin", "chunk_size": 1, "chunk_bytes": 24, "dim": None}]
+        >>> index = (root / "index.json").write_text(json.dumps({"chunks": chunks, "config": config}))
+        >>> int(wf.litdata(root).sample(0))
+        7
+    """
+    if block_size is not None and int(block_size) < 1:
+        raise ValueError(f"block_size is {block_size}; it must be at least 1")
+    return _open(
+        "litdata",
+        urls=_urls(urls, storage_options),
+        fields=None if fields is None else check.names(fields, "fields"),
+        block_size=None if block_size is None else int(block_size),
     )
 
 

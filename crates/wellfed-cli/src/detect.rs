@@ -6,7 +6,7 @@ use wellfed::{
     Error, ErrorKind, Result,
     source::{
         ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec,
-        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, LmdbSpec, MdsSpec,
+        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, LitDataSpec, LmdbSpec, MdsSpec,
         MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec,
         WebDatasetSpec,
     },
@@ -19,7 +19,7 @@ pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
     /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`, `mds`,
-    /// `lmdb`, `cifar10`, `cifar100` or `mnist`.
+    /// `litdata`, `lmdb`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -130,12 +130,16 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
 
     let seen = Contents::of(store, path)?;
+    let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
     let root = || whole(path);
     if seen.has("index.json") && seen.files.iter().any(|name| name.contains(".mds")) {
         return Ok(("mds", SourceSpec::Mds(MdsSpec::new(root()))));
     }
     if seen.has("data.mdb") {
         return Ok(("lmdb", SourceSpec::Lmdb(LmdbSpec::new(root()))));
+    }
+    if seen.has("index.json") && any(&|name| name.starts_with("chunk-") && name.ends_with(".bin")) {
+        return Ok(("litdata", SourceSpec::Litdata(LitDataSpec::new(root()))));
     }
     // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
     let deeper = |folder: &str| -> Result<Contents> {
@@ -154,7 +158,6 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if let Some(train) = seen.mnist().or(deeper("raw")?.mnist()).or(deeper("MNIST/raw")?.mnist()) {
         return Ok(("mnist", SourceSpec::Mnist(MnistSpec { root: root(), train })));
     }
-    let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
     // In an archive, files of another kind beside images belong to their samples.
     if zip::is_zip(path) && any(&is_image) && any(&|name| name.contains('.') && !is_image(name)) {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
@@ -192,7 +195,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
         "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
-         Arrow, lines of JSON, MDS shards, LMDB, and the files of CIFAR and MNIST",
+         Arrow, lines of JSON, MDS shards, LitData chunks, LMDB, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -323,6 +326,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "jsonl" => "lines of JSON",
         "npy" | "npz" => "arrays in files",
         "mds" => "MDS shards of MosaicML's Streaming",
+        "litdata" => "LitData chunks",
         "lmdb" => "entries of an LMDB database",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
@@ -364,6 +368,7 @@ mod tests {
         assert_eq!(found(&["state.json", "data-00000-of-00001.arrow"]).unwrap(), "arrow");
         assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
         assert_eq!(found(&["index.json", "shard.00000.mds.zstd"]).unwrap(), "mds");
+        assert_eq!(found(&["index.json", "chunk-0-0.zstd.bin"]).unwrap(), "litdata");
         assert_eq!(found(&["data.mdb", "lock.mdb"]).unwrap(), "lmdb");
         assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");

@@ -59,7 +59,7 @@ def samples(folder: Path, count: int = 10) -> Path:
 def test_items_make_batches(tmp_path: Path) -> None:
     ds = wf.litdata(samples(tmp_path / "a"))
     assert set(ds.sample(3)) == {"label", "image", "more"}
-    batch = next(iter(ds.shuffle(seed=0).map(T.CenterCrop(4), fields="image").batch(10).numpy()))
+    batch = next(iter(ds.shuffle(seed=0).map(T.CenterCrop(4)).batch(10).numpy()))
     assert batch["image"].shape == (10, 3, 4, 4)
     assert [more["id"][0] for more in batch["more"]] == batch["label"].tolist()
     assert sorted(batch["label"]) == list(range(10))

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
+    from ._containers import beton as beton
     from ._containers import jsonl as jsonl
     from ._containers import litdata as litdata
     from ._containers import lmdb as lmdb
@@ -98,6 +99,7 @@ _HOMES = {
     "accelerate": "_accelerate",
     "annotated_images": "sources",
     "arrow": "_tables",
+    "beton": "_containers",
     "cifar10": "sources",
     "cifar100": "sources",
     "coco_detection": "sources",
@@ -171,6 +173,7 @@ __all__ = [
     "accelerate",
     "annotated_images",
     "arrow",
+    "beton",
     "cifar10",
     "cifar100",
     "coco_detection",
@@ -190,7 +193,6 @@ __all__ = [
     "litdata",
     "lmdb",
     "mds",
-    "mnist",
     "mnist",
     "npy",
     "npz",

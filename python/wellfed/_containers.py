@@ -1,4 +1,4 @@
-"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards, LitData, LMDB."""
+"""Sources of files that hold many samples: lines of JSON, arrays, MDS shards, LitData, LMDB, FFCV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _arguments as check
 from .dataset import Dataset
 from .sources import Path, StorageOptions, _open, _urls
 
-__all__ = ["jsonl", "litdata", "lmdb", "mds", "npy", "npz", "raw_files"]
+__all__ = ["beton", "jsonl", "litdata", "lmdb", "mds", "npy", "npz", "raw_files"]
 
 _NUMBERS = (
     "bool",
@@ -284,16 +284,16 @@ def litdata(
 ) -> Dataset:
     """Chunks of LitData (``litdata.optimize``), read where they lie. Samples have the structure that was written.
 
-    Items of plain chunks, and ones that are compressed by themselves, are read by position. Chunks that are compressed as
-    a whole or many items at a time are unpacked when they are opened, at most 4 GiB of them, and kept in memory. Sizes
-    are checked for every item; all items that the index states are samples, those of a damaged chunk bad ones.
+    Items of plain chunks, and ones that are compressed by themselves, are read by position. Chunks that are compressed
+    as a whole or many items at a time are unpacked when they are opened, at most 4 GiB of them, and kept in memory.
+    Sizes are checked for every item; all items that the index states are samples, those of a damaged chunk bad ones.
 
     Args:
         urls: The folder with ``index.json``, or several: paths or URLs with braces; or indices, also with stars.
-        fields: Fields to take, in order; samples are tuples of them, also of one. Names are keys, or places in lists and
-            tuples, with dots between: ``"image"``, ``"0"``, ``"more.label"``; ``"value"`` of items without a structure.
-        block_size: Of tokens (``TokensLoader``): how many are a sample. They go on from item to item, and what is left at the
-            end of a chunk is left out, as LitData does. None: what was written as an item.
+        fields: Fields to take, in order; samples are tuples of them, also of one. Names are keys, or places in lists
+            and tuples, with dots between: ``"image"``, ``"0"``, ``"more.label"``; ``"value"`` without any.
+        block_size: Of tokens (``TokensLoader``): how many are a sample. They go on from item to item, and what is left
+            at the end of a chunk is left out, as LitData does. None: what was written as an item.
         storage_options: As of `image_folder`.
 
     Raises:
@@ -334,14 +334,14 @@ def lmdb(
     keys: str | bytes | Sequence[str | bytes] | None = None,
     storage_options: StorageOptions = None,
 ) -> Dataset:
-    """Entries of LMDB databases, in the order of their keys. Keys are listed once, then a sample is one read by position.
+    """Entries of LMDB databases, in the order of their keys. Keys are listed once; a sample is one read by position.
 
     No lock is taken and nothing mapped: the database may lie in any store, on a file system that only reads, be used by
     processes that fork, and be written meanwhile. What is read is the state at opening. LMDB keeps it until the second
     transaction after that; from then on samples are an `ObjectChangedError`, and never bytes of others.
 
     Args:
-        urls: The folder with ``data.mdb``, or a file (``subdir=False``), or several: paths or URLs with braces or stars.
+        urls: The folder with ``data.mdb``, or a file (``subdir=False``), or several: paths or URLs with braces, stars.
         fields: Fields to take, in order; samples are tuples of them, also of one: those of the values, and
             ``"__key__"``, the key as text.
         value: What values are: ``"image"``, ``"npy"``, ``"msgpack"``, ``"datum"`` (Caffe), ``"text"``, ``"json"``,
@@ -416,3 +416,42 @@ def _lmdb_value(value: str) -> Any:
             f"value is {value!r}\nhint: known are {', '.join(known)}, and arrays such as 'uint8[28, 28]' and 'float32'"
         )
     return {"array": {"dtype": name.strip(), "shape": [int(side) for side in shape]}}
+
+
+def beton(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Files of FFCV (``.beton``), read where they lie. Samples are tuples of their fields, in the order of the file.
+
+    Images (pixels, JPEGs, or both), numbers, bytes, JSON and arrays are read. Each value is one read by position; the
+    numbers of all samples, and where their data lies, are read when a file is opened, and kept in memory.
+
+    Args:
+        urls: Files: paths or URLs with braces or stars. All have the same fields.
+        fields: Fields to take, in order.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: Files differ in their fields, or there is none of a name.
+        wellfed.UnsupportedSampleError: A file has fields of the writer's own, or another version.
+        wellfed.CorruptSampleError: A file is none of FFCV's, or was cut.
+
+    Example:
+        >>> import pathlib, struct, tempfile
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.beton"
+        >>> head = struct.pack("<HHIQQ", 2, 1, 1 << 21, 2, 24 + 1041 + 16)
+        >>> field = struct.pack("<B16s1024x", 1, b"label")
+        >>> written = path.write_bytes(head + field + struct.pack("<2q", 5, 6))
+        >>> int(wf.beton(path).sample(1)[0])
+        6
+    """
+    return _open(
+        "beton",
+        urls=_urls(urls, storage_options),
+        fields=None if fields is None else check.names(fields, "fields"),
+    )

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec,
-        FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, LitDataSpec, LmdbSpec, MdsSpec,
-        MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec,
-        WebDatasetSpec,
+        ArrayFilesSpec, ArrayFormat, BetonSpec, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm,
+        FeatureSpec, FeatureType, FoundFeature, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels,
+        LitDataSpec, LmdbSpec, MdsSpec, MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec,
+        TfRecord, TfRecordSpec, WebDatasetSpec,
     },
     store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets, zip},
 };
@@ -19,7 +19,7 @@ pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
     /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`, `mds`,
-    /// `litdata`, `lmdb`, `cifar10`, `cifar100` or `mnist`.
+    /// `litdata`, `lmdb`, `beton`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -97,6 +97,9 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         if let Some((name, format)) = arrays(&secrets::shown(path)) {
             let spec = ArrayFilesSpec { urls: vec![whole(path)], format, pixels: Pixels::Infer };
             return Ok((name, SourceSpec::ArrayFiles(spec)));
+        }
+        if secrets::shown(path).ends_with(".beton") {
+            return Ok(("beton", SourceSpec::Beton(BetonSpec::new(whole(path)))));
         }
         if is_lmdb(&secrets::shown(path)) {
             return Ok(("lmdb", SourceSpec::Lmdb(LmdbSpec::new(whole(path)))));
@@ -195,7 +198,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
         "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
-         Arrow, lines of JSON, MDS shards, LitData chunks, LMDB, and the files of CIFAR and MNIST",
+         Arrow, lines of JSON, MDS shards, LitData chunks, LMDB, files of FFCV, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -326,6 +329,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "jsonl" => "lines of JSON",
         "npy" | "npz" => "arrays in files",
         "mds" => "MDS shards of MosaicML's Streaming",
+        "beton" => "samples in files of FFCV",
         "litdata" => "LitData chunks",
         "lmdb" => "entries of an LMDB database",
         "cifar10" => "CIFAR-10",
@@ -399,6 +403,7 @@ mod tests {
         assert_eq!(of("none/a.npz").unwrap(), "npz");
         assert_eq!(of("none/*/index.json").unwrap(), "mds");
         assert_eq!(of("none/a-{0..3}.lmdb").unwrap(), "lmdb");
+        assert_eq!(of("none/*.beton").unwrap(), "beton");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

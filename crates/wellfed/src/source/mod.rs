@@ -5,6 +5,7 @@
 
 pub mod annotated;
 pub mod array_files;
+pub mod beton;
 pub mod cifar;
 pub mod coco;
 pub mod conformance;
@@ -49,6 +50,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 pub use annotated::{Annotated, AnnotatedSpec};
 pub use array_files::{ArrayFiles, ArrayFilesSpec, ArrayFormat};
+pub use beton::{Beton, BetonSpec};
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
 pub use coco::{CocoDetectionSpec, coco_detection};
 pub use encoded::{EncodedImages, EncodedImagesSpec};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Cifar, Cifar10Spec, Cifar100Spec,
-    CocoDetectionSpec, EncodedImages, EncodedImagesSpec, ImageFiles, ImageFilesSpec, ImageFolder,
-    ImageFolderSpec, JsonLines, JsonLinesSpec, LitData, LitDataSpec, Lmdb, LmdbSpec, Mds, MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec,
-    Source, TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec, VocSegmentationSpec,
-    WebDataset, WebDatasetSpec, coco_detection, tables, voc_segmentation,
+    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Beton, BetonSpec, Cifar, Cifar10Spec,
+    Cifar100Spec, CocoDetectionSpec, EncodedImages, EncodedImagesSpec, ImageFiles, ImageFilesSpec,
+    ImageFolder, ImageFolderSpec, JsonLines, JsonLinesSpec, LitData, LitDataSpec, Lmdb, LmdbSpec, Mds,
+    MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec, Source, TableSpec, TensorSlices, TensorSlicesSpec,
+    TfRecord, TfRecordSpec, VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, tables,
+    voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -52,6 +53,8 @@ pub enum SourceSpec {
     Jsonl(JsonLinesSpec),
     /// Shards of MosaicML's Streaming.
     Mds(MdsSpec),
+    /// Files of FFCV.
+    Beton(BetonSpec),
     /// Chunks of LitData.
     Litdata(LitDataSpec),
     /// Entries of LMDB databases.
@@ -77,6 +80,7 @@ impl SourceSpec {
             | Self::Jsonl(JsonLinesSpec { urls, .. })
             | Self::ArrayFiles(ArrayFilesSpec { urls, .. })
             | Self::Mds(MdsSpec { urls, .. })
+            | Self::Beton(BetonSpec { urls, .. })
             | Self::Litdata(LitDataSpec { urls, .. })
             | Self::Lmdb(LmdbSpec { urls, .. }) => {
                 urls.iter_mut().for_each(|urls| {
@@ -113,6 +117,7 @@ impl SourceSpec {
             Self::Table(spec) => tables::open(store, spec)?,
             Self::ArrayFiles(spec) => Arc::new(ArrayFiles::open(store, spec)?),
             Self::Mds(spec) => Arc::new(Mds::open(store, spec)?),
+            Self::Beton(spec) => Arc::new(Beton::open(store, spec)?),
             Self::Litdata(spec) => Arc::new(LitData::open(store, spec)?),
             Self::Lmdb(spec) => Arc::new(Lmdb::open(store, spec)?),
             Self::Jsonl(spec) => Arc::new(JsonLines::open(store, spec)?),
@@ -187,6 +192,7 @@ mod tests {
             r#"{"type":"table","format":"parquet","urls":["a"],"filters":[[["x","not in",[1,2]],["y","==","z"]]]}"#,
             r#"{"type":"jsonl","urls":["a-{0..3}.jsonl"],"fields":[{"name":"x","default":[1]}]}"#,
             r#"{"type":"jsonl","urls":["a"],"fields":[{"name":"x","kind":{"scalar":{"dtype":"int64"}}}]}"#,
+            r#"{"type":"beton","urls":["a"],"fields":["image"]}"#,
             r#"{"type":"litdata","urls":["a"],"block_size":2049}"#,
             r#"{"type":"lmdb","urls":["a"],"db":"x","keys":{"prefix":"image-"},"value":{"array":{"dtype":"uint8","shape":[2]}}}"#,
             r#"{"type":"lmdb","urls":["a"],"keys":{"list":["a",[255,0]]},"value":"msgpack","fields":["__key__"]}"#,

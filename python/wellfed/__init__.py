@@ -51,8 +51,11 @@ if TYPE_CHECKING:
     from ._combine import interleave as interleave
     from ._combine import sample_from_datasets as sample_from_datasets
     from ._combine import zip as zip  # noqa: A004
+    from ._containers import beton as beton
     from ._containers import hdf5 as hdf5
     from ._containers import jsonl as jsonl
+    from ._containers import litdata as litdata
+    from ._containers import lmdb as lmdb
     from ._containers import mds as mds
     from ._containers import npy as npy
     from ._containers import npz as npz
@@ -97,6 +100,7 @@ _HOMES = {
     "accelerate": "_accelerate",
     "annotated_images": "sources",
     "arrow": "_tables",
+    "beton": "_containers",
     "cifar10": "sources",
     "cifar100": "sources",
     "coco_detection": "sources",
@@ -113,6 +117,8 @@ _HOMES = {
     "image_folder": "sources",
     "interleave": "_combine",
     "jsonl": "_containers",
+    "litdata": "_containers",
+    "lmdb": "_containers",
     "load": "_accelerate",
     "mds": "_containers",
     "mnist": "sources",
@@ -169,6 +175,7 @@ __all__ = [
     "accelerate",
     "annotated_images",
     "arrow",
+    "beton",
     "cifar10",
     "cifar100",
     "coco_detection",
@@ -186,7 +193,8 @@ __all__ = [
     "image_folder",
     "interleave",
     "jsonl",
-    "load",
+    "litdata",
+    "lmdb",
     "mds",
     "mnist",
     "npy",

@@ -1,4 +1,4 @@
-"""Sources of files that hold many samples: lines of JSON, arrays, HDF5, MDS shards."""
+"""Sources of files that hold many samples: lines of JSON, arrays, HDF5, MDS shards, LitData, LMDB, FFCV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from . import _arguments as check
 from .dataset import Dataset
 from .sources import Path, StorageOptions, _open, _urls
 
-__all__ = ["hdf5", "jsonl", "mds", "npy", "npz", "raw_files"]
+__all__ = ["beton", "hdf5", "jsonl", "litdata", "lmdb", "mds", "npy", "npz", "raw_files"]
+
+_NUMBERS = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+)
 
 
 def jsonl(
@@ -82,12 +90,7 @@ def _kind(name: str, type_: str) -> Any:
         return type_
     dtype, bracket, side = str(type_).partition("[")
     side = side.removesuffix("]") if side.endswith("]") else ""
-    numbers = (
-        "bool",
-        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-        "float32",
-        "float64",
-    )
+    numbers = tuple(name for name in _NUMBERS if name != "float16")
     if dtype not in numbers or (bracket and side != "*" and not side.isdecimal()):
         raise ValueError(
             f"field {name} cannot be {type_!r}\nhint: known are text, json, {', '.join(numbers)}, and lists of numbers "
@@ -340,4 +343,186 @@ def mds(
         split=split,
         fields=None if fields is None else check.names(fields, "fields"),
         validate_hash=validate_hash,
+    )
+
+
+def litdata(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    block_size: int | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Chunks of LitData (``litdata.optimize``), read where they lie. Samples have the structure that was written.
+
+    Items of plain chunks, and ones that are compressed by themselves, are read by position. Chunks that are compressed
+    as a whole or many items at a time are unpacked when they are opened, at most 4 GiB of them, and kept in memory.
+    Sizes are checked for every item; all items that the index states are samples, those of a damaged chunk bad ones.
+
+    Args:
+        urls: The folder with ``index.json``, or several: paths or URLs with braces; or indices, also with stars.
+        fields: Fields to take, in order; samples are tuples of them, also of one. Names are keys, or places in lists
+            and tuples, with dots between: ``"image"``, ``"0"``, ``"more.label"``; ``"value"`` without any.
+        block_size: Of tokens (``TokensLoader``): how many are a sample. They go on from item to item, and what is left
+            at the end of a chunk is left out, as LitData does. None: what was written as an item.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: There is no index, or no chunk of its.
+        ValueError: Data sets differ in what they hold, or there is no field of a name.
+        wellfed.UnsupportedSampleError: A field is pickled, since reading it would run what is in it (``fields`` takes
+            others); or items are encrypted, or rows of Arrow or Parquet.
+
+    Example:
+        >>> import json, pathlib, struct, tempfile
+        >>> import wellfed as wf
+        >>> root = pathlib.Path(tempfile.mkdtemp())
+        >>> chunk = struct.pack("<3I", 1, 12, 24) + struct.pack("<Iq", 8, 7)
+        >>> written = (root / "chunk-0-0.bin").write_bytes(chunk)
+        >>> config = {"compression": None, "data_format": ["int"], "item_loader": "PyTreeLoader",
+        ...           "data_spec": '[1, {"type": null, "context": null, "children_spec": []}]'}
+        >>> chunks = [{"filename": "chunk-0-0.bin", "chunk_size": 1, "chunk_bytes": 24, "dim": None}]
+        >>> index = (root / "index.json").write_text(json.dumps({"chunks": chunks, "config": config}))
+        >>> int(wf.litdata(root).sample(0))
+        7
+    """
+    if block_size is not None and int(block_size) < 1:
+        raise ValueError(f"block_size is {block_size}; it must be at least 1")
+    return _open(
+        "litdata",
+        urls=_urls(urls, storage_options),
+        fields=None if fields is None else check.names(fields, "fields"),
+        block_size=None if block_size is None else int(block_size),
+    )
+
+
+def lmdb(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    value: str = "auto",
+    db: str | None = None,
+    keys: str | bytes | Sequence[str | bytes] | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Entries of LMDB databases, in the order of their keys. Keys are listed once; a sample is one read by position.
+
+    No lock is taken and nothing mapped: the database may lie in any store, on a file system that only reads, be used by
+    processes that fork, and be written meanwhile. What is read is the state at opening. LMDB keeps it until the second
+    transaction after that; from then on samples are an `ObjectChangedError`, and never bytes of others.
+
+    Args:
+        urls: The folder with ``data.mdb``, or a file (``subdir=False``), or several: paths or URLs with braces, stars.
+        fields: Fields to take, in order; samples are tuples of them, also of one: those of the values, and
+            ``"__key__"``, the key as text.
+        value: What values are: ``"image"``, ``"npy"``, ``"msgpack"``, ``"datum"`` (Caffe), ``"text"``, ``"json"``,
+            ``"bytes"``, or the dtype and shape of an array such as ``"float32[3, 224]"`` that was written by
+            ``tobytes()``. ``"auto"`` looks at up to 64 of them, from the first to the last.
+        db: A named database.
+        keys: Which entries are samples: a prefix of keys, or a list of keys, in whose order they come. None: all but
+            ``__len__`` and ``__keys__``, under which others keep what is no sample.
+        storage_options: As of `image_folder`.
+
+    A sample is its value; of ``"msgpack"`` a dict or tuple of what the value holds, of ``"datum"`` (image, label).
+
+    Raises:
+        FileNotFoundError: There is no such file, named database or key.
+        ValueError: Values differ in what they are, or there is no field of a name.
+        wellfed.UnsupportedSampleError: Values are pickles, since reading them runs what is in them (``value="bytes"``
+            gives them as they are), or a key has several values (DUPSORT).
+        wellfed.CorruptSampleError: The file is damaged where its entries cannot be told.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import lmdb
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp())
+        >>> with lmdb.open(str(path)) as env, env.begin(write=True) as transaction:
+        ...     for i in range(3):
+        ...         _ = transaction.put(f"{i:08}".encode(), np.float32([i, i]).tobytes())
+        >>> wf.lmdb(path, value="float32[2]", fields=["__key__", "value"]).sample(2)
+        ('00000002', array([2., 2.], dtype=float32))
+    """
+    return _open(
+        "lmdb",
+        urls=_urls(urls, storage_options),
+        db=db,
+        keys=None if keys is None else _lmdb_keys(keys),
+        value=_lmdb_value(value),
+        fields=None if fields is None else check.names(fields, "fields"),
+    )
+
+
+def _lmdb_keys(keys: str | bytes | Sequence[str | bytes]) -> dict[str, Any]:
+    def one(key: str | bytes) -> str | list[int]:
+        if isinstance(key, str):
+            return key
+        try:
+            return bytes(key).decode()
+        except UnicodeDecodeError:
+            return list(key)
+
+    if isinstance(keys, str | bytes):
+        return {"prefix": one(keys)}
+    listed = list(keys)
+    if not all(isinstance(key, str | bytes) for key in listed):
+        raise ValueError(f"keys is {keys!r}\nhint: give a prefix, or a list of keys, as str or bytes")
+    return {"list": [one(key) for key in listed]}
+
+
+def _lmdb_value(value: str) -> Any:
+    known = ("auto", "bytes", "image", "text", "json", "npy", "datum", "msgpack")
+    if value in known:
+        return value
+    if value == "pickle":
+        raise ValueError(
+            "value is 'pickle', and reading a pickle runs what is in it\nhint: write images, .npy or msgpack instead; "
+            "value='bytes' gives pickles as they are, for a map of your own"
+        )
+    name, bracket, sides = str(value).partition("[")
+    shape = [side.strip() for side in sides.removesuffix("]").split(",") if side.strip()]
+    fits = not bracket or (sides.endswith("]") and all(side.isdecimal() for side in shape))
+    if name.strip() not in _NUMBERS or not fits:
+        raise ValueError(
+            f"value is {value!r}\nhint: known are {', '.join(known)}, and arrays such as 'uint8[28, 28]' and 'float32'"
+        )
+    return {"array": {"dtype": name.strip(), "shape": [int(side) for side in shape]}}
+
+
+def beton(
+    urls: Path | Sequence[Path],
+    *,
+    fields: str | Sequence[str] | None = None,
+    storage_options: StorageOptions = None,
+) -> Dataset:
+    """Files of FFCV (``.beton``), read where they lie. Samples are tuples of their fields, in the order of the file.
+
+    Images (pixels, JPEGs, or both), numbers, bytes, JSON and arrays are read. Each value is one read by position; the
+    numbers of all samples, and where their data lies, are read when a file is opened, and kept in memory.
+
+    Args:
+        urls: Files: paths or URLs with braces or stars. All have the same fields.
+        fields: Fields to take, in order.
+        storage_options: As of `image_folder`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: Files differ in their fields, or there is none of a name.
+        wellfed.UnsupportedSampleError: A file has fields of the writer's own, or another version.
+        wellfed.CorruptSampleError: A file is none of FFCV's, or was cut.
+
+    Example:
+        >>> import pathlib, struct, tempfile
+        >>> import wellfed as wf
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.beton"
+        >>> head = struct.pack("<HHIQQ", 2, 1, 1 << 21, 2, 24 + 1041 + 16)
+        >>> field = struct.pack("<B16s1024x", 1, b"label")
+        >>> written = path.write_bytes(head + field + struct.pack("<2q", 5, 6))
+        >>> int(wf.beton(path).sample(1)[0])
+        6
+    """
+    return _open(
+        "beton",
+        urls=_urls(urls, storage_options),
+        fields=None if fields is None else check.names(fields, "fields"),
     )

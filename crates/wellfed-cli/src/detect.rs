@@ -5,10 +5,10 @@ use std::sync::Arc;
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        ArrayFilesSpec, ArrayFormat, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm, FeatureSpec,
-        FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec, Labels, MdsSpec,
-        MnistSpec, Pixels, Source, SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec,
-        WebDatasetSpec,
+        ArrayFilesSpec, ArrayFormat, BetonSpec, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm,
+        FeatureSpec, FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec,
+        Labels, LitDataSpec, LmdbSpec, MdsSpec, MnistSpec, Pixels, Source, SourceSpec, TableFormat,
+        TableSpec, TfRecord, TfRecordSpec, WebDatasetSpec,
     },
     store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets, zip},
 };
@@ -19,7 +19,7 @@ pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
     /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`,
-    /// `hdf5`, `mds`, `cifar10`, `cifar100` or `mnist`.
+    /// `hdf5`, `mds`, `litdata`, `lmdb`, `beton`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -101,6 +101,12 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         if is_hdf5(&secrets::shown(path)) {
             return Ok(("hdf5", SourceSpec::Hdf5(Hdf5Spec::new(whole(path)))));
         }
+        if secrets::shown(path).ends_with(".beton") {
+            return Ok(("beton", SourceSpec::Beton(BetonSpec::new(whole(path)))));
+        }
+        if is_lmdb(&secrets::shown(path)) {
+            return Ok(("lmdb", SourceSpec::Lmdb(LmdbSpec::new(whole(path)))));
+        }
         if path.ends_with("/index.json") {
             return Ok(("mds", SourceSpec::Mds(MdsSpec::new(whole(path)))));
         }
@@ -130,9 +136,16 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
 
     let seen = Contents::of(store, path)?;
+    let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
     let root = || whole(path);
     if seen.has("index.json") && seen.files.iter().any(|name| name.contains(".mds")) {
         return Ok(("mds", SourceSpec::Mds(MdsSpec::new(root()))));
+    }
+    if seen.has("data.mdb") {
+        return Ok(("lmdb", SourceSpec::Lmdb(LmdbSpec::new(root()))));
+    }
+    if seen.has("index.json") && any(&|name| name.starts_with("chunk-") && name.ends_with(".bin")) {
+        return Ok(("litdata", SourceSpec::Litdata(LitDataSpec::new(root()))));
     }
     // CIFAR and MNIST may also lie one folder deeper, where their archives put them.
     let deeper = |folder: &str| -> Result<Contents> {
@@ -151,7 +164,6 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if let Some(train) = seen.mnist().or(deeper("raw")?.mnist()).or(deeper("MNIST/raw")?.mnist()) {
         return Ok(("mnist", SourceSpec::Mnist(MnistSpec { root: root(), train })));
     }
-    let any = |test: &dyn Fn(&str) -> bool| seen.files.iter().any(|name| test(name));
     // In an archive, files of another kind beside images belong to their samples.
     if zip::is_zip(path) && any(&is_image) && any(&|name| name.contains('.') && !is_image(name)) {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(path)))));
@@ -192,7 +204,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
         "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
-         Arrow, lines of JSON, HDF5, MDS shards, and the files of CIFAR and MNIST",
+         Arrow, lines of JSON, HDF5, MDS shards, LitData chunks, LMDB, files of FFCV, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -226,6 +238,11 @@ fn is_numbered(name: &str) -> bool {
     let digits = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = name.rsplitn(4, '-');
     parts.next().is_some_and(digits) && parts.next() == Some("of") && parts.next().is_some_and(digits)
+}
+
+/// `data.mdb`, or how files of a database without a folder are called.
+fn is_lmdb(name: &str) -> bool {
+    name.ends_with(".mdb") || name.ends_with(".lmdb")
 }
 
 /// The format of files of arrays by their name.
@@ -325,6 +342,9 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "npy" | "npz" => "arrays in files",
         "hdf5" => "data sets in HDF5 files",
         "mds" => "MDS shards of MosaicML's Streaming",
+        "beton" => "samples in files of FFCV",
+        "litdata" => "LitData chunks",
+        "lmdb" => "entries of an LMDB database",
         "cifar10" => "CIFAR-10",
         "cifar100" => "CIFAR-100",
         "mnist" => "MNIST",
@@ -366,6 +386,8 @@ mod tests {
         assert_eq!(found(&["dataset_dict.json", "train/state.json"]).unwrap(), "arrow");
         assert_eq!(found(&["index.json", "shard.00000.mds.zstd"]).unwrap(), "mds");
         assert_eq!(found(&["a.h5", "b.h5", "README"]).unwrap(), "hdf5");
+        assert_eq!(found(&["index.json", "chunk-0-0.zstd.bin"]).unwrap(), "litdata");
+        assert_eq!(found(&["data.mdb", "lock.mdb"]).unwrap(), "lmdb");
         assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
@@ -395,6 +417,8 @@ mod tests {
         assert_eq!(of("none/a.npz").unwrap(), "npz");
         assert_eq!(of("none/a-{0..3}.hdf5").unwrap(), "hdf5");
         assert_eq!(of("none/*/index.json").unwrap(), "mds");
+        assert_eq!(of("none/a-{0..3}.lmdb").unwrap(), "lmdb");
+        assert_eq!(of("none/*.beton").unwrap(), "beton");
         assert_eq!(of("none/*.jpg").unwrap(), "glob");
         assert_eq!(of("none/a").unwrap_err().kind(), ErrorKind::NotFound);
     }

@@ -42,7 +42,7 @@ const CHUNK: u64 = 16;
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// Class folders, a flat folder, a pattern in quotes, tar shards, TFRecords, tables, zip archives, lines of JSON, arrays,
-    /// or a folder of MDS shards, CIFAR or MNIST
+    /// an LMDB database, a file of FFCV, or a folder of MDS shards, LitData chunks, CIFAR or MNIST
     #[arg(value_parser = detect::argument)]
     path: String,
     /// Decode every image, to find damage that headers do not show

@@ -189,7 +189,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The type that NumPy calls `descr`, and whether its bytes are in the other order.
-fn dtype_of(descr: &str) -> Result<(DType, bool)> {
+pub(super) fn dtype_of(descr: &str) -> Result<(DType, bool)> {
     let unsupported = || Error::new(ErrorKind::Unsupported, format!("npy array of dtype {descr}"));
     let (order, code) = match descr.as_bytes().first() {
         Some(b'<' | b'>' | b'|' | b'=') => descr.split_at(1),

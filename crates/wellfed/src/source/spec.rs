@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Cifar, Cifar10Spec, Cifar100Spec,
-    CocoDetectionSpec, EncodedImages, EncodedImagesSpec, Hdf5Spec, ImageFiles, ImageFilesSpec, ImageFolder,
-    ImageFolderSpec, JsonLines, JsonLinesSpec, Mds, MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec,
-    Source, TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec, VocSegmentationSpec,
-    WebDataset, WebDatasetSpec, coco_detection, hdf5, tables, voc_segmentation,
+    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Beton, BetonSpec, Cifar, Cifar10Spec,
+    Cifar100Spec, CocoDetectionSpec, EncodedImages, EncodedImagesSpec, Hdf5Spec, ImageFiles, ImageFilesSpec,
+    ImageFolder, ImageFolderSpec, JsonLines, JsonLinesSpec, LitData, LitDataSpec, Lmdb, LmdbSpec, Mds,
+    MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec, Source, TableSpec, TensorSlices, TensorSlicesSpec,
+    TfRecord, TfRecordSpec, VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, hdf5, tables,
+    voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -54,6 +55,12 @@ pub enum SourceSpec {
     Jsonl(JsonLinesSpec),
     /// Shards of MosaicML's Streaming.
     Mds(MdsSpec),
+    /// Files of FFCV.
+    Beton(BetonSpec),
+    /// Chunks of LitData.
+    Litdata(LitDataSpec),
+    /// Entries of LMDB databases.
+    Lmdb(LmdbSpec),
     /// A data set of Python's.
     Python(PythonSpec),
     /// A source of another crate, known by its name only.
@@ -75,7 +82,10 @@ impl SourceSpec {
             | Self::Hdf5(Hdf5Spec { urls, .. })
             | Self::Jsonl(JsonLinesSpec { urls, .. })
             | Self::ArrayFiles(ArrayFilesSpec { urls, .. })
-            | Self::Mds(MdsSpec { urls, .. }) => {
+            | Self::Mds(MdsSpec { urls, .. })
+            | Self::Beton(BetonSpec { urls, .. })
+            | Self::Litdata(LitDataSpec { urls, .. })
+            | Self::Lmdb(LmdbSpec { urls, .. }) => {
                 urls.iter_mut().for_each(|urls| {
                     *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
                 });
@@ -111,6 +121,9 @@ impl SourceSpec {
             Self::Hdf5(spec) => hdf5::open(store, spec)?,
             Self::ArrayFiles(spec) => Arc::new(ArrayFiles::open(store, spec)?),
             Self::Mds(spec) => Arc::new(Mds::open(store, spec)?),
+            Self::Beton(spec) => Arc::new(Beton::open(store, spec)?),
+            Self::Litdata(spec) => Arc::new(LitData::open(store, spec)?),
+            Self::Lmdb(spec) => Arc::new(Lmdb::open(store, spec)?),
             Self::Jsonl(spec) => Arc::new(JsonLines::open(store, spec)?),
             Self::Python(spec) => Arc::new(PythonSamples::new(spec)),
             Self::TensorSlices(_) => {
@@ -185,6 +198,10 @@ mod tests {
             r#"{"type":"jsonl","urls":["a"],"fields":[{"name":"x","kind":{"scalar":{"dtype":"int64"}}}]}"#,
             r#"{"type":"hdf5","urls":["a-{0..3}.h5"]}"#,
             r#"{"type":"hdf5","urls":["a"],"group":"train","fields":[["x","images"]],"tuple":true,"pixels":"chw"}"#,
+            r#"{"type":"beton","urls":["a"],"fields":["image"]}"#,
+            r#"{"type":"litdata","urls":["a"],"block_size":2049}"#,
+            r#"{"type":"lmdb","urls":["a"],"db":"x","keys":{"prefix":"image-"},"value":{"array":{"dtype":"uint8","shape":[2]}}}"#,
+            r#"{"type":"lmdb","urls":["a"],"keys":{"list":["a",[255,0]]},"value":"msgpack","fields":["__key__"]}"#,
             r#"{"type":"custom","name":"mine"}"#,
             r#"{"type":"python","name":"Squares","count":3}"#,
         ] {

@@ -3,6 +3,7 @@
 use crate::{
     Error, ErrorKind, Result,
     sample::{DType, FieldKind, Value},
+    source::plain_png,
 };
 
 /// One column of all shards.
@@ -155,7 +156,7 @@ impl Column {
                 copy(bytes, value)?;
             }
             Encoding::Bytes | Encoding::Image | Encoding::Skipped => copy(bytes, value)?,
-            Encoding::Pillow => *value = Value::Bytes(png_of(bytes)?),
+            Encoding::Pillow => *value = Value::Bytes(plain_png::of_pillow(bytes)?),
             Encoding::Scalar(DType::Int64) => {
                 let number = bytes.try_into().map_err(|_| format!("has {} bytes, not 8", bytes.len()))?;
                 *value = Value::Int(i64::from_le_bytes(number));
@@ -270,39 +271,4 @@ fn elements<'a>(
         return Err(format!("is {} {shape:?}, which does not have {} bytes", dtype.name(), bytes.len()));
     }
     Ok((dtype, shape, bytes))
-}
-
-/// A Pillow image as a PNG without compression, so that it is decoded as all images are.
-fn png_of(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let number = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
-    let (Some(width), Some(height), Some(mode)) = (number(0), number(4), number(8)) else {
-        return Err("ends within its size".to_owned());
-    };
-    let (mode, pixels) = bytes[12..].split_at_checked(mode as usize).ok_or("ends within its mode")?;
-    let (color, channels) = match mode {
-        b"L" => (png::ColorType::Grayscale, 1),
-        b"LA" => (png::ColorType::GrayscaleAlpha, 2),
-        b"RGB" => (png::ColorType::Rgb, 3),
-        b"RGBA" => (png::ColorType::Rgba, 4),
-        other => {
-            let other = String::from_utf8_lossy(other.get(..20).unwrap_or(other)).into_owned();
-            return Err(format!("is a Pillow image of mode {other:?}; known are L, LA, RGB and RGBA"));
-        }
-    };
-    let needed = u64::from(width).checked_mul(u64::from(height)).and_then(|n| n.checked_mul(channels));
-    if needed != Some(pixels.len() as u64) || pixels.is_empty() {
-        return Err(format!(
-            "is an image of {width}x{height}x{channels}, which does not have {} bytes",
-            pixels.len()
-        ));
-    }
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, width, height);
-    encoder.set_color(color);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_compression(png::Compression::NoCompression);
-    encoder.set_filter(png::Filter::NoFilter);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
-    written.map_err(|e| format!("is an image that cannot be kept: {e}"))?;
-    Ok(file)
 }

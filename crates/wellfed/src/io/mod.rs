@@ -8,6 +8,7 @@
 //! a loader (`engine/remote.rs`), which walks ahead along the order. Nothing in it blocks or looks at a clock by itself.
 
 mod blocks;
+pub mod cache;
 mod coalesce;
 pub(crate) mod layer;
 pub(crate) mod line;

@@ -8,17 +8,32 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-/// When something is needed next, as a number that grows with time: samples since the first epoch. What nobody needs has
-/// [`NEVER`].
+/// When something is needed next, as a number that grows with time. What nobody needs has [`NEVER`].
 pub type Moment = u64;
 
 /// Needed by nobody who is known.
 pub const NEVER: Moment = Moment::MAX;
 
+/// Needed some day, later than all that is known of the order.
+pub const SOMETIME: Moment = NEVER - 1;
+
+/// In use by somebody whose order is not known here: it is never given up.
+pub const IN_USE: Moment = 0;
+
+/// Who needs an entry: a sample of a data set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// Tells data sets apart.
+    pub owner: u64,
+    /// Number of the sample among all of the data set.
+    pub sample: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     bytes: u64,
     next: Moment,
+    user: User,
 }
 
 /// Entries by key, and when each is needed.
@@ -56,14 +71,19 @@ impl Policy {
         self.entries.contains_key(&key)
     }
 
-    /// Takes in `bytes` that are needed at `next`, if that is worth it: then gives the keys that go for them. `None`: the
+    /// Who needs an entry, if it is kept.
+    pub fn user(&self, key: u64) -> Option<User> {
+        self.entries.get(&key).map(|entry| entry.user)
+    }
+
+    /// Takes in `bytes` that `user` needs at `next`, if that is worth it: then gives the keys that go for them. `None`: the
     /// newcomer is what the cache can best do without, and nothing goes.
-    pub fn put(&mut self, key: u64, bytes: u64, next: Moment) -> Option<Vec<u64>> {
+    pub fn put(&mut self, key: u64, bytes: u64, user: User, next: Moment) -> Option<Vec<u64>> {
         let own = self.entries.get(&key).map_or(0, |entry| entry.bytes);
         let mut missing = (self.bytes - own).saturating_add(bytes).saturating_sub(self.limit);
         let mut gone = Vec::new();
         for &(when, other) in self.by_next.iter().rev() {
-            if missing == 0 || when <= next {
+            if missing == 0 || when <= next || when == IN_USE {
                 break;
             }
             if other != key {
@@ -77,37 +97,48 @@ impl Policy {
         for other in &gone {
             self.remove(*other);
         }
-        self.insert(key, bytes, next);
+        self.insert(key, bytes, user, next);
         Some(gone)
     }
 
     /// Takes in what is there, whatever goes for it later.
-    pub fn insert(&mut self, key: u64, bytes: u64, next: Moment) {
+    pub fn insert(&mut self, key: u64, bytes: u64, user: User, next: Moment) {
         self.remove(key);
-        self.entries.insert(key, Entry { bytes, next });
+        self.entries.insert(key, Entry { bytes, next, user });
         self.by_next.insert((next, key));
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Keys and bytes of all entries.
-    pub fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.entries.iter().map(|(key, entry)| (*key, entry.bytes))
+    /// Keys, bytes and users of all entries.
+    pub fn entries(&self) -> impl Iterator<Item = (u64, u64, User)> {
+        self.entries.iter().map(|(key, entry)| (*key, entry.bytes, entry.user))
     }
 
     /// What is known of the order has changed: `next` says anew when each entry is needed.
-    pub fn renew_all(&mut self, next: impl Fn(u64) -> Moment) {
-        for (key, entry) in &mut self.entries {
-            entry.next = next(*key);
+    pub fn renew_all(&mut self, next: impl Fn(User) -> Moment) {
+        for entry in self.entries.values_mut() {
+            entry.next = next(entry.user);
         }
         self.by_next = self.entries.iter().map(|(key, entry)| (entry.next, *key)).collect();
     }
 
-    /// An entry was used, or what is known of the order has changed: it is needed next at `next`.
-    pub fn renew(&mut self, key: u64, next: Moment) {
+    /// Asks anew of the entries that were needed before `now`: somebody else has used them, or nobody will.
+    pub fn renew_past(&mut self, now: Moment, next: impl Fn(User) -> Moment) {
+        let start = (IN_USE + 1, 0);
+        let past: Vec<u64> = self.by_next.range(start..(now, 0).max(start)).map(|(_, key)| *key).collect();
+        for key in past {
+            if let Some(user) = self.user(key) {
+                self.renew(key, user, next(user));
+            }
+        }
+    }
+
+    /// An entry was used, or what is known of the order has changed: `user` needs it next, at `next`.
+    pub fn renew(&mut self, key: u64, user: User, next: Moment) {
         if let Some(entry) = self.entries.get_mut(&key) {
             self.by_next.remove(&(entry.next, key));
             self.by_next.insert((next, key));
-            entry.next = next;
+            (entry.next, entry.user) = (next, user);
         }
     }
 
@@ -119,17 +150,9 @@ impl Policy {
         true
     }
 
-    /// Makes the cache as small as this; gives the keys that go.
-    pub fn shrink(&mut self, limit: u64) -> Vec<u64> {
+    /// May have so many bytes from now on: what is too much goes with the next one that is put.
+    pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
-        let mut gone = Vec::new();
-        while self.bytes > self.limit
-            && let Some(&(_, key)) = self.by_next.last()
-        {
-            self.remove(key);
-            gone.push(key);
-        }
-        gone
     }
 }
 
@@ -140,6 +163,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const USER: User = User { owner: 1, sample: 0 };
 
     /// Bytes that are downloaded in each pass over a trace of keys, with Belady's rule.
     fn belady(epochs: &[Vec<u64>], sizes: &[u64], limit: u64) -> Vec<u64> {
@@ -162,10 +187,10 @@ mod tests {
                 // After the last epoch that is played comes one more, whose order matters to nobody.
                 let next = places[epoch + 1][key as usize].unwrap_or(NEVER);
                 if policy.contains(key) {
-                    policy.renew(key, next);
+                    policy.renew(key, USER, next);
                 } else {
                     bytes += sizes[key as usize];
-                    policy.put(key, sizes[key as usize], next);
+                    policy.put(key, sizes[key as usize], USER, next);
                 }
                 assert!(policy.bytes() <= limit);
             }
@@ -243,24 +268,46 @@ mod tests {
     #[test]
     fn what_is_needed_last_goes_and_may_be_the_newcomer() {
         let mut policy = Policy::new(100);
-        assert_eq!(policy.put(1, 40, 10), Some(vec![]));
-        assert_eq!(policy.put(2, 40, 30), Some(vec![]));
-        assert_eq!(policy.put(3, 40, 40), None, "it is needed last");
-        assert_eq!(policy.put(3, 40, 20), Some(vec![2]));
+        assert_eq!(policy.put(1, 40, USER, 10), Some(vec![]));
+        assert_eq!(policy.put(2, 40, USER, 30), Some(vec![]));
+        assert_eq!(policy.put(3, 40, USER, 40), None, "it is needed last");
+        assert_eq!(policy.put(3, 40, USER, 20), Some(vec![2]));
         assert_eq!((policy.bytes(), policy.len()), (80, 2));
         // Room for it would cost what is needed sooner.
-        assert_eq!(policy.put(4, 90, 15), None);
+        assert_eq!(policy.put(4, 90, USER, 15), None);
         assert!(policy.contains(1) && policy.contains(3));
-        policy.renew(1, 50);
-        assert_eq!(policy.put(4, 60, 15), Some(vec![1]));
-        assert_eq!(policy.put(4, 10, 15), Some(vec![]), "it may be put again");
+        policy.renew(1, USER, 50);
+        assert_eq!(policy.put(4, 60, USER, 15), Some(vec![1]));
+        assert_eq!(policy.put(4, 10, USER, 15), Some(vec![]), "it may be put again");
         assert_eq!(policy.bytes(), 50);
-        assert_eq!(policy.put(5, 101, 0), None, "never more than there is room for");
-        assert_eq!(policy.put(6, 50, NEVER), Some(vec![]), "an empty place costs nothing");
-        assert_eq!(policy.put(7, 50, NEVER), None);
-        assert_eq!(policy.shrink(20), [6, 3]);
+        assert_eq!(policy.put(5, 101, USER, 0), None, "never more than there is room for");
+        assert_eq!(policy.put(6, 50, USER, NEVER), Some(vec![]), "an empty place costs nothing");
+        assert_eq!(policy.put(7, 50, USER, NEVER), None);
+        policy.set_limit(20);
+        assert_eq!(policy.put(4, 10, USER, 15), Some(vec![6, 3]), "what is too much goes with the next one");
         assert!(policy.remove(4) && !policy.remove(4) && policy.is_empty());
         assert_eq!(policy.bytes(), 0);
+    }
+
+    #[test]
+    fn what_others_use_stays_and_what_is_past_is_asked_about_anew() {
+        let of = |owner| User { owner, sample: 0 };
+        let mut policy = Policy::new(100);
+        policy.insert(1, 50, of(2), IN_USE);
+        policy.insert(2, 30, of(1), 10);
+        policy.insert(3, 20, of(1), 90);
+        assert_eq!(policy.put(4, 60, of(1), 5), None, "what others use is in the way");
+        assert!(policy.contains(2) && policy.contains(3), "and nothing goes in vain");
+        policy.renew_past(50, |user| if user.owner == 1 { 95 } else { panic!("not its own") });
+        assert_eq!(
+            policy.put(4, 20, of(1), 40),
+            Some(vec![2]),
+            "it was needed before, and is now needed last"
+        );
+        assert_eq!((policy.user(1), policy.user(2)), (Some(of(2)), None));
+        policy.renew_all(|user| if user.owner == 2 { NEVER } else { SOMETIME });
+        assert_eq!(policy.put(5, 40, of(1), SOMETIME), Some(vec![1]), "whoever used it has gone");
+        assert_eq!(policy.put(6, 80, of(1), SOMETIME), None, "nothing goes for what is as good");
     }
 
     /// The fewest downloads of a trace that any choice of what to keep can do with, by trying all of them.
@@ -302,10 +349,10 @@ mod tests {
                 let next = trace[at + 1..].iter().position(|other| other == key);
                 let next = next.map_or(NEVER, |after| (at + 1 + after) as u64);
                 if policy.contains(*key) {
-                    policy.renew(*key, next);
+                    policy.renew(*key, USER, next);
                 } else {
                     downloads += 1;
-                    policy.put(*key, 10, next);
+                    policy.put(*key, 10, USER, next);
                 }
             }
             prop_assert_eq!(downloads, fewest(&trace, room));

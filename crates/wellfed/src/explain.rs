@@ -7,7 +7,7 @@ use crate::{
     groups::GroupSizes,
     io,
     order::Order,
-    plan::{Node, Place, Plan, Program, PythonKind, RowIndexing, Stages, Work, lower::Lowered},
+    plan::{Node, Place, Plan, Program, PythonKind, RemoteCache, RowIndexing, Stages, Work, lower::Lowered},
     source::Source,
     transform::Transform,
 };
@@ -154,6 +154,14 @@ fn storage(text: &mut String, source: &dyn Source, plan: &Plan, stages: &Stages<
     );
     for fact in io::describe(&remote.retry(), remote.connections()) {
         let _ = writeln!(text, "  {fact}");
+    }
+    if let Ok(Some(RemoteCache { path, max_bytes })) = plan.options.remote_cache() {
+        let most = max_bytes
+            .map_or("half of what is free there".to_owned(), |bytes| format!("{:.1} MB", bytes as f64 / 1e6));
+        let _ = writeln!(
+            text,
+            "  what has come is kept in {path} for all processes, in {most}: what is needed last goes first"
+        );
     }
 }
 

@@ -56,9 +56,29 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 22] = [
-    "threads", "governor", "pace", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole",
-    "float", "image", "cache", "single", "exec", "shares", "schedule", "epochs", "shared", "remote",
+const ENGINE: [&str; 23] = [
+    "threads",
+    "governor",
+    "pace",
+    "ring",
+    "batch",
+    "mix",
+    "stack",
+    "job",
+    "fold",
+    "kernel",
+    "whole",
+    "float",
+    "image",
+    "cache",
+    "single",
+    "exec",
+    "foresight",
+    "shares",
+    "schedule",
+    "epochs",
+    "shared",
+    "remote",
     "loader",
 ];
 

@@ -139,6 +139,7 @@ pub(super) mod tests {
             cache: None,
             page_locked: None,
             requests: None,
+            remote_cache: None,
             phases: vec![phase("decode", decode, samples), phase("idle", 0.0, 0)],
         };
         Snapshot { process: 1, time: 0.0, source: "files\u{1b}[2J".to_owned(), ready: 3, stats }

@@ -70,7 +70,8 @@ fn one(loader: &Rates, lines: &mut Vec<Line<'static>>) {
     ]));
     let kept = stats.row_index.as_ref().map(ToString::to_string);
     let kept = kept.into_iter().chain(stats.cache.as_ref().map(ToString::to_string));
-    for text in kept.chain(stats.requests.as_ref().map(ToString::to_string)) {
+    let kept = kept.chain(stats.requests.as_ref().map(ToString::to_string));
+    for text in kept.chain(stats.remote_cache.as_ref().map(ToString::to_string)) {
         lines.push(Line::from(format!("  {}", printable(&text))));
     }
     lines.push(Line::from(format!("  {:<10} {:>10} {:>8}", "stage", "us/sample", "share").dim()));

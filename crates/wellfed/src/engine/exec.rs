@@ -15,7 +15,7 @@ use crate::{
     codec::is_jpeg,
     column::{ColumnKind, ColumnSpec, Stacking},
     groups::Groups,
-    io::{Bytes, Located},
+    io::{Bytes, Located, Need},
     meter::{Phase, Probe},
     order::Pick,
     plan::{
@@ -325,7 +325,9 @@ impl Executor {
                 .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
             fetched.arriving.push((number, extents.len()));
             let store = self.leaves[..pick.leaf].iter().filter(|leaf| leaf.is_remote()).count();
-            wanted.extend(extents.into_iter().map(|extent| Located { store, extent }));
+            let first: u64 = self.leaves[..pick.leaf].iter().map(|leaf| leaf.source.len()).sum();
+            let need = Need { sample: first.saturating_add(pick.index), at: 0 };
+            wanted.extend(extents.into_iter().map(|extent| Located { store, extent, need }));
         }
         Ok(wanted)
     }

@@ -85,6 +85,20 @@ fn local_ranks(variable: impl Fn(&str) -> Option<String>) -> usize {
     number("LOCAL_WORLD_SIZE").or_else(|| number("SLURM_STEP_TASKS_PER_NODE")).unwrap_or(1)
 }
 
+/// Which of so many ranks are on the machine of `rank`: as many as a launcher says, which numbers those of a machine one after
+/// the other; all of them, where none does.
+pub(crate) fn ranks_here(rank: u64, ranks: u64) -> std::ops::Range<u64> {
+    let known =
+        ["LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"].iter().any(|name| environment(name).is_some());
+    let here = if known { local_ranks(environment) as u64 } else { ranks };
+    ranks_beside(rank, ranks, here)
+}
+
+fn ranks_beside(rank: u64, ranks: u64, here: u64) -> std::ops::Range<u64> {
+    let first = rank / here.max(1) * here;
+    first..first.saturating_add(here).min(ranks)
+}
+
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -147,6 +161,15 @@ mod tests {
     const BOUNDS: Bounds = Bounds { workers: (1, 4), prefetch: (2, 8), readers: (0, 16) };
     const START: Settings = Settings { workers: 2, prefetch: 4, readers: 0 };
     const CALM: Observation = Observation { waiting: 0.0, reading: 0.0, idle: 0.1, ready: 0.9 };
+
+    #[test]
+    fn ranks_of_a_machine_follow_each_other() {
+        assert_eq!((ranks_beside(5, 8, 4), ranks_beside(3, 8, 4)), (4..8, 0..4));
+        assert_eq!(
+            (ranks_beside(6, 7, 4), ranks_beside(2, 7, 100), ranks_beside(2, 7, 1)),
+            (4..7, 0..7, 2..3)
+        );
+    }
 
     #[test]
     fn ranks_of_one_machine_share_its_cores_and_its_memory() {

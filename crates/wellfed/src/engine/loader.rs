@@ -12,6 +12,7 @@ use super::{
     cache::{Caches, CoefficientCache, RowIndexCache},
     epochs::Epochs,
     exec::Executor,
+    foresight,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
     mix::Images,
@@ -28,6 +29,7 @@ use crate::{
     budget::{Budget, Holder},
     column::ColumnSpec,
     groups::Groups,
+    io::cache::READERS,
     lock,
     memory::allocator::Allocator,
     meter::{Meter, Phase, Stats, publish},
@@ -103,6 +105,8 @@ struct Consumer {
     pace: Pace,
     /// Writes caches to files.
     saver: Threads,
+    /// Those of the cache of remote bytes.
+    keepers: Threads,
 }
 
 /// Where the consumer stands.
@@ -165,6 +169,8 @@ impl Loader {
             .mixed_as_given(Images::of(executor.columns(), 0, options.layout));
         let batch_bytes = bytes_of(&columns, order.batch_size());
         let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
+        let planned = batches.bounded();
+        let (keeper, budget) = foresight::open(&options, &executor, &order, planned, budget)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
         let shares = Shares::new(&columns, batch_bytes, batches.bounded(), &executor, budget);
         shares.set(&counted);
@@ -187,7 +193,7 @@ impl Loader {
         let batched = batches.batched();
         let course = if batches.bounded() { Course::Epochs(Epochs::new()) } else { Course::Pass };
         let schedule = Schedule::new(batches, columns.clone(), pool.clone(), pieces, settings, shares);
-        let shared = Arc::new(Shared::new(
+        let mut shared = Shared::new(
             schedule,
             executor,
             order,
@@ -195,7 +201,9 @@ impl Loader {
             options.on_error,
             (bounds.workers.1, bounds.readers.1),
             (pool, columns.clone(), total),
-        ));
+        );
+        shared.keeper = keeper;
+        let shared = Arc::new(shared);
         let consumer = Consumer {
             course,
             threads: Threads::default(),
@@ -209,6 +217,7 @@ impl Loader {
             },
             pace: Pace::default(),
             saver: Threads::default(),
+            keepers: Threads::default(),
         };
         let this = Self {
             shared,
@@ -400,6 +409,14 @@ impl Loader {
         Ok(())
     }
 
+    /// Waits until what was downloaded is in the folder of `remote_cache`, as far as there is room for it. Returns at once
+    /// without one.
+    pub fn finish_remote_cache(&self) {
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.settle();
+        }
+    }
+
     /// A snapshot of all counters.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -585,6 +602,23 @@ impl Loader {
                 (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
             };
             consumer.threads.start(name, run)?;
+        }
+        self.start_keepers(&mut consumer.keepers)
+    }
+
+    /// Starts the threads of the cache of remote bytes.
+    fn start_keepers(&self, threads: &mut Threads) -> Result<()> {
+        let (Some(keeper), Some(mailbox)) = (&self.shared.keeper, &self.shared.mailbox) else {
+            return Ok(());
+        };
+        for number in threads.len()..=READERS {
+            let (keeper, mailbox) = (keeper.clone(), mailbox.clone());
+            if number == READERS {
+                threads.start("wellfed-keep".to_owned(), move || in_storage(|| keeper.run_writer()))?;
+                continue;
+            }
+            let run = move || in_storage(|| keeper.run_reader(|replies| mailbox.reply(replies)));
+            threads.start(format!("wellfed-kept-{number}"), run)?;
         }
         Ok(())
     }
@@ -783,8 +817,13 @@ impl Drop for Loader {
             return;
         }
         self.shared.shut_down();
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.close();
+        }
         let mut consumer = lock(&self.consumer);
         let all = consumer.threads.end(PATIENCE) & consumer.saver.end(PATIENCE);
+        // Whatever is still written goes on by itself.
+        consumer.keepers.end(PATIENCE);
         if all {
             // Else storage hangs, and would hang here, too.
             self.shared.executor.save();

@@ -14,6 +14,7 @@ mod epochs;
 pub(crate) mod exec;
 mod float;
 mod fold;
+mod foresight;
 pub(crate) mod governor;
 pub(crate) mod image;
 pub(crate) mod job;

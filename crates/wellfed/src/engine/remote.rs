@@ -19,6 +19,7 @@ use crate::{
     Result,
     io::{
         Bytes, Located,
+        cache::moment,
         layer::{Layer, Mailbox},
         line::MOST,
     },
@@ -48,8 +49,11 @@ impl Shared {
     /// The loop of the I/O thread, until shutdown.
     pub(crate) fn run_io(&self, mailbox: &Arc<Mailbox>) {
         let lane = self.meter.lane("reader io");
-        let mut layer = Layer::new(self.executor.remote_stores(), MOST, mailbox.clone());
+        let layer = Layer::new(self.executor.remote_stores(), MOST, mailbox.clone());
+        let mut layer = layer.with_keeper(self.keeper.clone());
         let (mut generation, mut mean) = (0, GUESS);
+        // Of which epoch the cache was told last.
+        let mut told = None;
         loop {
             let (arrived, budget) = {
                 let schedule = self.lock();
@@ -60,6 +64,7 @@ impl Shared {
                 if schedule.generation() != generation {
                     generation = schedule.generation();
                     layer.retain(|flight: &Flight| flight.ticket.is_of(generation));
+                    told = None;
                 }
                 (schedule.read_bytes, schedule.read_budget)
             };
@@ -72,12 +77,13 @@ impl Shared {
             for (flight, pieces) in settled {
                 self.arrive(flight, pieces, &lane, &mut mean);
             }
-            let group = self.depart(&layer, &mut mean);
+            let group = self.depart(&layer, &mut mean, &mut told);
             if !group.is_empty() {
                 layer.submit(group, Instant::now());
             } else if idle {
                 let (flying, kept) = layer.bytes();
-                self.io_bytes.store(flying + kept, Relaxed);
+                let cache = self.keeper.as_ref().map_or(0, |keeper| keeper.bytes());
+                self.io_bytes.store(flying + kept + cache, Relaxed);
                 mailbox.wait(layer.next());
             }
         }
@@ -104,7 +110,7 @@ impl Shared {
     }
 
     /// The next samples of the order that there is room for. None, if it is better to wait until there are more.
-    fn depart(&self, layer: &Layer<Flight>, mean: &mut f64) -> Group {
+    fn depart(&self, layer: &Layer<Flight>, mean: &mut f64, told: &mut Option<u64>) -> Group {
         let mut taken = Vec::new();
         {
             let mut schedule = self.lock();
@@ -125,10 +131,16 @@ impl Shared {
         for (ticket, job, mut fetched) in taken {
             let mut picks = Vec::new();
             self.order.pick_in(&job.span, ticket.offset(), &mut picks);
+            let at = moment(job.epoch, job.number);
+            if let Some(keeper) = self.keeper.as_ref().filter(|_| *told != Some(job.epoch)) {
+                keeper.plan(job.epoch, job.number);
+                *told = Some(job.epoch);
+            }
             // The batch becomes the consumer's when nobody else has a part in it.
             drop(job);
             match guard("read", || in_storage(|| self.executor.locate(&picks, &mut fetched))) {
-                Ok(wanted) => {
+                Ok(mut wanted) => {
+                    wanted.iter_mut().for_each(|located| located.need.at = at);
                     let sizes = wanted.iter().map(|located| located.extent.range.as_ref());
                     let sizes: Option<u64> = sizes.map(|range| Some(range?.end - range?.start)).sum();
                     if let Some(size) = sizes {

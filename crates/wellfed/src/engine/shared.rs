@@ -26,7 +26,7 @@ use crate::{
     Error, ErrorKind, Limits, Result,
     budget::{Budget, Holder, Room, too_large},
     column::ColumnSpec,
-    io::layer::Mailbox,
+    io::{cache::Keeper, layer::Mailbox},
     lock,
     meter::{
         CacheStats, Lane, Meter, Phase, Probe, RequestStats, RowIndexStats, Stats,
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     stacked: bool,
     /// Of the thread that drives the I/O layer, where that reads.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
+    /// The cache of remote bytes, where there is one.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// Bytes that the I/O layer has under way or keeps.
     pub(crate) io_bytes: AtomicU64,
     /// What the I/O layer has asked for, as of its last look.
@@ -123,6 +125,7 @@ impl Shared {
             resident,
             stacked,
             mailbox,
+            keeper: None,
             io_bytes: AtomicU64::new(0),
             requests: Mutex::default(),
             publisher: OnceLock::new(),
@@ -152,6 +155,7 @@ impl Shared {
             cache: caches().filter_map(Caches::sample_stats).reduce(CacheStats::and),
             page_locked: self.pool.allocator().stats(),
             requests: self.mailbox.as_ref().map(|_| lock(&self.requests).clone()),
+            remote_cache: self.keeper.as_ref().map(|keeper| keeper.stats()),
             phases: meter.phases(),
         }
     }

@@ -33,7 +33,7 @@ impl Blocks {
     }
 
     /// The bytes of an extent, if one block has them all.
-    pub(super) fn get(&self, Located { store, extent }: &Located) -> Option<Bytes> {
+    pub(super) fn get(&self, Located { store, extent, .. }: &Located) -> Option<Bytes> {
         let object = self.objects.get(&(*store, extent.path.clone()))?;
         let Some(range) = &extent.range else {
             let whole = object.whole.as_ref()?;
@@ -90,14 +90,17 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Extent, *};
+    use super::{
+        super::{Extent, Need},
+        *,
+    };
 
     #[test]
     fn blocks_answer_for_what_lies_inside_of_them_and_go_when_room_is_needed() {
         let mut blocks = Blocks::default();
         let block = |len: usize| Arc::new((0..len).map(|i| i as u8).collect::<Vec<u8>>());
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let get = |blocks: &Blocks, extent| blocks.get(&Located { store: 0, extent });
+        let get = |blocks: &Blocks, extent| blocks.get(&Located { store: 0, extent, need: Need::default() });
         blocks.put((0, &a), Some(&(100..150)), &block(50), 200);
         blocks.put((0, &a), None, &block(60), 200);
         blocks.put((0, &b), None, &block(100), 200);
@@ -106,7 +109,8 @@ mod tests {
         assert!(get(&blocks, Extent::range("a", 149, 2)).is_none());
         assert!(get(&blocks, Extent::range("a", 99, 2)).is_none());
         assert_eq!(get(&blocks, Extent::whole("a", 60)).unwrap().len(), 60);
-        assert!(blocks.get(&Located { store: 1, extent: Extent::whole("a", 60) }).is_none());
+        let other = Located { store: 1, extent: Extent::whole("a", 60), need: Need::default() };
+        assert!(blocks.get(&other).is_none());
         assert!(get(&blocks, Extent::whole("a", 59)).is_none(), "limits hold for kept bytes, too");
         blocks.put((0, &a), Some(&(100..120)), &block(20), 200);
         assert_eq!(blocks.bytes(), 110, "a longer block stays");

@@ -63,7 +63,7 @@ pub(super) fn merge(extents: Vec<(u64, usize, Located)>) -> Vec<Merged> {
 }
 
 /// A request for one extent.
-pub(super) fn alone(want: u64, piece: usize, Located { store, extent }: Located) -> Merged {
+pub(super) fn alone(want: u64, piece: usize, Located { store, extent, .. }: Located) -> Merged {
     let part = extent.range.as_ref().map(|range| 0..length(range));
     let takers = vec![Taker { want, piece, part }];
     Merged { store, path: extent.path, range: extent.range, max_bytes: extent.max_bytes, takers }
@@ -97,14 +97,14 @@ fn length(range: &Range<u64>) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::Need, *};
 
     fn extent(path: &str, offset: u64, len: u64) -> Located {
-        Located { store: 0, extent: Extent::range(path, offset, len) }
+        Located { store: 0, extent: Extent::range(path, offset, len), need: Need::default() }
     }
 
     fn whole(path: &str, max_bytes: u64) -> Located {
-        Located { store: 0, extent: Extent::whole(path, max_bytes) }
+        Located { store: 0, extent: Extent::whole(path, max_bytes), need: Need::default() }
     }
 
     #[test]

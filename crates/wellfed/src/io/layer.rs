@@ -4,6 +4,8 @@
 //! plain data owned by one thread, which asks it what has come ([`Layer::poll`]) and sleeps in [`Mailbox::wait`]. The
 //! store's threads only put answers into the mailbox.
 //!
+//! What the [`Keeper`] of a cache on local disk may have, it is asked for first; what it has not becomes calls.
+//!
 //! How many calls of a store are under way its [`Line`] decides. A call that takes longer than nearly all others of its
 //! size is made a second time, and whichever answer comes first is taken.
 //!
@@ -21,6 +23,7 @@ use std::{
 use super::{
     Bytes, Located,
     blocks::Blocks,
+    cache::{Ask, Found, Guard, Keeper, Name, Reply},
     coalesce::{self, Merged, Taker},
     line::Line,
     times::Times,
@@ -44,6 +47,7 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 struct Mail {
     answers: Vec<Answer>,
+    replies: Vec<Reply>,
     rung: bool,
 }
 
@@ -66,7 +70,7 @@ impl Mailbox {
     /// Waits for an answer or the bell, at most until `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) {
         let mut state = lock(&self.state);
-        while state.answers.is_empty() && !state.rung {
+        while state.answers.is_empty() && state.replies.is_empty() && !state.rung {
             state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => break,
                 Some(left) => {
@@ -83,8 +87,15 @@ impl Mailbox {
         self.changed.notify_one();
     }
 
-    fn take(&self) -> Vec<Answer> {
-        std::mem::take(&mut lock(&self.state).answers)
+    /// What a cache on local disk has, or has not.
+    pub(crate) fn reply(&self, replies: Vec<Reply>) {
+        lock(&self.state).replies.extend(replies);
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> (Vec<Answer>, Vec<Reply>) {
+        let mut state = lock(&self.state);
+        (std::mem::take(&mut state.answers), std::mem::take(&mut state.replies))
     }
 }
 
@@ -94,6 +105,8 @@ struct Want<T> {
     extents: Vec<Located>,
     pieces: Vec<Option<Bytes>>,
     missing: usize,
+    /// What is known of a piece to the cache, and the claim to download it.
+    notes: Vec<Option<(Name, Option<Guard>)>>,
 }
 
 #[derive(Debug)]
@@ -147,6 +160,9 @@ pub(crate) struct Layer<T> {
     /// Mean size of objects that were read as a whole.
     mean: f64,
     blocks: Blocks,
+    keeper: Option<Arc<Keeper>>,
+    /// Bytes that the keeper is thought to bring.
+    reading: u64,
     settled: Vec<Arrived<T>>,
     /// What is counted; the rest of the numbers is made when they are asked for.
     counts: RequestStats,
@@ -168,9 +184,17 @@ impl<T> Layer<T> {
             flying: 0,
             mean: GUESS,
             blocks: Blocks::default(),
+            keeper: None,
+            reading: 0,
             settled: Vec::new(),
             counts: RequestStats::default(),
         }
+    }
+
+    /// Asks this cache before the stores, and gives it what has come.
+    pub(crate) fn with_keeper(mut self, keeper: Option<Arc<Keeper>>) -> Self {
+        self.keeper = keeper;
+        self
     }
 
     /// What has been asked for so far, and how long it took.
@@ -194,7 +218,7 @@ impl<T> Layer<T> {
 
     /// Bytes that are under way, as far as that is known, and those of kept blocks.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.flying, self.blocks.bytes())
+        (self.flying + self.reading, self.blocks.bytes())
     }
 
     /// Keeps blocks in at most so many bytes.
@@ -204,23 +228,34 @@ impl<T> Layer<T> {
 
     /// Asks for the bytes of several samples together: what lies side by side becomes one request.
     pub(crate) fn submit(&mut self, wants: impl IntoIterator<Item = (T, Vec<Located>)>, now: Instant) {
-        let mut extents = Vec::new();
+        let (mut extents, mut asks) = (Vec::new(), Vec::new());
         for (tag, wanted) in wants {
             let number = self.next_number();
             let mut pieces = Vec::with_capacity(wanted.len());
+            let mut notes = Vec::new();
             let mut missing = 0;
-            for (piece, extent) in wanted.iter().enumerate() {
-                let kept = self.blocks.get(extent);
+            for (piece, located) in wanted.iter().enumerate() {
+                let kept = self.blocks.get(located);
                 if kept.is_none() {
                     missing += 1;
-                    extents.push((number, piece, extent.clone()));
+                    match self.name(located) {
+                        Some(name) => {
+                            notes.resize_with(wanted.len(), || None);
+                            notes[piece] = Some((name, None));
+                            asks.push(self.ask(number, piece, name, located));
+                        }
+                        None => extents.push((number, piece, located.clone())),
+                    }
                 }
                 pieces.push(kept);
             }
-            self.wants.insert(number, Want { tag, extents: wanted, pieces, missing });
+            self.wants.insert(number, Want { tag, extents: wanted, pieces, missing, notes });
             if missing == 0 {
                 self.settle(number, Ok(()));
             }
+        }
+        if let Some(keeper) = &self.keeper {
+            keeper.ask(asks);
         }
         for merged in coalesce::merge(extents) {
             self.enqueue(merged);
@@ -234,10 +269,11 @@ impl<T> Layer<T> {
             line.look(now);
         }
         loop {
-            let answers = self.mailbox.take();
-            if answers.is_empty() {
+            let (answers, replies) = self.mailbox.take();
+            if answers.is_empty() && replies.is_empty() {
                 break;
             }
+            self.replied(replies, room);
             // As it was while they came: what has been answered makes room, which is no want of requests.
             let full: Vec<bool> = self.lines.iter().map(Line::is_full).collect();
             for answer in answers {
@@ -287,6 +323,66 @@ impl<T> Layer<T> {
         }
         self.prune();
         self.settled.retain(|(tag, _)| keep(tag));
+    }
+
+    /// What the cache calls a range, if it is known of which version of its object it is.
+    fn name(&self, located: &Located) -> Option<Name> {
+        self.keeper.as_ref()?;
+        let remote = self.lines[located.store].store.remote()?;
+        Some(Name::of(remote.version(&located.extent.path)?, located.extent.range.as_ref()))
+    }
+
+    fn ask(&mut self, want: u64, piece: usize, name: Name, located: &Located) -> Ask {
+        let cost = self.cost(located);
+        self.reading += cost;
+        let Located { extent, need, .. } = located;
+        let exactly = extent.range.as_ref().map(|range| range.end - range.start);
+        Ask { want, piece, name, exactly, most: extent.max_bytes, need: *need, cost }
+    }
+
+    /// Bytes that are thought to come.
+    fn cost(&self, Located { extent, .. }: &Located) -> u64 {
+        match &extent.range {
+            Some(range) => range.end - range.start,
+            None => (self.mean as u64).min(extent.max_bytes),
+        }
+    }
+
+    /// The cache has answered: what it has not becomes calls, neighbours together.
+    fn replied(&mut self, replies: Vec<Reply>, room: u64) {
+        let mut extents = Vec::new();
+        for Reply { want: number, piece, found, cost } in replies {
+            self.reading -= cost;
+            let Some(want) = self.wants.get_mut(&number) else { continue };
+            match found {
+                Found::Here(bytes) => {
+                    let (block, located) = (Arc::new(bytes), &want.extents[piece]);
+                    let (store, extent) = (located.store, &located.extent);
+                    self.blocks.put((store, &extent.path), extent.range.as_ref(), &block, room);
+                    want.notes[piece] = None;
+                    self.give(number, piece, Bytes::of(&block, 0..block.len()));
+                }
+                Found::Missing(guard) => {
+                    if let Some((_, claimed)) = want.notes.get_mut(piece).and_then(Option::as_mut) {
+                        *claimed = guard;
+                    }
+                    extents.push((number, piece, want.extents[piece].clone()));
+                }
+            }
+        }
+        for merged in coalesce::merge(extents) {
+            self.enqueue(merged);
+        }
+    }
+
+    /// A piece of a want has come.
+    fn give(&mut self, number: u64, piece: usize, bytes: Option<Bytes>) {
+        let Some(want) = self.wants.get_mut(&number) else { return };
+        want.pieces[piece] = bytes;
+        want.missing -= 1;
+        if want.missing == 0 {
+            self.settle(number, Ok(()));
+        }
     }
 
     fn next_number(&mut self) -> u64 {
@@ -411,11 +507,22 @@ impl<T> Layer<T> {
                 self.settle(number, Err(error));
                 continue;
             }
-            want.pieces[piece] = Bytes::of(&block, part);
-            want.missing -= 1;
-            if want.missing == 0 {
-                self.settle(number, Ok(()));
+            let bytes = Bytes::of(&block, part);
+            if let (Some(keeper), Some(bytes)) = (&self.keeper, &bytes) {
+                let located = &want.extents[piece];
+                let known = want.notes.get_mut(piece).and_then(Option::take);
+                // What was not known before may be known by the answer.
+                let known = known.or_else(|| {
+                    let remote = self.lines[located.store].store.remote()?;
+                    let version = remote.version(&located.extent.path)?;
+                    Some((Name::of(version, located.extent.range.as_ref()), None))
+                });
+                match known {
+                    Some((name, guard)) => keeper.keep(name, located.need, bytes, guard),
+                    None => keeper.downloaded(bytes.len() as u64),
+                }
             }
+            self.give(number, piece, bytes);
         }
     }
 
@@ -521,7 +628,7 @@ fn check(path: &str, range: Option<&Range<u64>>, max_bytes: u64, bytes: Vec<u8>)
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Extent, testing::ManualStore, window::FIRST},
+        super::{Extent, Need, testing::ManualStore, window::FIRST},
         *,
     };
 
@@ -547,7 +654,7 @@ mod tests {
         }
 
         fn submit(&mut self, wants: impl IntoIterator<Item = (u32, Vec<Extent>)>) {
-            let of = |extent| Located { store: 0, extent };
+            let of = |extent| Located { store: 0, extent, need: Need::default() };
             let located = |(tag, extents): (u32, Vec<Extent>)| (tag, extents.into_iter().map(of).collect());
             self.layer.submit(wants.into_iter().map(located), self.now);
         }

@@ -4,10 +4,11 @@
 //! (`assemble`). Between the two, `layer::Layer` owns everything about getting bytes: how many requests are under way
 //! (`window.rs`, one for the `line.rs` of each store), second requests for what is slow (`times.rs`), neighbouring ranges as
 //! one request (`coalesce.rs`), what is tried again and when it is given up ([`crate::store::Retry`]), cancellation, and
-//! bytes that are kept for later (`blocks.rs`). It is driven by one thread of
+//! bytes that are kept for later (`blocks.rs`), or on local disk (`cache/`). It is driven by one thread of
 //! a loader (`engine/remote.rs`), which walks ahead along the order. Nothing in it blocks or looks at a clock by itself.
 
 mod blocks;
+pub mod cache;
 mod coalesce;
 pub(crate) mod layer;
 pub(crate) mod line;
@@ -22,6 +23,8 @@ mod window;
 pub(crate) use window::FIRST;
 
 use std::{ops::Range, sync::Arc};
+
+pub(crate) use cache::Need;
 
 use crate::{
     Result,
@@ -99,6 +102,8 @@ pub(crate) struct Located {
     pub(crate) store: usize,
     /// What is wanted of it.
     pub(crate) extent: Extent,
+    /// By which sample, and when.
+    pub(crate) need: Need,
 }
 
 /// Bytes that have arrived: a part of a block that others may use as well.

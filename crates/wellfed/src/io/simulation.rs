@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Extent, Located, layer::Layer, line::MOST};
+use super::{Extent, Located, Need, layer::Layer, line::MOST};
 use crate::{
     Error, ErrorKind, Result, lock,
     meter::RequestStats,
@@ -238,7 +238,10 @@ impl Play {
                 self.asked += 1;
                 self.since.insert(self.asked, now);
                 let extent = Extent::range(self.asked.to_string(), 0, self.size);
-                self.layer.submit([(self.asked, vec![Located { store: 0, extent }])], instant);
+                self.layer.submit(
+                    [(self.asked, vec![Located { store: 0, extent, need: Need::default() }])],
+                    instant,
+                );
             }
             let open = self.layer.stats().in_flight;
             most = most.max(open);

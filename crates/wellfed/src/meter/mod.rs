@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use stats::{CacheStats, PhaseStats, RequestStats, RowIndexStats, Stats};
+pub use stats::{CacheStats, PhaseStats, RemoteCacheStats, RequestStats, RowIndexStats, Stats};
 pub(crate) use trace::Trace;
 
 use crate::{Result, lock};

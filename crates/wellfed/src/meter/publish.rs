@@ -234,7 +234,7 @@ fn read_at(_file: &File, _bytes: &mut [u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::memory::PageLockStats;
-    use crate::meter::{CacheStats, Meter, RequestStats, RowIndexStats};
+    use crate::meter::{CacheStats, Meter, RemoteCacheStats, RequestStats, RowIndexStats};
 
     fn snapshot(samples: u64) -> Snapshot {
         let stats = Stats {
@@ -254,6 +254,7 @@ mod tests {
             cache: None,
             page_locked: None,
             requests: Some(RequestStats::default()),
+            remote_cache: Some(RemoteCacheStats::default()),
             phases: Meter::new(false).phases(),
         };
         Snapshot::now("image_folder(größe)".to_owned(), 1, stats)

@@ -102,6 +102,33 @@ pub struct RequestStats {
     pub p99: f64,
 }
 
+/// What became of `remote_cache`: ranges of remote objects on local disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RemoteCacheStats {
+    /// The folder.
+    pub path: String,
+    /// Bytes that it takes on the disk, whoever put them there.
+    pub bytes: u64,
+    /// Bytes that it may take.
+    pub limit: u64,
+    /// Ranges that came from the folder.
+    pub hits: u64,
+    /// Their bytes.
+    pub hit_bytes: u64,
+    /// Ranges that came from the store.
+    pub misses: u64,
+    /// Their bytes.
+    pub missed_bytes: u64,
+    /// Ranges that were put into the folder.
+    pub written: u64,
+    /// Ranges that were not, as all that is there is needed sooner.
+    pub left_out: u64,
+    /// Ranges that were not, as they came faster than the disk takes them.
+    pub dropped: u64,
+    /// Why it grows no more, or is not used, if so.
+    pub problem: Option<String>,
+}
+
 /// A snapshot of a loader's counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
@@ -137,6 +164,9 @@ pub struct Stats {
     pub page_locked: Option<PageLockStats>,
     /// Requests to stores that answer later; `None` where samples lie near.
     pub requests: Option<RequestStats>,
+    /// The option `remote_cache`; `None` without it, and where samples lie near.
+    #[serde(default)]
+    pub remote_cache: Option<RemoteCacheStats>,
     /// Time, count and bytes per phase.
     #[serde(rename = "stages")]
     pub phases: Vec<PhaseStats>,
@@ -171,6 +201,9 @@ impl fmt::Display for Stats {
         }
         if let Some(requests) = &self.requests {
             writeln!(f, "{requests}")?;
+        }
+        if let Some(cache) = &self.remote_cache {
+            writeln!(f, "{cache}")?;
         }
         write!(f, "{:<10} {:>9} {:>7} {:>12} {:>10}", "stage", "seconds", "share", "us/sample", "MB")?;
         let total: f64 = self.phases.iter().map(|s| s.seconds).sum();
@@ -246,6 +279,20 @@ impl fmt::Display for RequestStats {
         write!(f, "{requests} requests, {:.1} MB; {in_flight} of {limit} under way; ", *bytes as f64 / 1e6)?;
         write!(f, "{p50:.1} / {p95:.1} / {p99:.1} ms (50 / 95 / 99 %); ")?;
         write!(f, "{retried} retried, {hedged} hedged, {throttled} times throttled")
+    }
+}
+
+impl fmt::Display for RemoteCacheStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, bytes, limit, hits, hit_bytes, misses, missed_bytes, problem, .. } = self;
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        write!(f, "remote cache in {path}: {:.1} of {:.1} MB; ", mb(*bytes), mb(*limit))?;
+        write!(f, "{hits} ranges from disk ({:.1} MB), ", mb(*hit_bytes))?;
+        write!(f, "{misses} from the store ({:.1} MB)", mb(*missed_bytes))?;
+        match problem {
+            Some(problem) => write!(f, "; {problem}"),
+            None => Ok(()),
+        }
     }
 }
 

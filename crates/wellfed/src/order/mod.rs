@@ -423,6 +423,28 @@ impl Order {
         self.top.shard.map_or(1, |shard| shard.world_size)
     }
 
+    /// Which rank this is, and of how many, if ranks share the samples.
+    pub(crate) fn rank(&self) -> Option<(u64, u64)> {
+        self.entries.iter().find_map(|entry| match entry.step {
+            Step::Shard(shard) if shard.world_size > 1 => Some((shard.rank, shard.world_size)),
+            _ => None,
+        })
+    }
+
+    /// The order of another one of these ranks.
+    pub(crate) fn of_rank(&self, rank: u64) -> Self {
+        let mut other = self.clone();
+        let of_plan = other.entries.iter_mut().filter_map(|entry| match &mut entry.step {
+            Step::Shard(shard) => Some(shard),
+            _ => None,
+        });
+        of_plan
+            .chain(&mut other.top.shard)
+            .filter(|shard| shard.world_size > rank)
+            .for_each(|shard| shard.rank = rank);
+        other
+    }
+
     /// Whether ranks wait for each other, and so must get as many batches.
     pub(crate) fn sharded(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.step, Step::Shard(shard) if shard.world_size > 1))

@@ -179,13 +179,86 @@ pub struct Options {
     pub optimize: bool,
     /// Where row indexes of JPEGs are kept. They change no pixel.
     pub row_index: RowIndexing,
+    /// A folder for what was read of remote stores, shared by all processes of the machine: what is needed last goes first.
+    /// `None`: what `WELLFED_CACHE` of the environment names, if anything; `"off"`: none. Files on local disks are not kept.
+    pub remote_cache: Option<String>,
+    /// Bytes that it may take. `None`: what `WELLFED_CACHE_BYTES` says, or half of what is free on its disk when it is opened,
+    /// and what it has.
+    pub remote_cache_bytes: Option<u64>,
     /// Keep a span for every piece of work, for [`crate::Loader::write_trace`].
     pub trace: bool,
     /// Upper bounds on one sample.
     pub limits: Limits,
 }
 
+/// A folder for what was read of remote stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteCache {
+    /// Where it is.
+    pub path: String,
+    /// Bytes that it may take; `None` is half of what is free.
+    pub max_bytes: Option<u64>,
+}
+
+impl RemoteCache {
+    /// The one that the environment names: `WELLFED_CACHE`, with `WELLFED_CACHE_BYTES` at most.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for what is no number of bytes.
+    pub fn from_environment() -> Result<Option<Self>> {
+        Self::given(None, None, |name| std::env::var(name).ok())
+    }
+
+    fn given(
+        path: Option<&str>,
+        max_bytes: Option<u64>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>> {
+        let path = path.map(str::to_owned).or_else(|| variable("WELLFED_CACHE"));
+        let Some(path) = path.filter(|path| !path.is_empty() && path != "off") else { return Ok(None) };
+        let max_bytes = match (max_bytes, variable("WELLFED_CACHE_BYTES").filter(|text| !text.is_empty())) {
+            (Some(bytes), _) => Some(bytes),
+            (None, Some(text)) => Some(bytes_of(&text).ok_or_else(|| {
+                Error::config(format!("WELLFED_CACHE_BYTES is {text:?}, which is no number of bytes"))
+                    .with_hint("write 500000000000 or 500GB")
+            })?),
+            (None, None) => None,
+        };
+        // A script may change its folder before the first epoch.
+        let path = std::path::absolute(&path)
+            .ok()
+            .and_then(|path| path.into_os_string().into_string().ok())
+            .unwrap_or(path);
+        Ok(Some(Self { path, max_bytes }))
+    }
+}
+
+/// A number of bytes, as people write it: `1000`, `64MB`, `1.5TB`, `2GiB`.
+pub fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let unit = text[digits.len()..].trim().to_ascii_lowercase();
+    let power = |letter: &str| ["", "k", "m", "g", "t", "p"].iter().position(|known| *known == letter);
+    let factor = match unit.strip_suffix('b').unwrap_or(&unit) {
+        binary if binary.ends_with('i') => 1024_f64.powi(power(&binary[..binary.len() - 1])? as i32),
+        decimal => 1000_f64.powi(power(decimal)? as i32),
+    };
+    let bytes = digits.parse::<f64>().ok()? * factor;
+    // Beyond that a float is no whole number.
+    (bytes.is_finite() && (0.0..9e15).contains(&bytes)).then_some(bytes as u64)
+}
+
 impl Options {
+    /// The cache of remote bytes that these options or the environment name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for what is no number of bytes.
+    pub(crate) fn remote_cache(&self) -> Result<Option<RemoteCache>> {
+        RemoteCache::given(self.remote_cache.as_deref(), self.remote_cache_bytes, |name| {
+            std::env::var(name).ok()
+        })
+    }
+
     /// These and those of another data set that is put together with this one. What was left as it is by default does
     /// not count, unless it decides what samples look like.
     ///
@@ -230,6 +303,8 @@ impl Default for Options {
             exif_orientation: false,
             optimize: true,
             row_index: RowIndexing::default(),
+            remote_cache: None,
+            remote_cache_bytes: None,
             trace: false,
             limits: Limits::default(),
         }
@@ -239,6 +314,27 @@ impl Default for Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_remote_cache_is_that_of_the_options_or_of_the_environment() {
+        let variable = |name: &str| match name {
+            "WELLFED_CACHE" => Some("/cache".to_owned()),
+            "WELLFED_CACHE_BYTES" => Some("1.5 GB".to_owned()),
+            _ => None,
+        };
+        let cache = |path: &str, max_bytes| Some(RemoteCache { path: path.to_owned(), max_bytes });
+        let given = |path, bytes| RemoteCache::given(path, bytes, variable).unwrap();
+        assert_eq!(given(None, None), cache("/cache", Some(1_500_000_000)));
+        assert_eq!(given(Some("/other"), Some(7)), cache("/other", Some(7)));
+        assert_eq!((given(Some("off"), None), given(Some(""), None)), (None, None));
+        assert_eq!(RemoteCache::given(None, Some(7), |_| None).unwrap(), None);
+        assert_eq!(RemoteCache::given(Some("/x"), None, |_| None).unwrap(), cache("/x", None));
+        let wrong = RemoteCache::given(Some("/x"), None, |_| Some("much".to_owned())).unwrap_err();
+        assert!(wrong.message().contains("WELLFED_CACHE_BYTES is \"much\""), "{wrong}");
+        let sizes = ["0", "12", "3kB", "2 GiB", "1T", "5b"].map(bytes_of);
+        assert_eq!(sizes, [0, 12, 3000, 2 << 30, 1_000_000_000_000, 5].map(Some));
+        assert_eq!(["", "-1", "1XB", "GB", "1e30", "nan", "1 ib x"].map(bytes_of), [None; 7]);
+    }
 
     #[test]
     fn options_survive_json_and_name_what_is_wrong() {

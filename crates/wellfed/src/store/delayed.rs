@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store, registry::Located};
+use super::{Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store, Version, registry::Located};
 use crate::{Error, Result, lock};
 
 /// Another store, seen from afar.
@@ -140,6 +140,15 @@ impl Store for DelayedStore {
 }
 
 impl Remote for DelayedStore {
+    /// As the file is now: what it stands for is as near as that.
+    fn version(&self, path: &str) -> Option<Version> {
+        let Stat { size, modified, identity, .. } = self.inner.stat(path).ok()?;
+        let (device, inode) = identity?;
+        let tag =
+            [&modified.to_le_bytes()[..], &size.to_le_bytes(), &device.to_le_bytes(), &inode.to_le_bytes()];
+        Some(Version::new("delayed", path, &tag.concat()))
+    }
+
     fn begin(&self, request: Request, done: Done) -> Pending {
         let bytes = match &request.range {
             Some(range) => range.end.saturating_sub(range.start),

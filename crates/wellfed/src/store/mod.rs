@@ -20,7 +20,7 @@ use std::fmt;
 pub use delayed::DelayedStore;
 pub use faulty::{Call, Fault, FaultyStore, Operation};
 pub use local::LocalStore;
-pub use remote::{Done, Pending, Remote, Request};
+pub use remote::{Done, Pending, Remote, Request, Version};
 pub use retry::{Retry, RetryingStore};
 pub use zip::ZipStore;
 

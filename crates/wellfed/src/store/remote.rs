@@ -19,6 +19,27 @@ pub struct Request {
     pub max_bytes: u64,
 }
 
+/// Which object this is, and what it holds, for all processes and as long as it is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// A hash of the store's address and the path, without secrets. Another version of the object has the same.
+    pub object: u64,
+    /// A hash of all that says which version it is: its tag, its size, and the address once more.
+    pub content: u64,
+}
+
+impl Version {
+    /// Of the object `path` of the store at `address`, whose version is told by `tag`.
+    pub fn new(address: &str, path: &str, tag: &[u8]) -> Self {
+        let hash = |parts: &[&[u8]]| {
+            let lengths: Vec<u8> = parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes()).collect();
+            rapidhash::v3::rapidhash_v3(&[&parts.concat(), &lengths[..]].concat())
+        };
+        let (address, path) = (address.as_bytes(), path.as_bytes());
+        Self { object: hash(&[address, path]), content: hash(&[b"version", tag, address, path]) }
+    }
+}
+
 /// Takes the answer.
 pub type Done = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
 
@@ -36,6 +57,12 @@ pub trait Remote: Send + Sync + fmt::Debug {
     /// Requests that it takes at once, at most: more would only wait. The I/O layer finds out how many are useful.
     fn connections(&self) -> usize {
         usize::MAX
+    }
+
+    /// What an object is, as far as that is known without asking for it: from a list, or from an earlier answer. All answers
+    /// from then on are of this version, or errors. `None`, if it is not known, or cannot be told for sure.
+    fn version(&self, _path: &str) -> Option<Version> {
+        None
     }
 
     /// How often a server of this store has asked to slow down. The store waits as long as it was asked to, without an

@@ -14,7 +14,7 @@ use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 pub(crate) use directory::Directory;
 
 use super::{
-    Done, Entry, EntryKind, Pending, Remote, Request, Retry, RetryingStore, Stat, Store,
+    Done, Entry, EntryKind, Pending, Remote, Request, Retry, RetryingStore, Stat, Store, Version,
     registry::{self, Located},
     secrets,
 };
@@ -285,6 +285,13 @@ impl Remote for ZipStore {
             done(unpacked);
         };
         remote.begin(outer, Box::new(unpack))
+    }
+
+    fn version(&self, path: &str) -> Option<Version> {
+        let archive = self.inner.remote()?.version(&self.contents.archive)?;
+        let (_, member) = split(path)?;
+        let address = format!("zip {:016x}", archive.object);
+        Some(Version::new(&address, member, &archive.content.to_le_bytes()))
     }
 
     fn retry(&self) -> Retry {

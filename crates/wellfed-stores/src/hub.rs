@@ -11,7 +11,8 @@ use serde_json::Value;
 use wellfed::{
     Error, ErrorKind, Result,
     store::{
-        Done, Entry, EntryKind, Pending, Remote, Request, Retry, Stat, Store, registry::Located, secrets,
+        Done, Entry, EntryKind, Pending, Remote, Request, Retry, Stat, Store, Version, registry::Located,
+        secrets,
     },
 };
 
@@ -269,6 +270,10 @@ impl Remote for HubStore {
 
     fn connections(&self) -> usize {
         self.files.connections()
+    }
+
+    fn version(&self, path: &str) -> Option<Version> {
+        self.files.version(&self.file(path).ok()?)
     }
 
     fn throttled(&self) -> u64 {

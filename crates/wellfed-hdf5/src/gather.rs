@@ -122,11 +122,9 @@ impl Cut {
             extent[axis] = self.sides[axis].min(self.shape[axis] - origin[axis]);
         }
         loop {
-            let (mut to, mut from) = (0, 0);
-            for axis in 0..=last {
-                to = to * self.shape[axis] + origin[axis] + at[axis];
-                from = from * self.sides[axis] + at[axis];
-            }
+            let to = self.shape.iter().zip(&origin).zip(&at);
+            let to = to.fold(0, |to, ((side, origin), at)| to * side + origin + at);
+            let from = self.sides.iter().zip(&at).fold(0, |from, (side, at)| from * side + at);
             run(to * self.size, from * self.size, extent[last] * self.size)?;
             let mut axis = last;
             loop {

@@ -93,7 +93,7 @@ fn expected(name: &str, row: u64) -> Value {
         "some" if (4..7).contains(&row) => return Value::Bytes([-9_i32, -9].map(i32::to_ne_bytes).concat()),
         "some" => (DType::Int32, 2),
         "none" => return Value::Bytes(2.5_f32.to_ne_bytes().to_vec()),
-        "flag" => return Value::Bytes(vec![u8::from(row % 3 == 0)]),
+        "flag" => return Value::Bytes(vec![u8::from(row.is_multiple_of(3))]),
         "text" => return Value::Bytes(format!("row {row}").into_bytes()),
         "compact" => (DType::Int16, 2),
         other => panic!("{other}"),

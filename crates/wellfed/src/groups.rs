@@ -267,7 +267,7 @@ impl Groups {
                 Some(Entry::Ready { parts, .. }) => Arc::strong_count(parts) == 1,
                 _ => false,
             };
-            let oldest = used.iter().find(|(_, key)| idle(*key)).map(|(used, key)| (*used, *key));
+            let oldest = used.iter().find(|(_, key)| idle(key)).map(|(used, key)| (*used, *key));
             let Some((used, oldest)) = oldest else { return false };
             state.used.remove(&used);
             if let Some(Entry::Ready { bytes, .. }) = state.entries.remove(&oldest) {

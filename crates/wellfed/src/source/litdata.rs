@@ -329,7 +329,7 @@ impl LitData {
     /// Where the leaves of an item lie in its bytes, which they must fill.
     fn parts_of(&self, chunk: &Chunk, sample: u64, bytes: &[u8]) -> Result<Vec<Range<usize>>> {
         if self.tokens.is_some() {
-            return Ok(vec![0..bytes.len()]);
+            return Ok(std::iter::once(0..bytes.len()).collect());
         }
         let mut at = 4 * self.leaves.len();
         let sizes = bytes.get(..at).ok_or_else(|| chunk.corrupt(sample, "it ends within its sizes"))?;
@@ -420,7 +420,9 @@ fn check_config(path: &str, config: &Config) -> Result<Wrap> {
 }
 
 /// How items are handed out, and their leaves with the fields that they are.
-fn items_of(config: &Config, fields: Option<&[String]>) -> Result<(Structure, Vec<(Leaf, Option<usize>)>)> {
+type Items = (Structure, Vec<(Leaf, Option<usize>)>);
+
+fn items_of(config: &Config, fields: Option<&[String]>) -> Result<Items> {
     let mut names = Vec::new();
     let spec = match &config.data_spec {
         None => serde_json::Value::Null,

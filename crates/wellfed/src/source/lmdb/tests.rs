@@ -65,7 +65,7 @@ impl Writer {
 
     /// A tree of these entries, and what is said of it where it is named.
     fn tree(&mut self, entries: &[Entry], tree_flags: u16) -> Vec<u8> {
-        let largest = ((self.page_size - 16) / 2 & !1) - 2;
+        let largest = (((self.page_size - 16) / 2) & !1) - 2;
         let mut leaves: Vec<(Vec<u8>, u64)> = Vec::new();
         let mut nodes: Vec<(u64, u16, &[u8], Vec<u8>)> = Vec::new();
         let mut used = 16;

@@ -110,8 +110,8 @@ def main() -> None:
     options = parser.parse_args()
     results: dict[str, Any] = {"h5py": h5py.version.info}
     with tempfile.TemporaryDirectory() as folder:
-        for name, form in FORMS.items():
-            path = Path(folder) / "images.h5"
+        for number, (name, form) in enumerate(FORMS.items()):
+            path = Path(folder) / f"{number}.h5"
             write(path, options.rows, form)
             print(f"{options.rows} images, {name}, {path.stat().st_size >> 20} MiB")
             results[name] = measure(path, options.rows, options.rounds)

@@ -319,8 +319,11 @@ fn in_group(group: Option<&str>, name: &str) -> String {
     }
 }
 
+/// Names of fields, and the paths of their data sets.
+type Fields = Vec<(String, String)>;
+
 /// The data sets of a group that most rows are in: names with paths, and what else there is.
-fn choose(file: &File<'_>, group: Option<&str>) -> Result<(Vec<(String, String)>, Option<String>)> {
+fn choose(file: &File<'_>, group: Option<&str>) -> Result<(Fields, Option<String>)> {
     let within = in_group(group, "");
     let within = within.trim_end_matches('/');
     let shown = if within.is_empty() { "its root" } else { within };
@@ -463,7 +466,7 @@ impl Hdf5 {
         let group = spec.group.as_deref();
         // The first file decides which fields there are.
         let (opened, note) = open_file(&*store, first, group, spec.fields.as_deref())?;
-        let fields: Vec<(String, String)> = match &spec.fields {
+        let fields: Fields = match &spec.fields {
             Some(fields) => fields.clone(),
             None => opened.arrays.iter().map(|(name, _)| (name.clone(), name.clone())).collect(),
         };

@@ -159,7 +159,7 @@ impl Inspect {
         let detected = detect::open(&self.path)?;
         output::note(detect::describe(&self.path, &detected));
         let source = &*detected.source;
-        source.notes().iter().for_each(|note| output::note(note));
+        source.notes().iter().for_each(output::note);
         let mut found = examine(source, self.full);
         found.bad.sort_by_key(|(index, _)| *index);
         let mut codecs: Vec<Codec> =

@@ -68,7 +68,9 @@ pub(crate) fn open(host: &str, options: &mut Options, secrets: Arc<Vec<String>>)
         .or_else(|| Some(format!("https://{}.blob.{}", account.as_deref()?, suffix?)))
         .map(|endpoint| if endpoint.contains("://") { endpoint } else { format!("https://{endpoint}") });
     let plain = emulator || endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let common = Common::take(options, plain)?;
+    let mut common = Common::take(options, plain)?;
+    // A container's name says nothing without its account.
+    common.endpoint = [endpoint.as_deref(), account.as_deref()].map(Option::unwrap_or_default).join(" ");
     // An emulator at an address of its own: `object_store` knows one at the usual address only.
     let (emulator, account) = match (emulator, &endpoint) {
         (true, Some(_)) => (false, account.or_else(|| Some(EMULATOR.0.to_owned()))),

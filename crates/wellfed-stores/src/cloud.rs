@@ -19,8 +19,8 @@ use object_store::{
 use wellfed::{
     Error, ErrorKind, Result,
     store::{
-        Done, Entry, EntryKind, Pending, Remote, Request, Retry, Stat, Store, join, registry::Located,
-        secrets,
+        Done, Entry, EntryKind, Pending, Remote, Request, Retry, Stat, Store, Version, join,
+        registry::Located, secrets,
     },
 };
 
@@ -336,6 +336,15 @@ impl Remote for CloudStore {
 
     fn connections(&self) -> usize {
         self.bucket.common.connections
+    }
+
+    fn version(&self, path: &str) -> Option<Version> {
+        // Tags of objects in memory are numbers, in each process the same ones.
+        if self.bucket.root.starts_with("memory:") {
+            return None;
+        }
+        let tag = self.seen.version(path)?;
+        Some(Version::new(&self.bucket.common.endpoint, path, &tag))
     }
 
     fn throttled(&self) -> u64 {

@@ -34,6 +34,7 @@ pub(crate) fn open(name: &str, options: &mut Options, secrets: Arc<Vec<String>>)
     let endpoint = given.or(emulator);
     let plain = endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
     let mut common = Common::take(options, plain)?;
+    common.endpoint = endpoint.clone().unwrap_or_default();
     let payer = match pays.as_deref().map(str::to_ascii_lowercase).as_deref() {
         None | Some("false") => None,
         Some("true") => Some(project.or_else(|| env("GOOGLE_CLOUD_PROJECT")).ok_or_else(|| {

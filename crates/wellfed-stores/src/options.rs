@@ -96,6 +96,8 @@ pub(crate) struct Common {
     pub(crate) silence: Duration,
     /// Requests under way at most.
     pub(crate) connections: usize,
+    /// Where the server is, if that is not the usual place: what else tells apart buckets of one name.
+    pub(crate) endpoint: String,
 }
 
 impl Common {
@@ -142,6 +144,7 @@ impl Common {
             retry,
             silence: Duration::from_secs_f64(silence),
             connections: connections as usize,
+            endpoint: String::new(),
         })
     }
 

@@ -84,7 +84,8 @@ pub(crate) fn open(name: &str, options: &mut Options, secrets: Arc<Vec<String>>)
         }
     };
     let plain = endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let common = Common::take(options, plain)?;
+    let mut common = Common::take(options, plain)?;
+    common.endpoint = endpoint.clone().unwrap_or_default();
     let (client, silence, name) = (common.client.clone(), common.silence, name.to_owned());
     let mut secrets = secrets.to_vec();
     if let Credentials::Keys(key, secret, token) = &credentials {

@@ -129,6 +129,16 @@ impl Seen {
         (!tag.starts_with("W/")).then(|| format!("\"{tag}\""))
     }
 
+    /// What tells which version of `path` all answers are of, if that is known. Weak tags do not: bytes may differ under them.
+    pub(crate) fn version(&self, path: &str) -> Option<Vec<u8>> {
+        let state = self.lock()?;
+        let (tag, size) = state.objects.get(&hash(path))?;
+        let tag = tag.text();
+        // Without a size, an answer to a range did not say of how many bytes.
+        let size = (*size)?;
+        (!tag.starts_with("W/")).then(|| [&size.to_le_bytes(), tag.as_bytes()].concat())
+    }
+
     /// What an answer with `tag` is to what was seen of `path`, which has `size` bytes by its own account. What has not been
     /// seen is remembered.
     pub(crate) fn compare(&self, path: &str, tag: Option<&str>, size: Option<u64>) -> Match {
@@ -183,6 +193,13 @@ mod tests {
         assert_eq!(seen.compare("a", None, Some(6)), Match::Same, "a server without tags says nothing");
         assert_eq!(seen.compare("a", Some("\"1\""), Some(6)), Match::Length(5));
         assert_eq!(seen.compare("a", Some("\"1\""), None), Match::Same);
+        assert_eq!((seen.version("w"), seen.version("c")), (None, None), "weak, and not seen");
+        let (before, tagged) = (seen.version("a"), |tag: &str, size| {
+            seen.listed(std::iter::empty(), [("d", Some(tag), size)].into_iter());
+            seen.version("d")
+        });
+        assert_eq!(before, tagged("1", 5));
+        assert!(before != tagged("1", 6) && before != tagged("2", 5));
         seen.listed(["f"].into_iter(), [("a", Some("2"), 7), ("b", None, 0)].into_iter());
         assert_eq!(seen.compare("a", Some("\"2\""), Some(7)), Match::Same);
         assert!(seen.is_folder("f") && !seen.is_folder("a"));

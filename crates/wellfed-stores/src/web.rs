@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 use wellfed::{
     Error, ErrorKind, Result,
     store::{
-        Done, Entry, EntryKind, Pending, Remote, Request, Retry, Stat, Store, registry::Located, secrets,
+        Done, Entry, EntryKind, Pending, Remote, Request, Retry, Stat, Store, Version, registry::Located,
+        secrets,
     },
 };
 
@@ -410,6 +411,16 @@ impl Remote for WebStore {
 
     fn connections(&self) -> usize {
         self.site.common.connections
+    }
+
+    fn version(&self, path: &str) -> Option<Version> {
+        let tag = self.seen.version(path)?;
+        let name = secrets::identity(path);
+        // Where a part of the query is left out of the name, only a tag of its own tells what it led to.
+        if name.len() != path.len() && tag.windows(9).any(|part| part == b"modified ") {
+            return None;
+        }
+        Some(Version::new("", &name, &tag))
     }
 
     fn throttled(&self) -> u64 {

@@ -198,7 +198,7 @@ impl Source for Numbers {
         if index % 3 != 1 {
             extents.push(Extent::whole(format!("object-{index}"), 1 << 20));
         }
-        if index % 3 != 0 {
+        if !index.is_multiple_of(3) {
             extents.push(Extent::range(format!("object-{index}"), 100, 4200));
         }
         Ok(())

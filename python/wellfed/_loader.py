@@ -372,6 +372,7 @@ class Loader:
 _PROBLEMS = {
     "cache": "samples are not cached",
     "row_index": "row indexes are not kept",
+    "remote_cache": "remote bytes are not kept as they should be",
     "page_locked": "batches are copied once more on their way to the device",
 }
 """What follows from a problem that `stats` tells."""

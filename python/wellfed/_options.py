@@ -26,6 +26,8 @@ class Options(TypedDict, total=False):
     exif_orientation: bool
     optimize: bool
     row_index: Literal["memory", "off", "beside"] | str | bytes | os.PathLike[str]
+    remote_cache: str | bytes | os.PathLike[str] | None
+    remote_cache_bytes: int | None
     trace: bool
     max_pixels: int
     max_bytes: int

@@ -665,6 +665,11 @@ class Dataset(Writes):
                 so that later crops of it start at the first row they need. ``"memory"`` (default, at most an eighth
                 of the budget), ``"beside"`` (also in a file beside the images or shards), a folder for such files,
                 or ``"off"``. Results are the same in any case.
+            remote_cache: A folder on a local disk in which loaders keep what they read of remote stores, shared by all
+                processes of the machine. What is needed last, by the order of this epoch and the next one, goes first.
+                None (default): the one that ``WELLFED_CACHE`` of the environment names, if any; ``"off"``: none.
+            remote_cache_bytes: Bytes that it may take. None: ``WELLFED_CACHE_BYTES``, or half of what is free on its
+                disk, and what it has.
             trace: Keep what `Loader.write_trace` writes. Default: False.
             max_pixels: Greatest height times width of an image; larger ones are errors. Default: 178,956,970.
             max_bytes: Greatest encoded size of one field, in bytes. Default: 2**30.

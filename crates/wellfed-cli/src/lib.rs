@@ -5,6 +5,7 @@
 
 mod advice;
 mod bench;
+mod cache;
 mod convert;
 mod demo;
 mod detect;
@@ -35,6 +36,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Cache(cache::Cache),
     Convert(convert::Convert),
     Demo(demo::Demo),
     #[cfg(unix)]
@@ -63,6 +65,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     wellfed_tables::register();
     match cli.command {
         Command::Bench(bench) => output::status(bench.run()),
+        Command::Cache(cache) => output::status(cache.run()),
         Command::Convert(convert) => output::status(convert.run()),
         Command::Demo(demo) => demo.run(),
         #[cfg(unix)]

@@ -271,7 +271,6 @@ impl Warmed {
         let Self { cache, samples, .. } = self;
         let mut out = output::results();
         writeln!(out, "downloaded: {} ranges, {:.1} MB", cache.misses, mb(cache.missed_bytes))?;
-        writeln!(out, "there before: {} ranges, {:.1} MB", cache.hits, mb(cache.hit_bytes))?;
         let all = if self.complete {
             format!("all {samples} samples")
         } else {

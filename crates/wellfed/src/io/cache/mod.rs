@@ -1,7 +1,7 @@
 //! Bytes of remote objects on local disk, chosen by what comes next.
 //!
 //! [`Policy`] says what stays, by what [`Future`] knows of the order; [`Folder`] keeps it, in files that all processes of a
-//! machine share, with one download each; [`Keeper`] stands between it and the I/O layer, so that nobody waits for the disk.
+//! machine share, with one download each; `Keeper` stands between it and the I/O layer, so that nobody waits for the disk.
 
 mod folder;
 mod future;

@@ -36,12 +36,19 @@ enum Limit {
     Unknown,
 }
 
-pub(super) fn find(case: &Case) -> Option<Finding> {
-    let stage = case.e.stages.get("network")?;
+/// The stage, if it takes so much of the time that it matters.
+fn stage<'a>(case: &Case<'a>) -> Option<&'a StageTime> {
     let make = case.e.loading.mean(|batch| batch.wall);
-    if stage.time() < MATTERS * make {
-        return None;
-    }
+    case.e.stages.get("network").filter(|stage| stage.time() >= MATTERS * make)
+}
+
+/// Whether a server refuses requests: then samples that take long are those that it refused.
+pub(super) fn refused(case: &Case) -> bool {
+    stage(case).is_some_and(|stage| stage.waits.pause >= PAUSES)
+}
+
+pub(super) fn find(case: &Case) -> Option<Finding> {
+    let stage = stage(case)?;
     Some(match limit(case, stage) {
         Limit::Latency => latency(case, stage),
         Limit::Bandwidth => bandwidth(case, stage),
@@ -52,7 +59,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
 
 fn limit(case: &Case, stage: &StageTime) -> Limit {
     let waits = &stage.waits;
-    if waits.pause >= PAUSES {
+    if refused(case) {
         return Limit::Throttled;
     }
     let company = storage::explained(&storage::company(case));

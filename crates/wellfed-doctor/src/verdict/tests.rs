@@ -298,6 +298,18 @@ fn bodies_of_answers_are_a_matter_of_the_link_and_pauses_one_of_the_server() {
     let verdict = judge(&over_the_network(4, pauses)).verdict;
     assert_eq!(verdict.id, "network-throttled");
     assert!(verdict.title.contains("40 % of the network's time are pauses"), "{}", verdict.title);
+    // Samples that were refused take long, and are no tail of the data's.
+    let mut e = over_the_network(4, pauses);
+    let sample = |i: i64| crate::evidence::Sample {
+        index: i,
+        wall: if i % 50 == 0 { 0.4 } else { 0.01 },
+        ..crate::evidence::Sample::default()
+    };
+    e.loading.samples = (0..400).map(sample).collect();
+    e.loading.batches.iter_mut().step_by(3).for_each(|batch| batch.wall += 0.4);
+    assert_eq!(said(&e), ["network-throttled"]);
+    e.stages.loading[0].waits = bodies;
+    assert!(said(&e).contains(&"long-tail".to_owned()));
     // A rare failure is none.
     let rarely = Waits { answer: 0.9, pause: 0.05, ..Waits::default() };
     assert_eq!(judge(&over_the_network(4, rarely)).verdict.id, "network-latency");

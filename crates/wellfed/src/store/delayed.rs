@@ -1,7 +1,7 @@
 //! A store that is far away: every request takes a time, and all of them share a bandwidth. For tests and benchmarks.
 //!
-//! By URL: `delayed+file:///data?latency_ms=20&bandwidth=200MB`. Bandwidth is a token bucket: bytes of one answer go
-//! out after those of the requests before it. Answers come from one thread, which ends with the store.
+//! By URL: `delayed+file:///data?latency_ms=20&bandwidth=200MB`, and as of other stores `max_pool_connections=16`: requests that it is
+//! asked for at once. Bandwidth is a token bucket: bytes of one answer go out after those of the requests before it. Answers come from one thread, which ends with the store.
 
 use std::{
     cmp::Reverse,
@@ -20,6 +20,7 @@ pub struct DelayedStore {
     inner: Arc<dyn Store>,
     latency: Duration,
     bytes_per_second: f64,
+    connections: usize,
     timer: Arc<Timer>,
 }
 
@@ -52,7 +53,7 @@ impl fmt::Debug for DelayedStore {
 impl DelayedStore {
     /// `inner`, each of whose requests takes `latency` longer, and all of which together pass `bytes_per_second`.
     pub fn new(inner: Arc<dyn Store>, latency: Duration, bytes_per_second: f64) -> Self {
-        Self { inner, latency, bytes_per_second, timer: Arc::default() }
+        Self { inner, latency, bytes_per_second, connections: usize::MAX, timer: Arc::default() }
     }
 
     /// What `path?latency_ms=20&bandwidth=200MB` of a URL names: a store around the local one, and the path in it.
@@ -61,7 +62,7 @@ impl DelayedStore {
     /// [`crate::ErrorKind::Config`] for anything else after the question mark.
     pub fn from_url(rest: &str) -> Result<Located> {
         let (path, query) = rest.rsplit_once('?').unwrap_or((rest, ""));
-        let (mut latency, mut bandwidth) = (Duration::ZERO, f64::INFINITY);
+        let (mut latency, mut bandwidth, mut connections) = (Duration::ZERO, f64::INFINITY, usize::MAX);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let bad = || {
                 Error::config(format!("{pair:?} is no setting of a delayed store"))
@@ -82,11 +83,16 @@ impl DelayedStore {
                     latency = Duration::from_secs_f64(number / 1e3)
                 }
                 "bandwidth" if number * unit >= 1.0 => bandwidth = number * unit,
+                "max_pool_connections" if unit == 1.0 && (1.0..=4096.0).contains(&number) => {
+                    connections = number as usize
+                }
                 _ => return Err(bad()),
             }
         }
+        let mut store = Self::new(Arc::new(LocalStore::new()), latency, bandwidth);
+        store.connections = connections;
         Ok(Located {
-            store: Arc::new(Self::new(Arc::new(LocalStore::new()), latency, bandwidth)),
+            store: Arc::new(store),
             path: path.to_owned(),
             address: format!("delayed+file:{query}"),
         })
@@ -170,6 +176,10 @@ impl Remote for DelayedStore {
         self.timer.changed.notify_one();
         let timer = self.timer.clone();
         Pending::new(move || timer.cancel(number))
+    }
+
+    fn connections(&self) -> usize {
+        self.connections
     }
 }
 
@@ -262,6 +272,8 @@ mod tests {
         let text = format!("{:?}", found.store);
         assert!(text.contains("2.5ms") && text.contains("200000000 B/s"), "{text}");
         assert_eq!(DelayedStore::from_url("/data").unwrap().path, "/data");
+        let connections = |url| DelayedStore::from_url(url).unwrap().store.remote().unwrap().connections();
+        assert_eq!((connections("/data"), connections("/data?max_pool_connections=3")), (usize::MAX, 3));
         for bad in [
             "x?latency",
             "x?latency_ms=",
@@ -269,6 +281,8 @@ mod tests {
             "x?bandwidth=0",
             "x?speed=3",
             "x?bandwidth=1XB",
+            "x?max_pool_connections=0",
+            "x?max_pool_connections=1MB",
         ] {
             assert!(DelayedStore::from_url(bad).is_err(), "{bad}");
         }

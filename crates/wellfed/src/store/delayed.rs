@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store, registry::Located};
+use super::{Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store, registry::Located, secrets};
 use crate::{Error, Result, lock};
 
 /// Another store, seen from afar.
@@ -63,12 +63,12 @@ impl DelayedStore {
     pub fn from_url(rest: &str) -> Result<Located> {
         let (path, query) = rest.rsplit_once('?').unwrap_or((rest, ""));
         let (mut latency, mut bandwidth, mut connections) = (Duration::ZERO, f64::INFINITY, usize::MAX);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        // Whoever opens a source keeps back what may be a secret by its name, as that of connections.
+        for (name, value) in secrets::options(query)? {
             let bad = || {
-                Error::config(format!("{pair:?} is no setting of a delayed store"))
+                Error::config(format!("{name}={value} is no setting of a delayed store"))
                     .with_hint("write ?latency_ms=20&bandwidth=200MB")
             };
-            let (name, value) = pair.split_once('=').ok_or_else(bad)?;
             let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let unit = match &value[digits.len()..] {
                 "" | "B" => 1.0,
@@ -78,7 +78,7 @@ impl DelayedStore {
                 _ => return Err(bad()),
             };
             let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(bad)?;
-            match name {
+            match name.as_str() {
                 "latency_ms" if unit == 1.0 && number < 1e9 => {
                     latency = Duration::from_secs_f64(number / 1e3)
                 }
@@ -274,6 +274,9 @@ mod tests {
         assert_eq!(DelayedStore::from_url("/data").unwrap().path, "/data");
         let connections = |url| DelayedStore::from_url(url).unwrap().store.remote().unwrap().connections();
         assert_eq!((connections("/data"), connections("/data?max_pool_connections=3")), (usize::MAX, 3));
+        let sealed = secrets::seal("delayed+file:///data?latency_ms=1&max_pool_connections=3");
+        assert!(sealed.contains("sealed="), "{sealed}");
+        assert_eq!(connections(sealed.strip_prefix("delayed+file://").unwrap()), 3);
         for bad in [
             "x?latency",
             "x?latency_ms=",

@@ -138,6 +138,7 @@ CASES = [
     ),
     Case("20", "network_latency", ("network-latency",), seconds=6.0),
     Case("21", "network_throttled", ("network-throttled",), seconds=6.0),
+    Case("22", "store_connections", ("network-latency",), seconds=6.0),
     Case("h1", "healthy_wait", ("healthy", "compute-bound"), (), NOTHING),
     Case("h2", "healthy_first_epoch", ("healthy", "compute-bound"), (), NOTHING, seconds=6.0),
     Case("h3", "healthy_trivial", ("healthy", "compute-bound"), (), NOTHING),

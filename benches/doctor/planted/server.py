@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import http.server
+import re
 import threading
 import time
 from pathlib import Path
@@ -65,10 +66,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if ARGS.most and not TURNS.take():
             return self.send_error(503)
         time.sleep(ARGS.late)
-        data = path.read_bytes()
-        self.send_response(200)
+        size, asked = path.stat().st_size, re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
+        first, last = (int(asked[1]), min(int(asked[2]), size - 1)) if asked else (0, size - 1)
+        with path.open("rb") as file:
+            file.seek(first)
+            data = file.read(last + 1 - first)
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
+        if self.command == "HEAD":
+            return None
         for at in range(0, len(data), CHUNK):
             part = data[at : at + CHUNK]
             BUCKET.take(len(part))
@@ -78,6 +87,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True  # the script ended
                 return None
         return None
+
+    do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""

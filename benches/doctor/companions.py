@@ -46,7 +46,7 @@ def surroundings(settings: dict[str, Any], fixed: str) -> Iterator[Surroundings]
     if fixed:
         around.env |= settings.get("env_fixed", {})
     with contextlib.ExitStack() as ends:
-        if (server := settings.get("server")) and not fixed:
+        if server := settings.get("server_fixed" if fixed else "server"):
             around.env["PLANTED_URL"] = ends.enter_context(beside("server.py", *server))
         if (count := settings.get("neighbours")) and not fixed:
             ends.enter_context(beside("neighbour.py", str(count)))

@@ -1,14 +1,23 @@
-"""A file server that sends so many bytes a second to all clients: `server.py FOLDER RATE`. Says its address."""
+"""A file server that sends so many bytes a second to all clients: `server.py FOLDER RATE`. Says its address.
+
+`--late SECONDS` before each answer, whatever its size; `--most N` requests a second, the others are refused (503).
+"""
 
 from __future__ import annotations
 
+import argparse
 import http.server
-import sys
+import re
 import threading
 import time
 from pathlib import Path
 
-ROOT, RATE = Path(sys.argv[1]), float(sys.argv[2])
+parser = argparse.ArgumentParser()
+parser.add_argument("root", type=Path)
+parser.add_argument("rate", type=float)
+parser.add_argument("--late", type=float, default=0.0)
+parser.add_argument("--most", type=float, default=0.0)
+ARGS = parser.parse_args()
 CHUNK = 32 * 1024
 
 
@@ -20,7 +29,7 @@ class Bucket:
 
     def take(self, size: int) -> None:
         with self.lock:
-            self.free = max(self.free, time.monotonic()) + size / RATE
+            self.free = max(self.free, time.monotonic()) + size / ARGS.rate
             until = self.free
         time.sleep(max(0.0, until - time.monotonic()))
 
@@ -28,17 +37,47 @@ class Bucket:
 BUCKET = Bucket()
 
 
+class Turns:
+    """Who is answered: so many a second, of which a tenth of a second's may come at once."""
+
+    def __init__(self) -> None:
+        self.lock, self.left, self.seen = threading.Lock(), 1.0, time.monotonic()
+
+    def take(self) -> bool:
+        with self.lock:
+            now = time.monotonic()
+            self.left = min(max(1.0, ARGS.most / 10), self.left + (now - self.seen) * ARGS.most)
+            self.seen = now
+            answered = self.left >= 1.0
+            self.left -= answered
+        return answered
+
+
+TURNS = Turns()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        path = ROOT / Path(self.path).name
+        path = ARGS.root / Path(self.path).name
         if not path.is_file():
             return self.send_error(404)
-        data = path.read_bytes()
-        self.send_response(200)
+        if ARGS.most and not TURNS.take():
+            return self.send_error(503)
+        time.sleep(ARGS.late)
+        size, asked = path.stat().st_size, re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
+        first, last = (int(asked[1]), min(int(asked[2]), size - 1)) if asked else (0, size - 1)
+        with path.open("rb") as file:
+            file.seek(first)
+            data = file.read(last + 1 - first)
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
+        if self.command == "HEAD":
+            return None
         for at in range(0, len(data), CHUNK):
             part = data[at : at + CHUNK]
             BUCKET.take(len(part))
@@ -48,6 +87,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True  # the script ended
                 return None
         return None
+
+    do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use wellfed_doctor::{
-    evidence::{Batch, Evidence, StageTime},
+    evidence::{Batch, Evidence, StageTime, Waits},
     report::Verdict,
     run_dir::RunDir,
     verdict,
@@ -69,12 +69,18 @@ fn measured(out: &mut impl Write, evidence: &Evidence) -> io::Result<()> {
         loading.samples.len(),
         evidence.stages.traced
     )?;
-    for StageTime { name, cpu, blocked, culprits } in
+    for StageTime { name, cpu, blocked, culprits, waits } in
         evidence.stages.loading.iter().chain(&evidence.stages.looping)
     {
         let culprit =
             culprits.first().map(|culprit| format!("{} `{}`", culprit.frame.func, culprit.frame.call));
         writeln!(out, "  {name}: cpu {cpu:.5}, blocked {blocked:.5}  {}", culprit.unwrap_or_default())?;
+        if *waits != Waits::default() {
+            writeln!(out, "    {waits:?}")?;
+        }
+    }
+    if let Some(requests) = evidence.engine.as_ref().and_then(|engine| engine.requests.as_ref()) {
+        writeln!(out, "{requests:?}")?;
     }
     writeln!(out, "{:?}", evidence.load)
 }

@@ -493,8 +493,42 @@ pub struct Engine {
     pub batches: u64,
     /// Worker threads now.
     pub num_workers: u32,
+    /// Bytes it holds now, and may hold.
+    pub memory: u64,
+    /// See `memory`.
+    pub memory_budget: u64,
     /// Stages of its threads: `read`, `decode`, `transform`, `write`, `idle`.
     pub stages: Vec<EngineStage>,
+    /// Requests to stores that answer later; nothing where samples lie near.
+    pub requests: Option<Requests>,
+}
+
+/// See [`Engine::requests`]. Fields that an older engine does not tell are 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Requests {
+    /// Begun so far.
+    pub requests: u64,
+    /// Bytes that came.
+    pub bytes: u64,
+    /// Under way now.
+    pub in_flight: u64,
+    /// That may be under way now: as many as link and server were found to bear.
+    pub limit: u64,
+    /// What `limit` may come to.
+    pub connections: u64,
+    /// Bytes that may be under way or wait for workers.
+    pub ahead: u64,
+    /// Seconds that all answered ones took together.
+    pub seconds: f64,
+    /// Made again because they failed.
+    pub retried: u64,
+    /// How often a server asked to slow down.
+    pub throttled: u64,
+    /// Median time of the recent ones, seconds.
+    pub p50: f64,
+    /// The time that 95 % of them did not exceed.
+    pub p95: f64,
 }
 
 /// One of [`Engine::stages`].

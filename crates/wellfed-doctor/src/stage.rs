@@ -59,6 +59,12 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("/gcsfs/", "network"),
     ("/fsspec/", "network"),
     ("/huggingface_hub/", "network"),
+    ("/httpcore/", "network"),
+    ("/boto3/", "network"),
+    ("/s3transfer/", "network"),
+    ("/google/api_core/", "network"),
+    ("/tenacity/", "network"),
+    ("/backoff/", "network"),
     ("/numpy/lib/_npyio_impl.py", "read"),
     ("/numpy/lib/npyio.py", "read"),
     ("/numpy/lib/format.py", "read"),
@@ -189,6 +195,9 @@ pub fn loading(frames: &[&Frame]) -> (&'static str, usize) {
             if collates {
                 return ("collate", i);
             }
+            if i == 0 && pauses(frame) {
+                return ("network", i);
+            }
             if let Some(stage) = words(&frame.call).or_else(|| words(name)) {
                 return (stage, i);
             }
@@ -196,6 +205,81 @@ pub fn loading(frames: &[&Frame]) -> (&'static str, usize) {
     }
     // Nothing is known of it: it is Python that makes samples. The innermost frame of the user's stands for it.
     ("python", frames.iter().position(|frame| !library(frame)).unwrap_or(frames.len()))
+}
+
+/// What a request to a server is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A connection: names that are looked up, greetings, keys.
+    Connection,
+    /// The beginning of an answer: the same time for a small object and a large one.
+    Answer,
+    /// The rest of it: what grows with bytes.
+    Body,
+    /// Its turn: it failed, or the server asked to slow down, and it is tried again after a pause.
+    Pause,
+}
+
+/// Functions of clients, by a part of the file and the last part of the name.
+const REQUESTS: &[(&str, &[&str], Wait)] = &[
+    ("/urllib3/util/retry.py", &["sleep", "sleep_for_retry", "_sleep_backoff"], Wait::Pause),
+    ("/tenacity/nap.py", &["sleep"], Wait::Pause),
+    ("/socket.py", &["create_connection", "getaddrinfo"], Wait::Connection),
+    ("/ssl.py", &["do_handshake", "wrap_socket"], Wait::Connection),
+    ("/urllib3/connection.py", &["connect", "_new_conn"], Wait::Connection),
+    ("/httpcore/", &["connect_tcp", "start_tls"], Wait::Connection),
+    ("/http/client.py", &["connect"], Wait::Connection),
+    ("/http/client.py", &["begin", "_read_status", "parse_headers", "_read_headers"], Wait::Answer),
+    ("/httpcore/", &["_receive_response_headers"], Wait::Answer),
+    (
+        "/http/client.py",
+        &[
+            "read",
+            "read1",
+            "readinto",
+            "readline",
+            "peek",
+            "_safe_read",
+            "_safe_readinto",
+            "_read_chunked",
+            "_readinto_chunked",
+            "_read1_chunked",
+            "_read_next_chunk_size",
+            "_get_chunk_left",
+        ],
+        Wait::Body,
+    ),
+    (
+        "/urllib3/response.py",
+        &["read", "read1", "readinto", "stream", "read_chunked", "_raw_read", "_fp_read"],
+        Wait::Body,
+    ),
+    ("/httpcore/", &["_receive_response_body"], Wait::Body),
+];
+
+/// Words of a user's function that asks again after a while.
+const AGAIN: [&str; 6] = ["retry", "retries", "backoff", "attempt", " tries", "throttl"];
+
+/// Whether the innermost frame of a stack sleeps before it asks a server again.
+fn pauses(frame: &Frame) -> bool {
+    if !frame.call.contains("sleep(") {
+        return false;
+    }
+    let text = format!("{} {}", frame.call, frame.func).to_lowercase();
+    library(frame) || AGAIN.iter().any(|word| text.contains(word))
+}
+
+/// What a stack of the stage `network` (innermost first) is waiting for, if it shows that.
+pub fn network(frames: &[&Frame]) -> Option<Wait> {
+    if frames.first().is_some_and(|frame| pauses(frame)) {
+        return Some(Wait::Pause);
+    }
+    frames.iter().find_map(|frame| {
+        let file = frame.file.replace('\\', "/");
+        let name = frame.func.rsplit('.').next().unwrap_or_default();
+        let rule = |(part, names, _): &&(&str, &[&str], Wait)| file.contains(part) && names.contains(&name);
+        REQUESTS.iter().find(rule).map(|&(_, _, wait)| wait)
+    })
 }
 
 /// Libraries whose frames say what the loop does.
@@ -306,6 +390,37 @@ mod tests {
         );
         assert_eq!(stage(&[frame("/usr/lib/python3.11/gzip.py", "read", "")]), "decompress");
         assert_eq!(stage(&[frame("/usr/lib/python3.11/socket.py", "readinto", "")]), "network");
+    }
+
+    #[test]
+    fn what_a_request_waits_for_is_known_by_the_functions_of_clients() {
+        let std = |file: &str, func: &str| frame(&format!("/usr/lib/python3.11/{file}"), func, "");
+        let user = |call: &str| frame("/home/me/train.py", "Remote.__getitem__", call);
+        let wait = |frames: &[Frame]| {
+            let all: Vec<&Frame> = frames.iter().collect();
+            assert_eq!(loading(&all).0, "network", "{frames:?}");
+            network(&all)
+        };
+        let socket = || std("socket.py", "SocketIO.readinto");
+        let asks = || user("urllib.request.urlopen(url)");
+        let status = std("http/client.py", "HTTPResponse._read_status");
+        assert_eq!(wait(&[socket(), status, asks()]), Some(Wait::Answer));
+        let body = std("http/client.py", "HTTPResponse.read");
+        assert_eq!(wait(&[socket(), body, user("answer.read()")]), Some(Wait::Body));
+        let opens = [std("socket.py", "create_connection"), std("http/client.py", "HTTPConnection.connect")];
+        assert_eq!(wait(&[opens[0].clone(), opens[1].clone(), asks()]), Some(Wait::Connection));
+        let package =
+            |file: &str, func: &str, call: &str| frame(&format!("/x/site-packages/{file}"), func, call);
+        let sleeps = package("urllib3/util/retry.py", "Retry._sleep_backoff", "time.sleep(backoff)");
+        assert_eq!(wait(&[sleeps, user("session.get(url)")]), Some(Wait::Pause));
+        let sleeps = package("huggingface_hub/utils/_http.py", "http_backoff", "time.sleep(sleep_time)");
+        assert_eq!(wait(&[sleeps, user("download(url)")]), Some(Wait::Pause));
+        assert_eq!(wait(&[user("time.sleep(0.1 * 2 ** attempt)")]), Some(Wait::Pause));
+        // What happens in another thread does not show here.
+        let waits = [std("threading.py", "Condition.wait"), package("fsspec/asyn.py", "sync", "")];
+        assert_eq!(wait(&[waits[0].clone(), waits[1].clone(), user("fs.cat(path)")]), None);
+        // Sleep that nothing says of what it is for.
+        assert_eq!(stage(&[user("time.sleep(0.1)")]), "python");
     }
 
     #[test]

@@ -9,12 +9,12 @@ mod loops;
 mod machine;
 mod stages;
 
-pub use engine::Engine;
+pub use engine::{Engine, Requests};
 pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
 pub use machine::{Load, Neighbour};
-pub use stages::{Culprit, StageTime, Stages};
+pub use stages::{Culprit, StageTime, Stages, Waits};
 
 use std::collections::BTreeMap;
 

@@ -31,6 +31,21 @@ pub struct StageTime {
     pub blocked: f64,
     /// What takes the time, most first.
     pub culprits: Vec<Culprit>,
+    /// Of the stage `network`: what requests wait for.
+    pub waits: Waits,
+}
+
+/// What requests to servers wait for, as shares of the stage's time. What stacks do not show is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// See [`stage::Wait::Connection`].
+    pub connection: f64,
+    /// See [`stage::Wait::Answer`].
+    pub answer: f64,
+    /// See [`stage::Wait::Body`].
+    pub body: f64,
+    /// See [`stage::Wait::Pause`].
+    pub pause: f64,
 }
 
 impl StageTime {
@@ -65,6 +80,8 @@ struct Sum {
     wall: u64,
     cpu: u64,
     culprits: HashMap<(String, String), (Culprit, u64)>,
+    /// Of `wall`, in the order of [`Waits`].
+    waits: [u64; 4],
 }
 
 impl Stages {
@@ -102,7 +119,9 @@ impl Stages {
                                 stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
                             if !list.is_empty() {
                                 let (name, culprit) = stage::loading(&list);
-                                traced.entry(name).or_default().add(&list, culprit, stack.wall, stack.cpu);
+                                let sum = traced.entry(name).or_default();
+                                sum.add(&list, culprit, stack.wall, stack.cpu);
+                                sum.wait(name, &list, stack.wall);
                             }
                         }
                     }
@@ -121,7 +140,9 @@ impl Stages {
                                 }
                                 let making = &list[..=fetch];
                                 let (name, culprit) = stage::loading(making);
-                                made.entry(name).or_default().add(making, culprit, stack.wall, stack.cpu);
+                                let sum = made.entry(name).or_default();
+                                sum.add(making, culprit, stack.wall, stack.cpu);
+                                sum.wait(name, making, stack.wall);
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
                                 stages.looping_looks += u64::from(stack.n);
@@ -139,12 +160,18 @@ impl Stages {
         }
         let cpu = loading.mean(|batch| batch.cpu);
         let blocked = loading.mean(super::Batch::blocked);
+        // What requests wait for, looks find as surely as tracing does, and in more of them.
+        let looked = made.get("network").filter(|sum| sum.wall > 0).map(Sum::waits);
         if stages.traced >= TRACED {
             // Collation is no sample's.
             made = made.into_iter().filter(|&(name, _)| name == "collate").collect();
             fit(&mut traced, &mut made, loading);
         }
         stages.loading = scaled(made, &stage::LOADING, cpu, blocked);
+        let network = stages.loading.iter_mut().find(|stage| stage.name == "network");
+        if let (Some(network), Some(waits)) = (network, looked) {
+            network.waits = waits;
+        }
         correct_collation(&mut stages.loading, loading);
         let compute = steps.compute();
         let cpu = super::mean(steps.steps.iter().map(|step| step.thread_cpu)).min(compute);
@@ -173,11 +200,30 @@ impl Sum {
         let scaled = |value: u64| (value as f64 * by) as u64;
         (self.wall, self.cpu) = (scaled(self.wall), scaled(self.cpu));
         self.culprits.values_mut().for_each(|(_, wall)| *wall = scaled(*wall));
+        self.waits = self.waits.map(scaled);
+    }
+
+    /// Notes what a stack of the stage `network` waits for.
+    fn wait(&mut self, name: &str, list: &[&Frame], wall: u64) {
+        let place = match stage::network(list).filter(|_| name == "network") {
+            Some(stage::Wait::Connection) => 0,
+            Some(stage::Wait::Answer) => 1,
+            Some(stage::Wait::Body) => 2,
+            Some(stage::Wait::Pause) => 3,
+            None => return,
+        };
+        self.waits[place] += wall;
+    }
+
+    fn waits(&self) -> Waits {
+        let [connection, answer, body, pause] = self.waits.map(|wait| wait as f64 / self.wall.max(1) as f64);
+        Waits { connection, answer, body, pause }
     }
 
     fn merge(&mut self, other: Self) {
         self.wall += other.wall;
         self.cpu += other.cpu;
+        self.waits.iter_mut().zip(other.waits).for_each(|(wait, more)| *wait += more);
         for (key, (culprit, wall)) in other.culprits {
             self.culprits.entry(key).or_insert((culprit, 0)).1 += wall;
         }
@@ -285,7 +331,7 @@ fn scaled(
                 .collect();
             culprits.sort_by(|a, b| b.time.total_cmp(&a.time));
             culprits.truncate(5);
-            Some(StageTime { name, cpu: time, blocked, culprits })
+            Some(StageTime { name, cpu: time, blocked, culprits, waits: sum.waits() })
         })
         .collect()
 }
@@ -325,6 +371,29 @@ mod tests {
         assert_eq!(stages.iter().map(|stage| stage.name).collect::<Vec<_>>(), ["read", "decode"]);
         assert!((stages[0].cpu - 0.1).abs() < 1e-9 && (stages[0].blocked - 1.6).abs() < 1e-9);
         assert!((stages[1].cpu - 0.3).abs() < 1e-9 && stages[1].blocked.abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_requests_wait_for_is_told_in_shares() {
+        let frame =
+            |file: &str, func: &str| Frame { file: file.into(), func: func.into(), ..Frame::default() };
+        let status = frame("/usr/lib/python3.11/http/client.py", "HTTPResponse._read_status");
+        let body = frame("/usr/lib/python3.11/http/client.py", "HTTPResponse.read");
+        let mut sum = Sum::default();
+        for (frame, wall) in [(&status, 600), (&body, 300)] {
+            sum.add(&[frame], 0, wall, 0);
+            sum.wait("network", &[frame], wall);
+            // Of another stage nothing is told.
+            sum.wait("read", &[frame], wall);
+        }
+        sum.add(&[&frame("/x/site-packages/fsspec/asyn.py", "sync")], 0, 100, 0);
+        let mut twice = Sum::default();
+        twice.merge(sum);
+        twice.scale(0.5);
+        let stages = scaled(BTreeMap::from([("network", twice)]), &stage::LOADING, 0.0, 1.0);
+        let Waits { connection, answer, body, pause } = stages[0].waits;
+        assert!((answer - 0.6).abs() < 1e-9 && (body - 0.3).abs() < 1e-9, "{:?}", stages[0].waits);
+        assert_eq!((connection, pause), (0.0, 0.0));
     }
 
     #[test]

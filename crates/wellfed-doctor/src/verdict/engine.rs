@@ -1,6 +1,6 @@
 //! wellfed's own engine: it decodes and transforms on all cores already, so what is left is less work, or faster storage.
 
-use super::{Case, Finding, Kind, Said, fact, loading, ms, percent};
+use super::{Case, Finding, Kind, Said, fact, loading, ms, percent, remote};
 use crate::{
     evidence::{Engine, StageTime},
     model::{Cost, Pipeline},
@@ -15,6 +15,10 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     let Some(engine) = &case.e.engine else { return Vec::new() };
     if !case.e.loading.batches.is_empty() {
         return Vec::new();
+    }
+    // Threads that wait for a store need no more threads, and no less work.
+    if let Some(waits) = remote::find(case) {
+        return vec![waits];
     }
     [threads(case, engine), storage(case, engine), work(case, engine)].into_iter().flatten().collect()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, ms, percent, pipeline};
+use super::{Case, Finding, Kind, Said, code, fact, ms, network, percent, pipeline};
 use crate::{
     evidence::mean,
     model::Pipeline,
@@ -201,7 +201,7 @@ const SLOW: f64 = 8.0;
 
 fn tail(case: &Case) -> Option<Finding> {
     let samples = &case.e.loading.samples;
-    if samples.len() < 100 {
+    if samples.len() < 100 || network::refused(case) {
         return None;
     }
     let mut walls: Vec<f64> = samples.iter().map(|sample| sample.wall).collect();

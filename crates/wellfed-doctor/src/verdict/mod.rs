@@ -11,7 +11,9 @@ mod costs;
 mod dataflow;
 mod engine;
 mod loading;
+mod network;
 mod pipeline;
+mod remote;
 mod storage;
 #[cfg(test)]
 mod tests;

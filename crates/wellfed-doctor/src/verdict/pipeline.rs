@@ -1,7 +1,7 @@
 //! From what was measured to the model's pipeline.
 
 use crate::{
-    evidence::{Evidence, FEWEST, mean, quantile},
+    evidence::{Engine, Evidence, FEWEST, mean, quantile},
     model::{Cost, Pipeline},
 };
 
@@ -151,6 +151,12 @@ fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
         p.prefetch = 2;
         let blocked = e.stages.loading.iter().map(|stage| stage.blocked).sum();
         p.make = vec![Cost { blocked, cpu: (engine.work() - blocked) * speed, parallel: 1.0, bytes: 0.0 }];
+        if let Some(bytes) = from_afar(e, engine, p) {
+            // The engine asks ahead, whatever its threads do: what a store gives, all of them share.
+            p.bandwidth = Some(bytes / e.steps.time());
+            p.workers = p.workers.max(2);
+            p.make.iter_mut().for_each(|cost| (cost.bytes, cost.blocked) = (bytes, 0.0));
+        }
         return;
     }
     // What is known is how long the loop waits. Where it waits, a batch takes as long as a step; where it does not, less.
@@ -168,6 +174,18 @@ fn without_workers_records(e: &Evidence, p: &mut Pipeline, speed: f64) {
         parallel: others.max(1.0),
         bytes: 0.0,
     }];
+}
+
+/// Share of a step that the engine's threads work at most where it is not they who are waited for.
+const IDLE: f64 = 0.85;
+
+/// Bytes a batch, if the loop waits for a store that answers later: then batches come as fast as those do.
+fn from_afar(e: &Evidence, engine: &Engine, p: &Pipeline) -> Option<f64> {
+    let requests = engine.requests.as_ref()?;
+    let time = e.steps.time();
+    let threads = f64::from(engine.workers.max(1)).min(p.cores);
+    let works = mean(p.make.iter().map(|cost| cost.cpu)) / threads.max(1.0);
+    (e.steps.wait() > WAITS * time && works < IDLE * time).then_some(requests.bytes_per_batch.max(1.0))
 }
 
 /// Threads of others that want to run. Where cores are scarce they get less than they want.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, network, percent};
 use crate::{
     evidence::{StageTime, mean},
     model::{Cost, Pipeline},
@@ -25,7 +25,7 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     }
     // One cause of waiting for storage is named, not all that it could be.
     memory(case)
-        .or_else(|| network(case))
+        .or_else(|| network::find(case))
         .or_else(|| small_files(case))
         .or_else(|| waiting(case))
         .into_iter()
@@ -122,50 +122,6 @@ fn memory(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Setting, id, "memory", Said { title, facts, fix }, &changed, 0.15))
 }
 
-fn network(case: &Case) -> Option<Finding> {
-    let stage = case.e.stages.get("network")?;
-    let make = case.e.loading.mean(|batch| batch.wall);
-    if stage.time() < 0.3 * make {
-        return None;
-    }
-    let all = case.e.loading.mean(crate::evidence::Batch::blocked);
-    let cpu = case.e.loading.mean(|batch| batch.cpu);
-    let changed = case.p.with_make(|cost| Cost {
-        blocked: cost.blocked * (1.0 - (stage.blocked / all.max(1e-12)).min(1.0)),
-        cpu: cost.cpu * (1.0 - (stage.cpu / cpu.max(1e-12)).min(1.0) * 0.9),
-        ..*cost
-    });
-    let mut facts = loading::waiting(case);
-    facts.push(fact(
-        format!("{} of the time of making a batch goes into the network.", percent(stage.time() / make)),
-        stage.time(),
-        "s",
-        "stacks",
-    ));
-    facts.push(fact(
-        format!("{:.1} MB/s are received.", case.e.load.received / 1e6),
-        case.e.load.received,
-        "bytes/s",
-        "/proc",
-    ));
-    facts.extend(super::costs::functions(stage));
-    let fix = Fix {
-        title: "Copy the data to a local disk before training".to_owned(),
-        change: "# download once, or keep a local cache of what was read".to_owned(),
-        place: stage
-            .culprits
-            .first()
-            .map(|culprit| code::place_of(culprit.call.as_ref().unwrap_or(&culprit.frame))),
-        why: "Every epoch fetches the same bytes over the network again.".to_owned(),
-        apply: None,
-    };
-    let title = format!(
-        "Samples come over the network, and the loop waits {} of the time",
-        percent(case.e.steps.wait() / case.e.steps.time())
-    );
-    Some(case.finding(Kind::Work, "network", "storage", Said { title, facts, fix }, &changed, 0.12))
-}
-
 fn small_files(case: &Case) -> Option<Finding> {
     let loading = &case.e.loading;
     let samples = loading.samples_per_batch().max(1.0);
@@ -259,7 +215,7 @@ fn by_bytes(case: &Case) -> bool {
 }
 
 /// How many batches were being made while each was, and how long it was blocked.
-fn company(case: &Case) -> Vec<(f64, f64)> {
+pub(super) fn company(case: &Case) -> Vec<(f64, f64)> {
     let batches = &case.e.loading.batches;
     batches
         .iter()
@@ -275,7 +231,7 @@ fn company(case: &Case) -> Vec<(f64, f64)> {
 }
 
 /// Which share of the mean of y a line through the points gives to x rather than to the constant, if x varies enough to tell.
-fn explained(points: &[(f64, f64)]) -> Option<f64> {
+pub(super) fn explained(points: &[(f64, f64)]) -> Option<f64> {
     if points.len() < 20 {
         return None;
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    evidence::{Batch, Engine, Loading, Loop, StageTime, Step},
+    evidence::{Batch, Engine, Loading, Loop, Requests, StageTime, Step, Waits},
     record,
 };
 
@@ -58,8 +58,8 @@ fn loading(workers: i64, stage: &'static str, cpu: f64, blocked: f64, compute: f
 fn engine(workers: u32, stages: &[StageTime], wait: f64, compute: f64) -> Evidence {
     let mut e = looping(0, wait, compute);
     e.loaders[0].loader.framework = "wellfed".to_owned();
-    e.engine =
-        Some(Engine { workers, stages: stages.iter().map(|stage| (stage.name, stage.time())).collect() });
+    let times = stages.iter().map(|stage| (stage.name, stage.time())).collect();
+    e.engine = Some(Engine { workers, stages: times, ..Engine::default() });
     e.stages.loading = stages.to_vec();
     e.load.ours = stages.iter().map(|stage| stage.cpu).sum::<f64>() / (wait + compute);
     e
@@ -67,6 +67,36 @@ fn engine(workers: u32, stages: &[StageTime], wait: f64, compute: f64) -> Eviden
 
 fn stage(name: &'static str, cpu: f64, blocked: f64) -> StageTime {
     StageTime { name, cpu, blocked, ..StageTime::default() }
+}
+
+/// The engine over a store, whose requests of `bytes` take `time` seconds, `under_way` of `limit` at once, of `connections` at most.
+/// The threads have little to do, and the loop waits three quarters of the time.
+fn afar(bytes: f64, time: f64, under_way: f64, limit: f64, connections: f64) -> Evidence {
+    let mut e = engine(2, &[stage("decode", 0.002, 0.0)], 0.03, 0.01);
+    let rate = under_way / time;
+    let seen = e.engine.as_mut().unwrap();
+    (seen.memory.0, seen.memory.1) = (1e8, 4e9);
+    seen.requests = Some(Requests {
+        per_batch: rate * 0.04,
+        bytes_per_batch: rate * 0.04 * bytes,
+        rate,
+        bytes_rate: rate * bytes,
+        under_way,
+        limit,
+        connections,
+        ahead: 5e8,
+        times: (time, 2.0 * time),
+        ..Requests::default()
+    });
+    e
+}
+
+/// The same in workers of a script: batches that wait 0.2 s for the network, in these parts.
+fn over_the_network(workers: i64, waits: Waits) -> Evidence {
+    let mut e = loading(workers, "network", 0.002, 0.2, 0.01);
+    e.stages.loading[0].waits = waits;
+    e.load.received = 2e7;
+    e
 }
 
 fn said(e: &Evidence) -> Vec<String> {
@@ -159,6 +189,156 @@ fn an_engine_with_few_threads_gets_more() {
     assert_eq!(said(&e)[0], "decode");
     let e = engine(4, &[stage("read", 0.004, 0.12), stage("decode", 0.02, 0.0)], 0.03, 0.01);
     assert_eq!(said(&e)[0], "storage-latency");
+}
+
+#[test]
+fn an_engine_that_may_make_too_few_requests_gets_more_connections() {
+    let mut e = afar(1e5, 0.02, 3.9, 4.0, 4.0);
+    let judged = judge(&e);
+    assert_eq!((judged.verdict.id.as_str(), judged.runner_up), ("network-latency", None));
+    assert!(judged.verdict.title.contains("max_pool_connections allows 4"), "{}", judged.verdict.title);
+    let fix = judged.verdict.fix.unwrap();
+    assert!(fix.change.contains("{\"max_pool_connections\": 256}"), "{}", fix.change);
+    let gain = judged.verdict.gain.unwrap();
+    assert!((3.6..4.2).contains(&gain.factor) && gain.low > 2.0, "the step takes a quarter: {gain:?}");
+    // Twice as many give twice as much at most.
+    let requests = e.engine.as_mut().unwrap().requests.as_mut().unwrap();
+    (requests.under_way, requests.limit, requests.connections) = (255.0, 256.0, 256.0);
+    let judged = judge(&e);
+    assert!(judged.verdict.fix.unwrap().change.contains("512"));
+    assert!((1.9..2.1).contains(&judged.verdict.gain.unwrap().factor));
+    // There are as many as a loader makes: what more would do, no option allows.
+    let requests = e.engine.as_mut().unwrap().requests.as_mut().unwrap();
+    (requests.under_way, requests.limit, requests.connections) = (511.0, 512.0, 512.0);
+    let fix = judge(&e).verdict.fix.unwrap();
+    assert!(!fix.change.contains("max_pool_connections"), "{}", fix.change);
+}
+
+#[test]
+fn an_engine_whose_budget_holds_few_requests_gets_memory() {
+    // 64 may be under way, and 8 MB are for 10 of 0.8 MB.
+    let mut e = afar(8e5, 0.08, 9.5, 64.0, 256.0);
+    let seen = e.engine.as_mut().unwrap();
+    (seen.memory.0, seen.memory.1) = (4e7, f64::from(64 << 20));
+    seen.requests.as_mut().unwrap().ahead = 8e6;
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "network-latency");
+    assert!(verdict.title.contains("memory_budget leaves 8 MB for reading ahead, which is 10 requests"));
+    let fix = verdict.fix.unwrap();
+    assert!(fix.change.contains("memory_budget=512 << 20"), "{}", fix.change);
+    assert!(verdict.gain.unwrap().factor > 3.0);
+    // Neighbours that are one request of 8 MB: so few fill a link.
+    e.engine.as_mut().unwrap().requests.as_mut().unwrap().bytes_rate *= 10.0;
+    assert_eq!(judge(&e).verdict.id, "network-bandwidth");
+}
+
+#[test]
+fn what_more_requests_did_not_bring_is_the_link_or_the_server() {
+    let verdict = judge(&afar(4e5, 0.2, 31.0, 40.0, 256.0)).verdict;
+    assert_eq!(verdict.id, "network-bandwidth");
+    assert!(verdict.title.starts_with("The store gives 62.0 MB/s"), "{}", verdict.title);
+    let verdict = judge(&afar(4e3, 0.2, 40.0, 40.0, 256.0)).verdict;
+    assert_eq!(verdict.id, "network-latency");
+    assert!(verdict.title.contains("200 requests a second, however many"), "{}", verdict.title);
+}
+
+#[test]
+fn a_server_that_asks_to_slow_down_comes_before_what_that_leads_to() {
+    for (limit, connections) in [(4.0, 4.0), (40.0, 256.0)] {
+        let mut e = afar(1e5, 0.02, 3.9, limit, connections);
+        e.engine.as_mut().unwrap().requests.as_mut().unwrap().throttled = 3.0;
+        let verdict = judge(&e).verdict;
+        assert_eq!(verdict.id, "network-throttled");
+        assert!(verdict.evidence.iter().any(|fact| fact.text == "The server asked 3 times to slow down."));
+    }
+}
+
+#[test]
+fn a_store_is_no_cause_where_nobody_waits_for_it() {
+    // Cores are the limit, or the step is.
+    let mut e = afar(1e5, 0.02, 3.9, 4.0, 4.0);
+    let seen = e.engine.as_mut().unwrap();
+    seen.stages = vec![("decode", 0.08)];
+    e.stages.loading = vec![stage("decode", 0.08, 0.0)];
+    e.machine.cores = 2.0;
+    (e.load.ours, e.load.busy) = (2.0, 2.0);
+    assert_eq!(said(&e)[0], "decode");
+    let mut e = afar(1e5, 0.02, 3.9, 4.0, 4.0);
+    e.steps.steps.iter_mut().for_each(|step| (step.wait, step.compute) = (1e-4, 0.04));
+    assert_eq!(judge(&e).verdict.family, "healthy");
+}
+
+#[test]
+fn answers_that_are_waited_for_get_more_workers() {
+    let answers = Waits { connection: 0.2, answer: 0.7, body: 0.05, pause: 0.0 };
+    let judged = judge(&over_the_network(4, answers));
+    assert_eq!(judged.verdict.id, "network-latency");
+    let workers = judged.verdict.fix.unwrap().apply.unwrap().loader["num_workers"].as_u64().unwrap();
+    assert!((16..=32).contains(&workers), "{workers}");
+    assert!(judged.verdict.gain.unwrap().factor > 3.0);
+    // What wellfed reads itself over the same URL is said.
+    let mut e = over_the_network(4, answers);
+    e.loaders[0].loader.dataset = "webdataset.compat.WebDataset".to_owned();
+    assert!(judge(&e).verdict.fix.unwrap().why.contains("wellfed.webdataset("));
+    // Each worker would give all samples: more of them are no help.
+    let mut e = over_the_network(1, answers);
+    e.loaders[0].loader.iterable = true;
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "network-latency");
+    assert!(verdict.fix.unwrap().apply.is_none());
+}
+
+#[test]
+fn bodies_of_answers_are_a_matter_of_the_link_and_pauses_one_of_the_server() {
+    let bodies = Waits { answer: 0.1, body: 0.85, ..Waits::default() };
+    let verdict = judge(&over_the_network(4, bodies)).verdict;
+    assert_eq!(verdict.id, "network-bandwidth");
+    assert!(verdict.fix.unwrap().apply.is_none(), "more workers share the same link");
+    let pauses = Waits { answer: 0.5, body: 0.1, pause: 0.4, ..Waits::default() };
+    let verdict = judge(&over_the_network(4, pauses)).verdict;
+    assert_eq!(verdict.id, "network-throttled");
+    assert!(verdict.title.contains("40 % of the network's time are pauses"), "{}", verdict.title);
+    // Samples that were refused take long, and are no tail of the data's.
+    let mut e = over_the_network(4, pauses);
+    let sample = |i: i64| crate::evidence::Sample {
+        index: i,
+        wall: if i % 50 == 0 { 0.4 } else { 0.01 },
+        ..crate::evidence::Sample::default()
+    };
+    e.loading.samples = (0..400).map(sample).collect();
+    e.loading.batches.iter_mut().step_by(3).for_each(|batch| batch.wall += 0.4);
+    assert_eq!(said(&e), ["network-throttled"]);
+    e.stages.loading[0].waits = bodies;
+    assert!(said(&e).contains(&"long-tail".to_owned()));
+    // A rare failure is none.
+    let rarely = Waits { answer: 0.9, pause: 0.05, ..Waits::default() };
+    assert_eq!(judge(&over_the_network(4, rarely)).verdict.id, "network-latency");
+}
+
+/// Batches that overlap with one to four others, and wait `alone` seconds and `more` for each of them.
+fn in_company(alone: f64, more: f64) -> Evidence {
+    let mut e = over_the_network(4, Waits::default());
+    let mut at = 0;
+    for (i, batch) in e.loading.batches.iter_mut().enumerate() {
+        // Groups of one to four begin together.
+        let together = 1 + (i / 4) % 4;
+        if i % 4 == 0 {
+            at += 10_000_000_000;
+        }
+        let begin = at + if i % 4 < together { 0 } else { 2_000_000_000 * (i % 4) as u64 };
+        let with = if i % 4 < together { together as f64 } else { 1.0 };
+        batch.wall = alone + more * with + 0.002;
+        (batch.t0, batch.t1) = (begin, begin + (batch.wall * 1e9) as u64);
+    }
+    e
+}
+
+#[test]
+fn clients_that_wait_unseen_are_told_by_company_or_not_at_all() {
+    // Nothing of the stacks shows it: without company either, nothing is claimed.
+    assert_eq!(judge(&over_the_network(4, Waits::default())).verdict.id, "network");
+    assert_eq!(judge(&in_company(0.01, 0.1)).verdict.id, "network-bandwidth");
+    assert_eq!(judge(&in_company(0.2, 0.001)).verdict.id, "network-latency");
 }
 
 #[test]
@@ -476,14 +656,38 @@ fn three_steps_are_enough_and_two_are_not() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
+    /// The same of an engine over a store, whatever its counters say.
+    #[test]
+    fn promises_of_stores_are_bounded(
+        bytes in 1e2f64..1e8, time in 1e-4f64..2.0, under_way in 0.01f64..600.0, limit in 1.0f64..512.0,
+        connections in 0.0f64..600.0, ahead in 0.0f64..1e9, throttled in 0u32..3, wait in 1e-4f64..0.5, compute in 0.002f64..0.1
+    ) {
+        let mut e = afar(bytes, time, under_way, limit, connections.floor());
+        let requests = e.engine.as_mut().unwrap().requests.as_mut().unwrap();
+        (requests.ahead, requests.throttled) = (ahead, f64::from(throttled));
+        e.steps.steps.iter_mut().for_each(|step| (step.wait, step.compute) = (wait, compute));
+        let judged = judge(&e);
+        let ceiling = (wait + compute) / compute;
+        for verdict in std::iter::once(&judged.verdict).chain(&judged.runner_up).chain(&judged.others) {
+            let Some(gain) = verdict.gain else { continue };
+            prop_assert!(gain.low <= gain.factor && gain.factor <= gain.high, "{verdict:?}");
+            prop_assert!(gain.factor >= WORTH && gain.factor <= 1.06 * ceiling, "{} {} of {ceiling}", verdict.id, gain.factor);
+            prop_assert!(throttled == 0 || verdict.id != "network-latency", "{verdict:?}");
+            if let Some(title) = verdict.title.strip_prefix("Too few requests at once: max_pool_connections allows ") {
+                prop_assert!(connections < 512.0 && title.starts_with(&format!("{:.0},", connections.floor())), "{title}");
+            }
+        }
+    }
+
     /// Nothing is promised that the ceiling forbids, no more workers than cores can run, and no interval without its factor.
     #[test]
     fn promises_are_bounded(
         workers in 0i64..9, cpu in 0.0005f64..0.1, blocked in 0.0f64..0.1, compute in 0.002f64..0.1,
         name in prop::sample::select(vec!["decode", "read", "augment", "collate", "network", "python", "decompress"]),
-        opens in 0.0f64..32.0, bytes in 0.0f64..1e7
+        opens in 0.0f64..32.0, bytes in 0.0f64..1e7, answer in 0.0f64..0.5, body in 0.0f64..0.5, pause in 0.0f64..0.3
     ) {
         let mut e = loading(workers, name, cpu, blocked, compute);
+        e.stages.loading[0].waits = Waits { answer, body, pause, ..Waits::default() };
         e.loading.batches.iter_mut().for_each(|batch| (batch.opens, batch.bytes) = (opens, bytes));
         let judged = judge(&e);
         let measured = e.steps.time();

@@ -24,7 +24,7 @@ use crate::{
         line::MOST,
     },
     lock,
-    meter::{Lane, Phase, Probe},
+    meter::{Lane, Phase, Probe, RequestStats},
     order::Pick,
 };
 
@@ -72,7 +72,7 @@ impl Shared {
             layer.keep(room);
             let settled = layer.poll(Instant::now(), room);
             // Before the samples are handed over: whoever has them finds them counted.
-            *lock(&self.requests) = layer.stats();
+            *lock(&self.requests) = RequestStats { ahead: budget, ..layer.stats() };
             let idle = settled.is_empty();
             for (flight, pieces) in settled {
                 self.arrive(flight, pieces, &lane, &mut mean);

@@ -203,6 +203,7 @@ impl<T> Layer<T> {
         RequestStats {
             in_flight: self.lines.iter().map(|line| line.under_way).sum(),
             limit: self.lines.iter().map(|line| line.window.limit()).sum(),
+            connections: self.lines.iter().map(|line| line.window.most()).sum(),
             throttled: self.lines.iter().map(Line::slowed).sum(),
             p50: Times::percentile(&times, 0.5),
             p95: Times::percentile(&times, 0.95),
@@ -472,6 +473,7 @@ impl<T> Layer<T> {
         let (store, took) = (call.store, now.saturating_duration_since(flight.begun));
         self.land(number);
         let line = &mut self.lines[store];
+        self.counts.seconds += took.as_secs_f64();
         match checked {
             Ok(bytes) => {
                 let size = bytes.len() as u64;
@@ -707,6 +709,8 @@ mod tests {
         assert_eq!(most, 300);
         let stats = bench.layer.stats();
         assert_eq!((stats.requests, stats.bytes, stats.in_flight, stats.limit), (5000, 15_000, 0, 300));
+        // Each took 20 ms.
+        assert!(stats.connections == 300 && (stats.seconds - 100.0).abs() < 0.1, "{stats:?}");
         assert_eq!((stats.retried, stats.hedged, stats.throttled), (0, 0, 0));
         assert!((0.019..0.021).contains(&stats.p50) && stats.p50 == stats.p99, "{stats:?}");
     }

@@ -122,6 +122,11 @@ impl Window {
         (self.limit as usize).max(1)
     }
 
+    /// Requests that [`Window::limit`] may come to.
+    pub(super) fn most(&self) -> usize {
+        self.most as usize
+    }
+
     /// A request was answered with so many bytes after `took`. `full`: as many were under way as may be.
     pub(super) fn answered(&mut self, now: Instant, bytes: u64, took: Duration, full: bool) {
         let round = self.round.get_or_insert_with(|| Round::new(now, true));

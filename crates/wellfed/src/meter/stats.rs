@@ -87,6 +87,15 @@ pub struct RequestStats {
     pub in_flight: usize,
     /// Requests that may be under way now: as many as link and servers have been found to bear.
     pub limit: usize,
+    /// Requests that `limit` may come to: what the stores are opened with (`max_pool_connections`), and what one loader makes.
+    #[serde(default)]
+    pub connections: usize,
+    /// Bytes that may be under way or wait for workers: their share of the memory budget.
+    #[serde(default)]
+    pub ahead: u64,
+    /// Seconds that all answered requests took together: over the time that went by, how many were under way.
+    #[serde(default)]
+    pub seconds: f64,
     /// Requests that were made again because they failed.
     pub retried: u64,
     /// Second requests for what was among the slowest percent.
@@ -274,7 +283,7 @@ impl fmt::Display for RowIndexStats {
 
 impl fmt::Display for RequestStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, bytes, in_flight, limit, retried, hedged, throttled, p50, p95, p99 } = self;
+        let Self { requests, bytes, in_flight, limit, retried, hedged, throttled, p50, p95, p99, .. } = self;
         let [p50, p95, p99] = [p50, p95, p99].map(|seconds| seconds * 1e3);
         write!(f, "{requests} requests, {:.1} MB; {in_flight} of {limit} under way; ", *bytes as f64 / 1e6)?;
         write!(f, "{p50:.1} / {p95:.1} / {p99:.1} ms (50 / 95 / 99 %); ")?;

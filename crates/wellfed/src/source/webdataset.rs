@@ -24,10 +24,13 @@ use crate::{
     },
 };
 
-/// Extensions of encoded images that are one field unless fields are named. The last one is that of packed coefficients,
-/// which only shards of our own have.
+/// Extensions of encoded images that are one field unless fields are named. `PACKED` is that of packed coefficients, which
+/// only shards of our own have.
 const IMAGES: [&str; 13] =
     ["jpg", "jpeg", "png", PACKED, "webp", "bmp", "gif", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"];
+
+/// The usual ones of them: a field of images takes them wherever a sample has one.
+const COMMON: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// Extension of packed coefficients ([`crate::codec::PackedJpeg`]).
 pub(crate) const PACKED: &str = "wfpc";
@@ -626,7 +629,11 @@ impl Fields {
         };
         let any = shards.iter().any(|shard| complete(shard) > 0);
         let looked_at = |shard: &Shard| if any { complete(shard) } else { shard.index.len() };
-        let packed = shards.iter().any(|shard| shard.index.extensions.iter().any(|e| e == PACKED));
+        // Those that any file of images may have, and of the others those that are there.
+        let there = |extension: &str| {
+            COMMON.contains(&extension)
+                || shards.iter().any(|shard| shard.index.extensions.iter().any(|e| e == extension))
+        };
         let one = !shards.iter().any(|shard| (0..looked_at(shard)).any(|i| images(&shard.index, i) > 1));
         let (mut fields, mut numbers) = (Vec::<Field>::new(), HashMap::<String, usize>::new());
         let mut samples = 0;
@@ -642,7 +649,7 @@ impl Fields {
                         let first = if image && extension == PACKED { name } else { extension };
                         let mut alternatives = vec![first.to_owned()];
                         if image {
-                            let others = IMAGES.iter().filter(|e| **e != first && (packed || **e != PACKED));
+                            let others = IMAGES.iter().filter(|e| **e != first && there(e));
                             alternatives.extend(others.map(|e| (*e).to_owned()));
                         }
                         fields.push(Field { alternatives, samples: 0, first_with: None });

@@ -1,7 +1,7 @@
 //! A store that is far away: every request takes a time, and all of them share a bandwidth. For tests and benchmarks.
 //!
-//! By URL: `delayed+file:///data?latency_ms=20&bandwidth=200MB`. Bandwidth is a token bucket: bytes of one answer go
-//! out after those of the requests before it. Answers come from one thread, which ends with the store.
+//! By URL: `delayed+file:///data?latency_ms=20&bandwidth=200MB`, and as of other stores `max_pool_connections=16`: requests that it is
+//! asked for at once. Bandwidth is a token bucket: bytes of one answer go out after those of the requests before it. Answers come from one thread, which ends with the store.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store, Version, registry::Located};
+use super::{
+    Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store, Version, registry::Located, secrets,
+};
 use crate::{Error, Result, lock};
 
 /// Another store, seen from afar.
@@ -20,6 +22,7 @@ pub struct DelayedStore {
     inner: Arc<dyn Store>,
     latency: Duration,
     bytes_per_second: f64,
+    connections: usize,
     timer: Arc<Timer>,
 }
 
@@ -52,7 +55,7 @@ impl fmt::Debug for DelayedStore {
 impl DelayedStore {
     /// `inner`, each of whose requests takes `latency` longer, and all of which together pass `bytes_per_second`.
     pub fn new(inner: Arc<dyn Store>, latency: Duration, bytes_per_second: f64) -> Self {
-        Self { inner, latency, bytes_per_second, timer: Arc::default() }
+        Self { inner, latency, bytes_per_second, connections: usize::MAX, timer: Arc::default() }
     }
 
     /// What `path?latency_ms=20&bandwidth=200MB` of a URL names: a store around the local one, and the path in it.
@@ -61,13 +64,13 @@ impl DelayedStore {
     /// [`crate::ErrorKind::Config`] for anything else after the question mark.
     pub fn from_url(rest: &str) -> Result<Located> {
         let (path, query) = rest.rsplit_once('?').unwrap_or((rest, ""));
-        let (mut latency, mut bandwidth) = (Duration::ZERO, f64::INFINITY);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (mut latency, mut bandwidth, mut connections) = (Duration::ZERO, f64::INFINITY, usize::MAX);
+        // Whoever opens a source keeps back what may be a secret by its name, as that of connections.
+        for (name, value) in secrets::options(query)? {
             let bad = || {
-                Error::config(format!("{pair:?} is no setting of a delayed store"))
+                Error::config(format!("{name}={value} is no setting of a delayed store"))
                     .with_hint("write ?latency_ms=20&bandwidth=200MB")
             };
-            let (name, value) = pair.split_once('=').ok_or_else(bad)?;
             let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let unit = match &value[digits.len()..] {
                 "" | "B" => 1.0,
@@ -77,16 +80,21 @@ impl DelayedStore {
                 _ => return Err(bad()),
             };
             let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(bad)?;
-            match name {
+            match name.as_str() {
                 "latency_ms" if unit == 1.0 && number < 1e9 => {
                     latency = Duration::from_secs_f64(number / 1e3)
                 }
                 "bandwidth" if number * unit >= 1.0 => bandwidth = number * unit,
+                "max_pool_connections" if unit == 1.0 && (1.0..=4096.0).contains(&number) => {
+                    connections = number as usize
+                }
                 _ => return Err(bad()),
             }
         }
+        let mut store = Self::new(Arc::new(LocalStore::new()), latency, bandwidth);
+        store.connections = connections;
         Ok(Located {
-            store: Arc::new(Self::new(Arc::new(LocalStore::new()), latency, bandwidth)),
+            store: Arc::new(store),
             path: path.to_owned(),
             address: format!("delayed+file:{query}"),
         })
@@ -180,6 +188,10 @@ impl Remote for DelayedStore {
         let timer = self.timer.clone();
         Pending::new(move || timer.cancel(number))
     }
+
+    fn connections(&self) -> usize {
+        self.connections
+    }
 }
 
 impl Timer {
@@ -271,6 +283,11 @@ mod tests {
         let text = format!("{:?}", found.store);
         assert!(text.contains("2.5ms") && text.contains("200000000 B/s"), "{text}");
         assert_eq!(DelayedStore::from_url("/data").unwrap().path, "/data");
+        let connections = |url| DelayedStore::from_url(url).unwrap().store.remote().unwrap().connections();
+        assert_eq!((connections("/data"), connections("/data?max_pool_connections=3")), (usize::MAX, 3));
+        let sealed = secrets::seal("delayed+file:///data?latency_ms=1&max_pool_connections=3");
+        assert!(sealed.contains("sealed="), "{sealed}");
+        assert_eq!(connections(sealed.strip_prefix("delayed+file://").unwrap()), 3);
         for bad in [
             "x?latency",
             "x?latency_ms=",
@@ -278,6 +295,8 @@ mod tests {
             "x?bandwidth=0",
             "x?speed=3",
             "x?bandwidth=1XB",
+            "x?max_pool_connections=0",
+            "x?max_pool_connections=1MB",
         ] {
             assert!(DelayedStore::from_url(bad).is_err(), "{bad}");
         }

@@ -46,5 +46,8 @@ class Counters:
             "loader": self._steps.log.number,
             "batches": stats["batches"],
             "num_workers": stats["num_workers"],
+            "memory": stats["memory"],
+            "memory_budget": stats["memory_budget"],
+            "requests": stats["requests"],
             "stages": [{"name": stage["name"], "seconds": stage["seconds"]} for stage in stats["stages"]],
         }

@@ -56,10 +56,10 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 22] = [
+const ENGINE: [&str; 24] = [
     "threads", "governor", "pace", "ring", "batch", "mix", "stack", "job", "fold", "kernel", "whole",
-    "float", "image", "cache", "single", "exec", "shares", "schedule", "epochs", "shared", "remote",
-    "loader",
+    "float", "image", "cache", "single", "exec", "shares", "schedule", "epochs", "ahead", "shared", "remote",
+    "warm", "loader",
 ];
 
 type ModulePath = Vec<String>;

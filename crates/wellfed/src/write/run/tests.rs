@@ -186,38 +186,54 @@ impl Disk for Failing {
     }
 }
 
+/// Those that need no other crate.
+const FORMATS: [Format; 3] = [Format::Tar, Format::Tfrecord, Format::Mds];
+
 #[test]
 fn a_full_disk_at_any_step_leaves_nothing_half_written_and_is_gone_on_from() {
     let data = photos(16);
     let dataset = open(&data).shuffle(3);
-    let base = TempFolder::new();
-    let place = |name: &str| base.join(&format!("{name}/t-{{}}.tar"));
-    let run =
-        |disk: &dyn Disk, name: &str| write_on(disk, &dataset, &place(name), &options(), &Progress::new());
-    let files = |name: &str| -> BTreeMap<String, Vec<u8>> {
-        let folder = base.join(name);
-        let names = names_in(Path::new(&folder)).unwrap_or_default();
-        let names = names.into_iter().filter(|name| !name.ends_with(".wfidx"));
-        names.map(|name| (name.clone(), fs::read(format!("{folder}/{name}")).unwrap())).collect()
-    };
-    let plenty = Failing::new(i64::MAX);
-    run(&plenty, "whole").unwrap();
-    let whole = files("whole");
-    let steps = i64::MAX - plenty.left.load(SeqCst);
-    assert!(steps > 20 && whole.len() > 3, "{steps} steps");
-    for left in 0..steps {
-        let name = format!("at{left}");
-        let e = run(&Failing::new(left), &name).unwrap_err();
-        assert_eq!(e.kind(), ErrorKind::Io, "at {left}: {e}");
-        assert!(e.message().contains("cannot write") && e.hint().unwrap().contains("make room"), "{e}");
-        for (file, bytes) in files(&name) {
-            assert!(!file.starts_with('.'), "{file} is left at {left}");
-            if file.ends_with(".tar") {
-                assert_eq!(Some(&bytes), whole.get(&file), "at {left}");
+    for format in FORMATS {
+        let base = TempFolder::new();
+        let options = WriteOptions { format: Some(format), max_samples: Some(5), ..options() };
+        let run = |disk: &dyn Disk, name: &str| {
+            write_on(disk, &dataset, &base.join(name), &options, &Progress::new())
+        };
+        let files = |name: &str| -> BTreeMap<String, Vec<u8>> {
+            let folder = base.join(name);
+            let names = names_in(Path::new(&folder)).unwrap_or_default();
+            let names = names.into_iter().filter(|name| !name.ends_with(".wfidx"));
+            names
+                .map(|file| (file.replace(name, "t"), fs::read(format!("{folder}/{file}")).unwrap()))
+                .collect()
+        };
+        let plenty = Failing::new(i64::MAX);
+        run(&plenty, "qwholeq").unwrap();
+        let whole = files("qwholeq");
+        let steps = i64::MAX - plenty.left.load(SeqCst);
+        assert!(steps > 20 && whole.len() > 3, "{steps} steps");
+        for left in 0..steps {
+            let name = format!("q{left}q");
+            let e = run(&Failing::new(left), &name).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Io, "at {left}: {e}");
+            assert!(e.message().contains("cannot write") && e.hint().unwrap().contains("make room"), "{e}");
+            for (file, bytes) in files(&name) {
+                assert!(!file.starts_with('.'), "{file} is left at {left}");
+                if file.ends_with(format.ending()) {
+                    assert_eq!(Some(&bytes), whole.get(&file), "at {left}");
+                }
             }
+            run(&LocalDisk, &name).unwrap();
+            // Names of shards are those of folders, and so are those in manifests.
+            let named = |files: BTreeMap<String, Vec<u8>>, name: &str| -> BTreeMap<String, Vec<u8>> {
+                let rename = |(file, bytes): (String, Vec<u8>)| match String::from_utf8(bytes) {
+                    Ok(text) => (file, text.replace(name, "").into_bytes()),
+                    Err(e) => (file, e.into_bytes()),
+                };
+                files.into_iter().map(rename).collect()
+            };
+            assert_eq!(named(files(&name), &name), named(whole.clone(), "qwholeq"), "after {left}");
         }
-        run(&LocalDisk, &name).unwrap();
-        assert_eq!(files(&name), whole, "after {left}");
     }
 }
 

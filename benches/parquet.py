@@ -8,7 +8,7 @@ into NumPy arrays, and torch's DataLoader over that (an iterable data set of row
 Images: photographs as `{bytes, path}` in row groups of 100, resized to 224 and batched by 64: `datasets` under torch's
 DataLoader with 0, 1 and 2 workers.
 
-Shuffled: wellfed by blocks of a row group. Each round runs all of them once, in turn; medians are over rounds.
+Shuffled: wellfed by blocks of a row group, and numbers also as a whole. Each round runs all of them once, in turn; medians are over rounds.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def numbers(folder: Path, rows: int, rounds: int) -> Any:
     loaders: dict[str, Any] = {
         "wellfed": ds.batch(BATCH).numpy(),
         "wellfed, blocks shuffled": ds.shuffle(block_size=GROUP, window=2).batch(BATCH).numpy(),
+        "wellfed, shuffled": ds.shuffle().batch(BATCH).numpy(),
         "pyarrow scan": Scan(path),
     }
     for workers in (0, 2):

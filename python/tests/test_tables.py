@@ -166,6 +166,54 @@ def test_random_pipelines_give_the_rows_of_the_table(write_and_open: Callable[..
         assert resumed == ids
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
+def test_rows_copied_together_are_those_read_one_by_one(tmp_path: Path) -> None:
+    """Columns of numbers are copied many rows at a time, and with a text among them one by one."""
+    rng = random.Random(4)
+    for part in range(2):
+        null = [rng.random() < 0.1 for _ in range(ROWS)]
+        x = np.random.default_rng(part).normal(size=ROWS)
+        table = pa.table(
+            {
+                "id": pa.array(range(part * ROWS, part * ROWS + ROWS)),
+                "x": pa.array([None if no else value for no, value in zip(null, x)], pa.float32()),
+                "flag": pa.array([i % 3 == 0 for i in range(ROWS)]),
+                "text": pa.array([str(i) for i in range(ROWS)]),
+            }
+        )
+        pq.write_table(table, tmp_path / f"{part}.parquet", row_group_size=rng.choice([40, 70, 1000]))
+    urls = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    table = pq.read_table(urls[0]), pq.read_table(urls[1])
+    x_of = {i: x for part in table for i, x in zip(part["id"].to_pylist(), part["x"].to_pylist())}
+    for _ in range(30):
+        conditions: list[Any] = [None, [("id", ">", 120)], [("x", ">", -0.5), ("flag", "==", True)]]
+        filters = rng.choice(conditions)
+        shuffle = rng.choice([None, {"seed": 3}, {"seed": 5, "block_size": 70, "window": 2}])
+        take, rank, epochs = rng.choice([None, 77]), rng.choice([None, (1, 3)]), rng.choice([1, 2])
+        # A batch of bad samples alone is an error.
+        chosen: list[tuple[Any, int]] = [("skip", 33), ("skip", 128), ("replace", 1), ("replace", 50)]
+        on_error, size = rng.choice(chosen)
+        found = []
+        for fields in (["id", "x", "flag"], ["id", "x", "flag", "text"]):
+            ds = wf.parquet(urls, fields=fields, filters=filters)
+            ds = ds if shuffle is None else ds.shuffle(**shuffle)
+            ds = ds if take is None else ds.take(take)
+            ds = ds if rank is None else ds.shard(*rank)
+            ds = ds.repeat(epochs).batch(size)
+            ds = ds.with_options(num_workers=rng.choice([1, 2, 8]), on_error=on_error)
+            found.append(
+                [row for batch in ds.numpy() for row in zip(*(column.tolist() for column in batch[:3]))]
+            )
+        together, single = found
+        if on_error == "skip":
+            assert together == single, (filters, shuffle, take, rank, epochs, size)
+            continue
+        assert len(together) == len(single)
+        assert all(x == np.float32(x_of[i]) and flag == (i % ROWS % 3 == 0) for i, x, flag in together)
+        # Replacements are drawn by what the fields are, and most rows are none.
+        assert sum(a == b for a, b in zip(together, single)) > 0.7 * len(together)
+
+
 def test_shards_of_ranks_are_disjoint(tmp_path: Path) -> None:
     for part in range(3):
         write_parquet(

@@ -1,4 +1,4 @@
-"""`Dataset.write` and `verify`: tar shards. The engine does the work; here are arguments, progress and results."""
+"""`Dataset.write` and `verify`: shards. The engine does the work; here are arguments, progress and results."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .dataset import Dataset
+
+_FORMATS = ("tar", "tfrecord", "parquet", "mds")
 
 # Seconds between two looks at how far it is.
 _LOOK = 0.2
@@ -43,7 +45,8 @@ class Written:
     """What `Dataset.write` wrote.
 
     Attributes:
-        urls: The shards as a pattern that `webdataset` takes, and the webdataset library.
+        urls: The shards as a pattern that the source of their format takes, and for tar shards the webdataset library;
+            of MDS their folder.
         manifest: Path of the list of all shards: their check sums, names of classes, what was left out.
         shards: How many shards there are.
         shards_before: How many of them an earlier run had finished.
@@ -106,33 +109,37 @@ class Writes:
         self: Dataset,
         path: str | bytes | os.PathLike[str],
         *,
-        max_bytes: int = 1_000_000_000,
+        format: Literal["tar", "tfrecord", "parquet", "mds"] | None = None,  # noqa: A002  (as NumPy and pandas call it)
+        max_bytes: int | None = None,
         max_samples: int | None = None,
         resize_shorter: int | None = None,
         quality: int | None = None,
         packed: bool = False,
+        row_group_size: int | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         num_workers: int | Literal["auto"] = "auto",
         progress: bool | Callable[[dict[str, Any]], object] = True,
     ) -> Written:
-        """Writes the samples of one epoch, in their order, as tar shards in the form of WebDataset.
+        """Writes the samples of one epoch, in their order, as shards: tar (WebDataset), TFRecord, Parquet or MDS.
 
-        Images keep their bytes unless transforms or the arguments below change them; labels become ``cls``, texts
-        ``txt``, JSON ``json`` and arrays ``npy`` files, other fields ``<name>.<extension>``. Under its name a shard is
-        complete. The same call goes on behind the finished shards where an earlier one was ended; the bytes that come
-        out are the same, whatever the number of threads. A manifest beside the shards lists them with their check
-        sums; see `verify`.
+        Images keep their bytes unless transforms or the arguments below change them. In tar shards labels become
+        ``cls``, texts ``txt``, JSON ``json`` and arrays ``npy`` files, other fields ``<name>.<extension>``; elsewhere
+        fields are features or columns of their names. Under its name a shard is complete. The same call goes on
+        behind the finished shards where an earlier one was ended; the bytes that come out are the same, whatever the
+        number of threads. A manifest beside the shards lists them with their check sums; see `verify`.
 
         Args:
-            path: A folder, or names of shards such as ``"out/train-{:06d}.tar"``.
-            max_bytes: Most bytes of a shard.
+            path: A folder, or names of shards such as ``"out/train-{:06d}.tar"``; of MDS a folder.
+            format: The format. If it is not given, what names of shards end with, or tar.
+            max_bytes: Most bytes of a shard, of Parquet before compression: 1 GB if it is not given, of MDS 64 MiB.
             max_samples: Most samples of a shard.
             resize_shorter: Images whose shorter side is longer are made so small, as by `transforms.Resize`, and
                 compressed anew; others stay as they are.
             quality: Quality of JPEGs that are made, 1 to 100; 95 if it is not given. Without ``resize_shorter`` all
                 images are made anew, apart from those with alpha. PNGs and pixels become JPEGs only if it is given.
             packed: Write JPEGs as coefficients without Huffman coding: half as large again, several times faster to
-                decode, to the same pixels. Only wellfed reads them.
+                decode, to the same pixels. Only wellfed reads them, in tar shards.
+            row_group_size: Rows of a row group of Parquet: 65,536 if it is not given, or as many as have 64 MiB.
             on_error: What happens at a sample that cannot be read or made: ``"skip"`` leaves it out and lists it.
             num_workers: Threads.
             progress: Whether to show it where standard error is a terminal; or what is called with it a few times a
@@ -156,13 +163,17 @@ class Writes:
             3 10 []
         """
         options = {
-            "max_bytes": check.whole(max_bytes, "max_bytes", 1),
+            "format": _format(format),
+            "max_bytes": None if max_bytes is None else check.whole(max_bytes, "max_bytes", 1),
             "max_samples": None if max_samples is None else check.whole(max_samples, "max_samples", 1),
             "resize_shorter": None
             if resize_shorter is None
             else check.whole(resize_shorter, "resize_shorter", 1),
             "quality": _quality(quality),
             "packed": bool(packed),
+            "row_group_size": None
+            if row_group_size is None
+            else check.whole(row_group_size, "row_group_size", 1),
             "on_error": on_error,
             "num_workers": num_workers,
         }
@@ -170,6 +181,12 @@ class Writes:
         found = _wait(job, "writing", progress)
         skipped = [Skipped(**one) for one in found.pop("skipped")]
         return Written(skipped=skipped, **found)
+
+
+def _format(name: str | None) -> str | None:
+    if name is not None and name not in _FORMATS:
+        raise ValueError(f"format is {name!r}; it must be one of {', '.join(_FORMATS)}")
+    return name
 
 
 def _quality(quality: int | None) -> int | None:

@@ -1,4 +1,4 @@
-//! `wellfed convert`: a data set as tar shards.
+//! `wellfed convert`: a data set as shards of one format.
 
 use std::{
     io::Write,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use serde::Serialize;
 use wellfed::{
@@ -16,7 +16,7 @@ use wellfed::{
     plan::{Auto, OnError, RowIndexing},
     source::{SourceSpec, WebDatasetSpec},
     store::LocalStore,
-    write::{Progress, Skipped, Snapshot, WriteOptions, Written, write},
+    write::{Format, Progress, Skipped, Snapshot, WriteOptions, Written, write},
 };
 
 use crate::{
@@ -30,7 +30,7 @@ const MAX_LISTED: usize = 20;
 /// How often the progress is shown anew.
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// Write a data set as tar shards in the form of WebDataset
+/// Write a data set as tar shards in the form of WebDataset, or as TFRecord, Parquet or MDS
 ///
 /// Run again after it was ended, it goes on behind the finished shards.
 #[derive(Debug, Args)]
@@ -41,9 +41,12 @@ pub(crate) struct Convert {
     /// A folder, or names of shards such as out/train-{:06d}.tar
     #[arg(value_name = "DST", value_parser = detect::argument)]
     destination: String,
-    /// Most bytes of a shard, with k, M or G for powers of 1000
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    max_bytes: u64,
+    /// Format of the shards [default: what their names end with, or tar]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<ShardFormat>,
+    /// Most bytes of a shard, with k, M or G for powers of 1000; of Parquet before compression [default: 1G, of MDS 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_bytes: Option<u64>,
     /// Most samples of a shard
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_samples: Option<u64>,
@@ -59,6 +62,9 @@ pub(crate) struct Convert {
     /// Write JPEGs as packed coefficients: the same pixels, decoded several times faster, by wellfed alone
     #[arg(long)]
     packed: bool,
+    /// Rows of a row group of Parquet [default: 65536, or as many as have 64 MiB]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    row_group_size: Option<u32>,
     /// Leave out samples that cannot be read, and list them [default: end at the first one]
     #[arg(long)]
     skip_bad: bool,
@@ -71,6 +77,26 @@ pub(crate) struct Convert {
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Formats by name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ShardFormat {
+    Tar,
+    Tfrecord,
+    Parquet,
+    Mds,
+}
+
+impl From<ShardFormat> for Format {
+    fn from(format: ShardFormat) -> Self {
+        match format {
+            ShardFormat::Tar => Self::Tar,
+            ShardFormat::Tfrecord => Self::Tfrecord,
+            ShardFormat::Parquet => Self::Parquet,
+            ShardFormat::Mds => Self::Mds,
+        }
+    }
 }
 
 /// What was done. Names and meaning of the fields are kept from release to release.
@@ -103,6 +129,10 @@ fn size(text: &str) -> Result<u64, String> {
 impl Convert {
     /// Writes and reports.
     pub(crate) fn run(self) -> Result<(), Failure> {
+        let format = self.format.map(Format::from).or_else(|| Format::of_name(&self.destination));
+        if self.row_index && !matches!(format, None | Some(Format::Tar)) {
+            return Err(Error::config("row indexes are written beside tar shards only").into());
+        }
         let detected = detect::open(&self.source)?;
         output::note(detect::describe(&self.source, &detected));
         let mut data = Dataset::new(detected.source.clone());
@@ -110,11 +140,13 @@ impl Convert {
             data = data.shuffle(seed);
         }
         let options = WriteOptions {
+            format,
             max_bytes: self.max_bytes,
             max_samples: self.max_samples,
             resize_shorter: self.resize_shorter.map(|side| side as usize),
             quality: self.quality,
             packed: self.packed,
+            row_group_size: self.row_group_size.map(|rows| rows as usize),
             on_error: if self.skip_bad { OnError::Skip } else { OnError::Raise },
             num_workers: self.workers.map_or(Auto::Auto, |workers| Auto::Fixed(workers.into())),
         };

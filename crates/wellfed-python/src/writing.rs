@@ -1,4 +1,4 @@
-//! `_native.Writing`: tar shards that are being written or verified, on threads of the engine's.
+//! `_native.Writing`: shards that are being written or verified, on threads of the engine's.
 
 use std::{
     sync::{

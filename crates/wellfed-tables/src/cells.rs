@@ -282,17 +282,17 @@ impl Cells {
         Ok(())
     }
 
-    /// Copies rows from `first` on, as many as fit into `into` and are there, if all are of `size` bytes and none is null.
-    pub(crate) fn copy_rows(&self, first: usize, size: usize, into: &mut [u8]) -> usize {
-        let Values::Fixed(own, bytes) = &self.values else { return 0 };
-        let count = into.len().checked_div(size).unwrap_or(0).min(self.rows.saturating_sub(first));
-        if *own != size || self.nulls.as_ref().is_some_and(|nulls| nulls.slice(first, count).null_count() > 0)
-        {
-            return 0;
+    /// The values of all rows, one behind the other, if each has `size` bytes.
+    pub(crate) fn plain(&self, size: usize) -> Option<&[u8]> {
+        match &self.values {
+            Values::Fixed(own, bytes) if *own == size => bytes.get(..self.rows.checked_mul(size)?),
+            _ => None,
         }
-        let Some(from) = bytes.get(first * size..(first + count) * size) else { return 0 };
-        into[..from.len()].copy_from_slice(from);
-        count
+    }
+
+    /// Whether some row is null.
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.nulls.is_some() || matches!(&self.values, Values::Dictionary(_, inner) if inner.has_nulls())
     }
 }
 

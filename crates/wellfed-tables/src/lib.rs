@@ -1,5 +1,6 @@
 //! Tables as sources: rows of Parquet files, of Arrow files and streams, and of the folders that Hugging Face's
-//! `save_to_disk` writes. [`register`] makes them known to [`wellfed::source::tables`].
+//! `save_to_disk` writes; and Parquet files as shards that are written. [`register`] makes them known to
+//! [`wellfed::source::tables`] and [`wellfed::write`].
 //!
 //! A crate of its own, so that the engine is built and tested without the libraries of these formats. What lies in a file is
 //! decoded in groups of rows, which the engine keeps ([`wellfed::groups`]).
@@ -9,6 +10,7 @@
 mod cells;
 mod container;
 mod filter;
+mod gather;
 mod ipc;
 mod kinds;
 mod pages;
@@ -17,8 +19,10 @@ mod paths;
 mod table;
 #[cfg(test)]
 mod tests;
+mod write;
 
 /// Makes the formats known. Further calls do nothing.
 pub fn register() {
     wellfed::source::tables::register(table::open);
+    wellfed::write::register(write::make);
 }

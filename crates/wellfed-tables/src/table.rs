@@ -3,15 +3,15 @@
 //! Rows are reached by their group, which is decoded as a whole and kept by the engine as long as it has room. A file that
 //! cannot be opened, or whose end is lost, keeps what can be read and gets one more, last sample whose fetch says what is wrong.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use wellfed::{
     Error, ErrorKind, Result,
-    groups::{self, Decode, GroupSizes, Growth, Owner, Part},
+    groups::{self, Decode, GroupSizes, Growth, Owner, Part, Warmed},
     sample::{FieldKind, Record, Schema, Value},
     source::{
-        Fingerprint, Part as Place, Source, SourceSpec, TableFormat, TableSpec, beyond_the_end, located,
-        location, stamp, tables::Condition,
+        Fingerprint, Gather, Part as Place, Source, SourceSpec, TableFormat, TableSpec, Wanted,
+        beyond_the_end, located, location, stamp, tables::Condition,
     },
     store::{Store, listing, secrets},
 };
@@ -20,6 +20,7 @@ use crate::{
     cells::Missing,
     container::{Container, Decoded, Opened},
     filter::Test,
+    gather::{self, Picked},
     ipc,
     kinds::{self, Column, Features},
     parquet, paths,
@@ -64,6 +65,18 @@ struct Group {
     len: u64,
     /// The rows that are taken, if not all.
     kept: Option<Vec<u32>>,
+}
+
+/// What gathering works with.
+#[derive(Default)]
+struct Scratch {
+    picked: Vec<Picked>,
+    numbers: Vec<u64>,
+    ready: Vec<Option<Arc<[Part]>>>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 /// Rows of tables.
@@ -269,6 +282,28 @@ impl Table {
         }
     }
 
+    /// The rows that are wanted, those of one group together.
+    fn pick(&self, wanted: &[Wanted], picked: &mut Vec<Picked>) {
+        picked.clear();
+        // Neighbours often lie in one group.
+        let mut last = 0..0;
+        let (mut number, mut start) = (0, 0);
+        for Wanted { index, row: place } in wanted {
+            if !last.contains(index) {
+                let Some((found, sample)) = self.find(*index) else { continue };
+                (number, start) = (found, index - sample);
+                last = start..start + self.groups[number].len;
+            }
+            let row = Self::row(&self.groups[number], index - start);
+            if let (Ok(group), Ok(row)) = (u32::try_from(number), u32::try_from(row)) {
+                picked.push(Picked { group, row, place: *place });
+            }
+        }
+        if !picked.is_sorted_by_key(|picked| picked.group) {
+            picked.sort_unstable_by_key(|picked| picked.group);
+        }
+    }
+
     fn decoded(&self, number: usize, record: &Record) -> Result<Rows> {
         let group = &self.groups[number];
         let file = &self.files[group.file];
@@ -445,40 +480,58 @@ impl Source for Table {
         Some(self.sizes)
     }
 
-    fn copy_rows(&self, index: u64, field: usize, record: &Record, into: &mut [u8]) -> u64 {
-        let Some((mut number, mut sample)) = self.find(index) else { return 0 };
-        let Some(spec) = self.schema.fields.get(field) else { return 0 };
-        let size = match &spec.kind {
-            FieldKind::Scalar { dtype } => dtype.size(),
-            FieldKind::Array { dtype, shape } if !spec.kind.varies() => {
-                dtype.size() * shape.iter().flatten().product::<usize>()
+    fn group_of(&self, index: u64) -> Option<u64> {
+        let (number, _) = self.find(index)?;
+        self.groups[number].number.map(|_| number as u64)
+    }
+
+    fn groups_are_far(&self) -> bool {
+        self.store.remote().is_some()
+    }
+
+    fn warm(&self, group: u64, record: &Record) -> Warmed {
+        let number = usize::try_from(group).unwrap_or(usize::MAX);
+        let found = self.groups.get(number).and_then(|group| self.decodable(group));
+        match (found, record.groups.as_deref()) {
+            (Some((container, file, number)), Some(kept)) => {
+                let decoder =
+                    Decoder { store: &*self.store, container: &**container, number, columns: &file.columns };
+                groups::warm(kept, &self.owner, group, &decoder)
             }
-            _ => return 0,
-        };
-        if size == 0 {
-            return 0;
+            _ => Warmed::Done,
         }
-        let mut done = 0;
-        while done < into.len() {
-            let Some(group) = self.groups.get(number).filter(|group| group.kept.is_none()) else { break };
-            let Ok(rows) = self.decoded(number, record) else { break };
-            let Some(column) = rows.column(field) else { break };
-            let before = done;
-            while sample < group.len && done < into.len() {
-                let Some((cells, at)) = column.at(sample as usize) else { break };
-                let copied = cells.copy_rows(at, size, &mut into[done..]);
-                if copied == 0 {
-                    break;
+    }
+
+    fn gather(&self, wanted: &[Wanted], record: &Record, into: &mut Gather<'_>) {
+        if into.columns.len() != self.schema.fields.len() {
+            return;
+        }
+        SCRATCH.with_borrow_mut(|Scratch { picked, numbers, ready }| {
+            self.pick(wanted, picked);
+            numbers.clear();
+            numbers.extend(picked.chunk_by(|a, b| a.group == b.group).map(|rows| u64::from(rows[0].group)));
+            // Groups that are there come first, all of them before one is asked for that takes room. They are held only as
+            // long as it takes to copy.
+            groups::ready(record.groups.as_deref(), &self.owner, numbers, ready);
+            let mut copy = |rows: &[Picked], parts: Arc<[Part]>| {
+                let group = Rows { parts };
+                gather::gather(rows, |field| group.column(field), record.limits.max_bytes, into);
+            };
+            let runs = || picked.chunk_by(|a, b| a.group == b.group);
+            let mut missing = Vec::new();
+            for (rows, parts) in runs().zip(ready.drain(..)) {
+                match parts {
+                    Some(parts) => copy(rows, parts),
+                    None => missing.push(rows),
                 }
-                done += copied * size;
-                sample += copied as u64;
             }
-            if done == before || sample < group.len {
-                break;
+            for rows in missing {
+                // What is wrong with a group, reading its rows one by one will say.
+                if let Ok(Rows { parts }) = self.decoded(rows[0].group as usize, record) {
+                    copy(rows, parts);
+                }
             }
-            (number, sample) = (number + 1, 0);
-        }
-        (done / size) as u64
+        });
     }
 
     fn parts(&self) -> Vec<Place> {

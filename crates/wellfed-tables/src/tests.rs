@@ -29,10 +29,10 @@ use wellfed::{
     Dataset, ErrorKind,
     sample::{Record, Value},
     source::{
-        Source, TableFormat, TableSpec, conformance,
+        Gather, Source, TableFormat, TableSpec, Wanted, conformance,
         tables::{Comparison, Condition},
     },
-    store::{LocalStore, Store},
+    store::{Done, Entry, LocalStore, Pending, Remote, Request, Stat, Store},
 };
 
 use crate::table::open;
@@ -246,15 +246,23 @@ fn columns_are_chosen_and_rows_are_copied_many_at_a_time() {
         let columns = ["x", "point", "id", "flag"].map(str::to_owned).to_vec();
         let source =
             open_spec(TableSpec { columns: Some(columns), tuple: true, ..spec(format, &path) }).unwrap();
-        let record = Record::default();
-        let mut rows = vec![0; 60 * 16];
-        assert_eq!(source.copy_rows(35, 1, &record, &mut rows), 60, "{name}");
-        let expected = (35..95).flat_map(|row| [f64::from(row), -f64::from(row)]).flat_map(f64::to_ne_bytes);
-        assert!(expected.eq(rows.iter().copied()), "{name}");
-        let mut last = vec![0; 10 * 8];
-        assert_eq!(source.copy_rows(95, 2, &record, &mut last), 5, "{name}");
-        assert_eq!(last[32..40], 99_i64.to_ne_bytes());
-        assert_eq!(source.copy_rows(100, 2, &record, &mut last), 0);
+        let orders: [Vec<u64>; 3] =
+            [(35..95).collect(), (0..100).map(|i| i * 37 % 100).collect(), vec![99, 0, 40, 39, 39]];
+        for order in orders {
+            let mut columns: Vec<Vec<u8>> = [8, 16, 8, 1].map(|size| vec![0; size * order.len()]).into();
+            let mut copied = vec![false; order.len()];
+            let columns = columns.iter_mut().map(Vec::as_mut_slice).collect();
+            let mut into = Gather { columns, copied: &mut copied };
+            let wanted: Vec<Wanted> =
+                order.iter().zip(0..).map(|(index, row)| Wanted { index: *index, row }).collect();
+            source.gather(&wanted, &Record::default(), &mut into);
+            let points = order.iter().map(|row| *row as f64).flat_map(|x| [x, -x]).flat_map(f64::to_ne_bytes);
+            assert!(points.eq(into.columns[1].iter().copied()), "{name}");
+            assert!(order.iter().flat_map(|row| row.to_ne_bytes()).eq(into.columns[2].iter().copied()));
+            assert!(order.iter().map(|row| u8::from(row % 3 == 0)).eq(into.columns[3].iter().copied()));
+            assert_eq!(copied, vec![true; order.len()], "{name}");
+        }
+        conformance::check(&*source);
     }
 }
 
@@ -272,8 +280,20 @@ fn survives(format: TableFormat, path: &Path) -> (u64, u64) {
             }
         }
     }
-    let mut rows = vec![0; 8 * 50];
-    source.copy_rows(0, 0, &record, &mut rows);
+    // Without columns of varying size there is something to gather.
+    let numbers = TableSpec { columns: Some(["id", "x"].map(str::to_owned).to_vec()), ..spec(format, path) };
+    if let Ok(source) = open_spec(numbers) {
+        let (mut id, mut x, mut copied) = (vec![0; 8 * 50], vec![0; 8 * 50], vec![false; 50]);
+        let wanted: Vec<Wanted> =
+            (0..50).map(|row| Wanted { index: row as u64 * 7 % source.len().max(1), row }).collect();
+        let mut into = Gather { columns: vec![&mut id[..], &mut x[..]], copied: &mut copied };
+        source.gather(&wanted, &record, &mut into);
+        for (row, wanted) in wanted.iter().enumerate().filter(|(row, _)| copied[*row]) {
+            source.fetch(wanted.index, &mut record).unwrap();
+            let Value::Int(number) = record.values[0] else { panic!("{:?}", record.values) };
+            assert_eq!(id[row * 8..row * 8 + 8], number.to_ne_bytes());
+        }
+    }
     (good, bad)
 }
 
@@ -410,7 +430,9 @@ fn a_null_is_the_error_of_its_row() {
         assert!(errors[1].as_ref().unwrap().contains("\"x\" is null in row 1"), "{errors:?}");
         assert!(errors[2].as_ref().unwrap().contains("\"list\" is null in row 2"), "{errors:?}");
         assert_eq!(errors.iter().flatten().count(), 2);
-        assert_eq!(source.copy_rows(0, 0, &Record::default(), &mut [0; 48]), 0, "one of them is null");
+        // Without the list all others are copied together, which the suite compares with reading them one by one.
+        let numbers = TableSpec { columns: Some(vec!["x".into()]), ..spec(format, &path) };
+        conformance::check(&*open_spec(numbers).unwrap());
         let filters = vec![vec![Condition("x".into(), Comparison::NotEqual, json!(0))]];
         assert_eq!(open_spec(TableSpec { filters, ..spec(format, &path) }).unwrap().len(), 4);
     }
@@ -476,4 +498,106 @@ fn a_schema_without_columns_and_other_types_in_another_file_are_refused() {
         open_spec(spec(TableFormat::Arrow, &folder.at("c.arrow"))).unwrap_err().kind(),
         ErrorKind::Config
     );
+}
+
+/// A store that is far away, by its own word, and counts what is read of it.
+#[derive(Debug, Default)]
+struct Far {
+    near: LocalStore,
+    reads: AtomicU64,
+}
+
+impl Store for Far {
+    fn stat(&self, path: &str) -> wellfed::Result<Stat> {
+        self.near.stat(path)
+    }
+
+    fn read(&self, path: &str, max_bytes: u64, into: &mut Vec<u8>) -> wellfed::Result<()> {
+        self.near.read(path, max_bytes, into)
+    }
+
+    fn read_range(&self, path: &str, offset: u64, len: usize, into: &mut Vec<u8>) -> wellfed::Result<()> {
+        self.reads.fetch_add(1, Relaxed);
+        self.near.read_range(path, offset, len, into)
+    }
+
+    fn list(
+        &self,
+        path: &str,
+        entry: &mut dyn FnMut(Entry<'_>) -> wellfed::Result<()>,
+    ) -> wellfed::Result<()> {
+        self.near.list(path, entry)
+    }
+
+    fn remote(&self) -> Option<&dyn Remote> {
+        Some(self)
+    }
+}
+
+impl Remote for Far {
+    fn begin(&self, _: Request, done: Done) -> Pending {
+        done(Err(wellfed::Error::new(ErrorKind::Internal, "groups are read as a whole")));
+        Pending::new(|| {})
+    }
+}
+
+/// The column `id` of all batches.
+fn ids(loader: &wellfed::Loader) -> Vec<i64> {
+    let mut ids = Vec::new();
+    for batch in loader.epoch().unwrap() {
+        let batch = batch.unwrap();
+        let wellfed::ColumnData::Array { bytes, .. } = &batch.columns[0].data else { panic!() };
+        let bytes = &bytes[..batch.len * 8];
+        ids.extend(bytes.chunks_exact(8).map(|id| i64::from_ne_bytes(id.try_into().unwrap())));
+    }
+    ids
+}
+
+#[test]
+fn groups_of_a_far_store_are_read_before_they_are_wanted() {
+    let folder = Folder::new();
+    let path = folder.at("table");
+    fs::write(&path, parquet_bytes(&[batch(0, 1000)], 100, WriterProperties::builder())).unwrap();
+    let columns = Some(["id", "x"].map(str::to_owned).to_vec());
+    let spec = || TableSpec { columns: columns.clone(), tuple: true, ..spec(TableFormat::Parquet, &path) };
+    let far = Arc::new(Far::default());
+    let source = open(far.clone(), spec()).unwrap();
+    let near = open_spec(spec()).unwrap();
+    let one = |memory_budget| wellfed::Options {
+        memory_budget,
+        num_workers: wellfed::plan::options::Auto::Fixed(1),
+        prefetch: wellfed::plan::options::Auto::Fixed(1),
+        ..wellfed::Options::default()
+    };
+    let loader = Dataset::new(source.clone()).with_options(one(None)).batch(10, false).loader().unwrap();
+    let before = far.reads.load(Relaxed);
+    loader.start_epoch().unwrap();
+    // Batches of the first group alone are made until somebody takes them. Two columns of each group are read.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while far.reads.load(Relaxed) < before + 2 * 6 {
+        assert!(std::time::Instant::now() < deadline, "{} reads", far.reads.load(Relaxed) - before);
+        std::thread::yield_now();
+    }
+    assert!(ids(&loader).into_iter().eq(0..1000));
+    assert_eq!(far.reads.load(Relaxed) - before, 2 * 10, "nothing is read twice");
+    drop(loader);
+    // In little room, and from any place on, all is as it is near.
+    for budget in [None, Some(1_u64 << 20)] {
+        for block in [None, Some(100)] {
+            let loader = |source: &Arc<dyn Source>| {
+                let dataset = Dataset::new(source.clone()).with_options(one(budget));
+                let shuffled = match block {
+                    Some(size) => dataset.shuffle_blocks(5, size, 2),
+                    None => dataset.shuffle(5),
+                };
+                shuffled.batch(64, false).loader().unwrap()
+            };
+            let (far, near) = (loader(&source), loader(&near));
+            assert_eq!(ids(&far), ids(&near));
+            for loader in [&far, &near] {
+                loader.set_epoch(3).unwrap();
+            }
+            assert_eq!(ids(&far), ids(&near));
+        }
+    }
 }

@@ -181,9 +181,15 @@ fn groups(text: &mut String, source: &dyn Source) {
     );
     let _ = writeln!(
         text,
-        "  they are kept in up to half of memory_budget; where not all fit, a shuffle of everything decodes a group for nearly \
-         every sample, and shuffle(block_size={samples}, window=...) each group once an epoch"
+        "  they are kept in up to half of memory_budget; where not all fit, a shuffle of everything decodes groups over and \
+         over, and shuffle(block_size={samples}, window=...) each group once an epoch"
     );
+    if source.groups_are_far() {
+        let _ = writeln!(
+            text,
+            "  those that are wanted next are read and decoded ahead, as far as there is room"
+        );
+    }
 }
 
 /// What the first sample needs, if that is known.

@@ -78,6 +78,18 @@ impl Default for Owner {
     }
 }
 
+/// What [`warm`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmed {
+    /// The group is there, or others are at it, or it cannot be had.
+    Done,
+    /// There is no room for it at present.
+    NoRoom,
+}
+
+/// Added to the time of a group that was decoded ahead and not used yet: it is the last to make room.
+const COMING: u64 = 1 << 63;
+
 /// Bytes that were reserved for a group, and those taken of them.
 #[derive(Debug, Default)]
 struct Counts {
@@ -111,7 +123,7 @@ impl Growth<'_> {
         let mut state = lock(&groups.state);
         let reserved = counts.reserved.load(Relaxed);
         let Some(more) = taken.checked_sub(reserved).filter(|more| *more > 0) else { return Ok(()) };
-        if groups.make_room(&mut state, more) {
+        if groups.make_room(&mut state, more, false) {
             counts.reserved.fetch_add(more, Relaxed);
             return Ok(());
         }
@@ -136,6 +148,15 @@ struct Open {
     running: usize,
     error: Option<Error>,
     counts: Arc<Counts>,
+    /// Nobody wants it yet.
+    ahead: bool,
+}
+
+impl Open {
+    /// Whether there is a part that nobody has begun.
+    fn has_more(&self) -> bool {
+        self.error.is_none() && self.next < self.parts.len()
+    }
 }
 
 enum Entry {
@@ -152,6 +173,22 @@ struct State {
     /// Bytes that groups were found to need which did not fit what was reserved.
     needs: HashMap<(u64, u64), u64>,
     clock: u64,
+}
+
+impl State {
+    /// A group that is there, used now.
+    fn take_up(&mut self, key: (u64, u64)) -> Option<Arc<[Part]>> {
+        let Self { entries, used: order, clock, .. } = self;
+        let Some(Entry::Ready { parts, used, .. }) = entries.get_mut(&key) else { return None };
+        // Mostly it is the one that was used last, too.
+        if *used != *clock {
+            order.remove(used);
+            *clock += 1;
+            *used = *clock;
+            order.insert(*used, key);
+        }
+        Some(parts.clone())
+    }
 }
 
 /// The groups that a loader keeps.
@@ -190,6 +227,23 @@ pub fn group(kept: Option<&Groups>, owner: &Owner, number: u64, decode: &dyn Dec
     }
 }
 
+/// Those of the groups `numbers` of `owner` that are decoded already, in their order: looked up at once, and without waiting,
+/// which would let nobody wait for memory that whoever holds several groups could give back. Without a loader none.
+pub fn ready(kept: Option<&Groups>, owner: &Owner, numbers: &[u64], found: &mut Vec<Option<Arc<[Part]>>>) {
+    found.clear();
+    let Some(groups) = kept else { return found.resize(numbers.len(), None) };
+    let mut state = lock(&groups.state);
+    for number in numbers {
+        found.push(state.take_up((owner.id, *number)));
+    }
+}
+
+/// Decodes group `number` of `owner` before it is wanted, or a part of it, if there is room without taking it from groups that
+/// are in use or were decoded ahead themselves. Waits for nobody.
+pub fn warm(kept: &Groups, owner: &Owner, number: u64, decode: &dyn Decode) -> Warmed {
+    kept.warm((owner.id, number), decode)
+}
+
 impl Groups {
     /// Keeps as much as `budget` has for groups.
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
@@ -199,75 +253,133 @@ impl Groups {
     fn get(&self, key: (u64, u64), decode: &dyn Decode) -> Result<Arc<[Part]>> {
         let mut state = lock(&self.state);
         loop {
-            let State { entries, used: order, clock, .. } = &mut *state;
-            match entries.get_mut(&key) {
-                Some(Entry::Ready { parts, used, .. }) => {
-                    // Mostly it is the one that was used last, too.
-                    if *used != *clock {
-                        order.remove(used);
-                        *clock += 1;
-                        *used = *clock;
-                        order.insert(*used, key);
-                    }
-                    return Ok(parts.clone());
-                }
+            if let Some(parts) = state.take_up(key) {
+                return Ok(parts);
+            }
+            match state.entries.get_mut(&key) {
+                Some(Entry::Ready { parts, .. }) => return Ok(parts.clone()),
                 Some(Entry::Failed(error)) => return Err(error.clone()),
-                Some(Entry::Open(open)) if open.error.is_none() && open.next < open.parts.len() => {
-                    let part = open.next;
-                    open.next += 1;
-                    open.running += 1;
-                    let counts = open.counts.clone();
-                    drop(state);
-                    let mut running = Running { groups: self, key, part, made: None };
-                    let made = decode.decode(part, &Growth { of: Some((self, &counts)) });
-                    let failed = made.as_ref().err().cloned();
-                    running.made = Some(made);
-                    drop(running);
-                    let outgrown = counts.missed.load(Relaxed) > 0;
-                    if let Some(error) = failed.filter(|e| e.kind() != ErrorKind::Limit || !outgrown) {
-                        return Err(error);
-                    }
-                    state = lock(&self.state);
+                Some(Entry::Open(open)) if open.has_more() => {
+                    open.ahead = false;
+                    state = self.decode_part(state, key, decode)?;
                 }
-                Some(Entry::Open(_)) => state = self.wait(state),
+                Some(Entry::Open(open)) => {
+                    open.ahead = false;
+                    state = self.wait(state);
+                }
                 None => {
                     let wanted = state.needs.get(&key).copied().unwrap_or(0).max(decode.bytes());
                     let most = self.budget.cap(Holder::Groups);
                     if wanted > most {
                         return Err(too_large(wanted, most));
                     }
-                    if !self.make_room(&mut state, wanted) {
+                    if !self.make_room(&mut state, wanted, false) {
                         if self.budget.is_closed() {
                             return Err(Error::new(ErrorKind::State, "the loader has ended"));
                         }
                         state = self.wait(state);
                         continue;
                     }
-                    let counts = Counts { reserved: AtomicU64::new(wanted), ..Counts::default() };
-                    let parts = (0..decode.parts()).map(|_| None).collect();
-                    let open = Open { parts, next: 0, running: 0, error: None, counts: Arc::new(counts) };
-                    state.entries.insert(key, Entry::Open(open));
-                    if decode.parts() == 0 {
-                        self.close(&mut state, key);
-                    }
+                    self.open(&mut state, key, decode, wanted, false);
                 }
             }
         }
+    }
+
+    fn warm(&self, key: (u64, u64), decode: &dyn Decode) -> Warmed {
+        let mut state = lock(&self.state);
+        loop {
+            match state.entries.get(&key) {
+                Some(Entry::Open(open)) if open.has_more() => match self.decode_part(state, key, decode) {
+                    Ok(next) => state = next,
+                    Err(_) => return Warmed::Done,
+                },
+                Some(_) => return Warmed::Done,
+                None => {
+                    let wanted = state.needs.get(&key).copied().unwrap_or(0).max(decode.bytes());
+                    if wanted > self.budget.cap(Holder::Groups) || self.budget.is_closed() {
+                        return Warmed::Done;
+                    }
+                    if !self.make_room(&mut state, wanted, true) {
+                        return Warmed::NoRoom;
+                    }
+                    self.open(&mut state, key, decode, wanted, true);
+                }
+            }
+        }
+    }
+
+    /// What was decoded ahead is no longer expected to be wanted soon.
+    pub(crate) fn forget_coming(&self) {
+        let mut state = lock(&self.state);
+        let State { entries, used: order, .. } = &mut *state;
+        for (key, entry) in entries {
+            match entry {
+                Entry::Ready { used, .. } if *used >= COMING => {
+                    order.remove(used);
+                    *used -= COMING;
+                    order.insert(*used, *key);
+                }
+                Entry::Open(open) => open.ahead = false,
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins a group, for which there is room.
+    fn open(&self, state: &mut State, key: (u64, u64), decode: &dyn Decode, reserved: u64, ahead: bool) {
+        let counts = Counts { reserved: AtomicU64::new(reserved), ..Counts::default() };
+        let parts = (0..decode.parts()).map(|_| None).collect();
+        let open = Open { parts, next: 0, running: 0, error: None, counts: Arc::new(counts), ahead };
+        state.entries.insert(key, Entry::Open(open));
+        if decode.parts() == 0 {
+            self.close(state, key);
+        }
+    }
+
+    /// Decodes a part that nobody has begun of a group that is open.
+    ///
+    /// # Errors
+    /// Those of the decoder, unless room was what was missing.
+    fn decode_part<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        key: (u64, u64),
+        decode: &dyn Decode,
+    ) -> Result<MutexGuard<'a, State>> {
+        let Some(Entry::Open(open)) = state.entries.get_mut(&key) else { return Ok(state) };
+        let part = open.next;
+        open.next += 1;
+        open.running += 1;
+        let counts = open.counts.clone();
+        drop(state);
+        let mut running = Running { groups: self, key, part, made: None };
+        let made = decode.decode(part, &Growth { of: Some((self, &counts)) });
+        let failed = made.as_ref().err().cloned();
+        running.made = Some(made);
+        drop(running);
+        let outgrown = counts.missed.load(Relaxed) > 0;
+        if let Some(error) = failed.filter(|e| e.kind() != ErrorKind::Limit || !outgrown) {
+            return Err(error);
+        }
+        Ok(lock(&self.state))
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Reserves `bytes`, if need be in place of groups that nobody uses.
-    fn make_room(&self, state: &mut State, bytes: u64) -> bool {
+    /// Reserves `bytes`, if need be in place of groups that nobody uses; if `gentle`, not in place of those that were decoded
+    /// ahead.
+    fn make_room(&self, state: &mut State, bytes: u64, gentle: bool) -> bool {
         while !self.budget.take(bytes, Holder::Groups) {
             let State { entries, used, .. } = &*state;
             let idle = |key: &(u64, u64)| match entries.get(key) {
                 Some(Entry::Ready { parts, .. }) => Arc::strong_count(parts) == 1,
                 _ => false,
             };
-            let oldest = used.iter().find(|(_, key)| idle(key)).map(|(used, key)| (*used, *key));
+            let mut oldest = used.iter().take_while(|(used, _)| !gentle || **used < COMING);
+            let oldest = oldest.find(|(_, key)| idle(key)).map(|(used, key)| (*used, *key));
             let Some((used, oldest)) = oldest else { return false };
             state.used.remove(&used);
             if let Some(Entry::Ready { bytes, .. }) = state.entries.remove(&oldest) {
@@ -309,7 +421,7 @@ impl Groups {
                 None => self.budget.force(bytes - reserved, Holder::Groups),
             }
             state.clock += 1;
-            let used = state.clock;
+            let used = if open.ahead { COMING + state.clock } else { state.clock };
             state.used.insert(used, key);
             state.entries.insert(key, Entry::Ready { parts: parts.into(), bytes, used });
             return;
@@ -463,6 +575,59 @@ mod tests {
         assert_eq!(decode.calls.load(Relaxed), 12, "it had made room for another");
         drop(groups);
         assert_eq!(budget.used(Holder::Groups), 0);
+    }
+
+    #[test]
+    fn groups_that_are_there_are_given_at_once_and_none_is_decoded_for_it() {
+        let (_, groups) = groups(650);
+        let (owner, decode) = (Owner::default(), Counting::default());
+        let mut found = Vec::new();
+        for number in [0, 1] {
+            drop(group(Some(&groups), &owner, number, &decode));
+        }
+        ready(Some(&groups), &owner, &[1, 2, 0], &mut found);
+        assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+        ready(Some(&groups), &Owner::default(), &[0], &mut found);
+        assert!(found[0].is_none(), "those of another source are others");
+        // Group 0 was looked at last, so that group 1 makes room.
+        drop(group(Some(&groups), &owner, 2, &decode));
+        ready(Some(&groups), &owner, &[0, 1, 2], &mut found);
+        assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+        // What somebody holds does not go.
+        assert!(!groups.make_room(&mut lock(&groups.state), 600, false));
+        found.clear();
+        assert!(groups.make_room(&mut lock(&groups.state), 600, false));
+        ready(None, &owner, &[0, 1], &mut found);
+        assert_eq!((found.len(), decode.calls.load(Relaxed)), (2, 9));
+    }
+
+    #[test]
+    fn what_is_decoded_ahead_takes_room_only_from_what_was_used_before() {
+        let (budget, groups) = groups(950);
+        let (owner, decode) = (Owner::default(), Counting::default());
+        let get = |number| drop(group(Some(&groups), &owner, number, &decode).unwrap());
+        let warm = |number| warm(&groups, &owner, number, &decode);
+        let calls = || decode.calls.load(Relaxed) / 3;
+        get(0);
+        assert_eq!((warm(1), warm(2), calls()), (Warmed::Done, Warmed::Done, 3));
+        assert_eq!((warm(1), calls()), (Warmed::Done, 3), "it is there");
+        assert_eq!((warm(3), calls()), (Warmed::Done, 4), "group 0 made room");
+        assert_eq!((warm(4), calls()), (Warmed::NoRoom, 4), "all that is there is still to come");
+        get(1);
+        assert_eq!(calls(), 4, "it was decoded ahead");
+        get(0);
+        assert_eq!(calls(), 5, "group 1, which was used, made room");
+        get(2);
+        get(3);
+        assert_eq!(calls(), 5);
+        // After a jump nothing of it is expected any more.
+        assert_eq!(warm(5), Warmed::Done);
+        groups.forget_coming();
+        get(3);
+        assert_eq!(warm(6), Warmed::Done);
+        get(3);
+        assert_eq!(calls(), 7);
+        assert!(budget.used(Holder::Groups) <= 950);
     }
 
     #[test]

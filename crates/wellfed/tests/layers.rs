@@ -56,7 +56,7 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 23] = [
+const ENGINE: [&str; 25] = [
     "threads",
     "governor",
     "pace",
@@ -77,8 +77,10 @@ const ENGINE: [&str; 23] = [
     "shares",
     "schedule",
     "epochs",
+    "ahead",
     "shared",
     "remote",
+    "warm",
     "loader",
 ];
 

@@ -14,7 +14,7 @@ use crate::{
     budget::Room,
     codec::is_jpeg,
     column::{ColumnKind, ColumnSpec, Stacking},
-    groups::Groups,
+    groups::{Groups, Warmed},
     io::{Bytes, Located, Need},
     meter::{Phase, Probe},
     order::Pick,
@@ -23,7 +23,7 @@ use crate::{
         field::{FieldProgram, ImageProgram},
     },
     sample::{FieldKind, Record, Value},
-    source::Source,
+    source::{Gather, Source, Wanted},
     store::{Retry, Store},
     transform::boxes::{Boxes, Points},
 };
@@ -214,35 +214,76 @@ impl Executor {
         !self.encoded() && self.leaves.iter().all(near)
     }
 
-    /// Copies the samples of a claim from `offset` on, as far as they follow each other in one source that has them together
-    /// in memory; gives how many were copied.
-    pub(crate) fn copy_rows(
+    /// Copies samples of a claim, one pick each, that their sources have together in memory: no more than copying is to be
+    /// done to them. Notes in `copied` which those are.
+    pub(crate) fn gather(
         &self,
         claim: &mut Claim,
-        offset: usize,
-        run: &[Pick],
+        picks: &[Pick],
         record: &mut Record,
-    ) -> usize {
-        let Some(first) = run.first() else { return 0 };
-        let leaf = &self.leaves[first.leaf];
-        record.groups.clone_from(&leaf.groups);
-        let mut copied = run.len();
-        for field in 0..leaf.program.fields.len() {
-            let Ok(into) = claim.rows(leaf.first_column + field, offset..offset + copied) else { return 0 };
-            let rows = leaf.source.copy_rows(first.index, field, record, into);
-            copied = copied.min(usize::try_from(rows).unwrap_or(0));
-            if copied == 0 {
-                return 0;
+        wanted: &mut Vec<Wanted>,
+        copied: &mut [bool],
+    ) -> Result<()> {
+        let mut next = picks.iter().map(|pick| pick.leaf).min();
+        while let Some(number) = next {
+            next = picks.iter().map(|pick| pick.leaf).filter(|other| *other > number).min();
+            if !self.gathers(number) {
+                continue;
             }
+            let leaf = &self.leaves[number];
+            wanted.clear();
+            let mine = picks.iter().enumerate().filter(|(_, pick)| pick.leaf == number);
+            wanted.extend(mine.map(|(row, pick)| Wanted { index: pick.index, row }));
+            record.groups.clone_from(&leaf.groups);
+            record.limits = leaf.limits;
+            let columns = claim.columns(leaf.first_column, leaf.program.fields.len())?;
+            leaf.source.gather(wanted, record, &mut Gather { columns, copied: &mut *copied });
         }
-        copied
+        Ok(())
     }
 
-    /// Whether samples of this leaf may be copied by [`Executor::copy_rows`].
-    pub(crate) fn copies_rows(&self, leaf: usize) -> bool {
+    /// Whether [`Executor::gather`] may copy samples of some source.
+    pub(crate) fn gathers_some(&self) -> bool {
+        (0..self.leaves.len()).any(|leaf| self.gathers(leaf))
+    }
+
+    /// Whether all samples are such.
+    pub(crate) fn gathers_all(&self) -> bool {
+        (0..self.leaves.len()).all(|leaf| self.gathers(leaf))
+    }
+
+    /// Whether samples of this leaf may be copied by [`Executor::gather`].
+    fn gathers(&self, leaf: usize) -> bool {
         let leaf = &self.leaves[leaf];
         let plain = |field: &FieldProgram| matches!(field, FieldProgram::Copy | FieldProgram::Int);
         leaf.groups.is_some() && leaf.caches.coefficients.is_none() && leaf.program.fields.iter().all(plain)
+    }
+
+    /// The group that the sample lies in, if that is read from a store that answers later.
+    pub(crate) fn group_of(&self, pick: Pick) -> Option<u64> {
+        let leaf = &self.leaves[pick.leaf];
+        if leaf.groups_are_far() { leaf.source.group_of(pick.index) } else { None }
+    }
+
+    /// Bytes of the largest group that is read from such a store; 0 if there is none.
+    pub(crate) fn largest_far_group(&self) -> u64 {
+        let far = self.leaves.iter().filter(|leaf| leaf.groups_are_far());
+        far.filter_map(|leaf| leaf.source.groups()).map(|sizes| sizes.largest).max().unwrap_or(0)
+    }
+
+    /// Decodes a group before it is wanted.
+    pub(crate) fn warm(&self, leaf: usize, group: u64, record: &mut Record) -> Warmed {
+        let leaf = &self.leaves[leaf];
+        record.groups.clone_from(&leaf.groups);
+        record.limits = leaf.limits;
+        leaf.source.warm(group, record)
+    }
+
+    /// What was decoded ahead is no longer expected to be wanted.
+    pub(crate) fn forget_ahead(&self) {
+        if let Some(groups) = self.leaves.iter().find_map(|leaf| leaf.groups.as_ref()) {
+            groups.forget_coming();
+        }
     }
 
     /// Whether some images are to be decoded.
@@ -509,6 +550,11 @@ impl LeafExecutor {
     /// Whether its bytes lie in a store that answers later.
     fn is_remote(&self) -> bool {
         self.source.store().is_some_and(|store| store.remote().is_some())
+    }
+
+    /// Whether its groups are read from a store that answers later.
+    fn groups_are_far(&self) -> bool {
+        self.groups.is_some() && self.source.groups_are_far()
     }
 
     /// Takes the record from a cache, if it is there.

@@ -450,22 +450,22 @@ impl Claim {
         Ok(SampleSlot { job: &self.job, storage, offset, first: 0 })
     }
 
-    /// Bytes of an array column for neighbouring samples.
+    /// Bytes of `count` array columns from `first` on, for all samples of the claim.
     ///
     /// # Errors
-    /// [`ErrorKind::Limit`] if the system has no memory for the batch; [`ErrorKind::Internal`] if the column is no array.
-    pub(crate) fn rows(&mut self, column: usize, samples: Range<usize>) -> Result<&mut [u8]> {
-        let inside = self.samples.start <= samples.start && samples.end <= self.samples.end;
-        assert!(inside, "samples {samples:?} were not claimed");
-        match self.job.storage()?.get(column) {
+    /// [`ErrorKind::Limit`] if the system has no memory for the batch; [`ErrorKind::Internal`] if a column is no array.
+    pub(crate) fn columns(&mut self, first: usize, count: usize) -> Result<Vec<&mut [u8]>> {
+        let storage = self.job.storage()?;
+        let column = |number: usize| match storage.get(number) {
             Some(Storage::Array(buffer)) => {
-                let size = self.job.columns[column].sample_bytes();
+                let size = self.job.columns[number].sample_bytes();
                 // SAFETY: as of `SampleSlot::array`: each sample is handed out once, and a claim gives the bytes of its
-                // samples one at a time (`&mut`).
-                Ok(unsafe { buffer.parts(samples, size) })
+                // samples one at a time (`&mut`), those of each column once.
+                Ok(unsafe { buffer.parts(self.samples.clone(), size) })
             }
-            _ => Err(Error::new(ErrorKind::Internal, format!("column {column} has no rows of one size"))),
-        }
+            _ => Err(Error::new(ErrorKind::Internal, format!("column {number} has no rows of one size"))),
+        };
+        (first..first + count).map(column).collect()
     }
 }
 

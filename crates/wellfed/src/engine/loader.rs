@@ -18,7 +18,7 @@ use super::{
     mix::Images,
     pace::{LINGER, Pace},
     ring::Pool,
-    schedule::{MOST_CLAIMED, Pieces, Schedule},
+    schedule::{MOST_CLAIMED, MOST_GATHERED, Pieces, Schedule},
     shared::Shared,
     shares::{MAX_PREFETCH, Shares},
     stack::Columns,
@@ -185,9 +185,10 @@ impl Loader {
         pool.set_limit(shares.batches);
         // Samples in memory take microseconds, unless they are to be decoded: claim several at once so that the lock
         // stays out of the way. Those that are only copied take so few that it pays to leave a batch to fewer workers.
-        let pieces = executor.in_pieces().then(|| Pieces {
-            count: 4 * bounds.workers.1,
-            least: if executor.only_copies() { copied_at_once(bytes_of(&columns, 1)) } else { 1 },
+        let pieces = executor.in_pieces().then(|| {
+            let most = if executor.gathers_all() { MOST_GATHERED } else { MOST_CLAIMED };
+            let least = if executor.only_copies() { copied_at_once(bytes_of(&columns, 1), most) } else { 1 };
+            Pieces { count: 4 * bounds.workers.1, least, most }
         });
         let meter = Meter::new(options.trace);
         let batched = batches.batched();
@@ -585,20 +586,23 @@ impl Loader {
         let settings = self.shared.lock().settings;
         let running = consumer.threads.len();
         // Workers come first, so that a thread's number tells what it is: all workers the bounds allow, at once
-        // (parked ones cost a stack), then readers as they are wanted.
+        // (parked ones cost a stack), those that read groups ahead, then readers as they are wanted.
         let workers = self.bounds.workers.1;
         // Where the I/O layer reads, its thread is the only reader.
         let readers = if self.shared.mailbox.is_some() { 1 } else { settings.readers };
-        let wanted = workers + readers;
+        let ahead = self.shared.ahead_threads();
+        let wanted = workers + ahead + readers;
         for number in running..wanted {
             let shared = self.shared.clone();
             let mailbox = shared.mailbox.clone();
             let (name, run): (String, Box<dyn FnOnce() + Send>) = if number < workers {
                 (format!("wellfed-work-{number}"), Box::new(move || shared.run_worker(number)))
+            } else if number < workers + ahead {
+                (format!("wellfed-ahead-{}", number - workers), Box::new(move || shared.run_ahead()))
             } else if let Some(mailbox) = mailbox {
                 ("wellfed-io".to_owned(), Box::new(move || shared.run_io(&mailbox)))
             } else {
-                let id = number - workers;
+                let id = number - workers - ahead;
                 (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
             };
             consumer.threads.start(name, run)?;
@@ -705,8 +709,8 @@ fn bytes_of(columns: &[ColumnSpec], samples: usize) -> u64 {
 }
 
 /// Samples of so many bytes of fixed size that a worker copies at once: about 64 KiB of them.
-fn copied_at_once(bytes: u64) -> usize {
-    ((64 << 10) / bytes.max(1)).clamp(16, MOST_CLAIMED as u64) as usize
+fn copied_at_once(bytes: u64, most: usize) -> usize {
+    ((64 << 10) / bytes.max(1)).clamp(16, most as u64) as usize
 }
 
 /// Two batches must fit: one under way and one kept for reuse are the least a ring can be.

@@ -8,6 +8,7 @@
 //! batches' `memory`, `governor` and `pace` tune. The loader keeps making batches of the next epoch while the last ones of this
 //! epoch are consumed.
 
+mod ahead;
 mod batch;
 pub(crate) mod cache;
 mod epochs;
@@ -30,6 +31,7 @@ mod shares;
 mod single;
 pub(crate) mod stack;
 pub(crate) mod threads;
+mod warm;
 mod whole;
 
 pub use batch::{Batch, Column, ColumnData};

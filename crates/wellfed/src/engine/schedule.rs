@@ -34,19 +34,24 @@ const SPARE: usize = 16;
 /// Most samples that a worker claims at once.
 pub(crate) const MOST_CLAIMED: usize = 64;
 
+/// The same of samples that are copied together: the more there are, the more of them lie in one group of their source.
+pub(crate) const MOST_GATHERED: usize = 1024;
+
 /// How a batch is divided among workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pieces {
     /// A batch is claimed in about so many pieces,
     pub(crate) count: usize,
-    /// of at least so many samples each.
+    /// of at least so many samples each,
     pub(crate) least: usize,
+    /// and at most so many.
+    pub(crate) most: usize,
 }
 
 impl Pieces {
     /// Samples of a piece of a batch of so many `samples`.
     fn samples(self, samples: usize) -> usize {
-        (samples / self.count).clamp(self.least, MOST_CLAIMED)
+        (samples / self.count).clamp(self.least, self.most)
     }
 }
 
@@ -233,6 +238,11 @@ impl Schedule {
     /// Counts up whenever what is under way is abandoned.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// The next batch of the plan to be opened, and the present [`Schedule::generation`]. `None` if the caller gives the order.
+    pub(crate) fn next_place(&mut self) -> Option<(Position, u64)> {
+        Some((self.batches.of_plan().ok()?.cursor(), self.generation))
     }
 
     /// Makes `position` the next batch of the plan to be delivered. Keeps what is under way if it already leads there.

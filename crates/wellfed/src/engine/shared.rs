@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::{
+    ahead::Ahead,
     cache::Caches,
     exec::{Executor, Fetched, Scratch},
     job::{Claim, Job},
@@ -34,6 +35,7 @@ use crate::{
     },
     order::{Order, Pick, Picks},
     plan::OnError,
+    source::Wanted,
 };
 
 /// Other samples tried in place of a bad one before its batch is an error.
@@ -49,6 +51,10 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Readers wait here for samples to read.
     read: Condvar,
+    /// Threads that read groups ahead wait here.
+    idle_ahead: Condvar,
+    /// What they know of the order.
+    pub(crate) ahead: Mutex<Ahead>,
     /// Threads above the present settings wait here, so that a wake-up for one sample never ends with one of them.
     parked: Condvar,
     /// The consumer waits here for a batch.
@@ -73,6 +79,8 @@ pub(crate) struct Shared {
     alone: Mutex<()>,
     /// All samples lie in memory, decoded.
     resident: bool,
+    /// Samples of some sources are copied many at a time.
+    gathers: bool,
     /// Some columns are put together after the last sample of their batch.
     stacked: bool,
     /// Of the thread that drives the I/O layer, where that reads.
@@ -104,11 +112,15 @@ impl Shared {
             schedule.read_by_layer(AHEAD);
         }
         let resident = executor.in_memory() && !executor.encoded();
+        let gathers = executor.gathers_some();
+        let ahead = Ahead::new(&executor, pool.budget());
         let stacked = columns.iter().any(ColumnSpec::is_stacked);
         Self {
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
             read: Condvar::new(),
+            idle_ahead: Condvar::new(),
+            ahead: Mutex::new(ahead),
             parked: Condvar::new(),
             ready: Condvar::new(),
             executor,
@@ -123,6 +135,7 @@ impl Shared {
             threads,
             alone: Mutex::default(),
             resident,
+            gathers,
             stacked,
             mailbox,
             keeper: None,
@@ -208,6 +221,16 @@ impl Shared {
     pub(crate) fn wake_parked(&self) {
         self.wake();
         self.parked.notify_all();
+        self.idle_ahead.notify_all();
+    }
+
+    /// Waits until there may be something to read ahead, at most `timeout`.
+    pub(crate) fn wait_ahead<'a>(
+        &self,
+        schedule: MutexGuard<'a, Schedule>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, Schedule> {
+        self.idle_ahead.wait_timeout(schedule, timeout).unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }
 
     /// Waits for a complete batch, at most `timeout`.
@@ -315,12 +338,14 @@ impl Shared {
             }));
             probe.lap_together(Phase::Read);
         }
-        let mut copied = samples.start;
+        let mut copied = std::mem::take(&mut desk.copied);
+        copied.clear();
+        copied.resize(samples.len(), false);
+        if read.is_none() && !job.solo && job.span.refused().is_none() {
+            self.gather(&mut work.claim, claimed.all(), &mut copied, desk, lane);
+        }
         for offset in samples.clone() {
-            if offset >= copied && read.is_none() && !job.solo && job.span.refused().is_none() {
-                copied = offset + self.copy_rows(&mut work.claim, offset, claimed.all(), desk, lane);
-            }
-            if offset < copied {
+            if copied[offset - samples.start] {
                 continue;
             }
             if job.solo {
@@ -380,6 +405,7 @@ impl Shared {
             }
         }
         desk.picks = claimed;
+        desk.copied = copied;
         if self.stacked {
             // Whoever finishes a batch may wait for room, and holds little meanwhile.
             desk.tidy();
@@ -393,35 +419,23 @@ impl Shared {
         used
     }
 
-    /// Copies the samples of a claim from `offset` on, as far as they follow each other in a source that has them together in
-    /// memory: no more than copying is to be done to them. Gives how many were copied; the others are made one by one.
-    fn copy_rows(
-        &self,
-        claim: &mut Claim,
-        offset: usize,
-        picks: &[Pick],
-        desk: &mut Desk,
-        lane: &Lane,
-    ) -> usize {
-        let samples = claim.samples.clone();
-        if picks.len() != samples.len() || samples.len() < 2 {
-            return 0;
+    /// Copies those samples of a claim that their sources have together in memory: no more than copying is to be done to them.
+    /// The others are made one by one.
+    fn gather(&self, claim: &mut Claim, picks: &[Pick], copied: &mut [bool], desk: &mut Desk, lane: &Lane) {
+        if picks.len() != copied.len() || copied.len() < 2 || !self.gathers {
+            return;
         }
-        let rest = &picks[offset - samples.start..];
-        let follow = |pair: &[Pick]| pair[0].leaf == pair[1].leaf && pair[0].index + 1 == pair[1].index;
-        let run = 1 + rest.windows(2).take_while(|pair| follow(pair)).count();
-        if run < 2 || !self.executor.copies_rows(rest[0].leaf) {
-            return 0;
-        }
-        let mut probe = Probe::start(lane, run);
-        let copied = guard("read", || {
-            let record = desk.own.record(0, Limits::default());
-            Ok(in_storage(|| self.executor.copy_rows(claim, offset, &rest[..run], record)))
+        let mut probe = Probe::start(lane, copied.len());
+        let Desk { own, wanted, .. } = desk;
+        let done = guard("read", || {
+            let record = own.record(0, Limits::default());
+            in_storage(|| self.executor.gather(claim, picks, record, wanted, copied))
         });
-        // What was wrong, reading the samples one by one will say.
-        let copied = copied.unwrap_or(0);
+        // What was wrong, reading the samples one by one will say. What a panic left is not believed.
+        if done.is_err() {
+            copied.fill(false);
+        }
         probe.lap_together(Phase::Read);
-        copied
     }
 
     /// Counts finished samples; after the last one of a batch, puts its columns together.
@@ -708,7 +722,11 @@ struct Desk {
     own: Fetched,
     /// What the samples of its claim are made of.
     picks: Picks,
-    /// What both take.
+    /// Which of them were copied together.
+    copied: Vec<bool>,
+    /// Those that a source is asked to copy.
+    wanted: Vec<Wanted>,
+    /// What scratch and own take.
     room: Arc<Room>,
 }
 
@@ -718,6 +736,8 @@ impl Desk {
             scratch: Scratch::within(Some(room.clone())),
             own: Fetched::default(),
             picks: Picks::default(),
+            copied: Vec::new(),
+            wanted: Vec::new(),
             room,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, thread};
 
-use super::Source;
+use super::{Gather, Source, Wanted};
 use crate::{
     Error, ErrorKind, Limits,
     io::Bytes,
@@ -45,6 +45,7 @@ pub fn check(source: &dyn Source) {
     if let Some(store) = source.store() {
         check_pieces(source, &**store, &fresh);
     }
+    check_gathered(source, &fresh);
     for i in (0..len).rev() {
         // The record comes full of the sample after, and once full of rubbish.
         assert_eq!(fetch(source, i, &mut record), fresh[at(i)], "sample {i} is the same in a used record");
@@ -108,6 +109,61 @@ fn check_pieces(source: &dyn Source, store: &dyn Store, fresh: &[Fetched]) {
         assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
         let e = source.assemble(beyond, &[], &mut record).expect_err("there is no such sample");
         assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+    }
+}
+
+/// What is gathered is what is fetched, in any order, and nothing else is written to.
+fn check_gathered(source: &dyn Source, fresh: &[Fetched]) {
+    let size = |kind: &FieldKind| match kind {
+        FieldKind::Scalar { dtype } => Some(dtype.size()),
+        FieldKind::Array { dtype, shape } if !kind.varies() => {
+            Some(dtype.size() * shape.iter().flatten().product::<usize>())
+        }
+        FieldKind::Pixels { height, width, channels, .. } => Some(height * width * channels),
+        _ => None,
+    };
+    let sizes: Option<Vec<usize>> = source.schema().fields.iter().map(|field| size(&field.kind)).collect();
+    let (Some(sizes), false) = (sizes, fresh.is_empty()) else { return };
+    let count = fresh.len();
+    let orders: [Vec<usize>; 3] = [
+        (0..count).collect(),
+        (0..count).rev().collect(),
+        // Some of them twice, others not at all.
+        (0..count).map(|i| i * 7 % count / 2).collect(),
+    ];
+    for order in orders {
+        // Every third row is another's.
+        let rows = count * 3 / 2 + 1;
+        let places = (0..rows).filter(|row| row % 3 != 1);
+        let wanted: Vec<Wanted> =
+            order.iter().zip(places).map(|(i, row)| Wanted { index: *i as u64, row }).collect();
+        let mut columns: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xA5; size * rows]).collect();
+        let mut copied = vec![false; rows];
+        let mut into =
+            Gather { columns: columns.iter_mut().map(Vec::as_mut_slice).collect(), copied: &mut copied };
+        source.gather(&wanted, &Record::default(), &mut into);
+        let mut asked = vec![false; rows];
+        for Wanted { index, row } in wanted {
+            asked[row] = true;
+            if !copied[row] {
+                continue;
+            }
+            let Ok(values) = &fresh[at(index)] else { panic!("sample {index} is damaged, and was gathered") };
+            for ((value, size), column) in values.iter().zip(&sizes).zip(&columns) {
+                let expected = match value {
+                    Value::Int(number) => number.to_ne_bytes().to_vec(),
+                    Value::Bytes(bytes) => bytes.clone(),
+                    other => panic!("{other:?} has no fixed size"),
+                };
+                assert_eq!(column[row * size..(row + 1) * size], expected, "sample {index} is gathered");
+            }
+        }
+        for row in (0..rows).filter(|row| !asked[*row]) {
+            assert!(!copied[row], "row {row} was not asked for");
+            for (size, column) in sizes.iter().zip(&columns) {
+                assert!(column[row * size..(row + 1) * size].iter().all(|byte| *byte == 0xA5), "row {row}");
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod hash;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use column::Column;
+pub(crate) use hash::of as hash_of;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -132,6 +133,20 @@ impl Mds {
             let root = spec.split.as_ref().map_or(root.to_owned(), |split| join(root, split));
             entries.extend(read_index(&*store, &root)?.into_iter().map(|entry| (root.clone(), entry)));
         }
+        Self::of_entries(store, spec, entries)
+    }
+
+    /// The one shard of the folder `root` that `entry` describes, as an index does.
+    ///
+    /// # Errors
+    /// As of [`Mds::open`].
+    pub(crate) fn open_shard(store: Arc<dyn Store>, root: &str, entry: &serde_json::Value) -> Result<Self> {
+        let entry = Entry::deserialize(entry)
+            .map_err(|e| Error::corrupt(format!("what is noted of a shard is no entry of an index: {e}")))?;
+        Self::of_entries(store, MdsSpec::new(root), vec![(root.to_owned(), entry)])
+    }
+
+    fn of_entries(store: Arc<dyn Store>, spec: MdsSpec, entries: Vec<(String, Entry)>) -> Result<Self> {
         let Some((_, first)) = entries.first() else { return Err(Error::config("there is no shard")) };
         let first = first.clone();
         let columns = |entry: &Entry| {

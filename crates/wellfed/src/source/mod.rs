@@ -13,8 +13,10 @@ pub(crate) mod counter;
 mod datum;
 pub mod encoded;
 mod example;
+pub(crate) mod example_writer;
 pub mod features;
 pub mod files;
+pub mod gather;
 pub mod hdf5;
 pub mod image_folder;
 pub mod jsonl;
@@ -58,11 +60,13 @@ pub use encoded::{EncodedImages, EncodedImagesSpec};
 pub use example::FoundFeature;
 pub use features::{FeatureDefault, FeatureForm, FeatureSpec, FeatureType};
 pub use files::{ImageFiles, ImageFilesSpec};
+pub use gather::{Gather, Wanted};
 pub use hdf5::Hdf5Spec;
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use jsonl::{JsonField, JsonLines, JsonLinesSpec};
 pub use litdata::{LitData, LitDataSpec};
 pub use lmdb::{Lmdb, LmdbKey, LmdbKeys, LmdbSpec, LmdbValue};
+pub(crate) use mds::hash_of;
 pub use mds::{Mds, MdsSpec};
 pub use mnist::{Mnist, MnistSpec};
 pub(crate) use npy::file_of as npy_file;
@@ -74,13 +78,14 @@ pub use tables::{TableFormat, TableSpec};
 pub(crate) use tar_shard::{CheckScratch, Shard};
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use tfrecord::{TfRecord, TfRecordCompression, TfRecordSpec};
+pub(crate) use tfrecord_framing::record_frame;
 pub use voc::{VocSegmentationSpec, voc_segmentation};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 pub(crate) use webdataset::{PACKED, kind_of as kind_of_extension};
 
 use crate::{
     Error, ErrorKind, Limits, Result,
-    groups::GroupSizes,
+    groups::{GroupSizes, Warmed},
     io::{Bytes, Extent},
     sample::{FieldKind, FieldSpec, PixelLayout, Record, Schema},
     store::{self, Stat, Store},
@@ -206,11 +211,33 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The number of the group that sample `index` lies in, if it lies in one.
+    fn group_of(&self, _index: u64) -> Option<u64> {
+        None
+    }
+
+    /// Whether groups are read from a store that answers later, so that it pays to read them before they are wanted.
+    fn groups_are_far(&self) -> bool {
+        false
+    }
+
+    /// Decodes a group before it is wanted, if there is room in [`Record::groups`] (see [`crate::groups::warm`]).
+    fn warm(&self, _group: u64, _record: &Record) -> Warmed {
+        Warmed::Done
+    }
+
     /// Copies `field` of the samples from `index` on into `into`, which has room for whole samples, as far as that takes no
     /// more than copying memory; gives how many samples were copied. What it cannot copy, [`Source::fetch`] will say. The
     /// field has one fixed size.
     fn copy_rows(&self, _index: u64, _field: usize, _record: &Record, _into: &mut [u8]) -> u64 {
         0
+    }
+
+    /// Copies the samples `wanted`, in any order, into the columns of a batch, as far as that takes no more than copying
+    /// memory, and notes which it has copied. What it cannot copy, [`Source::fetch`] will say. All fields have one fixed size;
+    /// no field is larger than `record.limits` allows.
+    fn gather(&self, wanted: &[Wanted], record: &Record, into: &mut Gather<'_>) {
+        gather::by_runs(self, wanted, record, into);
     }
 
     /// A number that tells this source's content from others': a hash of the schema, names, sizes and the number of samples,

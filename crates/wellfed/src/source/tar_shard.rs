@@ -1,6 +1,8 @@
 //! [`Shard`]: one tar shard as whoever wrote it looks at it again: what is in it, whether it makes sense, and the index
 //! beside it.
 
+use wellfed_kernels::image::Image;
+
 use super::{
     npy,
     tar_index::{Damage, ShardIndex},
@@ -92,10 +94,7 @@ impl Shard {
         store.read_range(&self.path, entry.offset, size, bytes)?;
         let kind = webdataset::kind_of(entry.extension);
         match &kind {
-            FieldKind::Image => {
-                let request = Request { mode: Mode::Unchanged, ..Request::default() };
-                codec::decode_image(bytes, &request, limits, codec, image).map(drop)
-            }
+            FieldKind::Image => decode(bytes, limits, codec, image),
             FieldKind::Text | FieldKind::Json => webdataset::convert(&kind, bytes),
             _ if kind == FieldKind::LABEL => {
                 let text = std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse::<i64>().ok());
@@ -110,10 +109,26 @@ impl Shard {
     }
 }
 
+/// Decodes an image, for what its decoder says of it.
+fn decode(bytes: &[u8], limits: &Limits, codec: &mut codec::Scratch, image: &mut Image) -> Result<()> {
+    let request = Request { mode: Mode::Unchanged, ..Request::default() };
+    codec::decode_image(bytes, &request, limits, codec, image).map(drop)
+}
+
+impl CheckScratch {
+    /// Decodes an image, for what its decoder says of it.
+    ///
+    /// # Errors
+    /// Those of the decoder.
+    pub(crate) fn decode(&mut self, bytes: &[u8], limits: &Limits) -> Result<()> {
+        decode(bytes, limits, &mut self.codec, &mut self.image)
+    }
+}
+
 /// Memory that is used again from file to file.
 #[derive(Debug, Default)]
 pub(crate) struct CheckScratch {
     bytes: Vec<u8>,
     codec: codec::Scratch,
-    image: wellfed_kernels::image::Image,
+    image: Image,
 }

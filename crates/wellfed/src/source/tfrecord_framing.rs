@@ -22,6 +22,17 @@ pub(super) fn masked_crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
+/// `record` as it lies in a file.
+pub(crate) fn record_frame(record: &[u8]) -> Vec<u8> {
+    let length = (record.len() as u64).to_le_bytes();
+    let mut frame = Vec::with_capacity(record.len() + FRAME as usize);
+    frame.extend_from_slice(&length);
+    frame.extend_from_slice(&masked_crc(&length).to_le_bytes());
+    frame.extend_from_slice(record);
+    frame.extend_from_slice(&masked_crc(record).to_le_bytes());
+    frame
+}
+
 /// The length that a header states, if its checksum fits.
 pub(super) fn length(header: [u8; 12]) -> std::result::Result<u64, Mismatch> {
     let (length, crc) = header.split_at(8);
@@ -65,15 +76,7 @@ pub(super) mod tests {
 
     /// `records` as they lie in a file.
     pub(crate) fn framed<'a>(records: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-        let mut file = Vec::new();
-        for record in records {
-            let length = (record.len() as u64).to_le_bytes();
-            file.extend_from_slice(&length);
-            file.extend_from_slice(&masked_crc(&length).to_le_bytes());
-            file.extend_from_slice(record);
-            file.extend_from_slice(&masked_crc(record).to_le_bytes());
-        }
-        file
+        records.into_iter().flat_map(record_frame).collect()
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Which files a sample becomes: an extension for every field, by which readers know what it is.
+//! Which fields are written; and in tar shards, which files they become: an extension for every field, by which readers know
+//! what it is.
 //!
 //! Invariant: what is read back has the kind of what was written, and no two fields have one extension.
 
@@ -22,7 +23,6 @@ pub(super) struct Field {
     pub(super) column: usize,
     pub(super) name: String,
     pub(super) kind: FieldKind,
-    pub(super) extension: Extension,
 }
 
 /// What the file of a field is called behind the key.
@@ -50,12 +50,33 @@ fn usual(kind: &str) -> &'static [&'static str] {
 /// The fields that samples with these columns are written as. Keys and addresses of other shards are no fields.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Config`] for a kind or a name that has no form in a shard.
+/// [`crate::ErrorKind::Config`] if there is none, or one has no name.
 pub(super) fn fields(names: &[String], kinds: &[FieldKind]) -> Result<Vec<Field>> {
-    let there = || names.iter().zip(kinds).enumerate().filter(|(_, (name, _))| !is_about_shards(name));
+    let there = names.iter().zip(kinds).enumerate().filter(|(_, (name, _))| !is_about_shards(name));
+    let field = |(column, (name, kind)): (usize, (&String, &FieldKind))| Field {
+        column,
+        name: name.clone(),
+        kind: kind.clone(),
+    };
+    let all: Vec<Field> = there.map(field).collect();
+    if all.is_empty() {
+        return Err(Error::config("samples have no field to write"));
+    }
+    if all.iter().any(|field| field.name.is_empty()) {
+        return Err(Error::config("a field without a name cannot be written").with_hint("give it a name"));
+    }
+    Ok(all)
+}
+
+/// What the files of these fields are called.
+///
+/// # Errors
+/// [`crate::ErrorKind::Config`] for a kind or a name that has no form in a shard.
+pub(super) fn extensions(fields: &[Field]) -> Result<Vec<Extension>> {
+    let there = || fields.iter().map(|field| (field.column, &field.name, &field.kind));
     // The first of the usual names gets the plain extension, if no other field has that for its name.
     let mut plain: HashMap<&str, usize> = HashMap::new();
-    for (column, (name, kind)) in there() {
+    for (column, name, kind) in there() {
         let of = class(kind);
         let own = own_extension(&name.to_lowercase(), of).is_some_and(|e| e == of || e.is_empty());
         if own || (usual(of).contains(&&*name.to_lowercase()) && !plain.contains_key(of)) {
@@ -64,7 +85,7 @@ pub(super) fn fields(names: &[String], kinds: &[FieldKind]) -> Result<Vec<Field>
     }
     let mut taken: HashMap<String, &str> = HashMap::new();
     let mut all = Vec::new();
-    for (column, (name, kind)) in there() {
+    for (column, name, kind) in there() {
         check(name, kind)?;
         let (lower, of) = (name.to_lowercase(), class(kind));
         let extension = match own_extension(&lower, of) {
@@ -87,10 +108,7 @@ pub(super) fn fields(names: &[String], kinds: &[FieldKind]) -> Result<Vec<Field>
                     .with_hint("give them other names"));
             }
         }
-        all.push(Field { column, name: name.clone(), kind: kind.clone(), extension });
-    }
-    if all.is_empty() {
-        return Err(Error::config("samples have no field to write"));
+        all.push(extension);
     }
     Ok(all)
 }
@@ -160,11 +178,11 @@ mod tests {
     fn made(given: &[(&str, FieldKind)]) -> Result<Vec<String>> {
         let names: Vec<String> = given.iter().map(|(name, _)| (*name).to_owned()).collect();
         let kinds: Vec<FieldKind> = given.iter().map(|(_, kind)| kind.clone()).collect();
-        let shown = |field: Field| match field.extension {
+        let shown = |extension: Extension| match extension {
             Extension::Image(prefix) => format!("{prefix}*"),
             Extension::Is(extension) => extension,
         };
-        Ok(fields(&names, &kinds)?.into_iter().map(shown).collect())
+        Ok(extensions(&fields(&names, &kinds)?)?.into_iter().map(shown).collect())
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! [`Maker`]: one sample as the files that it is written as. A pure function of the plan and the place in its order.
+//! [`Maker`]: one sample as it is written. A pure function of the plan and the place in its order.
 
 use std::time::{Duration, Instant};
 
 use wellfed_kernels::image::View;
 
 use super::{
-    fields::{Extension, Field},
+    cell::Cell,
+    fields::Field,
+    form::Form,
     images::{ImageScratch, Images, extension_of},
 };
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
     order::{Order, Pick},
     plan::{Batching, lower::Lowered},
     sample::{DType, FieldKind, PixelLayout, Record, Value},
-    source::{Source, npy_file},
+    source::Source,
 };
 
 /// Makes samples; shared by all threads.
@@ -34,8 +36,37 @@ pub(super) struct Maker<'a> {
 pub(super) struct Made {
     /// What it is called where it comes from.
     pub(super) name: String,
-    /// Extensions and bytes, in the order of the fields.
-    pub(super) files: Vec<(String, Vec<u8>)>,
+    /// What is written.
+    pub(super) body: Body,
+}
+
+/// What a sample is written as.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Files: extensions and bytes, in the order of the fields.
+    Files(Vec<(String, Vec<u8>)>),
+    /// A record.
+    Record(Vec<u8>),
+    /// The values, of a table.
+    Cells(Vec<Cell>),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Cells(Vec::new())
+    }
+}
+
+impl Made {
+    /// Bytes that it keeps allocated.
+    pub(super) fn capacity(&self) -> u64 {
+        let all: usize = match &self.body {
+            Body::Files(files) => files.iter().map(|(_, bytes)| bytes.capacity()).sum(),
+            Body::Record(bytes) => bytes.capacity(),
+            Body::Cells(cells) => cells.iter().map(Cell::capacity).sum(),
+        };
+        all as u64
+    }
 }
 
 /// What one thread works with.
@@ -60,41 +91,62 @@ impl Maker<'_> {
     ///
     /// # Errors
     /// What is wrong with this sample, with its name.
-    pub(super) fn make(&self, position: u64, scratch: &mut MakeScratch) -> Result<Made> {
+    pub(super) fn make(&self, position: u64, form: &dyn Form, scratch: &mut MakeScratch) -> Result<Made> {
+        let (name, cells) = self.cells(position, scratch)?;
+        let start = Instant::now();
+        let body = form.prepare(cells).map_err(|e| {
+            let e = if e.stage().is_none() { e.with_stage("write") } else { e };
+            match scratch.picks.first() {
+                Some(pick) => self.located(e, *pick),
+                None => e,
+            }
+        });
+        lap(start, &mut scratch.making);
+        Ok(Made { name, body: body? })
+    }
+
+    /// The name of the sample at `position` of the first epoch, and its values in the order of the fields.
+    ///
+    /// # Errors
+    /// What is wrong with this sample, with its name.
+    pub(super) fn cells(&self, position: u64, scratch: &mut MakeScratch) -> Result<(String, Vec<Cell>)> {
         let mut picks = std::mem::take(&mut scratch.picks);
-        let made = self.order.sample_at(position, 0, &mut picks).and_then(|()| self.make_of(&picks, scratch));
+        let made =
+            self.order.sample_at(position, 0, &mut picks).and_then(|()| self.cells_of(&picks, scratch));
         scratch.picks = picks;
         made
     }
 
-    fn make_of(&self, picks: &[Pick], scratch: &mut MakeScratch) -> Result<Made> {
-        let mut made = Made::default();
-        let mut files: Vec<(usize, String, Vec<u8>)> = Vec::new();
-        for (nth, pick) in picks.iter().enumerate() {
-            let source = &*self.lowered.sources[pick.leaf];
-            let located = |e: Error| {
-                let e = if e.key().is_none() { e.with_sample(source.key(pick.index), pick.index) } else { e };
-                if e.source_name().is_none() { e.with_source(source.name()) } else { e }
-            };
-            let known = self.known[pick.leaf];
-            if nth == 0 || made.name.is_empty() {
-                made.name = known.map_or_else(String::new, |_| source.own_name(pick.index));
-            }
-            self.leaf(*pick, source, known, scratch, &mut files).map_err(located)?;
-        }
-        files.sort_by_key(|(field, ..)| *field);
-        made.files = files.into_iter().map(|(_, extension, bytes)| (extension, bytes)).collect();
-        Ok(made)
+    /// Adds to an error which sample it happened to.
+    fn located(&self, e: Error, pick: Pick) -> Error {
+        let source = &*self.lowered.sources[pick.leaf];
+        let e = if e.key().is_none() { e.with_sample(source.key(pick.index), pick.index) } else { e };
+        if e.source_name().is_none() { e.with_source(source.name()) } else { e }
     }
 
-    /// The files of one leaf.
+    fn cells_of(&self, picks: &[Pick], scratch: &mut MakeScratch) -> Result<(String, Vec<Cell>)> {
+        let mut name = String::new();
+        let mut cells: Vec<(usize, Cell)> = Vec::new();
+        for (nth, pick) in picks.iter().enumerate() {
+            let source = &*self.lowered.sources[pick.leaf];
+            let known = self.known[pick.leaf];
+            if nth == 0 || name.is_empty() {
+                name = known.map_or_else(String::new, |_| source.own_name(pick.index));
+            }
+            self.leaf(*pick, source, known, scratch, &mut cells).map_err(|e| self.located(e, *pick))?;
+        }
+        cells.sort_by_key(|(field, _)| *field);
+        Ok((name, cells.into_iter().map(|(_, cell)| cell).collect()))
+    }
+
+    /// The values of one leaf.
     fn leaf(
         &self,
         pick: Pick,
         source: &dyn Source,
         known: Option<usize>,
         scratch: &mut MakeScratch,
-        files: &mut Vec<(usize, String, Vec<u8>)>,
+        cells: &mut Vec<(usize, Cell)>,
     ) -> Result<()> {
         let plan = &self.lowered.leaves[pick.leaf];
         let columns = plan.first_column..plan.first_column + source.schema().fields.len();
@@ -129,70 +181,64 @@ impl Maker<'_> {
                     Given::Value(value, resident, shape)
                 }
             };
-            let (extension, bytes) = self
-                .file(field, given, &mut scratch.image)
+            let cell = self
+                .cell(field, given, &mut scratch.image)
                 .map_err(|e| if e.stage().is_none() { e.with_stage("write") } else { e })?;
-            files.push((number, extension, bytes));
+            cells.push((number, cell));
         }
         lap(start, &mut scratch.making);
         Ok(())
     }
 
-    fn file(&self, field: &Field, given: Given<'_>, scratch: &mut ImageScratch) -> Result<(String, Vec<u8>)> {
-        let named = |own: &str| match &field.extension {
-            Extension::Image(prefix) => format!("{prefix}{own}"),
-            Extension::Is(extension) => extension.clone(),
-        };
+    fn cell(&self, field: &Field, given: Given<'_>, scratch: &mut ImageScratch) -> Result<Cell> {
         match given {
             Given::Column(column) => {
                 let (dtype, shape, bytes) = array(field, column)?;
                 let image = matches!(field.kind, FieldKind::Image | FieldKind::Pixels { .. });
-                let (extension, bytes) = match (image && dtype == DType::UInt8, shape) {
+                match (image && dtype == DType::UInt8, shape) {
                     (true, [a, b, c]) => {
                         let chw = self.layout == Batching::Nchw;
                         let size = if chw { (*b, *c, *a) } else { (*a, *b, *c) };
                         let lossless = matches!(field.kind, FieldKind::Pixels { .. });
-                        self.pixels(bytes, size, chw, lossless, scratch)?
+                        self.pixels(bytes, size, chw, lossless, scratch)
                     }
-                    _ => ("npy", npy_file(dtype, shape, bytes)?),
-                };
-                Ok((named(extension), bytes))
+                    _ => Ok(Cell::Array(dtype, shape.to_vec(), bytes.to_vec())),
+                }
             }
             Given::Value(value, resident, shape) => {
                 if let Value::Int(number) = value {
-                    return Ok((named("cls"), number.to_string().into_bytes()));
+                    return Ok(Cell::Int(number));
                 }
                 let bytes = |value: Value| match (value, resident) {
                     (Value::Bytes(bytes), _) => bytes,
                     (Value::Shared(bytes), _) => bytes.to_vec(),
                     (_, resident) => resident.unwrap_or_default().to_vec(),
                 };
-                match &field.kind {
+                Ok(match &field.kind {
                     FieldKind::Image => {
-                        let (extension, bytes) = self.images.stored(bytes(value), scratch)?;
-                        Ok((named(extension), bytes))
+                        let (what, bytes) = self.images.stored(bytes(value), scratch)?;
+                        Cell::Image(what, bytes)
                     }
                     FieldKind::Pixels { height, width, channels, layout } => {
                         let size = (*height, *width, *channels);
                         let chw = *layout == PixelLayout::Chw;
-                        let (extension, bytes) = self.pixels(&bytes(value), size, chw, true, scratch)?;
-                        Ok((named(extension), bytes))
+                        self.pixels(&bytes(value), size, chw, true, scratch)?
                     }
                     FieldKind::Mask { .. } => {
                         let bytes = bytes(value);
-                        Ok((named(extension_of(&bytes)?), bytes))
+                        Cell::Image(extension_of(&bytes)?, bytes)
                     }
-                    FieldKind::Text | FieldKind::Json | FieldKind::Bytes => Ok((named(""), bytes(value))),
-                    FieldKind::Scalar { dtype } => Ok((named(""), npy_file(*dtype, &[], &bytes(value))?)),
+                    FieldKind::Text | FieldKind::Json | FieldKind::Bytes => Cell::Bytes(bytes(value)),
+                    FieldKind::Scalar { dtype } => Cell::Array(*dtype, Vec::new(), bytes(value)),
                     FieldKind::Array { dtype, shape: sides } => {
                         let bytes = bytes(value);
                         let shape = settled(*dtype, sides, shape, bytes.len())?;
-                        Ok((named(""), npy_file(*dtype, &shape, &bytes)?))
+                        Cell::Array(*dtype, shape, bytes)
                     }
-                    FieldKind::Boxes { dtype, .. } => rows(named(""), *dtype, &[4], &bytes(value)),
-                    FieldKind::BoxLabels { dtype } => rows(named(""), *dtype, &[], &bytes(value)),
-                    FieldKind::Keypoints => rows(named(""), DType::Float32, &[2], &bytes(value)),
-                }
+                    FieldKind::Boxes { dtype, .. } => rows(*dtype, &[4], bytes(value)),
+                    FieldKind::BoxLabels { dtype } => rows(*dtype, &[], bytes(value)),
+                    FieldKind::Keypoints => rows(DType::Float32, &[2], bytes(value)),
+                })
             }
         }
     }
@@ -204,7 +250,7 @@ impl Maker<'_> {
         chw: bool,
         lossless: bool,
         scratch: &mut ImageScratch,
-    ) -> Result<(&'static str, Vec<u8>)> {
+    ) -> Result<Cell> {
         let turned;
         let bytes = if chw && channels > 1 {
             let plane = height * width;
@@ -219,7 +265,8 @@ impl Maker<'_> {
             let what = format!("an image of {height}x{width} with {channels} channels cannot be written");
             Error::new(ErrorKind::Unsupported, what)
         })?;
-        self.images.pixels(view, lossless, scratch)
+        let (what, bytes) = self.images.pixels(view, lossless, scratch)?;
+        Ok(Cell::Image(what, bytes))
     }
 }
 
@@ -250,10 +297,9 @@ fn array<'a>(field: &Field, column: &'a ColumnData) -> Result<(DType, &'a [usize
 }
 
 /// Rows of so many numbers, as many as there are bytes for.
-fn rows(extension: String, dtype: DType, inner: &[usize], bytes: &[u8]) -> Result<(String, Vec<u8>)> {
+fn rows(dtype: DType, inner: &[usize], bytes: Vec<u8>) -> Cell {
     let row = dtype.size() * inner.iter().product::<usize>();
-    let shape = [&[bytes.len() / row.max(1)], inner].concat();
-    Ok((extension, npy_file(dtype, &shape, bytes)?))
+    Cell::Array(dtype, [&[bytes.len() / row.max(1)], inner].concat(), bytes)
 }
 
 /// The shape of an array that has so many bytes: one side that varies follows from them, and of several the record has the

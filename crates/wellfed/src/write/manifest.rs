@@ -9,6 +9,7 @@ use std::{fs, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    Format,
     disk::{Disk, Part},
     names::Place,
 };
@@ -50,6 +51,11 @@ pub(super) struct Settings {
     pub(super) resize_shorter: Option<usize>,
     pub(super) quality: Option<u8>,
     pub(super) packed: bool,
+    /// Manifests of the first form know tar shards alone.
+    #[serde(default)]
+    pub(super) format: Format,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) row_group_size: Option<usize>,
 }
 
 /// A finished shard.
@@ -63,6 +69,9 @@ pub(super) struct Listed {
     pub(super) bytes: u64,
     /// CRC-32 of all bytes, in digits of base 16.
     pub(super) crc32: String,
+    /// What the index of the format says of it, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) about: Option<serde_json::Value>,
 }
 
 /// A sample that was left out.

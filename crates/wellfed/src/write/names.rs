@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::Format;
 use crate::{Error, Result, source::IMG_EXTENSIONS};
 
 /// Digits of a shard's number, where nothing else is said.
@@ -17,16 +18,18 @@ pub(super) struct Place {
     /// What stands before the number.
     prefix: String,
     digits: usize,
-    /// What stands behind it, `.tar` at the end.
+    /// What stands behind it, the format's ending last.
     suffix: String,
 }
 
 impl Place {
-    /// Reads `out/train-{:06d}.tar` (also `{}` and `%06d`), or a folder, in which shards are called as it is.
+    /// Reads `out/train-{:06d}.tar` (also `{}` and `%06d`), or a folder, in which shards are called as it is; and the format: the
+    /// one `wanted`, or what the name ends with, or tar.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Config`] for a name of one shard, and for what does not lie in a local folder.
-    pub(super) fn parse(given: &str) -> Result<Self> {
+    /// [`crate::ErrorKind::Config`] for a name of one shard, for one of another format, and for what does not lie in a local
+    /// folder.
+    pub(super) fn parse(given: &str, wanted: Option<Format>) -> Result<(Self, Format)> {
         let path = given.strip_prefix("file://").unwrap_or(given);
         if path.is_empty() || path.contains("://") {
             let shown = crate::store::secrets::shown(given);
@@ -34,11 +37,27 @@ impl Place {
                 .with_hint("write them to a local or mounted folder, and copy them from there"));
         }
         let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.to_ascii_lowercase().ends_with(".tar") {
+        let Some(format) = Format::of_name(name) else {
+            let format = wanted.unwrap_or_default();
+            let suffix = format.ending().to_owned();
+            if format == Format::Mds {
+                // As Streaming calls them.
+                let prefix = "shard.".to_owned();
+                return Ok((Self { folder: path.into(), prefix, digits: 5, suffix }, format));
+            }
             let known = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
             let prefix = if known && !name.is_empty() && !name.starts_with('.') { name } else { "shard" };
-            let (prefix, suffix) = (format!("{prefix}-"), ".tar".to_owned());
-            return Ok(Self { folder: path.into(), prefix, digits: DIGITS, suffix });
+            let prefix = format!("{prefix}-");
+            return Ok((Self { folder: path.into(), prefix, digits: DIGITS, suffix }, format));
+        };
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != format) {
+            let ending = wanted.ending();
+            return Err(Error::config(format!("{path} does not name shards that end with {ending}"))
+                .with_hint(format!("call them ...{ending}, or give a folder")));
+        }
+        if format == Format::Mds {
+            return Err(Error::config(format!("{path} names MDS shards, which all have one index"))
+                .with_hint("give a folder of their own, and format=\"mds\""));
         }
         let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -56,7 +75,8 @@ impl Place {
         {
             return wrong("names no shards that can be told apart and found again");
         }
-        Ok(Self { folder, prefix: prefix.to_owned(), digits: number, suffix: suffix.to_owned() })
+        let place = Self { folder, prefix: prefix.to_owned(), digits: number, suffix: suffix.to_owned() };
+        Ok((place, format))
     }
 
     /// Name of shard `number`.
@@ -147,10 +167,6 @@ impl Keys {
     pub(super) fn take(&mut self, key: String) {
         self.0.insert(key);
     }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 /// A name as a key: without the extension of an image and what leads out of a folder; and with `_` for dots in the last
@@ -189,7 +205,8 @@ mod tests {
             ("{:d}.tar", ".", "3.tar", "manifest.json"),
             ("t%05d-x.tar", ".", "t00003-x.tar", "t.manifest.json"),
         ] {
-            let place = Place::parse(given).unwrap();
+            let (place, format) = Place::parse(given, None).unwrap();
+            assert_eq!(format, Format::Tar);
             assert_eq!((place.folder.to_str().unwrap(), &*place.shard(3)), (folder, third), "{given}");
             assert_eq!(place.manifest(), manifest);
             assert!(
@@ -199,8 +216,20 @@ mod tests {
         for given in
             ["", "s3://b/x", "out/train.tar", "t-{:06d}-{}.tar", "t-{a}.tar", "t-{:99d}.tar", "t-%x.tar"]
         {
-            let e = Place::parse(given).unwrap_err();
+            let e = Place::parse(given, None).unwrap_err();
             assert!(e.kind() == crate::ErrorKind::Config && e.hint().is_some(), "{given}: {e}");
+        }
+        for (given, wanted, first, format) in [
+            ("out/t-{:03d}.parquet", None, "t-000.parquet", Format::Parquet),
+            ("out/t-{}.tfrecord", Some(Format::Tfrecord), "t-000000.tfrecord", Format::Tfrecord),
+            ("out", Some(Format::Parquet), "out-000000.parquet", Format::Parquet),
+            ("out", Some(Format::Mds), "shard.00000.mds", Format::Mds),
+        ] {
+            let (place, found) = Place::parse(given, wanted).unwrap();
+            assert_eq!((&*place.shard(0), found), (first, format));
+        }
+        for (given, wanted) in [("t-{}.tar", Format::Parquet), ("t-{}.mds", Format::Mds)] {
+            assert!(Place::parse(given, Some(wanted)).unwrap_err().hint().is_some(), "{given}");
         }
         assert_eq!(Place::whole(&Place::part("a.tar")), Some("a.tar"));
     }

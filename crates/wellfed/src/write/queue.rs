@@ -117,6 +117,5 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
 }
 
 fn bytes(made: &[Result<Made>]) -> u64 {
-    let of = |made: &Made| made.files.iter().map(|(_, bytes)| bytes.capacity() as u64).sum::<u64>();
-    made.iter().flatten().map(of).sum()
+    made.iter().flatten().map(Made::capacity).sum()
 }

@@ -14,16 +14,16 @@ use std::{
     time::Instant,
 };
 
-use serde_json::json;
-
 use super::{
-    Progress, WriteOptions, Written,
-    disk::{Disk, LocalDisk},
-    fields::{Field, fields},
+    Format, Progress, WriteOptions, Written,
+    cell::Cell,
+    disk::{Disk, LocalDisk, Part},
+    fields::fields,
+    form::{self, Form},
     images::Images,
-    make::{Made, MakeScratch, Maker},
+    make::{Body, Made, MakeScratch, Maker},
     manifest::{Manifest, Settings, VERSION},
-    names::{Keys, Place},
+    names::Place,
     queue::Queue,
     shards::{Most, Shards, finish},
 };
@@ -42,7 +42,7 @@ const TRIALS: u64 = 16;
 /// Bytes of made samples that may wait to be written.
 const WAITING: u64 = 256 << 20;
 
-/// Writes the samples of one epoch of `dataset`, in its order, as tar shards to `destination`: a folder, or a path such as
+/// Writes the samples of one epoch of `dataset`, in its order, as shards to `destination`: a folder, or a path such as
 /// `out/train-{:06d}.tar`. What an earlier call has written there of the same samples with the same options stays, and
 /// is gone on from. Beside the shards lie their indexes (for [`crate::source::IndexMode::Sidecar`]), and a manifest: a list of the
 /// shards, their check sums, names of classes and the samples that were left out.
@@ -89,8 +89,8 @@ pub(super) fn write_on(
     options: &WriteOptions,
     progress: &Progress,
 ) -> Result<Written> {
-    options.check()?;
-    let place = Place::parse(destination)?;
+    let (place, format) = Place::parse(destination, options.format)?;
+    options.check(format)?;
     let lowered = dataset.identified()?;
     let order = dataset.order(&lowered)?;
     let elements = check_plan(&lowered, &order)?;
@@ -108,23 +108,28 @@ pub(super) fn write_on(
     let layout = dataset.options().layout;
     let maker =
         Maker { lowered: &lowered, order: &order, sampler: &sampler, known, fields: &fields, images, layout };
-    let first = try_first(&maker, elements, options.on_error)?;
+    let classes = dataset.source().classes().map(<[String]>::to_vec).filter(|_| sources.len() == 1);
+    let (name, cells) = try_first(&maker, elements, options.on_error)?;
+    let form = form::of(format, &fields, &cells, classes.as_deref(), options)?;
+    let first = Made { name, body: form.prepare(cells).map_err(|e| e.with_stage("write"))? };
     let plan = identity(dataset, &lowered, &maker, elements, &first)?;
     let manifest = Manifest {
         version: VERSION,
         complete: false,
         plan,
         settings: Settings {
-            max_bytes: options.max_bytes,
+            max_bytes: options.shard_bytes(format),
             max_samples: options.max_samples,
             resize_shorter: options.resize_shorter,
             quality: options.quality,
             packed: options.packed,
+            format,
+            row_group_size: options.row_group_size,
         },
         elements,
         seed: seed(&dataset.plan().root),
-        classes: dataset.source().classes().map(<[String]>::to_vec).filter(|_| sources.len() == 1),
-        fields: fields.iter().map(described).collect(),
+        classes,
+        fields: form.fields(),
         shards: Vec::new(),
         skipped: Vec::new(),
     };
@@ -135,7 +140,7 @@ pub(super) fn write_on(
     let result = if lock_of(&manifest).complete {
         Ok(())
     } else {
-        fill(disk, &place, &maker, &manifest, options, progress)
+        fill(disk, &place, &maker, &*form, &manifest, options, progress)
     };
     let manifest = manifest.into_inner().unwrap_or_else(PoisonError::into_inner);
     let none = || names_in(&place.folder).is_ok_and(|names| !names.iter().any(|name| place.is_shard(name)));
@@ -152,7 +157,12 @@ pub(super) fn write_on(
         shards_before: before,
         samples: manifest.samples(),
         bytes: manifest.shards.iter().map(|shard| shard.bytes).sum(),
-        urls: place.folder.join(place.range(last)).to_string_lossy().into_owned(),
+        urls: match format {
+            Format::Mds => place.folder.clone(),
+            _ => place.folder.join(place.range(last)),
+        }
+        .to_string_lossy()
+        .into_owned(),
         manifest: place.folder.join(place.manifest()).to_string_lossy().into_owned(),
         skipped: manifest.skipped,
     })
@@ -195,13 +205,13 @@ fn check_plan(lowered: &Lowered, order: &Order) -> Result<u64> {
 }
 
 /// Makes one sample, so that what cannot be written is known before anything is written.
-fn try_first(maker: &Maker<'_>, elements: u64, on_error: OnError) -> Result<Made> {
+fn try_first(maker: &Maker<'_>, elements: u64, on_error: OnError) -> Result<(String, Vec<Cell>)> {
     let scratch = &mut MakeScratch::default();
     let mut first = None;
     // Bad samples often lie together, as in a folder that was not copied.
     let elsewhere = (1..=TRIALS).map(|nth| u128::from(elements) * u128::from(nth) / u128::from(TRIALS + 1));
     for position in (0..elements.min(TRIALS)).chain(elsewhere.map(|position| position as u64)) {
-        match guarded(|| maker.make(position, scratch)) {
+        match guarded(|| maker.cells(position, scratch)) {
             Ok(made) => return Ok(made),
             Err(e) if on_error == OnError::Skip && is_bad_sample(&e) => first = first.or(Some(e)),
             Err(e) => return Err(e),
@@ -240,9 +250,17 @@ fn identity(
             }
         }
     }
-    for (extension, bytes) in &first.files {
-        content.extend_from_slice(extension.as_bytes());
+    let mut add = |what: &str, bytes: &[u8]| {
+        content.extend_from_slice(what.as_bytes());
         content.extend_from_slice(&rapidhash::v3::rapidhash_v3(bytes).to_le_bytes());
+    };
+    match &first.body {
+        Body::Files(files) => files.iter().for_each(|(extension, bytes)| add(extension, bytes)),
+        Body::Record(bytes) => add("", bytes),
+        Body::Cells(cells) => cells.iter().for_each(|cell| match cell {
+            Cell::Image(_, bytes) | Cell::Bytes(bytes) | Cell::Array(_, _, bytes) => add("", bytes),
+            Cell::Int(number) => add("", &number.to_le_bytes()),
+        }),
     }
     content.extend_from_slice(first.name.as_bytes());
     content.extend_from_slice(format!("{:?}", maker.layout).as_bytes());
@@ -256,10 +274,6 @@ fn seed(node: &Node) -> Option<u64> {
         Node::Shuffle { seed, .. } => Some(*seed),
         _ => node.inputs().first().and_then(seed),
     }
-}
-
-fn described(field: &Field) -> serde_json::Value {
-    json!({ "name": field.name, "kind": field.kind, "extension": field.extension })
 }
 
 /// The folder, locked: two runs that write the same shards would mix theirs.
@@ -325,7 +339,8 @@ fn begin(disk: &dyn Disk, place: &Place, new: Manifest, on_error: OnError) -> Re
     for part in &there {
         let whole = Place::whole(part);
         let index = part.split_once(".wfidx.").filter(|(_, rest)| rest.ends_with(".tmp"));
-        let written = whole.is_some_and(|name| place.is_shard(name) || name == place.manifest());
+        let written = whole
+            .is_some_and(|name| place.is_shard(name) || name == place.manifest() || name == form::mds::INDEX);
         if written || index.is_some_and(|(shard, _)| place.is_shard(shard)) {
             disk.remove(&place.folder.join(part));
         }
@@ -334,6 +349,10 @@ fn begin(disk: &dyn Disk, place: &Place, new: Manifest, on_error: OnError) -> Re
         Some(mut earlier) if !earlier.shards.is_empty() => {
             new.check_goes_on(&earlier, place)?;
             earlier.keep_what_is_there(&place.folder);
+            if new.settings.format == Format::Mds && !earlier.complete {
+                // An index would say that shards are there which are not.
+                disk.remove(&place.folder.join(form::mds::INDEX));
+            }
             if on_error == OnError::Raise && !earlier.skipped.is_empty() {
                 let count = earlier.skipped.len();
                 return Err(Error::config(format!(
@@ -354,6 +373,9 @@ fn begin(disk: &dyn Disk, place: &Place, new: Manifest, on_error: OnError) -> Re
                     place.manifest()
                 ))
                 .with_hint("write to another folder or under other names, or remove those shards"));
+            }
+            if earlier.is_none() {
+                place.check_beside(new.settings.format, &there)?;
             }
             new.save(disk, place)?;
             new
@@ -376,6 +398,7 @@ fn fill(
     disk: &dyn Disk,
     place: &Place,
     maker: &Maker<'_>,
+    form: &dyn Form,
     manifest: &Mutex<Manifest>,
     options: &WriteOptions,
     progress: &Progress,
@@ -396,7 +419,8 @@ fn fill(
         let mut scratch = MakeScratch::default();
         while let Some(positions) = queue.claim() {
             let start = positions.start;
-            let made = positions.map(|position| guarded(|| maker.make(position, &mut scratch))).collect();
+            let made =
+                positions.map(|position| guarded(|| maker.make(position, form, &mut scratch))).collect();
             progress.made(std::mem::take(&mut scratch.reading), std::mem::take(&mut scratch.making));
             queue.hand_over(start, made);
         }
@@ -405,7 +429,7 @@ fn fill(
     let (written, finished) = thread::scope(|scope| {
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let finisher = named("wellfed-finish").spawn_scoped(scope, || {
-            let result = guarded(|| finish(taken, manifest, disk, place, progress));
+            let result = guarded(|| finish(taken, manifest, disk, place, form, progress));
             failed.store(result.is_err(), Relaxed);
             result
         });
@@ -418,13 +442,16 @@ fn fill(
         let mut shards = Shards {
             disk,
             place,
-            most: Most { bytes: options.max_bytes, samples: options.max_samples.unwrap_or(u64::MAX) },
+            form,
+            most: Most {
+                bytes: lock_of(manifest).settings.max_bytes,
+                samples: options.max_samples.unwrap_or(u64::MAX),
+            },
             progress,
             closed,
             number,
             start,
             open: None,
-            keys: Keys::default(),
             skipped: Vec::new(),
         };
         let written = if started == 0 {
@@ -446,6 +473,11 @@ fn fill(
     let skipped = written?;
     let mut manifest = lock_of(manifest);
     manifest.skipped.extend(skipped);
+    if let Some((name, bytes)) = form.beside(&manifest.shards)? {
+        let mut part = Part::create(disk, &place.folder, name)?;
+        part.write(&bytes)?;
+        part.finish()?;
+    }
     manifest.complete = true;
     manifest.save(disk, place)
 }
@@ -465,7 +497,7 @@ fn drain(
         let taken = Instant::now();
         for (position, sample) in (position..).zip(made) {
             match sample {
-                Ok(sample) => shards.add(position, &sample)?,
+                Ok(sample) => shards.add(position, sample)?,
                 Err(e) if on_error == OnError::Skip && is_bad_sample(&e) => shards.skip(position, &e),
                 Err(e) => return Err(e),
             }

@@ -5,7 +5,7 @@ use std::{
     io::Read as _,
     path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
@@ -15,13 +15,14 @@ use crc32fast::Hasher;
 use serde::Serialize;
 
 use super::{
-    Progress,
+    Format, Progress, form,
     manifest::{Listed, Manifest},
     names::MANIFEST,
 };
 use crate::{
     Error, ErrorKind, Limits, Result, lock,
-    source::{CheckScratch, Shard},
+    sample::{FieldKind, Record, Value},
+    source::{CheckScratch, Shard, Source},
     store::LocalStore,
 };
 
@@ -67,7 +68,7 @@ pub struct Problem {
 /// error, but found.
 pub fn verify(path: &str, full: bool, workers: usize, progress: &Progress) -> Result<Verified> {
     let mut found = Verified::default();
-    let mut tasks: Vec<(PathBuf, Listed)> = Vec::new();
+    let mut tasks: Vec<Task> = Vec::new();
     let mut general = Vec::new();
     for path in manifests(Path::new(path.strip_prefix("file://").unwrap_or(path)))? {
         let shown = path.to_string_lossy().into_owned();
@@ -78,19 +79,23 @@ pub fn verify(path: &str, full: bool, workers: usize, progress: &Progress) -> Re
         found.skipped += manifest.skipped.len() as u64;
         found.manifests.push(shown);
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        tasks.extend(manifest.shards.into_iter().map(|listed| (folder.join(&listed.name), listed)));
+        let (format, fields) = (manifest.settings.format, Arc::new(manifest.fields));
+        tasks.extend(manifest.shards.into_iter().map(|listed| {
+            let path = folder.join(&listed.name);
+            Task { path, listed, format, fields: fields.clone() }
+        }));
     }
-    progress.begin(tasks.iter().map(|(_, listed)| listed.samples).sum(), 0);
+    progress.begin(tasks.iter().map(|task| task.listed.samples).sum(), 0);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         let mut scratch = CheckScratch::default();
-        while let Some((path, listed)) = tasks.get(next.fetch_add(1, Relaxed)) {
+        while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
             if progress.is_stopped() {
                 break;
             }
             let number = next.load(Relaxed);
-            let checked = check(path, listed, full, &mut scratch, progress);
-            lock(&done).push((path, number, checked));
+            let checked = check(task, full, &mut scratch, progress);
+            lock(&done).push((&task.path, number, checked));
         }
     };
     thread::scope(|scope| {
@@ -155,6 +160,12 @@ fn own_problems(manifest: &Manifest, path: &Path, shown: &str) -> Vec<Problem> {
             "writing has not ended: shards hold {end} of {all} samples; run the same command again"
         ));
     }
+    if manifest.settings.format == Format::Mds && manifest.complete {
+        let index = form::mds::index(&manifest.shards).ok();
+        if fs::read(folder.join(form::mds::INDEX)).ok() != index {
+            note(format!("{} beside it is missing or was changed", form::mds::INDEX));
+        }
+    }
     let mut at = 0;
     for Listed { name, start, end, samples, .. } in &manifest.shards {
         let left_out =
@@ -180,6 +191,15 @@ fn own_problems(manifest: &Manifest, path: &Path, shown: &str) -> Vec<Problem> {
     problems
 }
 
+/// A shard to look at.
+struct Task {
+    path: PathBuf,
+    listed: Listed,
+    format: Format,
+    /// What the manifest says of fields.
+    fields: Arc<serde_json::Value>,
+}
+
 #[derive(Default)]
 struct Checked {
     samples: u64,
@@ -187,29 +207,22 @@ struct Checked {
     problems: Vec<(Option<String>, String)>,
 }
 
-fn check(
-    path: &Path,
-    listed: &Listed,
-    full: bool,
-    scratch: &mut CheckScratch,
-    progress: &Progress,
-) -> Checked {
+fn check(task: &Task, full: bool, scratch: &mut CheckScratch, progress: &Progress) -> Checked {
     let mut checked = Checked::default();
-    if let Err(e) = check_into(path, listed, full, scratch, progress, &mut checked) {
+    if let Err(e) = check_into(task, full, scratch, progress, &mut checked) {
         checked.problems.push((e.key().map(str::to_owned), e.message().to_owned()));
     }
     checked
 }
 
 fn check_into(
-    path: &Path,
-    listed: &Listed,
+    task: &Task,
     full: bool,
     scratch: &mut CheckScratch,
     progress: &Progress,
     into: &mut Checked,
 ) -> Result<()> {
-    let shown = path.to_string_lossy();
+    let Task { path, listed, format, fields } = task;
     let (bytes, crc32) = read(path, progress)?;
     into.bytes = bytes;
     if bytes != listed.bytes {
@@ -218,34 +231,78 @@ fn check_into(
     if crc32 != listed.crc32 && bytes == listed.bytes {
         into.problems.push((None, format!("its bytes have CRC-32 {crc32}; {} was written", listed.crc32)));
     }
-    let store = LocalStore::with_open_files(1);
-    let shard = Shard::open(&store, &shown)?;
-    into.samples = shard.len();
-    if shard.len() != listed.samples {
-        into.problems
-            .push((None, format!("it has {} samples; {} were written", shard.len(), listed.samples)));
-    }
-    let mut bad = 0;
-    for sample in 0..shard.len() {
-        if progress.is_stopped() {
-            break;
-        }
-        let entries = if full { Some(shard.entries(sample)) } else { None };
-        for entry in entries.into_iter().flatten() {
-            if let Err(e) = shard.check(&store, entry, &Limits::default(), scratch) {
-                bad += 1;
-                if bad <= MOST_LISTED {
-                    let key = format!("{}.{}", entry.key, entry.extension);
-                    into.problems.push((Some(key), e.message().to_owned()));
+    let mut bad = Bad { count: 0, into };
+    if *format == Format::Tar {
+        let store = LocalStore::with_open_files(1);
+        let shard = Shard::open(&store, &path.to_string_lossy())?;
+        bad.count_samples(shard.len(), listed);
+        for sample in (0..shard.len()).take_while(|_| !progress.is_stopped()) {
+            let entries = if full { Some(shard.entries(sample)) } else { None };
+            for entry in entries.into_iter().flatten() {
+                if let Err(e) = shard.check(&store, entry, &Limits::default(), scratch) {
+                    bad.note(format!("{}.{}", entry.key, entry.extension), &e);
                 }
             }
+            progress.wrote(0);
         }
-        progress.wrote(0);
+    } else {
+        let source = form::reader(*format, fields, path, listed)?;
+        bad.count_samples(source.len(), listed);
+        let mut record = Record::default();
+        for sample in (0..source.len()).take_while(|_| !progress.is_stopped()) {
+            if full && let Err(e) = check_sample(&*source, sample, &mut record, scratch) {
+                bad.note(source.key(sample), &e);
+            }
+            progress.wrote(0);
+        }
     }
-    if bad > MOST_LISTED {
-        into.problems.push((None, format!("and {} more files", bad - MOST_LISTED)));
+    bad.finish();
+    Ok(())
+}
+
+/// Reads a sample as any reader would, and decodes its images.
+fn check_sample(
+    source: &dyn Source,
+    sample: u64,
+    record: &mut Record,
+    scratch: &mut CheckScratch,
+) -> Result<()> {
+    source.fetch(sample, record)?;
+    for (field, value) in source.schema().fields.iter().zip(&record.values) {
+        if let (FieldKind::Image | FieldKind::Mask { .. }, Value::Bytes(bytes)) = (&field.kind, value) {
+            scratch.decode(bytes, &Limits::default())?;
+        }
     }
     Ok(())
+}
+
+/// Problems of single samples.
+struct Bad<'a> {
+    count: usize,
+    into: &'a mut Checked,
+}
+
+impl Bad<'_> {
+    fn count_samples(&mut self, found: u64, listed: &Listed) {
+        self.into.samples = found;
+        if found != listed.samples {
+            let what = format!("it has {found} samples; {} were written", listed.samples);
+            self.into.problems.push((None, what));
+        }
+    }
+
+    fn note(&mut self, key: String, error: &Error) {
+        self.count += 1;
+        if self.count <= MOST_LISTED {
+            self.into.problems.push((Some(key), error.message().to_owned()));
+        }
+    }
+
+    fn finish(self) {
+        if self.count > MOST_LISTED {
+            self.into.problems.push((None, format!("and {} more files", self.count - MOST_LISTED)));
+        }
+    }
 }
 
 /// Length and CRC-32 of a file.

@@ -15,7 +15,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Hash `name` of `bytes` in hexadecimal, if it is a known one.
-pub(super) fn of(name: &str, bytes: &[u8]) -> Option<String> {
+pub(crate) fn of(name: &str, bytes: &[u8]) -> Option<String> {
     Some(match name {
         "sha1" => hex(&sha1::Sha1::digest(bytes)),
         "sha256" => hex(&sha2::Sha256::digest(bytes)),

@@ -12,7 +12,7 @@ use crate::{
     plan::Auto,
     sample::{DType, FieldKind, PixelLayout, Record, Structure, Value},
     source::{
-        ArrayData, ImageFolder, ImageFolderSpec, IndexMode, Pixels, RaggedData, Source, TensorSlices,
+        ArrayData, ImageFolder, ImageFolderSpec, IndexMode, Pixels, RaggedData, Rows, Source, TensorSlices,
         WebDataset, WebDatasetSpec,
     },
     store::LocalStore,
@@ -56,7 +56,7 @@ fn open(folder: &TempFolder) -> Dataset {
 }
 
 fn options() -> WriteOptions {
-    WriteOptions { max_bytes: 12_000, num_workers: Auto::Fixed(2), ..WriteOptions::default() }
+    WriteOptions { max_bytes: Some(12_000), num_workers: Auto::Fixed(2), ..WriteOptions::default() }
 }
 
 fn place(folder: &TempFolder) -> String {
@@ -186,39 +186,227 @@ impl Disk for Failing {
     }
 }
 
+/// Those that need no other crate.
+const FORMATS: [Format; 3] = [Format::Tar, Format::Tfrecord, Format::Mds];
+
 #[test]
 fn a_full_disk_at_any_step_leaves_nothing_half_written_and_is_gone_on_from() {
     let data = photos(16);
     let dataset = open(&data).shuffle(3);
-    let base = TempFolder::new();
-    let place = |name: &str| base.join(&format!("{name}/t-{{}}.tar"));
-    let run =
-        |disk: &dyn Disk, name: &str| write_on(disk, &dataset, &place(name), &options(), &Progress::new());
-    let files = |name: &str| -> BTreeMap<String, Vec<u8>> {
-        let folder = base.join(name);
-        let names = names_in(Path::new(&folder)).unwrap_or_default();
-        let names = names.into_iter().filter(|name| !name.ends_with(".wfidx"));
-        names.map(|name| (name.clone(), fs::read(format!("{folder}/{name}")).unwrap())).collect()
-    };
-    let plenty = Failing::new(i64::MAX);
-    run(&plenty, "whole").unwrap();
-    let whole = files("whole");
-    let steps = i64::MAX - plenty.left.load(SeqCst);
-    assert!(steps > 20 && whole.len() > 3, "{steps} steps");
-    for left in 0..steps {
-        let name = format!("at{left}");
-        let e = run(&Failing::new(left), &name).unwrap_err();
-        assert_eq!(e.kind(), ErrorKind::Io, "at {left}: {e}");
-        assert!(e.message().contains("cannot write") && e.hint().unwrap().contains("make room"), "{e}");
-        for (file, bytes) in files(&name) {
-            assert!(!file.starts_with('.'), "{file} is left at {left}");
-            if file.ends_with(".tar") {
-                assert_eq!(Some(&bytes), whole.get(&file), "at {left}");
+    for format in FORMATS {
+        let base = TempFolder::new();
+        let options = WriteOptions { format: Some(format), max_samples: Some(5), ..options() };
+        let run = |disk: &dyn Disk, name: &str| {
+            write_on(disk, &dataset, &base.join(name), &options, &Progress::new())
+        };
+        let files = |name: &str| -> BTreeMap<String, Vec<u8>> {
+            let folder = base.join(name);
+            let names = names_in(Path::new(&folder)).unwrap_or_default();
+            let names = names.into_iter().filter(|name| !name.ends_with(".wfidx"));
+            names
+                .map(|file| (file.replace(name, "t"), fs::read(format!("{folder}/{file}")).unwrap()))
+                .collect()
+        };
+        let plenty = Failing::new(i64::MAX);
+        run(&plenty, "qwholeq").unwrap();
+        let whole = files("qwholeq");
+        let steps = i64::MAX - plenty.left.load(SeqCst);
+        assert!(steps > 20 && whole.len() > 3, "{steps} steps");
+        for left in 0..steps {
+            let name = format!("q{left}q");
+            let e = run(&Failing::new(left), &name).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Io, "at {left}: {e}");
+            assert!(e.message().contains("cannot write") && e.hint().unwrap().contains("make room"), "{e}");
+            for (file, bytes) in files(&name) {
+                assert!(!file.starts_with('.'), "{file} is left at {left}");
+                if file.ends_with(format.ending()) {
+                    assert_eq!(Some(&bytes), whole.get(&file), "at {left}");
+                }
             }
+            run(&LocalDisk, &name).unwrap();
+            // Names of shards are those of folders, and so are those in manifests.
+            let named = |files: BTreeMap<String, Vec<u8>>, name: &str| -> BTreeMap<String, Vec<u8>> {
+                let rename = |(file, bytes): (String, Vec<u8>)| match String::from_utf8(bytes) {
+                    Ok(text) => (file, text.replace(name, "").into_bytes()),
+                    Err(e) => (file, e.into_bytes()),
+                };
+                files.into_iter().map(rename).collect()
+            };
+            assert_eq!(named(files(&name), &name), named(whole.clone(), "qwholeq"), "after {left}");
         }
-        run(&LocalDisk, &name).unwrap();
-        assert_eq!(files(&name), whole, "after {left}");
     }
+}
+
+/// What [`write`] made in a folder, by the source that reads it.
+fn reader(format: Format, written: &Written) -> Arc<dyn Source> {
+    let store = Arc::new(LocalStore::new());
+    match format {
+        Format::Tfrecord => {
+            let feature = |name: &str, dtype, form| crate::source::FeatureSpec {
+                name: name.into(),
+                key: None,
+                dtype,
+                form,
+                default: None,
+            };
+            use crate::source::{FeatureForm::*, FeatureType::*};
+            let features = vec![
+                feature("image", Image, FixedLen(vec![])),
+                feature("label", Int64, FixedLen(vec![])),
+                feature("weight", Float32, FixedLen(vec![])),
+                feature("points", Float32, FixedLen(vec![2, 3])),
+                feature("tokens", Int64, VarLen),
+            ];
+            let spec = crate::source::TfRecordSpec {
+                features: Some(features),
+                ..crate::source::TfRecordSpec::new(&written.urls)
+            };
+            Arc::new(crate::source::TfRecord::open(store, spec).unwrap())
+        }
+        _ => Arc::new(crate::source::Mds::open(store, crate::source::MdsSpec::new(&written.urls)).unwrap()),
+    }
+}
+
+#[test]
+fn records_and_mds_shards_hold_what_the_source_has() {
+    let offsets: Vec<i64> = (0..31)
+        .map(|i| i * (i + 1) / 2 % 97 + i * 97)
+        .scan(0, |end, length| {
+            *end += length % 5;
+            Some(*end)
+        })
+        .collect();
+    let count = offsets[29] as usize;
+    let ends: Vec<u8> =
+        std::iter::once(0).chain(offsets[..30].iter().copied()).flat_map(i64::to_ne_bytes).collect();
+    let ends = ArrayData::from_vec(ends, DType::Int64, vec![31]).unwrap();
+    let fields: Vec<(String, Rows, Pixels)> = vec![
+        ("image".to_owned(), array(DType::UInt8, &[30, 5, 4, 3]).into(), Pixels::Hwc),
+        ("label".to_owned(), array(DType::Int64, &[30]).into(), Pixels::Never),
+        ("weight".to_owned(), array(DType::Float32, &[30]).into(), Pixels::Never),
+        ("points".to_owned(), array(DType::Float32, &[30, 2, 3]).into(), Pixels::Never),
+        (
+            "tokens".to_owned(),
+            RaggedData::new(array(DType::Int64, &[count]), ends).unwrap().into(),
+            Pixels::Never,
+        ),
+    ];
+    let source = Arc::new(
+        TensorSlices::new(fields, Structure::Tuple((0..5).map(Structure::Field).collect())).unwrap(),
+    );
+    let dataset = Dataset::new(source.clone()).shuffle(3);
+    let order = dataset.sequence().unwrap();
+    for format in [Format::Tfrecord, Format::Mds] {
+        let mut all = Vec::new();
+        for threads in [1, 8] {
+            let to = TempFolder::new();
+            let options = WriteOptions {
+                format: Some(format),
+                max_bytes: Some(2_500),
+                num_workers: Auto::Fixed(threads),
+                ..options()
+            };
+            let to_there = to.join("t");
+            let made = write(&dataset, &to_there, &options, &Progress::new()).unwrap();
+            assert!(made.shards > 2 && made.samples == 30, "{made:?}");
+            let back = reader(format, &made);
+            assert_eq!(back.len(), 30);
+            for position in 0..30 {
+                let index = order.batch(0, 0, position).unwrap()[0][0].index;
+                let found = values(&*back, position);
+                let there = |field| source.resident(index, field).unwrap();
+                assert_eq!(found[1], Value::Int(i64::from_ne_bytes(there(1).try_into().unwrap())));
+                for field in [2, 3, 4] {
+                    assert_eq!(
+                        found[field],
+                        Value::Bytes(there(field).to_vec()),
+                        "{format:?} {position} {field}"
+                    );
+                }
+                let Value::Bytes(png) = &found[0] else { panic!() };
+                let mut image = wellfed_kernels::image::Image::new();
+                let (limits, scratch) = (crate::Limits::default(), &mut crate::codec::Scratch::default());
+                let request = crate::codec::Request::default();
+                crate::codec::decode_image(png, &request, &limits, scratch, &mut image).unwrap();
+                assert_eq!(image.pixels(), there(0));
+            }
+            let found = verify(&to_there, true, 2, &Progress::new()).unwrap();
+            assert_eq!((found.samples, found.problems), (30, vec![]));
+            let names = names_in(Path::new(&to_there)).unwrap().into_iter();
+            let names = names.filter(|name| !name.ends_with(".wfidx"));
+            let files: BTreeMap<String, Vec<u8>> =
+                names.map(|name| (name.clone(), fs::read(format!("{to_there}/{name}")).unwrap())).collect();
+            assert!(
+                files
+                    .iter()
+                    .filter(|(name, _)| name.ends_with(format.ending()))
+                    .all(|(_, f)| f.len() <= 2_500)
+            );
+            all.push((files, to));
+        }
+        assert_eq!(all[0].0, all[1].0);
+        // A shard that was taken away is made again, and what follows it.
+        let (files, to) = &all[1];
+        let shard = files.keys().filter(|name| name.ends_with(format.ending())).nth(1).unwrap();
+        fs::remove_file(to.join(&format!("t/{shard}"))).unwrap();
+        let options = WriteOptions { format: Some(format), max_bytes: Some(2_500), ..options() };
+        let again = write(&dataset, &to.join("t"), &options, &Progress::new()).unwrap();
+        assert_eq!(again.shards_before, 1);
+        assert_eq!(&fs::read(to.join(&format!("t/{shard}"))).unwrap(), &files[shard]);
+        // Flips and cuts are found.
+        let path = to.join(&format!("t/{shard}"));
+        for at in (0..files[shard].len()).step_by(61) {
+            let mut bad = files[shard].clone();
+            bad[at] ^= 1 << (at % 8);
+            fs::write(&path, &bad).unwrap();
+            let found = verify(&to.join("t"), true, 1, &Progress::new()).unwrap().problems;
+            assert!(!found.is_empty() && found.iter().all(|p| p.path == path), "byte {at}: {found:?}");
+        }
+        for len in [0, 1, files[shard].len() / 2, files[shard].len() - 1] {
+            fs::write(&path, &files[shard][..len]).unwrap();
+            assert!(!verify(&to.join("t"), false, 1, &Progress::new()).unwrap().problems.is_empty(), "{len}");
+        }
+    }
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_refused_before_anything_is_written() {
+    let one = |name: &str, data: ArrayData| {
+        Dataset::new(Arc::new(
+            TensorSlices::new(vec![(name.to_owned(), data, Pixels::Never)], Structure::Field(0)).unwrap(),
+        ))
+    };
+    let to = TempFolder::new();
+    let folder = to.join("new");
+    let refused = |dataset: &Dataset, options: WriteOptions| {
+        let e = write(dataset, &folder, &options, &Progress::new()).unwrap_err();
+        assert!(!Path::new(&folder).exists(), "{e}");
+        (e.kind(), e.message().to_owned())
+    };
+    let with = |format| WriteOptions { format: Some(format), ..options() };
+    let doubles = one("x", array(DType::Float64, &[4]));
+    let (kind, message) = refused(&doubles, with(Format::Tfrecord));
+    assert!(kind == ErrorKind::Config && message.contains("32 bits"), "{message}");
+    let huge = ArrayData::from_vec(u64::MAX.to_ne_bytes().to_vec(), DType::UInt64, vec![1]).unwrap();
+    let (kind, message) = refused(&one("x", huge), with(Format::Tfrecord));
+    assert!(kind == ErrorKind::Unsupported && message.contains("int64_list"), "{message}");
+    let (_, message) = refused(&doubles, with(Format::Parquet));
+    assert!(message.contains("writes no tables"), "{message}");
+    for (wrong, said) in [
+        (WriteOptions { packed: true, ..with(Format::Mds) }, "tar shards only"),
+        (WriteOptions { row_group_size: Some(3), ..with(Format::Tar) }, "row groups"),
+        (WriteOptions { max_bytes: Some(1 << 33), ..with(Format::Mds) }, "at most"),
+    ] {
+        let (kind, message) = refused(&doubles, wrong);
+        assert!(kind == ErrorKind::Config && message.contains(said), "{message}");
+    }
+    // An index of others is not written over.
+    let there = to.join("there");
+    fs::create_dir(&there).unwrap();
+    fs::write(format!("{there}/index.json"), "{}").unwrap();
+    let e = write(&doubles, &there, &with(Format::Mds), &Progress::new()).unwrap_err();
+    assert!(e.message().contains("index.json is there already"), "{e}");
+    assert_eq!(fs::read(format!("{there}/index.json")).unwrap(), b"{}");
 }
 
 #[test]
@@ -292,7 +480,7 @@ fn any_flip_and_any_cut_is_found() {
     let made = write(
         &open(&data),
         &place(&to),
-        &WriteOptions { max_samples: Some(5), max_bytes: 1 << 20, ..options() },
+        &WriteOptions { max_samples: Some(5), max_bytes: Some(1 << 20), ..options() },
         &Progress::new(),
     );
     assert_eq!(made.unwrap().shards, 2);
@@ -453,7 +641,7 @@ fn what_cannot_be_written_is_said_before_anything_is() {
     assert!(refuse(&dataset.take(0), &options()).contains("no samples"));
     for wrong in [
         WriteOptions { quality: Some(0), ..options() },
-        WriteOptions { max_bytes: 0, ..options() },
+        WriteOptions { max_bytes: Some(0), ..options() },
         WriteOptions { max_samples: Some(0), ..options() },
         WriteOptions { resize_shorter: Some(0), ..options() },
         WriteOptions { on_error: OnError::Replace, ..options() },
@@ -479,7 +667,7 @@ fn what_cannot_be_written_is_said_before_anything_is() {
 fn two_writers_of_one_place_are_refused() {
     let data = photos(3);
     let to = TempFolder::new();
-    let held = Folder::open(&Place::parse(&place(&to)).unwrap()).unwrap();
+    let held = Folder::open(&Place::parse(&place(&to), None).unwrap().0).unwrap();
     let e = write(&open(&data), &place(&to), &options(), &Progress::new()).unwrap_err();
     assert!(e.message().contains("another process is writing"), "{e}");
     drop(held);

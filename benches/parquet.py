@@ -5,10 +5,11 @@
 Numbers: ten float32 columns and a label in row groups of 65,536, in batches of 1,024: pyarrow's own scan of the file
 into NumPy arrays, and torch's DataLoader over that (an iterable data set of rows, with 0 and 2 workers).
 
-Images: photographs as `{bytes, path}` in row groups of 100, resized to 224 and batched by 64: `datasets` under torch's
-DataLoader with 0, 1 and 2 workers.
+Images: photographs as `{bytes, path}` in row groups of 100, resized to 224 and batched by 64: `datasets` under
+torch's DataLoader with 0, 1 and 2 workers.
 
-Shuffled: wellfed by blocks of a row group, and numbers also as a whole. Each round runs all of them once, in turn; medians are over rounds.
+Shuffled: wellfed by blocks of a row group, and numbers also as a whole. Each round runs all of them once, in turn;
+medians are over rounds.
 """
 
 from __future__ import annotations

@@ -310,7 +310,9 @@ fn the_content_decides_and_the_unknown_is_named() {
     assert_eq!(detect(&images["rgb8.png"]).unwrap().name(), "png");
     assert_eq!(detect(&images["444.jpg"]).unwrap().name(), "jpeg");
     let e = image_header(b"RIFF\x24\0\0\0WEBPVP8 ").unwrap_err();
-    assert_eq!((e.kind(), e.message().contains("WebP")), (ErrorKind::Unsupported, true));
+    assert_eq!((e.kind(), e.message().contains("WebP ends")), (ErrorKind::Corrupt, true));
+    let e = image_header(b"\0\0\0\x1cftypavif").unwrap_err();
+    assert_eq!((e.kind(), e.message().contains("AVIF")), (ErrorKind::Unsupported, true));
     assert!(image_header(b"").unwrap_err().message().contains("empty"));
 }
 

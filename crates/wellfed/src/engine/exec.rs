@@ -366,7 +366,9 @@ impl Executor {
                 .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
             fetched.arriving.push((number, extents.len()));
             let store = self.leaves[..pick.leaf].iter().filter(|leaf| leaf.is_remote()).count();
-            let first: u64 = self.leaves[..pick.leaf].iter().map(|leaf| leaf.source.len()).sum();
+            // As `foresight.rs` numbers samples. A source may say that it has no end.
+            let before = self.leaves[..pick.leaf].iter().map(|leaf| leaf.source.len());
+            let first = before.fold(0, u64::saturating_add);
             let need = Need { sample: first.saturating_add(pick.index), at: 0 };
             wanted.extend(extents.into_iter().map(|extent| Located { store, extent, need }));
         }

@@ -44,7 +44,7 @@ def test_entries_make_batches(tmp_path: Path) -> None:
     images = wf.lmdb(path)
     assert len(images) == 60
     expected = [np.asarray(Image.open(io.BytesIO(picture(i)))).transpose(2, 0, 1) for i in range(60)]
-    for workers in (0, 2):
+    for workers in (1, 2):
         found = np.concatenate(list(images.batch(7).with_options(num_workers=workers).numpy()))
         assert np.array_equal(found, expected)
     keyed = wf.lmdb(path, fields=["__key__", "value"]).shuffle(seed=1).map(T.CenterCrop(8)).batch(60)

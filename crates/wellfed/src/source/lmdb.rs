@@ -15,8 +15,8 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use pages::{Entries, NOWHERE, OVERFLOW_HEAD, Place, Snapshot};
 use serde::{Deserialize, Serialize};
-use value::Layout;
 pub use value::LmdbValue;
+use value::{Examples, Layout};
 
 use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, shards, stamp};
 use crate::{
@@ -147,7 +147,7 @@ impl Lmdb {
             len = opened.iter().map(|shard| shard.samples).sum();
         }
         let schema = Schema { fields: Vec::new(), structure: Structure::Field(0) };
-        let layout = Layout::of(&LmdbValue::Bytes, &[])?;
+        let layout = Layout::of(&LmdbValue::Bytes, Vec::new())?;
         let mut this =
             Self { store, spec, schema, layout, into: Vec::new(), key: None, shards: opened, len, watched };
         // What is said needs no example, unless it has a shape of its own.
@@ -156,13 +156,13 @@ impl Lmdb {
             LmdbValue::Auto | LmdbValue::Npy | LmdbValue::Datum | LmdbValue::Msgpack
         );
         let examples = if open { this.examples()? } else { Vec::new() };
-        this.layout = Layout::of(&this.spec.value, &examples)?;
+        this.layout = Layout::of(&this.spec.value, examples)?;
         this.take()?;
         Ok(this)
     }
 
     /// Values from all over the data set, those that can be read.
-    fn examples(&self) -> Result<Vec<(String, Vec<u8>)>> {
+    fn examples(&self) -> Result<Examples> {
         let count = self.len.min(EXAMPLES as u64);
         // The first and the last one among them.
         let numbers: Vec<u64> =

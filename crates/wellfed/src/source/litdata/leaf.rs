@@ -146,12 +146,16 @@ impl Leaf {
         matches!(self.format, Format::Array { .. })
     }
 
-    /// This leaf with what its values have in common.
+    /// This leaf with what its values have in common. Those that are damaged have no say in it, unless all of them are.
     pub(super) fn settled(mut self, values: &[&[u8]]) -> Result<Self> {
         if let Format::Array { head, settled } = &mut self.format {
-            for value in values {
+            let mut found: Vec<_> = values.iter().map(|value| elements(*head, value)).collect();
+            if found.iter().any(|value| value.is_ok()) {
+                found.retain(|value| value.is_ok());
+            }
+            for value in found {
                 let wrong = |what: String| Error::corrupt(format!("field {} {what}", self.name));
-                let (dtype, sides, _) = elements(*head, value).map_err(wrong)?;
+                let (dtype, sides, _) = value.map_err(wrong)?;
                 let sides: Vec<Option<usize>> = sides.into_iter().map(Some).collect();
                 *settled = Some(match settled.take() {
                     None => (dtype, sides),
@@ -557,6 +561,9 @@ mod tests {
         let both = leaf(&[&values[0], &values[1], &values[2]]);
         both.read(&values[2], &mut value, &mut shape).unwrap();
         assert_eq!((value, shape), (Value::Bytes(vec![5, 5]), vec![2, 1]));
+        // One that is damaged has no say.
+        assert_eq!(leaf(&[&values[0], &values[1][..7], &values[1]]), one);
+        assert!(Leaf::new("x", "tensor").unwrap().settled(&[&values[1][..7]]).is_err());
         let other = [16_u32, 1, 0].map(u32::to_be_bytes).concat();
         assert!(Leaf::new("x", "tensor").unwrap().settled(&[&values[0], &other]).is_err());
     }

@@ -287,6 +287,21 @@ fn values_are_found_to_be_what_they_are() {
     let e = auto(&[&npy(&[2, 3]), &npy(&[3])]).unwrap_err();
     assert!(e.message().contains("2 sides, others 1"), "{e}");
 
+    // One that is damaged has no say in what the others are.
+    let (whole, cut) = (npy(&[2]), &npy(&[2])[..90]);
+    for (good, bad, kind) in [
+        (&jpeg[..], &b"none"[..], FieldKind::Image),
+        (&whole[..], &b"none"[..], FieldKind::array(DType::Int16, &[2])),
+        (&whole[..], cut, FieldKind::array(DType::Int16, &[2])),
+    ] {
+        for at in 0..8 {
+            let mut values = [good; 8];
+            values[at] = bad;
+            assert_eq!(auto(&values).unwrap().schema().fields[0].kind, kind, "{at}");
+        }
+    }
+    assert!(fetch(&auto(&[&whole, &whole, cut]).unwrap(), 2).is_err());
+
     let raw = LmdbValue::Array { dtype: DType::Float32, shape: vec![2] };
     let source = open(&[&[1; 8], &[2; 9]], raw, None).unwrap();
     assert_eq!(fetch(&source, 0).unwrap(), [bytes([1; 8])]);

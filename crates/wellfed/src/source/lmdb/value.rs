@@ -44,7 +44,7 @@ pub enum LmdbValue {
 }
 
 /// Values of some entries, with their keys as they are shown.
-pub(super) type Examples = [(String, Vec<u8>)];
+pub(super) type Examples = Vec<(String, Vec<u8>)>;
 
 /// What values are, settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +74,22 @@ enum Form {
 }
 
 impl Layout {
-    /// What values are that are written as `value` says. Without an example they are bytes.
+    /// What values are that are written as `value` says. Without an example they are bytes. Examples that are damaged have no
+    /// say in it, unless all of them are: they are bad samples when they are read.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for examples of several kinds; [`ErrorKind::Corrupt`] for ones that are not what they should be;
+    /// [`ErrorKind::Config`] for examples of several kinds; [`ErrorKind::Corrupt`] if none is what it should be;
     /// [`ErrorKind::Unsupported`] for pickles.
-    pub(super) fn of(value: &LmdbValue, examples: &Examples) -> Result<Self> {
+    pub(super) fn of(value: &LmdbValue, mut examples: Examples) -> Result<Self> {
+        let is_whole = |bytes: &[u8]| match value {
+            LmdbValue::Npy => npy::Header::parse(bytes).is_ok(),
+            LmdbValue::Datum => Datum::parse(bytes).is_ok(),
+            LmdbValue::Msgpack => packed(bytes).is_ok(),
+            _ => true,
+        };
+        if examples.iter().any(|(_, bytes)| is_whole(bytes)) {
+            examples.retain(|(_, bytes)| is_whole(bytes));
+        }
         match value {
             LmdbValue::Auto => Self::found(examples),
             LmdbValue::Bytes => Ok(Self::single(Form::Plain, FieldKind::Bytes)),
@@ -98,7 +108,7 @@ impl Layout {
             LmdbValue::Npy | LmdbValue::Datum | LmdbValue::Msgpack if examples.is_empty() => {
                 Ok(Self::single(Form::Plain, FieldKind::Bytes))
             }
-            LmdbValue::Npy => Self::npy(examples),
+            LmdbValue::Npy => Self::npy(&examples),
             LmdbValue::Datum => {
                 let all = examples.iter().map(|(key, value)| {
                     Datum::parse(value)
@@ -115,7 +125,7 @@ impl Layout {
                 let structure = Structure::Tuple((0..parts.len()).map(Structure::Field).collect());
                 Ok(Self { form: Form::Datum(images), parts, structure })
             }
-            LmdbValue::Msgpack => Self::msgpack(examples),
+            LmdbValue::Msgpack => Self::msgpack(&examples),
         }
     }
 
@@ -124,33 +134,39 @@ impl Layout {
         Self { form, parts, structure: Structure::Field(0) }
     }
 
-    /// What all of `examples` are.
-    fn found(examples: &Examples) -> Result<Self> {
-        let mut kinds = examples.iter().map(|(key, value)| (key, guess(value)));
-        let Some((first_key, first)) = kinds.next() else {
+    /// What nearly all of `examples` are.
+    fn found(mut examples: Examples) -> Result<Self> {
+        let kinds: Vec<Option<LmdbValue>> = examples.iter().map(|(_, value)| guess(value)).collect();
+        let of = |kind: &Option<LmdbValue>| kinds.iter().filter(|other| *other == kind).count();
+        let Some(most) = kinds.iter().max_by_key(|kind| of(kind)) else {
             return Ok(Self::single(Form::Plain, FieldKind::Bytes));
         };
-        for (key, kind) in kinds {
-            if kind != first {
-                return Err(Error::config(format!(
-                    "values differ: that of {first_key} is {}, that of {key} {}",
-                    name_of(first.as_ref()),
-                    name_of(kind.as_ref())
-                ))
-                .with_hint("say which entries are samples (keys=\"image-\", a prefix or a list), or what values are (value=\"bytes\")"));
-            }
+        // One that is damaged may look like anything; two kinds of samples are for the caller to tell apart.
+        if of(most) * 4 < kinds.len() * 3 {
+            let other = kinds.iter().position(|kind| *kind != kinds[0]).unwrap_or(0);
+            return Err(Error::config(format!(
+                "values differ: that of {} is {}, that of {} {}",
+                examples[0].0,
+                name_of(kinds[0].as_ref()),
+                examples[other].0,
+                name_of(kinds[other].as_ref())
+            ))
+            .with_hint("say which entries are samples (keys=\"image-\", a prefix or a list), or what values are (value=\"bytes\")"));
         }
-        match first {
-            Some(value) => Self::of(&value, examples),
-            None => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("the value of {first_key} is a pickle, and reading a pickle runs what is in it"),
-            )
-            .with_hint("write images, .npy or msgpack instead; value=\"bytes\" gives pickles as they are")),
-        }
+        let Some(value) = most else {
+            let key = kinds.iter().position(Option::is_none).and_then(|at| examples.get(at));
+            let key = key.map_or("the samples", |(key, _)| key);
+            let message = format!("the value of {key} is a pickle, and reading a pickle runs what is in it");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_hint(
+                "write images, .npy or msgpack instead; value=\"bytes\" gives pickles as they are",
+            ));
+        };
+        let mut same = kinds.iter().map(|kind| kind == most);
+        examples.retain(|_| same.next().unwrap_or(false));
+        Self::of(value, examples)
     }
 
-    fn npy(examples: &Examples) -> Result<Self> {
+    fn npy(examples: &[(String, Vec<u8>)]) -> Result<Self> {
         let mut settled: Option<(DType, Vec<Option<usize>>)> = None;
         for (key, value) in examples {
             let of = |e: &Error| Error::new(e.kind(), format!("the value of {key}: {}", e.message()));
@@ -174,7 +190,7 @@ impl Layout {
         Ok(Self::single(Form::Npy(dtype, sides), kind))
     }
 
-    fn msgpack(examples: &Examples) -> Result<Self> {
+    fn msgpack(examples: &[(String, Vec<u8>)]) -> Result<Self> {
         let mut settled: Option<(Form, Vec<FieldSpec>)> = None;
         for (key, value) in examples {
             let of = |what: String| Error::corrupt(format!("the value of {key} {what}"));

@@ -213,7 +213,9 @@ fn encoded(text: &str, slashes: bool) -> String {
 impl Store for HubStore {
     fn stat(&self, path: &str) -> Result<Stat> {
         let folder = Stat { kind: EntryKind::Folder, size: 0, modified: 0, identity: None };
-        if self.name(path)?.is_empty() {
+        // What leads to the repository are folders, too: patterns are walked along them.
+        let above = format!("{}/", path.trim_end_matches('/'));
+        if format!("hf://{}/", self.inner.repository.root).starts_with(&above) {
             return Ok(folder);
         }
         if !path.ends_with('/') {

@@ -223,8 +223,8 @@ def damaged(root: Path, how: str) -> Any:
         path.unlink()
     elif how == "no image":
         path.write_bytes(b"this is no image at all")
-    elif how == "bmp":
-        Image.fromarray(picture(3, 50, 60)).save(path, "BMP")
+    elif how == "sgi":
+        Image.fromarray(picture(3, 50, 60)).save(path, "SGI")
     return dataset
 
 
@@ -270,7 +270,7 @@ def test_bad_samples_raise_what_stock_raises_and_the_epoch_goes_on(own_photos: P
 
 
 def test_formats_that_only_pillow_reads_are_read_by_pillow(own_photos: Path) -> None:
-    dataset = damaged(own_photos, "bmp")
+    dataset = damaged(own_photos, "sgi")
     assert same(*both(dataset, batch_size=4))
     loader = wt.DataLoader(dataset, batch_size=4)
     list(loader)

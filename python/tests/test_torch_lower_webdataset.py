@@ -304,7 +304,7 @@ def test_shards_that_change_are_seen(tmp_path: Path) -> None:
 def test_images_that_the_engine_does_not_read_are_read_in_python(tmp_path: Path) -> None:
     members = []
     for i in range(6):
-        data = encoded(i, "bmp" if i == 3 else "jpeg")
+        data = encoded(i, "sgi" if i == 3 else "jpeg")
         members += [(f"{i}.jpg", data), (f"{i}.cls", str(i).encode())]
     path = shard(tmp_path / "a.tar", members)
     for workers in (0, 1):

@@ -104,7 +104,8 @@ def test_hugging_face_reads_images_and_classes(data: Path, tmp_path: Path) -> No
     for row, whole in zip(raw, theirs):
         path = data / ["cat", "dog", "gnu"][row["label"]] / row["image"]["path"]
         assert row["image"]["bytes"] == path.read_bytes()
-        assert whole["image"].size == Image.open(path).size
+        with Image.open(path) as image:
+            assert whole["image"].size == image.size
     assert wf.parquet(paths).classes == ["cat", "dog", "gnu"]
 
 

@@ -108,10 +108,8 @@ def hub_server() -> Iterator[Hub]:
                 return self.tree(files, path, int(parse_qs(parts.query).get("cursor", ["0"])[0]), parts.path)
             if path not in files:
                 return _answer(self, 404)
-            place = f"{hub.files_url}/{repository.replace('/', '%2F')}|{revision.replace('/', '%2F')}|"
-            return _answer(
-                self, 302, Location=f"{place}{path.replace('/', '%2F')}?X-Amz-Signature=hush-signature"
-            )
+            place = "|".join(quote(part, safe="") for part in (repository, revision, path))
+            return _answer(self, 302, Location=f"{hub.files_url}/{place}?X-Amz-Signature=hush-signature")
 
         def private_ones(self) -> set[str]:
             return hub.private

@@ -27,7 +27,7 @@ class Hub:
 
     Attributes:
         url: Of the hub.
-        seen: Server (`hub` or `files`), path and headers of each request.
+        seen: Server (`hub` or `files`), path and headers (in lower case) of each request.
     """
 
     url = ""
@@ -67,7 +67,9 @@ def hub_server() -> Iterator[Hub]:
 
         def do_GET(self) -> None:
             with hub.lock:
-                hub.seen.append(("files", self.path, dict(self.headers)))
+                hub.seen.append(
+                    ("files", self.path, {name.lower(): text for name, text in self.headers.items()})
+                )
             parts = urlsplit(self.path)
             repository, revision, path = (unquote(part) for part in parts.path[1:].split("|"))
             if parts.query != "X-Amz-Signature=hush-signature" or self.headers.get("Authorization"):
@@ -90,7 +92,9 @@ def hub_server() -> Iterator[Hub]:
 
         def do_GET(self) -> None:
             with hub.lock:
-                hub.seen.append(("hub", self.path, dict(self.headers)))
+                hub.seen.append(
+                    ("hub", self.path, {name.lower(): text for name, text in self.headers.items()})
+                )
             parts = urlsplit(self.path)
             words = parts.path.strip("/").split("/")
             listing = words[0] == "api"

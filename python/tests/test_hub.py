@@ -81,7 +81,7 @@ def test_tokens_go_to_the_hub_alone_and_stand_nowhere(
     ds = wf.image_folder(url, storage_options={**options, "token": TOKEN})
     hub.seen.clear()
     assert ds[3][0].shape[0] == 3
-    servers = {server: headers.get("Authorization") for server, _, headers in hub.seen}
+    servers = {server: headers.get("authorization") for server, _, headers in hub.seen}
     assert servers == {"hub": f"Bearer {TOKEN}", "files": None}
     for text in (repr(ds), ds.explain(), ds.to_json(), str(ds.batch(2).numpy().state_dict())):
         assert "hush" not in text, text

@@ -1,6 +1,6 @@
 """Photographs that lie on a server, read from the first byte on: wellfed beside the libraries that stream, in turns.
 
-    python benches/remote.py --photos DIR [--images 2000] [--rounds 3] [--delay-ms 0] [--out FILE.json]
+    python benches/remote.py --photos DIR [--images 2000] [--rounds 3] [--delay-ms 0] [--link-mb 0] [--out FILE.json]
 
 nginx on this machine (it must be installed; run as root it listens as nobody) serves `--images` photographs as
 objects, as tar shards, as MDS and as LitData chunks. An epoch is all of them, shuffled as each library shuffles,
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import http.client
 import importlib.util
 import io
 import json
+import multiprocessing
 import os
 import queue
 import shutil
@@ -45,6 +47,7 @@ SHARD = 256
 """Photographs of a shard."""
 
 CONFIG = """
+{modules}
 worker_processes 1;
 error_log stderr crit;
 pid {folder}/nginx.pid;
@@ -54,7 +57,11 @@ http {{
   types {{ }} default_type application/octet-stream;
   client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
   uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
-  server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
+  server {{
+    listen 127.0.0.1:{port}; root {folder}/www;
+    location / {{ {wait} }}
+    location @file {{ }}
+  }}
 }}
 """
 
@@ -67,14 +74,21 @@ def transform(image: Any) -> torch.Tensor:
 _CHAIN = v2.Compose([v2.RandomResizedCrop(224), v2.RandomHorizontalFlip(), v2.PILToTensor()])
 
 
+ECHO = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")
+"""Where Debian's package libnginx-mod-http-echo puts nginx's echo module."""
+
+
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[int]:
-    """The port of a server of `folder`/www."""
+def served(folder: Path, delay_ms: float) -> Iterator[int]:
+    """The port of a server of `folder`/www that waits before each answer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     config = folder / "nginx.conf"
-    config.write_text(CONFIG.format(folder=folder, port=port))
+    modules, wait = "", ""
+    if delay_ms:
+        modules, wait = f"load_module {ECHO};", f"echo_sleep {delay_ms / 1e3}; echo_exec @file;"
+    config.write_text(CONFIG.format(folder=folder, port=port, modules=modules, wait=wait))
     process = subprocess.Popen(["nginx", "-c", str(config), "-g", "daemon off;"])
     try:
         for _ in range(100):
@@ -88,27 +102,28 @@ def served(folder: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def delayed(milliseconds: float) -> Iterator[None]:
-    """Lets the loopback interface take half of that each way."""
-    if not milliseconds:
+def shaped(megabytes: float) -> Iterator[None]:
+    """Lets the loopback interface pass so many megabytes a second; 0 leaves it as it is."""
+    if not megabytes:
         yield
         return
-    subprocess.run(
-        [
-            "tc",
-            "qdisc",
-            "add",
-            "dev",
-            "lo",
-            "root",
-            "netem",
-            "delay",
-            f"{milliseconds / 2}ms",
-            "limit",
-            "100000",
-        ],
-        check=True,
-    )
+    rate = f"{megabytes * 8:.0f}mbit"
+    shape = [
+        "tc",
+        "qdisc",
+        "add",
+        "dev",
+        "lo",
+        "root",
+        "tbf",
+        "rate",
+        rate,
+        "burst",
+        "1mb",
+        "latency",
+        "200ms",
+    ]
+    subprocess.run(shape, check=True)
     try:
         yield
     finally:
@@ -170,7 +185,7 @@ def epoch(batches: Any, count: int) -> float:
     return time.perf_counter() - begun
 
 
-def raw(port: int, count: int, connections: int = 16) -> float:
+def raw(port: int, count: int, connections: int) -> float:
     """Seconds of fetching all objects."""
     left: queue.SimpleQueue[int] = queue.SimpleQueue()
     for i in range(count):
@@ -190,6 +205,21 @@ def raw(port: int, count: int, connections: int = 16) -> float:
     for thread in threads:
         thread.join()
     return time.perf_counter() - begun
+
+
+def in_process(run: Callable[[], float]) -> float:
+    """What `run` gives in a process of its own: libraries leave shared memory, clients and settings behind."""
+    context = multiprocessing.get_context("fork")
+    ours, its = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: its.send(run()))
+    process.start()
+    its.close()
+    try:
+        return ours.recv()
+    except EOFError:
+        raise SystemExit(f"{run.__name__} failed") from None
+    finally:
+        process.join()
 
 
 def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
@@ -215,7 +245,8 @@ def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
 def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]]:
     """The libraries that are installed."""
     url, found = f"http://127.0.0.1:{port}", {}
-    options: dict[str, Any] = {"batch_size": BATCH, "num_workers": workers}
+    # litdata makes "spawn" the default of the process; forking is torch's, and starts sooner.
+    options: dict[str, Any] = {"batch_size": BATCH, "num_workers": workers, "multiprocessing_context": "fork"}
     shards = -(-count // SHARD) - 1
 
     if importlib.util.find_spec("webdataset"):
@@ -301,6 +332,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--delay-ms", type=float, default=0)
+    parser.add_argument("--link-mb", type=float, default=0)
+    parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--only", nargs="+", help="words that names of ways begin with")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -313,10 +346,14 @@ def main() -> None:
         folder.chmod(0o755)
         write(folder / "www", photos, count)
         size = sum(path.stat().st_size for path in (folder / "www/bench/objects").iterdir())
-        with served(folder) as port, delayed(options.delay_ms):
-            ways: dict[str, Callable[[], float]] = {"raw": lambda: raw(port, count), **ours(port, count)}
+        with served(folder, options.delay_ms) as port, shaped(options.link_mb):
+            ways: dict[str, Callable[[], float]] = {
+                "raw": lambda: raw(port, count, options.connections),
+                **ours(port, count),
+            }
             for workers in (2, 4):
-                ways |= theirs(port, count, workers)
+                peers = theirs(port, count, workers)
+                ways |= {way: functools.partial(in_process, run) for way, run in peers.items()}
             if options.only:
                 ways = {way: run for way, run in ways.items() if way.startswith(tuple(options.only))}
             seconds: dict[str, list[float]] = {way: [] for way in ways}
@@ -338,7 +375,9 @@ def main() -> None:
             f"{way:28} {result['images_per_second']:8.0f} images/s {result['megabytes_per_second']:8.1f} MB/s"
         )
     if options.out is not None:
-        options.out.write_text(json.dumps({"delay_ms": options.delay_ms, "ways": report}, indent=1))
+        options.out.write_text(
+            json.dumps({"delay_ms": options.delay_ms, "link_mb": options.link_mb, "ways": report}, indent=1)
+        )
 
 
 if __name__ == "__main__":

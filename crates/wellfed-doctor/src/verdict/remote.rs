@@ -9,7 +9,7 @@ use super::{Case, Finding, Kind, Said, fact, loading, ms, percent};
 use crate::{
     evidence::{Engine, Requests},
     model::{Cost, Pipeline},
-    report::{Fact, Fix},
+    report::{Fact, Fix, Gain},
 };
 
 /// Connections of a store that nothing is said of (`max_pool_connections`), and those that a loader makes at most.
@@ -150,6 +150,17 @@ fn local(case: &Case, why: &str) -> Fix {
     fix(case, "Copy the data to a local disk".to_owned(), change, why.to_owned())
 }
 
+/// A cause, and what the loop would be without it.
+fn finding(case: &Case, kind: Kind, id: &str, said: Said, changed: &Pipeline, unsure: f64) -> Finding {
+    // The model's threads do not ask while they decode, and the engine's do: its loop is slower than the measured one, which has
+    // less to gain.
+    let most = (case.e.steps.whole() / case.ideal.max(1e-12)).max(1.0);
+    let gain = case.gain(changed, unsure);
+    let by = (most / gain.factor.max(1e-12)).min(1.0);
+    let gain = Gain { factor: by * gain.factor, low: by * gain.low, high: by * gain.high };
+    said.into_finding(kind, id, "storage", gain, case.cap(changed))
+}
+
 fn throttled(case: &Case, requests: &Requests) -> Finding {
     let mut facts = facts(case, requests);
     facts.push(fact(
@@ -169,7 +180,7 @@ fn throttled(case: &Case, requests: &Requests) -> Finding {
          or shards in the order in which they lie, where one request brings many samples.",
     );
     let said = Said { title, facts, fix };
-    case.finding(Kind::Work, "network-throttled", "storage", said, &near(case), 0.15)
+    finding(case, Kind::Work, "network-throttled", said, &near(case), 0.15)
 }
 
 fn connections(case: &Case, requests: &Requests) -> Finding {
@@ -191,7 +202,7 @@ fn connections(case: &Case, requests: &Requests) -> Finding {
     let said = Said { title, facts: facts(case, requests), fix };
     // Nobody has seen yet what the link and the server bear.
     let changed = faster(case, most / requests.connections.max(1.0));
-    case.finding(Kind::Setting, "network-latency", "storage", said, &changed, 0.2)
+    finding(case, Kind::Setting, "network-latency", said, &changed, 0.2)
 }
 
 fn memory(case: &Case, engine: &Engine, requests: &Requests) -> Finding {
@@ -226,7 +237,7 @@ fn memory(case: &Case, engine: &Engine, requests: &Requests) -> Finding {
     );
     let said = Said { title, facts, fix };
     let changed = faster(case, budget * mib / engine.memory.1.max(1.0));
-    case.finding(Kind::Setting, "network-latency", "storage", said, &changed, 0.25)
+    finding(case, Kind::Setting, "network-latency", said, &changed, 0.25)
 }
 
 fn server(case: &Case, requests: &Requests) -> Finding {
@@ -241,7 +252,7 @@ fn server(case: &Case, requests: &Requests) -> Finding {
          the order in which they lie, where one request brings many samples.",
     );
     let said = Said { title, facts: facts(case, requests), fix };
-    case.finding(Kind::Work, "network-latency", "storage", said, &near(case), 0.15)
+    finding(case, Kind::Work, "network-latency", said, &near(case), 0.15)
 }
 
 fn link(case: &Case, requests: &Requests) -> Finding {
@@ -255,5 +266,5 @@ fn link(case: &Case, requests: &Requests) -> Finding {
         "More requests at once bring no more bytes. Half the bytes take half the time, and a local copy takes none of the link.",
     );
     let said = Said { title, facts: facts(case, requests), fix };
-    case.finding(Kind::Work, "network-bandwidth", "storage", said, &near(case), 0.12)
+    finding(case, Kind::Work, "network-bandwidth", said, &near(case), 0.12)
 }

@@ -607,6 +607,15 @@ fn launching_is_named_by_what_it_takes() {
 }
 
 #[test]
+fn a_model_slower_than_the_loop_promises_what_the_loop_has_to_gain() {
+    // A few small answers a second: the model adds the time of decoding to what was waited for.
+    let mut e = afar(100.0, 1e-4, 0.01, 1.0, 0.0);
+    e.steps.steps.iter_mut().for_each(|step| (step.wait, step.compute) = (0.0087, 0.002));
+    let gain = judge(&e).verdict.gain.unwrap();
+    assert!((5.0..=5.351).contains(&gain.factor), "the step takes 2 of 10.7 ms: {gain:?}");
+}
+
+#[test]
 fn of_gains_that_are_alike_a_setting_comes_first() {
     let finding = |kind, factor: f64| {
         let gain = Gain { factor, low: 0.9 * factor, high: factor / 0.9 };

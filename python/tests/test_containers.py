@@ -8,11 +8,13 @@ import json
 import struct
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -75,6 +77,76 @@ def test_samples_by_key_in_archives(tmp_path: Path) -> None:
     images, labels = next(iter(ds.batch(6).numpy()))
     assert images.shape == (6, 3, 9, 7)
     assert labels.tolist() == [0, 1, 2, 10, 11, 12]
+
+
+def shards_of(folder: Path, count: int = 3) -> list[Path]:
+    """Tar shards of four samples each."""
+    paths = []
+    for shard in range(count):
+        paths.append(folder / f"s-{shard}.tar")
+        with tarfile.open(paths[-1], "w") as tar:
+            for number in range(4 * shard, 4 * shard + 4):
+                for name, data in (
+                    (f"{number:03}.bin", bytes([number]) * 700),
+                    (f"{number:03}.cls", b"%d" % number),
+                ):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+    return paths
+
+
+@pytest.mark.usefixtures("epochs_not_counted")
+@pytest.mark.parametrize("ending", ["tar.gz", "tar.zst"])
+def test_compressed_shards_have_the_samples_of_plain_ones(tmp_path: Path, ending: str) -> None:
+    fields = ["__key__", "bin", "cls"]
+    for path in shards_of(tmp_path):
+        data = path.read_bytes()
+        packed = gzip.compress(data) if ending == "tar.gz" else pa.compress(data, codec="zstd", asbytes=True)
+        path.with_suffix(f".{ending}").write_bytes(packed)
+    urls = str(tmp_path / f"s-{{0..2}}.{ending}")
+    with pytest.raises(wf.UnsupportedSampleError, match="cannot be read by position") as caught:
+        wf.webdataset(urls, fields=fields)
+    assert "unpack_to" in str(caught.value)
+    plain = wf.webdataset(tmp_path / "s-*.tar", fields=fields)
+    far = wf.webdataset(urls, fields=fields, unpack_to=tmp_path / "unpacked")
+    pipelines: list[Any] = [
+        lambda ds: ds.shuffle(seed=1),
+        lambda ds: ds.shuffle(seed=2).shard(1, 2).take(3),
+        lambda ds: ds.repeat(2).skip(5),
+    ]
+    for of in pipelines:
+        ours, theirs = (list(of(ds).batch(5).numpy()) for ds in (far, plain))
+        assert [[np.asarray(part).tolist() for part in batch] for batch in ours] == [
+            [np.asarray(part).tolist() for part in batch] for batch in theirs
+        ]
+    loader = far.shuffle(seed=3).batch(2).numpy()
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    # Unpacked elsewhere it is the same data set.
+    again = (
+        wf.webdataset(urls, fields=fields, unpack_to=tmp_path / "elsewhere").shuffle(seed=3).batch(2).numpy()
+    )
+    again.load_state_dict(state)
+    assert [keys for keys, *_ in again] == [keys for keys, *_ in batches]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "wellfed",
+            "convert",
+            tmp_path / f"s-*.{ending}",
+            tmp_path / "out",
+            "--unpack-to",
+            tmp_path / "u",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    written = wf.webdataset(tmp_path / "out" / "*.tar", fields=fields)
+    assert [written.sample(i)[2] for i in range(12)] == list(range(12))
 
 
 def test_a_member_that_changed_is_a_bad_sample(folder: Path) -> None:

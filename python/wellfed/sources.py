@@ -352,6 +352,7 @@ def webdataset(
     *,
     fields: str | Sequence[str] | None = None,
     index: Literal["memory", "sidecar"] = "memory",
+    unpack_to: Path | None = None,
     storage_options: StorageOptions = None,
 ) -> Dataset:
     """Samples in tar shards or zip archives: files of one key are one sample, their extensions are its fields.
@@ -366,12 +367,16 @@ def webdataset(
             be the same in all.
         index: ``"memory"`` indexes shards anew each time; ``"sidecar"`` keeps an index file
             beside each shard, and rebuilds it when the shard has changed.
+        unpack_to: A folder on local disk that compressed shards (``.tar.gz``, ``.tar.zst``) are unpacked into, each
+            once: such a stream cannot be entered in its middle. Unpacked files stay there and are used again as
+            long as the shard has the same size and time of change.
         storage_options: As of `image_folder`.
 
     Raises:
         FileNotFoundError: A shard does not exist.
-        ValueError: Samples differ in their fields, and ``fields`` does not say which to take.
-        wellfed.UnsupportedSampleError: A shard is compressed.
+        ValueError: Samples differ in their fields, and ``fields`` does not say which to take; or some shards are
+            compressed, and others are not.
+        wellfed.UnsupportedSampleError: A shard is compressed, and there is no ``unpack_to``.
 
     Example:
         >>> import io, pathlib, tarfile, tempfile
@@ -392,6 +397,7 @@ def webdataset(
         urls=_urls(urls, storage_options),
         fields=None if fields is None else check.names(fields, "fields"),
         index=index,
+        unpack_to=None if unpack_to is None else check.path(unpack_to, "unpack_to"),
     )
 
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -68,6 +69,9 @@ pub(crate) struct Convert {
     /// Leave out samples that cannot be read, and list them [default: end at the first one]
     #[arg(long)]
     skip_bad: bool,
+    /// Unpack compressed tar shards and TFRecords into this folder, once, to read them
+    #[arg(long, value_name = "DIR")]
+    unpack_to: Option<PathBuf>,
     /// Also note where the rows of JPEGs begin, beside the shards
     #[arg(long)]
     row_index: bool,
@@ -133,7 +137,7 @@ impl Convert {
         if self.row_index && !matches!(format, None | Some(Format::Tar)) {
             return Err(Error::config("row indexes are written beside tar shards only").into());
         }
-        let detected = detect::open(&self.source)?;
+        let detected = detect::open_with(&self.source, self.unpack_to.clone())?;
         output::note(detect::describe(&self.source, &detected));
         let mut data = Dataset::new(detected.source.clone());
         if let Some(seed) = self.shuffle {

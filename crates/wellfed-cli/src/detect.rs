@@ -1,6 +1,6 @@
 //! Finds out what kind of data set a path is, from names, and of TFRecords that have none from the first bytes.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use wellfed::{
     Error, ErrorKind, Result,
@@ -30,6 +30,11 @@ pub(crate) struct Detected {
 /// # Errors
 /// [`ErrorKind::NotFound`] if there is nothing, or nothing that is known; else those of opening the source.
 pub(crate) fn open(path: &str) -> Result<Detected> {
+    open_with(path, None)
+}
+
+/// The same, with a folder that compressed shards and records are unpacked into.
+pub(crate) fn open_with(path: &str, unpack_to: Option<PathBuf>) -> Result<Detected> {
     let local: Arc<dyn Store> = Arc::new(LocalStore::new());
     // `::` stands between several URLs, and names shards by itself.
     let first = path.split("::").next().unwrap_or(path);
@@ -37,7 +42,12 @@ pub(crate) fn open(path: &str) -> Result<Detected> {
     let archive = !glob::has_magic(path) && !path.contains(['{', '}']);
     let located = if archive { zip::locate(first, &local) } else { registry::locate(first, &local) };
     let store = RetryingStore::around(located?.store);
-    let (format, spec) = detect(&*store, path)?;
+    let (format, mut spec) = detect(&*store, path)?;
+    if let SourceSpec::Webdataset(WebDatasetSpec { unpack_to: of, .. })
+    | SourceSpec::Tfrecord(TfRecordSpec { unpack_to: of, .. }) = &mut spec
+    {
+        *of = unpack_to;
+    }
     if let SourceSpec::Tfrecord(spec) = spec {
         return open_records(TfRecord::open(local, spec)?, format);
     }
@@ -171,8 +181,8 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if any(&is_image) {
         return Ok(("flat_folder", images(path, Labels::None)));
     }
-    if any(&is_tar) {
-        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&join(path, "*.tar"))))));
+    if let Some(files) = seen.pattern(path, &SHARDS) {
+        return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&files)))));
     }
     let saved = seen.has("state.json") || seen.has("dataset_dict.json");
     let tables = || seen.files.iter().find_map(|name| table_format(name));
@@ -192,11 +202,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if named.first().is_some_and(begins) {
         return Ok(records(named.iter().map(|name| join(path, name)).collect()));
     }
-    // Of several kinds of lines in one folder only those of the first kind found are looked at.
-    if let Some(ending) =
-        ENDINGS.iter().find(|ending| any(&|name| name.to_ascii_lowercase().ends_with(**ending)))
-    {
-        let files = join(path, &format!("*{ending}"));
+    if let Some(files) = seen.pattern(path, &LINES) {
         return Ok(("jsonl", SourceSpec::Jsonl(JsonLinesSpec::new(whole(&files)))));
     }
     if seen.folders > 0 {
@@ -223,8 +229,12 @@ fn table_format(name: &str) -> Option<TableFormat> {
 }
 
 fn is_tar(name: &str) -> bool {
-    name.to_ascii_lowercase().ends_with(".tar")
+    let name = name.to_ascii_lowercase();
+    SHARDS.iter().any(|ending| name.ends_with(ending))
 }
+
+/// Endings of tar shards, of those with positions first.
+const SHARDS: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
 
 /// `.tfrecord`, `.tfrecords`, `.tfrec`, also with `-00000-of-00010` or `.gz` behind it.
 fn is_tfrecord(name: &str) -> bool {
@@ -262,11 +272,11 @@ fn is_hdf5(name: &str) -> bool {
 }
 
 /// Names of files of JSON lines.
-const ENDINGS: [&str; 6] = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"];
+const LINES: [&str; 6] = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"];
 
 fn is_jsonl(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ENDINGS.iter().any(|ending| name.ends_with(ending))
+    LINES.iter().any(|ending| name.ends_with(ending))
 }
 
 fn is_image(name: &str) -> bool {
@@ -294,6 +304,12 @@ impl Contents {
             Ok(())
         })?;
         Ok(this)
+    }
+
+    /// A pattern of the files with the first of these endings that some have: others are not looked at.
+    fn pattern(&self, path: &str, endings: &[&str]) -> Option<String> {
+        let has = |ending: &str| self.files.iter().any(|name| name.to_ascii_lowercase().ends_with(ending));
+        endings.iter().find(|ending| has(ending)).map(|ending| join(path, &format!("*{ending}")))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -378,6 +394,7 @@ mod tests {
         assert_eq!(found(&["cat/1.jpg", "dog/2.png"]).unwrap(), "image_folder");
         assert_eq!(found(&["1.JPEG", "more/2.jpg"]).unwrap(), "flat_folder");
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
+        assert_eq!(found(&["a-0.tar.gz", "a-1.tar.gz"]).unwrap(), "webdataset");
         assert_eq!(found(&["a.tfrecord", "a.tfrecord.wfidx"]).unwrap(), "tfrecord");
         assert_eq!(found(&["a.tfrec-00000-of-00002", "README"]).unwrap(), "tfrecord");
         assert_eq!(found(&["train-00000-of-00001.parquet", "README.md"]).unwrap(), "parquet");
@@ -412,6 +429,7 @@ mod tests {
         assert_eq!(of("none/*.parquet").unwrap(), "parquet");
         assert_eq!(of("none/a-{0..3}.feather").unwrap(), "arrow");
         assert_eq!(of("none/a-{0..3}.zip").unwrap(), "webdataset");
+        assert_eq!(of("none/*.tgz").unwrap(), "webdataset");
         assert_eq!(of("none/a-{0..3}.jsonl").unwrap(), "jsonl");
         assert_eq!(of("none/a-{0..3}.npy").unwrap(), "npy");
         assert_eq!(of("none/a.npz").unwrap(), "npz");

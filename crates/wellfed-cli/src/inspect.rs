@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -48,6 +49,9 @@ pub(crate) struct Inspect {
     /// Decode every image, to find damage that headers do not show
     #[arg(long)]
     full: bool,
+    /// Unpack compressed tar shards and TFRecords into this folder, once, to read them
+    #[arg(long, value_name = "DIR")]
+    unpack_to: Option<PathBuf>,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
@@ -156,7 +160,7 @@ impl Findings {
 impl Inspect {
     /// Examines and reports.
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let detected = detect::open(&self.path)?;
+        let detected = detect::open_with(&self.path, self.unpack_to.clone())?;
         output::note(detect::describe(&self.path, &detected));
         let source = &*detected.source;
         source.notes().iter().for_each(output::note);

@@ -134,6 +134,8 @@ impl HttpService for Watched {
         let host = request.uri().host().unwrap_or_default();
         let metadata =
             matches!(host, "169.254.169.254" | "169.254.170.2" | "metadata.google.internal" | "metadata");
+        // Without what else an address may hold: names and passwords.
+        let server = request.uri().port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let since = Instant::now();
         loop {
             while let Some(pause) = self.pace.pause(Instant::now()) {
@@ -147,7 +149,7 @@ impl HttpService for Watched {
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(e) => {
-                    let connection = Some(self.redacted(&reason(&e)));
+                    let connection = Some(self.redacted(&reason(&e, &server)));
                     trouble::note(Trouble { connection, metadata, ..Trouble::default() });
                     return Err(e);
                 }
@@ -200,17 +202,17 @@ async fn beginning(body: HttpResponseBody) -> Bytes {
     bytes.into()
 }
 
-/// Why a connection failed: the innermost cause, which names no URL.
-fn reason(error: &HttpError) -> String {
+/// Why a connection to `server` failed: the innermost cause, which names no URL.
+fn reason(error: &HttpError, server: &str) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {
         inner = source;
     }
     let text = inner.to_string();
     let outer = match error.kind() {
-        HttpErrorKind::Connect => "cannot connect",
-        HttpErrorKind::Timeout => "no answer in time",
-        _ => "the connection failed",
+        HttpErrorKind::Connect => format!("cannot connect to {server}"),
+        HttpErrorKind::Timeout => format!("no answer from {server} in time"),
+        _ => format!("the connection to {server} failed"),
     };
     format!("{outer}: {text}")
 }

@@ -100,12 +100,16 @@ pub(crate) struct Common {
     pub(crate) endpoint: String,
 }
 
+/// With pauses that double up to 10 s and are halved at most, a server may be gone for half a minute.
+const ATTEMPTS: f64 = 14.0;
+
 impl Common {
     /// Takes what is common from `options`. `allow_http`: plain HTTP is what was asked for.
     pub(crate) fn take(options: &mut Options, allow_http: bool) -> Result<Self> {
         let connect = options.number(&["connect_timeout"], 0.001, 600.0)?.unwrap_or(10.0);
         let silence = options.number(&["read_timeout", "timeout"], 0.01, 3600.0)?.unwrap_or(30.0);
-        let attempts = options.number(&["max_attempts"], 1.0, 100.0)?.unwrap_or(8.0);
+        let attempts = options.number(&["max_attempts"], 1.0, 100.0)?.unwrap_or(ATTEMPTS);
+        let total = options.number(&["retry_timeout"], 0.0, 86_400.0)?.unwrap_or(600.0);
         let connections = options.number(&["max_pool_connections"], 1.0, 4096.0)?.unwrap_or(256.0);
         let mut client = ClientOptions::new()
             .with_allow_http(allow_http)
@@ -135,7 +139,7 @@ impl Common {
             attempts: attempts as u32,
             first: Duration::from_millis(100),
             most: Duration::from_secs(10),
-            total: Duration::from_secs(600),
+            total: Duration::from_secs_f64(total),
             // Silence ends a request long before; this ends those that wait for their turn.
             deadline: Duration::from_secs(300),
         };

@@ -17,6 +17,8 @@ use std::{
 use super::{
     tar_header::{self, BLOCK, Kind, Pax},
     tar_links::Links,
+    unpack::Packing,
+    unpack_to,
 };
 use crate::{
     Error, ErrorKind, Result,
@@ -351,6 +353,9 @@ impl Scan<'_> {
         let (mut at, mut long_name, mut pax) = (0_u64, None::<Vec<u8>>, None::<Pax>);
         let mut long_link = None::<Vec<u8>>;
         let mut pending = None;
+        if let Some(first) = self.bytes(0, self.size.min(BLOCK))? {
+            refuse_compressed(first, path)?;
+        }
         loop {
             // A long name or pax records without their member are damage from where they start.
             let from = pending.unwrap_or(at).min(self.size);
@@ -392,9 +397,6 @@ impl Scan<'_> {
                     message: format!("after the end-of-archive marker at byte {at} there is more"),
                     hint: TRAILING,
                 }));
-            }
-            if at == 0 {
-                refuse_compressed(block, path)?;
             }
             let header = match tar_header::parse(block) {
                 Ok(header) => header,
@@ -485,13 +487,11 @@ impl Scan<'_> {
     }
 }
 
-fn refuse_compressed(block: &[u8; 512], path: &str) -> Result<()> {
-    let format = match block {
-        [0x1f, 0x8b, ..] => "gzip",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
+fn refuse_compressed(first: &[u8], path: &str) -> Result<()> {
+    let format = match first {
         [b'B', b'Z', b'h', ..] => "bzip2",
         [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz",
-        _ => return Ok(()),
+        _ => return Packing::of("", first).map_or(Ok(()), |packing| Err(unpack_to::refused(path, packing))),
     };
     Err(Error::new(ErrorKind::Unsupported, format!("shard {path} is compressed with {format}"))
         .with_hint("samples of a compressed shard cannot be reached directly: unpack it to a plain .tar"))
@@ -672,7 +672,10 @@ pub(super) mod tests {
         let mut bytes = vec![0x1f, 0x8b];
         bytes.resize(600, 1);
         let e = ShardIndex::scan(&LocalStore::new(), &folder.write("x.tar.gz", &bytes)).unwrap_err();
-        assert!(e.message().contains("gzip") && e.hint().is_some(), "{e}");
+        assert!(e.message().contains("gzip") && e.hint().unwrap().contains("unpack_to"), "{e}");
+        bytes[..3].copy_from_slice(b"BZh");
+        let e = ShardIndex::scan(&LocalStore::new(), &folder.write("x.tar.bz2", &bytes)).unwrap_err();
+        assert!(e.message().contains("bzip2") && e.hint().unwrap().contains("plain .tar"), "{e}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! sample whose fetch says where and how it is damaged; a record whose bytes do not fit their checksum is a bad sample.
 //! Compressed files have no positions: they are unpacked once, into a folder that the user names.
 
-use std::{cell::RefCell, path::PathBuf, sync::Arc};
+use std::{cell::RefCell, io::Read, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,8 @@ use super::{
     tfrecord_framing::{FOOTER, HEADER, checked, length},
     tfrecord_index::{Damage, RecordIndex},
     tfrecord_sidecar,
-    tfrecord_unpack::{self, Packing},
+    unpack::Packing,
+    unpack_to,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
@@ -348,7 +349,7 @@ fn open_file(store: &Arc<dyn Store>, path: &str, spec: &TfRecordSpec) -> Result<
         let index = plain(&**store, path, &stat)?;
         // Only a file that makes no sense from its first byte on is looked at for what else it may be.
         let strange = index.len() == 0 && index.damage.is_some();
-        let packing = if strange { tfrecord_unpack::guess(&**store, path)? } else { None };
+        let packing = if strange { guess(&**store, path)? } else { None };
         match packing {
             None => return Ok(Opened { index, unpacked: None }),
             Some(packing) if spec.compression == TfRecordCompression::None => {
@@ -356,13 +357,29 @@ fn open_file(store: &Arc<dyn Store>, path: &str, spec: &TfRecordSpec) -> Result<
                     ErrorKind::Unsupported,
                     format!("{path} is compressed with {}", packing.name()),
                 )
-                .with_hint(format!("compression={:?} reads it", packing.argument())));
+                .with_hint(format!("compression={:?} reads it", packing.name().to_uppercase())));
             }
             Some(packing) => return unpacked(store, path, &stat, packing, spec, plain),
         }
     }
     let packing = if spec.compression == TfRecordCompression::Gzip { Packing::Gzip } else { Packing::Zlib };
     unpacked(store, path, &stat, packing, spec, plain)
+}
+
+/// Compressed bytes that are looked at to find out whether they are.
+const FIRST: usize = 64 << 10;
+
+/// What a file that is no TFRecord file is instead: the form in which its first bytes unpack to a record, or to nothing at all.
+fn guess(store: &dyn Store, path: &str) -> Result<Option<Packing>> {
+    let size = usize::try_from(store.size(path)?).unwrap_or(usize::MAX).min(FIRST);
+    let mut first = Vec::new();
+    store.read_range(path, 0, size, &mut first)?;
+    let unpacks = |packing: &Packing| {
+        let mut header = Vec::new();
+        packing.decoder(&*first).is_ok_and(|decoder| decoder.take(HEADER).read_to_end(&mut header).is_ok())
+            && (header.is_empty() || header.first_chunk().is_some_and(|header| length(*header).is_ok()))
+    };
+    Ok([Packing::Gzip, Packing::Zlib].into_iter().find(unpacks))
 }
 
 fn unpacked(
@@ -373,20 +390,15 @@ fn unpacked(
     spec: &TfRecordSpec,
     plain: impl Fn(&dyn Store, &str, &Stat) -> Result<RecordIndex>,
 ) -> Result<Opened> {
-    let Some(folder) = &spec.unpack_to else {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{path} is compressed with {}, and so cannot be read by position", packing.name()),
-        )
-        .with_hint("unpack_to=\"folder\" keeps it there unpacked, where it is read from then on"));
-    };
-    let done = tfrecord_unpack::unpack(&**store, path, stat, packing, folder)?;
+    let folder = spec.unpack_to.as_ref().ok_or_else(|| unpack_to::refused(path, packing))?;
+    let done = unpack_to::unpack(&**store, path, stat, packing, folder, "tfrecord")?;
     let local = LocalStore::new();
     let stat = local.stat(&done.file)?;
     let mut index = plain(&local, &done.file, &stat)?;
-    if let Some(damage) = done.damage {
+    if let Some(message) = done.damage {
         // What is missing is missing of the file that was unpacked; its records end where they do because of that.
-        index.damage = Some(Damage { offset: index.end, ..damage });
+        let hint = "the file was cut or changed, perhaps during a copy: what comes before is checked record by record";
+        index.damage = Some(Damage { offset: index.end, message, hint });
     }
     Ok(Opened { index, unpacked: Some(done.file) })
 }

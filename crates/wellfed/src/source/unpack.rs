@@ -3,9 +3,9 @@
 //! Such a stream cannot be entered in its middle, so that samples in it are reached only where all of it is unpacked. What
 //! does not unpack to its end, or has another checksum than it states, is an error: no byte of it is used.
 
-use std::io::Read;
+use std::io::{self, BufRead, Read};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
 use crate::{Error, Result, store::reserve};
 
@@ -17,11 +17,30 @@ pub(super) const UNPACKED: u64 = 4 << 30;
 pub(super) enum Packing {
     /// RFC 1952: has a CRC-32 and the length.
     Gzip,
+    /// RFC 1950: has an Adler-32. Its two first bytes do not tell it: no file is taken for it by them.
+    Zlib,
     /// RFC 8878: has a checksum if its writer wanted one (the command `zstd` does).
     Zstandard,
 }
 
 impl Packing {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zlib => "zlib",
+            Self::Zstandard => "zstd",
+        }
+    }
+
+    /// Gives what `packed` is when it is unpacked, to the end of its last stream, or of the first one of zlib.
+    pub(super) fn decoder<'a>(self, packed: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Self::Zlib => Box::new(ZlibDecoder::new(packed)),
+            Self::Zstandard => Box::new(zstd::stream::read::Decoder::with_buffer(packed)?),
+        })
+    }
+
     /// That of a file called `path` whose first bytes are `start`. One that is damaged at its start goes by its name.
     pub(super) fn of(path: &str, start: &[u8]) -> Option<Self> {
         let name = path.to_ascii_lowercase();
@@ -42,10 +61,7 @@ impl Packing {
                 .with_hint("it was cut or changed, perhaps during a copy: no part of it is used")
         };
         let mut unpacked = Vec::new();
-        let mut from: Box<dyn Read + '_> = match self {
-            Self::Gzip => Box::new(MultiGzDecoder::new(packed)),
-            Self::Zstandard => Box::new(zstd::stream::read::Decoder::with_buffer(packed).map_err(damaged)?),
-        };
+        let mut from = self.decoder(packed).map_err(damaged)?;
         // No empty file is compressed: it was cut.
         if packed.is_empty() {
             return Err(damaged(std::io::ErrorKind::UnexpectedEof.into()));

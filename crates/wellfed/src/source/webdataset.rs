@@ -1,25 +1,29 @@
 //! WebDataset: samples in tar shards, reached directly. Zip archives are shards, too: their directory is the index
 //! (`zip_index.rs`), and their members are unpacked and checked when they are read.
 //!
+//! Compressed shards (`.tar.gz`, `.tar.zst`) have no positions: they are unpacked once, into a folder that the user names.
+//!
 //! Each shard is indexed once, when the source is opened, in parallel and by reading headers only; then any sample is
 //! a read by position. How members become samples is in `tar_index.rs`. A shard that is cut or damaged keeps its
 //! intact samples and gets one more, last sample whose fetch says where and how it is damaged.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, fs, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, shards, stamp,
-    tar_index::{Member, ShardIndex},
-    tar_sidecar, zip_index,
+    tar_index::{Damage, Member, ShardIndex},
+    tar_sidecar,
+    unpack::Packing,
+    unpack_to, zip_index,
 };
 use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
     sample::{FieldKind, FieldSpec, Record, Schema, Structure, Value},
     store::{
-        Store, join, listing, reserve, secrets,
+        EntryKind, LocalStore, RetryingStore, Stat, Store, join, listing, reserve, secrets,
         zip::{self, Directory},
     },
 };
@@ -69,12 +73,21 @@ pub struct WebDatasetSpec {
     /// other rules for links and hidden files, and no samples for damage.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_streamed: bool,
+    /// The folder that compressed shards are unpacked into, each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpack_to: Option<PathBuf>,
 }
 
 impl WebDatasetSpec {
     /// The shards `url` stands for, with all defaults.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { urls: vec![url.into()], fields: None, index: IndexMode::Memory, as_streamed: false }
+        Self {
+            urls: vec![url.into()],
+            fields: None,
+            index: IndexMode::Memory,
+            as_streamed: false,
+            unpack_to: None,
+        }
     }
 }
 
@@ -91,6 +104,8 @@ enum Origin {
 #[derive(Debug)]
 struct Shard {
     path: Arc<str>,
+    /// Where it is read from: itself, or what it was unpacked to.
+    file: Arc<str>,
     start: u64,
     index: ShardIndex,
     /// Of a zip archive: where its members lie. Those of the index are numbers in it.
@@ -125,7 +140,8 @@ impl WebDataset {
     /// Finds the shards and reads their headers, or kept indices.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for a shard that does not exist; [`ErrorKind::Unsupported`] for a compressed one;
+    /// [`ErrorKind::NotFound`] for a shard that does not exist; [`ErrorKind::Unsupported`] for a compressed one without
+    /// `unpack_to`;
     /// [`ErrorKind::Config`] for fields that no sample has or that mix kinds, and, unless fields are named, for samples
     /// that differ in their fields; [`ErrorKind::Unsupported`] with `as_streamed` for shards that a stream reads otherwise.
     pub fn open(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
@@ -135,24 +151,20 @@ impl WebDataset {
 
     fn build(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
         let (store, paths) = shards::find(&store, &spec.urls)?;
-        let indices = listing::parallel(&paths, |path| {
-            if zip::is_zip(path) {
-                let directory = Directory::read(&*store, path)?;
-                return Ok((zip_index::index(&directory)?, Some(directory)));
-            }
-            if spec.index == IndexMode::Memory {
-                return Ok((ShardIndex::scan(&*store, path)?, None));
-            }
-            let stat = store.stat(path)?;
-            if let Some(index) = tar_sidecar::load(&*store, path, &stat) {
-                return Ok((index, None));
-            }
-            let index = ShardIndex::scan(&*store, path)?;
-            tar_sidecar::save(&*store, path, &stat, &index);
-            Ok((index, None))
-        })?;
+        let opened = listing::parallel(&paths, |path| open_shard(&store, path, &spec))?;
+        let unpacked = opened.iter().filter(|shard| shard.unpacked.is_some()).count();
+        if unpacked > 0 && unpacked < opened.len() {
+            let plain = opened.iter().position(|shard| shard.unpacked.is_none()).unwrap_or_default();
+            return Err(Error::config(format!(
+                "{unpacked} of {} shards are compressed, and others are not, as {}",
+                opened.len(),
+                paths[plain]
+            ))
+            .with_hint("make a data set of each kind, and concatenate them"));
+        }
+        let store = if unpacked > 0 { RetryingStore::around(Arc::new(LocalStore::new())) } else { store };
         let (mut shards, mut len) = (Vec::with_capacity(paths.len()), 0);
-        for (path, (index, zip)) in paths.into_iter().zip(indices) {
+        for (path, Opened { index, zip, unpacked }) in paths.into_iter().zip(opened) {
             let unlike =
                 || zip.as_ref().map(|_| "no stream: it is a zip archive").or(index.unlike_a_stream());
             if let Some(what) = spec.as_streamed.then(unlike).flatten() {
@@ -161,7 +173,9 @@ impl WebDataset {
             }
             let start = len;
             len += index.len() as u64 + u64::from(index.damage.is_some());
-            shards.push(Shard { path: path.into(), start, index, zip });
+            let path: Arc<str> = path.into();
+            let file = unpacked.map_or_else(|| path.clone(), Arc::from);
+            shards.push(Shard { path, file, start, index, zip });
         }
         let schema = Schema { fields: Vec::new(), structure: Structure::Dict(Vec::new()) };
         let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
@@ -355,7 +369,7 @@ impl WebDataset {
         }
         let len = checked(shard, member, limits)?;
         let offset = member.offset();
-        self.store.read_range(&shard.path, offset, len, into).map_err(|e| e.with_offset(offset))
+        self.store.read_range(&shard.file, offset, len, into).map_err(|e| e.with_offset(offset))
     }
 
     /// The members that the fields of a sample are made of, in the order of the fields; `None` for fields without.
@@ -488,7 +502,7 @@ impl Source for WebDataset {
                 None => Ok(member.offset()..member.offset() + member.size()),
             });
             let range = range.map_err(|e| located(e.with_offset(shard.offset(member)), self, index))?;
-            extents.push(Extent::range(shard.path.clone(), range.start, range.end - range.start));
+            extents.push(Extent::range(shard.file.clone(), range.start, range.end - range.start));
         }
         Ok(())
     }
@@ -527,7 +541,7 @@ impl Source for WebDataset {
         let ends = self.shards.iter().skip(1).map(|shard| shard.start).chain([self.len]);
         let part = |(shard, end): (&Shard, u64)| Part {
             name: shard.path.to_string(),
-            beside: Some(shard.path.to_string()),
+            beside: Some(shard.file.to_string()),
             store: self.store.clone(),
             samples: shard.start..end,
         };
@@ -536,10 +550,66 @@ impl Source for WebDataset {
 
     fn stamp(&self, index: u64) -> Option<u64> {
         let Some(Place::Sample(shard, sample)) = self.place(index) else { return None };
-        let stat = self.store.stat(&shard.path).ok()?;
+        let stat = self.store.stat(&shard.file).ok()?;
         let first = shard.index.sample(sample).first()?;
         Some(stamp(&format!("{}@{}", location(&self.key(index)), shard.offset(*first)), &stat))
     }
+}
+
+/// A shard that was opened.
+struct Opened {
+    index: ShardIndex,
+    zip: Option<Directory>,
+    /// Where it was unpacked to.
+    unpacked: Option<String>,
+}
+
+fn open_shard(store: &Arc<dyn Store>, path: &str, spec: &WebDatasetSpec) -> Result<Opened> {
+    if zip::is_zip(path) {
+        let directory = Directory::read(&**store, path)?;
+        let index = zip_index::index(&directory)?;
+        return Ok(Opened { index, zip: Some(directory), unpacked: None });
+    }
+    let tar = |store: &dyn Store, file: &str| {
+        if spec.index == IndexMode::Memory {
+            return ShardIndex::scan(store, file);
+        }
+        let stat = store.stat(file)?;
+        if let Some(index) = tar_sidecar::load(store, file, &stat) {
+            return Ok(index);
+        }
+        let index = ShardIndex::scan(store, file)?;
+        tar_sidecar::save(store, file, &stat, &index);
+        Ok(index)
+    };
+    if let Some(folder) = &spec.unpack_to {
+        let stat = store.stat(path)?;
+        if let Some(packing) = packing(&**store, path, &stat)? {
+            let done = unpack_to::unpack(&**store, path, &stat, packing, folder, "tar")?;
+            let index = match done.damage {
+                None => tar(&LocalStore::new(), &done.file)?,
+                // Files in a tar have no checksums: which of them the damage is in, nobody knows.
+                Some(message) => {
+                    // Only half of it would be left.
+                    let _ = fs::remove_file(&done.file);
+                    let hint = "it was cut or changed, perhaps during a copy: none of its samples is used";
+                    let damage = Some(Damage { offset: 0, message, hint });
+                    ShardIndex { damage, ..ShardIndex::default() }
+                }
+            };
+            return Ok(Opened { index, zip: None, unpacked: Some(done.file) });
+        }
+    }
+    Ok(Opened { index: tar(&**store, path)?, zip: None, unpacked: None })
+}
+
+/// How the shard `path` is compressed.
+fn packing(store: &dyn Store, path: &str, stat: &Stat) -> Result<Option<Packing>> {
+    let mut first = Vec::new();
+    if stat.kind != EntryKind::Folder {
+        store.read_range(path, 0, stat.size.min(4) as usize, &mut first)?;
+    }
+    Ok(Packing::of(path, &first))
 }
 
 fn name_of(spec: &WebDatasetSpec) -> String {

@@ -6,7 +6,10 @@
 
 use std::{
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -41,6 +44,9 @@ impl Default for Retry {
         }
     }
 }
+
+/// Calls to a store that has never answered: who mistyped an address waits for ten seconds, not for as long as an outage may last.
+const FIRST_CONTACT: u32 = 8;
 
 impl Retry {
     /// Pause before the next call, after `failed` (at least one) calls that took `elapsed` in all. `None`: no more.
@@ -92,10 +98,11 @@ impl Retry {
 }
 
 /// Another store whose errors that may pass are tried again.
-#[derive(Clone)]
 pub struct RetryingStore {
     inner: Arc<dyn Store>,
     retry: Retry,
+    /// Whether a call succeeded, or failed for good.
+    answered: AtomicBool,
 }
 
 impl fmt::Debug for RetryingStore {
@@ -108,29 +115,39 @@ impl RetryingStore {
     /// Wraps `inner` as it wants to be ([`Store::retry`]); a store that is wrapped already is given back as it is.
     pub fn around(inner: Arc<dyn Store>) -> Arc<dyn Store> {
         match inner.retry() {
-            Some(retry) => Arc::new(Self { inner, retry }),
+            Some(retry) => Arc::new(Self { inner, retry, answered: AtomicBool::new(false) }),
             None => inner,
         }
+    }
+
+    fn run<T>(&self, what: &str, call: impl FnMut() -> Result<T>) -> Result<T> {
+        let known = self.answered.load(Relaxed);
+        let attempts = if known { self.retry.attempts } else { self.retry.attempts.min(FIRST_CONTACT) };
+        let result = Retry { attempts, ..self.retry }.run(what, call);
+        if !known && !matches!(&result, Err(error) if error.kind() == ErrorKind::Transient) {
+            self.answered.store(true, Relaxed);
+        }
+        result
     }
 }
 
 impl Store for RetryingStore {
     fn stat(&self, path: &str) -> Result<Stat> {
-        self.retry.run(path, || self.inner.stat(path))
+        self.run(path, || self.inner.stat(path))
     }
 
     fn read(&self, path: &str, max_bytes: u64, into: &mut Vec<u8>) -> Result<()> {
-        self.retry.run(path, || self.inner.read(path, max_bytes, into))
+        self.run(path, || self.inner.read(path, max_bytes, into))
     }
 
     fn read_range(&self, path: &str, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<()> {
-        self.retry.run(path, || self.inner.read_range(path, offset, len, into))
+        self.run(path, || self.inner.read_range(path, offset, len, into))
     }
 
     fn list(&self, path: &str, entry: &mut dyn FnMut(Entry<'_>) -> Result<()>) -> Result<()> {
         // The callback must not see a name twice, and so sees none before all of them have come.
         let (mut names, mut ends) = (Vec::new(), Vec::new());
-        self.retry.run(path, || {
+        self.run(path, || {
             names.clear();
             ends.clear();
             self.inner.list(path, &mut |found| {
@@ -147,7 +164,7 @@ impl Store for RetryingStore {
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        self.retry.run(path, || self.inner.write(path, bytes))
+        self.run(path, || self.inner.write(path, bytes))
     }
 
     fn retry(&self) -> Option<Retry> {
@@ -180,14 +197,23 @@ mod tests {
         deadline: Duration::from_secs(3600),
     };
 
-    /// A store whose first `failing` calls fail, and the number of its calls.
-    fn store(failing: u32, kind: io::ErrorKind) -> (Arc<dyn Store>, Arc<AtomicU32>) {
+    /// A store whose calls fail where `fails` of their number, and the number of its calls.
+    fn failing(
+        fails: impl Fn(u32) -> bool + Send + Sync + 'static,
+        kind: io::ErrorKind,
+        retry: Retry,
+    ) -> (Arc<dyn Store>, Arc<AtomicU32>) {
         let calls = Arc::new(AtomicU32::new(0));
         let counted = calls.clone();
         let faulty = FaultyStore::new(Arc::new(LocalStore::new()), move |_| {
-            if counted.fetch_add(1, Relaxed) < failing { Fault::Error(kind) } else { Fault::None }
+            if fails(counted.fetch_add(1, Relaxed)) { Fault::Error(kind) } else { Fault::None }
         });
-        (RetryingStore::around(Arc::new(faulty.with_retry(QUICK))), calls)
+        (RetryingStore::around(Arc::new(faulty.with_retry(retry))), calls)
+    }
+
+    /// One whose first `first` calls fail.
+    fn store(first: u32, kind: io::ErrorKind) -> (Arc<dyn Store>, Arc<AtomicU32>) {
+        failing(move |call| call < first, kind, QUICK)
     }
 
     #[test]
@@ -215,6 +241,22 @@ mod tests {
         assert_eq!((read(&*denied).unwrap_err().kind(), calls.load(Relaxed)), (ErrorKind::Io, 1));
         let wrapped = RetryingStore::around(passing.clone());
         assert!(Arc::ptr_eq(&wrapped, &passing), "retries are not multiplied");
+    }
+
+    #[test]
+    fn a_store_that_has_answered_is_waited_for_longer() {
+        let folder = TempFolder::new();
+        let path = folder.write("a", b"abc");
+        let long = Retry { attempts: 14, ..QUICK };
+        for answers in [0, 1] {
+            let (store, calls) = failing(move |call| call >= answers, io::ErrorKind::ConnectionRefused, long);
+            for _ in 0..answers {
+                store.stat(&path).unwrap();
+            }
+            store.stat(&path).unwrap_err();
+            let attempts = if answers == 0 { FIRST_CONTACT } else { long.attempts };
+            assert_eq!(calls.load(Relaxed), answers + attempts);
+        }
     }
 
     #[test]

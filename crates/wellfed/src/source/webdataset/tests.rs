@@ -1,6 +1,11 @@
 use super::*;
 use crate::{
-    source::{conformance, npy::tests::npy, tar_index::tests::tar},
+    source::{
+        conformance,
+        npy::tests::npy,
+        tar_index::tests::tar,
+        unpack::tests::{gzip, zstandard},
+    },
     store::{Fault, FaultyStore, LocalStore, Operation, Retry},
     testing::TempFolder,
 };
@@ -363,4 +368,82 @@ fn shards_that_a_stream_reads_otherwise_are_refused_on_request() {
     builder.append_link(&mut header, "b.jpg", "a.jpg").unwrap();
     let e = open(&folder.write("links.tar", &builder.into_inner().unwrap())).unwrap_err();
     assert!(e.message().contains("links"), "{e}");
+}
+
+fn unpacked(url: &str, folder: &TempFolder) -> Result<WebDataset> {
+    let unpack_to = Some(folder.join("unpacked").into());
+    WebDataset::open(Arc::new(LocalStore::new()), WebDatasetSpec { unpack_to, ..WebDatasetSpec::new(url) })
+}
+
+#[test]
+fn compressed_shards_are_unpacked_once_and_have_the_samples_of_plain_ones() {
+    let folder = TempFolder::new();
+    let plain = open(&three(&folder), None).unwrap();
+    let files: Vec<_> = plain.shards().map(|path| std::fs::read(path).unwrap()).collect();
+    for (ending, pack) in [("tar.gz", gzip as fn(&[u8]) -> Vec<u8>), ("tgz", gzip), ("tar.zst", zstandard)] {
+        for (number, file) in files.iter().enumerate() {
+            // The second one as two streams, one behind the other.
+            let half = if number == 1 { file.len() / 2 } else { 0 };
+            let first = if half > 0 { pack(&file[..half]) } else { Vec::new() };
+            folder.write(&format!("p-{number}.{ending}"), &[first, pack(&file[half..])].concat());
+        }
+        let url = folder.join(&format!("p-{{0..2}}.{ending}"));
+        let e = open(&url, None).unwrap_err();
+        assert!(e.kind() == ErrorKind::Unsupported && e.hint().unwrap().contains("unpack_to"), "{e}");
+        for _ in 0..2 {
+            let packed = unpacked(&url, &folder).unwrap();
+            conformance::check(&packed);
+            assert_eq!((packed.len(), packed.schema()), (plain.len(), plain.schema()));
+            for i in 0..plain.len() {
+                assert_eq!(fetch(&packed, i).unwrap(), fetch(&plain, i).unwrap());
+            }
+            assert_eq!(packed.key(2), format!("{}/1/a", folder.join(&format!("p-1.{ending}"))));
+        }
+    }
+    let there = std::fs::read_dir(folder.join("unpacked")).unwrap().count();
+    assert_eq!(there, 9, "each is unpacked once");
+    // A shard that has changed is unpacked anew.
+    folder.write("p-0.tgz", &gzip(&tar(&[("x.cls", b"5")])));
+    let changed = unpacked(&folder.join("p-0.tgz"), &folder).unwrap();
+    assert_eq!(fetch(&changed, 0).unwrap(), [bytes(b"x"), Value::Int(5)]);
+    let e =
+        unpacked(&format!("{}::{}", folder.join("p-1.tgz"), folder.join("t-0.tar")), &folder).unwrap_err();
+    assert!(e.message().contains("1 of 2 shards are compressed"), "{e}");
+}
+
+#[test]
+fn compressed_shards_that_are_cut_or_changed_have_no_sample_but_their_error() {
+    let folder = TempFolder::new();
+    let whole = tar(&[("a.cls", b"1"), ("a.bin", &[7; 900]), ("b.cls", b"2"), ("b.bin", &[8; 900])]);
+    for pack in [gzip as fn(&[u8]) -> Vec<u8>, zstandard] {
+        let packed = pack(&whole);
+        let damaged = |bytes: &[u8]| {
+            let source = unpacked(&folder.write("x.tar.gz", bytes), &folder).unwrap();
+            let e = fetch(&source, source.len() - 1).unwrap_err();
+            assert_eq!(source.len(), 1, "{e}");
+            assert!(
+                e.kind() == ErrorKind::Corrupt && e.hint().unwrap().contains("none of its samples"),
+                "{e}"
+            );
+            conformance::check(&source);
+        };
+        for cut in (0..packed.len()).step_by(2) {
+            // A stream without its magic number goes by the name.
+            if cut >= 4 || pack(b"").starts_with(&[0x1f, 0x8b]) {
+                damaged(&packed[..cut]);
+            }
+        }
+        for at in (10..packed.len()).step_by(3) {
+            let mut bad = packed.clone();
+            bad[at] ^= 1 << (at % 8);
+            let source = unpacked(&folder.write("x.tar.gz", &bad), &folder).unwrap();
+            for i in 0..source.len() {
+                let values = fetch(&source, i).ok();
+                let good = |values: Vec<Value>| {
+                    values[2] == bytes(&[7 + i as u8; 900]) && values[1] == Value::Int(1 + i as i64)
+                };
+                assert!(values.is_none_or(good), "byte {at} of {}", packed.len());
+            }
+        }
+    }
 }

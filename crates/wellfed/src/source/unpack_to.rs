@@ -1,4 +1,4 @@
-//! Compressed TFRecord files, unpacked once into a folder: there every record has a position.
+//! Compressed TFRecord files and tar shards, unpacked once into a folder (`unpack_to`): there every sample has a position.
 //!
 //! The file there is named by where the compressed one lies, its size and its time of change, and appears whole or not at all.
 //! Of a stream that is damaged what could be unpacked is kept under another name, and unpacked anew each time.
@@ -10,13 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-
-use super::{
-    location, stamp,
-    tfrecord_framing::{HEADER, length},
-    tfrecord_index::Damage,
-};
+use super::{location, stamp, unpack::Packing};
 use crate::{
     Error, ErrorKind, Result,
     store::{Stat, Store, secrets},
@@ -25,71 +19,35 @@ use crate::{
 /// Compressed bytes that are read at once.
 const CHUNK: usize = 1 << 20;
 
-/// Compressed bytes that are looked at to find out whether they are.
-const FIRST: usize = 64 << 10;
-
-/// How a file is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
-    Gzip,
-    Zlib,
-}
-
-impl Packing {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Packing::Gzip => "gzip",
-            Packing::Zlib => "zlib",
-        }
-    }
-
-    /// As TensorFlow calls it.
-    pub(super) fn argument(self) -> &'static str {
-        match self {
-            Packing::Gzip => "GZIP",
-            Packing::Zlib => "ZLIB",
-        }
-    }
-}
-
-/// What a file that is no TFRecord file is instead: the form in which its first bytes unpack to a record, or to nothing at all.
-pub(super) fn guess(store: &dyn Store, path: &str) -> Result<Option<Packing>> {
-    let size = usize::try_from(store.size(path)?).unwrap_or(usize::MAX).min(FIRST);
-    let mut first = Vec::new();
-    store.read_range(path, 0, size, &mut first)?;
-    let unpacks = |decoder: &mut dyn Read| {
-        let mut header = Vec::new();
-        decoder.take(HEADER).read_to_end(&mut header).is_ok()
-            && (header.is_empty() || header.first_chunk().is_some_and(|header| length(*header).is_ok()))
-    };
-    Ok(if unpacks(&mut MultiGzDecoder::new(&*first)) {
-        Some(Packing::Gzip)
-    } else if unpacks(&mut ZlibDecoder::new(&*first)) {
-        Some(Packing::Zlib)
-    } else {
-        None
-    })
-}
-
 /// An unpacked file.
 pub(super) struct Unpacked {
     pub(super) file: String,
-    /// What is wrong with the compressed one; its place is that in the file that was unpacked.
-    pub(super) damage: Option<Damage>,
+    /// What is wrong with the compressed one: `file` is what came before that.
+    pub(super) damage: Option<String>,
 }
 
-/// Unpacks the file `path` into `folder`, unless it is there.
+/// That a compressed file cannot be read, as there is no folder to unpack it into.
+pub(super) fn refused(path: &str, packing: Packing) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{path} is compressed with {}, and so cannot be read by position", packing.name()),
+    )
+    .with_hint("unpack_to=\"folder\" keeps it there unpacked, where it is read from then on")
+}
+
+/// Unpacks the file `path` into `folder`, under a name that ends in `extension`, unless it is there.
 pub(super) fn unpack(
     store: &dyn Store,
     path: &str,
     stat: &Stat,
     packing: Packing,
     folder: &Path,
+    extension: &str,
 ) -> Result<Unpacked> {
     let identity = secrets::identity(path);
     let name = identity.rsplit(['/', '\\']).next().unwrap_or_default();
     let hash = stamp(&location(&identity), stat);
-    let whole = folder.join(format!("{name}.{hash:016x}.tfrecord"));
+    let whole = folder.join(format!("{name}.{hash:016x}.{extension}"));
     let text = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| {
             Error::config(format!("the folder {} is not UTF-8", folder.display()))
@@ -122,16 +80,19 @@ fn unpack_to(
     stat: &Stat,
     packing: Packing,
     part: &Path,
-) -> Result<Option<Damage>> {
+) -> Result<Option<String>> {
     let file = File::create(part).map_err(|e| Error::io("create", part.display(), e))?;
     let mut out = BufWriter::with_capacity(CHUNK, file);
     let mut from = Packed { store, path, size: stat.size, at: 0, chunk: Vec::new(), used: 0, failed: None };
     let mut buffer = vec![0; CHUNK];
     let mut wrong = None;
     'streams: while wrong.is_none() && from.left() {
-        let mut decoder: Box<dyn Read + '_> = match packing {
-            Packing::Gzip => Box::new(MultiGzDecoder::new(&mut from)),
-            Packing::Zlib => Box::new(ZlibDecoder::new(&mut from)),
+        let mut decoder = match packing.decoder(&mut from) {
+            Ok(decoder) => decoder,
+            Err(e) => {
+                wrong = Some(e.to_string());
+                break;
+            }
         };
         loop {
             match decoder.read(&mut buffer) {
@@ -158,10 +119,8 @@ fn unpack_to(
     if stat.size == 0 {
         wrong = Some("it is empty".to_owned());
     }
-    Ok(wrong.map(|e| Damage {
-        offset: 0,
-        message: format!("its {} stream of {} bytes cannot be unpacked to its end: {e}", packing.name(), stat.size),
-        hint: "the file was cut or changed, perhaps during a copy: what comes before is checked record by record",
+    Ok(wrong.map(|e| {
+        format!("its {} stream of {} bytes cannot be unpacked to its end: {e}", packing.name(), stat.size)
     }))
 }
 

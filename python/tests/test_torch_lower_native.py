@@ -78,9 +78,33 @@ def test_data_sets_that_keep_the_mode_of_files_need_rgb_said(name: str, tmp_path
 
 
 def test_files_that_the_engine_does_not_read_stay_in_python(tmp_path: Path) -> None:
-    signs = sets.gtsrb(tmp_path, transform=SMALL)
-    assert "4 of 4 files are neither JPEG nor PNG" in wt.DataLoader(signs).explain()
-    assert same(*both(signs, expect=PYTHON, batch_size=2))
+    (tmp_path / "a").mkdir()
+    for number in range(4):
+        Image.fromarray(picture(number, 40, 41)).save(tmp_path / "a" / f"{number}.bmp")
+    bitmaps = datasets.ImageFolder(tmp_path, SMALL)
+    assert "4 of 4 files have other formats than JPEG, PNG, GIF or PPM" in wt.DataLoader(bitmaps).explain()
+    assert same(*both(bitmaps, expect=PYTHON, batch_size=2))
+
+
+def test_gif_and_ppm_are_read_as_pillow_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    rgb, grey = Image.fromarray(picture(0, 40, 41)), Image.fromarray(picture(2, 37, 60, 1)[..., 0])
+    steps = [Image.fromarray(picture(seed, 44, 45)) for seed in (3, 4)]
+    images: dict[str, tuple[Image.Image, dict[str, Any]]] = {
+        "colour.gif": (rgb, {}),
+        "grey.gif": (grey, {}),
+        "moving.gif": (steps[0], {"save_all": True, "append_images": steps[1:]}),
+        "transparent.gif": (rgb.quantize(16), {"transparency": 3}),
+        "plain.ppm": (rgb, {}),
+        "UPPER.PPM": (rgb, {}),
+    }
+    for name, (image, how) in images.items():
+        image.save(tmp_path / "a" / name, **how)
+
+    load, extensions = datasets.folder.default_loader, (".gif", ".ppm")
+    folder = datasets.DatasetFolder(str(tmp_path), load, extensions, transform=SMALL)
+    assert len(folder) == len(images)
+    assert same(*both(folder, batch_size=3, shuffle=True))
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def imagenette(root: Path, **extra: Any) -> Any:
 
 
 def gtsrb(root: Path, **extra: Any) -> Any:
-    # As unpacked; its files are PPM, which the engine does not read.
+    # As unpacked; its files are PPM.
     folder = root / "gtsrb" / "GTSRB" / "Final_Test" / "Images"
     folder.mkdir(parents=True)
     with open(root / "gtsrb" / "GT-final_test.csv", "w", newline="") as file:
@@ -257,6 +257,7 @@ READ = {
     "OxfordIIITPet": pets,
     "RenderedSST2": rendered,
     "Imagenette": imagenette,
+    "GTSRB": gtsrb,
     "CIFAR10": cifar10,
     "CIFAR100": cifar100,
     "MNIST": _mnist("MNIST"),
@@ -272,4 +273,4 @@ READ = {
 # Those whose images keep the mode of their file.
 ANY_MODE = {"Caltech101": caltech101, "Caltech256": caltech256}
 
-__all__ = ["ANY_MODE", "READ", "gtsrb"]
+__all__ = ["ANY_MODE", "READ"]

@@ -24,8 +24,11 @@ from .joint import Boxes, Masks, Outcome, engine_rows
 __all__ = ["Engine", "Memory", "accepts_for", "mapped", "memory_of", "source_of"]
 
 _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
-_READ = (*_JPEG, ".png")
-_OTHERS = (
+# Formats of which the engine decodes all that Pillow does, and sooner. Of others it knows a part, and names do not tell
+# which; lossy WebP takes its decoder longer than libwebp.
+_READ = (*_JPEG, ".png", ".gif", ".ppm")
+_IMAGES = (
+    ".png",
     ".bmp",
     ".gif",
     ".pgm",
@@ -146,10 +149,15 @@ def unread(leaf: Leaf) -> int:
         return leaf.content.unread if leaf.table is None else 0
     if not isinstance(leaf.content, Files):
         return 0
-    read, others = (_JPEG, (*_OTHERS, ".png")) if leaf.content.opencv else (_READ, _OTHERS)
+    # What lies beside the image, a mask say, keeps its numbers, which other formats have other ways to store.
+    read, beside = (_JPEG, _JPEG) if leaf.content.opencv else (_READ, (*_JPEG, ".png"))
+    known = [read, *(beside for _ in several.paths_beside(leaf))]
     lists = [leaf.content.paths, *several.paths_beside(leaf)]
     return sum(
-        any(not name.lower().endswith(read) and name.lower().endswith(others) for name in names)
+        any(
+            not name.lower().endswith(ends) and name.lower().endswith(_IMAGES)
+            for name, ends in zip(names, known)
+        )
         for names in zip(*lists, strict=True)
     )
 

@@ -333,6 +333,10 @@ def _stays(line: Line, why: str) -> Line:
     return Line(line.part, False, why, "")
 
 
+# What the engine reads of files by their names.
+_FORMATS = "JPEG, PNG, GIF or PPM"
+
+
 def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     dataset = loader.dataset
     lines: Lines = []
@@ -356,9 +360,13 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
         return _python(dataset, "its samples have several images", "", [_in_python(line) for line in lines])
     foreign, files = sum(map(unread, flat.leaves)), sum(len(leaf) for leaf in flat.leaves)
     if flat.length == 0 or 2 * foreign > files:
-        why = "it is empty" if not flat.length else f"{foreign} of {files} files are neither JPEG nor PNG"
+        why = (
+            "it is empty"
+            if not flat.length
+            else f"{foreign} of {files} files have other formats than {_FORMATS}"
+        )
         return _python(
-            dataset, why, "JPEG or PNG files" if flat.length else "", [_in_python(line) for line in lines]
+            dataset, why, f"files of {_FORMATS}" if flat.length else "", [_in_python(line) for line in lines]
         )
 
     theirs = custom if mixing is None and stacked is None else None
@@ -461,8 +469,8 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         return Line(
             "files",
             False,
-            f"{foreign} files are neither JPEG nor PNG; Python reads those",
-            "JPEG or PNG files",
+            f"{foreign} files have other formats than {_FORMATS}; Python reads those",
+            f"files of {_FORMATS}",
         )
     if not together and not several.sized(chains[0]):
         return Line("masks", False, "masks or other images may differ in size", "Resize((h, w)) on both")

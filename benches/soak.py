@@ -1,10 +1,11 @@
 """What must hold however often it is tried, tried often: `python benches/soak.py [kills] [faults] [outage]`.
 
 `kills`: writing tar shards is killed at `--kills` random moments and goes on each time; what it ends with must be the
-bytes of a run that nobody killed. `faults`: a proxy harms 5 % of the requests in each of its ways (delays, truncated
-bodies, resets, 5xx, throttling, wrong lengths and ranges), for `--epochs` epochs of 200 photographs on S3 (moto's),
-half of them as objects and half in tar shards; batches must be those of local files. `outage`: the server is gone for
-30 seconds, and the epoch goes on; then it is gone for good, and the error must name it within the time configured.
+bytes of a run that nobody killed. `faults`: a proxy harms 5 % of the requests, each epoch in another of its ways
+(delays, truncated bodies, resets, 5xx, throttling, wrong lengths and ranges), for `--epochs` epochs of 200 photographs
+on S3 (moto's), half of them as objects and half in tar shards; batches must be those of local files. `outage`: the
+server is gone for 30 seconds, and the epoch goes on; then it is gone for good, and the error must name it within the
+time configured.
 """
 
 from __future__ import annotations
@@ -155,24 +156,28 @@ def pipelines(near: Path, url: str, count: int) -> list[tuple[Any, Any]]:
 
 
 def faults(root: Path, epochs: int, seed: int) -> dict[str, Any]:
-    """Epochs over a proxy that fails 5 % of the requests in each way."""
+    """Epochs over a proxy that fails 5 % of the requests, each in one of its ways."""
     count, draw, lock, done = 200, random.Random(seed), threading.Lock(), dict.fromkeys(FAULTS, 0)
-    samples = 0
+    samples = requests = 0
+    way = FAULTS[0]
 
     def decide(method: str, path: str, before: int) -> str | None:
+        nonlocal requests
         with lock:
-            at = int(draw.random() / 0.05)
-            if at >= len(FAULTS):
+            requests += 1
+            if draw.random() >= 0.05:
                 return None
-            done[FAULTS[at]] += 1
-            return FAULTS[at]
+            done[way] += 1
+            return way
 
     with s3_server() as server, fault_proxy(server.url) as proxy:
         on_s3(server, root, count)
         pairs = pipelines(root, proxy.url, count)
         proxy.decide = decide
         for epoch in range(epochs):
-            far, near = pairs[epoch % 2]
+            # Both pipelines meet every way.
+            far, near = pairs[epoch // len(FAULTS) % 2]
+            way = FAULTS[epoch % len(FAULTS)]
             for loader in (far, near):
                 loader.set_epoch(epoch)
             for theirs, ours in zip(far, near, strict=True):
@@ -181,7 +186,7 @@ def faults(root: Path, epochs: int, seed: int) -> dict[str, Any]:
             assert not far.errors()
         retried = sum(far.stats()["requests"]["retried"] for far, _ in pairs)
     assert samples == epochs * count
-    return {"epochs": epochs, "samples": samples, "faults": done, "retried": retried}
+    return {"epochs": epochs, "samples": samples, "requests": requests, "faults": done, "retried": retried}
 
 
 def outage(root: Path) -> dict[str, Any]:

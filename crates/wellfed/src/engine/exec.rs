@@ -208,9 +208,10 @@ impl Executor {
         self.leaves.iter().all(|leaf| leaf.source.in_memory())
     }
 
-    /// Whether a sample takes microseconds: it is copied from memory, or from a group that was decoded for many.
+    /// Whether a sample takes microseconds: it is copied from memory, from a group that was decoded for many, or with others
+    /// from a file.
     pub(crate) fn in_pieces(&self) -> bool {
-        let near = |leaf: &LeafExecutor| leaf.source.in_memory() || leaf.source.groups().is_some();
+        let near = |leaf: &LeafExecutor| leaf.source.in_memory() || leaf.source.gathers();
         !self.encoded() && self.leaves.iter().all(near)
     }
 
@@ -256,7 +257,10 @@ impl Executor {
     fn gathers(&self, leaf: usize) -> bool {
         let leaf = &self.leaves[leaf];
         let plain = |field: &FieldProgram| matches!(field, FieldProgram::Copy | FieldProgram::Int);
-        leaf.groups.is_some() && leaf.caches.coefficients.is_none() && leaf.program.fields.iter().all(plain)
+        let kept = leaf.groups.is_some() || leaf.source.groups().is_none();
+        kept && leaf.source.gathers()
+            && leaf.caches.coefficients.is_none()
+            && leaf.program.fields.iter().all(plain)
     }
 
     /// The group that the sample lies in, if that is read from a store that answers later.

@@ -29,6 +29,9 @@ const EACH: f64 = 16.0 * 1024.0;
 /// At the start a window of twice the size must bring this much more, or it is wide enough.
 const RISING: f64 = 1.2;
 
+/// With one that brings less than that, but this much more, the link is full.
+const FULL: f64 = 1.05;
+
 /// A step brings enough if throughput grows by this part of what the window grew by.
 const WORTH: f64 = 0.4;
 
@@ -42,19 +45,29 @@ const PATIENCE: (u32, u32) = (4, 64);
 const WARNED: u32 = 300;
 
 /// What a window of some width brought.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seen {
     limit: f64,
     /// Work per second.
     rate: f64,
+    /// Answers per second.
+    answers: f64,
     /// Median time of an answer in seconds.
     time: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl Seen {
+    /// How much more came than of `base`: by bytes and by answers. On a full link bytes are steady and answers are not, as they
+    /// differ in size; otherwise it is the other way round.
+    fn gains(&self, base: &Seen) -> (f64, f64) {
+        (self.rate / base.rate, self.answers / base.answers)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The window doubles until that brings nothing: so many rounds have not brought more.
-    Start(u32),
+    /// The window doubles until that brings nothing: what a round saw that has not brought enough.
+    Start(Option<Seen>),
     /// Nothing is tried for so many rounds.
     Hold(u32),
     /// More requests are tried.
@@ -107,7 +120,7 @@ impl Window {
         Self {
             limit: (FIRST as f64).min(most),
             most,
-            phase: Phase::Start(0),
+            phase: Phase::Start(None),
             base: Seen::default(),
             round: None,
             waits: (PATIENCE.0, PATIENCE.0),
@@ -177,7 +190,9 @@ impl Window {
         }
         let middle = round.times.len() / 2;
         let time = *round.times.select_nth_unstable_by(middle, f64::total_cmp).1;
-        let seen = Seen { limit: self.limit, rate: round.work / took.as_secs_f64(), time };
+        let took = took.as_secs_f64();
+        let seen =
+            Seen { limit: self.limit, rate: round.work / took, answers: round.answers as f64 / took, time };
         // Where there was not enough to ask for, it does not matter how wide the window is.
         let counts = !round.settling && round.full * 10 >= round.answers * 9;
         self.round = Some(Round::new(now, false));
@@ -189,17 +204,28 @@ impl Window {
 
     fn decide(&mut self, seen: Seen, now: Instant) {
         let base = self.base;
+        let (bytes, answers) = seen.gains(&base);
+        let (more, less) = (bytes.max(answers), bytes.min(answers));
         match self.phase {
-            Phase::Start(_) if seen.rate > base.rate * RISING => {
+            Phase::Start(_) if more > RISING || base.rate == 0.0 => {
                 self.base = seen;
                 match self.limit < self.most {
-                    true => self.set(self.limit * 2.0, Phase::Start(0), now),
+                    true => self.set(self.limit * 2.0, Phase::Start(None), now),
                     false => self.phase = Phase::Hold(self.waits.0),
                 }
             }
             // Once more: one round may have been an unlucky one.
-            Phase::Start(0) => self.phase = Phase::Start(1),
-            Phase::Start(_) => self.set(base.limit * 1.25, Phase::Hold(self.waits.0), now),
+            Phase::Start(None) => self.phase = Phase::Start(Some(seen)),
+            Phase::Start(Some(other)) => {
+                let best = if seen.rate > other.rate { seen } else { other };
+                // What fills the link lies between the two: too many requests wait a little longer, too few leave it empty.
+                if best.rate > base.rate * FULL {
+                    self.base = best;
+                    (self.phase, self.down) = (Phase::Hold(self.waits.0), true);
+                } else {
+                    self.set(base.limit * 1.25, Phase::Hold(self.waits.0), now);
+                }
+            }
             Phase::Hold(left) => {
                 if base.limit != seen.limit || !(0.7..1.4).contains(&(seen.rate / base.rate)) {
                     // A level that is new, or the link has changed.
@@ -207,6 +233,7 @@ impl Window {
                     self.waits = (PATIENCE.0, PATIENCE.0);
                 } else {
                     self.base.rate += (seen.rate - base.rate) / 4.0;
+                    self.base.answers += (seen.answers - base.answers) / 4.0;
                     self.base.time += (seen.time - base.time) / 4.0;
                 }
                 match left {
@@ -215,7 +242,7 @@ impl Window {
                     _ => self.phase = Phase::Hold(left - 1),
                 }
             }
-            Phase::Up if seen.rate / base.rate - 1.0 >= WORTH * (seen.limit / base.limit - 1.0) => {
+            Phase::Up if more - 1.0 >= WORTH * (seen.limit / base.limit - 1.0) => {
                 self.base = seen;
                 self.waits = (PATIENCE.0, PATIENCE.0);
                 self.more(now);
@@ -225,7 +252,7 @@ impl Window {
                 self.down = true;
                 self.set(base.limit, Phase::Hold(self.waits.0.min(self.waits.1)), now);
             }
-            Phase::Down if seen.rate >= base.rate * AS_GOOD.0 && seen.time <= base.time * AS_GOOD.1 => {
+            Phase::Down if less >= AS_GOOD.0 && seen.time <= base.time * AS_GOOD.1 => {
                 self.base = seen;
                 self.less(now);
             }

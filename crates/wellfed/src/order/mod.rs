@@ -582,6 +582,7 @@ impl Order {
             match &entry.step {
                 Step::Take { .. } => {}
                 Step::Shuffle(shuffle) => shuffle.at_all(epoch, &mut positions),
+                Step::BlockShuffle(shuffle) => shuffle.at_all(epoch, &mut positions),
                 Step::Repeat { len, count } if !positions.is_empty() => {
                     let (first, _) = unrepeat(epoch, positions[0], *len, *count);
                     let same = |position: &u64| unrepeat(epoch, *position, *len, *count).0 == first;
@@ -591,7 +592,7 @@ impl Order {
                     positions.iter_mut().for_each(|position| *position %= len);
                     epoch = first;
                 }
-                Step::BlockShuffle(_) | Step::Skip { .. } | Step::Filter(_) | Step::Shard(_) => {
+                Step::Skip { .. } | Step::Filter(_) | Step::Shard(_) => {
                     for position in &mut positions {
                         *position = self.step(entry, Place { epoch, position: *position }).1.position;
                     }

@@ -40,29 +40,103 @@ pub(super) struct BlockShuffle {
 
 impl BlockShuffle {
     pub(super) fn at(&self, epoch: u64, position: u64) -> u64 {
-        let Shuffle { len, seed, stage } = self.whole;
-        let size = self.block_size;
-        let count = len.div_ceil(size);
-        let blocks = Permutation::new(count, seed, epoch, stage | BLOCKS);
-        // The last block may be smaller: wherever it comes, what follows it moves up by what it lacks.
-        let lacking = count * size - len;
-        let short = blocks.place_of(count - 1);
-        let start_of = |place: u64| place * size - if place > short { lacking } else { 0 };
-        let place_of = |position: u64| {
-            let place = position / size;
-            if place < short || (place == short && position < start_of(short) + size - lacking) {
-                place
-            } else {
-                (position + lacking) / size
+        let blocks = Blocks::of(self, epoch);
+        let window = blocks.window_of(position);
+        let (start, inside) = blocks.inside(window);
+        blocks.item(start + inside.at(position - start))
+    }
+
+    /// [`BlockShuffle::at`] of each of `positions`, in place: what is drawn for a window is drawn once for neighbours in it.
+    pub(super) fn at_all(&self, epoch: u64, positions: &mut [u64]) {
+        if positions.is_empty() {
+            return;
+        }
+        let blocks = Blocks::of(self, epoch);
+        let mut known = Vec::new();
+        for positions in positions.chunk_by_mut(|one, next| blocks.window_of(*one) == blocks.window_of(*next))
+        {
+            let Some(window) = positions.first().map(|first| blocks.window_of(*first)) else { continue };
+            let (start, inside) = blocks.inside(window);
+            positions.iter_mut().for_each(|position| *position -= start);
+            inside.at_all(positions);
+            known.clear();
+            for position in positions {
+                *position = blocks.item_of(start + *position, window, &mut known);
             }
-        };
-        let window = place_of(position) / self.window;
-        let start = start_of(window * self.window);
-        let end = start_of((window + 1).saturating_mul(self.window).min(count)).min(len);
-        let inside = Permutation::inside(end - start, seed, epoch, stage, window);
-        let position = start + inside.at(position - start);
-        let place = place_of(position);
-        blocks.at(place) * size + (position - start_of(place))
+        }
+    }
+}
+
+/// Most blocks of a window whose numbers are kept while its positions are looked up.
+const KEPT: u64 = 1024;
+
+/// The blocks of an epoch.
+struct Blocks {
+    shuffle: BlockShuffle,
+    epoch: u64,
+    /// Number of blocks, and the order in which they come.
+    count: u64,
+    order: Permutation,
+    /// The place of the last block, which may be smaller than others: wherever it comes, what follows it moves up by what it
+    /// lacks.
+    short: u64,
+    lacking: u64,
+}
+
+impl Blocks {
+    fn of(shuffle: &BlockShuffle, epoch: u64) -> Self {
+        let Shuffle { len, seed, stage } = shuffle.whole;
+        let count = len.div_ceil(shuffle.block_size);
+        let order = Permutation::recent(count, seed, epoch, stage | BLOCKS);
+        let lacking = count * shuffle.block_size - len;
+        Self { shuffle: *shuffle, epoch, count, order, short: order.place_of(count - 1), lacking }
+    }
+
+    /// The first position of the block at `place`.
+    fn start_of(&self, place: u64) -> u64 {
+        place * self.shuffle.block_size - if place > self.short { self.lacking } else { 0 }
+    }
+
+    /// The place of the block that `position` lies in.
+    fn place_of(&self, position: u64) -> u64 {
+        let size = self.shuffle.block_size;
+        let place = position / size;
+        let before = place == self.short && position < self.start_of(self.short) + size - self.lacking;
+        if place < self.short || before { place } else { (position + self.lacking) / size }
+    }
+
+    fn window_of(&self, position: u64) -> u64 {
+        self.place_of(position) / self.shuffle.window
+    }
+
+    /// The first position of a window, and how what is in it is permuted.
+    fn inside(&self, window: u64) -> (u64, Permutation) {
+        let Shuffle { len, seed, stage } = self.shuffle.whole;
+        let start = self.start_of(window * self.shuffle.window);
+        let end = self.start_of((window + 1).saturating_mul(self.shuffle.window).min(self.count)).min(len);
+        (start, Permutation::inside(end - start, seed, self.epoch, stage, window))
+    }
+
+    fn item(&self, position: u64) -> u64 {
+        let place = self.place_of(position);
+        self.order.at(place) * self.shuffle.block_size + (position - self.start_of(place))
+    }
+
+    /// [`Blocks::item`] of a position in `window`, of which `known` has the numbers of blocks that were looked up, plus 1.
+    fn item_of(&self, position: u64, window: u64, known: &mut Vec<u64>) -> u64 {
+        let place = self.place_of(position);
+        let number = place - window * self.shuffle.window;
+        if number >= KEPT {
+            return self.item(position);
+        }
+        let number = number as usize;
+        if known.len() <= number {
+            known.resize(number + 1, 0);
+        }
+        if known[number] == 0 {
+            known[number] = self.order.at(place) + 1;
+        }
+        (known[number] - 1) * self.shuffle.block_size + (position - self.start_of(place))
     }
 }
 
@@ -76,6 +150,13 @@ mod tests {
             for (block_size, window) in [(1, 1), (3, 2), (10, 1), (10, 3), (7, 100), (1000, 4)] {
                 let shuffle = BlockShuffle { whole: Shuffle { len, seed: 4, stage: 0 }, block_size, window };
                 let mut order: Vec<u64> = (0..len).map(|i| shuffle.at(1, i)).collect();
+                // Together, wherever the first one is, and in whatever order.
+                for first in [0, len / 3, len - 1] {
+                    let mut all: Vec<u64> = (first..len).chain((0..first).rev()).collect();
+                    let expected: Vec<u64> = all.iter().map(|position| order[*position as usize]).collect();
+                    shuffle.at_all(1, &mut all);
+                    assert_eq!(all, expected, "{len} {block_size} {window} from {first}");
+                }
                 // In every window there are at most so many blocks.
                 let mut blocks_of_first: Vec<u64> = order
                     .iter()

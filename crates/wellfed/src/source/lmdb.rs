@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 pub use value::LmdbValue;
 use value::{Examples, Layout};
 
-use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, shards, stamp};
+use super::{
+    Fingerprint, Gather, Part, Source, SourceSpec, Wanted, beyond_the_end, located, location, shards, stamp,
+};
 use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
@@ -31,6 +33,9 @@ const EXAMPLES: usize = 64;
 
 /// Bytes of them together, after which no further one is looked at.
 const EXAMPLE_BYTES: u64 = 64 << 20;
+
+/// Values that are copied many at a time, in bytes at most. Of larger ones each is worth a read of its own, ahead of the workers.
+const GATHERED: usize = 16 << 10;
 
 /// Keys that others keep the number of samples, or a list of them, under.
 const NO_SAMPLES: [&[u8]; 2] = [b"__len__", b"__keys__"];
@@ -279,6 +284,30 @@ impl Lmdb {
         Ok(())
     }
 
+    /// Reads values of one file into the rows of a column.
+    fn gather_from(
+        &self,
+        shard: &Shard,
+        rows: &[(usize, Place, usize)],
+        size: usize,
+        column: &mut [u8],
+    ) -> Result<()> {
+        let path = &*shard.path;
+        let own: Vec<Place> =
+            rows.iter().map(|(_, place, _)| *place).filter(|place| place.has_own_pages()).collect();
+        let length = OVERFLOW_HEAD as usize;
+        let mut heads = vec![0; own.len() * length];
+        let at: Vec<(u64, usize)> =
+            own.iter().enumerate().map(|(row, place)| (place.offset() - OVERFLOW_HEAD, row)).collect();
+        self.store.read_rows(path, &at, length, &mut heads)?;
+        for (head, place) in heads.chunks_exact(length).zip(own) {
+            shard.check_head(head, place)?;
+        }
+        let at: Vec<(u64, usize)> = rows.iter().map(|(_, place, row)| (place.offset(), *row)).collect();
+        self.store.read_rows(path, &at, size, column)?;
+        shard.snapshot.check(&*self.store, path)
+    }
+
     fn fill(
         &self,
         shard: &Shard,
@@ -474,6 +503,38 @@ impl Source for Lmdb {
             }
         };
         done.map_err(|e| located(e, self, index))
+    }
+
+    fn gathers(&self) -> bool {
+        let array = self.layout.array().is_some_and(|bytes| bytes <= GATHERED);
+        self.watched && array && self.key.is_none() && self.into == [Some(0)]
+    }
+
+    /// Arrays, file by file: one look at the transactions for all of them.
+    fn gather(&self, wanted: &[Wanted], record: &Record, into: &mut Gather<'_>) {
+        let size = into.size(0);
+        if !self.gathers() || into.columns.len() != 1 || self.layout.array() != Some(size) {
+            return;
+        }
+        if record.limits.check_bytes("the value", size as u64).is_err() {
+            return;
+        }
+        let mut found: Vec<(usize, Place, usize)> = Vec::with_capacity(wanted.len());
+        for Wanted { index, row } in wanted {
+            // What is lost or of another size, `fetch` will say.
+            let Ok((shard, _, place)) = self.find(*index) else { continue };
+            let number = self.shards.partition_point(|other| other.start < shard.start);
+            if place.bytes as usize == size && *row < into.copied.len() {
+                found.push((number, place, *row));
+            }
+        }
+        found.sort_unstable_by_key(|(shard, place, _)| (*shard, place.offset()));
+        for rows in found.chunk_by(|one, next| one.0 == next.0) {
+            let Some(shard) = rows.first().and_then(|(shard, ..)| self.shards.get(*shard)) else { continue };
+            if self.gather_from(shard, rows, size, into.columns[0]).is_ok() {
+                rows.iter().for_each(|(_, _, row)| into.copied[*row] = true);
+            }
+        }
     }
 
     fn store(&self) -> Option<&Arc<dyn Store>> {

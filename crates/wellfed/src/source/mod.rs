@@ -233,8 +233,14 @@ pub trait Source: Send + Sync + fmt::Debug {
         0
     }
 
+    /// Whether [`Source::gather`] may copy something. Sources that say so without groups have samples of a few kilobytes at most,
+    /// in files of this machine.
+    fn gathers(&self) -> bool {
+        self.groups().is_some()
+    }
+
     /// Copies the samples `wanted`, in any order, into the columns of a batch, as far as that takes no more than copying
-    /// memory, and notes which it has copied. What it cannot copy, [`Source::fetch`] will say. All fields have one fixed size;
+    /// memory, or a few files' page cache, and notes which it has copied. What it cannot copy, [`Source::fetch`] will say. All fields have one fixed size;
     /// no field is larger than `record.limits` allows.
     fn gather(&self, wanted: &[Wanted], record: &Record, into: &mut Gather<'_>) {
         gather::by_runs(self, wanted, record, into);

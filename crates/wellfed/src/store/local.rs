@@ -10,11 +10,29 @@ use std::{
     io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::UNIX_EPOCH,
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use super::{Entry, EntryKind, Stat, Store, reserve};
+use super::{Entry, EntryKind, Stat, Store, reserve, row_of};
 use crate::{Error, ErrorKind, Limits, Result};
+
+/// A range that takes longer than this does not come from the page cache: others are then asked for together, so that the disk
+/// has many at a time.
+#[cfg(unix)]
+const FROM_DISK: Duration = Duration::from_micros(100);
+
+/// Tells the system that a range will be read.
+#[cfg(target_os = "linux")]
+fn will_need(file: &File, offset: u64, len: usize) {
+    use std::os::fd::AsRawFd;
+
+    let (Ok(offset), Ok(len)) = (libc::off_t::try_from(offset), libc::off_t::try_from(len)) else { return };
+    // SAFETY: the descriptor is open; nothing else is handed over. Whether the advice is taken does not matter.
+    let _ = unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn will_need(_: &File, _: u64, _: usize) {}
 
 /// The local file system. Paths are used as they are, relative ones from the working folder.
 #[derive(Debug)]
@@ -127,6 +145,31 @@ impl Store for LocalStore {
                 "{path} ends after {got} of the {len} bytes wanted from byte {offset}"
             ))
             .with_offset(offset));
+        }
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn read_rows(&self, path: &str, rows: &[(u64, usize)], size: usize, into: &mut [u8]) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+
+        let file = self.shared(path)?;
+        let mut advised = false;
+        for (number, (offset, row)) in rows.iter().enumerate() {
+            let begun = Instant::now();
+            file.read_exact_at(row_of(into, *row, size)?, *offset).map_err(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
+                    "{path} ends before the {size} bytes wanted from byte {offset} are over"
+                ))
+                .with_offset(*offset),
+                _ => Error::io("read", path, e).with_offset(*offset),
+            })?;
+            if !advised && begun.elapsed() > FROM_DISK {
+                advised = true;
+                for (offset, _) in &rows[number + 1..] {
+                    will_need(&file, *offset, size);
+                }
+            }
         }
         Ok(())
     }

@@ -60,6 +60,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// held before.
     fn read_range(&self, path: &str, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<()>;
 
+    /// Reads many ranges of one object, each of `size` bytes: for each `(offset, row)` of `rows` those from `offset` on, into row
+    /// `row` of `into`, which is `size` bytes for each row. Rows that are not read stay as they are.
+    ///
+    /// # Errors
+    /// As [`Store::read_range`]; what `into` holds then is unspecified.
+    fn read_rows(&self, path: &str, rows: &[(u64, usize)], size: usize, into: &mut [u8]) -> Result<()> {
+        let mut bytes = Vec::new();
+        for (offset, row) in rows {
+            bytes.clear();
+            self.read_range(path, *offset, size, &mut bytes)?;
+            row_of(into, *row, size)?.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
     /// Calls `entry` for each thing in the folder `path`, in no particular order, symbolic links followed.
     ///
     /// Links that lead nowhere and things that are neither folder nor regular file are given as files: reading
@@ -122,6 +137,16 @@ pub fn join(folder: &str, name: &str) -> String {
     }
     let separator = if folder.ends_with('/') { "" } else { "/" };
     [folder, separator, name].concat()
+}
+
+/// Row `row` of rows of `size` bytes.
+fn row_of(rows: &mut [u8], row: usize, size: usize) -> Result<&mut [u8]> {
+    let start = row.checked_mul(size);
+    let end = start.and_then(|start| start.checked_add(size));
+    start
+        .zip(end)
+        .and_then(|(start, end)| rows.get_mut(start..end))
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("there is no row {row} of {size} bytes")))
 }
 
 /// Makes room for `extra` more bytes, or says that there is no memory for them.

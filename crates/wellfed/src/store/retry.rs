@@ -144,6 +144,10 @@ impl Store for RetryingStore {
         self.run(path, || self.inner.read_range(path, offset, len, into))
     }
 
+    fn read_rows(&self, path: &str, rows: &[(u64, usize)], size: usize, into: &mut [u8]) -> Result<()> {
+        self.run(path, || self.inner.read_rows(path, rows, size, into))
+    }
+
     fn list(&self, path: &str, entry: &mut dyn FnMut(Entry<'_>) -> Result<()>) -> Result<()> {
         // The callback must not see a name twice, and so sees none before all of them have come.
         let (mut names, mut ends) = (Vec::new(), Vec::new());

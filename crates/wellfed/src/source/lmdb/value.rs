@@ -74,6 +74,14 @@ enum Form {
 }
 
 impl Layout {
+    /// Bytes of each value, where it is the elements of an array and nothing else.
+    pub(super) fn array(&self) -> Option<usize> {
+        match self.form {
+            Form::Array(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// What values are that are written as `value` says. Without an example they are bytes. Examples that are damaged have no
     /// say in it, unless all of them are: they are bad samples when they are read.
     ///

@@ -26,8 +26,8 @@ pub(crate) enum Filter {
     Shuffle(usize),
     /// A checksum behind the data (3).
     Fletcher32,
-    /// Elements as they are (5): nbit does nothing to numbers that use all of their bits, and others are no elements here.
-    Nbit,
+    /// Nothing: what nbit (5) and scale-offset (6) do to numbers that keep all of their bits.
+    Untouched,
     /// Few bits of each number (6).
     ScaleOffset(ScaleOffset),
     /// h5py's LZF (32000).
@@ -40,6 +40,27 @@ pub(crate) enum Filter {
     Bitshuffle(Bitshuffle),
     /// Zstandard (32015).
     Zstd,
+}
+
+impl Filter {
+    /// Bytes, at most, by which it makes `chunk` bytes more.
+    fn growth(self, chunk: u64) -> u64 {
+        match self {
+            Self::Shuffle(_) | Self::Untouched => 0,
+            Self::Fletcher32 => 4,
+            // Heads, and what they say of each block: more than any of them writes if blocks have 32 bytes or more.
+            _ => chunk / 8 + 64,
+        }
+    }
+
+    fn packs(self) -> bool {
+        !matches!(self, Self::Shuffle(_) | Self::Untouched | Self::Fletcher32)
+    }
+}
+
+/// Bytes, at most, of a chunk that these filters have gone over.
+fn most_after(filters: &[Filter], chunk: u64) -> u64 {
+    filters.iter().fold(chunk, |most, filter| most.saturating_add(filter.growth(chunk)))
 }
 
 fn named(id: u16) -> &'static str {
@@ -84,8 +105,9 @@ pub(crate) fn read(mut cursor: Cursor<'_>) -> Result<Vec<Filter>> {
             1 => Filter::Deflate,
             2 => Filter::Shuffle(values.first().map_or(0, |size| *size as usize)),
             3 => Filter::Fletcher32,
-            5 if values.get(1).is_some_and(|untouched| *untouched != 0) => Filter::Nbit,
-            6 => stated(ScaleOffset::read(&values).map(Filter::ScaleOffset))?,
+            // Numbers that do not use all of their bits are no elements here.
+            5 if values.get(1).is_some_and(|untouched| *untouched != 0) => Filter::Untouched,
+            6 => stated(ScaleOffset::read(&values).map(|how| how.map_or(Filter::Untouched, Filter::ScaleOffset)))?,
             32000 => Filter::Lzf,
             32001 => Filter::Blosc,
             32004 => Filter::Lz4,
@@ -220,10 +242,13 @@ thread_local! {
 
 /// Bytes that undoing filters takes beside the result.
 pub(crate) fn scratch_bytes(filters: &[Filter], stored: u64, chunk: u64) -> u64 {
+    // What the last one that packs was given is the most that anything is unpacked to.
+    let last = filters.iter().rposition(|filter| filter.packs()).unwrap_or(0);
+    let most = most_after(&filters[..last], chunk);
+    let packed = stored.max(most);
     // A block is no larger than all of them.
     let blocks = filters.iter().any(|filter| matches!(filter, Filter::Blosc | Filter::Bitshuffle(_)));
-    let block = if blocks { stored.max(chunk) } else { 0 };
-    stored.max(chunk).saturating_add(chunk).saturating_add(block)
+    packed.saturating_add(most).saturating_add(if blocks { packed } else { 0 })
 }
 
 /// Undoes the filters of one chunk: `read` appends what is stored. Appends exactly `chunk` bytes to `into`. A bit in `mask` means
@@ -253,14 +278,12 @@ pub(crate) fn undo(
 impl Scratch {
     fn undo(&mut self, filters: &[Filter], mask: u32, chunk: usize, into: &mut Vec<u8>) -> Result<()> {
         let applied = |number: usize| mask >> number & 1 == 0;
-        // Checksums that were added before something was packed are part of what is unpacked.
-        let sums =
-            filters.iter().enumerate().filter(|(i, f)| applied(*i) && **f == Filter::Fletcher32).count();
-        let most = chunk + 4 * sums;
         for (number, filter) in filters.iter().enumerate().rev() {
             if !applied(number) {
                 continue;
             }
+            // What filters before it have added is part of what is unpacked.
+            let most = usize::try_from(most_after(&filters[..number], chunk as u64)).unwrap_or(usize::MAX);
             let Self { packed, unpacked, tools } = self;
             match filter {
                 Filter::Fletcher32 => {
@@ -276,7 +299,7 @@ impl Scratch {
                     packed.truncate(end);
                     continue;
                 }
-                Filter::Nbit => continue,
+                Filter::Untouched => continue,
                 Filter::Deflate => {
                     let made = tools.inflate(packed, sized(unpacked, most)?)?;
                     unpacked.truncate(made);

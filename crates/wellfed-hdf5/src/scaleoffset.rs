@@ -30,21 +30,22 @@ fn damaged(why: &str) -> Error {
 
 impl ScaleOffset {
     /// Reads the filter's values: kind of scale, its factor, elements, class, bytes and sign of one, byte order, whether there is a
-    /// fill value, and which.
+    /// fill value, and which. `None`: it did nothing, as whole numbers were to keep all of their bits.
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(crate) fn read(values: &[u32]) -> Result<Self, String> {
+    pub(crate) fn read(values: &[u32]) -> Result<Option<Self>, String> {
         let Some([scale, factor, count, class, size, _, order, filled, fill @ ..]) = values.get(..10) else {
             return Err(format!("scaleoffset has {} values", values.len()));
         };
         let digits = match (class, scale, size) {
+            (0, 2, 1 | 2 | 4 | 8) if *factor == 8 * size => return Ok(None),
             (0, 2, 1 | 2 | 4 | 8) => None,
             (1, 0, 4 | 8) => Some(*factor as i32),
             _ => return Err(format!("scaleoffset states class {class}, scale {scale} and {size} bytes")),
         };
         let fill = (*filled == 1).then(|| u64::from(fill[0]) | u64::from(fill[1]) << 32);
-        Ok(Self { count: *count as usize, size: *size as usize, digits, big: *order == 1, fill })
+        Ok(Some(Self { count: *count as usize, size: *size as usize, digits, big: *order == 1, fill }))
     }
 
     /// Unpacks a chunk of at most `most` bytes to `into`, in place of what is there.
@@ -155,7 +156,7 @@ mod tests {
 
     fn run(values: [u32; 10], packed: &[u8]) -> Result<Vec<u8>> {
         let mut into = Vec::new();
-        ScaleOffset::read(&values).unwrap().unpack(packed, 16, &mut into)?;
+        ScaleOffset::read(&values).unwrap().unwrap().unpack(packed, 16, &mut into)?;
         Ok(into)
     }
 
@@ -196,6 +197,7 @@ mod tests {
             assert!(e.kind() == ErrorKind::Corrupt && e.message().contains(part), "{e}");
         }
         assert!(ScaleOffset::read(&values[..9]).is_err());
+        assert_eq!(ScaleOffset::read(&[2, 16, 4, 0, 2, 1, 0, 0, 0, 0]), Ok(None));
         for bad in
             [[0, 0, 4, 0, 2, 1, 0, 0, 0, 0], [2, 0, 4, 0, 3, 1, 0, 0, 0, 0], [1, 0, 4, 1, 4, 1, 0, 0, 0, 0]]
         {

@@ -437,7 +437,7 @@ fn filters_of_plugins_are_undone() {
     conformance::check(&*source);
     assert_eq!((source.len(), source.notes()), (ROWS, &[][..]));
     let fields = &source.schema().fields;
-    assert_eq!(fields.len(), 49);
+    assert_eq!(fields.len(), 51);
     let mut record = Record::default();
     for row in 0..ROWS {
         source.fetch(row, &mut record).unwrap();

@@ -48,6 +48,10 @@ def fill(file: h5py.File) -> None:
     add("blosc_sum", "<i2", hdf5plugin.Blosc("zstd"), fletcher32=True)
     for dtype in ("u1", ">i4", "<u8"):
         add(f"scaleoffset_{dtype[-2:]}", dtype, {"scaleoffset": 0})
+    # As many bits as there are: nothing is done.
+    add("scaleoffset_all", "u1", {"scaleoffset": 8})
+    # Packed twice, by the first of which it became larger.
+    add("scaleoffset_twice", "<i2", {"scaleoffset": 15, "compression": "gzip"}, 2)
     add("scaleoffset_gzip", ">i2", {"scaleoffset": 0, "shuffle": True, "compression": "gzip"})
     for dtype in ("<f4", ">f8"):
         add(f"scaleoffset_{dtype[-2:]}", dtype, {"scaleoffset": 1})

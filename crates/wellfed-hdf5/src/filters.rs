@@ -137,6 +137,10 @@ pub(crate) struct Tools {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
+fn damaged(name: &str, from: usize, to: usize, why: impl std::fmt::Display) -> Error {
+    Error::corrupt(format!("it cannot be unpacked ({name}): {from} bytes for up to {to}: {why}"))
+}
+
 fn full(name: &str, made: usize, to: &[u8]) -> Result<()> {
     if made == to.len() {
         return Ok(());
@@ -152,7 +156,8 @@ impl Tools {
         self.inflate.get_or_insert_default().zlib_decompress(packed, to).map_err(|e| {
             Error::corrupt(match e {
                 DecompressionError::BadData => {
-                    "it cannot be unpacked (gzip): it was cut, or a byte of it changed".to_owned()
+                    let len = packed.len();
+                    format!("it cannot be unpacked (gzip): it was cut, or one of its {len} bytes changed")
                 }
                 DecompressionError::InsufficientSpace => {
                     format!("it cannot be unpacked (gzip): it has more than {most} bytes")
@@ -171,8 +176,7 @@ impl Tools {
                 self.zstd.insert(tool?)
             }
         };
-        tool.decompress_to_buffer(packed, to)
-            .map_err(|e| Error::corrupt(format!("it cannot be unpacked (zstd): {e}")))
+        tool.decompress_to_buffer(packed, to).map_err(|e| damaged("zstd", packed.len(), to.len(), e))
     }
 
     /// Fills `to` with what was packed by zlib.
@@ -197,7 +201,7 @@ impl Tools {
     /// As of [`Tools::zlib`].
     pub(crate) fn snappy(&mut self, packed: &[u8], to: &mut [u8]) -> Result<()> {
         let made = snap::raw::Decoder::new().decompress(packed, to);
-        let made = made.map_err(|e| Error::corrupt(format!("it cannot be unpacked (snappy): {e}")))?;
+        let made = made.map_err(|e| damaged("snappy", packed.len(), to.len(), e))?;
         full("snappy", made, to)
     }
 }
@@ -312,7 +316,7 @@ impl Scratch {
                     sized(unpacked, 0)?;
                     room(unpacked, most)?;
                     lzf::unpack(packed, most, unpacked)
-                        .ok_or_else(|| Error::corrupt("it cannot be unpacked (lzf)"))?;
+                        .ok_or_else(|| damaged("lzf", packed.len(), most, "it was cut, or a byte changed"))?;
                 }
                 Filter::Lz4 => lz4::unpack(packed, most, unpacked)?,
                 Filter::Blosc => blosc::unpack(packed, most, tools, unpacked)?,
@@ -388,6 +392,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::tests::{Packed, of_plugins};
 
     fn shuffled(data: &[u8], size: usize) -> Vec<u8> {
         let count = data.len() / size;
@@ -432,6 +437,21 @@ mod tests {
         let stored = zstd::bulk::compress(&summed(data.clone()), 3).unwrap();
         assert_eq!(run(&before, 0, 1000, &stored).unwrap(), data);
         assert_eq!(run(&[], 0, 1000, &data).unwrap(), data);
+    }
+
+    #[test]
+    fn no_more_memory_is_taken_than_is_said() {
+        for (name, Packed { filters, bytes, chunks }) in of_plugins() {
+            for (mask, stored) in chunks {
+                let (mut scratch, mut into) =
+                    (Scratch { packed: stored.clone(), ..Scratch::default() }, vec![]);
+                scratch.undo(&filters, mask, bytes, &mut into).unwrap();
+                let taken = [&scratch.packed, &scratch.unpacked, &scratch.tools.block];
+                let taken: usize = taken.into_iter().map(Vec::capacity).sum();
+                let said = scratch_bytes(&filters, stored.len() as u64, bytes as u64);
+                assert!(taken as u64 <= said, "{name}: {taken} bytes, not {said}");
+            }
+        }
     }
 
     #[test]

@@ -399,12 +399,23 @@ fn what_is_no_hdf5_file_says_so() {
 }
 
 /// The chunks of a data set as they are stored.
-struct Packed {
-    filters: Vec<Filter>,
+pub(crate) struct Packed {
+    pub(crate) filters: Vec<Filter>,
     /// Bytes of a chunk, unpacked.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Which filters were left out, and what is stored.
-    chunks: Vec<(u32, Vec<u8>)>,
+    pub(crate) chunks: Vec<(u32, Vec<u8>)>,
+}
+
+/// All data sets of the file that plugins wrote.
+pub(crate) fn of_plugins() -> impl Iterator<Item = (String, Packed)> {
+    let path = file("plugins");
+    let source = opened(spec(&path)).unwrap();
+    let names: Vec<String> = source.schema().fields.iter().map(|field| field.name.clone()).collect();
+    names.into_iter().map(move |name| {
+        let packed = stored(&path, &name);
+        (name, packed)
+    })
 }
 
 fn stored(path: &Path, name: &str) -> Packed {
@@ -452,18 +463,14 @@ fn filters_of_plugins_are_undone() {
 
 #[test]
 fn damage_behind_filters_of_plugins_is_no_panic() {
-    let path = file("plugins");
-    let source = opened(spec(&path)).unwrap();
     let mut state = 0x0123_4567_89AB_CDEF;
-    for field in &source.schema().fields {
-        let name = &field.name;
-        let Packed { filters, bytes, chunks } = stored(&path, name);
+    for (name, Packed { filters, bytes, chunks }) in of_plugins() {
         let (mask, whole) = &chunks[0];
         let wanted = undone(&filters, *mask, bytes, whole).unwrap();
         // Bytes of scaleoffset are more than its bits need.
         let same = |found: wellfed::Result<Vec<u8>>| match found {
             Ok(found) => name.starts_with("scaleoffset") && found == wanted,
-            Err(e) => e.kind() == ErrorKind::Corrupt,
+            Err(e) => e.kind() == ErrorKind::Corrupt && e.message().contains(|c: char| c.is_ascii_digit()),
         };
         for cut in 0..whole.len() {
             let found = undone(&filters, *mask, bytes, &whole[..cut]);

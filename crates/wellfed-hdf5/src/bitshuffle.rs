@@ -92,6 +92,8 @@ impl Bitshuffle {
                 return Err(damaged(&format!("it states blocks of {bytes} bytes of elements of {size}")));
             }
             (all, rest)
+        } else if packed.len() > most {
+            return Err(damaged(&format!("it has {} bytes, of at most {most}", packed.len())));
         } else {
             (packed.len(), packed)
         };

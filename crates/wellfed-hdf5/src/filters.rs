@@ -107,7 +107,9 @@ pub(crate) fn read(mut cursor: Cursor<'_>) -> Result<Vec<Filter>> {
             3 => Filter::Fletcher32,
             // Numbers that do not use all of their bits are no elements here.
             5 if values.get(1).is_some_and(|untouched| *untouched != 0) => Filter::Untouched,
-            6 => stated(ScaleOffset::read(&values).map(|how| how.map_or(Filter::Untouched, Filter::ScaleOffset)))?,
+            6 => stated(
+                ScaleOffset::read(&values).map(|how| how.map_or(Filter::Untouched, Filter::ScaleOffset)),
+            )?,
             32000 => Filter::Lzf,
             32001 => Filter::Blosc,
             32004 => Filter::Lz4,
@@ -119,8 +121,8 @@ pub(crate) fn read(mut cursor: Cursor<'_>) -> Result<Vec<Filter>> {
                     format!("its chunks went through filter {id}{}, which is not supported", named(id)),
                 )
                 .with_hint(
-                    "known are gzip, shuffle, fletcher32, scaleoffset, lzf, lz4, zstd, bitshuffle and blosc (version 1): write it again \
-                     with one of those",
+                    "known are gzip, shuffle, fletcher32, scaleoffset, lzf, lz4, zstd, bitshuffle and blosc \
+                     (version 1): write it again with one of those",
                 ));
             }
         });
@@ -249,10 +251,9 @@ pub(crate) fn scratch_bytes(filters: &[Filter], stored: u64, chunk: u64) -> u64 
     // What the last one that packs was given is the most that anything is unpacked to.
     let last = filters.iter().rposition(|filter| filter.packs()).unwrap_or(0);
     let most = most_after(&filters[..last], chunk);
-    let packed = stored.max(most);
     // A block is no larger than all of them.
     let blocks = filters.iter().any(|filter| matches!(filter, Filter::Blosc | Filter::Bitshuffle(_)));
-    packed.saturating_add(most).saturating_add(if blocks { packed } else { 0 })
+    stored.max(most).saturating_add(most).saturating_add(if blocks { most } else { 0 })
 }
 
 /// Undoes the filters of one chunk: `read` appends what is stored. Appends exactly `chunk` bytes to `into`. A bit in `mask` means
@@ -322,7 +323,12 @@ impl Scratch {
                 Filter::Blosc => blosc::unpack(packed, most, tools, unpacked)?,
                 Filter::Bitshuffle(how) => how.unpack(packed, most, tools, unpacked)?,
                 Filter::ScaleOffset(how) => how.unpack(packed, most, unpacked)?,
-                Filter::Shuffle(size) => unshuffle(packed, *size, sized(unpacked, packed.len())?),
+                Filter::Shuffle(size) => {
+                    if packed.len() > most {
+                        return Err(Error::corrupt(format!("it has {} bytes, not {most}", packed.len())));
+                    }
+                    unshuffle(packed, *size, sized(unpacked, packed.len())?);
+                }
             }
             std::mem::swap(&mut self.packed, &mut self.unpacked);
         }
@@ -464,6 +470,8 @@ mod tests {
             (Filter::Lzf, vec![2, 1, 2, 3]),
             (Filter::Fletcher32, vec![1, 2]),
             (Filter::Shuffle(4), vec![0; 999]),
+            (Filter::Shuffle(4), vec![0; 1001]),
+            (Filter::Bitshuffle(Bitshuffle::read(&[0, 4, 1]).unwrap()), vec![0; 1001]),
         ] {
             let e = run(&[filter], 0, 1000, &stored).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Corrupt, "{filter:?}: {e}");

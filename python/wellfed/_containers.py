@@ -256,7 +256,8 @@ def hdf5(
         storage_options: As of `image_folder`.
 
     Numbers, booleans and enumerations, text, opaque bytes, and lists of numbers of variable length are fields; filters
-    are gzip, shuffle, fletcher32, lzf and zstd. Everything else is an error when it is opened.
+    are gzip, shuffle, fletcher32, scaleoffset, lzf, lz4, zstd, bitshuffle and blosc (version 1). Everything else is an
+    error when it is opened.
 
     Raises:
         FileNotFoundError: A file does not exist.

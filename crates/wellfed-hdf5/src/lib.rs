@@ -11,6 +11,9 @@
 
 #![warn(missing_docs)]
 
+mod bitshuffle;
+mod blosc;
+mod blosclz;
 mod btree1;
 mod btree2;
 mod checksum;
@@ -27,9 +30,11 @@ mod fractal_heap;
 mod gather;
 mod global_heap;
 mod links;
+mod lz4;
 mod lzf;
 mod object_header;
 mod pages;
+mod scaleoffset;
 mod source;
 mod superblock;
 #[cfg(test)]

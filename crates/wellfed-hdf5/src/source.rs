@@ -223,16 +223,21 @@ impl Decode for Decoder<'_> {
     }
 
     fn bytes(&self) -> u64 {
-        let Block { cut, .. } = self.block;
+        let Block { cut, array, .. } = self.block;
         let chunk = cut.bytes as u64;
         let largest = self.block.written().map(|(_, chunk)| chunk.size).max().unwrap_or(0);
-        chunk.saturating_mul(cut.parts as u64).saturating_add(filters::scratch_bytes(largest, chunk))
+        chunk.saturating_mul(cut.parts as u64).saturating_add(filters::scratch_bytes(
+            &array.dataset.filters,
+            largest,
+            chunk,
+        ))
     }
 
     fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)> {
         let Some(chunk) = self.block.chunk(part) else { return Ok((Arc::new(Unpacked::None), 0)) };
-        let bytes = self.block.cut.bytes;
-        let beside = filters::scratch_bytes(chunk.size, bytes as u64);
+        let Block { cut, array, .. } = self.block;
+        let bytes = cut.bytes;
+        let beside = filters::scratch_bytes(&array.dataset.filters, chunk.size, bytes as u64);
         growth.take(beside.saturating_add(bytes as u64))?;
         let mut unpacked = Vec::new();
         unpacked
@@ -528,7 +533,7 @@ impl Hdf5 {
                 self.sizes.count = self.sizes.count.saturating_add(blocks);
                 self.sizes.samples = self.sizes.samples.max(rows);
                 // What unpacking takes beside them counts once: as the largest one.
-                let beside = filters::scratch_bytes(0, cut.bytes as u64);
+                let beside = filters::scratch_bytes(&array.dataset.filters, 0, cut.bytes as u64);
                 self.sizes.largest = self.sizes.largest.max(bytes.saturating_add(beside));
                 self.sizes.all =
                     self.sizes.all.saturating_add(bytes.saturating_mul(blocks)).max(self.sizes.largest);

@@ -17,7 +17,13 @@ use wellfed::{
     store::{LocalStore, Store},
 };
 
-use crate::source::open;
+use crate::{
+    chunks::Chunk,
+    dataset::{self, Storage},
+    file::File,
+    filters::{self, Filter},
+    source::open,
+};
 
 const ROWS: u64 = 10;
 const FORMATS: [&str; 2] = ["earliest", "latest"];
@@ -69,6 +75,7 @@ fn numbers(dtype: DType, first: u64, count: u64) -> Vec<u8> {
             DType::UInt16 => (of(i) as u16).to_ne_bytes().to_vec(),
             DType::Int32 => (of(i) as i32).to_ne_bytes().to_vec(),
             DType::UInt32 => (of(i) as u32).to_ne_bytes().to_vec(),
+            DType::UInt64 => of(i).to_ne_bytes().to_vec(),
             DType::Int64 => (of(i) as i64).to_ne_bytes().to_vec(),
             DType::Float32 => (of(i) as f32).to_ne_bytes().to_vec(),
             DType::Float64 => (of(i) as f64).to_ne_bytes().to_vec(),
@@ -389,4 +396,97 @@ fn what_is_no_hdf5_file_says_so() {
     bytes[44..48].copy_from_slice(&sum.to_le_bytes());
     let e = all_of(&folder, &bytes, None).unwrap_err();
     assert!(e.kind() == ErrorKind::Unsupported && e.message().contains("open for writing"), "{e}");
+}
+
+/// The chunks of a data set as they are stored.
+pub(crate) struct Packed {
+    pub(crate) filters: Vec<Filter>,
+    /// Bytes of a chunk, unpacked.
+    pub(crate) bytes: usize,
+    /// Which filters were left out, and what is stored.
+    pub(crate) chunks: Vec<(u32, Vec<u8>)>,
+}
+
+/// All data sets of the file that plugins wrote.
+pub(crate) fn of_plugins() -> impl Iterator<Item = (String, Packed)> {
+    let path = file("plugins");
+    let source = opened(spec(&path)).unwrap();
+    let names: Vec<String> = source.schema().fields.iter().map(|field| field.name.clone()).collect();
+    names.into_iter().map(move |name| {
+        let packed = stored(&path, &name);
+        (name, packed)
+    })
+}
+
+fn stored(path: &Path, name: &str) -> Packed {
+    let (store, path) = (LocalStore::new(), path.to_str().unwrap());
+    let file = File::open(&store, path, fs::metadata(path).unwrap().len()).unwrap();
+    let dataset = dataset::Dataset::open(&file, &file.find(name).unwrap()).unwrap();
+    let Storage::Chunked(chunks) = &dataset.storage else { panic!("{name}") };
+    let all = (0..chunks.grid.iter().product()).filter_map(|number| chunks.get(number));
+    let read = |chunk: Chunk| {
+        let mut bytes = Vec::new();
+        store.read_range(path, chunk.offset, chunk.size as usize, &mut bytes).unwrap();
+        (chunk.mask, bytes)
+    };
+    Packed { bytes: chunks.bytes as usize, chunks: all.map(read).collect(), filters: dataset.filters }
+}
+
+fn undone(filters: &[Filter], mask: u32, chunk: usize, stored: &[u8]) -> wellfed::Result<Vec<u8>> {
+    let mut into = Vec::new();
+    let read = |packed: &mut Vec<u8>| {
+        packed.extend_from_slice(stored);
+        Ok(())
+    };
+    filters::undo(filters, mask, chunk, read, &mut into).map(|()| into)
+}
+
+#[test]
+fn filters_of_plugins_are_undone() {
+    let path = file("plugins");
+    let source = opened(spec(&path)).unwrap();
+    conformance::check(&*source);
+    assert_eq!((source.len(), source.notes()), (ROWS, &[][..]));
+    let fields = &source.schema().fields;
+    assert_eq!(fields.len(), 51);
+    let mut record = Record::default();
+    for row in 0..ROWS {
+        source.fetch(row, &mut record).unwrap();
+        for (field, value) in fields.iter().zip(&record.values) {
+            let FieldKind::Array { dtype, shape } = &field.kind else { panic!("{field:?}") };
+            let count: u64 = shape.iter().map(|side| side.unwrap() as u64).product();
+            let wanted = Value::Bytes(numbers(*dtype, row * count, count));
+            assert_eq!(*value, wanted, "{} of row {row}", field.name);
+        }
+    }
+}
+
+#[test]
+fn damage_behind_filters_of_plugins_is_no_panic() {
+    let mut state = 0x0123_4567_89AB_CDEF;
+    for (name, Packed { filters, bytes, chunks }) in of_plugins() {
+        let (mask, whole) = &chunks[0];
+        let wanted = undone(&filters, *mask, bytes, whole).unwrap();
+        // Bytes of scaleoffset are more than its bits need.
+        let same = |found: wellfed::Result<Vec<u8>>| match found {
+            Ok(found) => name.starts_with("scaleoffset") && found == wanted,
+            Err(e) => e.kind() == ErrorKind::Corrupt && e.message().contains(|c: char| c.is_ascii_digit()),
+        };
+        for cut in 0..whole.len() {
+            let found = undone(&filters, *mask, bytes, &whole[..cut]);
+            assert!(same(found.clone()), "{name} cut at {cut} of {}: {:?}", whole.len(), found.err());
+        }
+        for _ in 0..1000 {
+            let mut bad = whole.clone();
+            // Heads more often than their part of all.
+            let among = if random(&mut state).is_multiple_of(3) { bad.len().min(24) } else { bad.len() };
+            let at = random(&mut state) as usize % among;
+            bad[at] ^= 1 << (random(&mut state) % 8);
+            match undone(&filters, *mask, bytes, &bad) {
+                Ok(found) => assert_eq!(found.len(), bytes),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::Corrupt, "{name}: {e}"),
+            }
+        }
+        assert_eq!(undone(&filters, *mask, bytes, whole).unwrap(), wanted, "{name} after damage");
+    }
 }

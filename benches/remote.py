@@ -3,11 +3,13 @@
     python benches/remote.py --photos DIR [--images 2000] [--rounds 3] [--delay-ms 0] [--link-mb 0] [--out FILE.json]
 
 nginx on this machine (it must be installed; run as root it listens as nobody) serves `--images` photographs as
-objects, as tar shards, as MDS and as LitData chunks. An epoch is all of them, shuffled as each library shuffles,
-cropped at random and resized to 224x224 in batches of 64, and begins without anything on local disk. The libraries
-run under torch's DataLoader with 2 and 4 workers, as their guides have it, the transforms are torchvision's; those
-that are not installed are left out. `raw` only fetches the objects, by 16 threads. With `--delay-ms` the loopback
-interface answers later (needs root and `tc`; put back at the end).
+objects, as tar shards, as MDS and as LitData chunks. What is measured is opening the data set, which has the indexes
+that each form has when it was written (of tar shards those of ``index="sidecar"``), and one epoch: all of them,
+shuffled as each library shuffles, cropped at random and resized to 224x224 in batches of 64, without anything on local
+disk. The libraries run under torch's DataLoader with 2 and 4 workers, as their guides have it, the transforms are
+torchvision's; those that are not installed are left out. `raw` only fetches the objects, by `--connections` threads.
+With `--delay-ms` nginx answers later (needs its echo module), with `--link-mb` the loopback interface passes so much a
+second (needs root and `tc`; put back at the end).
 """
 
 from __future__ import annotations
@@ -150,6 +152,8 @@ def write(www: Path, photos: list[Path], count: int) -> None:
                     member = tarfile.TarInfo(name)
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
+    index = {"fields": ["jpg", "cls"], "index": "sidecar"}
+    wf.webdataset([str(path) for path in sorted((bucket / "tar").glob("*.tar"))], **index)  # type: ignore[arg-type]
     if importlib.util.find_spec("streaming"):
         from streaming import MDSWriter
 
@@ -176,10 +180,10 @@ class _LitSamples:
         return {"image": Path(self.photos[i % len(self.photos)]).read_bytes(), "label": i % 10}
 
 
-def epoch(batches: Any, count: int) -> float:
-    """Seconds of an epoch of `count` photographs."""
+def epoch(opened: Callable[[], Any], count: int) -> float:
+    """Seconds of opening a data set and of an epoch of its `count` photographs."""
     begun, seen = time.perf_counter(), 0
-    for batch in batches:
+    for batch in opened():
         seen += len(batch[0])
     assert count - BATCH < seen <= count + 4 * BATCH, f"{seen} of {count} photographs"
     return time.perf_counter() - begun
@@ -229,12 +233,13 @@ def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
 
     def objects() -> float:
         urls = [f"s3://bench/objects/{i:06}.jpg" for i in range(count)]
-        ds = wf.image_files(urls, labels=[i % 10 for i in range(count)], storage_options=store)
-        return epoch(chain(ds), count)
+        labels = [i % 10 for i in range(count)]
+        return epoch(lambda: chain(wf.image_files(urls, labels=labels, storage_options=store)), count)
 
     def tar() -> float:
         url = f"s3://bench/tar/{{0000..{shards:04}}}.tar"
-        return epoch(chain(wf.webdataset(url, fields=["jpg", "cls"], storage_options=store)), count)
+        how: dict[str, Any] = {"fields": ["jpg", "cls"], "storage_options": store, "index": "sidecar"}
+        return epoch(lambda: chain(wf.webdataset(url, **how)), count)
 
     def chain(ds: wf.Dataset) -> Any:
         return ds.shuffle(seed=0).map(T.RandomResizedCrop(224), T.RandomHorizontalFlip()).batch(BATCH).numpy()
@@ -254,9 +259,13 @@ def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]
 
         def by_webdataset() -> float:
             urls = f"{url}/bench/tar/{{0000..{shards:04}}}.tar"
-            data = wds.WebDataset(urls, shardshuffle=100, empty_check=False, nodesplitter=None)
-            data = data.shuffle(1000).decode("pil").to_tuple("jpg", "cls").map_tuple(transform, None)
-            return epoch(DataLoader(data, **options), count)
+
+            def opened() -> Any:
+                data = wds.WebDataset(urls, shardshuffle=100, empty_check=False, nodesplitter=None)
+                data = data.shuffle(1000).decode("pil").to_tuple("jpg", "cls").map_tuple(transform, None)
+                return DataLoader(data, **options)
+
+            return epoch(opened, count)
 
         found[f"webdataset, {workers} workers"] = by_webdataset
 
@@ -270,8 +279,7 @@ def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]
                 from streaming.base.util import clean_stale_shared_memory
 
                 clean_stale_shared_memory()
-                data = _mosaic(f"{local}/cache")
-                return epoch(DataLoader(data, **options), count)
+                return epoch(lambda: DataLoader(_mosaic(f"{local}/cache"), **options), count)
 
         found[f"streaming, {workers} workers"] = by_streaming
 
@@ -286,10 +294,13 @@ def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]
                 "region_name": "us-east-1",
             }
             with tempfile.TemporaryDirectory() as cache:
-                data = litdata.StreamingDataset(
-                    "s3://bench/lit", cache_dir=cache, shuffle=True, storage_options=keys, transform=_of_bytes
+                how = {"cache_dir": cache, "shuffle": True, "storage_options": keys, "transform": _of_bytes}
+                return epoch(
+                    lambda: litdata.StreamingDataLoader(
+                        litdata.StreamingDataset("s3://bench/lit", **how), **options
+                    ),
+                    count,
                 )
-                return epoch(litdata.StreamingDataLoader(data, **options), count)
 
         found[f"litdata, {workers} workers"] = by_litdata
 
@@ -299,8 +310,10 @@ def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]
         def by_connector() -> float:
             os.environ.update(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="y")
             urls = [f"s3://bench/objects/{i:06}.jpg" for i in range(count)]
-            data = S3MapDataset.from_objects(urls, region="us-east-1", endpoint=url, transform=_of_object)
-            return epoch(DataLoader(data, shuffle=True, **options), count)
+            how = {"region": "us-east-1", "endpoint": url, "transform": _of_object}
+            return epoch(
+                lambda: DataLoader(S3MapDataset.from_objects(urls, **how), shuffle=True, **options), count
+            )
 
         found[f"s3torchconnector, {workers} workers"] = by_connector
     return found

@@ -82,11 +82,13 @@ def test_files_that_the_engine_does_not_read_stay_in_python(tmp_path: Path) -> N
     for number in range(4):
         Image.fromarray(picture(number, 40, 41)).save(tmp_path / "a" / f"{number}.bmp")
     bitmaps = datasets.ImageFolder(tmp_path, SMALL)
-    assert "4 of 4 files have other formats than JPEG, PNG, GIF or PPM" in wt.DataLoader(bitmaps).explain()
+    assert (
+        "4 of 4 files have other formats than JPEG, PNG, GIF, PPM or WebP" in wt.DataLoader(bitmaps).explain()
+    )
     assert same(*both(bitmaps, expect=PYTHON, batch_size=2))
 
 
-def test_gif_and_ppm_are_read_as_pillow_reads_them(tmp_path: Path) -> None:
+def test_gif_ppm_and_webp_are_read_as_pillow_reads_them(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     rgb, grey = Image.fromarray(picture(0, 40, 41)), Image.fromarray(picture(2, 37, 60, 1)[..., 0])
     steps = [Image.fromarray(picture(seed, 44, 45)) for seed in (3, 4)]
@@ -97,11 +99,15 @@ def test_gif_and_ppm_are_read_as_pillow_reads_them(tmp_path: Path) -> None:
         "transparent.gif": (rgb.quantize(16), {"transparency": 3}),
         "plain.ppm": (rgb, {}),
         "UPPER.PPM": (rgb, {}),
+        "lossy.webp": (rgb, {"quality": 60}),
+        "exact.webp": (rgb, {"lossless": True}),
+        "alpha.webp": (rgb.convert("RGBA"), {"quality": 60}),
+        "moving.webp": (steps[0], {"save_all": True, "append_images": steps[1:]}),
     }
     for name, (image, how) in images.items():
         image.save(tmp_path / "a" / name, **how)
 
-    load, extensions = datasets.folder.default_loader, (".gif", ".ppm")
+    load, extensions = datasets.folder.default_loader, (".gif", ".ppm", ".webp")
     folder = datasets.DatasetFolder(str(tmp_path), load, extensions, transform=SMALL)
     assert len(folder) == len(images)
     assert same(*both(folder, batch_size=3, shuffle=True))

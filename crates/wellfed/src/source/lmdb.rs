@@ -507,7 +507,9 @@ impl Source for Lmdb {
 
     fn gathers(&self) -> bool {
         let array = self.layout.array().is_some_and(|bytes| bytes <= GATHERED);
-        self.watched && array && self.key.is_none() && self.into == [Some(0)]
+        let numbers =
+            |field: &FieldSpec| matches!(field.kind, FieldKind::Array { .. } | FieldKind::Scalar { .. });
+        self.watched && array && self.into == [Some(0)] && self.schema.fields.iter().all(numbers)
     }
 
     /// Arrays, file by file: one look at the transactions for all of them.

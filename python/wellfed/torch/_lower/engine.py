@@ -25,8 +25,8 @@ __all__ = ["Engine", "Memory", "accepts_for", "mapped", "memory_of", "source_of"
 
 _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 # Formats of which the engine decodes all that Pillow does, and sooner. Of others it knows a part, and names do not tell
-# which; lossy WebP takes its decoder longer than libwebp.
-_READ = (*_JPEG, ".png", ".gif", ".ppm")
+# which.
+_READ = (*_JPEG, ".png", ".gif", ".ppm", ".webp")
 _IMAGES = (
     ".png",
     ".bmp",

@@ -334,7 +334,7 @@ def _stays(line: Line, why: str) -> Line:
 
 
 # What the engine reads of files by their names.
-_FORMATS = "JPEG, PNG, GIF or PPM"
+_FORMATS = "JPEG, PNG, GIF, PPM or WebP"
 
 
 def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:

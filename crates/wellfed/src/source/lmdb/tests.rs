@@ -423,6 +423,39 @@ fn what_a_writer_may_have_taken_is_an_error() {
 }
 
 #[test]
+fn small_arrays_are_gathered_and_what_a_writer_may_have_taken_is_not() {
+    let folder = TempFolder::new();
+    // Values in their page, values with pages of their own, and one of another size.
+    for (count, size) in [(40_u8, 12_usize), (20, 400), (3, 2000)] {
+        let mut entries: Vec<Entry> = (0..count).map(|i| entry(format!("{i:03}"), vec![i; size])).collect();
+        entries[1].1.pop();
+        let path = folder.write("a.mdb", &database(&entries));
+        let array = LmdbValue::Array { dtype: DType::UInt8, shape: vec![size] };
+        let source = open(spec(&path, array.clone(), None)).unwrap();
+        conformance::check(&source);
+        let rows = usize::from(count);
+        let gathered = || {
+            let (mut column, mut copied) = (vec![0; rows * size], vec![false; rows]);
+            let wanted: Vec<Wanted> =
+                (0..rows).map(|row| Wanted { index: (rows - 1 - row) as u64, row }).collect();
+            let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied };
+            source.gather(&wanted, &Record::default(), &mut into);
+            (column, copied)
+        };
+        let (column, copied) = gathered();
+        assert_eq!(copied.iter().filter(|copied| **copied).count(), rows - 1, "{size}");
+        assert!(!copied[rows - 2], "the one of another size");
+        assert!(column[..size].iter().all(|byte| *byte == count - 1));
+        // Three transactions later.
+        let opened = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&opened, &10_u64.to_le_bytes(), 144).unwrap();
+        assert!(!gathered().1.contains(&true), "{size}");
+        let key = open(spec(&path, array, Some(&["value", "__key__"]))).unwrap();
+        assert!(!key.gathers(), "keys are texts");
+    }
+}
+
+#[test]
 fn other_files_say_what_they_are() {
     let folder = TempFolder::new();
     let whole = database(&mixed(5));

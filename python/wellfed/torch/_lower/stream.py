@@ -37,6 +37,7 @@ from .webdataset import Streamed, batches_of, samples_of
 if TYPE_CHECKING:
     from .._resume import Resume
     from .hugging_stream import RowStream
+    from .shards import ShardStream
 
 __all__ = ["Stream", "StreamIterator", "stream_of"]
 
@@ -241,7 +242,7 @@ class StreamIterator(Unprofiled):
 
     _progress: Any
 
-    def __init__(self, loader: Any, stream: Stream | RowStream, resume: Resume | None = None) -> None:
+    def __init__(self, loader: Any, stream: Stream | RowStream | ShardStream, resume: Resume | None = None) -> None:
         self._stream = stream
         self._native: Any = None
         self._stages: list[Any] | None = None

@@ -80,6 +80,8 @@ class Lit(Shards):
         root = dataset.input_dir.path
         self._twin = _copied(dataset)
         cache = self._cache = self._twin._create_cache(_worker_env())
+        if self._twin.posix_fast is None or not self._twin.posix_fast.in_place:
+            raise RefusalError("its chunks are not read where they lie", "LITDATA_POSIX_FAST left out")
         known = cache._reader.config
         config, chunks = known.config, known._chunks
         if config.get("compression") or config.get("encryption") or config.get("compression_level"):
@@ -146,7 +148,8 @@ class Lit(Shards):
         serializer = self._loader._serializers_list[place]
         if type(serializer).__module__ != "litdata.streaming.serializers":
             raise RefusalError(f"values of format {form!r} are read by {type(serializer).__name__}")
-        return lambda name: cells.row(place, serializer.deserialize)
+        # The library maps its chunks, so that values are made of views: bytes are one.
+        return lambda name: cells.row(place, lambda data: serializer.deserialize(memoryview(data)))
 
     def after(self, sample: Value, apply: Callable[[Any, list[Value]], Value]) -> Value:
         """What ``transform=`` makes of a sample."""

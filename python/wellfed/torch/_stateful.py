@@ -64,7 +64,7 @@ def is_stateful(thing: object) -> TypeGuard[Stateful]:
 
 @functools.lru_cache(256)
 def _asks_for_more(method: Any) -> bool:
-    """Whether a method has to be given arguments, as ``state_dict(num_samples, ...)`` of libraries that stream shards."""
+    """Whether a method has to be given arguments, as ``state_dict(num_samples)`` of data sets that stream shards."""
     if type(method) is not FunctionType:
         return False
     _, *others = inspect.signature(method).parameters.values()

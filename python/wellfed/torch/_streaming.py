@@ -1,8 +1,8 @@
 """Loaders of libraries that stream shards: theirs with our iterators behind them.
 
-These are the ``StreamingDataLoader`` of MosaicML's Streaming and of LitData, which count what they hand over for their own
-``state_dict()``, and tell their data set the epoch. Invariant: whatever those classes do around the iterator, they do;
-only the iterator is another one.
+These are the ``StreamingDataLoader`` of MosaicML's Streaming and of LitData, which count what they hand over for their
+own ``state_dict()``, and tell their data set the epoch. Invariant: whatever those classes do around the iterator, they
+do; only the iterator is another one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LitData: its data sets over chunks that `optimize` wrote, and the order of their samples.
 
-Invariant: only data sets are recognized whose chunks lie here as they were written, unpacked. The order is what the library
-says: it is iterated on a copy of the data set, for each worker, which gives places in the place of samples.
+Invariant: only data sets are recognized whose chunks lie here as they were written, unpacked. The order is what the
+library says: a copy of the data set is iterated, for each worker, which gives numbers in the place of samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,18 @@ from .values import INDEX, Group, Picture, Value
 __all__ = ["Lit", "is_known", "plain_collate", "read"]
 
 _VALUES = (
-    *("str", "text", "bool", "int", "float", "bytes", "numpy", "tensor", "no_header_numpy", "no_header_tensor"),
+    *(
+        "str",
+        "text",
+        "bool",
+        "int",
+        "float",
+        "bytes",
+        "numpy",
+        "tensor",
+        "no_header_numpy",
+        "no_header_tensor",
+    ),
     "json",
 )
 
@@ -84,7 +95,8 @@ class Lit(Shards):
             raise RefusalError("its chunks are not read where they lie", "LITDATA_POSIX_FAST left out")
         known = cache._reader.config
         config, chunks = known.config, known._chunks
-        if config.get("compression") or config.get("encryption") or config.get("compression_level"):
+        packing = ("compression", "compression_level", "ipc_compression", "encryption")
+        if any(config.get(name) for name in packing):
             raise RefusalError("its chunks are compressed or encrypted", "optimize(compression=None)")
         if config.get("item_loader") not in (None, "PyTreeLoader") or config.get("format") not in (None, ""):
             raise RefusalError(f"its chunks are read by {config.get('item_loader') or config.get('format')}")
@@ -108,7 +120,10 @@ class Lit(Shards):
         for name in ("serializers", "_encryption"):
             if getattr(dataset, name):
                 raise RefusalError(f"it has {name.strip('_')}=", f"{name.strip('_')} left out")
-        if getattr(dataset, "window_direct_io", False) or getattr(dataset, "_forced_worker_env", None) is not None:
+        if (
+            getattr(dataset, "window_direct_io", False)
+            or getattr(dataset, "_forced_worker_env", None) is not None
+        ):
             raise RefusalError("its samples are read in another way")
         where = dataset.input_dir
         if where.url is not None or where.path is None or not os.path.isdir(where.path):
@@ -142,7 +157,9 @@ class Lit(Shards):
         if kind == "pil":
             return lambda name: cells.image(place, name, Picture(INDEX))
         if kind in ("jpeg", "image") and torchvision_io.taken_over():
-            return lambda name: cells.image(place, name, Picture(INDEX, "torchvision", "RGB", "chw", turned=True))
+            return lambda name: cells.image(
+                place, name, Picture(INDEX, "torchvision", "RGB", "chw", turned=True)
+            )
         if kind not in _VALUES:
             raise RefusalError(f"samples have values of format {form!r}")
         serializer = self._loader._serializers_list[place]
@@ -162,7 +179,11 @@ class Lit(Shards):
         if self.dataset is not other.dataset or self.files != other.files:
             return False
         one, two = self.mark[-1], other.mark[-1]
-        return self.mark[:-1] == other.mark[:-1] and len(one) == len(two) and all(a is b for a, b in zip(one, two))
+        return (
+            self.mark[:-1] == other.mark[:-1]
+            and len(one) == len(two)
+            and all(a is b for a, b in zip(one, two))
+        )
 
     def engine(self, field: str) -> wf.Dataset:
         """The engine's data set of one value of each sample."""
@@ -257,7 +278,7 @@ def _ordered(dataset: Any, cache: Any) -> Any:
             return _Quiet(self.__dict__["wellfed_cache"])
 
         _order_classes[kind] = type("Order", (kind,), {"__getitem__": getitem, "_create_cache": create_cache})
-    order = object.__new__(_order_classes[kind])
+    order: Any = object.__new__(_order_classes[kind])
     order.__dict__.update(vars(dataset))
     order.cache = order.shuffler = None
     order.wellfed_cache = cache

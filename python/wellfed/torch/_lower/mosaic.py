@@ -1,8 +1,8 @@
 """MosaicML's Streaming: its data sets over MDS shards, and the order of their samples.
 
-Invariant: only data sets are recognized whose shards lie here as they were written, unpacked, and stay here. The order is
-what the library's own methods say, run once for an epoch on a copy of the data set; the counter of epochs, which lies in
-memory that all processes of a node share, goes on as they leave it.
+Invariant: only data sets are recognized whose shards lie here as they were written, unpacked, and stay here. The order
+is what the library's own methods say, run once for an epoch on a copy of the data set; the counter of epochs, which
+lies in memory that all processes of a node share, goes on as they leave it.
 """
 
 from __future__ import annotations
@@ -75,11 +75,16 @@ class Mosaic(Shards):
             self._folders.append(os.path.join(stream.local, stream.split))
         paths, first = [], dataset.shards[0]
         for shard in dataset.shards:
-            if (type(shard).__module__, type(shard).__name__) != ("streaming.base.format.mds.reader", "MDSReader"):
+            if (type(shard).__module__, type(shard).__name__) != (
+                "streaming.base.format.mds.reader",
+                "MDSReader",
+            ):
                 raise RefusalError(f"its shards are read by {type(shard).__name__}", "MDS shards")
             if shard.compression is not None:
                 raise RefusalError("its shards are compressed", "MDSWriter(compression=None)")
-            same = shard.column_names == first.column_names and shard.column_encodings == first.column_encodings
+            same = (
+                shard.column_names == first.column_names and shard.column_encodings == first.column_encodings
+            )
             if not same or shard.column_sizes != first.column_sizes:
                 raise RefusalError("its shards differ in their columns")
             paths.append(os.path.join(shard.dirname, shard.split, shard.raw_data.basename))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -33,7 +33,7 @@ from .joint import Boxes
 from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator, labels_of
-from .shards import Examples, ShardStream, Shards, flat_of, lookups_of
+from .shards import Examples, Shards, ShardStream, flat_of, lookups_of
 from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
@@ -246,10 +246,16 @@ def _of_shards(loader: Any, before: Plan | None, read: Callable[[Any], Shards]) 
     if loader.on_error != "raise":
         return _python(dataset, "errors of an iterable data set are looked at one by one", "")
     if not _is_harmless(loader.worker_init_fn):
-        return _python(dataset, "worker_init_fn may change the data set of a worker", "leave worker_init_fn out")
+        return _python(
+            dataset, "worker_init_fn may change the data set of a worker", "leave worker_init_fn out"
+        )
     try:
         shards = read(dataset)
-        if before is not None and isinstance(before.stream, ShardStream) and before.stream.current(shards, key):
+        if (
+            before is not None
+            and isinstance(before.stream, ShardStream)
+            and before.stream.current(shards, key)
+        ):
             return before
         view = cast(Any, _Plain(loader, Examples(shards)))
         try:
@@ -264,11 +270,11 @@ def _of_shards(loader: Any, before: Plan | None, read: Callable[[Any], Shards]) 
         why, change = getattr(refused, "why", str(refused).partition("\n")[0]), getattr(refused, "change", "")
         return _python(dataset, why, change)
     native, lines = plan.native_source, plan.lines
+    lines[0] = ("data", replace(lines[0][1], part=_name(dataset)))
     if native is None:
         return Plan("python", dataset, [_in_python(line) for line in lines])
     if native.mixing is not None:
         return _python(dataset, f"collate_fn {name_of(loader.collate_fn)} is Python code", "")
-    lines[0] = ("data", Line(_name(dataset), True, lines[0][1].why))
     readings = [leaf.reading for leaf in flat.leaves if leaf.reading is not None]
     stream = ShardStream(shards, readings, native, lines, key)
     return Plan("native", dataset, stream.lines(), stream=stream)

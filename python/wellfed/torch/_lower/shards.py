@@ -1,9 +1,9 @@
 """Iterable data sets over shards that a library wrote: samples by number, in the order of the library itself.
 
 These are the ``StreamingDataset`` of MosaicML's Streaming (`mosaic.py`) and that of LitData (`litdata.py`), and classes
-derived from them whose ``__getitem__`` takes what the library gives and does something to it. Invariant: batch `i` has the
-samples that the stock loader's batch `i` has, whatever the number of workers, none of which is started. The order is
-not computed here: the library's own functions are asked, for each worker as it would be.
+derived from them whose ``__getitem__`` takes what the library gives and does something to it. Invariant: batch `i` has
+the samples that the stock loader's batch `i` has, whatever the number of workers, none of which is started. The order
+is not computed here: the library's own functions are asked, for each worker as it would be.
 """
 
 from __future__ import annotations
@@ -114,7 +114,11 @@ class Packed:
         file = os.open(self.paths[shard], os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         if shard not in self._places:
             count = self.starts[shard + 1] - self.starts[shard]
-            self._places[shard] = np.frombuffer(os.pread(file, 4 * (count + 1), 4), "<u4")
+            head = np.frombuffer(os.pread(file, 4 * (count + 2), 0), "<u4")
+            if len(head) < count + 2 or head[0] != count:
+                os.close(file)
+                raise ValueError(f"{self.paths[shard]} does not have {count} samples")
+            self._places[shard] = head[1:]
         self._open[shard] = file
         if len(self._open) > self._MOST:
             os.close(self._open.popitem(last=False)[1])
@@ -389,7 +393,9 @@ class LookedUp:
 
     def __init__(self, columns: Columns, loader: Any) -> None:
         self._columns = columns
-        self._fetcher = MapFetcher(loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last)
+        self._fetcher = MapFetcher(
+            loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
+        )
         self.in_python = 0
 
     def acquire(self) -> Any:

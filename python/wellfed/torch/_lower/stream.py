@@ -242,7 +242,9 @@ class StreamIterator(Unprofiled):
 
     _progress: Any
 
-    def __init__(self, loader: Any, stream: Stream | RowStream | ShardStream, resume: Resume | None = None) -> None:
+    def __init__(
+        self, loader: Any, stream: Stream | RowStream | ShardStream, resume: Resume | None = None
+    ) -> None:
         self._stream = stream
         self._native: Any = None
         self._stages: list[Any] | None = None

@@ -441,6 +441,33 @@ def test_the_loader_of_streaming_and_its_state(mosaic: Mosaic, workers: int) -> 
     assert same(*found)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("left", [0, 3, 99])
+def test_states_of_loaders_over_mds(mosaic: Mosaic, workers: int, left: int) -> None:
+    kind = _mosaic_classes()["Images"]
+
+    def make() -> Any:
+        mosaic.fresh()
+        dataset = kind(local=os.fspath(mosaic.root / "a"), batch_size=4, shuffle=True)
+        return wf.feed(Stock(dataset, batch_size=4, num_workers=workers))
+
+    loader = make()
+    list(loader)
+    batches = iter(loader)
+    for _ in range(left):
+        if next(batches, None) is None:
+            break
+    state = loader.state_dict()
+    rest, then = list(batches), list(loader)
+    del loader, batches
+    loader = make()
+    loader.load_state_dict(state)
+    if left == 99:
+        assert same(list(loader), then)
+    else:
+        assert same([list(loader), list(loader)], [rest, then])
+
+
 def _refused_classes(mosaic: Mosaic) -> dict[str, tuple[Callable[[], Any], str]]:
     kinds = _mosaic_classes()
     a = os.fspath(mosaic.root / "a")
@@ -735,7 +762,8 @@ def test_the_state_of_litdatas_loader(lit: Lit, workers: int) -> None:
         )
         loader.load_state_dict(state)
         found.append([state, list(loader), list(loader), loader.state_dict()])
-    assert same(*found)
+    for one, other in zip(*found, strict=True):
+        assert same(one, other)
 
 
 def test_an_epoch_of_litdata_that_is_left(lit: Lit) -> None:
@@ -747,6 +775,33 @@ def test_an_epoch_of_litdata_that_is_left(lit: Lit) -> None:
         del batches
         found.append([first, list(loader), list(loader)])
     assert same(*found)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("left", [0, 3, 99])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_states_of_loaders_over_litdata(lit: Lit, workers: int, left: int, persistent: bool) -> None:
+    if persistent and not workers:
+        pytest.skip("no workers")
+
+    def make() -> Any:
+        dataset = _lit_class()(lit.at("pil"), shuffle=True)
+        return wf.feed(Stock(dataset, batch_size=4, num_workers=workers, persistent_workers=persistent))
+
+    loader = make()
+    list(loader)
+    batches = iter(loader)
+    for _ in range(left):
+        if next(batches, None) is None:
+            break
+    state = loader.state_dict()
+    rest, then = list(batches), list(loader)
+    loader = make()
+    loader.load_state_dict(state)
+    if left == 99:
+        assert same(list(loader), then)
+    else:
+        assert same([list(loader), list(loader)], [rest, then])
 
 
 @pytest.mark.parametrize(

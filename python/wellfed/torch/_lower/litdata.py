@@ -17,10 +17,10 @@ from wellfed._accelerate import torchvision_io
 
 from .._private import WorkerInfo
 from .forms import RefusalError
-from .shards import Cells, Packed, Shards, check_methods, stamps, table_of
+from .shards import Cells, Epoch, Packed, Shards, check_methods, stamps, table_of
 from .values import INDEX, Group, Picture, Value
 
-__all__ = ["Lit", "is_known", "plain_collate", "read"]
+__all__ = ["Lit", "go_to", "is_known", "plain_collate", "read"]
 
 _VALUES = (
     *(
@@ -203,16 +203,54 @@ class Lit(Shards):
         """What each worker has of its own: a copy of the data set, which counts its epochs."""
         return [_ordered(self.dataset, self._cache) for _ in range(workers)]
 
+    def begin(self, workers: int, persistent: bool) -> Epoch:
+        """An epoch of a loader with so many workers, which may live on after it."""
+        return _Epoch(self.dataset, self._cache, persistent)
+
+
+class _Epoch(Epoch):
+    """An epoch of a data set, as it counts them.
+
+    Args:
+        dataset: The data set.
+        cache: Where its chunks are.
+        persistent: Whether workers live on, and count epochs themselves.
+    """
+
+    def __init__(self, dataset: Any, cache: Any, persistent: bool) -> None:
+        self._dataset, self._cache, self._persistent = dataset, cache, persistent
+        self._order: Any = dataset
+        self._number = dataset.current_epoch
+
     def numbers(self, worker: WorkerInfo | None, stages: Any) -> Iterator[int]:
         """The samples of one process in the order in which it gives them."""
-        if worker is not None:
-            yield from stages
-            return
-        order = _ordered(self.dataset, self._cache)
+        if worker is None:
+            return self._here()
+        if worker.id == 0:
+            self._number = stages.current_epoch
+            self._order = stages if self._persistent else self._dataset
+        return _inside(stages)
+
+    def _here(self) -> Iterator[int]:
+        order = _ordered(self._dataset, self._cache)
         yield from order
         # It was at its end, and says so to the data set that it is a copy of.
-        self.dataset.current_epoch = order.current_epoch
-        self.dataset.reset_state_dict()
+        self._dataset.current_epoch = order.current_epoch
+        self._dataset.reset_state_dict()
+
+    def mark(self, finished: bool) -> dict[str, Any] | None:
+        """The number of the epoch."""
+        return {"epoch": int(self._order.current_epoch if finished else self._number)}
+
+
+def _inside(stages: Any) -> Iterator[int]:
+    # It asks for the worker that it is in when it begins, which is when the first number is wanted.
+    yield from stages
+
+
+def go_to(dataset: Any, mark: dict[str, Any]) -> None:
+    """Has the next epoch of a data set be the one that `mark` is of."""
+    dataset.current_epoch = mark["epoch"]
 
 
 _LOADERS = "litdata.streaming.item_loader"

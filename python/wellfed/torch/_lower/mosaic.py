@@ -17,13 +17,14 @@ import numpy.typing as npt
 from torch.utils.data import get_worker_info
 
 import wellfed as wf
+from wellfed.exceptions import StateError
 
 from .._private import WorkerInfo, set_worker_info
 from .forms import RefusalError
-from .shards import Cells, Packed, Shards, check_methods, stamps, table_of
+from .shards import Cells, Epoch, Packed, Shards, check_methods, stamps, table_of
 from .values import INDEX, Picture, Value
 
-__all__ = ["Mosaic", "is_known", "read"]
+__all__ = ["Mosaic", "go_to", "is_known", "read"]
 
 _IMAGES = ("jpeg", "png", "pil")
 _PICKLED = ("pkl",)
@@ -95,7 +96,6 @@ class Mosaic(Shards):
         sizes = [size or None for size in first.column_sizes]
         self.packed = Packed(paths, [len(shard) for shard in dataset.shards], sizes)
         self._columns = list(zip(first.column_names, first.column_encodings, strict=True))
-        self._epoch: _Epoch | None = None
 
     def cells(self, cells: Cells) -> Value:
         """A new dictionary of all columns; without those that run code when they are read."""
@@ -130,27 +130,32 @@ class Mosaic(Shards):
         """A sample as the data set makes it."""
         return self.dataset[number]
 
-    def numbers(self, worker: WorkerInfo | None, stages: Any) -> Iterator[int]:
-        """The samples of one process in the order in which it gives them."""
-        # Workers of an epoch are asked for in order.
-        if worker is None or worker.id == 0 or self._epoch is None:
-            self._epoch = _Epoch(self.dataset, 0 if worker is None else worker.num_workers)
-        epoch, place = self._epoch, 0 if worker is None else worker.id
-        if worker is not None:
-            epoch.shares()  # as workers do, which begin before the first batch is asked for
-        return _numbers(epoch, place)
+    def begin(self, workers: int, persistent: bool) -> Epoch:
+        """An epoch of a loader with so many workers, which may live on after it."""
+        return _Epoch(self.dataset, workers)
 
 
-def _numbers(epoch: _Epoch, place: int) -> Iterator[int]:
-    share = epoch.shares()[place]
-    yield from share[share != -1].tolist()
+def go_to(dataset: Any, mark: dict[str, Any]) -> None:
+    """Has the next epoch of a data set be the one that `mark` is of.
+
+    Raises:
+        StateError: Ranks of this node count epochs together, and are further on.
+    """
+    if dataset.next_epoch > mark["epoch"]:
+        if not dataset._unique_rank_world.is_local_leader:
+            raise StateError(
+                f"cannot resume: the data set is in epoch {dataset.next_epoch - 1}, and the state of epoch {mark['epoch']}"
+                "\nhint: make the data set anew, or resume in another process"
+            )
+        dataset.next_epoch = mark["epoch"]
+    dataset.load_state_dict(mark)
 
 
 def _decoder(decode: Any, encoding: str) -> Any:
     return lambda data: decode(encoding, data)
 
 
-class _Epoch:
+class _Epoch(Epoch):
     """What the samples of an epoch are, asked once, when the first of its workers begins.
 
     Args:
@@ -161,36 +166,79 @@ class _Epoch:
     def __init__(self, dataset: Any, workers: int) -> None:
         self._dataset, self._workers = dataset, workers
         self._shares: list[npt.NDArray[np.int64]] | None = None
+        self._state: dict[str, Any] | None = None
 
-    def shares(self) -> list[npt.NDArray[np.int64]]:
+    def numbers(self, worker: WorkerInfo | None, stages: Any) -> Iterator[int]:
+        """The samples of one process in the order in which it gives them."""
+        if worker is not None:
+            self._begun()  # as workers do, which begin before the first batch is asked for
+        return self._share(0 if worker is None else worker.id)
+
+    def _share(self, place: int) -> Iterator[int]:
+        share = self._begun()[place]
+        yield from share[share != -1].tolist()
+
+    def mark(self, finished: bool) -> dict[str, Any] | None:
+        """The library's own state of the beginning of an epoch."""
+        if self._state is None:
+            order = self._ordered()
+            return _state(order, *order._resume(order._parallel_worker_world, order.next_epoch))
+        if not finished:
+            return self._state
+        return {**self._state, "epoch": self._state["epoch"] + 1, "sample_in_epoch": 0}
+
+    def _begun(self) -> list[npt.NDArray[np.int64]]:
         """The samples of each worker, in its order; -1 where there is none."""
         if self._shares is None:
-            self._shares = _shares(self._dataset, self._workers)
+            self._shares = self._asked()
         return self._shares
 
-
-def _shares(dataset: Any, workers: int) -> list[npt.NDArray[np.int64]]:
-    order: Any = object.__new__(_order_class())
-    order.__dict__.update({name: value for name, value in vars(dataset).items() if name != "_locals_shm"})
-    count = max(workers, 1)
-    order._shared_barrier = _Entered(dataset._shared_barrier, count)
-    before = get_worker_info()
-    if workers:
-        set_worker_info(WorkerInfo(id=0, num_workers=workers, seed=0, dataset=dataset))
-    try:
-        order._unique_worker_world = order._unique_rank_world.detect_workers()
-        order._parallel_worker_world = order._parallel_rank_world.detect_workers()
-    finally:
+    def _ordered(self) -> Any:
+        """A copy of the data set that knows the workers of the loader."""
+        dataset, workers = self._dataset, self._workers
+        order: Any = object.__new__(_order_class())
+        order.__dict__.update({name: value for name, value in vars(dataset).items() if name != "_locals_shm"})
+        order._shared_barrier = _Entered(dataset._shared_barrier, max(workers, 1))
+        before = get_worker_info()
         if workers:
-            set_worker_info(before)
-    epoch, sample_in_epoch = order._resume_incr_epoch()
-    order._get_work(epoch, sample_in_epoch)
-    world, work = order._parallel_worker_world, order.__dict__["wellfed_work"]
-    if not workers:
-        # What the caller's own data set keeps of its first epoch.
-        for name in ("num_canonical_nodes", "shuffle_block_size"):
-            setattr(dataset, name, getattr(order, name))
-    return [work[world.node, world.rank_of_node, worker].flatten() for worker in range(count)]
+            set_worker_info(WorkerInfo(id=0, num_workers=workers, seed=0, dataset=dataset))
+        try:
+            order._unique_worker_world = order._unique_rank_world.detect_workers()
+            order._parallel_worker_world = order._parallel_rank_world.detect_workers()
+        finally:
+            if workers:
+                set_worker_info(before)
+        return order
+
+    def _asked(self) -> list[npt.NDArray[np.int64]]:
+        order = self._ordered()
+        epoch, sample_in_epoch = order._resume_incr_epoch()
+        order._get_work(epoch, sample_in_epoch)
+        world, work = order._parallel_worker_world, order.__dict__["wellfed_work"]
+        if not self._workers:
+            # What the caller's own data set keeps of its first epoch.
+            for name in (
+                "num_canonical_nodes",
+                "shuffle_block_size",
+                "shuffle_seed",
+                "initial_physical_nodes",
+            ):
+                setattr(self._dataset, name, getattr(order, name))
+        self._state = _state(order, epoch, sample_in_epoch)
+        workers = range(max(self._workers, 1))
+        return [work[world.node, world.rank_of_node, worker].flatten() for worker in workers]
+
+
+def _state(order: Any, epoch: int, sample_in_epoch: int) -> dict[str, Any]:
+    """The library's state of a place in an epoch."""
+    nodes = order.initial_physical_nodes
+    return {
+        "epoch": epoch,
+        "sample_in_epoch": sample_in_epoch,
+        "num_canonical_nodes": order.num_canonical_nodes,
+        "shuffle_seed": order.shuffle_seed,
+        "initial_physical_nodes": order._parallel_rank_world.num_nodes if nodes is None else nodes,
+    }
 
 
 _order_classes: dict[type, type] = {}

@@ -37,12 +37,14 @@ from .webdataset import in_process
 
 __all__ = [
     "Cells",
+    "Epoch",
     "Examples",
     "Packed",
     "ShardStream",
     "Shards",
     "check_methods",
     "flat_of",
+    "go_to",
     "lookups_of",
     "stamps",
     "table_of",
@@ -210,9 +212,34 @@ class Shards:
         """What each worker has of its own."""
         return [None] * workers
 
+    def begin(self, workers: int, persistent: bool) -> Epoch:
+        """An epoch of a loader with so many workers, which may live on after it."""
+        raise NotImplementedError
+
+
+class Epoch:
+    """The order of one epoch."""
+
     def numbers(self, worker: WorkerInfo | None, stages: Any) -> Iterator[int]:
         """The samples of one process in the order in which it gives them."""
         raise NotImplementedError
+
+    def mark(self, finished: bool) -> dict[str, Any] | None:
+        """What `go_to` needs to begin this epoch anew, or the next one if this is `finished`; None: nothing."""
+        raise NotImplementedError
+
+
+def go_to(dataset: Any, mark: dict[str, Any]) -> None:
+    """Has the next epoch of a data set be the one that `mark` is of.
+
+    Raises:
+        StateError: It cannot go there.
+    """
+    from . import litdata, mosaic
+
+    for library in (mosaic, litdata):
+        if library.is_known(dataset):
+            library.go_to(dataset, mark)
 
 
 class _Number:
@@ -505,9 +532,14 @@ class ShardStream:
         """What each worker has of its own."""
         return self.shards.stages(workers)
 
+    def begin(self, loader: Any) -> Epoch:
+        """An epoch, of which `batches` gives the share of each worker."""
+        self._epoch = self.shards.begin(loader.num_workers, loader.persistent_workers)
+        return self._epoch
+
     def batches(self, loader: Any, worker: WorkerInfo | None, stages: Any) -> Iterator[Any]:
         """Numbers of the samples of each batch of one process."""
-        numbers = in_process(self.shards.numbers(worker, stages), worker)
+        numbers = in_process(self._epoch.numbers(worker, stages), worker)
         size, drop_last = loader.batch_size, loader.drop_last
         return _batches(numbers, size, drop_last)
 

@@ -144,7 +144,7 @@ def go_to(dataset: Any, mark: dict[str, Any]) -> None:
     if dataset.next_epoch > mark["epoch"]:
         if not dataset._unique_rank_world.is_local_leader:
             raise StateError(
-                f"cannot resume: the data set is in epoch {dataset.next_epoch - 1}, and the state of epoch {mark['epoch']}"
+                f"cannot resume: the data set is in epoch {dataset.next_epoch - 1}, the state of epoch {mark['epoch']}"
                 "\nhint: make the data set anew, or resume in another process"
             )
         dataset.next_epoch = mark["epoch"]

@@ -534,6 +534,25 @@ def test_what_a_transform_of_the_user_changes_is_seen(mosaic: Mosaic) -> None:
     before = next(iter(fed))[0]
     dataset.transform = transforms.Compose([transforms.Resize((6, 6)), transforms.ToTensor()])
     assert next(iter(fed))[0].shape[-2:] == (6, 6) != before.shape[-2:]
+    dataset.transform.transforms.insert(0, transforms.CenterCrop(4))
+    dataset.transform.transforms.pop(1)
+    assert next(iter(fed))[0].shape[-2:] == (4, 4)
+    plan = fed._planned()
+    assert plan.kind == "native"
+    assert fed._planned() is plan
+
+
+def test_what_was_refused_is_not_read_again(mosaic: Mosaic) -> None:
+    mosaic.fresh()
+    kinds = _mosaic_classes()
+    for kind in (kinds["Indexed"], kinds["Next"]):
+        dataset = kind(local=os.fspath(mosaic.root / "a"), batch_size=4)
+        fed = wf.feed(Stock(dataset, batch_size=4))
+        plan = fed._planned()
+        assert plan.kind == "python"
+        assert fed._planned() is plan
+        del fed, dataset, plan
+        mosaic.fresh()
 
 
 _RANK = """
@@ -596,6 +615,19 @@ def test_ranks_of_a_node(mosaic: Mosaic, tmp_path: Path) -> None:
 
 
 # LitData.
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ranks_of_litdata(lit: Lit, monkeypatch: pytest.MonkeyPatch, rank: int, workers: int) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("GLOBAL_RANK", str(rank))
+    fed = lit.same_epochs(
+        lambda: _lit_class()(lit.at("pil"), shuffle=True),
+        num_workers=workers,
+        loader=lit.library.StreamingDataLoader,
+    )
+    assert len(fed) == 6
 
 
 class Lit:

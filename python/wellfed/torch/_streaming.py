@@ -11,6 +11,7 @@ import contextlib
 import sys
 from typing import Any
 
+from ._device import staged
 from ._loader import DataLoader
 
 __all__ = ["carried", "class_for", "prepared"]
@@ -73,7 +74,7 @@ def _iterator_of(kind: type) -> Any:
         asked = getattr(self, "_profile_batches", False) or getattr(self, "_profile_cprofile", False)
         if getattr(self, "restore", False) or asked:
             # Where an epoch goes on, the library begins with the worker whose turn it is.
-            return kind._get_iterator(self)  # type: ignore[attr-defined]
+            return staged(self, kind._get_iterator(self))  # type: ignore[attr-defined]
         return DataLoader._get_iterator(self)
 
     return get_iterator

@@ -33,7 +33,7 @@ from .joint import Boxes
 from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator, labels_of
-from .shards import Examples, Shards, ShardStream, flat_of, lookups_of
+from .shards import Examples, Shards, ShardStream, flat_of, lookups_of, read_alike
 from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
@@ -68,6 +68,7 @@ class Plan:
     native_source: NativeSource | None = None
     rows: Rows | Lookups | None = None
     stream: Stream | RowStream | ShardStream | None = None
+    shards: Shards | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
@@ -243,41 +244,53 @@ def _of_shards(loader: Any, before: Plan | None, read: Callable[[Any], Shards]) 
     dataset = loader.dataset
     key: list[Any] = [loader.collate_fn, loader.batch_size, loader.worker_init_fn, loader.num_workers]
     key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+    # A collate function looks its names up anew at each call.
+    key.append(only_stacks(litdata.plain_collate(loader.collate_fn)))
     if loader.on_error != "raise":
         return _python(dataset, "errors of an iterable data set are looked at one by one", "")
     if not _is_harmless(loader.worker_init_fn):
         return _python(
             dataset, "worker_init_fn may change the data set of a worker", "leave worker_init_fn out"
         )
+    known: Flat | None = None
     try:
         shards = read(dataset)
-        if (
-            before is not None
-            and isinstance(before.stream, ShardStream)
-            and before.stream.current(shards, key)
-        ):
-            return before
+        if before is not None and before.shards is not None and before.shards.same(shards):
+            refused_still = before.refusal is not None and before.refusal.holds(dataset)
+            if refused_still and _same(key, before.key):
+                return before
+            if isinstance(before.stream, ShardStream) and before.stream.current(shards, key):
+                leaves = [] if before.flat is None else before.flat.leaves
+                if [lower_leaf(leaf, accepts_for(leaf)) for leaf in leaves] == before.chains:
+                    return before
+            known = before.flat if before.flat is not None and read_alike(before.flat) else None
         view = cast(Any, _Plain(loader, Examples(shards)))
         try:
-            flat = flat_of(shards)
+            flat = known if known is not None else flat_of(shards)
         except RefusalError as refused:
             if refused.why != NO_IMAGE:
                 raise
             return _of_values(view, shards, key)
         chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
         plan = _decide(view, flat, chains)
-    except (RefusalError, WellfedError) as refused:
-        why, change = getattr(refused, "why", str(refused).partition("\n")[0]), getattr(refused, "change", "")
-        return _python(dataset, why, change)
+    except WellfedError as error:
+        return _python(dataset, str(error).partition("\n")[0], "")
+    except RefusalError as refused:
+        plan = _python(dataset, refused.why, refused.change)
+        plan.refusal, plan.key = refused.refusal, key
+        plan.shards = None if refused.refusal is None else shards
+        return plan
     native, lines = plan.native_source, plan.lines
     lines[0] = ("data", replace(lines[0][1], part=_name(dataset)))
     if native is None:
-        return Plan("python", dataset, [_in_python(line) for line in lines])
+        in_python = [_in_python(line) for line in lines]
+        return Plan("python", dataset, in_python, shards=shards, flat=flat)
     if native.mixing is not None:
         return _python(dataset, f"collate_fn {name_of(loader.collate_fn)} is Python code", "")
     readings = [leaf.reading for leaf in flat.leaves if leaf.reading is not None]
     stream = ShardStream(shards, readings, native, lines, key)
-    return Plan("native", dataset, stream.lines(), stream=stream)
+    lines = stream.lines()
+    return Plan("native", dataset, lines, stream=stream, shards=shards, flat=flat, chains=chains)
 
 
 def _of_values(loader: Any, shards: Shards, key: list[Any]) -> Plan:
@@ -291,7 +304,7 @@ def _of_values(loader: Any, shards: Shards, key: list[Any]) -> Plan:
     native, reading = lookups_of(shards, loader)
     why = "samples are looked up and put together in the calling thread"
     stream = ShardStream(shards, [reading], native, [("data", Line(_name(shards.dataset), True, why))], key)
-    return Plan("tensors", shards.dataset, stream.lines(), stream=stream)
+    return Plan("tensors", shards.dataset, stream.lines(), stream=stream, shards=shards)
 
 
 def _pipeline(loader: Any) -> str:

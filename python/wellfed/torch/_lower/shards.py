@@ -9,6 +9,7 @@ is not computed here: the library's own functions are asked, for each worker as 
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from bisect import bisect_right
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from .._private import WorkerInfo
 from . import drawn, several, users
 from .datasets import Flat, Leaf, Stored
 from .encoded import encoded, gathered
-from .forms import Line, RefusalError
+from .forms import Line, Refusal, RefusalError
 from .native import NativeSource
 from .reading import Reader, UnknownError
 from .users import NO_IMAGE, Columns, Reading
@@ -46,6 +47,7 @@ __all__ = [
     "flat_of",
     "go_to",
     "lookups_of",
+    "read_alike",
     "stamps",
     "table_of",
 ]
@@ -336,7 +338,8 @@ def _reader_of(shards: Shards) -> tuple[_Reader, Value]:
             raise UnknownError("its samples have several images, masks or boxes")
         return reader, made
     except UnknownError as unknown:
-        raise RefusalError(f"Python code ({unknown})") from None
+        refusal = Refusal(shards.dataset, reader.seen)
+        raise RefusalError(f"Python code ({unknown})", refusal=refusal) from None
     except RefusalError:
         raise
     except Exception as error:  # It is only read: nobody's script is to fail of it.
@@ -350,6 +353,15 @@ def flat_of(shards: Shards) -> Flat:
         RefusalError: It cannot.
     """
     reader, made = _reader_of(shards)
+    try:
+        return _flat_of(shards, reader, made)
+    except RefusalError as refused:
+        if refused.why == NO_IMAGE:
+            raise
+        raise RefusalError(refused.why, refused.change, Refusal(shards.dataset, reader.seen)) from None
+
+
+def _flat_of(shards: Shards, reader: _Reader, made: Value) -> Flat:
     length = len(shards.packed)
     try:
         picture, layout = users.laid_out_lazily(reader, made, length)
@@ -374,6 +386,22 @@ def flat_of(shards: Shards) -> Flat:
     reading = Reading(picture, layout, reader.seen)
     leaf = Leaf(shards.dataset, content, reading.form, reading.transform, (), None, reading=reading)
     return Flat([leaf], None, length)
+
+
+def read_alike(flat: Flat) -> bool:
+    """Whether the same would be read of the data set."""
+    return _unchanged([leaf.reading for leaf in flat.leaves if leaf.reading is not None])
+
+
+def _unchanged(readings: list[Reading]) -> bool:
+    try:
+        return all(
+            len(now := reading.now()) == len(reading.seen)
+            and all(a is b[1] for a, b in zip(now, reading.seen))
+            for reading in readings
+        )
+    except RefusalError:
+        return False
 
 
 class _Here:
@@ -456,12 +484,17 @@ def lookups_of(shards: Shards, loader: Any) -> tuple[LookedUp, Reading]:
     Raises:
         RefusalError: They take long, or are not understood.
     """
-    import time
-
     reader, made = _reader_of(shards)
-    length = len(shards.packed)
     if not loader._auto_collation:
         raise RefusalError("Python code, called for one sample at a time")
+    try:
+        return _lookups_of(shards, loader, reader, made)
+    except RefusalError as refused:
+        raise RefusalError(refused.why, refused.change, Refusal(shards.dataset, reader.seen)) from None
+
+
+def _lookups_of(shards: Shards, loader: Any, reader: _Reader, made: Value) -> tuple[LookedUp, Reading]:
+    length = len(shards.packed)
     try:
         layout = users.laid_out_alone(reader, made, length, lazily=True)
         source = LookedUp(Columns([layout], [0], True), loader)
@@ -514,15 +547,7 @@ class ShardStream:
     def current(self, shards: Shards, key: list[Any]) -> bool:
         """Whether it still holds."""
         same = len(key) == len(self.key) and all(a is b for a, b in zip(key, self.key))
-        try:
-            unchanged = all(
-                len(now := reading.now()) == len(reading.seen)
-                and all(a is b[1] for a, b in zip(now, reading.seen))
-                for reading in self._readings
-            )
-        except RefusalError:
-            return False
-        return same and unchanged and self.shards.same(shards)
+        return same and _unchanged(self._readings) and self.shards.same(shards)
 
     def lines(self) -> list[tuple[str, Line]]:
         """What became of each part."""

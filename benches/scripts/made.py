@@ -224,6 +224,22 @@ def shards(folder: Path, count: int) -> str:
     return f"{root}/train-{{0000..0003}}.tar"
 
 
+def chunks(folder: Path, count: int) -> str:
+    """The photographs in chunks of LitData, as pixels, with their numbers."""
+    from litdata.streaming.writer import BinaryWriter
+
+    paths = sorted(Path(photographs(folder, count)).rglob("*.jpg"))
+    target = folder / f"chunks-{count}"
+    if not (target / "index.json").exists():
+        target.mkdir(parents=True, exist_ok=True)
+        writer = BinaryWriter(str(target), chunk_size=64)
+        for number, path in enumerate(paths):
+            writer[number] = (Image.open(path).convert("RGB"), number)
+        writer.done()
+        writer.merge()
+    return str(target)
+
+
 def cifar10(folder: Path, count: int) -> str:
     """Files of CIFAR-10's Python version, with five times `count` images, for torchvision's class."""
     from torchvision import datasets

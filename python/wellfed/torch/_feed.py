@@ -15,6 +15,7 @@ from .._loader import Loader
 from ..dataset import Dataset
 from ._loader import DataLoader
 from ._private import InfiniteSampler
+from ._streaming import carried, class_for, prepared
 
 __all__ = ["feed"]
 
@@ -26,7 +27,8 @@ def feed(loader: Any, **arguments: Any) -> Any:
         loader: A loader of torch, whose data set, order, collate function and all other arguments are kept; or a data
             set of torch; or a data set of wellfed. A loader of wellfed is given back. A loader that Accelerate prepared
             is given back, too, with the loader in it exchanged; of webdataset's ``WebLoader`` and of the loaders that
-            timm's ``create_loader`` wraps around one, which normalize on a device, a copy.
+            timm's ``create_loader`` wraps around one, which normalize on a device, a copy. Of a ``StreamingDataLoader``
+            of MosaicML's Streaming or of LitData it is one, too, with its counts and ``state_dict()``.
         arguments: Of `DataLoader`, in place of those of ``loader``. A state that was loaded into it goes along.
 
     Raises:
@@ -66,14 +68,15 @@ def feed(loader: Any, **arguments: Any) -> Any:
     if isinstance(loader, DataLoader) and not arguments:
         return loader
     if isinstance(loader, stock.DataLoader):
-        changed = _changed(type(loader))
+        kind = class_for(loader)
+        changed = [] if kind is not None else _changed(type(loader))
         if changed:
             raise TypeError(
                 f"{type(loader).__module__}.{type(loader).__qualname__} has its own {', '.join(changed)}, which feed() "
                 "would leave out\n"
                 "hint: derive it from wellfed.torch.DataLoader, or give feed() its dataset and arguments"
             )
-        return _rebuilt(loader, arguments)
+        return _rebuilt(loader, arguments, kind or DataLoader)
     if not hasattr(loader, "__getitem__") and not isinstance(loader, stock.IterableDataset):
         hint = (
             "\nhint: an iterable data set is derived from torch.utils.data.IterableDataset; of a loader of another "
@@ -169,7 +172,7 @@ _KEPT = (
 )
 
 
-def _rebuilt(loader: Any, arguments: dict[str, Any]) -> DataLoader[Any]:
+def _rebuilt(loader: Any, arguments: dict[str, Any], kind: type[DataLoader[Any]]) -> DataLoader[Any]:
     kept: dict[str, Any] = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
     if getattr(loader, "_seeds_by_batch", False):
         kept["num_workers"] = "auto"
@@ -202,7 +205,10 @@ def _rebuilt(loader: Any, arguments: dict[str, Any]) -> DataLoader[Any]:
             )
     if kept.get("collate_fn") in _DEFAULTS:
         kept.pop("collate_fn")  # chosen anew: without a batch size it is another
-    fed: DataLoader[Any] = DataLoader(arguments.pop("dataset", loader.dataset), **{**kept, **arguments})
+    if kind is not DataLoader:
+        prepared(loader, kept)
+    fed: DataLoader[Any] = kind(arguments.pop("dataset", loader.dataset), **{**kept, **arguments})
+    carried(loader, fed)
     # What its user has hung on it.
     for name, value in vars(loader).items():
         if name not in vars(fed) and not name.startswith("_"):

@@ -86,6 +86,7 @@ class Resume:
         self.base_seed: int | None = main.get(p.BASE_SEED)
         self.shared_seed: int | None = main.get(p.SHARED_SEED)
         self.samples: int | None = state.get(p.SAMPLES)
+        self.stream: dict[str, Any] | None = state.get(p.STREAM)
         self.len_called: int | None = main.get(p.LEN_CALLED)
         self.order = (main[p.INDEX_SAMPLER_STATE], main[p.SAMPLER_ITER_STATE], main[p.SAMPLER_ITER_YIELDED])
         end = state.get(p.END, main)

@@ -99,6 +99,7 @@ class LoaderState(OrderState, WorkerState, total=False):
         _generator: The loader's, if the order did not come from it.
         _sampler_end: What the next epoch's order depends on, at the end of one.
         _samples_yielded: Samples before, by which the engine draws.
+        _stream: Which epoch of the data set it is, where that counts them itself.
     """
 
     _version: int
@@ -111,6 +112,7 @@ class LoaderState(OrderState, WorkerState, total=False):
     _generator: str
     _sampler_end: OrderState
     _samples_yielded: int
+    _stream: dict[str, Any]
 
 
 # Of `LoaderState`, `SnapshotState` and `OrderState`.
@@ -137,6 +139,7 @@ END: Final = "_sampler_end"
 RNG: Final = "_rng"
 GENERATOR: Final = "_generator"
 SAMPLES: Final = "_samples_yielded"
+STREAM: Final = "_stream"
 
 # Of `WorkerState` and `FetcherState`.
 DATASET_STATE: Final = "dataset_state"

@@ -84,6 +84,10 @@ class Checkpoints:
 
     def _resume(self, loader: Any, resume: Resume, fresh: Callable[[], Any]) -> Any:
         resume.check(loader, loader._dataset_kind == DatasetKind.Iterable)
+        if resume.stream is not None:
+            from ._lower.shards import go_to
+
+            go_to(loader.dataset, resume.stream)
         self.rng.resume(resume.rng, loader.dataset)
         # Iterators that live on hand something over to the next epoch: workers their state, the engine's their seed.
         lives_on = loader.num_workers > 0 and loader.persistent_workers

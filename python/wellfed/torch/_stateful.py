@@ -6,7 +6,10 @@ Invariant: a `Ledger` that got every delta of a `Changes` holds what that was gi
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 import pickle
+from types import FunctionType
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from ..exceptions import StateError
@@ -52,8 +55,23 @@ class Stateful(Protocol):
 
 
 def is_stateful(thing: object) -> TypeGuard[Stateful]:
-    """Whether `thing` has both methods of `Stateful`."""
-    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+    """Whether `thing` has both methods of `Stateful`, and not some that are called in another way."""
+    save = getattr(thing, "state_dict", None)
+    if not callable(save) or not callable(getattr(thing, "load_state_dict", None)):
+        return False
+    return not _asks_for_more(getattr(save, "__func__", None))
+
+
+@functools.lru_cache(256)
+def _asks_for_more(method: Any) -> bool:
+    """Whether a method has to be given arguments, as ``state_dict(num_samples)`` of data sets that stream shards."""
+    if type(method) is not FunctionType:
+        return False
+    _, *others = inspect.signature(method).parameters.values()
+    return any(
+        other.default is other.empty and other.kind not in (other.VAR_POSITIONAL, other.VAR_KEYWORD)
+        for other in others
+    )
 
 
 def state_of(thing: object) -> Any:

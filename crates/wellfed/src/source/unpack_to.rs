@@ -32,7 +32,9 @@ pub(super) fn refused(path: &str, packing: Packing) -> Error {
         ErrorKind::Unsupported,
         format!("{path} is compressed with {}, and so cannot be read by position", packing.name()),
     )
-    .with_hint("unpack_to=\"folder\" (--unpack-to folder) keeps it there unpacked, where it is read from then on")
+    .with_hint(
+        "unpack_to=\"folder\" (--unpack-to folder) keeps it there unpacked, where it is read from then on",
+    )
 }
 
 /// Unpacks the file `path` into `folder`, under a name that ends in `extension`, unless it is there.

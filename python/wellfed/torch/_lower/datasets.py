@@ -26,7 +26,7 @@ from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtyp
 from .stamps import Stamp
 from .users import Reading
 
-__all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "flatten"]
+__all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "Stored", "flatten"]
 
 _METHODS = ("__getitem__", "__getitems__", "__len__", "__getattribute__")
 
@@ -60,6 +60,26 @@ class Pixels:
         return len(self.array)
 
 
+@dataclass(frozen=True)
+class Stored:
+    """Images of a data set of the engine's own: of shards, say.
+
+    Attributes:
+        open: Gives that data set.
+        length: How many there are.
+        opencv: Whether only what is known of OpenCV is read, as it reads it; the rest is left to Python.
+        turned: Whether they are turned as their EXIF data says.
+    """
+
+    open: Callable[[], Any]
+    length: int
+    opencv: bool = False
+    turned: bool = False
+
+    def __len__(self) -> int:
+        return self.length
+
+
 @dataclass
 class Leaf:
     """One data set that has images: what it reads, calls and answers.
@@ -78,7 +98,7 @@ class Leaf:
     """
 
     dataset: Any
-    content: Files | Pixels | Encoded
+    content: Files | Pixels | Encoded | Stored
     form: Form
     transform: Any
     targets: Sequence[Any]

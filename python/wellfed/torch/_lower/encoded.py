@@ -93,6 +93,8 @@ def _memory(value: Any) -> Any:
     """Where bytes lie: the object that holds all of them, if it is one."""
     if type(value) is bytes:
         return value
+    if type(value) is memoryview:
+        value = np.frombuffer(value, np.uint8)
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
         raise RefusalError(f"Python code: its encoded images are {type(value).__name__}, and no bytes")
     base = value.base

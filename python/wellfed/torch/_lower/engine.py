@@ -17,7 +17,7 @@ from wellfed import transforms as T
 from wellfed._loader import torch_converter
 
 from . import several
-from .datasets import Encoded, Files, Leaf, Pixels
+from .datasets import Encoded, Files, Leaf, Pixels, Stored
 from .forms import Chain, Form, RefusalError
 from .joint import Boxes, Masks, Outcome, engine_rows
 
@@ -104,6 +104,11 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         assert isinstance(first, Files)
         mode: Any = "OPENCV" if first.opencv else modes.pop()
         return wf.image_files(paths).with_options(mode=mode, exif_orientation=first.turned)
+    stored = [content for content in contents if isinstance(content, Stored)]
+    if len(stored) == len(contents) == 1:
+        opened: wf.Dataset = stored[0].open()
+        as_read: Any = "OPENCV" if stored[0].opencv else modes.pop()
+        return opened.with_options(mode=as_read, exif_orientation=stored[0].turned)
     encoded = [content for content in contents if isinstance(content, Encoded)]
     if encoded and len(encoded) == len(contents):
         if len({(content.opencv, content.turned) for content in encoded}) > 1:

@@ -7,8 +7,8 @@ says so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -22,7 +22,7 @@ from wellfed._options import Options
 from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
-from . import hugging_stream, several, webdataset
+from . import hugging_stream, litdata, mosaic, several, webdataset
 from .collated import Batch, stacks
 from .datasets import Flat, Leaf, Pixels, flatten
 from .engine import accepts_for, mapped, memory_of, source_of, unread
@@ -33,6 +33,7 @@ from .joint import Boxes
 from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator, labels_of
+from .shards import Examples, Shards, ShardStream, flat_of, lookups_of, read_alike
 from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
@@ -66,7 +67,8 @@ class Plan:
     lines: Lines
     native_source: NativeSource | None = None
     rows: Rows | Lookups | None = None
-    stream: Stream | RowStream | None = None
+    stream: Stream | RowStream | ShardStream | None = None
+    shards: Shards | None = None
     flat: Flat | None = None
     chains: list[Chain] = field(default_factory=list)
     key: list[Any] = field(default_factory=list)
@@ -190,6 +192,9 @@ def _of_stream(loader: Any, before: Plan | None) -> Plan:
     """A loader over an iterable data set."""
     if hugging_stream.is_known(loader.dataset):
         return _of_rows(loader, before)
+    for library in (mosaic, litdata):
+        if library.is_known(loader.dataset):
+            return _of_shards(loader, before, library.read)
     if not webdataset.is_known(loader.dataset):
         return _python(loader.dataset, "an iterable data set is Python code", "")
     try:
@@ -224,6 +229,82 @@ def _of_rows(loader: Any, before: Plan | None) -> Plan:
     lines[0] = ("data", Line(_name(dataset), True, lines[0][1].why))
     stream = RowStream(iterated, flat, native, lines, key)
     return Plan("native", dataset, stream.lines(), stream=stream)
+
+
+class _Plain(LoaderView):
+    """A loader over the samples of shards by number, without what the library's loader puts around `collate_fn`."""
+
+    def __init__(self, loader: Any, dataset: Any) -> None:
+        super().__init__(loader, dataset)
+        self.collate_fn = litdata.plain_collate(loader.collate_fn)
+
+
+def _of_shards(loader: Any, before: Plan | None, read: Callable[[Any], Shards]) -> Plan:
+    """A loader over an iterable data set whose samples lie in shards."""
+    dataset = loader.dataset
+    key: list[Any] = [loader.collate_fn, loader.batch_size, loader.worker_init_fn, loader.num_workers]
+    key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+    # A collate function looks its names up anew at each call.
+    key.append(only_stacks(litdata.plain_collate(loader.collate_fn)))
+    if loader.on_error != "raise":
+        return _python(dataset, "errors of an iterable data set are looked at one by one", "")
+    if not _is_harmless(loader.worker_init_fn):
+        return _python(
+            dataset, "worker_init_fn may change the data set of a worker", "leave worker_init_fn out"
+        )
+    known: Flat | None = None
+    try:
+        shards = read(dataset)
+        if before is not None and before.shards is not None and before.shards.same(shards):
+            refused_still = before.refusal is not None and before.refusal.holds(dataset)
+            if refused_still and _same(key, before.key):
+                return before
+            if isinstance(before.stream, ShardStream) and before.stream.current(shards, key):
+                leaves = [] if before.flat is None else before.flat.leaves
+                if [lower_leaf(leaf, accepts_for(leaf)) for leaf in leaves] == before.chains:
+                    return before
+            known = before.flat if before.flat is not None and read_alike(before.flat) else None
+        view = cast(Any, _Plain(loader, Examples(shards)))
+        try:
+            flat = known if known is not None else flat_of(shards)
+        except RefusalError as refused:
+            if refused.why != NO_IMAGE:
+                raise
+            return _of_values(view, shards, key)
+        chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
+        plan = _decide(view, flat, chains)
+    except WellfedError as error:
+        return _python(dataset, str(error).partition("\n")[0], "")
+    except RefusalError as refused:
+        plan = _python(dataset, refused.why, refused.change)
+        plan.refusal, plan.key = refused.refusal, key
+        plan.shards = None if refused.refusal is None else shards
+        return plan
+    native, lines = plan.native_source, plan.lines
+    lines[0] = ("data", replace(lines[0][1], part=_name(dataset)))
+    if native is None:
+        in_python = [_in_python(line) for line in lines]
+        return Plan("python", dataset, in_python, shards=shards, flat=flat)
+    if native.mixing is not None:
+        return _python(dataset, f"collate_fn {name_of(loader.collate_fn)} is Python code", "")
+    readings = [leaf.reading for leaf in flat.leaves if leaf.reading is not None]
+    stream = ShardStream(shards, readings, native, lines, key)
+    lines = stream.lines()
+    return Plan("native", dataset, lines, stream=stream, shards=shards, flat=flat, chains=chains)
+
+
+def _of_values(loader: Any, shards: Shards, key: list[Any]) -> Plan:
+    """The same of samples without images.
+
+    Raises:
+        RefusalError: They are left to worker processes.
+    """
+    if not only_stacks(loader.collate_fn):
+        raise RefusalError(f"collate_fn {name_of(loader.collate_fn)} is Python code")
+    native, reading = lookups_of(shards, loader)
+    why = "samples are looked up and put together in the calling thread"
+    stream = ShardStream(shards, [reading], native, [("data", Line(_name(shards.dataset), True, why))], key)
+    return Plan("tensors", shards.dataset, stream.lines(), stream=stream, shards=shards)
 
 
 def _pipeline(loader: Any) -> str:

@@ -25,12 +25,13 @@ from wellfed.sources import streamed_shards
 from .._fetch import note
 from .._private import WorkerInfo
 from .._progress import InlineProgress, Place, PoolProgress
-from .._schema import BATCHES, FETCHER_ENDED, FETCHER_STATE, SAMPLES
+from .._schema import BATCHES, FETCHER_ENDED, FETCHER_STATE, SAMPLES, STREAM
 from .datasets import Files, Leaf
 from .engine import accepts_for
 from .forms import Chain, Line, RefusalError, name_of
 from .mixing import only_stacks
 from .native import PASSED_ON, EngineLoaders, Unprofiled
+from .shards import ShardStream
 from .transforms import lower_leaf
 from .webdataset import Streamed, batches_of, samples_of
 
@@ -241,7 +242,9 @@ class StreamIterator(Unprofiled):
 
     _progress: Any
 
-    def __init__(self, loader: Any, stream: Stream | RowStream, resume: Resume | None = None) -> None:
+    def __init__(
+        self, loader: Any, stream: Stream | RowStream | ShardStream, resume: Resume | None = None
+    ) -> None:
         self._stream = stream
         self._native: Any = None
         self._stages: list[Any] | None = None
@@ -266,6 +269,8 @@ class StreamIterator(Unprofiled):
         if workers and (self._stages is None or not loader.persistent_workers):
             self._stages = stream.stages(workers)
         states = [None] * max(workers, 1) if resume is None else resume.worker_states(max(workers, 1))
+        # Which epoch it is, where the data set counts them.
+        self._progress.epoch = stream.begin(loader) if isinstance(stream, ShardStream) else None
         self._shares: list[Iterator[Any] | None] = []
         for number, state in enumerate(states):
             worker = stages = None
@@ -417,6 +422,7 @@ class _Counted:
     """A progress that says how many samples came before: the engine draws by the place of a sample in its epoch."""
 
     samples = 0
+    epoch: Any = None
 
     def _at_place(self) -> Any:
         return super()._at_place(), self.samples  # type: ignore[misc]
@@ -424,7 +430,8 @@ class _Counted:
     def _state(self, place: Place) -> dict[str, Any]:
         at, samples = place.at
         state = super()._state(place._replace(at=at))  # type: ignore[misc]
-        return {**state, SAMPLES: samples}
+        mark = None if self.epoch is None else self.epoch.mark(place.finished)
+        return {**state, SAMPLES: samples, **({} if mark is None else {STREAM: mark})}
 
 
 class _InlineProgress(_Counted, InlineProgress):

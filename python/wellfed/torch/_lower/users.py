@@ -39,6 +39,7 @@ __all__ = [
     "Reading",
     "check_unshared",
     "laid_out_alone",
+    "laid_out_lazily",
     "read",
     "read_examples",
     "read_rows",
@@ -506,8 +507,19 @@ _NONE = object()
 """The key of the image of samples that have none."""
 
 
-def laid_out_alone(reader: Reader, made: Value, length: int) -> Layout:
-    """Samples without images.
+def laid_out_lazily(reader: Reader, made: Value, length: int) -> tuple[Picture, Layout]:
+    """The one image of a sample, and what stands beside it, which is evaluated when it is asked for.
+
+    Raises:
+        UnknownError: There is no image, or several.
+        RefusalError: It takes long to evaluate.
+    """
+    picture, shape = _found(made)
+    return picture, _laid_out(reader, shape, length, lazily=True)
+
+
+def laid_out_alone(reader: Reader, made: Value, length: int, lazily: bool = False) -> Layout:
+    """Samples without images; if `lazily`, their values are evaluated when they are asked for.
 
     Raises:
         RefusalError: There is one.
@@ -515,10 +527,10 @@ def laid_out_alone(reader: Reader, made: Value, length: int) -> Layout:
     shape = _shape(made)
     if any(isinstance(value, Picture) for value in shape[2]):
         raise RefusalError("Python code: its samples have images")
-    return _laid_out(reader, shape, length)
+    return _laid_out(reader, shape, length, lazily)
 
 
-def _laid_out(reader: Reader, shape: _Shape, length: int) -> Layout:
+def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False) -> Layout:
     kind, keys, values = shape
     image = next((key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture)), _NONE)
     others: list[Sequence[Any]] = []
@@ -532,7 +544,8 @@ def _laid_out(reader: Reader, shape: _Shape, length: int) -> Layout:
         if rows is not None and len(rows) >= length:
             others.append(Rows(reader.names.function(text), rows, length))
             continue
-        others.append(_column(reader.names.function(text), length, reader.names.settled))
+        settled = reader.names.settled and not lazily
+        others.append(_column(reader.names.function(text), length, settled))
     return Layout(kind, keys, image, tuple(others))
 
 

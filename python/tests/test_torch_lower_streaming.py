@@ -652,6 +652,9 @@ class Lit:
             },
         )
         self.write("one", lambda i: i)
+        loaders = library.streaming.item_loader
+        for name, kind in (("tokens", torch.tensor), ("numpy tokens", np.array)):
+            self.write(name, lambda i, kind=kind: kind(range(i, i + 11)), item_loader=loaders.TokensLoader())
         self.write("zip", lambda i: {"y": i}, compression="zstd")
 
     def write(self, name: str, make: Callable[[int], Any], **options: Any) -> None:
@@ -664,6 +667,11 @@ class Lit:
             writer[i] = make(i)
         writer.done()
         writer.merge()
+
+    def tokens(self, where: str, **arguments: Any) -> Any:
+        """A data set of blocks."""
+        loader = self.library.streaming.item_loader.TokensLoader(block_size=5)
+        return self.library.StreamingDataset(where, item_loader=loader, **arguments)
 
     def at(self, name: str) -> str:
         return os.fspath(self.root / name)
@@ -726,6 +734,8 @@ _LIT: dict[str, tuple[str, str, Callable[[Lit], Callable[..., Any]]]] = {
     "class": ("pil", "native", lambda lit: _lit_class()),
     "values": ("values", "tensors", lambda lit: lit.library.StreamingDataset),
     "one": ("one", "tensors", lambda lit: lit.library.StreamingDataset),
+    "tokens": ("tokens", "tensors", lambda lit: lit.tokens),
+    "numpy tokens": ("numpy tokens", "tensors", lambda lit: lit.tokens),
 }
 
 

@@ -12,12 +12,15 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import torch
+
 import wellfed as wf
 from wellfed._accelerate import torchvision_io
 
 from .._private import WorkerInfo
 from .forms import RefusalError
-from .shards import Cells, Epoch, Packed, Shards, check_methods, stamps, table_of
+from .shards import Blocks, Cells, Epoch, Packed, Shards, check_methods, stamps, table_of
 from .values import INDEX, Group, Picture, Value
 
 __all__ = ["Lit", "go_to", "is_known", "plain_collate", "read"]
@@ -98,19 +101,27 @@ class Lit(Shards):
         packing = ("compression", "compression_level", "ipc_compression", "encryption")
         if any(config.get(name) for name in packing):
             raise RefusalError("its chunks are compressed or encrypted", "optimize(compression=None)")
-        if config.get("item_loader") not in (None, "PyTreeLoader") or config.get("format") not in (None, ""):
-            raise RefusalError(f"its chunks are read by {config.get('item_loader') or config.get('format')}")
+        if config.get("format"):
+            raise RefusalError(f"its chunks have the format {config['format']}")
+        loader = self._loader = cache._reader._item_loader
+        kind = type(loader).__name__ if type(loader).__module__ == _LOADERS else ""
+        if kind not in ("PyTreeLoader", "TokensLoader") or config.get("item_loader") not in (None, kind):
+            raise RefusalError(f"its item_loader is a {type(loader).__name__}", "leave item_loader out")
         paths = [os.path.join(root, chunk["filename"]) for chunk in chunks]
         self.files = stamps([*paths, os.path.join(root, "index.json")])
-        counts = [chunk["chunk_size"] for chunk in chunks]
+        block = loader._block_size if kind == "TokensLoader" else None
+        items = [chunk["chunk_size"] for chunk in chunks]
+        counts = items if block is None else [chunk["dim"] // block for chunk in chunks]
         whole = [(start, start, end, end) for start, end in _ranges(counts)]
         if [tuple(interval) for interval in cache.get_chunk_intervals()] != whole:
             raise RefusalError("subsample= leaves samples out", "leave subsample out")
         self._formats = list(config["data_format"])
-        self._loader = cache._reader._item_loader
-        if type(self._loader).__name__ != "PyTreeLoader" or type(self._loader).__module__ != _LOADERS:
-            raise RefusalError(f"its item_loader is a {type(self._loader).__name__}", "leave item_loader out")
-        self.packed = Packed(paths, counts, [None] * len(self._formats))
+        self._tokens = None if block is None else _decoder(loader)
+        if block is None:
+            self.packed = Packed(paths, counts, [None] * len(self._formats))
+        else:
+            heads = [4 * (count + 2) for count in items]
+            self.packed = Blocks(paths, counts, heads, block * loader._dtype.itemsize)
         self._root = root
         self.mark = [dataset.shuffle, dataset.seed, dataset.drop_last, _transforms(dataset)]
 
@@ -135,6 +146,8 @@ class Lit(Shards):
         """A new tree of what was written."""
         from litdata.utilities._pytree import tree_unflatten
 
+        if self._tokens is not None:
+            return cells.row(0, self._tokens)
         leaves = [self._leaf(cells, place, form) for place, form in enumerate(self._formats)]
         spec = self._loader._data_spec
         tree = tree_unflatten([_Leaf(place) for place in range(len(leaves))], spec)
@@ -256,6 +269,14 @@ def go_to(dataset: Any, mark: dict[str, Any]) -> None:
 _LOADERS = "litdata.streaming.item_loader"
 
 
+def _decoder(loader: Any) -> Callable[[bytes], Any]:
+    """What makes of tokens what the library makes: memory of their own."""
+    dtype = loader._dtype
+    if loader._serializer_name == "no_header_tensor":
+        return lambda data: torch.frombuffer(bytearray(data), dtype=dtype)
+    return lambda data: np.frombuffer(bytearray(data), dtype)
+
+
 class _Leaf:
     """The place of a value in a tree."""
 
@@ -298,6 +319,7 @@ def _copied(dataset: Any) -> Any:
     twin = object.__new__(type(dataset))
     twin.__dict__.update(vars(dataset))
     twin.input_dir, twin.cache, twin.shuffler = copy.copy(dataset.input_dir), None, None
+    twin.item_loader = copy.deepcopy(dataset.item_loader)
     return twin
 
 

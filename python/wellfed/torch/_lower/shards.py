@@ -37,6 +37,7 @@ from .values import INDEX, Namespace, Picture, Row, Table, Value
 from .webdataset import in_process
 
 __all__ = [
+    "Blocks",
     "Cells",
     "Epoch",
     "Examples",
@@ -99,7 +100,9 @@ class Packed:
             ValueError: The file does not have them.
         """
         shard = self.shard(number)
-        file = self._file(shard)
+        file = self.opened(shard)
+        if shard not in self._places:
+            self._places[shard] = self._places_in(shard, file)
         row = number - self.starts[shard]
         begin, end = map(int, self._places[shard][row : row + 2])
         head = np.frombuffer(os.pread(file, self._head, begin), "<u4").tolist()
@@ -110,23 +113,55 @@ class Packed:
             raise ValueError(f"sample {row} of {self.paths[shard]} is cut short")
         return found
 
-    def _file(self, shard: int) -> int:
+    def opened(self, shard: int) -> int:
+        """A file, open for reading."""
         file = self._open.get(shard)
         if file is not None:
             self._open.move_to_end(shard)
             return file
         file = os.open(self.paths[shard], os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        if shard not in self._places:
-            count = self.starts[shard + 1] - self.starts[shard]
-            head = np.frombuffer(os.pread(file, 4 * (count + 2), 0), "<u4")
-            if len(head) < count + 2 or head[0] != count:
-                os.close(file)
-                raise ValueError(f"{self.paths[shard]} does not have {count} samples")
-            self._places[shard] = head[1:]
         self._open[shard] = file
         if len(self._open) > self._MOST:
             os.close(self._open.popitem(last=False)[1])
         return file
+
+    def _places_in(self, shard: int, file: int) -> npt.NDArray[np.uint32]:
+        count = self.starts[shard + 1] - self.starts[shard]
+        head = np.frombuffer(os.pread(file, 4 * (count + 2), 0), "<u4")
+        if len(head) < count + 2 or head[0] != count:
+            raise ValueError(f"{self.paths[shard]} does not have {count} samples")
+        return head[1:]
+
+
+class Blocks:
+    """Files of tokens that follow each other, of which a sample is so many.
+
+    Args:
+        paths: The files.
+        counts: How many samples each has.
+        heads: Bytes before the first token of each.
+        size: Bytes of a sample.
+    """
+
+    def __init__(self, paths: Sequence[str], counts: Sequence[int], heads: Sequence[int], size: int) -> None:
+        self._files = Packed(paths, counts, [])
+        self._heads, self._size = list(heads), size
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def value(self, number: int, place: int) -> bytes:
+        """The bytes of a sample.
+
+        Raises:
+            ValueError: The file does not have them.
+        """
+        shard = self._files.shard(number)
+        at = self._heads[shard] + (number - self._files.starts[shard]) * self._size
+        found = os.pread(self._files.opened(shard), self._size, at)
+        if len(found) != self._size:
+            raise ValueError(f"{self._files.paths[shard]} is cut short")
+        return found
 
 
 def _close(files: OrderedDict[int, int]) -> None:
@@ -142,7 +177,7 @@ class Cells:
         packed: Where the values lie.
     """
 
-    def __init__(self, names: Namespace, packed: Packed) -> None:
+    def __init__(self, names: Namespace, packed: Packed | Blocks) -> None:
         self._names, self._packed = names, packed
         self.images: dict[str, str] = {}
         """By the text of their bytes, the names that the engine has for values that are images to it."""
@@ -179,7 +214,7 @@ class Shards:
 
     library = ""
     dataset: Any
-    packed: Packed
+    packed: Packed | Blocks
     files: list[tuple[str, int, int]]
     getters: tuple[Any, ...]
 

@@ -161,8 +161,9 @@ struct Chunks<'a> {
 impl<'a> Chunks<'a> {
     fn new(bytes: &'a [u8]) -> Result<Self> {
         let version = sys::WebPGetDemuxABIVersion();
+        let data = data(bytes);
         // SAFETY: the bytes outlive the demuxer, which has their lifetime; no state is asked for.
-        let demuxer = unsafe { sys::WebPDemuxInternal(&raw const *&data(bytes), 0, null_mut(), version) };
+        let demuxer = unsafe { sys::WebPDemuxInternal(&raw const data, 0, null_mut(), version) };
         if demuxer.is_null() {
             return Err(Error::corrupt("WebP is damaged: its chunks do not fit together"));
         }
@@ -217,12 +218,13 @@ struct Player<'a> {
 impl<'a> Player<'a> {
     fn new(bytes: &'a [u8]) -> Result<Self> {
         let mut options = MaybeUninit::<sys::WebPAnimDecoderOptions>::zeroed();
+        let data = data(bytes);
         // SAFETY: all zeros is a value of these options; the bytes outlive the decoder, which has their lifetime.
         let decoder = unsafe {
             sys::WebPAnimDecoderOptionsInit(options.as_mut_ptr());
             options.assume_init_mut().color_mode = sys::WEBP_CSP_MODE::MODE_RGBA;
             options.assume_init_mut().use_threads = 0;
-            sys::WebPAnimDecoderNew(&raw const *&data(bytes), options.as_ptr())
+            sys::WebPAnimDecoderNew(&raw const data, options.as_ptr())
         };
         if decoder.is_null() {
             return Err(Error::corrupt("WebP is damaged: its animation cannot be read, or is too large"));

@@ -963,6 +963,15 @@ def test_a_loader_of_litdata_with_other_arguments(lit: Lit) -> None:
     assert same(list(again), list(own(_lit_class()(lit.at("pil"), shuffle=True), batch_size=5)))
 
 
+def test_images_that_the_engine_does_not_read(lit: Lit) -> None:
+    def make() -> Any:
+        return _lit_class()(lit.at("palettes"))
+
+    lit.write("palettes", lambda i: (Image.fromarray(picture(i, 24, 20)).quantize(4), i))
+    fed = lit.same_epochs(make, kind="python", epochs=2)
+    assert "sample 0" in fed.explain()
+
+
 def test_an_epoch_of_litdata_that_is_left(lit: Lit) -> None:
     found = []
     for feed in (wf.feed, lambda loader: loader):

@@ -171,7 +171,7 @@ class Lit(Shards):
         kind = form.partition(":")[0]
         if kind == "pil":
             return lambda name: cells.image(place, name, Picture(INDEX))
-        if kind in ("jpeg", "image") and torchvision_io.taken_over():
+        if form in ("jpeg", "image:jpg", "image:jpeg") and torchvision_io.taken_over():
             return lambda name: cells.image(
                 place, name, Picture(INDEX, "torchvision", "RGB", "chw", turned=True)
             )

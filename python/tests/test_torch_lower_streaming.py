@@ -653,6 +653,18 @@ def test_shards_that_were_fetched_are_read_from_then_on(mosaic: Mosaic) -> None:
     assert kinds == ["python", "native", "native"]
 
 
+@pytest.mark.parametrize("name", ["Images", "Got", "Values", "Tokens"])
+def test_batches_that_are_left_to_streaming(mosaic: Mosaic, name: str) -> None:
+    def make() -> Any:
+        mosaic.fresh()
+        return _mosaic_classes()[name](local=os.fspath(mosaic.root / "a"), batch_size=4)
+
+    wanted = list(Stock(make(), batch_size=4))
+    fed = wf.feed(Stock(make(), batch_size=4))
+    numbers = np.arange(8, 12)
+    assert same(fed._planned().stream.make_in_python(numbers, ValueError("the engine's")), wanted[2])
+
+
 def test_what_a_transform_of_the_user_changes_is_seen(mosaic: Mosaic) -> None:
     mosaic.fresh()
     dataset = _mosaic_classes()["Images"](local=os.fspath(mosaic.root / "a"), batch_size=4)
@@ -931,6 +943,33 @@ def test_the_state_of_litdatas_loader(lit: Lit, workers: int) -> None:
         found.append([state, list(loader), list(loader), loader.state_dict()])
     for one, other in zip(*found, strict=True):
         assert same(one, other)
+
+
+@pytest.mark.parametrize("name", list(_LIT))
+def test_batches_that_are_left_to_litdata(lit: Lit, name: str) -> None:
+    folder, _, make = _LIT[name]
+    wanted = list(Stock(make(lit)(lit.at(folder)), batch_size=4))
+    stream = wf.feed(Stock(make(lit)(lit.at(folder)), batch_size=4))._planned().stream
+    for place in (2, 0, 3):
+        numbers = np.arange(4 * place, 4 * place + 4)
+        assert same(stream.make_in_python(numbers, ValueError("the engine's")), wanted[place])
+
+
+def test_a_loader_of_litdata_with_other_arguments(lit: Lit) -> None:
+    own = lit.library.StreamingDataLoader
+    fed = wf.feed(own(_lit_class()(lit.at("pil"), shuffle=True), batch_size=4))
+    again = wf.feed(fed, batch_size=5)
+    assert isinstance(again, own)
+    assert same(list(again), list(own(_lit_class()(lit.at("pil"), shuffle=True), batch_size=5)))
+
+
+def test_images_that_the_engine_does_not_read(lit: Lit) -> None:
+    def make() -> Any:
+        return _lit_class()(lit.at("palettes"))
+
+    lit.write("palettes", lambda i: (Image.fromarray(picture(i, 24, 20)).quantize(4), i))
+    fed = lit.same_epochs(make, kind="python", epochs=2)
+    assert "sample 0" in fed.explain()
 
 
 def test_an_epoch_of_litdata_that_is_left(lit: Lit) -> None:

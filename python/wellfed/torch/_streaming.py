@@ -22,6 +22,7 @@ _LIBRARIES = {
         *("current_epoch", "rng_state", "restore"),
         *("_num_samples_yielded_streaming", "_num_samples_yielded_wrapper", "_num_cycles"),
         *("_worker_idx", "_worker_idx_iter", "_latest_worker_idx"),
+        *("_profile_batches", "_profile_skip_batches", "_profile_dir", "_profile_cprofile"),
     ),
 }
 """Where the classes are, and what they count."""
@@ -31,10 +32,8 @@ _made: dict[type, type] = {}
 
 def class_for(loader: Any) -> type[DataLoader[Any]] | None:
     """The class of the loader that stands for a loader of one of the libraries; None of any other."""
-    kind = type(loader)
-    if kind.__module__ not in _LIBRARIES:
-        return None
-    if kind is not getattr(sys.modules.get(kind.__module__), "StreamingDataLoader", None):
+    kind = _library_class(loader)
+    if kind is None:
         return None
     if kind not in _made:
         methods = {
@@ -47,9 +46,18 @@ def class_for(loader: Any) -> type[DataLoader[Any]] | None:
     return _made[kind]
 
 
+def _library_class(loader: Any) -> Any:
+    """The class of one of the libraries that it is of, or that ours stands for; else None."""
+    kind = type(loader)
+    if kind in _made.values():
+        kind = kind.__mro__[1]
+    known = getattr(sys.modules.get(kind.__module__), "StreamingDataLoader", None)
+    return kind if kind.__module__ in _LIBRARIES and kind is known else None
+
+
 def prepared(loader: Any, kept: dict[str, Any]) -> None:
     """Makes of the arguments of torch's loader those that the library's takes."""
-    if type(loader).__module__.startswith("litdata."):
+    if _library_class(loader).__module__.startswith("litdata."):
         # It is the data set that drops samples, and the function has another around it.
         kept.pop("drop_last", None)
         kept["collate_fn"] = loader.collate_fn.collate_fn
@@ -57,7 +65,8 @@ def prepared(loader: Any, kept: dict[str, Any]) -> None:
 
 def carried(loader: Any, fed: Any) -> None:
     """Hands on what the library's loader has counted."""
-    for name in _LIBRARIES.get(type(loader).__module__, ()):
+    kind = _library_class(loader)
+    for name in () if kind is None else _LIBRARIES[kind.__module__]:
         if name in vars(loader):
             setattr(fed, name, vars(loader)[name])
 

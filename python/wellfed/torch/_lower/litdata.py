@@ -61,7 +61,9 @@ def read(dataset: Any) -> Lit:
     check_methods(dataset, _class())
     try:
         return Lit(dataset)
-    except (AttributeError, KeyError, TypeError) as error:
+    except RefusalError:
+        raise
+    except Exception as error:
         # Another version of the library, which looks different.
         raise RefusalError(f"what it has is not known ({type(error).__name__}: {error})") from None
 
@@ -169,7 +171,7 @@ class Lit(Shards):
         kind = form.partition(":")[0]
         if kind == "pil":
             return lambda name: cells.image(place, name, Picture(INDEX))
-        if kind in ("jpeg", "image") and torchvision_io.taken_over():
+        if form in ("jpeg", "image:jpg", "image:jpeg") and torchvision_io.taken_over():
             return lambda name: cells.image(
                 place, name, Picture(INDEX, "torchvision", "RGB", "chw", turned=True)
             )
@@ -210,6 +212,7 @@ class Lit(Shards):
         twin = self._twin
         if twin.cache is None:
             twin.cache = self._cache
+            twin.on_demand_bytes = False  # as it reads where it is iterated
         return twin[int(number)]
 
     def stages(self, workers: int) -> list[Any]:

@@ -49,7 +49,9 @@ def read(dataset: Any) -> Mosaic:
     check_methods(dataset, _class(), "get_item")
     try:
         return Mosaic(dataset)
-    except (AttributeError, KeyError, TypeError) as error:
+    except RefusalError:
+        raise
+    except Exception as error:
         # Another version of the library, which looks different.
         raise RefusalError(f"what it has is not known ({type(error).__name__}: {error})") from None
 

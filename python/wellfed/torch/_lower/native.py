@@ -192,6 +192,15 @@ class NativeSource(EngineLoaders):
         self.convert = torch_converter()
         self.in_python = 0
 
+    def tried(self) -> str:
+        """What the engine has to say against samples such as the first, a middle and the last one."""
+        for row in sorted({0, self.length // 2, self.length - 1}):
+            try:
+                self._source._native.sample(row, 0)
+            except wf.WellfedError as error:
+                return f"sample {row}: {str(error).partition(chr(10))[0]}"
+        return ""
+
     def refresh(self) -> None:
         """An epoch begins: arrays may have been changed in place."""
         if self._memory is not None:

@@ -287,6 +287,11 @@ def _of_shards(loader: Any, before: Plan | None, read: Callable[[Any], Shards]) 
         return Plan("python", dataset, in_python, shards=shards, flat=flat)
     if native.mixing is not None:
         return _python(dataset, f"collate_fn {name_of(loader.collate_fn)} is Python code", "")
+    why_not = native.tried()
+    if why_not:
+        return Plan(
+            "python", dataset, [("data", Line(_name(dataset), False, why_not))], shards=shards, flat=flat
+        )
     readings = [leaf.reading for leaf in flat.leaves if leaf.reading is not None]
     stream = ShardStream(shards, readings, native, lines, key)
     lines = stream.lines()

@@ -417,7 +417,7 @@ def _flat_of(shards: Shards, reader: _Reader, made: Value) -> Flat:
     else:
         name = field
         opencv = picture.reader != "pillow"
-        content = Stored(lambda: shards.engine(name), length, opencv, picture.turned)
+        content = Stored(lambda: _opened(shards, name), length, opencv, picture.turned)
     reading = Reading(picture, layout, reader.seen)
     leaf = Leaf(shards.dataset, content, reading.form, reading.transform, (), None, reading=reading)
     return Flat([leaf], None, length)
@@ -437,6 +437,13 @@ def _unchanged(readings: list[Reading]) -> bool:
         )
     except RefusalError:
         return False
+
+
+def _opened(shards: Shards, field: str) -> wf.Dataset:
+    try:
+        return shards.engine(field)
+    except (OSError, ValueError, wf.WellfedError) as error:
+        raise RefusalError(str(error).partition("\n")[0]) from None
 
 
 class _Here:

@@ -7,8 +7,10 @@ lies in memory that all processes of a node share, goes on as they leave it.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -266,46 +268,30 @@ def _order_class() -> type:
 
 
 class _Entered:
-    """The barrier of all workers of a node, entered for all workers of this process at once.
+    """The barrier of all workers of a node, entered for all workers of this process, each by a thread of its own.
 
-    So that other ranks of the node may run their workers, or be like this one. It does what the library's does, with
-    `count` in the place of one.
+    So other ranks of the node may run their workers, or be like this one.
     """
 
     def __init__(self, barrier: Any, count: int) -> None:
-        from filelock import FileLock
-
         self._barrier, self._count = barrier, count
         self.filelock_path = barrier.filelock_path
-        self.lock = FileLock(self.filelock_path)
 
     def __call__(self, num_procs: int) -> None:
         if num_procs == self._count:
             return  # nobody else is waited for
-        from time import sleep
+        threads = [
+            threading.Thread(target=self._enter, args=(num_procs,), daemon=True) for _ in range(self._count)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
-        from streaming.base.constant import TICK
+    def _enter(self, num_procs: int) -> None:
+        from filelock import FileLock
 
-        barrier, count = self._barrier, self._count
-        with self.lock:
-            if barrier.num_exit == -1:
-                barrier.num_exit = num_procs
-        self.lock.acquire()
-        if not barrier.num_enter:
-            self.lock.release()
-            while barrier.num_exit != num_procs:
-                sleep(TICK)
-            self.lock.acquire()
-            barrier.flag = False
-        barrier.num_enter += count
-        if barrier.num_enter == num_procs:
-            barrier.num_enter = 0
-            barrier.num_exit = 0
-            barrier.flag = True
-        self.lock.release()
-        while not barrier.flag:
-            sleep(TICK)
-        with self.lock:
-            barrier.num_exit += count
-            if barrier.num_exit == num_procs:
-                barrier.num_exit = -1
+        # A lock belongs to whoever opened its file: each worker has one of its own.
+        barrier = copy.copy(self._barrier)
+        barrier.lock = FileLock(self.filelock_path)
+        barrier(num_procs)

@@ -41,6 +41,7 @@ from .values import (
     Group,
     Hdf5,
     Known,
+    Lmdb,
     Mask,
     Picture,
     Row,
@@ -48,6 +49,7 @@ from .values import (
     Stack,
     Stored,
     Table,
+    Transaction,
     Uniform,
     Value,
 )
@@ -106,6 +108,7 @@ METHODS = frozenset(
             "partition",
             "rpartition",
             "encode",
+            "decode",
         ),
         # of paths and dictionaries
         *("with_suffix", "with_name", "joinpath", "as_posix", "get", "index"),
@@ -215,6 +218,8 @@ def word(value: Any) -> str:
         return name_of(value.value)
     return {
         Hdf5: "an HDF5 file",
+        Lmdb: "an LMDB environment",
+        Transaction: "an LMDB transaction",
         Mask: "a mask",
         Boxes: "boxes",
         Side: "the size of an image",
@@ -230,7 +235,7 @@ def word(value: Any) -> str:
 
 def is_opened(value: Value) -> bool:
     """Whether a with statement gives the value itself: of a file, or of an image whose file is open."""
-    return isinstance(value, File) or (isinstance(value, Picture) and not value.steps)
+    return isinstance(value, File | Transaction) or (isinstance(value, Picture) and not value.steps)
 
 
 def converted(picture: Value, mode: Any) -> Picture:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import h5py
 import lmdb
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import torch
 from PIL import Image
 from torch.utils.data import Dataset
@@ -141,3 +144,80 @@ class Ended(Base):
             pass
         data = txn.get(self.keys[index])
         return self.transform(Image.open(io.BytesIO(data)).convert("RGB")), self.labels[index]
+
+
+class Table(Dataset[Any]):
+    """A Parquet file that is read as a whole."""
+
+    def __init__(self, path: Path, paths: list[Path], transform: Any) -> None:
+        images = [{"bytes": one.read_bytes(), "path": one.name} for one in paths]
+        labels = [place % 3 for place in range(len(paths))]
+        table = pyarrow.table({"bytes": [one["bytes"] for one in images], "image": images, "label": labels})
+        pyarrow.parquet.write_table(table, path, row_group_size=5)
+        with pyarrow.ipc.new_file(f"{path}.arrow", table.schema) as file:
+            file.write_table(table, 5)
+        self.path, self.length, self.transform = path, len(paths), transform
+        self.table = self.load()
+
+    def load(self) -> Any:
+        return pyarrow.parquet.read_table(self.path)
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class Columns(Table):
+    def __getitem__(self, index: int) -> Any:
+        image = Image.open(io.BytesIO(self.table.column("bytes")[index].as_py())).convert("RGB")
+        return self.transform(image), self.table.column("label")[index].as_py()
+
+
+class Mapped(Table):
+    """An Arrow file that is mapped, with the images of Hugging Face."""
+
+    def load(self) -> Any:
+        return pyarrow.ipc.open_file(pyarrow.memory_map(f"{self.path}.arrow")).read_all()
+
+    def __getitem__(self, index: int) -> Any:
+        image = Image.open(io.BytesIO(self.table["image"][index].as_py()["bytes"])).convert("RGB")
+        return self.transform(image), self.table["label"][index].as_py()
+
+
+class Frame(Table):
+    def load(self) -> Any:
+        return super().load().to_pandas()
+
+    def __getitem__(self, index: int) -> Any:
+        image = Image.open(io.BytesIO(self.table.iloc[index]["bytes"])).convert("RGB")
+        return self.transform(image), self.table.iloc[index]["label"]
+
+
+class Chunked(Dataset[Any]):
+    """Arrays of an HDF5 file that lie in it in compressed chunks."""
+
+    def __init__(self, path: Path, transform: Any) -> None:
+        rng = np.random.default_rng(1)
+        with h5py.File(path, "w") as file:
+            images = rng.integers(0, 256, (20, 40, 44, 3), np.uint8)
+            file.create_dataset("images", data=images, chunks=(3, 40, 44, 3), compression="gzip")
+            file.create_dataset("values", data=rng.random((20, 5), np.float32), chunks=(4, 5), shuffle=True)
+            file.create_dataset("labels", data=np.arange(20), chunks=(6,))
+        self.path, self.transform, self.file = path, transform, None
+
+    def __len__(self) -> int:
+        return 20
+
+
+class ChunkedImages(Chunked):
+    def __getitem__(self, index: int) -> Any:
+        if self.file is None:
+            self.file = h5py.File(self.path, "r")
+        image = Image.fromarray(self.file["images"][index])
+        return self.transform(image), int(self.file["labels"][index])
+
+
+class ChunkedValues(Chunked):
+    def __getitem__(self, index: int) -> Any:
+        if self.file is None:
+            self.file = h5py.File(self.path, "r")
+        return torch.from_numpy(self.file["values"][index]), self.file["labels"][index]

@@ -13,7 +13,7 @@ import wellfed as wf
 from test_torch_lower_users import SMALL, batches, native, paths
 from torch_same import same
 
-for _name in ("cv2", "lmdb"):
+for _name in ("cv2", "h5py", "lmdb", "pandas", "pyarrow"):
     pytest.importorskip(_name)
 import lmdb  # noqa: E402
 
@@ -68,11 +68,11 @@ def test_late_environments_stay_closed_here(made: Any) -> None:
     assert same(batches(stock.DataLoader(dataset, batch_size=4, num_workers=1)), found)
 
 
-def test_arrays_are_looked_up(made: Any) -> None:
+def test_entries_without_images_are_left_alone(made: Any) -> None:
     theirs: Any = stock.DataLoader(made(sets.Numbers, 20), batch_size=6, shuffle=True)
     ours = wf.feed(theirs)
     assert same(batches(theirs), batches(ours))
-    assert "Python: the data set runs as it is" not in ours.explain(), ours.explain()
+    assert "in less time" in ours.explain(), ours.explain()
 
 
 @pytest.mark.parametrize(
@@ -157,3 +157,38 @@ def test_environments_of_other_classes(made: Any) -> None:
     assert not native(ours)
     assert len(calls) >= 12
     dataset.env = env
+
+
+@pytest.mark.parametrize("kind", [sets.Columns, sets.Mapped, sets.Frame])
+@pytest.mark.parametrize("more", [{}, {"batch_size": None}])
+def test_tables_of_arrow(kind: Any, more: dict[str, Any], tmp_path: Path, paths: list[Path]) -> None:
+    dataset = kind(tmp_path / "a.parquet", paths, SMALL)
+    theirs: Any = stock.DataLoader(dataset, **{"batch_size": 4, "shuffle": True, **more})
+    ours = wf.feed(theirs)
+    assert native(ours), ours.explain()
+    assert same(batches(theirs), batches(ours))
+    dataset.table = dataset.table[3:] if kind is sets.Frame else dataset.table.slice(3)
+    dataset.length -= 3
+    theirs, ours = stock.DataLoader(dataset, batch_size=4), wf.feed(stock.DataLoader(dataset, batch_size=4))
+    assert same(batches(theirs), batches(ours))
+
+
+@pytest.mark.parametrize("kind", [sets.ChunkedImages, sets.ChunkedValues])
+def test_arrays_in_chunks(kind: Any, tmp_path: Path) -> None:
+    dataset = kind(tmp_path / "a.h5", SMALL)
+    theirs: Any = stock.DataLoader(dataset, batch_size=6, shuffle=True)
+    ours = wf.feed(theirs)
+    assert "Python: the data set runs as it is" not in ours.explain(), ours.explain()
+    assert native(ours) == (kind is sets.ChunkedImages), ours.explain()
+    found = batches(ours)
+    assert same(batches(theirs), found)
+
+
+def test_arrays_in_chunks_that_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wellfed.torch._lower import vocabulary
+
+    monkeypatch.setattr(vocabulary, "MOST_IN_MEMORY", 1000)
+    theirs: Any = stock.DataLoader(sets.ChunkedImages(tmp_path / "a.h5", SMALL), batch_size=6)
+    ours = wf.feed(theirs)
+    assert "too many for memory" in ours.explain(), ours.explain()
+    assert same(batches(theirs), batches(ours))

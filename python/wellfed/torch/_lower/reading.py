@@ -894,6 +894,8 @@ class Reader:
             database = owner.of
             self._looked_up(lambda: lmdbs.state(database), database.file)
             return Row(f"{self.names.name(database.entries)}({self._plain_text(arguments[0])})")
+        if name == "column" and (column := vocabulary.column(owner, arguments, named)) is not None:
+            return column
         if (begun := lmdbs.begun(owner, name, arguments, named)) is not None:
             return begun
         if isinstance(owner, Picture | Mask):

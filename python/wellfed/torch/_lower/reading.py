@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import beside, calculating, drawn, questions, vocabulary
+from . import beside, calculating, drawn, lmdbs, questions, vocabulary
 from .processors import is_processor, settings
 from .unknown import UnknownError
 from .values import (
@@ -34,6 +34,7 @@ from .values import (
     Group,
     Hdf5,
     Known,
+    Lmdb,
     Mask,
     Namespace,
     NotPlainError,
@@ -43,6 +44,7 @@ from .values import (
     Stack,
     Stored,
     Table,
+    Transaction,
     Uniform,
     Value,
     attribute,
@@ -196,7 +198,9 @@ class Reader:
                         raise UnknownError("a with statement of something else than a file")
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, entered)
-                return self._block(body)
+                returned = self._block(body)
+                self._ended()
+                return returned
             case ast.Delete(targets=[ast.Subscript(value=ast.Name(id=name), slice=key)]):
                 self._popped(name, key)
             case ast.Expr(
@@ -222,9 +226,19 @@ class Reader:
         if getattr(self._attribute(owner, target.attr), "value", owner) is not None:
             return  # it is open
         opened = self._value(opening)
-        if not isinstance(opened, Hdf5):
+        if isinstance(opened, Lmdb):
+            holder, name = owner.value, target.attr
+            opened = lmdbs.opened(opened, lambda: getattr(holder, "__dict__", {}).get(name))
+        elif not isinstance(opened, Hdf5):
             raise UnknownError("changes an object in place")
         self._opened[id(owner.value), target.attr] = opened
+
+    def _ended(self) -> None:
+        """Takes transactions from variables: behind their block, nobody can use them."""
+        frame = self._frames[-1]
+        frame.locals = {
+            name: value for name, value in frame.locals.items() if not isinstance(value, Transaction)
+        }
 
     def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> Value | None:
         asked = self._asks_for_mode(test)
@@ -876,6 +890,14 @@ class Reader:
         self, owner: Value, name: str, arguments: list[Value], named: dict[str, Value]
     ) -> Value | None:
         """What a method gives of an image, or of a value of a sample."""
+        if isinstance(owner, Transaction) and name == "get" and len(arguments) == 1 and not named:
+            database = owner.of
+            self._looked_up(lambda: lmdbs.state(database), database.file)
+            return Row(f"{self.names.name(database.entries)}({self._plain_text(arguments[0])})")
+        if name == "column" and (column := vocabulary.column(owner, arguments, named)) is not None:
+            return column
+        if (begun := lmdbs.begun(owner, name, arguments, named)) is not None:
+            return begun
         if isinstance(owner, Picture | Mask):
             return vocabulary.method(owner, name, arguments, named)
         if isinstance(owner, Uniform) and name == "item" and not arguments and not named:
@@ -911,7 +933,9 @@ class Reader:
         if is_processor(function):
             self.seen.append((lambda: settings(function), settings(function)))
             return vocabulary.processed(function, arguments, named)
-        made = vocabulary.called(self._functions, function, arguments, named)
+        made = lmdbs.environment(function, arguments, named) or vocabulary.called(
+            self._functions, function, arguments, named
+        )
         if made is None and arguments and isinstance(arguments[0], Column) and vocabulary.copies(function):
             made = self._of_batch(function, arguments, named)
         if made is not None:

@@ -35,6 +35,7 @@ __all__ = [
     "Joint",
     "Kept",
     "Known",
+    "Lmdb",
     "Mask",
     "Namespace",
     "NotPlainError",
@@ -45,6 +46,7 @@ __all__ = [
     "Stack",
     "Stored",
     "Table",
+    "Transaction",
     "Uniform",
     "Value",
     "attribute",
@@ -272,6 +274,28 @@ class Hdf5:
 
 
 @dataclass(frozen=True, eq=False)
+class Lmdb:
+    """An LMDB environment.
+
+    Attributes:
+        file: Where its data lies.
+        entries: From a key to its value.
+        env: The object that the data set has; None if it opens one when it needs it.
+    """
+
+    file: str
+    entries: Any
+    env: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Transaction:
+    """A transaction of LMDB that reads."""
+
+    of: Lmdb
+
+
+@dataclass(frozen=True, eq=False)
 class Stored:
     """An array in an HDF5 file, which gives a new array for each item."""
 
@@ -333,6 +357,8 @@ Value = (
     | Side
     | File
     | Hdf5
+    | Lmdb
+    | Transaction
     | Stored
     | Group
     | Table

@@ -41,6 +41,7 @@ from .values import (
     Group,
     Hdf5,
     Known,
+    Lmdb,
     Mask,
     Picture,
     Row,
@@ -48,6 +49,7 @@ from .values import (
     Stack,
     Stored,
     Table,
+    Transaction,
     Uniform,
     Value,
 )
@@ -56,6 +58,7 @@ __all__ = [
     "METHODS",
     "UnknownError",
     "called",
+    "column",
     "converted",
     "copies",
     "divided",
@@ -106,6 +109,7 @@ METHODS = frozenset(
             "partition",
             "rpartition",
             "encode",
+            "decode",
         ),
         # of paths and dictionaries
         *("with_suffix", "with_name", "joinpath", "as_posix", "get", "index"),
@@ -215,6 +219,8 @@ def word(value: Any) -> str:
         return name_of(value.value)
     return {
         Hdf5: "an HDF5 file",
+        Lmdb: "an LMDB environment",
+        Transaction: "an LMDB transaction",
         Mask: "a mask",
         Boxes: "boxes",
         Side: "the size of an image",
@@ -230,7 +236,7 @@ def word(value: Any) -> str:
 
 def is_opened(value: Value) -> bool:
     """Whether a with statement gives the value itself: of a file, or of an image whose file is open."""
-    return isinstance(value, File) or (isinstance(value, Picture) and not value.steps)
+    return isinstance(value, File | Transaction) or (isinstance(value, Picture) and not value.steps)
 
 
 def converted(picture: Value, mode: Any) -> Picture:
@@ -258,6 +264,19 @@ def in_memory(array: Any, place: Value) -> Picture | None:
     if not colour and array.ndim != 3:
         return None
     return Picture(INDEX, "memory", "RGB" if colour else "L", "array", array=array)
+
+
+def column(owner: Value, arguments: list[Value], named: dict[str, Value]) -> Known | None:
+    """``table.column(name)`` of a table of Arrow, which nobody can change; None of anything else."""
+    arrow: Any = sys.modules.get("pyarrow")
+    if arrow is None or not isinstance(owner, Known) or type(owner.value) is not arrow.Table or named:
+        return None
+    if len(arguments) != 1 or not isinstance(arguments[0], Known):
+        return None
+    try:
+        return Known(owner.value.column(arguments[0].value))
+    except (KeyError, IndexError, TypeError) as error:
+        raise UnknownError(f"it raises {error}") from None
 
 
 def opened(value: Value) -> Value:
@@ -288,6 +307,8 @@ def inside(file: Hdf5, key: Known | None) -> Value:
                 if os.path.getsize(file.path) > MOST_IN_MEMORY:
                     raise UnknownError("the encoded images of an HDF5 file are too large for memory")
                 return Stored(found[:])
+            if type(found) is h5py.Dataset and found.chunks is not None:
+                return Stored(_unpacked(found, key.value))
             offset = found.id.get_offset() if type(found) is h5py.Dataset else None
             if offset is None or found.dtype.kind not in "iuf" or not found.dtype.isnative or found.external:
                 raise UnknownError(f"{key.value} of the HDF5 file does not lie in it as one array")
@@ -295,6 +316,21 @@ def inside(file: Hdf5, key: Known | None) -> Value:
     except (OSError, KeyError, ValueError) as error:
         raise UnknownError(str(error)) from None
     return Stored(np.asarray(lies))
+
+
+def _unpacked(found: Any, name: str) -> Any:
+    """An array that lies in an HDF5 file in chunks, compressed or not: unpacked once, and not for each item.
+
+    Raises:
+        UnknownError: It is too large, or no array of numbers of this file alone.
+    """
+    if found.dtype.kind not in "iuf" or not found.dtype.isnative or found.is_virtual or not found.ndim:
+        raise UnknownError(f"{name} of the HDF5 file is no array of numbers in it")
+    if found.nbytes > MOST_IN_MEMORY:
+        raise UnknownError(
+            f"{name} of the HDF5 file lies in chunks, and its {found.nbytes} bytes are too many for memory"
+        )
+    return found[()]
 
 
 def _has_bytes(h5py: Any, found: Any) -> bool:

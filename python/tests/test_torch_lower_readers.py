@@ -12,6 +12,7 @@ from torch.utils import data as stock
 import wellfed as wf
 from test_torch_lower_users import SMALL, batches, native, paths
 from torch_same import same
+from wellfed.torch._lower import lookups, several, users
 
 for _name in ("cv2", "h5py", "lmdb", "pandas", "pyarrow"):
     pytest.importorskip(_name)
@@ -20,6 +21,13 @@ import lmdb  # noqa: E402
 import readers_sets as sets  # noqa: E402
 
 __all__ = ["paths"]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is native must not depend on what else the machine does."""
+    for module in (lookups, several, users):
+        monkeypatch.setattr(module, "_SLOWEST", 10.0)
 
 
 @pytest.fixture

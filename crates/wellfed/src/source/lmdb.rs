@@ -524,8 +524,8 @@ impl Source for Lmdb {
         let mut found: Vec<(usize, Place, usize)> = Vec::with_capacity(wanted.len());
         for Wanted { index, row } in wanted {
             // What is lost or of another size, `fetch` will say.
-            let Ok((shard, _, place)) = self.find(*index) else { continue };
-            let number = self.shards.partition_point(|other| other.start < shard.start);
+            let Ok((_, _, place)) = self.find(*index) else { continue };
+            let number = self.shards.partition_point(|shard| shard.start <= *index) - 1;
             if place.bytes as usize == size && *row < into.copied.len() {
                 found.push((number, place, *row));
             }

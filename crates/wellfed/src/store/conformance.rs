@@ -41,12 +41,24 @@ pub fn check(store: &dyn Store, folder: &str) {
         assert_eq!(bytes, b"kept", "an error leaves the buffer as it was");
     }
 
+    let mut rows = vec![7; 5 * 3];
+    store.read_rows(&path, &[(99_999, 4), (0, 1), (50, 2)], 3, &mut rows).expect("rows inside the object");
+    let expected =
+        [&[7; 3][..], &content[..3], &content[50..53], &[7; 3], &content[99_999..100_002]].concat();
+    assert_eq!(rows, expected, "each range is in its row, and other rows are as they were");
+    store.read_rows(&path, &[], 3, &mut rows).expect("no rows");
+    let e = store.read_rows(&path, &[(0, 0), (100_001, 1)], 3, &mut rows).expect_err("beyond the end");
+    assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(100_001)), "{e}");
+    let e = store.read_rows(&path, &[(0, 5)], 3, &mut rows).expect_err("there is no such row");
+    assert_eq!(e.kind(), ErrorKind::Internal, "{e}");
+
     let missing = join(folder, "missing.bin");
     for e in [
         store.stat(&missing).err(),
         store.size(&missing).err(),
         store.read(&missing, 10, &mut bytes).err(),
         store.read_range(&missing, 0, 1, &mut bytes).err(),
+        store.read_rows(&missing, &[(0, 0)], 1, &mut rows).err(),
         store.list(&missing, &mut |_| Ok(())).err(),
     ] {
         let e = e.expect("what does not exist cannot be used");

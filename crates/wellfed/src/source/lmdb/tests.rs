@@ -453,6 +453,21 @@ fn small_arrays_are_gathered_and_what_a_writer_may_have_taken_is_not() {
         let key = open(spec(&path, array, Some(&["value", "__key__"]))).unwrap();
         assert!(!key.gathers(), "keys are texts");
     }
+    // Several files, one of which has nothing.
+    let file = |name: &str, values: &[u8]| {
+        let entries: Vec<Entry> = values.iter().map(|i| entry(format!("{i:03}"), [*i; 12])).collect();
+        folder.write(name, &database(&entries))
+    };
+    let urls = vec![file("1.mdb", &[1, 2]), file("2.mdb", &[]), file("3.mdb", &[3, 4, 5])];
+    let array = LmdbValue::Array { dtype: DType::UInt8, shape: vec![12] };
+    let source = open(LmdbSpec { urls, ..spec("", array, None) }).unwrap();
+    assert_eq!(source.len(), 5);
+    conformance::check(&source);
+    let (mut column, mut copied) = (vec![0; 5 * 12], [false; 5]);
+    let wanted: Vec<Wanted> = (0..5).map(|row| Wanted { index: row as u64, row }).collect();
+    let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied };
+    source.gather(&wanted, &Record::default(), &mut into);
+    assert_eq!((copied, column.iter().step_by(12).copied().collect()), ([true; 5], vec![1, 2, 3, 4, 5]));
 }
 
 #[test]

@@ -3,8 +3,8 @@
     python benches/remote.py --photos DIR [--images 2000] [--rounds 3] [--delay-ms 0] [--link-mb 0] [--out FILE.json]
 
 nginx on this machine (it must be installed; run as root it listens as nobody) serves `--images` photographs as
-objects, as tar shards, as MDS and as LitData chunks. What is measured is opening the data set, which has the indexes
-that each form has when it was written (of tar shards those of ``index="sidecar"``), and one epoch: all of them,
+objects, as tar shards, as MDS and as LitData chunks. What is measured is opening the data set (tar shards have no index
+yet: ``tar shards, opened`` is what one epoch takes afterwards, as every later one does) and one epoch: all photographs,
 shuffled as each library shuffles, cropped at random and resized to 224x224 in batches of 64, without anything on local
 disk. The libraries run under torch's DataLoader with 2 and 4 workers, as their guides have it, the transforms are
 torchvision's; those that are not installed are left out. `raw` only fetches the objects, by `--connections` threads.
@@ -152,8 +152,6 @@ def write(www: Path, photos: list[Path], count: int) -> None:
                     member = tarfile.TarInfo(name)
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
-    index = {"fields": ["jpg", "cls"], "index": "sidecar"}
-    wf.webdataset([str(path) for path in sorted((bucket / "tar").glob("*.tar"))], **index)  # type: ignore[arg-type]
     if importlib.util.find_spec("streaming"):
         from streaming import MDSWriter
 
@@ -230,6 +228,7 @@ def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
     """wellfed, of objects and of shards."""
     store = {"endpoint_url": f"http://127.0.0.1:{port}", "anon": True}
     shards = -(-count // SHARD) - 1
+    url_of_shards = f"s3://bench/tar/{{0000..{shards:04}}}.tar"
 
     def objects() -> float:
         urls = [f"s3://bench/objects/{i:06}.jpg" for i in range(count)]
@@ -237,14 +236,17 @@ def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
         return epoch(lambda: chain(wf.image_files(urls, labels=labels, storage_options=store)), count)
 
     def tar() -> float:
-        url = f"s3://bench/tar/{{0000..{shards:04}}}.tar"
-        how: dict[str, Any] = {"fields": ["jpg", "cls"], "storage_options": store, "index": "sidecar"}
-        return epoch(lambda: chain(wf.webdataset(url, **how)), count)
+        how: dict[str, Any] = {"fields": ["jpg", "cls"], "storage_options": store}
+        return epoch(lambda: chain(wf.webdataset(url_of_shards, **how)), count)
+
+    def opened() -> float:
+        loader = chain(wf.webdataset(url_of_shards, fields=["jpg", "cls"], storage_options=store))
+        return epoch(lambda: loader, count)
 
     def chain(ds: wf.Dataset) -> Any:
         return ds.shuffle(seed=0).map(T.RandomResizedCrop(224), T.RandomHorizontalFlip()).batch(BATCH).numpy()
 
-    return {"wellfed, objects": objects, "wellfed, tar shards": tar}
+    return {"wellfed, objects": objects, "wellfed, tar shards": tar, "wellfed, tar shards, opened": opened}
 
 
 def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]]:

@@ -3,23 +3,16 @@
 //! The file is trusted no more than the shard: a version, the shard's size and time of change, and a checksum must
 //! fit, and every offset is checked. Whatever does not fit means that the index is built anew.
 //!
-//! A copy of a shard has another time, above all one in a bucket. Then the headers of two members are looked at, that in the
-//! middle and the last one: an index fits if size and these fit, as sizes of members add up to where the last one lies.
-//!
 //! ```text
 //! "wellfed-tar\n"  version u32  shard size u64  shard time i128  payload bytes u64  FNV-1a of payload u64  payload
-//! payload: keys, extensions, broken, firsts, members, repeated, ignored u64, CRC-32 of headers
-//! all numbers little-endian
+//! payload: keys, extensions, broken, firsts, members, repeated, ignored u64     all numbers little-endian
 //! ```
 
-use super::{
-    tar_header::BLOCK,
-    tar_index::{Member, ShardIndex},
-};
+use super::tar_index::{Member, ShardIndex};
 use crate::store::{Stat, Store, listing::Names};
 
 const MAGIC: &[u8; 12] = b"wellfed-tar\n";
-const VERSION: u32 = 3;
+const VERSION: u32 = 2;
 const HEADER: usize = 12 + 4 + 8 + 16 + 8 + 8;
 
 /// Where the index of `shard` is kept.
@@ -36,38 +29,20 @@ pub(super) fn load(store: &dyn Store, shard: &str, stat: &Stat) -> Option<ShardI
     let mut file = Vec::new();
     store.read(&path, most, &mut file).ok()?;
     let mut reader = Reader(&file);
-    let fits = reader.take(12)? == MAGIC && reader.u32()? == VERSION && reader.u64()? == stat.size;
-    let same_time = reader.take(16)? == stat.modified.to_le_bytes();
-    let fits = fits
+    let fits = reader.take(12)? == MAGIC
+        && reader.u32()? == VERSION
+        && reader.u64()? == stat.size
+        && reader.take(16)? == stat.modified.to_le_bytes()
         && reader.u64()? == file.len().checked_sub(HEADER)? as u64
         && reader.u64()? == checksum(reader.0);
-    let (index, headers) = if fits { decode(reader, stat.size)? } else { return None };
-    let same = same_time || (!headers.is_empty() && self::headers(store, shard, &index)? == headers);
-    same.then_some(index)
-}
-
-/// CRC-32 of the headers by which a copy of a shard is known. None if they cannot be read.
-fn headers(store: &dyn Store, shard: &str, index: &ShardIndex) -> Option<Vec<u32>> {
-    let mut offsets: Vec<u64> =
-        index.members.iter().map(|member| member.offset()).filter(|offset| *offset >= BLOCK).collect();
-    offsets.sort_unstable();
-    offsets.dedup();
-    let Some(last) = offsets.last() else { return Some(Vec::new()) };
-    let mut block = Vec::with_capacity(BLOCK as usize);
-    let of = |offset: u64| {
-        block.clear();
-        store.read_range(shard, offset - BLOCK, BLOCK as usize, &mut block).ok()?;
-        Some(crc32fast::hash(&block))
-    };
-    [offsets[offsets.len() / 2], *last].into_iter().map(of).collect()
+    if fits { decode(reader, stat.size) } else { None }
 }
 
 /// Keeps the index of `shard`. A folder that cannot be written is no error: the next run builds the index again.
 pub(super) fn save(store: &dyn Store, shard: &str, stat: &Stat, index: &ShardIndex) {
     // A damaged shard may still be being written.
     if index.damage.is_none() {
-        let Some(headers) = headers(store, shard, index) else { return };
-        let _ = store.write(&path_of(shard), &encode(stat, index, &headers));
+        let _ = store.write(&path_of(shard), &encode(stat, index));
     }
 }
 
@@ -78,7 +53,7 @@ fn checksum(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-fn encode(stat: &Stat, index: &ShardIndex, headers: &[u32]) -> Vec<u8> {
+fn encode(stat: &Stat, index: &ShardIndex) -> Vec<u8> {
     let mut payload = Vec::new();
     let number = |payload: &mut Vec<u8>, n: usize| payload.extend_from_slice(&(n as u64).to_le_bytes());
     for names in [&index.keys, &index.extensions, &index.broken] {
@@ -96,7 +71,6 @@ fn encode(stat: &Stat, index: &ShardIndex, headers: &[u32]) -> Vec<u8> {
     }
     put_u32s(&mut payload, &index.repeated);
     payload.extend_from_slice(&index.ignored.to_le_bytes());
-    put_u32s(&mut payload, headers);
     let mut file = Vec::with_capacity(HEADER + payload.len());
     file.extend_from_slice(MAGIC);
     file.extend_from_slice(&VERSION.to_le_bytes());
@@ -113,7 +87,7 @@ fn put_u32s(payload: &mut Vec<u8>, numbers: &[u32]) {
     numbers.iter().for_each(|n| payload.extend_from_slice(&n.to_le_bytes()));
 }
 
-fn decode(mut reader: Reader<'_>, shard_size: u64) -> Option<(ShardIndex, Vec<u32>)> {
+fn decode(mut reader: Reader<'_>, shard_size: u64) -> Option<ShardIndex> {
     let (keys, extensions, broken) = (reader.names()?, reader.names()?, reader.names()?);
     let firsts = reader.u32s()?;
     let count = reader.count(16)?;
@@ -121,7 +95,7 @@ fn decode(mut reader: Reader<'_>, shard_size: u64) -> Option<(ShardIndex, Vec<u3
     for _ in 0..count {
         members.push(Member { block: reader.u32()?, extension: reader.u32()?, size: reader.u64()? });
     }
-    let (repeated, ignored, headers) = (reader.u32s()?, reader.u64()?, reader.u32s()?);
+    let (repeated, ignored) = (reader.u32s()?, reader.u64()?);
     let fits = reader.0.is_empty()
         && firsts.len() == keys.len()
         && firsts.first().is_none_or(|first| *first == 0)
@@ -134,8 +108,7 @@ fn decode(mut reader: Reader<'_>, shard_size: u64) -> Option<(ShardIndex, Vec<u3
                 && end.is_some_and(|end| end <= shard_size)
                 && m.broken().is_none_or(|number| number < broken.len())
         });
-    let index = ShardIndex { keys, firsts, members, extensions, repeated, ignored, broken, damage: None };
-    fits.then_some((index, headers))
+    fits.then_some(ShardIndex { keys, firsts, members, extensions, repeated, ignored, broken, damage: None })
 }
 
 /// What is left of the file.
@@ -191,7 +164,9 @@ mod tests {
         let index = ShardIndex::scan(&store, &path).unwrap();
         save(&store, &path, &stat, &index);
         assert_eq!(load(&store, &path, &stat).unwrap(), index);
-        assert!(load(&store, &path, &Stat { size: stat.size + 1, ..stat }).is_none());
+        for other in [Stat { size: stat.size + 1, ..stat }, Stat { modified: stat.modified + 1, ..stat }] {
+            assert!(load(&store, &path, &other).is_none());
+        }
         let good = std::fs::read(path_of(&path)).unwrap();
         for cut in 0..good.len() {
             std::fs::write(path_of(&path), &good[..cut]).unwrap();
@@ -201,9 +176,7 @@ mod tests {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             std::fs::write(path_of(&path), &bad).unwrap();
-            // Another time is that of a copy.
-            let expected = (24..40).contains(&at).then_some(&index);
-            assert_eq!(load(&store, &path, &stat).as_ref(), expected, "flipped at {at}");
+            assert!(load(&store, &path, &stat).is_none(), "flipped at {at}");
             // The same with a checksum that fits: it may be believed, but must not break anything.
             let sum = checksum(&bad[HEADER.min(bad.len())..]);
             bad[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
@@ -217,35 +190,6 @@ mod tests {
                     .for_each(|m| assert!(!index.extension(*m).is_empty() || m.size() < 5000));
             }
         }
-    }
-
-    #[test]
-    fn a_copy_is_known_by_its_headers() {
-        let folder = TempFolder::new();
-        let store = LocalStore::new();
-        let members: Vec<(String, Vec<u8>)> =
-            (0..9_u8).map(|i| (format!("{i}.jpg"), vec![i; 600 + usize::from(i) * 100])).collect();
-        let written = |members: &[(String, Vec<u8>)]| {
-            tar(&members.iter().map(|(name, data)| (name.as_str(), &data[..])).collect::<Vec<_>>())
-        };
-        let whole = written(&members);
-        let path = folder.write("x.tar", &whole);
-        let stat = store.stat(&path).unwrap();
-        let index = ShardIndex::scan(&store, &path).unwrap();
-        save(&store, &path, &stat, &index);
-        let later = Stat { modified: stat.modified + 1_000_000_000, ..stat };
-        assert_eq!(load(&store, &path, &later).unwrap(), index);
-        // Another shard of the same size: its members are in another order.
-        let other = written(&members.iter().rev().cloned().collect::<Vec<_>>());
-        assert_eq!(other.len(), whole.len());
-        folder.write("x.tar", &other);
-        assert!(load(&store, &path, &later).is_none());
-        // One without a member has no header, and is known by its time alone.
-        let path = folder.write("y.tar", &tar(&[]));
-        let stat = store.stat(&path).unwrap();
-        save(&store, &path, &stat, &ShardIndex::scan(&store, &path).unwrap());
-        assert!(load(&store, &path, &stat).is_some());
-        assert!(load(&store, &path, &Stat { modified: stat.modified + 1, ..stat }).is_none());
     }
 
     #[test]

@@ -365,8 +365,8 @@ def webdataset(
         fields: Extensions to take, in order; samples are tuples of them, also of one. ``"jpg;png"`` is one
             field, found under either extension. None: samples are dicts of ``__key__`` and their fields, which must
             be the same in all.
-        index: ``"memory"`` indexes shards anew each time; ``"sidecar"`` keeps an index file
-            beside each shard, and rebuilds it when the shard has changed.
+        index: An index that lies beside a shard and fits it is used; others are indexed. ``"memory"`` (default) keeps
+            what it found in memory, ``"sidecar"`` in an index file beside each shard, for the next run.
         unpack_to: A folder on local disk that compressed shards (``.tar.gz``, ``.tar.zst``) are unpacked into, each
             once: such a stream cannot be entered in its middle. Unpacked files stay there and are used again as
             long as the shard has the same size and time of change.
@@ -441,8 +441,7 @@ def tfrecord(
             for plain files.
         unpack_to: The folder that compressed files are unpacked into, once. They have no positions, and are refused
             without it.
-        index: ``"memory"`` indexes files anew each time; ``"sidecar"`` keeps an index file beside each file, and
-            rebuilds it when the file has changed.
+        index: As of `webdataset`.
         storage_options: As of `image_folder`.
 
     Raises:

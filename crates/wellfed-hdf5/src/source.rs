@@ -233,7 +233,7 @@ impl Decode for Decoder<'_> {
         ))
     }
 
-    fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)> {
+    fn decode(&self, part: usize, _: Option<&[Bytes]>, growth: &Growth<'_>) -> Result<(Part, u64)> {
         let Some(chunk) = self.block.chunk(part) else { return Ok((Arc::new(Unpacked::None), 0)) };
         let Block { cut, array, .. } = self.block;
         let bytes = cut.bytes;
@@ -252,7 +252,7 @@ impl Decode for Decoder<'_> {
 /// The chunks of a block that nobody keeps.
 fn alone(block: Block<'_>, input: Input<'_>) -> Result<Arc<[Part]>> {
     let decoder = Decoder { block, input };
-    (0..block.cut.parts).map(|part| Ok(decoder.decode(part, &Growth::unbounded())?.0)).collect()
+    (0..block.cut.parts).map(|part| Ok(decoder.decode(part, None, &Growth::unbounded())?.0)).collect()
 }
 
 fn unpacked(parts: &[Part], part: usize) -> Option<&[u8]> {
@@ -475,7 +475,9 @@ impl Hdf5 {
             Some(fields) => fields.clone(),
             None => opened.arrays.iter().map(|(name, _)| (name.clone(), name.clone())).collect(),
         };
-        let rest = listing::parallel(&paths[1..], |path| open_file(&*store, path, group, Some(&fields)))?;
+        let rest = listing::parallel_at(&*store, &paths[1..], |path| {
+            open_file(&*store, path, group, Some(&fields))
+        })?;
         let notes = note.map(|note| format!("{first}: {note}")).into_iter().collect();
         let sizes = GroupSizes { count: 0, samples: 0, largest: 0, all: 0 };
         let mut this = Self {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use arrow_schema::SchemaRef;
+use bytes::Bytes;
 use wellfed::{Error, ErrorKind, Result, groups::Growth, source::tables::Condition, store::Store};
 
 use crate::{cells::Cells, kinds::Column};
@@ -62,13 +63,16 @@ pub(crate) trait Container: Send + Sync + fmt::Debug {
     /// Bytes that decoding these columns of a group takes, as far as that is known.
     fn bytes(&self, group: usize, columns: &[&Column]) -> u64;
 
+    /// Offset and length of what [`Container::decode`] reads of the file for these columns of a group.
+    fn ranges(&self, group: usize, columns: &[&Column]) -> Vec<(u64, u64)>;
+
     /// Decodes columns of a group, each with as many rows as the group has; and says how many bytes they hold.
     ///
     /// # Errors
     /// What is wrong with the group.
     fn decode(
         &self,
-        store: &dyn Store,
+        input: Input<'_>,
         group: usize,
         columns: &[&Column],
         growth: &Growth<'_>,
@@ -91,6 +95,42 @@ pub(crate) fn guarded<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("the decoder panicked").chars().take(200).collect()
+}
+
+/// Where the bytes of a group come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input<'a> {
+    Store(&'a dyn Store),
+    /// They are here: pieces of the file, with the offset of each.
+    Pieces(&'a [(u64, wellfed::io::Bytes)]),
+}
+
+impl Input<'_> {
+    /// `len` bytes of the file at `path` from `offset`. What is read is taken from `growth`; what is here was taken before.
+    ///
+    /// # Errors
+    /// Those of the store, and of `growth`.
+    pub(crate) fn read(self, path: &str, (offset, len): (u64, u64), growth: &Growth<'_>) -> Result<Bytes> {
+        match self {
+            Self::Store(store) => {
+                growth.take(len)?;
+                read(store, path, offset, len).map(Bytes::from)
+            }
+            Self::Pieces(pieces) => {
+                let piece = pieces.iter().find(|(at, piece)| *at == offset && piece.len() as u64 == len);
+                let missing =
+                    || Error::new(ErrorKind::Internal, format!("byte {offset} of {path} was not read"));
+                piece.map(|(_, piece)| Bytes::from_owner(piece.clone())).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// Gives back `len` bytes that were read and are freed.
+    pub(crate) fn give(self, len: u64, growth: &Growth<'_>) {
+        if matches!(self, Self::Store(_)) {
+            growth.give(len);
+        }
+    }
 }
 
 /// Reads `len` bytes, for which there must be memory.

@@ -15,7 +15,7 @@ use wellfed::{Error, ErrorKind, Result, groups::Growth, store::Store};
 
 use crate::{
     cells::Cells,
-    container::{Container, Decoded, GroupInfo, Opened, guarded, read, room},
+    container::{Container, Decoded, GroupInfo, Input, Opened, guarded, read, room},
     kinds::Column,
     parquet::named,
 };
@@ -201,7 +201,7 @@ impl ArrowFile {
 
     fn read_batch(
         &self,
-        store: &dyn Store,
+        input: Input<'_>,
         group: usize,
         columns: &[&Column],
         growth: &Growth<'_>,
@@ -212,11 +212,11 @@ impl ArrowFile {
         let damaged = |e: &dyn std::fmt::Display| Error::corrupt(e.to_string());
         let mut taken = 0;
         for dictionary in &self.dictionaries[..dictionaries] {
-            let (bytes, more) = self.message(store, *dictionary, growth)?;
+            let (bytes, more) = self.message(input, *dictionary, growth)?;
             taken += more;
             decoder.read_dictionary(&dictionary.block(), &bytes).map_err(|e| damaged(&e))?;
         }
-        let (bytes, more) = self.message(store, message, growth)?;
+        let (bytes, more) = self.message(input, message, growth)?;
         taken += more;
         let batch = decoder.read_record_batch(&message.block(), &bytes).map_err(|e| damaged(&e))?;
         let batch = batch.ok_or_else(|| Error::corrupt("it is no batch"))?;
@@ -237,13 +237,12 @@ impl ArrowFile {
     }
 
     /// The bytes of a message, and how much was taken for them and what they are decompressed to.
-    fn message(&self, store: &dyn Store, message: Message, growth: &Growth<'_>) -> Result<(Buffer, u64)> {
-        growth.take(message.len())?;
-        let bytes = read(store, &self.path, message.offset, message.len())?;
+    fn message(&self, input: Input<'_>, message: Message, growth: &Growth<'_>) -> Result<(Buffer, u64)> {
+        let bytes = input.read(&self.path, (message.offset, message.len()), growth)?;
         let prefix = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
         let more = self.decompressed(&bytes, prefix, message)?;
         growth.take(more)?;
-        Ok((Buffer::from_vec(bytes), message.len() + more))
+        Ok((Buffer::from(bytes), message.len() + more))
     }
 
     /// Bytes that the buffers of a message say they are decompressed to, all of which fit into memory.
@@ -331,14 +330,20 @@ impl Container for ArrowFile {
         all.map(|message| message.len()).sum()
     }
 
+    fn ranges(&self, group: usize, _columns: &[&Column]) -> Vec<(u64, u64)> {
+        let (message, dictionaries) = self.batches[group];
+        let all = self.dictionaries[..dictionaries].iter().chain([&message]);
+        all.map(|message| (message.offset, message.len())).collect()
+    }
+
     fn decode(
         &self,
-        store: &dyn Store,
+        input: Input<'_>,
         group: usize,
         columns: &[&Column],
         growth: &Growth<'_>,
     ) -> Result<(Vec<Decoded>, u64)> {
-        guarded("it", || self.read_batch(store, group, columns, growth)).map_err(|e| {
+        guarded("it", || self.read_batch(input, group, columns, growth)).map_err(|e| {
             let what = format!("batch {group} of {}: ", self.path);
             named(&e, &what).with_offset(self.groups[group].offset)
         })

@@ -26,7 +26,7 @@ use wellfed::{Error, ErrorKind, Result, groups::Growth, source::tables::Conditio
 
 use crate::{
     cells::Cells,
-    container::{Container, Decoded, GroupInfo, Opened, guarded, read},
+    container::{Container, Decoded, GroupInfo, Input, Opened, guarded, read},
     filter::{self, Bounds, Scalar},
     kinds::Column,
     pages::{Checked, walk},
@@ -154,7 +154,7 @@ impl ParquetFile {
 
     fn column(
         &self,
-        store: &dyn Store,
+        input: Input<'_>,
         group: usize,
         column: &Column,
         growth: &Growth<'_>,
@@ -166,9 +166,8 @@ impl ParquetFile {
         for leaf in &leaves {
             let meta = self.meta.row_group(group).column(*leaf);
             let (start, length) = place(meta).ok_or_else(|| Error::corrupt("a column has no place"))?;
-            growth.take(length)?;
+            let bytes = input.read(&self.path, (start, length), growth)?;
             read_bytes += length;
-            let bytes = read(store, &self.path, start, length)?;
             let most = u64::try_from(meta.uncompressed_size()).unwrap_or(0);
             let walked = walk(&bytes, start, most)?;
             if i64::try_from(walked.values) != Ok(meta.num_values()) {
@@ -178,7 +177,7 @@ impl ParquetFile {
                 );
             }
             dictionary = walked.dictionary.max(dictionary);
-            chunks.insert(*leaf, (Bytes::from(bytes), start));
+            chunks.insert(*leaf, (bytes, start));
         }
         let mask = ProjectionMask::leaves(described, leaves.iter().copied());
         let levels = parquet_to_arrow_field_levels(described, mask, Some(self.schema.fields()))
@@ -195,7 +194,7 @@ impl ParquetFile {
                 result => break result,
             }
         };
-        growth.give(read_bytes);
+        input.give(read_bytes, growth);
         result
     }
 }
@@ -273,15 +272,19 @@ impl Container for ParquetFile {
         chunks.map(|chunk| decoded_bytes(chunk, rows) + place(chunk).map_or(0, |(_, length)| length)).sum()
     }
 
+    fn ranges(&self, group: usize, columns: &[&Column]) -> Vec<(u64, u64)> {
+        columns.iter().flat_map(|column| self.chunks(group, column)).filter_map(place).collect()
+    }
+
     fn decode(
         &self,
-        store: &dyn Store,
+        input: Input<'_>,
         group: usize,
         columns: &[&Column],
         growth: &Growth<'_>,
     ) -> Result<(Vec<Decoded>, u64)> {
         let one = |column: &&Column| {
-            guarded("it", || self.column(store, group, column, growth)).map_err(|e| {
+            guarded("it", || self.column(input, group, column, growth)).map_err(|e| {
                 let what = format!("column {:?} of row group {group} of {}: ", column.name, self.path);
                 named(&e, &what).with_offset(self.groups[group].offset)
             })

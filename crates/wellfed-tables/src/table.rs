@@ -8,6 +8,7 @@ use std::{cell::RefCell, sync::Arc};
 use wellfed::{
     Error, ErrorKind, Result,
     groups::{self, Decode, GroupSizes, Growth, Owner, Part, Warmed},
+    io::{Bytes, Extent},
     sample::{FieldKind, Record, Schema, Value},
     source::{
         Fingerprint, Gather, Part as Place, Source, SourceSpec, TableFormat, TableSpec, Wanted,
@@ -18,7 +19,7 @@ use wellfed::{
 
 use crate::{
     cells::Missing,
-    container::{Container, Decoded, Opened},
+    container::{Container, Decoded, Input, Opened},
     filter::Test,
     gather::{self, Picked},
     ipc,
@@ -99,7 +100,7 @@ struct Table {
 impl Table {
     fn build(local: &Arc<dyn Store>, spec: TableSpec) -> Result<Self> {
         let (store, paths) = paths::find(local, &spec)?;
-        let opened = listing::parallel(&paths, |path| match spec.format {
+        let opened = listing::parallel_at(&*store, &paths, |path| match spec.format {
             TableFormat::Parquet => parquet::open(&*store, path),
             TableFormat::Arrow => ipc::open(&*store, path),
         })?;
@@ -239,7 +240,8 @@ impl Table {
                 return Ok(same(None, 0));
             }
             let wanted: Vec<&Column> = columns.iter().collect();
-            let (decoded, _) = container.decode(&*self.store, number, &wanted, &Growth::unbounded())?;
+            let (decoded, _) =
+                container.decode(Input::Store(&*self.store), number, &wanted, &Growth::unbounded())?;
             let mut kept = Vec::new();
             let tests = self.spec.filters.iter().map(|all_of| {
                 let test = |condition: &Condition| {
@@ -304,6 +306,21 @@ impl Table {
         }
     }
 
+    fn decoder<'a>(
+        &'a self,
+        container: &'a Arc<dyn Container>,
+        file: &'a File,
+        number: usize,
+    ) -> Decoder<'a> {
+        Decoder {
+            store: &*self.store,
+            path: &file.path,
+            container: &**container,
+            number,
+            columns: &file.columns,
+        }
+    }
+
     fn decoded(&self, number: usize, record: &Record) -> Result<Rows> {
         let group = &self.groups[number];
         let file = &self.files[group.file];
@@ -311,12 +328,7 @@ impl Table {
             (Err(error), _) => error.clone(),
             (Ok(container), None) => container.damage().cloned().unwrap_or_else(|| Error::corrupt("damage")),
             (Ok(container), Some(inner)) => {
-                let decoder = Decoder {
-                    store: &*self.store,
-                    container: &**container,
-                    number: inner,
-                    columns: &file.columns,
-                };
+                let decoder = self.decoder(container, file, inner);
                 let parts = groups::group(record.groups.as_deref(), &self.owner, number as u64, &decoder)?;
                 return Ok(Rows { parts });
             }
@@ -421,6 +433,7 @@ impl Rows {
 /// Decodes one group.
 struct Decoder<'a> {
     store: &'a dyn Store,
+    path: &'a Arc<str>,
     container: &'a dyn Container,
     number: usize,
     columns: &'a [Column],
@@ -435,10 +448,23 @@ impl Decode for Decoder<'_> {
         self.container.bytes(self.number, &self.columns.iter().collect::<Vec<_>>())
     }
 
-    fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)> {
+    fn extents(&self) -> Vec<Extent> {
+        if self.store.remote().is_none() {
+            return Vec::new();
+        }
+        let ranges = self.container.ranges(self.number, &self.columns.iter().collect::<Vec<_>>());
+        ranges.into_iter().map(|(offset, len)| Extent::range(self.path.clone(), offset, len)).collect()
+    }
+
+    fn decode(&self, part: usize, pieces: Option<&[Bytes]>, growth: &Growth<'_>) -> Result<(Part, u64)> {
         let all: Vec<&Column> = self.columns.iter().collect();
         let wanted = if self.parts() == 1 { &all[..] } else { &all[part..=part] };
-        let (decoded, held) = self.container.decode(self.store, self.number, wanted, growth)?;
+        let here: Option<Vec<(u64, Bytes)>> = pieces.map(|pieces| {
+            let offsets = self.container.ranges(self.number, &all).into_iter().map(|(offset, _)| offset);
+            offsets.zip(pieces.iter().cloned()).collect()
+        });
+        let input = here.as_deref().map_or(Input::Store(self.store), Input::Pieces);
+        let (decoded, held) = self.container.decode(input, self.number, wanted, growth)?;
         Ok((Arc::new(decoded), held))
     }
 }
@@ -485,8 +511,8 @@ impl Source for Table {
         self.groups[number].number.map(|_| number as u64)
     }
 
-    fn groups_are_far(&self) -> bool {
-        self.store.remote().is_some()
+    fn groups_store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.remote().is_some().then_some(&self.store)
     }
 
     fn warm(&self, group: u64, record: &Record) -> Warmed {
@@ -494,8 +520,7 @@ impl Source for Table {
         let found = self.groups.get(number).and_then(|group| self.decodable(group));
         match (found, record.groups.as_deref()) {
             (Some((container, file, number)), Some(kept)) => {
-                let decoder =
-                    Decoder { store: &*self.store, container: &**container, number, columns: &file.columns };
+                let decoder = self.decoder(container, file, number);
                 groups::warm(kept, &self.owner, group, &decoder)
             }
             _ => Warmed::Done,

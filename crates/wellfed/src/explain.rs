@@ -140,7 +140,8 @@ fn run(text: &mut String, stages: &Stages<'_>, sources: &[Arc<dyn Source>]) {
 
 /// How the bytes of a source in a store that answers later are got. Nothing of local files: workers read them.
 fn storage(text: &mut String, source: &dyn Source, plan: &Plan, stages: &Stages<'_>) {
-    let Some(remote) = source.store().and_then(|store| store.remote()) else { return };
+    let groups = source.groups_store();
+    let Some(remote) = groups.or(source.store()).and_then(|store| store.remote()) else { return };
     let _ = writeln!(text, "storage: {} lies in a store that answers later", source.name());
     if !stages.native() {
         let _ =
@@ -184,10 +185,10 @@ fn groups(text: &mut String, source: &dyn Source) {
         "  they are kept in up to half of memory_budget; where not all fit, a shuffle of everything decodes groups over and \
          over, and shuffle(block_size={samples}, window=...) each group once an epoch"
     );
-    if source.groups_are_far() {
+    if source.groups_store().is_some() {
         let _ = writeln!(
             text,
-            "  those that are wanted next are read and decoded ahead, as far as there is room"
+            "  those that are wanted next are asked for and decoded ahead, as far as there is room"
         );
     }
 }

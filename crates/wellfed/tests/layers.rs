@@ -14,12 +14,12 @@ const CRATE: [&str; 22] = [
     "limits",
     "rng",
     "budget",
-    "groups",
     "memory",
     "meter",
     // Bytes.
     "store",
     "io",
+    "groups",
     // Samples: what they are, and what can be done to one.
     "sample",
     "column",

@@ -14,7 +14,7 @@ const SAMPLES: usize = 1 << 16;
 const BATCHES: u64 = 1 << 14;
 
 /// Groups that are read ahead, at most.
-const GROUPS: u64 = 8;
+const GROUPS: u64 = 16;
 
 /// Groups that room is left for beside those: what is in use.
 const IN_USE: u64 = 2;
@@ -26,8 +26,17 @@ struct Coming {
     batch: u64,
     leaf: usize,
     group: u64,
-    /// There is nothing left to do for it.
-    done: bool,
+    what: State,
+}
+
+/// What is left to do for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is to be begun, or decoded if its bytes have come.
+    ToDo,
+    /// It was asked for in this round.
+    Asked,
+    Done,
 }
 
 /// How far it was looked ahead, and what was found.
@@ -54,7 +63,8 @@ impl Ahead {
         self.most > 0
     }
 
-    /// The next group to decode, where `next` is the batch to be opened next. Walks on until as many are known as there is room for.
+    /// The next group to begin or to decode, where `next` is the batch to be opened next. Walks on until as many are known as there
+    /// is room for. `None` ends a round, after which those that were asked for are looked at again.
     pub(crate) fn next(
         &mut self,
         (next, generation): (Position, u64),
@@ -87,7 +97,7 @@ impl Ahead {
                 let Some(group) = executor.group_of(*pick) else { continue };
                 let known = |coming: &Coming| (coming.leaf, coming.group) == (pick.leaf, group);
                 if !self.coming.iter().rev().any(known) {
-                    let coming = Coming { batch: walked.number, leaf: pick.leaf, group, done: false };
+                    let coming = Coming { batch: walked.number, leaf: pick.leaf, group, what: State::ToDo };
                     self.coming.push_back(coming);
                 }
             }
@@ -95,15 +105,34 @@ impl Ahead {
             walked.number += 1;
         }
         self.walked = Some(walked);
-        let first = self.coming.iter().take(self.most).find(|coming| !coming.done)?;
-        Some((first.leaf, first.group))
+        let first = self.coming.iter().take(self.most).find(|coming| coming.what == State::ToDo).copied();
+        if first.is_none() {
+            self.coming.iter_mut().filter(|coming| coming.what == State::Asked).for_each(|coming| {
+                coming.what = State::ToDo;
+            });
+        }
+        first.map(|first| (first.leaf, first.group))
     }
 
     /// Notes that there is nothing left to do for a group.
-    pub(crate) fn done(&mut self, (leaf, group): (usize, u64)) {
-        let same = |coming: &&mut Coming| (coming.leaf, coming.group) == (leaf, group);
-        if let Some(coming) = self.coming.iter_mut().find(same) {
-            coming.done = true;
+    pub(crate) fn done(&mut self, group: (usize, u64)) {
+        self.note(group, State::Done);
+    }
+
+    /// Notes that a group was asked for.
+    pub(crate) fn asked(&mut self, group: (usize, u64)) {
+        self.note(group, State::Asked);
+    }
+
+    fn note(&mut self, of: (usize, u64), what: State) {
+        if let Some(coming) = self.coming.iter_mut().find(|coming| (coming.leaf, coming.group) == of) {
+            coming.what = what;
         }
+    }
+
+    /// The first batch that wants a group, if it was looked at.
+    pub(crate) fn batch_of(&self, of: (usize, u64)) -> Option<u64> {
+        let found = self.coming.iter().find(|coming| (coming.leaf, coming.group) == of);
+        found.map(|coming| coming.batch)
     }
 }

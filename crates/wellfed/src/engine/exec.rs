@@ -14,7 +14,7 @@ use crate::{
     budget::Room,
     codec::is_jpeg,
     column::{ColumnKind, ColumnSpec, Stacking},
-    groups::{Groups, Warmed},
+    groups::{Groups, Want, Warmed},
     io::{Bytes, Located, Need},
     meter::{Phase, Probe},
     order::Pick,
@@ -266,12 +266,12 @@ impl Executor {
     /// The group that the sample lies in, if that is read from a store that answers later.
     pub(crate) fn group_of(&self, pick: Pick) -> Option<u64> {
         let leaf = &self.leaves[pick.leaf];
-        if leaf.groups_are_far() { leaf.source.group_of(pick.index) } else { None }
+        if leaf.has_far_groups() { leaf.source.group_of(pick.index) } else { None }
     }
 
     /// Bytes of the largest group that is read from such a store; 0 if there is none.
     pub(crate) fn largest_far_group(&self) -> u64 {
-        let far = self.leaves.iter().filter(|leaf| leaf.groups_are_far());
+        let far = self.leaves.iter().filter(|leaf| leaf.has_far_groups());
         far.filter_map(|leaf| leaf.source.groups()).map(|sizes| sizes.largest).max().unwrap_or(0)
     }
 
@@ -285,9 +285,14 @@ impl Executor {
 
     /// What was decoded ahead is no longer expected to be wanted.
     pub(crate) fn forget_ahead(&self) {
-        if let Some(groups) = self.leaves.iter().find_map(|leaf| leaf.groups.as_ref()) {
+        if let Some(groups) = self.kept_groups() {
             groups.forget_coming();
         }
+    }
+
+    /// The groups that are kept for all leaves, if there are any.
+    pub(crate) fn kept_groups(&self) -> Option<&Arc<Groups>> {
+        self.leaves.iter().find_map(|leaf| leaf.groups.as_ref())
     }
 
     /// Whether some images are to be decoded.
@@ -335,18 +340,37 @@ impl Executor {
         std::hint::black_box(ends);
     }
 
-    /// The stores of sources that answer later, and how each is tried again.
+    /// The stores of sources that answer later, and how each is tried again: of those whose samples are located, then of those
+    /// whose groups are.
     pub(crate) fn remote_stores(&self) -> Vec<(Arc<dyn Store>, Retry)> {
-        let of = |leaf: &LeafExecutor| {
-            let store = leaf.source.store()?;
-            Some((store.clone(), store.remote()?.retry()))
-        };
-        self.leaves.iter().filter_map(of).collect()
+        let samples = self.leaves.iter().filter(|leaf| leaf.is_remote()).map(|leaf| leaf.source.store());
+        let groups = self.leaves.iter().filter(|leaf| leaf.has_far_groups());
+        let all = samples.chain(groups.map(|leaf| leaf.source.groups_store()));
+        all.flatten().filter_map(|store| Some((store.clone(), store.remote()?.retry()))).collect()
     }
 
-    /// Whether the I/O layer reads for this loader.
+    /// Whether the I/O layer reads samples for this loader.
     pub(crate) fn is_remote(&self) -> bool {
         self.leaves.iter().any(LeafExecutor::is_remote)
+    }
+
+    /// Whether the I/O layer reads groups for this loader.
+    pub(crate) fn has_far_groups(&self) -> bool {
+        self.leaves.iter().any(LeafExecutor::has_far_groups)
+    }
+
+    /// What the group of a leaf needs, at a moment.
+    pub(crate) fn locate_group(&self, want: Want, at: u64) -> Vec<Located> {
+        let Want { key: (_, group), leaf, extents } = want;
+        let samples = self.leaves.iter().filter(|leaf| leaf.is_remote()).count();
+        let store = samples + self.leaves[..leaf].iter().filter(|leaf| leaf.has_far_groups()).count();
+        let need = Need { sample: self.first_sample(leaf).saturating_add(group), at };
+        extents.into_iter().map(|extent| Located { store, extent, need }).collect()
+    }
+
+    /// The number of the first sample of a leaf, as `foresight.rs` numbers them. A source may say that it has no end.
+    fn first_sample(&self, leaf: usize) -> u64 {
+        self.leaves[..leaf].iter().map(|leaf| leaf.source.len()).fold(0, u64::saturating_add)
     }
 
     /// The bytes that a sample needs of stores that answer later. What its other records need is left to the worker.
@@ -370,10 +394,7 @@ impl Executor {
                 .map_err(|e| leaf.located(e, pick, None).with_stage("read"))?;
             fetched.arriving.push((number, extents.len()));
             let store = self.leaves[..pick.leaf].iter().filter(|leaf| leaf.is_remote()).count();
-            // As `foresight.rs` numbers samples. A source may say that it has no end.
-            let before = self.leaves[..pick.leaf].iter().map(|leaf| leaf.source.len());
-            let first = before.fold(0, u64::saturating_add);
-            let need = Need { sample: first.saturating_add(pick.index), at: 0 };
+            let need = Need { sample: self.first_sample(pick.leaf).saturating_add(pick.index), at: 0 };
             wanted.extend(extents.into_iter().map(|extent| Located { store, extent, need }));
         }
         Ok(wanted)
@@ -528,8 +549,8 @@ impl LeafExecutor {
     }
 
     /// Sets where the source keeps what it decodes for many samples at once.
-    pub(crate) fn set_groups(&mut self, groups: &Arc<Groups>) {
-        self.groups = Some(groups.clone());
+    pub(crate) fn set_groups(&mut self, groups: Groups) {
+        self.groups = Some(Arc::new(groups));
     }
 
     pub(crate) fn caches(&self) -> &Caches {
@@ -559,8 +580,8 @@ impl LeafExecutor {
     }
 
     /// Whether its groups are read from a store that answers later.
-    fn groups_are_far(&self) -> bool {
-        self.groups.is_some() && self.source.groups_are_far()
+    pub(crate) fn has_far_groups(&self) -> bool {
+        self.groups.is_some() && self.source.groups_store().is_some()
     }
 
     /// Takes the record from a cache, if it is there.

@@ -3,7 +3,7 @@
 //! Ranks share a folder, so what counts is what any of them needs next. They go through an epoch together: a batch's number is
 //! the same time for all.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{exec::Executor, governor};
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     io::cache::{Keeper, Walk, visit},
     order::{Order, Picks},
     plan::{Options, RemoteCache},
+    source::Source,
 };
 
 /// The cache has this part of the memory budget: a quarter of it for each epoch that is known (two of them, and a third where
@@ -26,20 +27,23 @@ pub(crate) fn open(
     planned: bool,
     budget: u64,
 ) -> Result<(Option<Arc<Keeper>>, u64)> {
-    if !executor.is_remote() {
+    if !executor.is_remote() && !executor.has_far_groups() {
         return Ok((None, budget));
     }
     let Some(RemoteCache { path, max_bytes }) = options.remote_cache()? else { return Ok((None, budget)) };
     let mut text = String::new();
     let mut names = Vec::new();
     let mut first = Vec::new();
+    let mut grouped = Vec::new();
     let mut samples = 0_u64;
     for leaf in executor.leaves() {
         let source = leaf.shared_source();
         let name = without_seals(&source.name());
         text.push_str(&format!("{name}\n{}\n", source.len()));
-        let remote = source.store().is_some_and(|store| store.remote().is_some());
+        let groups = leaf.has_far_groups();
+        let remote = groups || source.store().is_some_and(|store| store.remote().is_some());
         first.push(remote.then_some(samples));
+        grouped.push(groups.then(|| source.clone()));
         samples = samples.saturating_add(source.len());
         if remote {
             names.push(name);
@@ -47,7 +51,7 @@ pub(crate) fn open(
     }
     let owner = rapidhash::v3::rapidhash_v3(text.as_bytes());
     let part = budget / PART;
-    let walk = planned.then(|| walk(order, first, part / 4)).flatten();
+    let walk = planned.then(|| walk(order, first, grouped, part / 4)).flatten();
     let keeper = Keeper::open(&path, max_bytes, (owner, &names.join(", ")), walk, part / 4)?;
     Ok((Some(Arc::new(keeper)), budget - part))
 }
@@ -62,9 +66,15 @@ fn without_seals(name: &str) -> String {
     text
 }
 
-/// Says which samples come in an epoch. `first`: the number of the first sample of each leaf that is remote. `None`, where the
-/// order has no end, or is only found by walking through lengths.
-fn walk(order: &Arc<Order>, first: Vec<Option<u64>>, most: u64) -> Option<Box<Walk>> {
+/// Says which samples come in an epoch. `first`: the number of the first sample of each leaf that is remote. `grouped`: the sources
+/// that are read in groups; a group stays in memory while it is in use, so that it comes once an epoch, in the place of a sample of
+/// its number. `None`, where the order has no end, or is only found by walking through lengths.
+fn walk(
+    order: &Arc<Order>,
+    first: Vec<Option<u64>>,
+    grouped: Vec<Option<Arc<dyn Source>>>,
+    most: u64,
+) -> Option<Box<Walk>> {
     if order.is_cut() || order.len().is_none() {
         return None;
     }
@@ -80,13 +90,20 @@ fn walk(order: &Arc<Order>, first: Vec<Option<u64>>, most: u64) -> Option<Box<Wa
         let mut visits = Vec::new();
         let mut picks = Picks::default();
         for order in &orders {
+            let mut seen = HashSet::new();
             for number in 0..order.len_of(epoch)? {
                 let span = order.batch(epoch, 0, number);
                 order.picks_in(&span, 0..span.len, &mut picks);
                 for pick in picks.all() {
-                    if let Some(first) = first[pick.leaf] {
-                        visits.push(visit(first.saturating_add(pick.index), number)?);
-                    }
+                    let Some(first) = first[pick.leaf] else { continue };
+                    let which = match &grouped[pick.leaf] {
+                        None => pick.index,
+                        Some(source) => match source.group_of(pick.index) {
+                            Some(group) if seen.insert((pick.leaf, group)) => group,
+                            _ => continue,
+                        },
+                    };
+                    visits.push(visit(first.saturating_add(which), number)?);
                 }
                 if 8 * visits.len() as u64 > most {
                     return None;
@@ -112,7 +129,7 @@ mod tests {
     }
 
     fn walk_of(order: &Arc<Order>, most: u64) -> Option<Box<Walk>> {
-        walk(order, vec![Some(100)], most)
+        walk(order, vec![Some(100)], vec![None], most)
     }
 
     #[test]

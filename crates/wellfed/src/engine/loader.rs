@@ -29,7 +29,7 @@ use crate::{
     budget::{Budget, Holder},
     column::ColumnSpec,
     groups::Groups,
-    io::cache::READERS,
+    io::{cache::READERS, layer::Mailbox},
     lock,
     memory::allocator::Allocator,
     meter::{Meter, Phase, Stats, publish},
@@ -168,7 +168,8 @@ impl Loader {
             .mixed_by(executor.mixer().cloned())
             .mixed_as_given(Images::of(executor.columns(), 0, options.layout));
         let batch_bytes = bytes_of(&columns, order.batch_size());
-        let (executor, budget, total) = with_caches(executor, &options, caches, &counted)?;
+        let mailbox = Arc::<Mailbox>::default();
+        let (executor, budget, total) = with_caches(executor, &options, caches, &counted, &mailbox)?;
         let planned = batches.bounded();
         let (keeper, budget) = foresight::open(&options, &executor, &order, planned, budget)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
@@ -202,6 +203,7 @@ impl Loader {
             options.on_error,
             (bounds.workers.1, bounds.readers.1),
             (pool, columns.clone(), total),
+            mailbox,
         );
         shared.keeper = keeper;
         let shared = Arc::new(shared);
@@ -588,13 +590,12 @@ impl Loader {
         // Workers come first, so that a thread's number tells what it is: all workers the bounds allow, at once
         // (parked ones cost a stack), those that read groups ahead, then readers as they are wanted.
         let workers = self.bounds.workers.1;
-        // Where the I/O layer reads, its thread is the only reader.
-        let readers = if self.shared.mailbox.is_some() { 1 } else { settings.readers };
         let ahead = self.shared.ahead_threads();
-        let wanted = workers + ahead + readers;
+        let layer = usize::from(self.shared.mailbox.is_some());
+        let wanted = workers + ahead + layer + settings.readers;
         for number in running..wanted {
             let shared = self.shared.clone();
-            let mailbox = shared.mailbox.clone();
+            let mailbox = shared.mailbox.clone().filter(|_| number == workers + ahead);
             let (name, run): (String, Box<dyn FnOnce() + Send>) = if number < workers {
                 (format!("wellfed-work-{number}"), Box::new(move || shared.run_worker(number)))
             } else if number < workers + ahead {
@@ -602,7 +603,7 @@ impl Loader {
             } else if let Some(mailbox) = mailbox {
                 ("wellfed-io".to_owned(), Box::new(move || shared.run_io(&mailbox)))
             } else {
-                let id = number - workers - ahead;
+                let id = number - workers - ahead - layer;
                 (format!("wellfed-read-{id}"), Box::new(move || shared.run_reader(id)))
             };
             consumer.threads.start(name, run)?;
@@ -733,6 +734,7 @@ fn with_caches(
     options: &Options,
     wanted: &[Option<LeafCache>],
     counted: &Arc<Budget>,
+    mailbox: &Arc<Mailbox>,
 ) -> Result<(Executor, u64, u64)> {
     options.row_index.check()?;
     let given = options.memory_budget;
@@ -768,8 +770,15 @@ fn with_caches(
         let part = all.saturating_mul(2).saturating_add(LEAST_GROUPS).min(budget / 2);
         budget -= part;
         counted.set_cap(Holder::Groups, part);
-        let groups = Arc::new(Groups::new(counted.clone()));
-        executor.leaves_mut().iter_mut().for_each(|leaf| leaf.set_groups(&groups));
+        let far = executor.leaves().iter().any(|leaf| leaf.shared_source().groups_store().is_some());
+        let groups = if far {
+            let mailbox = mailbox.clone();
+            Groups::far(counted.clone(), move || mailbox.ring())
+        } else {
+            Groups::new(counted.clone())
+        };
+        let leaves = executor.leaves_mut().iter_mut().enumerate();
+        leaves.for_each(|(number, leaf)| leaf.set_groups(groups.of_leaf(number)));
     }
     let regions = executor.leaves().iter().filter(|leaf| leaf.program().decodes_regions()).count() as u64;
     for (number, leaf) in executor.leaves_mut().iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! The thread that walks ahead along the order and lets the I/O layer get the bytes of samples.
+//! The thread that walks ahead along the order and lets the I/O layer get the bytes of samples, and those of groups that others
+//! ask for ([`crate::groups`]).
 //!
 //! Where a source lies in a store that answers later, every sample of the loader comes through here: workers take what has
 //! arrived, and read by themselves only what lies near. So no worker waits for such a store, and one that hangs holds up
@@ -17,6 +18,7 @@ use super::{
 };
 use crate::{
     Result,
+    groups::{Key, Want},
     io::{
         Bytes, Located,
         cache::moment,
@@ -36,14 +38,22 @@ const GUESS: f64 = 256.0 * 1024.0;
 
 /// One sample under way.
 #[derive(Debug)]
-struct Flight {
+struct Sample {
     ticket: Ticket,
     picks: Vec<Pick>,
     fetched: Fetched,
 }
 
-/// Samples and the bytes that they want.
-type Group = Vec<(Flight, Vec<Located>)>;
+/// What is under way.
+#[derive(Debug)]
+enum Flight {
+    Sample(Sample),
+    /// A group of samples, and how many bytes are under way for it.
+    Group(Key, u64),
+}
+
+/// What wants bytes, and which.
+type Wanted = Vec<(Flight, Vec<Located>)>;
 
 impl Shared {
     /// The loop of the I/O thread, until shutdown.
@@ -52,6 +62,9 @@ impl Shared {
         let layer = Layer::new(self.executor.remote_stores(), MOST, mailbox.clone());
         let mut layer = layer.with_keeper(self.keeper.clone());
         let (mut generation, mut mean) = (0, GUESS);
+        // Bytes under way for groups, whose room is theirs.
+        let mut grouped = 0;
+        let samples = self.executor.is_remote();
         // Of which epoch the cache was told last.
         let mut told = None;
         loop {
@@ -63,35 +76,104 @@ impl Shared {
                 }
                 if schedule.generation() != generation {
                     generation = schedule.generation();
-                    layer.retain(|flight: &Flight| flight.ticket.is_of(generation));
+                    layer.retain(|flight| match flight {
+                        Flight::Sample(sample) => sample.ticket.is_of(generation),
+                        Flight::Group(..) => true,
+                    });
                     told = None;
                 }
                 (schedule.read_bytes, schedule.read_budget)
             };
-            let room = budget.saturating_sub(arrived.saturating_add(layer.bytes().0));
+            let under_way = layer.bytes().0.saturating_sub(grouped);
+            let room = budget.saturating_sub(arrived.saturating_add(under_way));
             layer.keep(room);
             let settled = layer.poll(Instant::now(), room);
             // Before the samples are handed over: whoever has them finds them counted.
             *lock(&self.requests) = RequestStats { ahead: budget, ..layer.stats() };
             let idle = settled.is_empty();
             for (flight, pieces) in settled {
-                self.arrive(flight, pieces, &lane, &mut mean);
+                match flight {
+                    Flight::Sample(sample) => self.arrive(sample, pieces, &lane, &mut mean),
+                    Flight::Group(key, bytes) => {
+                        grouped -= bytes;
+                        self.arrive_group(key, pieces, &lane);
+                    }
+                }
             }
-            let group = self.depart(&layer, &mut mean, &mut told);
-            if !group.is_empty() {
-                layer.submit(group, Instant::now());
+            let mut wanted = self.depart_groups(&mut layer, &mut grouped, &mut told);
+            if samples {
+                wanted.extend(self.depart(&layer, &mut mean, &mut told));
+            }
+            if !wanted.is_empty() {
+                layer.submit(wanted, Instant::now());
             } else if idle {
                 let (flying, kept) = layer.bytes();
                 let cache = self.keeper.as_ref().map_or(0, |keeper| keeper.bytes());
-                self.io_bytes.store(flying + kept + cache, Relaxed);
+                self.io_bytes.store(flying.saturating_sub(grouped) + kept + cache, Relaxed);
                 mailbox.wait(layer.next());
             }
         }
     }
 
+    /// The groups that others have asked for. Those that nobody wants any more are cancelled.
+    fn depart_groups(&self, layer: &mut Layer<Flight>, grouped: &mut u64, told: &mut Option<u64>) -> Wanted {
+        let Some(groups) = self.executor.kept_groups() else { return Wanted::new() };
+        let (wants, given_up) = groups.wanted();
+        if !given_up.is_empty() {
+            let mut left = 0;
+            let left_of = |flight: &Flight| match flight {
+                Flight::Group(key, bytes) => {
+                    let stays = !given_up.contains(key);
+                    (stays, if stays { *bytes } else { 0 })
+                }
+                Flight::Sample(_) => (true, 0),
+            };
+            layer.retain(|flight| left_of(flight).0);
+            layer.flights().for_each(|flight| left += left_of(flight).1);
+            *grouped = left;
+        }
+        if wants.is_empty() {
+            return Wanted::new();
+        }
+        let place = self.lock().next_place().map(|(position, _)| position);
+        let (epoch, next) = place.map_or((0, 0), |position| (position.epoch, position.number));
+        self.tell(epoch, next, told);
+        let ahead = lock(&self.ahead);
+        let locate = |want: Want| {
+            let key = want.key;
+            // Batches that are open want what was not found ahead of them.
+            let batch = ahead.batch_of((want.leaf, key.1)).unwrap_or(next);
+            let located = self.executor.locate_group(want, moment(epoch, batch));
+            let ranges = located.iter().filter_map(|located| located.extent.range.as_ref());
+            let bytes = ranges.map(|range| range.end - range.start).sum();
+            *grouped += bytes;
+            (Flight::Group(key, bytes), located)
+        };
+        wants.into_iter().map(locate).collect()
+    }
+
+    /// Tells the cache where in which epoch training is, once an epoch.
+    fn tell(&self, epoch: u64, batch: u64, told: &mut Option<u64>) {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| *told != Some(epoch)) {
+            keeper.plan(epoch, batch);
+            *told = Some(epoch);
+        }
+    }
+
+    /// Lets those decode a group who want it.
+    fn arrive_group(&self, key: Key, pieces: Result<Vec<Bytes>>, lane: &Lane) {
+        let mut probe = Probe::start(lane, 1);
+        let bytes = pieces.as_ref().map_or(0, |pieces| pieces.iter().map(|piece| piece.len()).sum());
+        if let Some(groups) = self.executor.kept_groups() {
+            groups.arrived(key, pieces);
+        }
+        probe.lap(Phase::Read, bytes);
+        self.wake_ahead();
+    }
+
     /// Hands a sample to the workers.
-    fn arrive(&self, flight: Flight, pieces: Result<Vec<Bytes>>, lane: &Lane, mean: &mut f64) {
-        let Flight { ticket, picks, mut fetched } = flight;
+    fn arrive(&self, sample: Sample, pieces: Result<Vec<Bytes>>, lane: &Lane, mean: &mut f64) {
+        let Sample { ticket, picks, mut fetched } = sample;
         let mut probe = Probe::start(lane, 1);
         let result = match pieces {
             Ok(pieces) => guard("read", || self.executor.assemble(&picks, &pieces, &mut fetched)),
@@ -110,7 +192,7 @@ impl Shared {
     }
 
     /// The next samples of the order that there is room for. None, if it is better to wait until there are more.
-    fn depart(&self, layer: &Layer<Flight>, mean: &mut f64, told: &mut Option<u64>) -> Group {
+    fn depart(&self, layer: &Layer<Flight>, mean: &mut f64, told: &mut Option<u64>) -> Wanted {
         let mut taken = Vec::new();
         {
             let mut schedule = self.lock();
@@ -120,22 +202,19 @@ impl Shared {
             let used = samples(schedule.read_bytes).max(usize::from(schedule.read_bytes > 0));
             let used = used + layer.wanted();
             if used + step > capacity && used > 0 {
-                return Vec::new();
+                return Wanted::new();
             }
             for _ in used..capacity.max(1) {
                 let Some((ticket, job, fetched)) = schedule.read() else { break };
                 taken.push((ticket, job, fetched));
             }
         }
-        let mut group = Group::with_capacity(taken.len());
+        let mut wanted_now = Wanted::with_capacity(taken.len());
         for (ticket, job, mut fetched) in taken {
             let mut picks = Vec::new();
             self.order.pick_in(&job.span, ticket.offset(), &mut picks);
             let at = moment(job.epoch, job.number);
-            if let Some(keeper) = self.keeper.as_ref().filter(|_| *told != Some(job.epoch)) {
-                keeper.plan(job.epoch, job.number);
-                *told = Some(job.epoch);
-            }
+            self.tell(job.epoch, job.number, told);
             // The batch becomes the consumer's when nobody else has a part in it.
             drop(job);
             match guard("read", || in_storage(|| self.executor.locate(&picks, &mut fetched))) {
@@ -146,12 +225,13 @@ impl Shared {
                     if let Some(size) = sizes {
                         *mean += (size as f64 - *mean) / 16.0;
                     }
-                    group.push((Flight { ticket, picks, fetched }, wanted));
+                    let sample = Sample { ticket, picks, fetched };
+                    wanted_now.push((Flight::Sample(sample), wanted));
                 }
                 Err(error) => self.hand_over(ticket, Err(error)),
             }
         }
-        group
+        wanted_now
     }
 }
 

@@ -104,11 +104,12 @@ impl Shared {
         on_error: OnError,
         threads: (usize, usize),
         (pool, columns, most): (Arc<Pool>, Columns, u64),
+        mailbox: Arc<Mailbox>,
     ) -> Self {
-        let mailbox = executor.is_remote().then(Arc::default);
+        let mailbox = (executor.is_remote() || executor.has_far_groups()).then_some(mailbox);
         let mut schedule = schedule;
         let shares = schedule.shares;
-        if mailbox.is_some() {
+        if executor.is_remote() {
             schedule.read_by_layer(AHEAD);
         }
         let resident = executor.in_memory() && !executor.encoded();
@@ -221,6 +222,11 @@ impl Shared {
     pub(crate) fn wake_parked(&self) {
         self.wake();
         self.parked.notify_all();
+        self.idle_ahead.notify_all();
+    }
+
+    /// Tells those that decode groups ahead that bytes have come.
+    pub(crate) fn wake_ahead(&self) {
         self.idle_ahead.notify_all();
     }
 

@@ -1,7 +1,8 @@
-//! Threads that decode groups of samples before they are wanted: the row groups of tables in stores that answer later.
+//! Threads that begin groups of samples before they are wanted, so that their bytes are asked for, and decode what has come: the
+//! row groups of tables in stores that answer later.
 //!
 //! What they decode is kept by [`crate::groups`], in its part of the budget, and never in place of a group that is in use or was
-//! read ahead itself. Several of them take columns of one group at a time, so that its requests are under way together.
+//! read ahead itself.
 
 use std::time::Duration;
 
@@ -11,19 +12,19 @@ use super::{
 };
 use crate::{groups::Warmed, lock, sample::Record};
 
-/// Threads that read ahead.
-const THREADS: usize = 4;
+/// Threads that decode ahead. Workers decode what they want before it is there.
+const THREADS: usize = 2;
 
 /// Time until it is looked again whether batches were opened.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Shared {
-    /// Threads that read groups ahead.
+    /// Threads that decode groups ahead.
     pub(crate) fn ahead_threads(&self) -> usize {
         if lock(&self.ahead).is_useful() { THREADS } else { 0 }
     }
 
-    /// The loop of a thread that reads groups ahead, until shutdown.
+    /// The loop of a thread that decodes groups ahead, until shutdown.
     pub(crate) fn run_ahead(&self) {
         let mut record = Record::default();
         loop {
@@ -43,6 +44,9 @@ impl Shared {
             match (wanted, warmed) {
                 (Some(group), Some(Warmed::Done)) => {
                     lock(&self.ahead).done(group);
+                }
+                (Some(group), Some(Warmed::Coming)) => {
+                    lock(&self.ahead).asked(group);
                 }
                 // There is nothing to do, or no room yet.
                 _ => {

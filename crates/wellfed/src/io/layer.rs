@@ -326,6 +326,11 @@ impl<T> Layer<T> {
         self.settled.retain(|(tag, _)| keep(tag));
     }
 
+    /// Whose wants are not settled.
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &T> {
+        self.wants.values().map(|want| &want.tag)
+    }
+
     /// What the cache calls a range, if it is known of which version of its object it is.
     fn name(&self, located: &Located) -> Option<Name> {
         self.keeper.as_ref()?;

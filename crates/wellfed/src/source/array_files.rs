@@ -116,7 +116,7 @@ impl ArrayFiles {
         let mut left = UNPACKED;
         let files: Vec<Vec<Array>> = match &spec.format {
             ArrayFormat::Npy => {
-                let heads = listing::parallel(&paths, |path| read_npy(&*store, path))?;
+                let heads = listing::parallel_at(&*store, &paths, |path| read_npy(&*store, path))?;
                 let held =
                     |(path, array): (&String, Array)| hold(&*store, path, array, &mut left).map(|a| vec![a]);
                 paths.iter().zip(heads).map(held).collect::<Result<_>>()?
@@ -128,7 +128,7 @@ impl ArrayFiles {
                     .map(|path| read_npz(&*store, path, fields.as_deref(), &mut left))
                     .collect::<Result<_>>()?
             }
-            ArrayFormat::Raw { dtype, shape, offset } => listing::parallel(&paths, |path| {
+            ArrayFormat::Raw { dtype, shape, offset } => listing::parallel_at(&*store, &paths, |path| {
                 read_raw(&*store, path, *dtype, shape, *offset).map(|array| vec![array])
             })?,
         };

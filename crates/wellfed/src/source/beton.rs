@@ -152,7 +152,7 @@ impl Beton {
 
     fn build(store: Arc<dyn Store>, spec: BetonSpec) -> Result<Self> {
         let (store, paths) = shards::find(&store, &spec.urls)?;
-        let mut shards = listing::parallel(&paths, |path| Shard::open(&*store, path))?;
+        let mut shards = listing::parallel_at(&*store, &paths, |path| Shard::open(&*store, path))?;
         let mut len = 0;
         for shard in &mut shards {
             shard.start = len;

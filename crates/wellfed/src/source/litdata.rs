@@ -188,8 +188,9 @@ impl LitData {
             Some(tokens) => Some(size_of(tokens).ok_or_else(|| Error::config("block_size is too large"))?),
             None => None,
         };
-        let mut chunks =
-            listing::parallel(&entries, |(root, entry)| Chunk::open(&*store, root, entry, wrap, sizes))?;
+        let mut chunks = listing::parallel_at(&*store, &entries, |(root, entry)| {
+            Chunk::open(&*store, root, entry, wrap, sizes)
+        })?;
         let (mut len, mut held) = (0, 0);
         for chunk in &mut chunks {
             chunk.start = len;

@@ -156,8 +156,9 @@ impl Mds {
             let (a, b) = (&other.raw_data.basename, &first.raw_data.basename);
             return Err(Error::config(format!("shard {} has other columns than {b}", join(root, a))));
         }
-        let mut shards =
-            listing::parallel(&entries, |(root, entry)| Shard::open(&*store, root, entry, &spec))?;
+        let mut shards = listing::parallel_at(&*store, &entries, |(root, entry)| {
+            Shard::open(&*store, root, entry, &spec)
+        })?;
         let (mut len, mut held) = (0, 0);
         for shard in &mut shards {
             shard.start = len;

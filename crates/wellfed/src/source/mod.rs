@@ -216,9 +216,10 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether groups are read from a store that answers later, so that it pays to read them before they are wanted.
-    fn groups_are_far(&self) -> bool {
-        false
+    /// The store that the bytes of groups lie in ([`crate::groups::Decode::extents`]), if it answers later: they are then read
+    /// before they are wanted.
+    fn groups_store(&self) -> Option<&Arc<dyn Store>> {
+        None
     }
 
     /// Decodes a group before it is wanted, if there is room in [`Record::groups`] (see [`crate::groups::warm`]).

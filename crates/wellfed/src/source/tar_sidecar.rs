@@ -3,13 +3,23 @@
 //! The file is trusted no more than the shard: a version, the shard's size and time of change, and a checksum must
 //! fit, and every offset is checked. Whatever does not fit means that the index is built anew.
 //!
+//! An upload gives a shard another time. In a store that answers later, where building an index means to download the shard, an
+//! index that fits but for the time is taken, too. Each member's header is then read with its data and must be as the index has it
+//! ([`fits_header`]): a shard that is another one in truth is an error of the samples that it concerns, and never other data.
+//!
 //! ```text
 //! "wellfed-tar\n"  version u32  shard size u64  shard time i128  payload bytes u64  FNV-1a of payload u64  payload
 //! payload: keys, extensions, broken, firsts, members, repeated, ignored u64     all numbers little-endian
 //! ```
 
-use super::tar_index::{Member, ShardIndex};
-use crate::store::{Stat, Store, listing::Names};
+use super::{
+    tar_header::{self, BLOCK, Kind},
+    tar_index::{Member, ShardIndex},
+};
+use crate::{
+    Error, ErrorKind, Result,
+    store::{Stat, Store, listing::Names},
+};
 
 const MAGIC: &[u8; 12] = b"wellfed-tar\n";
 const VERSION: u32 = 2;
@@ -20,8 +30,19 @@ pub(super) fn path_of(shard: &str) -> String {
     format!("{shard}.wfidx")
 }
 
+/// Bytes after the last member that are looked at: tar fills up to 10 KiB.
+const MOST_AFTER: u64 = 64 << 10;
+
+/// An index that was kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) index: ShardIndex,
+    /// It is of a copy of the shard, as far as is known: headers have to be checked.
+    pub(super) copied: bool,
+}
+
 /// The kept index of `shard`, if there is one and it fits.
-pub(super) fn load(store: &dyn Store, shard: &str, stat: &Stat) -> Option<ShardIndex> {
+pub(super) fn load(store: &dyn Store, shard: &str, stat: &Stat) -> Option<Kept> {
     let path = path_of(shard);
     // No index is larger than its shard: 16 bytes of index stand for at least 512 of shard, and names are shorter
     // than the headers they come from.
@@ -29,13 +50,66 @@ pub(super) fn load(store: &dyn Store, shard: &str, stat: &Stat) -> Option<ShardI
     let mut file = Vec::new();
     store.read(&path, most, &mut file).ok()?;
     let mut reader = Reader(&file);
-    let fits = reader.take(12)? == MAGIC
-        && reader.u32()? == VERSION
-        && reader.u64()? == stat.size
-        && reader.take(16)? == stat.modified.to_le_bytes()
+    let fits = reader.take(12)? == MAGIC && reader.u32()? == VERSION && reader.u64()? == stat.size;
+    let copied = fits && reader.take(16)? != stat.modified.to_le_bytes();
+    let fits = fits
         && reader.u64()? == file.len().checked_sub(HEADER)? as u64
         && reader.u64()? == checksum(reader.0);
-    if fits { decode(reader, stat.size) } else { None }
+    let index = if fits { decode(reader, stat.size)? } else { return None };
+    if copied && !(store.remote().is_some() && can_be_checked(&index) && ends(store, shard, stat, &index)) {
+        return None;
+    }
+    Some(Kept { index, copied })
+}
+
+/// Whether headers of members have what the index says of them: their names, which other headers may replace, and sizes.
+fn can_be_checked(index: &ShardIndex) -> bool {
+    let plain = |text: &str| text.is_ascii() && !text.contains('\\');
+    index.keys.iter().chain(index.extensions.iter()).all(plain)
+        && index.members.iter().all(|member| {
+            !member.is_link() && !member.is_sparse() && member.size() < 8 << 30 && member.block > 0
+        })
+}
+
+/// Whether nothing but zeros follows the last member: there are no more members than the index has.
+fn ends(store: &dyn Store, shard: &str, stat: &Stat, index: &ShardIndex) -> bool {
+    let ends = index.members.iter().map(|member| member.offset() + member.size().next_multiple_of(BLOCK));
+    let end = ends.max().unwrap_or(0);
+    let Some(after) = stat.size.checked_sub(end).filter(|after| *after <= MOST_AFTER) else { return false };
+    let mut bytes = Vec::new();
+    store.read_range(shard, end, after as usize, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Whether `header`, which lies before the data of `member` of the sample `key`, is the one that the index was made of.
+///
+/// # Errors
+/// [`ErrorKind::Changed`] if not.
+pub(super) fn fits_header(
+    header: &[u8],
+    (shard, key, extension): (&str, &str, &str),
+    member: Member,
+) -> Result<()> {
+    let found = header.try_into().map_err(|_| "its header is cut".to_owned()).and_then(tar_header::parse);
+    let name = format!("{key}.{extension}");
+    let other = match found {
+        Err(message) => message,
+        Ok(found) if found.kind != Kind::File => "its header is of something else than a file".to_owned(),
+        // A size in pax records stands for one that has no room here, which none of these has.
+        Ok(found) if found.size != member.size() => format!("its header says {} bytes", found.size),
+        Ok(found) => {
+            let (have, want) = (found.name.to_ascii_lowercase(), name.to_ascii_lowercase().into_bytes());
+            // A long name stands elsewhere, too: here is its beginning.
+            let begins = have.len() >= 99 && want.len() > have.len() && want.starts_with(&have);
+            if have == want || begins {
+                return Ok(());
+            }
+            format!("its header names {}", String::from_utf8_lossy(&found.name))
+        }
+    };
+    let size = member.size();
+    let message = format!("{} says that {name} has {size} bytes there: {other}", path_of(shard));
+    Err(Error::new(ErrorKind::Changed, message)
+        .with_hint("the index is not of this shard: remove it, and index=\"sidecar\" makes it anew"))
 }
 
 /// Keeps the index of `shard`. A folder that cannot be written is no error: the next run builds the index again.
@@ -163,7 +237,7 @@ mod tests {
         assert!(load(&store, &path, &stat).is_none());
         let index = ShardIndex::scan(&store, &path).unwrap();
         save(&store, &path, &stat, &index);
-        assert_eq!(load(&store, &path, &stat).unwrap(), index);
+        assert_eq!(load(&store, &path, &stat).unwrap(), Kept { index, copied: false });
         for other in [Stat { size: stat.size + 1, ..stat }, Stat { modified: stat.modified + 1, ..stat }] {
             assert!(load(&store, &path, &other).is_none());
         }
@@ -181,7 +255,7 @@ mod tests {
             let sum = checksum(&bad[HEADER.min(bad.len())..]);
             bad[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
             std::fs::write(path_of(&path), &bad).unwrap();
-            if let Some(index) = load(&store, &path, &stat) {
+            if let Some(Kept { index, .. }) = load(&store, &path, &stat) {
                 let members = (0..index.len()).map(|i| index.sample(i).len()).sum::<usize>();
                 assert_eq!(members, index.members.len());
                 index

@@ -16,7 +16,7 @@ use super::{
     located, location, shards, stamp,
     tfrecord_framing::{FOOTER, HEADER, checked, length},
     tfrecord_index::{Damage, RecordIndex},
-    tfrecord_sidecar,
+    tfrecord_sidecar::{self, Kept},
     unpack::Packing,
     unpack_to,
 };
@@ -104,6 +104,18 @@ struct Shard {
     file: Arc<str>,
     start: u64,
     index: RecordIndex,
+    /// Its index is of a copy of it, as far as is known.
+    copied: bool,
+}
+
+impl Shard {
+    /// The record in what was read of it.
+    ///
+    /// # Errors
+    /// If its checksum says that it is another.
+    fn checked<'a>(&self, framed: &'a [u8]) -> Result<&'a [u8]> {
+        checked(framed).map_err(|e| if self.copied { tfrecord_sidecar::of_copy(&self.file, &e) } else { e })
+    }
 }
 
 /// Records of TFRecord files.
@@ -150,7 +162,7 @@ impl TfRecord {
         if paths.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, "there is no file but indices"));
         }
-        let opened = listing::parallel(&paths, |path| open_file(&store, path, &spec))?;
+        let opened = listing::parallel_at(&*store, &paths, |path| open_file(&store, path, &spec))?;
         let unpacked = opened.iter().filter(|file| file.unpacked.is_some()).count();
         if unpacked > 0 && unpacked < opened.len() {
             let plain = opened.iter().position(|file| file.unpacked.is_none()).unwrap_or_default();
@@ -169,7 +181,7 @@ impl TfRecord {
             len += opened.index.len() as u64 + u64::from(opened.index.damage.is_some());
             let path: Arc<str> = path.into();
             let file = opened.unpacked.map_or_else(|| path.clone(), Arc::from);
-            all.push(Shard { path, file, start, index: opened.index });
+            all.push(Shard { path, file, start, index: opened.index, copied: opened.copied });
         }
         Ok(Self { store, spec, schema, features, others, shards: all, len })
     }
@@ -244,7 +256,7 @@ impl TfRecord {
 
     /// Makes the values of what lies in `framed`, all of them copies.
     fn fill(&self, shard: &Shard, number: usize, framed: &[u8], record: &mut Record) -> Result<()> {
-        let bytes = checked(framed)?;
+        let bytes = shard.checked(framed)?;
         match &self.features {
             Some(features) => {
                 features.read(bytes, record, false)?;
@@ -296,7 +308,7 @@ impl TfRecord {
         };
         let mut framed = std::mem::take(record.values[home].buffer());
         let made = self.read(shard, number, &limits, &mut framed).and_then(|()| {
-            let bytes = checked(&framed)?;
+            let bytes = shard.checked(&framed)?;
             match &self.features {
                 Some(features) => features.read(bytes, record, true),
                 None => Ok(Some(0..bytes.len())),
@@ -329,29 +341,30 @@ struct Opened {
     index: RecordIndex,
     /// Where it was unpacked to.
     unpacked: Option<String>,
+    copied: bool,
 }
 
 fn open_file(store: &Arc<dyn Store>, path: &str, spec: &TfRecordSpec) -> Result<Opened> {
     let stat = store.stat(path)?;
     let sidecar = spec.index == IndexMode::Sidecar;
-    let plain = |store: &dyn Store, file: &str, stat: &Stat| {
-        if let Some(index) = sidecar.then(|| tfrecord_sidecar::load(store, file, stat)).flatten() {
-            return Ok(index);
+    let plain = |store: &dyn Store, file: &str, stat: &Stat| -> Result<Kept> {
+        if let Some(kept) = tfrecord_sidecar::load(store, file, stat) {
+            return Ok(kept);
         }
         let index = RecordIndex::scan(store, file)?;
         if sidecar {
             tfrecord_sidecar::save(store, file, stat, &index);
         }
-        Ok(index)
+        Ok(Kept { index, copied: false })
     };
     let may_be_plain = matches!(spec.compression, TfRecordCompression::Auto | TfRecordCompression::None);
     if may_be_plain {
-        let index = plain(&**store, path, &stat)?;
+        let Kept { index, copied } = plain(&**store, path, &stat)?;
         // Only a file that makes no sense from its first byte on is looked at for what else it may be.
         let strange = index.len() == 0 && index.damage.is_some();
         let packing = if strange { guess(&**store, path)? } else { None };
         match packing {
-            None => return Ok(Opened { index, unpacked: None }),
+            None => return Ok(Opened { index, unpacked: None, copied }),
             Some(packing) if spec.compression == TfRecordCompression::None => {
                 return Err(Error::new(
                     ErrorKind::Unsupported,
@@ -388,19 +401,19 @@ fn unpacked(
     stat: &Stat,
     packing: Packing,
     spec: &TfRecordSpec,
-    plain: impl Fn(&dyn Store, &str, &Stat) -> Result<RecordIndex>,
+    plain: impl Fn(&dyn Store, &str, &Stat) -> Result<Kept>,
 ) -> Result<Opened> {
     let folder = spec.unpack_to.as_ref().ok_or_else(|| unpack_to::refused(path, packing))?;
     let done = unpack_to::unpack(&**store, path, stat, packing, folder, "tfrecord")?;
     let local = LocalStore::new();
     let stat = local.stat(&done.file)?;
-    let mut index = plain(&local, &done.file, &stat)?;
+    let mut index = plain(&local, &done.file, &stat)?.index;
     if let Some(message) = done.damage {
         // What is missing is missing of the file that was unpacked; its records end where they do because of that.
         let hint = "the file was cut or changed, perhaps during a copy: what comes before is checked record by record";
         index.damage = Some(Damage { offset: index.end, message, hint });
     }
-    Ok(Opened { index, unpacked: Some(done.file) })
+    Ok(Opened { index, unpacked: Some(done.file), copied: false })
 }
 
 /// The schema of samples, what is read of records, and the fields after that.

@@ -3,13 +3,19 @@
 //! It is trusted no more than the data: a version, size and time of change of the data, and a checksum must fit, and every
 //! offset is checked. Whatever does not fit means that the index is built anew.
 //!
+//! An upload gives a file another time. In a store that answers later, where building an index means to download the file, an index
+//! that fits but for the time is taken, too: its records fill the file exactly, and each is checked by its CRC when it is read.
+//!
 //! ```text
 //! "wellfed-tfr\n"  version u32  file size u64  file time i128  records u64  CRC-32C of what follows u32
 //! lengths of the records, each a varint (7 bits a byte, the lowest first)      all numbers little-endian
 //! ```
 
 use super::{tfrecord_framing::FRAME, tfrecord_index::RecordIndex};
-use crate::store::{Stat, Store};
+use crate::{
+    Error, ErrorKind,
+    store::{Stat, Store},
+};
 
 const MAGIC: &[u8; 12] = b"wellfed-tfr\n";
 const VERSION: u32 = 1;
@@ -20,13 +26,28 @@ pub(super) fn path_of(file: &str) -> String {
     format!("{file}.wfidx")
 }
 
+/// An index that was kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) index: RecordIndex,
+    /// It is of a copy of the file, as far as is known.
+    pub(super) copied: bool,
+}
+
 /// The kept index of `file`, if there is one and it fits.
-pub(super) fn load(store: &dyn Store, file: &str, stat: &Stat) -> Option<RecordIndex> {
+pub(super) fn load(store: &dyn Store, file: &str, stat: &Stat) -> Option<Kept> {
     // No index is larger than what it is of: a length takes less than the 16 bytes around its record, and its record.
     let most = stat.size.saturating_add(HEADER as u64);
     let mut kept = Vec::new();
     store.read(&path_of(file), most, &mut kept).ok()?;
-    decode(&kept, stat)
+    decode(&kept, stat).filter(|kept| !kept.copied || store.remote().is_some())
+}
+
+/// What is wrong with a record whose place is known of an index of a copy.
+pub(super) fn of_copy(file: &str, error: &Error) -> Error {
+    Error::new(ErrorKind::Changed, format!("{} does not fit: {}", path_of(file), error.message()))
+        .with_offset(error.offset().unwrap_or(0))
+        .with_hint("the file is damaged, or the index is not of this file: remove it, and index=\"sidecar\" makes it anew")
 }
 
 /// Keeps the index of `file`. A folder that cannot be written is no error: the next run builds the index again.
@@ -58,13 +79,12 @@ fn encode(stat: &Stat, index: &RecordIndex) -> Vec<u8> {
     file
 }
 
-fn decode(kept: &[u8], stat: &Stat) -> Option<RecordIndex> {
+fn decode(kept: &[u8], stat: &Stat) -> Option<Kept> {
     let (header, lengths) = kept.split_at_checked(HEADER)?;
     let part = |from: usize, len: usize| header.get(from..from + len);
     let fits = part(0, 12)? == MAGIC
         && part(12, 4)? == VERSION.to_le_bytes()
         && part(16, 8)? == stat.size.to_le_bytes()
-        && part(24, 16)? == stat.modified.to_le_bytes()
         && part(48, 4)? == crc_fast::crc32_iscsi(lengths).to_le_bytes();
     let count = u64::from_le_bytes(part(40, 8)?.try_into().ok()?);
     // A length is at least one byte.
@@ -82,11 +102,9 @@ fn decode(kept: &[u8], stat: &Stat) -> Option<RecordIndex> {
             (length, shift) = (0, 0);
         }
     }
-    (shift == 0 && starts.len() as u64 == count && end == stat.size).then_some(RecordIndex {
-        starts,
-        end,
-        damage: None,
-    })
+    let copied = part(24, 16)? != stat.modified.to_le_bytes();
+    let index = RecordIndex { starts, end, damage: None };
+    (shift == 0 && index.starts.len() as u64 == count && end == stat.size).then_some(Kept { index, copied })
 }
 
 #[cfg(test)]
@@ -104,7 +122,7 @@ mod tests {
         assert!(load(&store, &path, &stat).is_none());
         let index = RecordIndex::scan(&store, &path).unwrap();
         save(&store, &path, &stat, &index);
-        assert_eq!(load(&store, &path, &stat).unwrap(), index);
+        assert_eq!(load(&store, &path, &stat).unwrap(), Kept { index, copied: false });
         for other in [Stat { size: stat.size + 1, ..stat }, Stat { modified: stat.modified + 1, ..stat }] {
             assert!(load(&store, &path, &other).is_none());
         }
@@ -116,11 +134,12 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                assert!(decode(&bad, &stat).is_none(), "flipped at {at}");
+                let of_time = (24..40).contains(&at);
+                assert!(decode(&bad, &stat).is_none_or(|kept| of_time && kept.copied), "flipped at {at}");
                 // The same with a checksum that fits: it may be believed, but must stay inside the file.
                 let sum = crc_fast::crc32_iscsi(&bad[HEADER..]).to_le_bytes();
                 bad[HEADER - 4..HEADER].copy_from_slice(&sum);
-                if let Some(index) = decode(&bad, &stat) {
+                if let Some(Kept { index, .. }) = decode(&bad, &stat) {
                     let inside = |number| index.record(number).is_some_and(|(at, len)| at + len <= stat.size);
                     assert!((0..index.len()).all(inside), "flipped at {at}");
                 }

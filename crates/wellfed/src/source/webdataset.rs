@@ -7,14 +7,15 @@
 //! a read by position. How members become samples is in `tar_index.rs`. A shard that is cut or damaged keeps its
 //! intact samples and gets one more, last sample whose fetch says where and how it is damaged.
 
-use std::{collections::HashMap, fs, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, fs, ops::Range, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, shards, stamp,
+    tar_header::BLOCK,
     tar_index::{Damage, Member, ShardIndex},
-    tar_sidecar,
+    tar_sidecar::{self, Kept},
     unpack::Packing,
     unpack_to, zip_index,
 };
@@ -46,11 +47,11 @@ const MAX_INT_BYTES: u64 = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IndexMode {
-    /// In memory only. Nothing is written beside the data unasked.
+    /// In memory, or read from a file `<shard>.wfidx` beside each shard, where there is one that fits. Nothing is written beside
+    /// the data unasked.
     #[default]
     Memory,
-    /// Also in a file `<shard>.wfidx` beside each shard, checked against the shard's size and time of change, and
-    /// rebuilt when they differ. A folder that cannot be written is no error.
+    /// Also kept in such a file, and rebuilt when size or time of the shard differ. A folder that cannot be written is no error.
     Sidecar,
 }
 
@@ -110,9 +111,30 @@ struct Shard {
     index: ShardIndex,
     /// Of a zip archive: where its members lie. Those of the index are numbers in it.
     zip: Option<Directory>,
+    /// Its index is of a copy of it: headers are read and checked.
+    copied: bool,
 }
 
 impl Shard {
+    /// The bytes that are read of a member of a tar shard.
+    fn range(&self, member: Member) -> Range<u64> {
+        let header = if self.copied { BLOCK } else { 0 };
+        member.offset() - header..member.offset() + member.size()
+    }
+
+    /// The data in those bytes.
+    ///
+    /// # Errors
+    /// As [`tar_sidecar::fits_header`].
+    fn data<'a>(&self, sample: usize, member: Member, bytes: &'a [u8]) -> Result<&'a [u8]> {
+        if !self.copied {
+            return Ok(bytes);
+        }
+        let (header, data) = bytes.split_at_checked(BLOCK as usize).unwrap_or((bytes, &[]));
+        let name = (&*self.file, self.index.keys.get(sample), self.index.extension(member));
+        tar_sidecar::fits_header(header, name, member).map(|()| data)
+    }
+
     /// Where `member` lies.
     fn offset(&self, member: Member) -> u64 {
         self.zip.as_ref().map_or(member.offset(), |zip| zip.offset(member.block as usize))
@@ -151,7 +173,7 @@ impl WebDataset {
 
     fn build(store: Arc<dyn Store>, spec: WebDatasetSpec) -> Result<Self> {
         let (store, paths) = shards::find(&store, &spec.urls)?;
-        let opened = listing::parallel(&paths, |path| open_shard(&store, path, &spec))?;
+        let opened = listing::parallel_at(&*store, &paths, |path| open_shard(&store, path, &spec))?;
         let unpacked = opened.iter().filter(|shard| shard.unpacked.is_some()).count();
         if unpacked > 0 && unpacked < opened.len() {
             let plain = opened.iter().position(|shard| shard.unpacked.is_none()).unwrap_or_default();
@@ -164,7 +186,7 @@ impl WebDataset {
         }
         let store = if unpacked > 0 { RetryingStore::around(Arc::new(LocalStore::new())) } else { store };
         let (mut shards, mut len) = (Vec::with_capacity(paths.len()), 0);
-        for (path, Opened { index, zip, unpacked }) in paths.into_iter().zip(opened) {
+        for (path, Opened { index, zip, unpacked, copied }) in paths.into_iter().zip(opened) {
             let unlike =
                 || zip.as_ref().map(|_| "no stream: it is a zip archive").or(index.unlike_a_stream());
             if let Some(what) = spec.as_streamed.then(unlike).flatten() {
@@ -175,7 +197,7 @@ impl WebDataset {
             len += index.len() as u64 + u64::from(index.damage.is_some());
             let path: Arc<str> = path.into();
             let file = unpacked.map_or_else(|| path.clone(), Arc::from);
-            shards.push(Shard { path, file, start, index, zip });
+            shards.push(Shard { path, file, start, index, zip, copied });
         }
         let schema = Schema { fields: Vec::new(), structure: Structure::Dict(Vec::new()) };
         let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
@@ -315,17 +337,17 @@ impl WebDataset {
         let samples = self.shards.iter().flat_map(|shard| (0..shard.index.len()).map(move |i| (shard, i)));
         let found = samples.filter_map(|(shard, i)| Some((shard, i, find(shard, i, alternatives).ok()??)));
         // If so many are damaged, the first one's error tells more than a long search.
-        for (shard, sample, member) in found.take(16) {
+        for (shard, i, member) in found.take(16) {
             let mut file = Vec::new();
             let member = whole(shard, member).map(|()| member);
             let header = member
-                .and_then(|member| self.read(shard, member, &Limits::default(), &mut file))
+                .and_then(|member| self.read((shard, i), member, &Limits::default(), &mut file))
                 .and_then(|()| npy::Header::parse(&file));
             match header {
                 Ok(header) => return Ok(FieldKind::array(header.dtype, &header.shape)),
                 Err(e) if e.kind() == ErrorKind::Transient => return Err(e),
                 Err(e) => {
-                    let index = shard.start + sample as u64;
+                    let index = shard.start + i as u64;
                     failure.get_or_insert_with(|| located(e, self, index));
                 }
             }
@@ -363,13 +385,29 @@ impl WebDataset {
         Some(if sample < shard.index.len() { Place::Sample(shard, sample) } else { Place::Damage(shard) })
     }
 
-    fn read(&self, shard: &Shard, member: Member, limits: &Limits, into: &mut Vec<u8>) -> Result<()> {
+    fn read(
+        &self,
+        (shard, sample): (&Shard, usize),
+        member: Member,
+        limits: &Limits,
+        into: &mut Vec<u8>,
+    ) -> Result<()> {
         if let Some(zip) = &shard.zip {
             return zip.read_member(&*self.store, member.block as usize, limits, into);
         }
-        let len = checked(shard, member, limits)?;
-        let offset = member.offset();
-        self.store.read_range(&shard.file, offset, len, into).map_err(|e| e.with_offset(offset))
+        checked(shard, member, limits)?;
+        let (offset, range) = (member.offset(), shard.range(member));
+        let read = |into: &mut Vec<u8>| {
+            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            self.store.read_range(&shard.file, range.start, len, into).map_err(|e| e.with_offset(offset))
+        };
+        if !shard.copied {
+            return read(into);
+        }
+        let mut bytes = Vec::new();
+        read(&mut bytes)?;
+        into.extend_from_slice(shard.data(sample, member, &bytes)?);
+        Ok(())
     }
 
     /// The members that the fields of a sample are made of, in the order of the fields; `None` for fields without.
@@ -482,7 +520,8 @@ impl Source for WebDataset {
 
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
         let (shard, sample) = self.sample(index)?;
-        let read = |member, limits: &Limits, into: &mut Vec<u8>| self.read(shard, member, limits, into);
+        let read =
+            |member, limits: &Limits, into: &mut Vec<u8>| self.read((shard, sample), member, limits, into);
         self.fill(shard, sample, record, read).map_err(|e| located(e, self, index))
     }
 
@@ -499,7 +538,7 @@ impl Source for WebDataset {
                 if number { int_bytes(shard, member) } else { checked(shard, member, limits).map(drop) };
             let range = fits.and_then(|()| match &shard.zip {
                 Some(zip) => zip.extent(member.block as usize, limits),
-                None => Ok(member.offset()..member.offset() + member.size()),
+                None => Ok(shard.range(member)),
             });
             let range = range.map_err(|e| located(e.with_offset(shard.offset(member)), self, index))?;
             extents.push(Extent::range(shard.file.clone(), range.start, range.end - range.start));
@@ -515,8 +554,9 @@ impl Source for WebDataset {
             if let Some(zip) = &shard.zip {
                 return zip.unpack(member.block as usize, piece, into);
             }
-            reserve(into, piece.len(), &shard.path)?;
-            into.extend_from_slice(piece);
+            let data = shard.data(sample, member, piece)?;
+            reserve(into, data.len(), &shard.path)?;
+            into.extend_from_slice(data);
             Ok(())
         };
         self.fill(shard, sample, record, read).map_err(|e| located(e, self, index))
@@ -562,32 +602,33 @@ struct Opened {
     zip: Option<Directory>,
     /// Where it was unpacked to.
     unpacked: Option<String>,
+    /// Its index is of a copy of it.
+    copied: bool,
 }
 
 fn open_shard(store: &Arc<dyn Store>, path: &str, spec: &WebDatasetSpec) -> Result<Opened> {
     if zip::is_zip(path) {
         let directory = Directory::read(&**store, path)?;
         let index = zip_index::index(&directory)?;
-        return Ok(Opened { index, zip: Some(directory), unpacked: None });
+        return Ok(Opened { index, zip: Some(directory), unpacked: None, copied: false });
     }
-    let tar = |store: &dyn Store, file: &str| {
-        if spec.index == IndexMode::Memory {
-            return ShardIndex::scan(store, file);
-        }
+    let tar = |store: &dyn Store, file: &str| -> Result<Kept> {
         let stat = store.stat(file)?;
-        if let Some(index) = tar_sidecar::load(store, file, &stat) {
-            return Ok(index);
+        if let Some(kept) = tar_sidecar::load(store, file, &stat) {
+            return Ok(kept);
         }
         let index = ShardIndex::scan(store, file)?;
-        tar_sidecar::save(store, file, &stat, &index);
-        Ok(index)
+        if spec.index == IndexMode::Sidecar {
+            tar_sidecar::save(store, file, &stat, &index);
+        }
+        Ok(Kept { index, copied: false })
     };
     if let Some(folder) = &spec.unpack_to {
         let stat = store.stat(path)?;
         if let Some(packing) = packing(&**store, path, &stat)? {
             let done = unpack_to::unpack(&**store, path, &stat, packing, folder, "tar")?;
             let index = match done.damage {
-                None => tar(&LocalStore::new(), &done.file)?,
+                None => tar(&LocalStore::new(), &done.file)?.index,
                 // Files in a tar have no checksums: which of them the damage is in, nobody knows.
                 Some(message) => {
                     // Only half of it would be left.
@@ -597,10 +638,11 @@ fn open_shard(store: &Arc<dyn Store>, path: &str, spec: &WebDatasetSpec) -> Resu
                     ShardIndex { damage, ..ShardIndex::default() }
                 }
             };
-            return Ok(Opened { index, zip: None, unpacked: Some(done.file) });
+            return Ok(Opened { index, zip: None, unpacked: Some(done.file), copied: false });
         }
     }
-    Ok(Opened { index: tar(&**store, path)?, zip: None, unpacked: None })
+    let Kept { index, copied } = tar(&**store, path)?;
+    Ok(Opened { index, zip: None, unpacked: None, copied })
 }
 
 /// How the shard `path` is compressed.

@@ -17,6 +17,9 @@ use crate::{Error, ErrorKind, Result};
 /// Threads that list folders or read indices. More than the cores, because a slow disk answers several at once.
 const THREADS: usize = 8;
 
+/// The same where they wait for a store that answers later.
+const FAR_THREADS: usize = 32;
+
 /// Names in one arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
@@ -201,7 +204,27 @@ pub fn folders(store: &dyn Store, path: &str) -> Result<Vec<String>> {
 /// # Errors
 /// That of the first item that failed; it ends the work.
 pub fn parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let threads = THREADS.min(items.len());
+    by_threads(THREADS, items, run)
+}
+
+/// As [`parallel`], where `run` reads from `store`.
+///
+/// # Errors
+/// As [`parallel`].
+pub fn parallel_at<T: Sync, R: Send>(
+    store: &dyn Store,
+    items: &[T],
+    run: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    by_threads(if store.remote().is_some() { FAR_THREADS } else { THREADS }, items, run)
+}
+
+fn by_threads<T: Sync, R: Send>(
+    most: usize,
+    items: &[T],
+    run: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let threads = most.min(items.len());
     if threads <= 1 {
         return items.iter().map(run).collect();
     }

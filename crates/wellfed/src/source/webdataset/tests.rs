@@ -1,3 +1,5 @@
+use std::time::{Duration, SystemTime};
+
 use super::*;
 use crate::{
     source::{
@@ -6,7 +8,7 @@ use crate::{
         tar_index::tests::tar,
         unpack::tests::{gzip, zstandard},
     },
-    store::{Fault, FaultyStore, LocalStore, Operation, Retry},
+    store::{DelayedStore, Fault, FaultyStore, LocalStore, Operation, Retry},
     testing::TempFolder,
 };
 
@@ -445,5 +447,122 @@ fn compressed_shards_that_are_cut_or_changed_have_no_sample_but_their_error() {
                 assert!(values.is_none_or(good), "byte {at} of {}", packed.len());
             }
         }
+    }
+}
+
+/// A store that answers later, by its own word.
+fn far() -> Arc<dyn Store> {
+    Arc::new(DelayedStore::new(Arc::new(LocalStore::new()), Duration::ZERO, f64::INFINITY))
+}
+
+fn open_far(path: &str) -> WebDataset {
+    let spec = WebDatasetSpec {
+        fields: Some(vec!["jpg".to_owned(), "cls".to_owned()]),
+        ..WebDatasetSpec::new(path)
+    };
+    WebDataset::open(far(), spec).unwrap()
+}
+
+/// What a far shard gives, directly and by the bytes that the I/O layer would bring.
+fn both_ways(source: &WebDataset, index: u64) -> Result<Vec<Value>> {
+    let read = fetch(source, index);
+    let mut extents = Vec::new();
+    source.locate(index, &Limits::default(), &mut extents).unwrap();
+    let pieces: Vec<Bytes> = extents.iter().map(|extent| extent.read(&*far()).unwrap()).collect();
+    let mut record = Record::default();
+    let came = source.assemble(index, &pieces, &mut record).map(|()| record.values);
+    assert_eq!(read.as_ref().ok(), came.as_ref().ok());
+    assert_eq!(read.as_ref().err().map(Error::kind), came.err().map(|e| e.kind()));
+    read
+}
+
+#[test]
+fn the_index_of_a_copied_far_shard_is_used_and_checked_with_each_member() {
+    let folder = TempFolder::new();
+    let long = format!("{}/b", "folder/".repeat(20));
+    let content = |label: &'static [u8], name: &str| {
+        let (jpg, cls) = (format!("{long}.jpg"), format!("{long}.cls"));
+        let files: [(&str, &[u8]); 4] = [
+            (&format!("{name}.jpg"), &[7; 700]),
+            (&format!("{name}.cls"), label),
+            (&jpg, b"x"),
+            (&cls, b"4"),
+        ];
+        tar(&files)
+    };
+    let original = content(b"1", "a");
+    let path = folder.write("x.tar", &original);
+    let stat = LocalStore::new().stat(&path).unwrap();
+    tar_sidecar::save(
+        &LocalStore::new(),
+        &path,
+        &stat,
+        &ShardIndex::scan(&LocalStore::new(), &path).unwrap(),
+    );
+    // An upload: the same bytes at another time. Reading them all would show in what is asked for.
+    let uploaded = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        open_far(&path)
+    };
+    let source = uploaded(&original);
+    assert!(source.shards[0].copied);
+    conformance::check(&source);
+    assert_eq!(both_ways(&source, 0).unwrap(), [bytes(&[7; 700]), Value::Int(1)]);
+    assert_eq!(both_ways(&source, 1).unwrap(), [bytes(b"x"), Value::Int(4)], "of a long name");
+
+    // A label that has grown inside of its block, and a sample of another name: not other data, but an error of these.
+    for other in [content(b"15", "a"), content(b"1", "c")] {
+        assert_eq!(other.len(), original.len());
+        let source = uploaded(&other);
+        assert!(source.shards[0].copied);
+        let error = both_ways(&source, 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        assert!(error.to_string().contains("x.tar.wfidx"), "{error}");
+        assert!(both_ways(&source, 1).is_ok(), "its own members are as they were");
+    }
+    // One more member where there were zeros: the index is not used.
+    let mut more = original.clone();
+    let end = original.len() - 1024;
+    let added = tar(&[("d.cls", b"9")]);
+    more.truncate(end);
+    more.extend_from_slice(&added);
+    more.resize(original.len().max(more.len()), 0);
+    let padded = {
+        let mut padded = original.clone();
+        padded.resize(more.len(), 0);
+        padded
+    };
+    fs::write(&path, &padded).unwrap();
+    let stat = LocalStore::new().stat(&path).unwrap();
+    tar_sidecar::save(
+        &LocalStore::new(),
+        &path,
+        &stat,
+        &ShardIndex::scan(&LocalStore::new(), &path).unwrap(),
+    );
+    assert!(uploaded(&padded).shards[0].copied);
+    let source = uploaded(&more);
+    assert!(!source.shards[0].copied && source.len() == 3);
+    // Near by a shard is indexed anew, which costs little.
+    let near = open(&path, Some(&["cls"])).unwrap();
+    assert!(!near.shards[0].copied);
+}
+
+#[test]
+fn links_and_names_that_headers_do_not_have_are_indexed_anew() {
+    let folder = TempFolder::new();
+    for (name, files) in
+        [("umlaut.tar", vec![("\u{fc}.jpg", &b"1"[..])]), ("plain.tar", vec![("u.jpg", &b"1"[..])])]
+    {
+        let path = folder.write(name, &tar(&files));
+        let stat = LocalStore::new().stat(&path).unwrap();
+        let index = ShardIndex::scan(&LocalStore::new(), &path).unwrap();
+        tar_sidecar::save(&LocalStore::new(), &path, &stat, &index);
+        let later = Stat { modified: stat.modified + 1, ..stat };
+        let kept = tar_sidecar::load(&*far(), &path, &later);
+        assert_eq!(kept.is_some(), name == "plain.tar");
+        assert!(tar_sidecar::load(&LocalStore::new(), &path, &later).is_none());
+        assert!(!tar_sidecar::load(&*far(), &path, &stat).unwrap().copied);
     }
 }

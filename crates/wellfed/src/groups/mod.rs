@@ -6,32 +6,40 @@
 //! back. A group that turns out larger than reserved takes more only if that is there; otherwise it is given up, and begun
 //! again with more. Groups that nobody uses go when room is wanted, the one used longest ago first.
 //!
-//! Without a loader there is no budget: each thread then keeps up to 256 MiB for itself, so that no lock is taken which
-//! a fork could leave locked.
+//! Where a group lies in a store that answers later, its bytes are asked for when it is begun, by the thread of the I/O layer
+//! (`far.rs`), and it is decoded when they are there. Nobody who decodes waits for a store.
+//!
+//! Without a loader there is no budget (`alone.rs`).
+
+mod alone;
+mod far;
 
 use std::{
     any::Any,
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
+pub(crate) use far::Want;
+use far::Wants;
+
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
+    io::{Bytes, Extent},
     lock,
 };
 
 /// One part of a group, as its source made it.
 pub type Part = Arc<dyn Any + Send + Sync>;
 
-/// Bytes that a thread keeps where there is no loader, or one group.
-const KEPT_ALONE: u64 = 256 << 20;
+/// Which group: its owner, and its number there.
+pub(crate) type Key = (u64, u64);
 
 /// How long to wait before looking again whether somebody stopped using a group, which is not announced.
 const LOOK: Duration = Duration::from_millis(2);
@@ -57,11 +65,17 @@ pub trait Decode {
     /// Bytes that decoding all of it takes, as far as that is known before.
     fn bytes(&self) -> u64;
 
-    /// Decodes one part, and says how many bytes it holds. What it allocates is taken from `growth` before.
+    /// The bytes that it is decoded of, if they lie in a store that answers later: they are then asked for together.
+    fn extents(&self) -> Vec<Extent> {
+        Vec::new()
+    }
+
+    /// Decodes one part, and says how many bytes it holds. What it allocates is taken from `growth` before. `pieces`: the bytes of
+    /// [`Decode::extents`], in their order, which were taken already. Without them it reads what it needs.
     ///
     /// # Errors
     /// What is wrong with the group; an error of `growth` as it is.
-    fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)>;
+    fn decode(&self, part: usize, pieces: Option<&[Bytes]>, growth: &Growth<'_>) -> Result<(Part, u64)>;
 }
 
 /// Tells the groups of one source from those of others, as long as it lives.
@@ -85,6 +99,8 @@ pub enum Warmed {
     Done,
     /// There is no room for it at present.
     NoRoom,
+    /// Its bytes have been asked for, and are not there yet.
+    Coming,
 }
 
 /// Added to the time of a group that was decoded ahead and not used yet: it is the last to make room.
@@ -104,7 +120,7 @@ struct Counts {
 #[derive(Debug)]
 pub struct Growth<'a> {
     /// `None` without a budget.
-    of: Option<(&'a Groups, &'a Counts)>,
+    of: Option<(&'a All, &'a Counts)>,
 }
 
 impl Growth<'_> {
@@ -150,34 +166,70 @@ struct Open {
     counts: Arc<Counts>,
     /// Nobody wants it yet.
     ahead: bool,
+    input: Input,
+    /// Tells it from others of its key that were begun before or later.
+    serial: u64,
+    /// Threads that wait for it.
+    waiting: usize,
+}
+
+/// What a group is decoded of.
+#[derive(Clone, Debug)]
+enum Input {
+    /// Whoever decodes reads it.
+    Near,
+    /// It was asked for.
+    Coming(Arc<[Extent]>),
+    Here(Arc<[Bytes]>),
 }
 
 impl Open {
-    /// Whether there is a part that nobody has begun.
+    /// Whether there is a part that nobody has begun and that can be decoded.
     fn has_more(&self) -> bool {
-        self.error.is_none() && self.next < self.parts.len()
+        self.error.is_none() && self.next < self.parts.len() && !self.is_coming()
+    }
+
+    fn is_coming(&self) -> bool {
+        matches!(self.input, Input::Coming(_))
+    }
+
+    /// Whether its bytes are there, and nobody has begun to decode it or waits for it.
+    fn is_idle(&self) -> bool {
+        self.next == 0 && self.waiting == 0 && matches!(self.input, Input::Here(_))
     }
 }
 
 enum Entry {
     Open(Open),
-    Ready { parts: Arc<[Part]>, bytes: u64, used: u64 },
+    Ready {
+        parts: Arc<[Part]>,
+        bytes: u64,
+        used: u64,
+    },
     Failed(Error),
+    /// It failed in a way that may pass. So many threads waited for it and have to hear of it; then it is forgotten.
+    Missed {
+        error: Error,
+        serial: u64,
+        waiting: usize,
+    },
 }
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<(u64, u64), Entry>,
+    entries: HashMap<Key, Entry>,
     /// Groups that are ready by when they were used last, the one used longest ago first: there may be many small ones.
-    used: BTreeMap<u64, (u64, u64)>,
+    used: BTreeMap<u64, Key>,
     /// Bytes that groups were found to need which did not fit what was reserved.
-    needs: HashMap<(u64, u64), u64>,
+    needs: HashMap<Key, u64>,
     clock: u64,
+    /// Of the group that was begun last.
+    serial: u64,
 }
 
 impl State {
     /// A group that is there, used now.
-    fn take_up(&mut self, key: (u64, u64)) -> Option<Arc<[Part]>> {
+    fn take_up(&mut self, key: Key) -> Option<Arc<[Part]>> {
         let Self { entries, used: order, clock, .. } = self;
         let Some(Entry::Ready { parts, used, .. }) = entries.get_mut(&key) else { return None };
         // Mostly it is the one that was used last, too.
@@ -189,28 +241,56 @@ impl State {
         }
         Some(parts.clone())
     }
-}
 
-/// The groups that a loader keeps.
-pub struct Groups {
-    budget: Arc<Budget>,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl fmt::Debug for Groups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Groups({} bytes)", self.budget.used(Holder::Groups))
+    /// One thread less waits for the group that was begun with this serial. Gives why it failed, if it did.
+    fn waited(&mut self, key: Key, of: u64) -> Option<Error> {
+        match self.entries.get_mut(&key) {
+            Some(Entry::Open(open)) if open.serial == of => {
+                open.waiting -= 1;
+                None
+            }
+            Some(Entry::Missed { error, serial, waiting }) if *serial == of => {
+                let error = error.clone();
+                *waiting -= 1;
+                if *waiting == 0 {
+                    self.entries.remove(&key);
+                }
+                Some(error)
+            }
+            _ => None,
+        }
     }
 }
 
-impl Drop for Groups {
+/// The groups that a loader keeps, as one of its leaves has them.
+#[derive(Debug)]
+pub struct Groups {
+    all: Arc<All>,
+    leaf: usize,
+}
+
+/// The groups of all leaves.
+struct All {
+    budget: Arc<Budget>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// What is to be read by others; `None` where nobody would.
+    wants: Option<Wants>,
+}
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.budget.used(Holder::Groups))
+    }
+}
+
+impl Drop for All {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let held = |entry: &Entry| match entry {
             Entry::Ready { bytes, .. } => *bytes,
             Entry::Open(open) => open.counts.reserved.load(Relaxed),
-            Entry::Failed(_) => 0,
+            Entry::Failed(_) | Entry::Missed { .. } => 0,
         };
         self.budget.give(state.entries.values().map(held).sum(), Holder::Groups);
     }
@@ -222,8 +302,8 @@ impl Drop for Groups {
 /// Those of `decode`, the same for all samples of the group; [`ErrorKind::Limit`] if it does not fit into the budget.
 pub fn group(kept: Option<&Groups>, owner: &Owner, number: u64, decode: &dyn Decode) -> Result<Arc<[Part]>> {
     match kept {
-        Some(groups) => groups.get((owner.id, number), decode),
-        None => alone(owner, number, decode),
+        Some(groups) => groups.all.get((owner.id, number), groups.leaf, decode),
+        None => alone::group(owner, number, decode),
     }
 }
 
@@ -232,7 +312,7 @@ pub fn group(kept: Option<&Groups>, owner: &Owner, number: u64, decode: &dyn Dec
 pub fn ready(kept: Option<&Groups>, owner: &Owner, numbers: &[u64], found: &mut Vec<Option<Arc<[Part]>>>) {
     found.clear();
     let Some(groups) = kept else { return found.resize(numbers.len(), None) };
-    let mut state = lock(&groups.state);
+    let mut state = lock(&groups.all.state);
     for number in numbers {
         found.push(state.take_up((owner.id, *number)));
     }
@@ -241,16 +321,48 @@ pub fn ready(kept: Option<&Groups>, owner: &Owner, numbers: &[u64], found: &mut 
 /// Decodes group `number` of `owner` before it is wanted, or a part of it, if there is room without taking it from groups that
 /// are in use or were decoded ahead themselves. Waits for nobody.
 pub fn warm(kept: &Groups, owner: &Owner, number: u64, decode: &dyn Decode) -> Warmed {
-    kept.warm((owner.id, number), decode)
+    kept.all.warm((owner.id, number), kept.leaf, decode)
 }
 
 impl Groups {
     /// Keeps as much as `budget` has for groups.
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        Self { budget, state: Mutex::default(), changed: Condvar::new() }
+        Self::with(budget, None)
     }
 
-    fn get(&self, key: (u64, u64), decode: &dyn Decode) -> Result<Arc<[Part]>> {
+    /// As [`Groups::new`]; what lies in stores that answer later is asked for by whoever `ring` wakes, with [`Groups::wanted`].
+    pub(crate) fn far(budget: Arc<Budget>, ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::with(budget, Some(Wants::new(ring)))
+    }
+
+    fn with(budget: Arc<Budget>, wants: Option<Wants>) -> Self {
+        let all = All { budget, state: Mutex::default(), changed: Condvar::new(), wants };
+        Self { all: Arc::new(all), leaf: 0 }
+    }
+
+    /// The same groups, for this leaf.
+    pub(crate) fn of_leaf(&self, leaf: usize) -> Self {
+        Self { all: self.all.clone(), leaf }
+    }
+
+    /// What has to be asked for since the last call, and before that, what was asked for in vain.
+    pub(crate) fn wanted(&self) -> (Vec<Want>, HashSet<Key>) {
+        self.all.wants.as_ref().map(Wants::take).unwrap_or_default()
+    }
+
+    /// The bytes of a group have come, or cannot be had.
+    pub(crate) fn arrived(&self, key: Key, came: Result<Vec<Bytes>>) {
+        self.all.arrived(key, came);
+    }
+
+    /// What was decoded ahead is no longer expected to be wanted soon, and what is on its way for nobody is given up.
+    pub(crate) fn forget_coming(&self) {
+        self.all.forget_coming();
+    }
+}
+
+impl All {
+    fn get(&self, key: Key, leaf: usize, decode: &dyn Decode) -> Result<Arc<[Part]>> {
         let mut state = lock(&self.state);
         loop {
             if let Some(parts) = state.take_up(key) {
@@ -258,14 +370,22 @@ impl Groups {
             }
             match state.entries.get_mut(&key) {
                 Some(Entry::Ready { parts, .. }) => return Ok(parts.clone()),
-                Some(Entry::Failed(error)) => return Err(error.clone()),
+                Some(Entry::Failed(error) | Entry::Missed { error, .. }) => return Err(error.clone()),
                 Some(Entry::Open(open)) if open.has_more() => {
                     open.ahead = false;
                     state = self.decode_part(state, key, decode)?;
                 }
                 Some(Entry::Open(open)) => {
+                    if open.is_coming() && self.budget.is_closed() {
+                        return Err(ended());
+                    }
                     open.ahead = false;
+                    open.waiting += 1;
+                    let serial = open.serial;
                     state = self.wait(state);
+                    if let Some(error) = state.waited(key, serial) {
+                        return Err(error);
+                    }
                 }
                 None => {
                     let wanted = state.needs.get(&key).copied().unwrap_or(0).max(decode.bytes());
@@ -275,18 +395,18 @@ impl Groups {
                     }
                     if !self.make_room(&mut state, wanted, false) {
                         if self.budget.is_closed() {
-                            return Err(Error::new(ErrorKind::State, "the loader has ended"));
+                            return Err(ended());
                         }
                         state = self.wait(state);
                         continue;
                     }
-                    self.open(&mut state, key, decode, wanted, false);
+                    self.open(&mut state, (key, leaf), decode, wanted, false);
                 }
             }
         }
     }
 
-    fn warm(&self, key: (u64, u64), decode: &dyn Decode) -> Warmed {
+    fn warm(&self, key: Key, leaf: usize, decode: &dyn Decode) -> Warmed {
         let mut state = lock(&self.state);
         loop {
             match state.entries.get(&key) {
@@ -294,6 +414,7 @@ impl Groups {
                     Ok(next) => state = next,
                     Err(_) => return Warmed::Done,
                 },
+                Some(Entry::Open(open)) if open.is_coming() => return Warmed::Coming,
                 Some(_) => return Warmed::Done,
                 None => {
                     let wanted = state.needs.get(&key).copied().unwrap_or(0).max(decode.bytes());
@@ -303,38 +424,92 @@ impl Groups {
                     if !self.make_room(&mut state, wanted, true) {
                         return Warmed::NoRoom;
                     }
-                    self.open(&mut state, key, decode, wanted, true);
+                    self.open(&mut state, (key, leaf), decode, wanted, true);
                 }
             }
         }
     }
 
-    /// What was decoded ahead is no longer expected to be wanted soon.
-    pub(crate) fn forget_coming(&self) {
+    fn forget_coming(&self) {
         let mut state = lock(&self.state);
         let State { entries, used: order, .. } = &mut *state;
-        for (key, entry) in entries {
+        let mut gone = Vec::new();
+        for (key, entry) in entries.iter_mut() {
             match entry {
                 Entry::Ready { used, .. } if *used >= COMING => {
                     order.remove(used);
                     *used -= COMING;
                     order.insert(*used, *key);
                 }
+                Entry::Open(open) if open.is_coming() && open.waiting == 0 => gone.push(*key),
                 Entry::Open(open) => open.ahead = false,
                 _ => {}
             }
         }
+        for key in &gone {
+            self.give_up(&mut state, *key);
+        }
+        if let Some(wants) = &self.wants {
+            wants.forget(&gone);
+        }
+    }
+
+    /// Forgets a group that was begun and that nobody is about.
+    fn give_up(&self, state: &mut State, key: Key) {
+        if let Some(Entry::Open(open)) = state.entries.remove(&key) {
+            self.budget.give(open.counts.reserved.load(Relaxed), Holder::Groups);
+        }
     }
 
     /// Begins a group, for which there is room.
-    fn open(&self, state: &mut State, key: (u64, u64), decode: &dyn Decode, reserved: u64, ahead: bool) {
+    fn open(
+        &self,
+        state: &mut State,
+        (key, leaf): (Key, usize),
+        decode: &dyn Decode,
+        reserved: u64,
+        ahead: bool,
+    ) {
+        state.serial += 1;
+        let extents = self.wants.as_ref().map(|_| decode.extents()).unwrap_or_default();
         let counts = Counts { reserved: AtomicU64::new(reserved), ..Counts::default() };
         let parts = (0..decode.parts()).map(|_| None).collect();
-        let open = Open { parts, next: 0, running: 0, error: None, counts: Arc::new(counts), ahead };
+        let mut open = Open {
+            parts,
+            next: 0,
+            running: 0,
+            error: None,
+            counts: Arc::new(counts),
+            ahead,
+            input: Input::Near,
+            serial: state.serial,
+            waiting: 0,
+        };
+        if let Some(wants) = self.wants.as_ref().filter(|_| !extents.is_empty()) {
+            let len = |extent: &Extent| extent.range.as_ref().map_or(extent.max_bytes, |r| r.end - r.start);
+            open.counts.taken.store(extents.iter().map(len).sum(), Relaxed);
+            wants.put(Want { key, leaf, extents: far::cut(&extents) });
+            open.input = Input::Coming(extents.into());
+        }
         state.entries.insert(key, Entry::Open(open));
         if decode.parts() == 0 {
             self.close(state, key);
         }
+    }
+
+    fn arrived(&self, key: Key, came: Result<Vec<Bytes>>) {
+        let mut state = lock(&self.state);
+        let Some(Entry::Open(open)) = state.entries.get_mut(&key) else { return };
+        let Input::Coming(extents) = &open.input else { return };
+        match came.and_then(|came| far::join(extents, came)) {
+            Ok(pieces) => open.input = Input::Here(pieces.into()),
+            Err(error) => {
+                open.error = Some(error);
+                self.close(&mut state, key);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Decodes a part that nobody has begun of a group that is open.
@@ -344,7 +519,7 @@ impl Groups {
     fn decode_part<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        key: (u64, u64),
+        key: Key,
         decode: &dyn Decode,
     ) -> Result<MutexGuard<'a, State>> {
         let Some(Entry::Open(open)) = state.entries.get_mut(&key) else { return Ok(state) };
@@ -352,9 +527,14 @@ impl Groups {
         open.next += 1;
         open.running += 1;
         let counts = open.counts.clone();
+        let pieces = match &open.input {
+            Input::Here(pieces) => Some(pieces.clone()),
+            Input::Near | Input::Coming(_) => None,
+        };
         drop(state);
         let mut running = Running { groups: self, key, part, made: None };
-        let made = decode.decode(part, &Growth { of: Some((self, &counts)) });
+        let made = decode.decode(part, pieces.as_deref(), &Growth { of: Some((self, &counts)) });
+        drop(pieces);
         let failed = made.as_ref().err().cloned();
         running.made = Some(made);
         drop(running);
@@ -374,13 +554,23 @@ impl Groups {
     fn make_room(&self, state: &mut State, bytes: u64, gentle: bool) -> bool {
         while !self.budget.take(bytes, Holder::Groups) {
             let State { entries, used, .. } = &*state;
-            let idle = |key: &(u64, u64)| match entries.get(key) {
+            let idle = |key: &Key| match entries.get(key) {
                 Some(Entry::Ready { parts, .. }) => Arc::strong_count(parts) == 1,
                 _ => false,
             };
             let mut oldest = used.iter().take_while(|(used, _)| !gentle || **used < COMING);
             let oldest = oldest.find(|(_, key)| idle(key)).map(|(used, key)| (*used, *key));
-            let Some((used, oldest)) = oldest else { return false };
+            let Some((used, oldest)) = oldest else {
+                // Bytes that nobody has begun to decode are read again when they are wanted.
+                let idle = |entry: &Entry| match entry {
+                    Entry::Open(open) => open.is_idle() && !(gentle && open.ahead),
+                    _ => false,
+                };
+                let idle = state.entries.iter().find(|(_, entry)| idle(entry)).map(|(key, _)| *key);
+                let Some(idle) = idle else { return false };
+                self.give_up(state, idle);
+                continue;
+            };
             state.used.remove(&used);
             if let Some(Entry::Ready { bytes, .. }) = state.entries.remove(&oldest) {
                 self.budget.give(bytes, Holder::Groups);
@@ -390,7 +580,7 @@ impl Groups {
     }
 
     /// Notes what became of one part; the last one closes the group.
-    fn done(&self, key: (u64, u64), part: usize, made: Result<(Part, u64)>) {
+    fn done(&self, key: Key, part: usize, made: Result<(Part, u64)>) {
         let mut state = lock(&self.state);
         if let Some(Entry::Open(open)) = state.entries.get_mut(&key) {
             open.running -= 1;
@@ -410,7 +600,7 @@ impl Groups {
         self.changed.notify_all();
     }
 
-    fn close(&self, state: &mut State, key: (u64, u64)) {
+    fn close(&self, state: &mut State, key: Key) {
         let Some(Entry::Open(open)) = state.entries.remove(&key) else { return };
         let (reserved, missed) = (open.counts.reserved.load(Relaxed), open.counts.missed.load(Relaxed));
         let Some(error) = open.error else {
@@ -443,14 +633,18 @@ impl Groups {
         } else {
             // Those who wait for it now share the answer; whoever comes later asks again.
             state.needs.remove(&key);
+            if open.waiting > 0 {
+                let (serial, waiting) = (open.serial, open.waiting);
+                state.entries.insert(key, Entry::Missed { error, serial, waiting });
+            }
         }
     }
 }
 
 /// A part being decoded. Whatever happens, a panic included, the group hears of it.
 struct Running<'a> {
-    groups: &'a Groups,
-    key: (u64, u64),
+    groups: &'a All,
+    key: Key,
     part: usize,
     made: Option<Result<(Part, u64)>>,
 }
@@ -463,6 +657,10 @@ impl Drop for Running<'_> {
     }
 }
 
+fn ended() -> Error {
+    Error::new(ErrorKind::State, "the loader has ended")
+}
+
 fn too_large(bytes: u64, most: u64) -> Error {
     Error::new(
         ErrorKind::Limit,
@@ -472,52 +670,6 @@ fn too_large(bytes: u64, most: u64) -> Error {
         ),
     )
     .with_hint("raise it with with_options(memory_budget=...), take fewer columns, or write smaller row groups")
-}
-
-/// One group that a thread keeps by itself.
-struct Kept {
-    id: u64,
-    number: u64,
-    alive: Weak<()>,
-    parts: Arc<[Part]>,
-    bytes: u64,
-}
-
-thread_local! {
-    /// The group used last comes last.
-    static ALONE: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
-}
-
-fn alone(owner: &Owner, number: u64, decode: &dyn Decode) -> Result<Arc<[Part]>> {
-    let found = ALONE.with_borrow_mut(|all| {
-        all.retain(|kept| kept.alive.strong_count() > 0);
-        let at = all.iter().position(|kept| kept.id == owner.id && kept.number == number)?;
-        let kept = all.remove(at);
-        let parts = kept.parts.clone();
-        all.push(kept);
-        Some(parts)
-    });
-    if let Some(parts) = found {
-        return Ok(parts);
-    }
-    let wanted = decode.bytes();
-    ALONE.with_borrow_mut(|all| make_room_alone(all, wanted));
-    let made = (0..decode.parts()).map(|part| decode.decode(part, &Growth::unbounded()));
-    let (parts, sizes): (Vec<Part>, Vec<u64>) = made.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-    let (parts, bytes): (Arc<[Part]>, u64) = (parts.into(), sizes.iter().sum());
-    ALONE.with_borrow_mut(|all| {
-        make_room_alone(all, bytes);
-        let alive = Arc::downgrade(&owner.alive);
-        all.push(Kept { id: owner.id, number, alive, parts: parts.clone(), bytes });
-    });
-    Ok(parts)
-}
-
-fn make_room_alone(all: &mut Vec<Kept>, bytes: u64) {
-    let mut sum = all.iter().map(|kept| kept.bytes).fold(bytes, u64::saturating_add);
-    while sum > KEPT_ALONE && !all.is_empty() {
-        sum -= all.remove(0).bytes;
-    }
 }
 
 #[cfg(test)]
@@ -544,7 +696,7 @@ mod tests {
             self.says.unwrap_or(300)
         }
 
-        fn decode(&self, part: usize, growth: &Growth<'_>) -> Result<(Part, u64)> {
+        fn decode(&self, part: usize, _: Option<&[Bytes]>, growth: &Growth<'_>) -> Result<(Part, u64)> {
             self.calls.fetch_add(1, Relaxed);
             growth.take(100 + self.more)?;
             if let Some(kind) = self.fails.filter(|_| part == 1) {
@@ -594,9 +746,9 @@ mod tests {
         ready(Some(&groups), &owner, &[0, 1, 2], &mut found);
         assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
         // What somebody holds does not go.
-        assert!(!groups.make_room(&mut lock(&groups.state), 600, false));
+        assert!(!groups.all.make_room(&mut lock(&groups.all.state), 600, false));
         found.clear();
-        assert!(groups.make_room(&mut lock(&groups.state), 600, false));
+        assert!(groups.all.make_room(&mut lock(&groups.all.state), 600, false));
         ready(None, &owner, &[0, 1], &mut found);
         assert_eq!((found.len(), decode.calls.load(Relaxed)), (2, 9));
     }
@@ -685,6 +837,178 @@ mod tests {
         assert_eq!(budget.used(Holder::Groups), 0);
     }
 
+    /// A group of one part, whose bytes lie in a store that answers later.
+    struct Distant {
+        bytes: u64,
+        extents: Vec<Extent>,
+    }
+
+    impl Distant {
+        fn new(bytes: u64) -> Self {
+            Self { bytes, extents: vec![Extent::range("x", 7, 60), Extent::range("x", 100, 40)] }
+        }
+    }
+
+    impl Decode for Distant {
+        fn parts(&self) -> usize {
+            1
+        }
+
+        fn bytes(&self) -> u64 {
+            self.bytes
+        }
+
+        fn extents(&self) -> Vec<Extent> {
+            self.extents.clone()
+        }
+
+        fn decode(&self, _: usize, pieces: Option<&[Bytes]>, growth: &Growth<'_>) -> Result<(Part, u64)> {
+            let lens: Vec<usize> = pieces.unwrap().iter().map(|piece| piece.len()).collect();
+            growth.take(self.bytes - 100)?;
+            Ok((Arc::new(lens), self.bytes - 100))
+        }
+    }
+
+    fn far_groups(cap: u64) -> (Arc<Budget>, Groups) {
+        let budget = Budget::new();
+        budget.set_cap(Holder::Groups, cap);
+        (budget.clone(), Groups::far(budget, || {}))
+    }
+
+    fn came() -> Result<Vec<Bytes>> {
+        Ok(vec![Bytes::from(vec![0; 60]), Bytes::from(vec![0; 40])])
+    }
+
+    /// Waits until so many groups were asked for.
+    fn asked(groups: &Groups, count: usize) -> Vec<Want> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.extend(groups.wanted().0);
+            thread::yield_now();
+        }
+        all
+    }
+
+    #[test]
+    fn a_distant_group_is_decoded_when_its_bytes_have_come_and_an_outage_is_heard_by_all_who_wait() {
+        let (budget, groups) = far_groups(1000);
+        let groups = groups.of_leaf(3);
+        let (owner, decode) = (Owner::default(), Distant::new(300));
+        let get = |number| group(Some(&groups), &owner, number, &decode);
+        thread::scope(|scope| {
+            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| get(5))).collect();
+            let want = asked(&groups, 1).remove(0);
+            assert_eq!((want.leaf, want.key.1, want.extents.len()), (3, 5, 2));
+            groups.arrived(want.key, came());
+            for thread in waiting {
+                let parts = thread.join().unwrap().unwrap();
+                assert_eq!(parts[0].downcast_ref::<Vec<usize>>().unwrap(), &[60, 40]);
+            }
+            assert_eq!(budget.used(Holder::Groups), 200, "the bytes are gone");
+
+            let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| get(6))).collect();
+            let want = asked(&groups, 1).remove(0);
+            while !matches!(lock(&groups.all.state).entries.get(&want.key), Some(Entry::Open(open)) if open.waiting == 3)
+            {
+                thread::yield_now();
+            }
+            groups.arrived(want.key, Err(Error::transient("gone")));
+            for thread in waiting {
+                assert_eq!(thread.join().unwrap().unwrap_err().kind(), ErrorKind::Transient);
+            }
+            assert_eq!(budget.used(Holder::Groups), 200);
+            // Whoever comes later asks again.
+            let later = scope.spawn(|| get(6));
+            groups.arrived(asked(&groups, 1)[0].key, came());
+            later.join().unwrap().unwrap();
+
+            let damaged = scope.spawn(|| get(7));
+            groups.arrived(asked(&groups, 1)[0].key, Err(Error::corrupt("another object")));
+            assert_eq!(damaged.join().unwrap().unwrap_err().kind(), ErrorKind::Corrupt);
+            assert_eq!(get(7).unwrap_err().kind(), ErrorKind::Corrupt, "it stays so");
+
+            let last = scope.spawn(|| get(8));
+            asked(&groups, 1);
+            budget.close();
+            assert_eq!(last.join().unwrap().unwrap_err().kind(), ErrorKind::State);
+        });
+        drop(groups);
+    }
+
+    #[test]
+    fn what_was_asked_for_ahead_is_given_up_after_a_jump_and_bytes_that_lie_there_make_room() {
+        let (budget, groups) = far_groups(700);
+        let (owner, decode) = (Owner::default(), Distant::new(300));
+        let warm = |number| warm(&groups, &owner, number, &decode);
+        let key = |number| (owner.id, number);
+        assert_eq!((warm(0), warm(1), warm(2)), (Warmed::Coming, Warmed::Coming, Warmed::NoRoom));
+        assert_eq!(warm(0), Warmed::Coming);
+        let (wants, given_up) = groups.wanted();
+        assert_eq!((wants.len(), given_up.len()), (2, 0));
+        groups.arrived(key(0), came());
+        groups.forget_coming();
+        assert_eq!(budget.used(Holder::Groups), 300);
+        let (wants, given_up) = groups.wanted();
+        assert_eq!((wants.len(), given_up), (0, [key(1)].into()));
+        groups.arrived(key(1), came());
+        assert_eq!(budget.used(Holder::Groups), 300, "what comes late is of no use");
+        // Nobody has begun to decode group 0, which is expected no longer.
+        assert_eq!((warm(2), warm(3)), (Warmed::Coming, Warmed::Coming));
+        assert_eq!(budget.used(Holder::Groups), 600);
+        assert_eq!(groups.wanted().0.len(), 2);
+        // One that is wanted now takes the place of bytes that came ahead.
+        groups.arrived(key(2), came());
+        thread::scope(|scope| {
+            let wanted = scope.spawn(|| group(Some(&groups), &owner, 4, &decode).map(|parts| parts.len()));
+            assert_eq!(asked(&groups, 1)[0].key, key(4));
+            groups.arrived(key(4), came());
+            assert_eq!(wanted.join().unwrap().unwrap(), 1);
+        });
+        groups.arrived(key(3), came());
+        assert_eq!((warm(3), budget.used(Holder::Groups)), (Warmed::Done, 400));
+        // What was given up before anybody asked for it is not asked for.
+        assert_eq!(warm(9), Warmed::Coming);
+        groups.forget_coming();
+        assert!(groups.wanted().0.is_empty());
+        drop(groups);
+        assert_eq!(budget.used(Holder::Groups), 0);
+    }
+
+    #[test]
+    fn many_threads_in_little_room_all_get_distant_groups() {
+        let (budget, groups) = far_groups(700);
+        let owner = Owner::default();
+        let decode = Distant::new(300);
+        let left = AtomicUsize::new(6);
+        thread::scope(|scope| {
+            for t in 0..6 {
+                let (groups, owner, decode, left) = (&groups, &owner, &decode, &left);
+                scope.spawn(move || {
+                    for i in 0..100 {
+                        if i % 7 == 3 {
+                            warm(groups, owner, i % 5, decode);
+                        }
+                        if i % 31 == 30 {
+                            groups.forget_coming();
+                        }
+                        let parts = group(Some(groups), owner, (i * (t + 1)) % 7, decode).unwrap();
+                        assert_eq!(parts.len(), 1);
+                    }
+                    left.fetch_sub(1, Relaxed);
+                });
+            }
+            while left.load(Relaxed) > 0 {
+                for want in groups.wanted().0 {
+                    groups.arrived(want.key, came());
+                }
+                thread::yield_now();
+            }
+        });
+        assert!(budget.used(Holder::Groups) <= 700);
+        drop(groups);
+        assert_eq!(budget.used(Holder::Groups), 0);
+    }
+
     #[test]
     fn a_panic_is_an_error_for_all_who_wait() {
         struct Panics;
@@ -695,7 +1019,7 @@ mod tests {
             fn bytes(&self) -> u64 {
                 1
             }
-            fn decode(&self, _: usize, _: &Growth<'_>) -> Result<(Part, u64)> {
+            fn decode(&self, _: usize, _: Option<&[Bytes]>, _: &Growth<'_>) -> Result<(Part, u64)> {
                 panic!("planted")
             }
         }
@@ -718,6 +1042,6 @@ mod tests {
         drop(owner);
         let other = Owner::default();
         drop(group(None, &other, 0, &decode));
-        assert_eq!(ALONE.with_borrow(Vec::len), 1, "those of the source that is gone are gone");
+        assert_eq!(alone::ALONE.with_borrow(Vec::len), 1, "those of the source that is gone are gone");
     }
 }

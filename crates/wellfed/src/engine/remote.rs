@@ -95,7 +95,7 @@ impl Shared {
                 match flight {
                     Flight::Sample(sample) => self.arrive(sample, pieces, &lane, &mut mean),
                     Flight::Group(key, bytes) => {
-                        grouped -= bytes;
+                        grouped = grouped.saturating_sub(bytes);
                         self.arrive_group(key, pieces, &lane);
                     }
                 }

@@ -325,7 +325,10 @@ fn sidecars_are_written_when_asked_for_and_used() {
     let second = WebDataset::open(Arc::new(blind.clone()), spec.clone()).unwrap();
     assert_eq!((second.len(), second.key(5)), (first.len(), first.key(5)));
     conformance::check(&second);
-    let e = WebDataset::open(Arc::new(blind), WebDatasetSpec { index: IndexMode::Memory, ..spec.clone() });
+    let unasked = WebDatasetSpec { index: IndexMode::Memory, ..spec.clone() };
+    assert_eq!(WebDataset::open(Arc::new(blind.clone()), unasked.clone()).unwrap().len(), first.len());
+    fs::remove_file(folder.join("t-0.tar.wfidx")).unwrap();
+    let e = WebDataset::open(Arc::new(blind), unasked);
     assert_eq!(e.unwrap_err().kind(), ErrorKind::Transient);
     let dumb = FaultyStore::new(Arc::new(LocalStore::new()), |call| match call.operation {
         Operation::Write => Fault::Error(std::io::ErrorKind::PermissionDenied),

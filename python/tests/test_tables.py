@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import random
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import wellfed as wf
 
@@ -378,3 +380,18 @@ def test_a_pickled_data_set_and_workers_read_the_same(tmp_path: Path) -> None:
     mapped = ds.map(lambda sample: (sample[0] * 2, sample[1])).batch(50).with_options(num_workers=2)
     ids = np.concatenate([batch[0] for batch in mapped.torch()])
     assert ids.tolist() == [2 * i for i in range(ROWS)]
+
+
+def test_images_none_of_which_has_a_path(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    data = pa.table({"image": [{"bytes": file.getvalue(), "path": None}]})
+    pq.write_table(data, tmp_path / "t.parquet")
+    with pa.ipc.new_file(tmp_path / "t.arrow", data.schema) as out:
+        out.write_table(data)
+    for ds in (
+        wf.parquet(tmp_path / "t.parquet", images=["image"]),
+        wf.arrow(tmp_path / "t.arrow", images=["image"]),
+    ):
+        assert np.array_equal(ds.sample(0)["image"], pixels.transpose(2, 0, 1))

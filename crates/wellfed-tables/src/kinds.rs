@@ -118,7 +118,9 @@ pub(crate) fn columns(
 fn is_bytes_and_path(data_type: &DataType) -> bool {
     let DataType::Struct(fields) = data_type else { return false };
     let has = |name: &str| fields.iter().find(|field| field.name() == name).map(|field| field.data_type());
-    fields.len() == 2 && has("bytes").is_some_and(is_binary) && has("path").is_some_and(is_text)
+    // Where no image has a path, its type is that of nulls.
+    let path = |data_type: &DataType| is_text(data_type) || *data_type == DataType::Null;
+    fields.len() == 2 && has("bytes").is_some_and(is_binary) && has("path").is_some_and(path)
 }
 
 fn is_binary(data_type: &DataType) -> bool {

@@ -18,6 +18,7 @@ from .. import _native
 from .._loader import BadSample, Loader, Stats
 from .._ragged import Ragged
 from ..exceptions import ShapeError
+from .passes import steps_loader
 
 try:
     import jax
@@ -56,9 +57,8 @@ def make(dataset: Dataset, sharding: Any, context: Any) -> JaxLoader:
     host = _aliased if place.nowhere else _on_host
     if dataset._has_python():
         from .._steps.collate import as_numpy
-        from .._steps.loader import StepsLoader
 
-        steps = StepsLoader(dataset, lambda batch: _each(host, as_numpy(batch)), "JAX", None, context)
+        steps = steps_loader(dataset, lambda batch: _each(host, as_numpy(batch)), "JAX", context)
         return JaxLoader(steps, place)
     return JaxLoader(Loader(dataset, lambda column: _each(host, column), "JAX", None), place)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._loader import Loader, to_numpy, torch_converter
 from ..exceptions import CorruptSampleError, StateError
-from .columns import counted, picker, without_lists
-from .passes import Epochs, Pass
+from .columns import Column, columns_of, counted, map_tree, picker, without_lists
+from .passes import Epochs, Pass, steps_loader
 
 try:
     import keras
@@ -44,6 +44,8 @@ def optioned(dataset: Dataset, **options: Unpack[Options]) -> Dataset:
 def make(dataset: Dataset, x: Any, y: Any, sample_weight: Any, context: Any) -> Any:
     """What Keras' methods take, on the backend that Keras has."""
     pick = picker(x, y, sample_weight)
+    if counted(dataset)[0] == 0:
+        raise ValueError("keras(): the data set has no batch, and Keras takes none without\nhint: see len()")
     backend = keras.backend.backend()
     if backend == "tensorflow":
         from .tensorflow import make as make_tensorflow
@@ -70,10 +72,8 @@ class KerasData(keras.utils.PyDataset):
     def _check(self, dataset: Dataset) -> None:
         """Raises now what `pick` would raise of every batch."""
         if not dataset._has_python():
-            from .columns import columns_of
-
             assert isinstance(self._epochs.loader, Loader)
-            self._pick(without_lists(columns_of(dataset, self._epochs.loader)))
+            map_tree(_refuse, self._pick(without_lists(columns_of(dataset, self._epochs.loader))))
 
     @property
     def loader(self) -> Loader | StepsLoader:
@@ -121,14 +121,26 @@ class KerasData(keras.utils.PyDataset):
         return f"<wellfed batches for Keras>\n{self.loader.dataset!r}"
 
 
+def _refuse(column: Column) -> None:
+    """Raises for what is no array."""
+    if column.kind != "array":
+        hint = (
+            "use padded_batch()"
+            if column.kind == "ragged"
+            else "say which fields to take: keras(x=..., y=...)"
+        )
+        raise TypeError(
+            f"{column.name} is {column.kind}; Keras takes arrays on the backend {keras.backend.backend()}\nhint: {hint}"
+        )
+
+
 def _opener(dataset: Dataset, context: Any, backend: str) -> Callable[[], Loader | StepsLoader]:
     """What opens a loader of arrays that the backend takes without a copy."""
     tensors = backend == "torch"
     if dataset._has_python():
         from .._steps.collate import as_numpy
-        from .._steps.loader import StepsLoader
 
         convert = None if tensors else as_numpy
-        return lambda: StepsLoader(dataset, convert, "Keras", None, context)
+        return lambda: steps_loader(dataset, convert, "Keras", context)
     column = torch_converter() if tensors else to_numpy
     return lambda: Loader(dataset, column, "Keras", None)

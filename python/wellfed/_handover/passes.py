@@ -16,10 +16,33 @@ if TYPE_CHECKING:
 
     from .._loader import Loader
     from .._steps.loader import StepsLoader
+    from ..dataset import Dataset
 
     AnyLoader: TypeAlias = Loader | StepsLoader
 
-__all__ = ["Epochs", "Pass"]
+__all__ = ["Epochs", "Pass", "steps_loader"]
+
+
+def steps_loader(
+    dataset: Dataset, convert: Callable[[Any], Any] | None, name: str, context: Any
+) -> StepsLoader:
+    """The loader of a data set with Python steps, for the framework `name`.
+
+    Raises:
+        ModuleNotFoundError: torch is not installed, whose workers run Python steps.
+    """
+    try:
+        from .._steps.loader import StepsLoader
+
+        return StepsLoader(dataset, convert, name, None, context)
+    except ModuleNotFoundError as e:
+        if e.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            "Python steps (callables in map, filter or collate_fn) are run by torch's workers, and torch is not "
+            "installed\nhint: install torch (its build for CPUs is enough), or use wellfed.transforms",
+            name="torch",
+        ) from None
 
 
 class Epochs:

@@ -22,7 +22,7 @@ from .. import _native
 from .._loader import Loader
 from ..exceptions import StateError
 from .columns import Column, batch_size, columns_of, counted, map_tree, without_lists
-from .passes import Epochs, Pass
+from .passes import Epochs, Pass, steps_loader
 
 try:
     import tensorflow as tf
@@ -50,26 +50,28 @@ _Owned: Any = type(iter(tf.data.Dataset.range(0)))
 
 def make(dataset: Dataset, element_spec: Any, context: Any, restructure: Restructure) -> TensorFlowDataset:
     """The `tf.data.Dataset` of a data set; `restructure` is done to every element, and to what is known of them."""
-    if dataset._has_python():
-        from .._steps.collate import as_numpy
-        from .._steps.loader import StepsLoader
+    steps = dataset._has_python()
 
-        def opened() -> Loader | StepsLoader:
-            return StepsLoader(dataset, lambda batch: as_numpy(batch), "TensorFlow", None, context)
-
-        spec = _looked_at(dataset, restructure) if element_spec is None else element_spec
-        finish: Restructure = _Checked(spec, restructure)
-    else:
-
-        def opened() -> Loader | StepsLoader:
+    def opened() -> Loader | StepsLoader:
+        if not steps:
             return Loader(dataset, of_engine, "TensorFlow", None)
+        from .._steps.collate import as_numpy
 
-        spec, finish = element_spec, restructure
+        return steps_loader(dataset, as_numpy, "TensorFlow", context)
+
     epochs = Epochs(opened)
-    if spec is None:
-        assert isinstance(epochs.loader, Loader)
+    if element_spec is not None:
+        spec = element_spec
+    elif isinstance(epochs.loader, Loader):
         spec = map_tree(_spec_of, restructure(without_lists(columns_of(dataset, epochs.loader))))
-    return TensorFlowDataset(epochs, spec, counted(dataset), lambda batch: finish(without_lists(batch)))
+    else:
+        spec = _looked_at(dataset, restructure)
+    finish: Restructure = _Checked(spec, restructure) if steps else _rebuilt(restructure)
+    return TensorFlowDataset(epochs, spec, counted(dataset), finish)
+
+
+def _rebuilt(restructure: Restructure) -> Restructure:
+    return lambda batch: restructure(without_lists(batch))
 
 
 def of_engine(value: Any) -> Any:

@@ -26,7 +26,7 @@ class Column:
         name: Of the field.
         kind: ``array``, ``ragged``, ``text``, ``bytes`` or ``json``.
         dtype: Of the elements; None where there are none.
-        shape: None is a side that differs; of a ragged column, the sides of each value.
+        shape: None is a side that differs.
     """
 
     name: str
@@ -41,7 +41,8 @@ def columns_of(dataset: Dataset, loader: Loader) -> Tree:
     front = (batch_size(plan),) if is_batched(plan["root"]) else ()
     found = []
     for name, kind, dtype, sides, lengths in loader._open().columns():
-        shape = tuple(sides) if kind == "ragged" else (*front, *sides)
+        # The length of each array of a ragged column differs.
+        shape = (*front, None, *sides) if kind == "ragged" else (*front, *sides)
         column = Column(name, kind, dtype, shape)
         found.append((column, Column(name, "array", "int64", front)) if lengths else column)
     return _built(json.loads(dataset._native.structure), found)

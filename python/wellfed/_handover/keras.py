@@ -22,7 +22,8 @@ try:
     import keras
 except ModuleNotFoundError as e:
     raise ModuleNotFoundError(
-        "keras() needs Keras, which is not installed\nhint: install keras", name=e.name
+        "keras() needs Keras, which is not installed\nhint: install keras; tf_keras takes what .tf() gives",
+        name=e.name,
     ) from None
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ..dataset import Dataset
 
 __all__ = ["KerasData", "make", "optioned"]
+
+# Keras 2 has none: it takes what `Dataset.tf` gives.
+_Base: Any = getattr(keras.utils, "PyDataset", object)
 
 
 def optioned(dataset: Dataset, **options: Unpack[Options]) -> Dataset:
@@ -54,7 +58,7 @@ def make(dataset: Dataset, x: Any, y: Any, sample_weight: Any, context: Any) -> 
     return KerasData(dataset, pick, context, backend)
 
 
-class KerasData(keras.utils.PyDataset):
+class KerasData(_Base):
     """Batches for Keras on torch or JAX; see `wellfed.Dataset.keras`. Every pass is the next epoch."""
 
     def __init__(self, dataset: Dataset, pick: Callable[[Any], Any], context: Any, backend: str) -> None:

@@ -122,8 +122,7 @@ def _spec_of(column: Column) -> Any:
     if column.kind == "array":
         return tf.TensorSpec(column.shape, tf.dtypes.as_dtype(column.dtype))
     if column.kind == "ragged":
-        shape = [None, None, *column.shape]
-        return tf.RaggedTensorSpec(shape, tf.dtypes.as_dtype(column.dtype), 1, tf.int64)
+        return tf.RaggedTensorSpec(column.shape, tf.dtypes.as_dtype(column.dtype), 1, tf.int64)
     if column.kind in ("text", "bytes"):
         return tf.TensorSpec(column.shape, tf.string)
     raise TypeError(

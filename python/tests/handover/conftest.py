@@ -3,5 +3,7 @@
 import os
 import sys
 
-if os.environ.get("WELLFED_MORE_PACKAGES"):
-    sys.path.append(os.environ["WELLFED_MORE_PACKAGES"])
+MORE = os.environ.get("WELLFED_MORE_PACKAGES", "")
+if f"python{sys.version_info[0]}.{sys.version_info[1]}" in MORE:
+    # Behind its own packages.
+    sys.path.append(MORE)

@@ -35,24 +35,19 @@ def interpreter(package: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("package", "check", "backend"),
+    ("package", "backend", "checks"),
     [
-        ("jax", "check_jax.py", ""),
-        ("tensorflow", "check_tensorflow.py", ""),
-        ("tensorflow", "check_keras.py", "tensorflow"),
-        ("keras", "check_keras.py", "torch"),
-        ("jax", "check_keras.py", "jax"),
-        ("tensorflow", "check_guide.py", "tensorflow"),
-        ("jax", "check_guide.py", "jax"),
+        ("tensorflow", "tensorflow", ["check_tensorflow.py", "check_keras.py", "check_guide.py"]),
+        ("jax", "jax", ["check_jax.py", "check_keras.py", "check_guide.py"]),
+        ("keras", "torch", ["check_keras.py"]),
     ],
 )
-def test_checks(package: str, check: str, backend: str) -> None:
+def test_checks(package: str, backend: str, checks: list[str]) -> None:
     python = interpreter(package)
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, (HOME, Path(__file__).parent))),
-        "KERAS_BACKEND": backend or "jax",
+        "KERAS_BACKEND": backend,
         "WELLFED_MORE_PACKAGES": sysconfig.get_paths()["purelib"],
-        "OMP_NUM_THREADS": "1",
     }
     command = [
         python,
@@ -66,7 +61,7 @@ def test_checks(package: str, check: str, backend: str) -> None:
         "--tb=short",
     ]
     done = subprocess.run(
-        [*command, str(HERE / check)],
+        [*command, *(str(HERE / check) for check in checks)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

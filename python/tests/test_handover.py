@@ -10,11 +10,11 @@ import importlib.util
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import wellfed as wf
 
@@ -47,7 +47,7 @@ def test_checks(package: str, backend: str, checks: list[str]) -> None:
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, (HOME, Path(__file__).parent))),
         "KERAS_BACKEND": backend,
-        "WELLFED_MORE_PACKAGES": sysconfig.get_paths()["purelib"],
+        "WELLFED_MORE_PACKAGES": str(Path(torch.__file__).parents[1]),
     }
     command = [
         python,

@@ -44,7 +44,7 @@ ALIGNMENT = 64
 
 Restructure = Callable[[Any], Any]
 _from_dlpack = tf.experimental.dlpack.from_dlpack
-_Owned: Any = type(iter(tf.data.Dataset.range(0)))
+_Owned: Any = tf.data.IteratorSpec(tf.TensorSpec(())).value_type
 """The class of TensorFlow's iterators."""
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import doctest
 import os
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -206,6 +209,39 @@ def test_a_late_error_comes_with_its_batch(tmp_path: Path) -> None:
         with pytest.raises(wf.WellfedError, match=r"b\.png"):
             next(iterator)
         assert len(list(wf.image_files(paths, labels=[0, 1]).batch(1).jax(place, on_error="skip"))) == 1
+
+
+ONE_OF_TWO = """
+import os, sys
+rank, port = int(sys.argv[1]), sys.argv[2]
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax, numpy as np, wellfed as wf
+jax.distributed.initialize(f"localhost:{port}", 2, rank)
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+sharding = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+ds = wf.from_tensor_slices((np.arange(32, dtype=np.float32)[:, None], np.arange(32)))
+loader = ds.shuffle(seed=0).shard(rank, 2).batch(4, drop_last=True).jax(sharding)
+for x, y in loader:
+    assert x.shape == (8, 1) and y.shape == (8,) and not y.is_fully_addressable
+    print("mine", *(int(value) for part in y.addressable_shards for value in part.data))
+"""
+
+
+def test_global_arrays_of_two_processes() -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-c", ONE_OF_TWO]
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen([*command, str(rank), port], **pipe) for rank in range(2)]  # type: ignore[call-overload]
+    seen = []
+    for one in both:
+        out, err = one.communicate(timeout=120)
+        assert one.returncode == 0, err
+        lines = [line.split()[1:] for line in out.splitlines() if line.startswith("mine")]
+        assert [len(line) for line in lines] == [4] * 4
+        seen += [int(value) for line in lines for value in line]
+    assert sorted(seen) == list(range(32))
 
 
 def twice(sample: Any) -> Any:

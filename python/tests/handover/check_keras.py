@@ -128,6 +128,23 @@ def test_every_pass_is_a_fresh_epoch_with_each_sample_once() -> None:
     assert all(one in epochs.values() for one in passes)
 
 
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="it is a tf.data.Dataset there")
+def test_a_new_generator_is_a_new_pass_whatever_it_asks_for_first() -> None:
+    data = wf.from_tensor_slices(np.arange(50)).shuffle(seed=3).batch(8).keras()
+
+    def asked(indices: Any) -> Any:
+        for index in indices:
+            yield np.asarray(data[index][0]).tolist()
+
+    orders = [[3, 0, 6, 1, 5, 2, 4], range(7), [6, 5, 4, 3, 2, 1, 0]]
+    for given_up in (1, 3, 6, 7):
+        for indices in orders:
+            first = asked(indices)
+            for _ in range(given_up):
+                next(first)
+            assert sorted(value for part in asked(indices) for value in part) == list(range(50))
+
+
 def order(loader: Any, number: int) -> list[float]:
     loader.set_epoch(number)
     return [value for x, _ in loader for value in x[:, 0].tolist()]

@@ -84,6 +84,9 @@ def _aliased(array: Any) -> Any:
     """An array of JAX on the CPU, over the same memory where its dtype is one that JAX keeps."""
     if str(array.dtype) in _NARROWER:
         array = _narrowed(array)
+        if isinstance(array, np.ndarray) and array.base is None:
+            # Its own; this takes two thirds of the time that DLPack does.
+            return jax.numpy.asarray(array)
     if isinstance(array, _native.Array) or array.flags.writeable:
         return jax.dlpack.from_dlpack(array)
     return jax.numpy.asarray(array)

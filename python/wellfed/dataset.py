@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from . import _arguments as check
 from . import _columns, _native
+from ._handover.methods import Frameworks
 from ._indexing import Elements, html_of, sliced
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._native import Dataset as NativeDataset
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset"]
 
 
-class Dataset(Writes):
+class Dataset(Writes, Frameworks):
     """Samples of a source, and what happens to them on the way to a batch.
 
     Made by `wellfed.image_folder` and its siblings. Every verb returns a new data set and leaves this one alone.

@@ -7,7 +7,8 @@ use pyo3::{
     types::{PyBytes, PyList, PyString, PyTuple},
 };
 use wellfed::{
-    Batch, Column, ColumnData, Error, ErrorKind, Next, order::State, sample::DType, transform::Blend,
+    Batch, Column, ColumnData, ColumnForm, ColumnShape, Error, ErrorKind, Next, order::State, sample::DType,
+    transform::Blend,
 };
 
 use crate::{
@@ -16,6 +17,10 @@ use crate::{
     error::to_python,
     memory,
 };
+
+/// A column: its name, what it is, and where it has them dtype, sides of a sample (`None` differs from batch to batch), and
+/// whether lengths come with it.
+type Shape = (String, &'static str, Option<&'static str>, Vec<Option<usize>>, bool);
 
 /// A bad sample: its epoch, its batch, whether it was replaced, the exception, and its place in a given order.
 type Bad = (u64, u64, bool, Py<PyAny>, Option<u64>);
@@ -94,6 +99,21 @@ impl Loader {
             (None, None) => None,
         };
         enter::quick(py, || inner.submit_mixed(&indices, blend))
+    }
+
+    /// What the columns of every batch look like.
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<Shape>> {
+        let shape = |column: ColumnShape| match column.form {
+            ColumnForm::Array { dtype, sides, lengths } => {
+                (column.name, "array", Some(dtype.name()), sides, lengths)
+            }
+            ColumnForm::Ragged { dtype, inner } => (column.name, "ragged", Some(dtype.name()), inner, false),
+            ColumnForm::List { dtype } => (column.name, "list", Some(dtype.name()), Vec::new(), false),
+            ColumnForm::Text => (column.name, "text", None, Vec::new(), false),
+            ColumnForm::Json => (column.name, "json", None, Vec::new(), false),
+            ColumnForm::Bytes => (column.name, "bytes", None, Vec::new(), false),
+        };
+        Ok(self.get(py)?.columns().into_iter().map(shape).collect())
     }
 
     /// Channels, height and width of images that can be mixed.

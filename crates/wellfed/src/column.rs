@@ -55,6 +55,73 @@ impl ColumnSpec {
     }
 }
 
+/// What one column of every batch looks like, for those who must know before the first batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnShape {
+    /// Name of the field.
+    pub name: String,
+    /// What its values are.
+    pub form: ColumnForm,
+}
+
+/// Form of the values of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnForm {
+    /// One array. `sides` are those of one sample; `None` differs from batch to batch.
+    Array {
+        /// Type of its elements.
+        dtype: DType,
+        /// Sides of one sample.
+        sides: Vec<Option<usize>>,
+        /// Whether the lengths before padding come with it.
+        lengths: bool,
+    },
+    /// Arrays one after the other, which differ in their first side.
+    Ragged {
+        /// Type of their elements.
+        dtype: DType,
+        /// Their other sides.
+        inner: Vec<Option<usize>>,
+    },
+    /// A list of arrays, each by itself.
+    List {
+        /// Type of their elements.
+        dtype: DType,
+    },
+    /// Text.
+    Text,
+    /// Values out of JSON.
+    Json,
+    /// Bytes.
+    Bytes,
+}
+
+impl From<&ColumnSpec> for ColumnShape {
+    fn from(spec: &ColumnSpec) -> Self {
+        let form = match &spec.kind {
+            ColumnKind::Array { dtype, shape } => ColumnForm::Array {
+                dtype: *dtype,
+                sides: shape.iter().copied().map(Some).collect(),
+                lengths: false,
+            },
+            ColumnKind::Varying { dtype, shape, stacking } => match stacking {
+                Stacking::Alone => ColumnForm::Array { dtype: *dtype, sides: shape.clone(), lengths: false },
+                Stacking::Padded(padding) => ColumnForm::Array {
+                    dtype: *dtype,
+                    sides: padding.shape.clone(),
+                    lengths: padding.lengths,
+                },
+                Stacking::Ragged => ColumnForm::Ragged { dtype: *dtype, inner: spec.inner().to_vec() },
+                Stacking::List => ColumnForm::List { dtype: *dtype },
+            },
+            ColumnKind::Text => ColumnForm::Text,
+            ColumnKind::Json => ColumnForm::Json,
+            ColumnKind::Bytes => ColumnForm::Bytes,
+        };
+        Self { name: spec.name.clone(), form }
+    }
+}
+
 /// How the arrays of a batch that differ in size become one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stacking {

@@ -62,6 +62,7 @@ pub mod write;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use column::{ColumnForm, ColumnShape};
 pub use dataset::{Dataset, apply};
 pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next, RowIndexes};
 pub use error::{Error, ErrorKind, Result};

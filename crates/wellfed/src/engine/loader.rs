@@ -27,7 +27,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result,
     budget::{Budget, Holder},
-    column::ColumnSpec,
+    column::{ColumnShape, ColumnSpec},
     groups::Groups,
     io::{cache::READERS, layer::Mailbox},
     lock,
@@ -487,6 +487,11 @@ impl Loader {
         self.shared.lock().given()?.submit(indices, blend)?;
         self.shared.wake();
         Ok(())
+    }
+
+    /// What the columns of every batch look like.
+    pub fn columns(&self) -> Vec<ColumnShape> {
+        self.shared.executor.columns().iter().map(ColumnShape::from).collect()
     }
 
     /// Channels, height and width of the images of finished batches, if they can be mixed: the first column's, where all have

@@ -1,0 +1,351 @@
+"""`Dataset.tf`: a real `tf.data.Dataset` over a loader, and its iterator.
+
+Two ways lead from a loader to tensors. An iterator that is advanced from Python takes batches from the loader itself:
+some microseconds. One that TensorFlow advances (in a `tf.function`, under `Dataset.map`, in Keras) is an iterator of
+TensorFlow's over `from_generator`, whose Python function does the same. On both, a tensor is the memory that the batch
+was made in: DLPack keeps it until the last tensor is gone. TensorFlow aborts the process where such memory is not
+aligned to 64 bytes, so what is not is copied.
+
+Invariant: an iterator that was advanced from Python, or restored, goes on at that place when TensorFlow takes it over.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _native
+from .._loader import Loader
+from ..exceptions import StateError
+from .columns import Column, batch_size, columns_of, counted, map_tree, without_lists
+from .passes import Epochs, Pass, steps_loader
+
+try:
+    import tensorflow as tf
+except ModuleNotFoundError as e:
+    raise ModuleNotFoundError(
+        "tf() needs TensorFlow, which is not installed\nhint: install tensorflow (or tensorflow-cpu), or iterate as "
+        ".numpy()",
+        name=e.name,
+    ) from None
+
+if TYPE_CHECKING:
+    from .._steps.loader import StepsLoader
+    from ..dataset import Dataset
+
+__all__ = ["TensorFlowDataset", "make"]
+
+ALIGNMENT = 64
+"""Bytes; tensors that are not aligned so abort the process."""
+
+Restructure = Callable[[Any], Any]
+_from_dlpack = tf.experimental.dlpack.from_dlpack
+_Owned: Any = tf.data.IteratorSpec(tf.TensorSpec(())).value_type
+"""The class of TensorFlow's iterators."""
+
+
+def make(dataset: Dataset, element_spec: Any, context: Any, restructure: Restructure) -> TensorFlowDataset:
+    """The `tf.data.Dataset` of a data set; `restructure` is done to every element, and to what is known of them."""
+    steps = dataset._has_python()
+
+    def opened() -> Loader | StepsLoader:
+        if not steps:
+            return Loader(dataset, of_engine, "TensorFlow", None)
+        from .._steps.collate import as_numpy
+
+        return steps_loader(dataset, as_numpy, "TensorFlow", context)
+
+    epochs = Epochs(opened)
+    if element_spec is not None:
+        spec = element_spec
+    elif isinstance(epochs.loader, Loader):
+        spec = map_tree(_spec_of, restructure(without_lists(columns_of(dataset, epochs.loader))))
+    else:
+        spec = _looked_at(dataset, restructure)
+    finish: Restructure = _Checked(spec, restructure) if steps else _rebuilt(restructure)
+    return TensorFlowDataset(epochs, spec, counted(dataset), finish)
+
+
+def _rebuilt(restructure: Restructure) -> Restructure:
+    return lambda batch: restructure(without_lists(batch))
+
+
+def of_engine(value: Any) -> Any:
+    """A column of the engine as a tensor over its memory."""
+    kind = type(value)
+    if kind is _native.Array:
+        # Columns begin where the engine's memory does, which is aligned.
+        return _from_dlpack(value.__dlpack__())
+    if kind is _native.RaggedColumn:
+        values, offsets = of_engine(value.values), of_engine(value.offsets)
+        return tf.RaggedTensor.from_row_splits(values, offsets, validate=False)
+    if kind is tuple:
+        return tuple(map(of_engine, value))
+    return tf.constant(value, tf.string)
+
+
+def of_python(value: Any) -> Any:
+    """What a Python step gave as a tensor, without a copy where TensorFlow can do without."""
+    if isinstance(value, tf.Tensor | tf.RaggedTensor | tf.SparseTensor):
+        return value
+    if isinstance(value, str | bytes):
+        return tf.constant(value, tf.string)
+    array = np.asarray(value)
+    shared = (
+        array.flags.c_contiguous
+        and array.flags.writeable
+        and array.dtype.kind in "biuf"
+        and array.ctypes.data % ALIGNMENT == 0
+    )
+    return _from_dlpack(array.__dlpack__()) if shared else tf.convert_to_tensor(array)
+
+
+def _of_steps(tree: Any) -> Any:
+    """Tensors of a batch of Python steps; lists of text and numbers are one tensor, other lists are tuples."""
+    if isinstance(tree, dict):
+        return {key: _of_steps(one) for key, one in tree.items()}
+    if isinstance(tree, tuple | list):
+        if tree and all(isinstance(one, str | bytes) for one in tree):
+            return tf.constant(list(tree), tf.string)
+        parts = [_of_steps(one) for one in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    if tree is None:
+        raise TypeError("tf(): an element has None, which is no tensor\nhint: leave it out in map()")
+    return of_python(tree)
+
+
+def _spec_of(column: Column) -> Any:
+    if column.kind == "array":
+        return tf.TensorSpec(column.shape, tf.dtypes.as_dtype(column.dtype))
+    if column.kind == "ragged":
+        return tf.RaggedTensorSpec(column.shape, tf.dtypes.as_dtype(column.dtype), 1, tf.int64)
+    if column.kind in ("text", "bytes"):
+        return tf.TensorSpec(column.shape, tf.string)
+    raise TypeError(
+        f"tf(): {column.name} has JSON values, which are no tensors\nhint: name the fields that you need when you open "
+        "the source, or turn them into numbers by map()"
+    )
+
+
+def _looked_at(dataset: Dataset, restructure: Restructure) -> Any:
+    """The spec of elements of Python steps: that of the first one, whose number of samples is left open."""
+    from .._loader import is_batched
+
+    if counted(dataset)[0] == 0:
+        raise ValueError(
+            "tf(): what elements are is not known, since there are none and a Python step makes them\n"
+            "hint: tf(element_spec=...) says it"
+        )
+    plan = dataset._plan()
+    batched, size = is_batched(plan["root"]), batch_size(plan)
+
+    def spec(tensor: Any) -> Any:
+        found = tf.type_spec_from_value(tensor)
+        if not batched or not tensor.shape.rank or not isinstance(found, tf.TensorSpec):
+            return found
+        front = size if tensor.shape[0] == size else None
+        return tf.TensorSpec([front, *tensor.shape[1:]], found.dtype)
+
+    return tf.nest.map_structure(spec, restructure(_of_steps(dataset[0])))
+
+
+class _Checked:
+    """Makes tensors of batches of Python steps, and checks that they are what was announced."""
+
+    def __init__(self, spec: Any, restructure: Restructure) -> None:
+        self._spec, self._restructure = spec, restructure
+
+    def __call__(self, batch: Any) -> Any:
+        element = self._restructure(_of_steps(batch))
+        if isinstance(self._spec, tf.TensorSpec):
+            fits = self._spec.is_compatible_with(element)
+        else:
+            tf.nest.assert_same_structure(self._spec, element)
+            pairs = zip(tf.nest.flatten(self._spec), tf.nest.flatten(element))
+            fits = all(spec.is_compatible_with(one) for spec, one in pairs)
+        if not fits:
+            found = tf.nest.map_structure(tf.type_spec_from_value, element)
+            raise TypeError(
+                f"an element is {found}, but {self._spec} was expected\nhint: what elements are is seen in the first "
+                "one; tf(element_spec=...) says it where they differ, with None for a side that does"
+            )
+        return element
+
+
+class _Running:
+    """The passes that TensorFlow advances."""
+
+    def __init__(self) -> None:
+        self.passes: weakref.WeakSet[Pass] = weakref.WeakSet()
+        self.begun = 0
+
+
+class TensorFlowDataset(tf.data.Dataset):
+    """A `tf.data.Dataset` whose elements a loader of wellfed makes; see `wellfed.Dataset.tf`.
+
+    Every iteration is the next epoch. Its iterators are `tf.data.Iterator`s that `tf.train.Checkpoint` saves and
+    restores, and so can the data set itself be.
+    """
+
+    def __init__(
+        self, epochs: Epochs, spec: Any, count: tuple[int | None, bool], finish: Callable[[Any], Any]
+    ) -> None:
+        self._epochs, self._spec, self._count, self._finish = epochs, spec, count, finish
+        self._taken: weakref.WeakSet[_Iterator] = weakref.WeakSet()
+        self._running = _Running()
+        self._source = self._generated(epochs, self._running, finish, None)
+        length, exact = count
+        if length is None:
+            length, exact = tf.data.INFINITE_CARDINALITY, True
+        inner = self._source.apply(tf.data.experimental.assert_cardinality(length)) if exact else self._source
+        self._inner = inner
+        super().__init__(inner._variant_tensor)
+
+    def _generated(
+        self, epochs: Epochs, running: _Running, finish: Callable[[Any], Any], given: Pass | None
+    ) -> Any:
+        """What TensorFlow iterates: new passes, or the rest of the one given."""
+        # TensorFlow keeps the function for as long as the process lives; whoever iterates keeps the data set.
+        epochs_left = weakref.ref(epochs)
+        given_left = None if given is None else weakref.ref(given)
+
+        def generate() -> Any:
+            kept = epochs_left()
+            one = None if kept is None else Pass(kept) if given_left is None else given_left()
+            if one is None:
+                raise StateError(
+                    "the data set of tf() is gone\nhint: keep a reference to it while it is iterated"
+                )
+            running.begun += 1
+            running.passes.add(one)
+            try:
+                for batch in one:
+                    yield finish(batch)
+            finally:
+                one.close()
+
+        return tf.data.Dataset.from_generator(generate, output_signature=self._spec)
+
+    @property
+    def loader(self) -> Loader | StepsLoader:
+        """The loader: `stats`, `errors`, `explain`, `set_epoch`, `state_dict`, `close`."""
+        return self._epochs.loader
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of `tf.TypeSpec`s of an element."""
+        return self._spec
+
+    def _inputs(self) -> list[Any]:
+        return [self._inner]
+
+    def __iter__(self) -> Any:
+        return _Iterator(self) if tf.executing_eagerly() else super().__iter__()
+
+    def _serialize_to_tensors(self) -> dict[str, Any]:
+        return _as_tensors(self.loader.state_dict())
+
+    def _restore_from_tensors(self, restored: dict[str, Any]) -> None:
+        self.loader.load_state_dict(_from_tensors(restored))
+
+    def __repr__(self) -> str:
+        return f"<wellfed {self.loader.dataset!r} as tf.data.Dataset of {self._spec}>"
+
+    __str__ = __repr__
+
+
+_STATE = "wellfed"
+
+
+def _as_tensors(state: dict[str, Any]) -> dict[str, Any]:
+    with tf.init_scope():
+        return {_STATE: tf.constant(json.dumps(state), tf.string)}
+
+
+def _from_tensors(restored: dict[str, Any]) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(restored[_STATE].numpy())
+    return state
+
+
+class _Iterator(_Owned):
+    """A `tf.data.Iterator` that becomes one of TensorFlow's own when TensorFlow asks for its resource."""
+
+    def __init__(self, data: TensorFlowDataset) -> None:
+        super(_Owned, self).__init__()
+        self._data = data
+        self._pass = Pass(data._epochs)
+        self._resource: Any = None
+        # Whether the pass of TensorFlow's iterator is the one above; if not, how many had begun before it.
+        self._same, self._before = False, 0
+        self._element_spec = data._spec
+        self._dataset = data
+        self._get_next_call_count = 0
+
+    @property
+    def _iterator_resource(self) -> Any:
+        if self._resource is None:
+            data = self._data
+            self._same = self._pass.begun or self._pass.over
+            source, self._before = data._source, data._running.begun
+            if self._same:
+                source = data._generated(data._epochs, data._running, data._finish, self._pass)
+            with tf.init_scope():
+                self._create_iterator(_asked_for(source))
+            data._taken.add(self)
+        return self._resource
+
+    @_iterator_resource.setter
+    def _iterator_resource(self, resource: Any) -> None:
+        self._resource = resource
+
+    def __next__(self) -> Any:
+        if self._resource is None and tf.executing_eagerly():
+            return self._data._finish(next(self._pass))
+        return super().__next__()
+
+    def get_next(self) -> Any:
+        if self._resource is None and tf.executing_eagerly():
+            try:
+                return self._data._finish(next(self._pass))
+            except StopIteration:
+                raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
+        return super().get_next()
+
+    def _place(self) -> dict[str, Any]:
+        """Where this iterator is."""
+        data = self._data
+        if self._resource is not None and not self._same and data._running.begun == self._before:
+            # It was not advanced yet: from here on it is, in the epoch that its place is told of.
+            self._let_go()
+        if self._resource is None or self._same:
+            return self._pass.state_dict()
+        running = [one for one in data._running.passes if not one.over]
+        if len(running) > 1 or len(data._taken) > 1:
+            raise StateError(
+                "several iterators of this data set are advanced by TensorFlow, so the place of each is not known"
+                "\nhint: keep one of them, or advance them from Python, by next(iterator)"
+            )
+        return running[0].state_dict() if running else data.loader.state_dict()
+
+    def _serialize_to_tensors(self) -> dict[str, Any]:
+        return _as_tensors(self._place())
+
+    def _restore_from_tensors(self, restored: dict[str, Any]) -> None:
+        self._let_go()
+        self._pass.load_state_dict(_from_tensors(restored))
+
+    def _let_go(self) -> None:
+        """Gives TensorFlow's iterator up."""
+        self._resource, self._same = None, False
+        self._data._taken.discard(self)
+
+
+def _asked_for(source: Any) -> Any:
+    """`source` without what TensorFlow would make ahead, so that its place is that of what was handed out."""
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return source.with_options(options)

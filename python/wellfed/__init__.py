@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ._containers import npy as npy
     from ._containers import npz as npz
     from ._containers import raw_files as raw_files
+    from ._csv import csv as csv
     from ._doctor import doctor as doctor
     from ._features import FixedLenFeature as FixedLenFeature
     from ._features import FixedLenSequenceFeature as FixedLenSequenceFeature
@@ -105,6 +106,7 @@ _HOMES = {
     "cifar100": "sources",
     "coco_detection": "sources",
     "concatenate": "_combine",
+    "csv": "_csv",
     "decode": "_accelerate",
     "doctor": "_doctor",
     "encoded_images": "sources",
@@ -180,6 +182,7 @@ __all__ = [
     "cifar100",
     "coco_detection",
     "concatenate",
+    "csv",
     "decode",
     "doctor",
     "encoded_images",

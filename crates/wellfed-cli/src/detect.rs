@@ -5,10 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        ArrayFilesSpec, ArrayFormat, BetonSpec, Cifar10Spec, Cifar100Label, Cifar100Spec, FeatureForm,
-        FeatureSpec, FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS, ImageFolderSpec, JsonLinesSpec,
-        Labels, LitDataSpec, LmdbSpec, MdsSpec, MnistSpec, Pixels, Source, SourceSpec, TableFormat,
-        TableSpec, TfRecord, TfRecordSpec, WebDatasetSpec,
+        ArrayFilesSpec, ArrayFormat, BetonSpec, Cifar10Spec, Cifar100Label, Cifar100Spec, CsvSpec,
+        FeatureForm, FeatureSpec, FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS, ImageFolderSpec,
+        JsonLinesSpec, Labels, LitDataSpec, LmdbSpec, MdsSpec, MnistSpec, Pixels, Source, SourceSpec,
+        TableFormat, TableSpec, TfRecord, TfRecordSpec, WebDatasetSpec,
     },
     store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets, zip},
 };
@@ -18,8 +18,8 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `jsonl`, `npy`, `npz`,
-    /// `hdf5`, `mds`, `litdata`, `lmdb`, `beton`, `cifar10`, `cifar100` or `mnist`.
+    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `csv`, `jsonl`, `npy`,
+    /// `npz`, `hdf5`, `mds`, `litdata`, `lmdb`, `beton`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
     pub(crate) features: Vec<FoundFeature>,
@@ -92,8 +92,11 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         let urls = urls.iter().map(|url| whole(url)).collect();
         ("tfrecord", SourceSpec::Tfrecord(TfRecordSpec { urls, ..TfRecordSpec::new("") }))
     };
-    let table =
-        |format: TableFormat, url: String| (format.name(), SourceSpec::Table(TableSpec::new(format, url)));
+    let table = |format: TableFormat, url: String| {
+        let tabs = format == TableFormat::Csv && is_tsv(&secrets::shown(&url));
+        let csv = tabs.then(|| CsvSpec { delimiter: '\t', ..CsvSpec::default() });
+        (format.name(), SourceSpec::Table(TableSpec { csv, ..TableSpec::new(format, url) }))
+    };
     if !store.is_folder(path) {
         if let Some(format) = table_format(&secrets::shown(path)) {
             return Ok(table(format, whole(path)));
@@ -185,7 +188,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(("webdataset", SourceSpec::Webdataset(WebDatasetSpec::new(whole(&files)))));
     }
     let saved = seen.has("state.json") || seen.has("dataset_dict.json");
-    let tables = || seen.files.iter().find_map(|name| table_format(name));
+    let tables = || seen.files.iter().filter(|name| !is_csv(name)).find_map(|name| table_format(name));
     if let Some(format) = saved.then_some(TableFormat::Arrow).or_else(tables) {
         return Ok(table(format, root()));
     }
@@ -208,9 +211,13 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
+    // Beside anything else, a table in text describes it.
+    if let Some(files) = seen.pattern(path, &ROWS) {
+        return Ok(table(TableFormat::Csv, whole(&files)));
+    }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet and \
-         Arrow, lines of JSON, HDF5, MDS shards, LitData chunks, LMDB, files of FFCV, and the files of CIFAR and MNIST",
+        "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet, \
+         Arrow and CSV, lines of JSON, HDF5, MDS shards, LitData chunks, LMDB, files of FFCV, and the files of CIFAR and MNIST",
     ))
 }
 
@@ -221,6 +228,9 @@ pub(crate) fn argument(text: &str) -> Result<String, std::convert::Infallible> {
 
 /// What the name of a file says of the table in it.
 fn table_format(name: &str) -> Option<TableFormat> {
+    if is_csv(name) {
+        return Some(TableFormat::Csv);
+    }
     match name.rsplit_once('.')?.1 {
         "parquet" | "pq" => Some(TableFormat::Parquet),
         "arrow" | "feather" => Some(TableFormat::Arrow),
@@ -273,6 +283,19 @@ fn is_hdf5(name: &str) -> bool {
 
 /// Names of files of JSON lines.
 const LINES: [&str; 6] = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"];
+
+/// Names of files of CSV, and of the same with tabs.
+const ROWS: [&str; 6] = [".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst"];
+
+fn is_csv(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ROWS.iter().any(|ending| name.ends_with(ending))
+}
+
+fn is_tsv(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ROWS[3..].iter().any(|ending| name.ends_with(ending))
+}
 
 fn is_jsonl(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -354,6 +377,7 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
         "tfrecord" => "TFRecord files",
         "parquet" => "a table in Parquet files",
         "arrow" => "a table in Arrow files",
+        "csv" => "a table in CSV files",
         "jsonl" => "lines of JSON",
         "npy" | "npz" => "arrays in files",
         "hdf5" => "data sets in HDF5 files",
@@ -406,6 +430,11 @@ mod tests {
         assert_eq!(found(&["index.json", "chunk-0-0.zstd.bin"]).unwrap(), "litdata");
         assert_eq!(found(&["data.mdb", "lock.mdb"]).unwrap(), "lmdb");
         assert_eq!(found(&["a.jsonl.gz", "b.jsonl.gz", "more/x"]).unwrap(), "jsonl");
+        assert_eq!(found(&["a.csv", "b.CSV", "README"]).unwrap(), "csv");
+        assert_eq!(found(&["a.tsv.gz"]).unwrap(), "csv");
+        assert_eq!(found(&["labels.csv", "cat/1.jpg"]).unwrap(), "image_folder");
+        assert_eq!(found(&["labels.csv", "1.jpg"]).unwrap(), "flat_folder");
+        assert_eq!(found(&["labels.csv", "a.parquet"]).unwrap(), "parquet");
         assert_eq!(found(&["data_batch_1.bin", "test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-bin/test_batch.bin"]).unwrap(), "cifar10");
         assert_eq!(found(&["cifar-10-batches-py/data_batch_1", "more/x"]).unwrap(), "cifar10");
@@ -428,6 +457,8 @@ mod tests {
         assert_eq!(of("none/*.tfrecord-00*").unwrap(), "tfrecord");
         assert_eq!(of("none/*.parquet").unwrap(), "parquet");
         assert_eq!(of("none/a-{0..3}.feather").unwrap(), "arrow");
+        assert_eq!(of("none/*.csv.gz").unwrap(), "csv");
+        assert_eq!(of("none/a.tsv").unwrap(), "csv");
         assert_eq!(of("none/a-{0..3}.zip").unwrap(), "webdataset");
         assert_eq!(of("none/*.tgz").unwrap(), "webdataset");
         assert_eq!(of("none/a-{0..3}.jsonl").unwrap(), "jsonl");

@@ -399,7 +399,7 @@ impl Report {
     fn print(&self) -> std::io::Result<()> {
         let mut out = output::results();
         writeln!(out, "{} samples, {}", self.samples, self.format)?;
-        if matches!(self.format, "parquet" | "arrow" | "hdf5") {
+        if matches!(self.format, "parquet" | "arrow" | "csv" | "hdf5") {
             writeln!(out, "\nfields")?;
             for FieldSpec { name, kind } in &self.fields {
                 writeln!(out, "  {}: {}", printable(name), kind_name(kind))?;

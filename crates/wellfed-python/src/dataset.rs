@@ -203,6 +203,11 @@ impl Dataset {
         self.inner.source().parts().into_iter().map(|part| (part.samples.start, part.samples.end)).collect()
     }
 
+    /// Samples of the largest group that the source decodes at once; None if it has no groups.
+    fn group_samples(&self) -> Option<u64> {
+        self.inner.source().groups().map(|sizes| sizes.samples)
+    }
+
     /// What whoever opened the source should know: a sentence each.
     fn notes(&self) -> Vec<String> {
         self.inner.source().notes().to_vec()

@@ -182,6 +182,36 @@ impl Cells {
         Ok(Self { nulls: NullBuffer::union(inner.nulls.as_ref(), array.nulls()), ..inner })
     }
 
+    /// Numbers, one a row.
+    pub(crate) fn numbers<T: ArrowNativeType>(values: Vec<T>) -> Self {
+        Self {
+            rows: values.len(),
+            nulls: None,
+            values: Values::Fixed(size_of::<T>(), Buffer::from_vec(values)),
+        }
+    }
+
+    /// Texts that lie in `bytes`, each from one place to the next; the first place is 0.
+    pub(crate) fn texts(places: Vec<i32>, bytes: Vec<u8>) -> Self {
+        let offsets = Offsets::Small(OffsetBuffer::new(ScalarBuffer::from(places)));
+        let rows = match &offsets {
+            Offsets::Small(all) => all.len().saturating_sub(1),
+            Offsets::Large(all) => all.len().saturating_sub(1),
+        };
+        Self { rows, nulls: None, values: Values::Varying(1, offsets, Buffer::from_vec(bytes)) }
+    }
+
+    /// Makes some rows null.
+    pub(crate) fn leave_out(&mut self, rows: impl Iterator<Item = u32>) {
+        let mut valid = vec![true; self.rows];
+        for row in rows {
+            if let Some(valid) = valid.get_mut(row as usize) {
+                *valid = false;
+            }
+        }
+        self.nulls = NullBuffer::union(self.nulls.as_ref(), Some(&NullBuffer::from(valid)));
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows

@@ -18,6 +18,9 @@ use crate::{cells::Cells, kinds::Column};
 pub(crate) struct Decoded {
     pub(crate) batch: usize,
     pub(crate) chunks: Vec<Cells>,
+    /// Rows that cannot be had, in order, and why: of all columns that were decoded together, noted in the first one. A cell of
+    /// each of them is null.
+    pub(crate) bad: Vec<(u32, Error)>,
 }
 
 impl Decoded {
@@ -32,7 +35,15 @@ impl Decoded {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.chunks.iter().map(|cells| cells.bytes() as u64).sum()
+        // What an error holds besides is its texts.
+        let bad = self.bad.len() as u64 * 512;
+        self.chunks.iter().map(|cells| cells.bytes() as u64).sum::<u64>() + bad
+    }
+
+    /// Why row `row` cannot be had, if that was noted here.
+    pub(crate) fn error(&self, row: u64) -> Option<&Error> {
+        let at = self.bad.binary_search_by_key(&row, |(bad, _)| u64::from(*bad)).ok()?;
+        Some(&self.bad[at].1)
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
     fn columns(null: bool) -> [Decoded; 3] {
         let made = |array: ArrayRef| {
             let chunks = [(0, 3), (3, 3), (6, 2)].map(|(at, n)| Cells::of(&array.slice(at, n)).unwrap());
-            Decoded { batch: 3, chunks: chunks.into() }
+            Decoded { batch: 3, chunks: chunks.into(), bad: Vec::new() }
         };
         let bytes: Vec<u8> = (0..40).collect();
         let rows = bytes.chunks_exact(5);

@@ -227,7 +227,7 @@ impl ArrowFile {
         let one = |column: &&Column| {
             let array = batch.column_by_name(&column.name);
             let array = array.ok_or_else(|| Error::corrupt(format!("it has no column {:?}", column.name)))?;
-            Ok(Decoded { batch: batch.num_rows(), chunks: vec![Cells::of(array)?] })
+            Ok(Decoded { batch: batch.num_rows(), chunks: vec![Cells::of(array)?], bad: Vec::new() })
         };
         let made = columns.iter().map(one).collect::<Result<Vec<Decoded>>>()?;
         // Values that are not compressed lie in the message itself, of which all is kept as long as one column is.

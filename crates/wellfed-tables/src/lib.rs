@@ -1,4 +1,4 @@
-//! Tables as sources: rows of Parquet files, of Arrow files and streams, and of the folders that Hugging Face's
+//! Tables as sources: rows of Parquet files, of CSV files, of Arrow files and streams, and of the folders that Hugging Face's
 //! `save_to_disk` writes; and Parquet files as shards that are written. [`register`] makes them known to
 //! [`wellfed::source::tables`] and [`wellfed::write`].
 //!
@@ -9,6 +9,7 @@
 
 mod cells;
 mod container;
+mod csv;
 mod filter;
 mod gather;
 mod ipc;

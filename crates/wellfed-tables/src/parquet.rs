@@ -236,7 +236,7 @@ fn decode(
     guarded("it", || {
         let damaged = |e: &dyn std::fmt::Display| Error::corrupt(e.to_string());
         let reader = ParquetRecordBatchReader::try_new_with_row_groups(levels, group, batch, None);
-        let mut made = Decoded { batch, chunks: Vec::new() };
+        let mut made = Decoded { batch, chunks: Vec::new(), bad: Vec::new() };
         for batch in reader.map_err(|e| damaged(&e))? {
             let batch = batch.map_err(|e| damaged(&e))?;
             let array = batch.columns().first().ok_or_else(|| Error::corrupt("a batch has no column"))?;

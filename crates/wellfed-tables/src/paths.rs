@@ -46,6 +46,7 @@ fn folder(store: &dyn Store, path: &str, format: TableFormat, split: Option<&str
     let endings: &[&str] = match format {
         TableFormat::Parquet => &[".parquet"],
         TableFormat::Arrow => &[".arrow", ".feather"],
+        TableFormat::Csv => &[".csv", ".csv.gz", ".csv.zst"],
     };
     // Data sets of Hugging Face have their files in `data`, or in a folder for each split.
     let data = join(path, "data");

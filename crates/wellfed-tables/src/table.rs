@@ -9,7 +9,7 @@ use wellfed::{
     Error, ErrorKind, Result,
     groups::{self, Decode, GroupSizes, Growth, Owner, Part, Warmed},
     io::{Bytes, Extent},
-    sample::{FieldKind, Record, Schema, Value},
+    sample::{FieldKind, Record, Schema, Structure, Value},
     source::{
         Fingerprint, Gather, Part as Place, Source, SourceSpec, TableFormat, TableSpec, Wanted,
         beyond_the_end, located, location, stamp, tables::Condition,
@@ -20,6 +20,7 @@ use wellfed::{
 use crate::{
     cells::Missing,
     container::{Container, Decoded, Input, Opened},
+    csv,
     filter::Test,
     gather::{self, Picked},
     ipc,
@@ -100,10 +101,22 @@ struct Table {
 impl Table {
     fn build(local: &Arc<dyn Store>, spec: TableSpec) -> Result<Self> {
         let (store, paths) = paths::find(local, &spec)?;
-        let opened = listing::parallel_at(&*store, &paths, |path| match spec.format {
-            TableFormat::Parquet => parquet::open(&*store, path),
-            TableFormat::Arrow => ipc::open(&*store, path),
-        })?;
+        let mut chosen = spec.columns.clone();
+        let opened = match (spec.format, &spec.csv) {
+            (TableFormat::Parquet, None) => listing::parallel_at(&*store, &paths, |path| parquet::open(&*store, path))?,
+            (TableFormat::Arrow, None) => listing::parallel_at(&*store, &paths, |path| ipc::open(&*store, path))?,
+            (TableFormat::Csv, given) => {
+                let mut others: Vec<String> = spec.columns.iter().flatten().cloned().collect();
+                others.extend(spec.filters.iter().flatten().map(|condition| condition.0.clone()));
+                let (opened, selected) =
+                    csv::open(&*store, &paths, &given.clone().unwrap_or_default(), &others)?;
+                chosen = chosen.or(selected);
+                opened
+            }
+            (format, Some(_)) => {
+                return Err(Error::config(format!("{} is not read as CSV is", format.name())));
+            }
+        };
         let mut files: Vec<File> = Vec::with_capacity(paths.len());
         let first = match (
             opened.iter().zip(&paths).find_map(|(file, path)| Some((file.as_ref().ok()?, path))),
@@ -114,7 +127,7 @@ impl Table {
             (None, _) => return Err(Error::config("there is no file")),
         };
         let Some((first, first_path)) = first else { return Err(Error::config("there is no file")) };
-        let columns = kinds::columns(first.schema(), spec.columns.as_deref(), spec.images.as_deref())?;
+        let columns = kinds::columns(first.schema(), chosen.as_deref(), spec.images.as_deref())?;
         let classes = Features::of(first.schema()).classes(&columns);
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         for (path, opened) in paths.iter().zip(opened) {
@@ -137,7 +150,10 @@ impl Table {
             files.push(File { path: path.as_str().into(), opened, columns: own, rows });
         }
         let fields = columns.iter().map(|column| (column.name.as_str(), column.kind.clone()));
-        let schema = if spec.tuple { Schema::tuple(fields) } else { Schema::dict(fields) };
+        let mut schema = if spec.tuple { Schema::tuple(fields) } else { Schema::dict(fields) };
+        if let Some(label) = &spec.label {
+            set_apart(&mut schema, label)?;
+        }
         let sizes = GroupSizes { count: 0, samples: 0, largest: 0, all: 0 };
         let mut this = Self {
             store,
@@ -256,7 +272,9 @@ impl Table {
                 let holds = |(at, test): &(usize, Test)| {
                     decoded[*at].at(row as usize).is_some_and(|(cells, row)| test.holds(cells, row))
                 };
-                if tests.iter().any(|all_of| all_of.iter().all(holds)) {
+                // A row that cannot be compared is not left out in silence.
+                let bad = decoded.first().is_some_and(|first| first.error(row).is_some());
+                if bad || tests.iter().any(|all_of| all_of.iter().all(holds)) {
                     kept.push(u32::try_from(row).map_err(|_| lost_row(&file.path, row))?);
                 }
             }
@@ -341,6 +359,9 @@ impl Table {
         let group = &self.groups[number];
         let file = &self.files[group.file];
         let row = Self::row(group, sample);
+        if let Some(error) = rows.error(row) {
+            return Err(error.clone());
+        }
         record.reset(self.schema.fields.len());
         let limits = record.limits;
         for (field, column) in file.columns.iter().enumerate() {
@@ -378,6 +399,23 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// Makes pairs of the dict of all fields but `label`, and that field.
+fn set_apart(schema: &mut Schema, label: &str) -> Result<()> {
+    let Structure::Dict(mut features) = schema.structure.clone() else {
+        return Err(Error::config("a label is set apart from a dict, and not from a tuple"));
+    };
+    let at = features.iter().position(|(name, _)| name == label).ok_or_else(|| {
+        let there: Vec<&str> = features.iter().take(20).map(|(name, _)| name.as_str()).collect();
+        Error::config(format!(
+            "there is no column {label:?} that could be the label: there are {}",
+            there.join(", ")
+        ))
+    })?;
+    let (_, label) = features.remove(at);
+    schema.structure = Structure::Tuple(vec![Structure::Dict(features), label]);
+    Ok(())
 }
 
 /// Turns the sides of a value as its cells have them into those of its kind: what lies in one piece counts elements, of which
@@ -423,6 +461,12 @@ struct Rows {
 }
 
 impl Rows {
+    /// Why row `row` cannot be had, if that was noted when it was decoded.
+    fn error(&self, row: u64) -> Option<&Error> {
+        let mut parts = self.parts.iter().filter_map(|part| part.downcast_ref::<Vec<Decoded>>());
+        parts.find_map(|part| part.first()?.error(row))
+    }
+
     /// Column `field`: a part of its own, or one of those of the only part.
     fn column(&self, field: usize) -> Option<&Decoded> {
         let all = |part: usize| self.parts.get(part).and_then(|part| part.downcast_ref::<Vec<Decoded>>());

@@ -7,10 +7,49 @@ use std::io::{self, BufRead, Read};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use crate::{Error, Result, store::reserve};
+use super::tables::CsvCompression;
+use crate::{
+    Error, Result,
+    store::{Store, reserve},
+};
 
 /// Bytes that a source keeps in memory of files that cannot be read by position, of all of them together.
 pub(super) const UNPACKED: u64 = 4 << 30;
+
+/// All of the file `path` when it is unpacked, for sources of other crates; `None` if it is not compressed. Takes its bytes from
+/// `left`: first [`whole_files`].
+///
+/// # Errors
+/// Those of the store; [`crate::ErrorKind::Corrupt`] for what does not unpack; [`crate::ErrorKind::Limit`] beyond `left`.
+pub fn unpacked(
+    store: &dyn Store,
+    path: &str,
+    compression: CsvCompression,
+    left: &mut u64,
+) -> Result<Option<Vec<u8>>> {
+    let packing = match compression {
+        CsvCompression::None => None,
+        CsvCompression::Gzip => Some(Packing::Gzip),
+        CsvCompression::Zlib => Some(Packing::Zlib),
+        CsvCompression::Zstd => Some(Packing::Zstandard),
+        CsvCompression::Auto => {
+            let (size, mut start) = (store.size(path)?, Vec::new());
+            store.read_range(path, 0, size.min(4) as usize, &mut start)?;
+            Packing::of(path, &start)
+        }
+    };
+    let Some(packing) = packing else { return Ok(None) };
+    let mut packed = Vec::new();
+    store.read(path, *left, &mut packed)?;
+    let bytes = packing.unpack(path, &packed, *left)?;
+    *left -= bytes.len() as u64;
+    Ok(Some(bytes))
+}
+
+/// Bytes that a source keeps in memory of files that are compressed, of all of them together.
+pub fn whole_files() -> u64 {
+    UNPACKED
+}
 
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -276,14 +276,14 @@ impl Operation for TensorFlowOps {
                     (now.height, now.width) = (height, width);
                 }
                 &TfOp::Resize { size: [height, width], .. } => (now.height, now.width) = (height, width),
-                TfOp::Arithmetic { operator, constants } => {
-                    if constants.len() != 1 && constants.len() != now.channels {
-                        return Err(Error::config(format!(
-                            "{operator:?} has {} constants, and the image {} channels",
-                            constants.len(),
-                            now.channels
-                        )));
-                    }
+                TfOp::Arithmetic { operator, constants }
+                    if constants.len() != 1 && constants.len() != now.channels =>
+                {
+                    return Err(Error::config(format!(
+                        "{operator:?} has {} constants, and the image {} channels",
+                        constants.len(),
+                        now.channels
+                    )));
                 }
                 _ => {}
             }
@@ -327,11 +327,7 @@ mod tests {
             "TensorFlowOps(crop 30x40 at (1, 2), resize Bilinear to 8x9, Div [255.0], flip left and right)"
         );
         let again = serde_json::to_string(&read).unwrap();
-        assert_eq!(testing_read(&again), read);
-    }
-
-    fn testing_read(text: &str) -> super::super::Transform {
-        read(text)
+        assert_eq!(super::super::testing::read(&again), read);
     }
 
     #[test]

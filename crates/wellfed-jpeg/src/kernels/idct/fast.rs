@@ -120,7 +120,7 @@ fn pass(rows: &mut [Row; 8]) {
     let add = |a: &Row, b: &Row| -> Row { each(|c| a[c].wrapping_add(b[c])) };
     let sub = |a: &Row, b: &Row| -> Row { each(|c| a[c].wrapping_sub(b[c])) };
     let times = |a: &Row, constant: i16| -> Row {
-        each(|c| (i32::from(a[c] << 2) * i32::from(constant << 6) >> 16) as i16)
+        each(|c| ((i32::from(a[c] << 2) * i32::from(constant << 6)) >> 16) as i16)
     };
 
     let [x0, x1, x2, x3, x4, x5, x6, x7] = rows;

@@ -21,7 +21,7 @@ class Options(TypedDict, total=False):
     on_error: Literal["raise", "skip", "replace"]
     seed: int | None
     layout: Literal["NCHW", "NHWC"]
-    mode: Literal["RGB", "L", "RGBA", "UNCHANGED", "OPENCV"]
+    mode: Literal["RGB", "L", "RGBA", "UNCHANGED", "OPENCV", "TENSORFLOW", "TENSORFLOW_UNCHANGED"]
     decode: Literal["exact", "fast"]
     exif_orientation: bool
     optimize: bool

@@ -8,14 +8,13 @@ use crate::huffman::PairTables;
 use crate::index::{Point, RowIndex};
 use crate::level::Level;
 use crate::markers::truncated;
-use crate::memory::Ask;
 use crate::multiscan::{Coefficients, check_mcu};
-use crate::options::{Info, Options};
+use crate::options::{Dct, Info, Options};
 use crate::output::{Format, Rows, Sink, Target};
 use crate::reconstruct::{Job, Reconstructor};
 use crate::sequential::{Block, GROUP};
 use crate::walk::Walk;
-use crate::{Limits, Region, Result, trailer};
+use crate::{Error, ErrorKind, Limits, Region, Result, Scale, trailer};
 
 /// MCUs that are decoded before their blocks are transformed: few enough for coefficients to stay in the first
 /// cache, enough to set up the transform seldom.
@@ -190,7 +189,7 @@ impl Decoder {
             self.run_sequential(bytes, file, &frame, region, options, &mut target)?;
         } else {
             let quant = self.coefficients.read(self.level, bytes, file, &mut self.entropy, options, false)?;
-            self.finish_coefficients(&header, &frame, region, &quant, &mut target, options.ask)?;
+            self.finish_coefficients(&header, &frame, region, &quant, &mut target, options)?;
         }
         Ok(Info { width: region.width, height: region.height, channels })
     }
@@ -207,7 +206,7 @@ impl Decoder {
     ) -> Result<()> {
         let header = file.header;
         let window = frame.window(region);
-        let quant = file.quant()?;
+        let quant = options.dct.tables(&file.quant()?);
         let mcu_blocks = self.plan(&file, frame)?;
         if mcu_blocks > 1 {
             check_mcu(mcu_blocks)?;
@@ -234,7 +233,8 @@ impl Decoder {
             None => RowIndex::new(bytes, components, columns),
         });
         let mut walk = Walk::new(Stream::new(&self.entropy, interval), bytes, index, record);
-        let job = Job { level, frame, colour: header.colour, region, window, quant: &quant };
+        let job =
+            Job { level, frame, colour: header.colour, region, window, quant: &quant, dct: options.dct };
         self.reconstructor.start(&job, (window.right - window.left).next_multiple_of(4), options.ask)?;
         // The row of pixels up to which the output is done.
         let mut done = region.top;
@@ -278,10 +278,12 @@ impl Decoder {
         region: Region,
         quant: &[[u16; 64]; 4],
         target: &mut Target<'_, '_>,
-        ask: Ask<'_>,
+        options: &Options<'_>,
     ) -> Result<()> {
-        let window = frame.window(region);
-        let job = Job { level: self.level, frame, colour: header.colour, region, window, quant };
+        let (window, ask) = (frame.window(region), options.ask);
+        let quant = &options.dct.tables(quant);
+        let colour = header.colour;
+        let job = Job { level: self.level, frame, colour, region, window, quant, dct: options.dct };
         // Whole groups, which may begin left of the window.
         let left = window.left & !3;
         let job = Job { window: Window { left, ..window }, ..job };
@@ -357,6 +359,10 @@ pub(crate) fn prepare(header: &Header, options: &Options<'_>) -> Result<(Frame, 
     let pixels = width as u64 * height as u64;
     Limits::check("has", pixels, options.limits.max_pixels, "pixels")?;
     let channels = options.format.channels(colour)?;
+    if options.dct == Dct::Fast && options.scale != Scale::Full {
+        let what = "the fast inverse DCT is for scale 1 only";
+        return Err(Error::new(ErrorKind::Argument, what));
+    }
     let mut frame = Frame::new(header, options.scale);
     if options.format == Format::Grey && colour != Colour::Rgb {
         frame = frame.first_plane_only();

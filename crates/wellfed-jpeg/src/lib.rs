@@ -3,7 +3,8 @@
 //! Training loops decode each photograph many times and look at a part of it each time. [`Decoder`] decodes that part
 //! ([`Options::region`]): nothing below it is read, and nothing beside it is transformed. What it gives equals the
 //! same part of a full decode, and that equals what libjpeg-turbo makes with its defaults (accurate inverse DCT, triangle
-//! filters for chroma), as Pillow, torchvision and OpenCV use it.
+//! filters for chroma), as Pillow, torchvision and OpenCV use it, or with its fast inverse DCT ([`Dct::Fast`]), as TensorFlow
+//! uses it.
 //!
 //! ```
 //! # let bytes = include_bytes!("../tests/images/grey.jpg");
@@ -114,7 +115,7 @@ pub use index::RowIndex;
 pub use level::Level;
 pub use limits::Limits;
 pub use memory::Ask;
-pub use options::{Info, Options};
+pub use options::{Dct, Info, Options};
 pub use output::{Format, Rows};
 pub use packed::Packed;
 pub use region::{Region, Scale};

@@ -1,9 +1,30 @@
 //! What to decode, and what a decode gave.
 
 use crate::index::RowIndex;
+use crate::kernels;
 use crate::memory::Ask;
 use crate::output::Format;
 use crate::{Limits, Region, Scale};
+
+/// Which inverse DCT makes pixels of coefficients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dct {
+    /// libjpeg's accurate one for whole numbers (`JDCT_ISLOW`), which nearly all libraries use.
+    #[default]
+    Accurate,
+    /// libjpeg's fast one for whole numbers (`JDCT_IFAST`), which TensorFlow uses. At scale 1 only.
+    Fast,
+}
+
+impl Dct {
+    /// What coefficients are multiplied by.
+    pub(crate) fn tables(self, quant: &[[u16; 64]; 4]) -> [[u16; 64]; 4] {
+        match self {
+            Dct::Accurate => *quant,
+            Dct::Fast => std::array::from_fn(|c| kernels::fast_multipliers(&quant[c])),
+        }
+    }
+}
 
 /// What to decode, and how.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +35,8 @@ pub struct Options<'a> {
     pub format: Format,
     /// How much smaller than stored.
     pub scale: Scale,
+    /// The inverse DCT. [`Dct::Fast`] at another scale than 1 is an error.
+    pub dct: Dct,
     /// Decode what there is of a file that was cut short, as libjpeg does; what is missing is grey or as rough as
     /// the scans before left it. Otherwise such a file is an error, as for Pillow.
     pub tolerant: bool,

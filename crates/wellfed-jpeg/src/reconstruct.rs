@@ -8,6 +8,7 @@ use crate::header::Colour;
 use crate::kernels::{self, RUN, Run};
 use crate::level::Level;
 use crate::memory::Ask;
+use crate::options::Dct;
 use crate::output::{Sink, Target};
 use crate::sequential::GROUP;
 use crate::{Region, Result};
@@ -56,8 +57,9 @@ pub(crate) struct Job<'a> {
     pub(crate) colour: Colour,
     pub(crate) region: Region,
     pub(crate) window: Window,
-    /// Quantization tables of the components, in natural order.
+    /// What coefficients of the components are multiplied by, in natural order: [`Dct::tables`].
     pub(crate) quant: &'a [[u16; 64]; 4],
+    pub(crate) dct: Dct,
 }
 
 impl Reconstructor {
@@ -97,10 +99,12 @@ impl Reconstructor {
         let samples = &mut self.samples[c];
         let start = samples.row_start(row * plane.size) + block * plane.size;
         let out = &mut samples.data[start..];
-        if plane.size == 8 {
-            kernels::idct(job.level, groups, &job.quant[c], out, samples.stride);
-        } else {
-            kernels::idct_scaled(job.level, groups, &job.quant[c], plane.size, out, samples.stride);
+        match (plane.size, job.dct) {
+            (8, Dct::Accurate) => kernels::idct(job.level, groups, &job.quant[c], out, samples.stride),
+            (8, Dct::Fast) => kernels::idct_fast(job.level, groups, &job.quant[c], out, samples.stride),
+            (size, _) => {
+                kernels::idct_scaled(job.level, groups, &job.quant[c], size, out, samples.stride);
+            }
         }
         debug_assert_eq!(groups.len() % GROUP, 0);
     }
@@ -114,9 +118,10 @@ impl Reconstructor {
         let (out, stride, quant) = (&mut samples.data[start..], samples.stride, &job.quant[c]);
         self.unpacked.resize(RUN * GROUP, 0);
         let scratch = &mut self.unpacked[..];
-        match plane.size {
-            8 => kernels::unpack_idct(job.level, run, quant, scratch, out, stride),
-            size => kernels::unpack_scaled(job.level, run, quant, size, scratch, out, stride),
+        match (plane.size, job.dct) {
+            (8, Dct::Accurate) => kernels::unpack_idct(job.level, run, quant, scratch, out, stride),
+            (8, Dct::Fast) => kernels::unpack_fast(job.level, run, quant, scratch, out, stride),
+            (size, _) => kernels::unpack_scaled(job.level, run, quant, size, scratch, out, stride),
         }
     }
 

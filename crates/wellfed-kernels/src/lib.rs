@@ -21,4 +21,5 @@ pub mod rotate;
 pub mod sharpen;
 pub mod tables;
 pub mod tensor;
+pub mod tensorflow;
 pub mod write;

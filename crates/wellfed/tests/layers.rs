@@ -56,7 +56,7 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 25] = [
+const ENGINE: [&str; 26] = [
     "threads",
     "governor",
     "pace",
@@ -69,6 +69,7 @@ const ENGINE: [&str; 25] = [
     "kernel",
     "whole",
     "float",
+    "tensorflow",
     "image",
     "cache",
     "single",

@@ -20,10 +20,10 @@ use std::sync::OnceLock;
 use crate::Level;
 
 pub(crate) use color::{interleave3, interleave4, ycc_to_interleaved, ycc_to_planar, ycck_to_cmyk};
-pub(crate) use idct::{idct, idct_scaled};
+pub(crate) use idct::{fast_multipliers, idct, idct_fast, idct_scaled};
 #[cfg(test)]
 pub(crate) use unpack::unpack;
-pub(crate) use unpack::{HEAD, Head, RUN, Run, unpack_idct, unpack_scaled};
+pub(crate) use unpack::{HEAD, Head, RUN, Run, unpack_fast, unpack_idct, unpack_scaled};
 pub(crate) use unstuff::unstuff;
 pub(crate) use upsample::{h1v2, h2v1, h2v2, repeat};
 

@@ -94,6 +94,20 @@ proptest! {
     }
 
     #[test]
+    fn fast_inverse_dct_has_the_bits_of_the_oracle(groups in groups(), quant in quant(), gap in 0usize..3) {
+        let stride = groups.len() / 8 + gap;
+        let multipliers = fast_multipliers(&quant);
+        let mut expected = vec![7; 8 * stride];
+        idct_fast(Level::Scalar, &mut groups.clone(), &multipliers, &mut expected, stride);
+        for level in levels() {
+            let (mut groups, mut out) = (groups.clone(), vec![7; 8 * stride]);
+            idct_fast(level, &mut groups, &multipliers, &mut out, stride);
+            prop_assert_eq!(&out, &expected, "{:?}", level);
+            prop_assert!(groups.iter().all(|&x| x == 0), "{:?} leaves coefficients", level);
+        }
+    }
+
+    #[test]
     fn upsampling_has_the_bits_of_the_oracle(
         (near, far) in width().prop_flat_map(|n| (bytes(n + 2), bytes(n + 2))),
         upper in any::<bool>(),

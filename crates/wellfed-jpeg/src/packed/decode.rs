@@ -83,7 +83,8 @@ impl Decoder {
         // Whole groups of all components, which may begin left of the window.
         let left = window.left & !3;
         let window = Window { left, ..window };
-        let job = Job { level: self.level, frame, colour, region, window, quant: &packed.quant };
+        let quant = &options.dct.tables(&packed.quant);
+        let job = Job { level: self.level, frame, colour, region, window, quant, dct: options.dct };
         self.reconstructor.start(&job, (window.right - left).next_multiple_of(4), options.ask)?;
         let mut done = region.top;
         for mcu in window.top..window.bottom {

@@ -48,6 +48,7 @@ impl Codec for Jpeg {
         let options = wellfed_jpeg::Options {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
+            dct: part.dct,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             index: row_hint.known.as_ref(),
             record: row_hint.record,
@@ -124,7 +125,12 @@ pub(super) fn convert(
         }
     };
     match mode {
-        Mode::Rgb | Mode::OpenCv | Mode::Unchanged | Mode::Mask(_) => push(&[r, g, b]),
+        Mode::Rgb
+        | Mode::OpenCv
+        | Mode::Unchanged
+        | Mode::Mask(_)
+        | Mode::TensorFlow
+        | Mode::TensorFlowUnchanged => push(&[r, g, b]),
         Mode::Rgba => {
             more.fill(255);
             push(&[r, g, b, more])

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use wellfed_jpeg::RowIndex;
-pub use wellfed_jpeg::Scale;
+pub use wellfed_jpeg::{Dct, Scale};
 use wellfed_kernels::{
     image::{Image, Layout, Pixels},
     points::PointMap,
@@ -62,6 +62,14 @@ pub enum Mode {
     /// which are JPEGs without inks. Others are refused.
     #[serde(rename = "OPENCV")]
     OpenCv,
+    /// Three channels, as TensorFlow's `tf.io.decode_jpeg(channels=3)` and its siblings give them: JPEGs by the fast inverse
+    /// DCT. Files for which that is not known are refused; known are JPEGs without inks, and PNGs of 8 bits without a
+    /// transparent colour.
+    #[serde(rename = "TENSORFLOW")]
+    TensorFlow,
+    /// The channels of the file, as `tf.io.decode_jpeg` and its siblings give them; else as `TensorFlow`.
+    #[serde(rename = "TENSORFLOW_UNCHANGED")]
+    TensorFlowUnchanged,
     /// The numbers of a mask as they are stored: one channel, or two that are the bytes of a 16-bit number in native
     /// order. What fields of masks are decoded to; no option asks for it.
     #[serde(skip)]
@@ -85,10 +93,10 @@ impl Mode {
     /// Channels of an image decoded in this mode from a file of `stored` channels ([`Header::channels`]).
     pub fn channels(self, stored: usize) -> usize {
         match self {
-            Mode::Rgb | Mode::OpenCv => 3,
+            Mode::Rgb | Mode::OpenCv | Mode::TensorFlow => 3,
             Mode::L => 1,
             Mode::Rgba => 4,
-            Mode::Unchanged => stored,
+            Mode::Unchanged | Mode::TensorFlowUnchanged => stored,
             Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
             Mode::Mask(MaskDepth::Word) => 2,
         }
@@ -97,7 +105,8 @@ impl Mode {
     /// Channels of the bands that a codec gives: [`Mode::channels`], but one that stands for all three where a
     /// grey image is wanted in RGB.
     pub fn band_channels(self, stored: usize) -> usize {
-        if stored == 1 && matches!(self, Mode::Rgb | Mode::OpenCv) { 1 } else { self.channels(stored) }
+        let rgb = matches!(self, Mode::Rgb | Mode::OpenCv | Mode::TensorFlow);
+        if stored == 1 && rgb { 1 } else { self.channels(stored) }
     }
 }
 
@@ -179,6 +188,8 @@ pub struct Part {
     pub region: Rect,
     /// How much smaller than stored.
     pub scale: Scale,
+    /// The inverse DCT of JPEGs.
+    pub dct: Dct,
 }
 
 /// Takes bands of rows, from top to bottom.
@@ -410,9 +421,13 @@ impl<'a> Encoded<'a> {
         let region = self.region(request, limits)?;
         let Request { scale, .. } = *request;
         let mode = self.mode(request.mode)?;
+        let dct = match request.mode {
+            Mode::TensorFlow | Mode::TensorFlowUnchanged => Dct::Fast,
+            _ => Dct::Accurate,
+        };
         let orientation = self.header.orientation;
         if !request.apply_orientation || orientation == 1 {
-            return self.codec.decode(self.bytes, &Part { mode, region, scale }, limits, scratch, push);
+            return self.codec.decode(self.bytes, &Part { mode, region, scale, dct }, limits, scratch, push);
         }
         let Header { height, width, .. } = self.stored(scale);
         let region = orientation::stored_rect(region, orientation, height, width);
@@ -421,7 +436,7 @@ impl<'a> Encoded<'a> {
         scratch.reserve(2 * region.height * region.width * bands, held)?;
         let [mut stored, mut turned] = std::mem::take(&mut scratch.turned);
         let result = collect(region, (bands, bands), &mut stored, |push| {
-            self.codec.decode(self.bytes, &Part { mode, region, scale }, limits, scratch, push)
+            self.codec.decode(self.bytes, &Part { mode, region, scale, dct }, limits, scratch, push)
         });
         let result = result.and_then(|()| {
             orientation::apply_orientation(stored.view(), orientation, &mut turned)?;
@@ -449,6 +464,24 @@ impl<'a> Encoded<'a> {
                 format!("what OpenCV reads of this kind of {} is not known", self.codec.name()),
             )
             .with_hint("store images as JPEG in grey or RGB")),
+            Mode::TensorFlow | Mode::TensorFlowUnchanged => {
+                let known = match self.codec.name() {
+                    "jpeg" => !jpeg::has_inks(self.bytes)?,
+                    "packed jpeg" => !packed::has_inks(self.bytes)?,
+                    "png" => png::is_common(self.bytes)?,
+                    _ => false,
+                };
+                if !known {
+                    let what = format!(
+                        "what TensorFlow reads of this kind of {} ({} channels) is not known",
+                        self.codec.name(),
+                        self.header.channels
+                    );
+                    return Err(Error::new(ErrorKind::Unsupported, what)
+                        .with_hint("store images as JPEG in grey or RGB, or as PNG of 8 bits"));
+                }
+                Ok(if mode == Mode::TensorFlow { Mode::Rgb } else { Mode::Unchanged })
+            }
             _ => Ok(mode),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use wellfed_jpeg::{Ask, Packed, Region};
+use wellfed_jpeg::{Ask, Colour, Packed, Region};
 
 use super::{
     Codec, Header, Part, Push, Rect, Scratch,
@@ -13,6 +13,12 @@ use crate::{Limits, Result};
 /// The codec of [`wellfed_jpeg::Packed`] records.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedJpeg;
+
+/// Whether a record has four channels of ink.
+pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
+    let packed = Packed::reopen(bytes).map_err(error)?;
+    Ok(matches!(packed.header().colour, Colour::Cmyk | Colour::Ycck))
+}
 
 impl Codec for PackedJpeg {
     fn name(&self) -> &'static str {
@@ -47,6 +53,7 @@ impl Codec for PackedJpeg {
         let options = wellfed_jpeg::Options {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
+            dct: part.dct,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             ask: Ask::new(&allowed),
             ..Default::default()

@@ -265,6 +265,18 @@ pub(crate) fn is_plain(bytes: &[u8]) -> Result<bool> {
     }
 }
 
+/// True for 8 bits in grey, RGB or a palette without a transparent colour, and for RGBA.
+pub(super) fn is_common(bytes: &[u8]) -> Result<bool> {
+    let Chunk { data, .. } = chunk(bytes, SIGNATURE.len(), false)?;
+    let channels = match data.get(8..10) {
+        Some([8, 0]) => 1,
+        Some([8, 2 | 3]) => 3,
+        Some([8, 6]) => 4,
+        _ => return Ok(false),
+    };
+    Ok(walk(bytes, false)?.channels == channels)
+}
+
 struct Chunk<'a> {
     kind: [u8; 4],
     data: &'a [u8],

@@ -20,6 +20,7 @@ use super::{
     float::FloatImage,
     fold::Fold,
     kernel::{Kernel, KernelScratch},
+    tensorflow::{self, TfImage},
     whole,
 };
 use crate::{
@@ -49,6 +50,7 @@ pub(crate) struct ImageScratch {
     /// Size before each action, and after the last.
     sizes: Vec<Size>,
     float: FloatImage,
+    tensorflow: TfImage,
     whole: ImageMemory,
     group: Group,
 }
@@ -191,6 +193,7 @@ impl ImageScratch {
             + self.alpha.iter().map(Image::capacity).sum::<usize>()
             + self.kernel.capacity()
             + self.float.capacity()
+            + self.tensorflow.capacity()
             + self.whole.capacity()
             + self.group.draws.capacity() * size_of::<Drawn>()
             + self.group.boxes.capacity()
@@ -271,6 +274,24 @@ impl Maker<'_> {
                     let program = self.program;
                     whole::erase_slot(&scratch.actions[*at], size, program.dtype, program.layout, slot);
                     probe.lap(Phase::Write, 0);
+                }
+                Step::TensorFlow(at) => {
+                    held = self.whole(held, *at, scratch, probe)?;
+                    let stage = |e: Error| e.with_stage(self.program.operations[*at].transform.name());
+                    let Action::TensorFlow(ops) = &scratch.actions[*at] else {
+                        return Err(Error::new(
+                            ErrorKind::Internal,
+                            "TensorFlow's operations were not drawn",
+                        ));
+                    };
+                    // Two images of bytes, two of floats, and rows.
+                    let most = 11 * tensorflow::most(ops, scratch.sizes[*at]);
+                    scratch.codec.reserve(most, scratch.tensorflow.capacity())?;
+                    scratch.tensorflow.load(scratch.work.view())?;
+                    scratch.tensorflow.run(ops).map_err(stage)?;
+                    probe.lap(Phase::Transform, slot.len());
+                    scratch.tensorflow.store(self.program.layout, slot).map_err(stage)?;
+                    probe.lap(Phase::Write, slot.len());
                 }
                 Step::Float(operations) => {
                     held = self.whole(held, operations.start, scratch, probe)?;
@@ -531,7 +552,7 @@ impl Maker<'_> {
         probe: &mut Probe<'_>,
     ) -> Result<()> {
         let (fold, scale) = match held {
-            Held::Encoded(encoded) if self.program.decode_fast && encoded.codec().scales() => fold.scaled(),
+            Held::Encoded(encoded) if self.program.scales() && encoded.codec().scales() => fold.scaled(),
             _ => (*fold, Scale::Full),
         };
         let (fold, needed) = fold.settled();

@@ -30,6 +30,7 @@ mod shared;
 mod shares;
 mod single;
 pub(crate) mod stack;
+mod tensorflow;
 pub(crate) mod threads;
 mod warm;
 mod whole;

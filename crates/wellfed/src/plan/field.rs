@@ -73,6 +73,8 @@ pub(crate) enum Step {
     Erase(usize),
     /// As `Write`, once for each crop of an image of which several are made.
     Crops { operations: Range<usize>, map: PointMap },
+    /// TensorFlow's operations on a whole 8-bit image, into the batch. The last one.
+    TensorFlow(usize),
     /// Transforms on floating point pixels one by one, then a copy to the batch.
     Float(Range<usize>),
 }
@@ -108,8 +110,14 @@ pub(super) fn check_types(program: &ImageProgram) -> Result<Dtype> {
     let mut dtype = Dtype::U8;
     let (mut cast, mut several) = (None, None);
     check_before(program)?;
+    let mut ended = None;
     for planned in &program.operations {
         let name = planned.transform.name();
+        if let Some(last) = ended.filter(|_| planned.class != Class::Identity) {
+            return Err(Error::config(format!("{name} comes after {last}, which must come last"))
+                .with_stage(name)
+                .with_hint(format!("put {name} before it, or make it one of its operations")));
+        }
         if let Some(several) = several {
             check_after(several, planned)?;
         }
@@ -122,6 +130,18 @@ pub(super) fn check_types(program: &ImageProgram) -> Result<Dtype> {
                     dtype = Dtype::F32;
                 }
                 cast.get_or_insert(name);
+            }
+            Class::TensorFlow if cast.is_some() || several.is_some() => {
+                let before = cast.or(several).unwrap_or_default();
+                return Err(Error::config(format!("{name} comes after {before}, but works on uint8 images"))
+                    .with_stage(name)
+                    .with_hint("make casts operations of it"));
+            }
+            Class::TensorFlow => {
+                if let Transform::TensorFlowOps(ops) = &planned.transform {
+                    dtype = kernel_dtype(ops.dtype().map_err(|e| e.with_stage(name))?);
+                }
+                ended = Some(name);
             }
             Class::Normalize if dtype == Dtype::U8 => {
                 return Err(Error::config("Normalize works on floating point images, and this one is uint8")
@@ -271,6 +291,7 @@ impl ImageProgram {
     /// The plainest program: every stage by itself, whole images decoded.
     pub(super) fn lower(&mut self) -> Result<()> {
         let several = self.several().map(|(place, _)| place);
+        let tensorflow = self.operations.iter().position(|p| p.class == Class::TensorFlow);
         let cast = several.map_or(self.first_cast(), |place| place.min(self.first_cast()));
         let decode = matches!(self.input, Input::Encoded { .. }).then_some(Step::Decode);
         let single = (0..cast).map(|i| match self.operations[i].class {
@@ -279,6 +300,12 @@ impl ImageProgram {
         });
         self.steps = decode.into_iter().chain(single).collect();
         let end = self.operations.len();
+        if let Some(at) = tensorflow {
+            // What follows does nothing.
+            self.steps.truncate(self.steps.len() - (cast - at));
+            self.steps.push(Step::TensorFlow(at));
+            return Ok(());
+        }
         self.steps.push(if several.is_some() {
             Step::Crops { operations: cast..end, map: self.map(cast..end)? }
         } else if cast == end {
@@ -304,6 +331,12 @@ impl ImageProgram {
         PointMap::new(self.shape.channels, &ops).map_err(|e| Error::config(e.to_string()))
     }
 
+    /// Whether images that are shrunk are decoded at a smaller scale. TensorFlow's pixels are those of scale 1.
+    pub(crate) fn scales(&self) -> bool {
+        let exact = [Mode::TensorFlow, Mode::TensorFlowUnchanged];
+        self.decode_fast && !matches!(self.input, Input::Encoded { mode, .. } if exact.contains(&mode))
+    }
+
     /// Names of the operations in a range, for people.
     pub(crate) fn names(&self, operations: Range<usize>) -> String {
         let names: Vec<&str> = self.operations[operations].iter().map(|p| p.transform.name()).collect();
@@ -322,7 +355,7 @@ impl ImageProgram {
                 } else {
                     "the whole image"
                 };
-                let fast = if self.decode_fast && self.decode_region {
+                let fast = if self.scales() && self.decode_region {
                     ", at 1/2, 1/4 or 1/8 where it is shrunk as much (not exact)"
                 } else {
                     ""
@@ -345,6 +378,10 @@ impl ImageProgram {
                 }
                 Step::Crops { operations, .. } => {
                     format!("{} -> batch, crop by crop", self.names(operations.clone()))
+                }
+                Step::TensorFlow(at) => {
+                    let transform = &self.operations[*at].transform;
+                    format!("{transform} on the uint8 image, as TensorFlow has it, into the batch")
                 }
                 Step::Erase(at) => format!("{} in the batch", self.names(*at..at + 1)),
                 Step::Float(operations) => {

@@ -304,7 +304,9 @@ fn image(
         Input::Encoded { mode, .. } => {
             let channels = match mode {
                 Mode::L => 1,
-                Mode::Rgb | Mode::OpenCv | Mode::Unchanged => 3,
+                Mode::Rgb | Mode::OpenCv | Mode::Unchanged | Mode::TensorFlow | Mode::TensorFlowUnchanged => {
+                    3
+                }
                 Mode::Rgba => 4,
                 Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
                 Mode::Mask(MaskDepth::Word) => 2,
@@ -342,7 +344,7 @@ fn image(
         layout,
     };
     let unknown = shape.height.is_none() || shape.width.is_none();
-    let unchanged = matches!(input, Input::Encoded { mode: Mode::Unchanged, .. });
+    let unchanged = matches!(input, Input::Encoded { mode: Mode::Unchanged | Mode::TensorFlowUnchanged, .. });
     // A list as such takes any images; what is done to channels must be known beforehand.
     program.varies = unknown
         && !unchanged

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     AddedNoise, Crops, ImageAction, ImageDtype, Interpolation, Padding, PaddingMode, PerChannel, Rect, Size,
+    TfOp,
 };
 use crate::{Error, Result, codec::MaskDepth, rng::Rng, sample::BoxFormat};
 
@@ -129,6 +130,8 @@ pub enum Action {
         /// Multiply by the rounded reciprocal of `std` instead of dividing: what Albumentations does.
         by_reciprocal: bool,
     },
+    /// TensorFlow's operations, none of which is random any more.
+    TensorFlow(Arc<[TfOp]>),
     /// Cut boxes at the border of the image.
     ClampBoxes,
     /// Turn boxes into a format.
@@ -154,6 +157,7 @@ impl Action {
             | Action::Resize { height, width, .. } => Size { height, width, ..input },
             Action::Crops(Crops { size: [height, width], .. }) => Size { height, width, ..input },
             Action::Image(ref action) => action.size(input),
+            Action::TensorFlow(ref ops) => super::tensorflow_ops::size_after(ops, input),
             Action::Keep
             | Action::Flip { .. }
             | Action::Erase(_)

@@ -91,6 +91,7 @@ mod resize_to_sequence;
 mod scale_jitter;
 mod sequence;
 mod ten_crop;
+mod tensorflow_ops;
 #[cfg(test)]
 mod testing;
 mod timm_augment;
@@ -169,6 +170,7 @@ pub use resize_keep_ratio_to_sequence::ResizeKeepRatioToSequence;
 pub use resize_to_sequence::ResizeToSequence;
 pub use scale_jitter::ScaleJitter;
 pub use ten_crop::TenCrop;
+pub use tensorflow_ops::{TensorFlowOps, TfArithmetic, TfOp, TfResize};
 pub use timm_augment::{TimmAugment, TimmMix};
 pub use timm_op::{TimmKind, TimmOp};
 pub use to_dtype::ToDtype;
@@ -353,6 +355,8 @@ pub enum Class {
     Noise,
     /// [`Action::Normalize`].
     Normalize,
+    /// [`Action::TensorFlow`].
+    TensorFlow,
     /// [`Action::ClampBoxes`], [`Action::ConvertBoxes`], [`Action::SanitizeBoxes`]: what is done to boxes alone.
     Boxes,
     /// Several transforms. Only [`Compose`], which [`Transform::flatten`] takes apart before a plan is made.
@@ -392,6 +396,7 @@ pub trait Operation {
     fn takes(&self) -> Takes {
         match self.class() {
             Class::Identity | Class::Crop | Class::Resize | Class::Flip | Class::Compose => Takes::Geometry,
+            Class::TensorFlow => Takes::ImagesAlone,
             Class::Image | Class::Erase | Class::Cast | Class::Noise | Class::Normalize | Class::Crops(_) => {
                 Takes::Images
             }
@@ -552,6 +557,7 @@ transforms! {
     SanitizeBoundingBoxes,
     ScaleJitter,
     TenCrop,
+    TensorFlowOps,
     TimmAugment,
     ToDtype,
     ToImage,

@@ -390,6 +390,7 @@ fn belongs(action: &Action, class: Class) -> bool {
         Action::Resize { .. } => class == Class::Resize,
         Action::Flip { .. } => class == Class::Flip,
         Action::Image(_) => class == Class::Image,
+        Action::TensorFlow(_) => class == Class::TensorFlow,
         Action::Erase(_) => class == Class::Erase,
         Action::AddNoise(_) => class == Class::Noise,
         Action::Cast { .. } => class == Class::Cast,

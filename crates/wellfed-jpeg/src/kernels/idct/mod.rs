@@ -9,6 +9,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+pub(super) mod fast;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(super) mod scalar;
@@ -16,6 +17,7 @@ mod scaled;
 
 use super::{GROUP, supported};
 use crate::Level;
+pub(crate) use fast::{fast_multipliers, idct_fast};
 
 /// Fixed-point constants with 13 fractional bits, named after their values.
 pub(super) mod constants {

@@ -10,7 +10,7 @@ mod avx2;
 mod avx512;
 mod scalar;
 
-use super::idct::{idct, idct_scaled};
+use super::idct::{idct, idct_fast, idct_scaled};
 use super::{GROUP, supported};
 use crate::Level;
 
@@ -128,6 +128,23 @@ pub(crate) fn unpack_idct(
         return unsafe { avx512::unpack_idct(run, quant, scratch, out, stride) };
     }
     by_runs(level, run, scratch, |groups, first| idct(level, groups, quant, &mut out[first * 32..], stride))
+}
+
+/// Unpacks groups and transforms them as [`idct_fast`] does; else as [`unpack_idct`].
+///
+/// # Panics
+/// As [`unpack_idct`].
+pub(crate) fn unpack_fast(
+    level: Level,
+    run: Run<'_>,
+    multipliers: &[u16; 64],
+    scratch: &mut [i16],
+    out: &mut [u8],
+    stride: usize,
+) -> bool {
+    by_runs(level, run, scratch, |groups, first| {
+        idct_fast(level, groups, multipliers, &mut out[first * 32..], stride);
+    })
 }
 
 /// Unpacks groups and transforms them to reduced size, as [`idct_scaled`] does; else as [`unpack_idct`].

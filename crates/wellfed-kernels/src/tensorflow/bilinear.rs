@@ -1,0 +1,88 @@
+//! `ResizeBilinear` with half-pixel centres.
+
+use super::{Sample, Shape, at_best_level, ratio};
+
+/// The two neighbours of an output pixel, and how far it lies from the first to the second.
+#[derive(Clone, Copy, Debug)]
+struct Between {
+    lower: usize,
+    upper: usize,
+    part: f32,
+}
+
+fn between(input: usize, output: usize) -> Vec<Between> {
+    let scale = ratio(input, output);
+    let one = |i: usize| {
+        let at = (i as f32 + 0.5) * scale - 0.5;
+        let floor = at.floor();
+        Between {
+            lower: floor.max(0.0) as usize,
+            upper: (at.ceil().max(0.0) as usize).min(input - 1),
+            part: at - floor,
+        }
+    };
+    (0..output).map(one).collect()
+}
+
+at_best_level! {
+    /// Resamples `image` to `size` by linear interpolation between four neighbours.
+    ///
+    /// # Panics
+    /// If `image` or `out` are not of their shapes, or empty.
+    resize_bilinear = run<T>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usize))
+}
+
+#[inline(always)]
+fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usize)) {
+    shape.check(image);
+    let resized = shape.resized(size);
+    resized.check(out);
+    let (ys, xs) = (between(shape.height, size.0), between(shape.width, size.1));
+    // Rows that are interpolated across, with their numbers. Neighbours mostly share one.
+    let mut rows = [vec![0.0; resized.row()], vec![0.0; resized.row()]];
+    let mut held = [None; 2];
+    for (y, out) in ys.iter().zip(out.chunks_exact_mut(resized.row())) {
+        if held[1] == Some(y.lower) {
+            rows.swap(0, 1);
+            held.swap(0, 1);
+        }
+        for (number, wanted) in [y.lower, y.upper].into_iter().enumerate() {
+            if held[number] != Some(wanted) {
+                let row = &image[wanted * shape.row()..][..shape.row()];
+                match shape.channels {
+                    3 => across::<T, 3>(row, &xs, &mut rows[number]),
+                    1 => across::<T, 1>(row, &xs, &mut rows[number]),
+                    4 => across::<T, 4>(row, &xs, &mut rows[number]),
+                    channels => across_any(row, channels, &xs, &mut rows[number]),
+                }
+                held[number] = Some(wanted);
+            }
+        }
+        let [top, bottom] = &rows;
+        for ((out, &top), &bottom) in out.iter_mut().zip(top).zip(bottom) {
+            *out = top + (bottom - top) * y.part;
+        }
+    }
+}
+
+#[inline(always)]
+fn across<T: Sample, const C: usize>(row: &[T], xs: &[Between], out: &mut [f32]) {
+    let row = row.as_chunks::<C>().0;
+    for (out, x) in out.as_chunks_mut::<C>().0.iter_mut().zip(xs) {
+        let (left, right) = (row[x.lower], row[x.upper]);
+        for c in 0..C {
+            let left = left[c].float();
+            out[c] = left + (right[c].float() - left) * x.part;
+        }
+    }
+}
+
+#[inline(always)]
+fn across_any<T: Sample>(row: &[T], channels: usize, xs: &[Between], out: &mut [f32]) {
+    for (out, x) in out.chunks_exact_mut(channels).zip(xs) {
+        for (c, out) in out.iter_mut().enumerate() {
+            let left = row[x.lower * channels + c].float();
+            *out = left + (row[x.upper * channels + c].float() - left) * x.part;
+        }
+    }
+}

@@ -1,0 +1,381 @@
+"""What `wf.feed` makes of ``tf.data`` pipelines, against TensorFlow: run by `test_feed_tensorflow.py`.
+
+Every function whose name begins with ``case_`` is a test. Prints what failed as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import numpy as np
+import tensorflow as tf
+
+import wellfed as wf
+from wellfed._tfdata import _function
+from wellfed._tfdata._operations import TensorFlowOps
+
+AUTOTUNE = tf.data.AUTOTUNE
+FOLDER = Path(tempfile.mkdtemp())
+RNG = np.random.default_rng(5)
+
+
+def picture(height: int, width: int, channels: int = 3) -> Any:
+    """Waves with noise: all frequencies, and values at both ends."""
+    y, x = np.mgrid[:height, :width].astype(float)
+    waves = [128 + 150 * np.sin(x / RNG.uniform(2, 30) + y / RNG.uniform(2, 30)) for _ in range(channels)]
+    noisy = np.stack(waves, -1) + RNG.normal(0, RNG.choice([0, 5, 60]), (height, width, channels))
+    return np.clip(noisy, 0, 255).astype(np.uint8)
+
+
+def jpegs() -> list[str]:
+    """JPEGs of all kinds that TensorFlow writes."""
+    paths = []
+    for number in range(24):
+        height, width = (int(side) for side in RNG.integers(1, 160, 2))
+        image = picture(height, width, 1 if number % 6 == 5 else 3)
+        data = tf.io.encode_jpeg(
+            image,
+            quality=int(RNG.choice([10, 60, 95, 100])),
+            progressive=bool(number % 3 == 1),
+            chroma_downsampling=bool(number % 2),
+        )
+        path = FOLDER / f"{number:02}.jpg"
+        path.write_bytes(data.numpy())
+        paths.append(str(path))
+    return paths
+
+
+PATHS = jpegs()
+LABELS = np.arange(len(PATHS), dtype=np.int32)
+
+
+def records() -> list[str]:
+    """Two files of examples; every third lacks a feature."""
+    paths = [str(FOLDER / name) for name in ("a.tfrecord", "b.tfrecord")]
+    for which, path in enumerate(paths):
+        with tf.io.TFRecordWriter(path) as writer:
+            for number, image in list(enumerate(PATHS))[which::2]:
+                feature = {
+                    "image": tf.train.Feature(bytes_list={"value": [Path(image).read_bytes()]}),
+                    "label": tf.train.Feature(int64_list={"value": [number]}),
+                }
+                if number % 3:
+                    feature["weights"] = tf.train.Feature(float_list={"value": [number / 10, 2]})
+                writer.write(tf.train.Example(features={"feature": feature}).SerializeToString())
+    return paths
+
+
+RECORDS = records()
+
+
+def equal(expected: Any, found: Any, count: int | None = None) -> None:
+    """Fails unless two data sets give the same bits, twice over the second."""
+    assert found.element_spec == expected.element_spec
+    for _ in range(2):
+        seen = 0
+        for one, other in zip(expected, found, strict=True):
+            tf.nest.assert_same_structure(one, other)
+            for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                assert a.dtype == tf.string or a.numpy().tobytes() == b.numpy().tobytes()
+                assert np.array_equal(a.numpy(), b.numpy())
+            seen += 1
+        assert seen if count is None else seen == count, seen
+
+
+def fed(dataset: Any, **arguments: Any) -> Any:
+    """The data set that wellfed makes; fails if it makes none."""
+    result = wf.feed(dataset, **arguments)
+    assert result is not dataset, dataset.explain()
+    assert result.explain().startswith("wellfed makes")
+    return result
+
+
+def left(dataset: Any, why: str, **arguments: Any) -> None:
+    """Fails unless wellfed gives the data set itself back, and says why."""
+    assert wf.feed(dataset, **arguments) is dataset
+    assert why in dataset.explain(), dataset.explain()
+
+
+def load(path: Any, channels: int = 3) -> Any:
+    """The usual function."""
+    return tf.io.decode_jpeg(tf.io.read_file(path), channels=channels)
+
+
+def paths() -> Any:
+    """Paths and labels."""
+    return tf.data.Dataset.from_tensor_slices((PATHS, LABELS))
+
+
+def case_decoded_pixels_are_tensorflows() -> None:
+    pngs = []
+    for number, channels in enumerate([1, 3, 4]):
+        (FOLDER / f"{number}.png").write_bytes(tf.io.encode_png(picture(31, 45, channels)).numpy())
+        pngs.append(str(FOLDER / f"{number}.png"))
+    for path in PATHS + pngs:
+        for channels, mode in ((3, "TENSORFLOW"), (0, "TENSORFLOW_UNCHANGED")):
+            expected = tf.io.decode_image(tf.io.read_file(path), channels, expand_animations=False).numpy()
+            found = wf.image_files([path]).with_options(mode=mode, layout="NHWC").sample(0)
+            assert np.array_equal(expected, found), (path, mode)
+    # The accurate transform gives other pixels, so this compares what it should.
+    other = wf.image_files(PATHS[:1]).with_options(layout="NHWC").sample(0)
+    assert not np.array_equal(load(PATHS[0]), other)
+
+
+def case_images_that_tensorflow_reads_otherwise_are_refused() -> None:
+    deep = FOLDER / "deep.png"
+    deep.write_bytes(tf.io.encode_png(RNG.integers(0, 65536, (9, 7, 3), dtype=np.uint16)).numpy())
+    try:
+        wf.image_files([deep]).with_options(mode="TENSORFLOW").sample(0)
+    except wf.UnsupportedSampleError as error:
+        found = str(error)
+    else:
+        found = "nothing was raised"
+    assert "what TensorFlow reads of this kind of png" in found, found
+
+
+def case_resizes_have_tensorflows_bits() -> None:
+    for number in range(60):
+        sides = [int(side) for side in RNG.integers(1, 90, 4)]
+        image = RNG.integers(0, 256, (1, sides[0], sides[1], int(RNG.choice([1, 3, 4]))), dtype=np.uint8)
+        for method in (
+            "bilinear",
+            "nearest",
+            "bicubic",
+            "area",
+            "lanczos3",
+            "lanczos5",
+            "gaussian",
+            "mitchellcubic",
+        ):
+            antialias = bool(number % 2) and method not in ("nearest", "area")
+            given, ops = tf.constant(image[0]), []
+            if number % 3 == 0:
+                given = tf.cast(given, tf.float32) / 7
+                ops = [{"op": "cast", "dtype": "float32"}]
+                ops.append({"op": "arithmetic", "operator": "div", "constants": [7.0]})
+            ops.append({"op": "resize", "method": method, "size": sides[2:], "antialias": antialias})
+            expected = tf.image.resize(given, sides[2:], method, antialias=antialias).numpy()
+            source = wf.from_tensor_slices(image, pixels="hwc").map(TensorFlowOps(ops))
+            found = source.with_options(layout="NHWC").sample(0)
+            assert (expected.dtype, expected.shape) == (found.dtype, found.shape)
+            assert expected.tobytes() == found.tobytes(), (method, antialias, sides, number)
+            planes = source.sample(0)
+            assert np.array_equal(planes, np.moveaxis(found, -1, 0))
+
+
+def case_paths_are_read_and_batched() -> None:
+    def make(path: Any, label: Any) -> Any:
+        return tf.image.resize(load(path), [64, 48]) / 255.0, tf.one_hot(label, 50)
+
+    dataset = paths().map(make, num_parallel_calls=AUTOTUNE).batch(7).prefetch(2)
+    result = fed(dataset)
+    assert "2 were compared" in result.explain()
+    assert result.cardinality() == 4
+    equal(dataset, result, 4)
+    dropped = paths().map(make).batch(7, drop_remainder=True)
+    equal(dropped, fed(dropped), 3)
+    single = paths().map(make)
+    equal(single, fed(single), len(PATHS))
+
+
+def case_arithmetic_has_the_bits_of_map_functions() -> None:
+    functions = {
+        "mean and deviation": lambda x: (x - [123.7, 116.3, 103.5]) / [58.4, 57.1, 57.4],
+        "to -1 and 1": lambda x: x / 127.5 - 1.0,
+        "products are folded": lambda x: x * (1 / 3) * (1 / 7),
+        "sums are folded": lambda x: x + 3.3 + 5.7,
+        "from a constant": lambda x: 1.0 - x * 0.3,
+        "quotients are not folded": lambda x: x / 7.0 / 3.0,
+        "clipped": lambda x: tf.minimum(tf.maximum(x, 20.0), 200.5),
+        "converted": lambda x: tf.image.convert_image_dtype(tf.cast(x, tf.uint8), tf.float32),
+        "mirrored": lambda x: tf.image.flip_up_down(tf.image.flip_left_right(x)),
+        "transposed order": lambda x: tf.reverse(x, [0, 1]),
+        "cut": lambda x: x[3:20, 5:-4],
+        "cut and resized": lambda x: tf.image.resize(x[2:40], [20, 30], "bicubic", antialias=True),
+        "boxed": lambda x: tf.image.crop_to_bounding_box(x, 3, 4, 20, 22),
+        "padded": lambda x: tf.image.resize_with_crop_or_pad(x, 50, 20),
+        "central": lambda x: tf.image.central_crop(x, 0.7),
+        "standardized": tf.image.per_image_standardization,
+        "saturated": lambda x: tf.image.adjust_saturation(x / 255.0, 0.5),
+    }
+    for name, function in functions.items():
+
+        def make(path: Any, _: Any, function: Any = function) -> Any:
+            return function(tf.image.resize(load(path), [40, 44]))
+
+        dataset = paths().map(make).batch(5)
+        try:
+            equal(dataset, fed(dataset))
+        except AssertionError as error:
+            raise AssertionError(name) from error
+
+
+def case_records_are_parsed() -> None:
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+        "weights": tf.io.FixedLenFeature([2], tf.float32, default_value=[0.5, 0.25]),
+    }
+
+    def make(record: Any) -> Any:
+        example = tf.io.parse_single_example(record, features)
+        image = tf.image.convert_image_dtype(
+            tf.io.decode_image(example["image"], 3, expand_animations=False), tf.float32
+        )
+        image = tf.image.resize(image, [32, 40], "lanczos3", antialias=True)
+        return {"x": image, "y": tf.cast(example["label"], tf.int32), "w": example["weights"]}
+
+    dataset = tf.data.TFRecordDataset(RECORDS).map(make, num_parallel_calls=AUTOTUNE).batch(8)
+    equal(dataset, fed(dataset), 3)
+    endless = tf.data.TFRecordDataset(RECORDS[0]).repeat().map(make).batch(8).take(5)
+    equal(endless, fed(endless), 5)
+    some = tf.data.TFRecordDataset(RECORDS).skip(3).take(10).repeat(2).map(make).batch(6)
+    equal(some, fed(some), 4)
+    shuffled = (
+        tf.data.Dataset.list_files(RECORDS)
+        .interleave(tf.data.TFRecordDataset, num_parallel_calls=AUTOTUNE)
+        .shuffle(100)
+        .map(make)
+        .batch(8)
+    )
+    left(shuffled, "shuffle='global'")
+    orders = [np.concatenate([batch["y"] for batch in fed(shuffled, shuffle="global")]) for _ in range(2)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(LABELS)
+    assert list(orders[0]) != list(LABELS)
+
+
+def case_what_is_not_known_runs_in_tensorflow() -> None:
+    def make(path: Any, label: Any) -> Any:
+        image = tf.image.resize(load(path), [40, 44]) / 255.0
+        tf.debugging.assert_less_equal(tf.reduce_max(image), 1.5)
+        return {"x": tf.sqrt(image), "path": tf.strings.length(path), "label": label, "one": 1.0}
+
+    dataset = paths().map(make, num_parallel_calls=AUTOTUNE).batch(5, drop_remainder=True).repeat(2)
+    result = fed(dataset)
+    assert "TensorFlow goes on in ParallelMapDatasetV2" in result.explain()
+    equal(dataset, result, 8)
+    table = tf.constant([[1.0, 2.0, 3.0]])
+    batches = (
+        paths().map(make).map(lambda x: x["x"]).batch(5).map(lambda x: x @ tf.transpose(table)).unbatch()
+    )
+    equal(batches, fed(batches), len(PATHS))
+
+
+def case_random_flips_are_tensorflows_unless_asked() -> None:
+    def plain(path: Any, _: Any) -> Any:
+        return tf.image.resize(load(path), [30, 34])
+
+    dataset = paths().map(lambda *x: tf.image.random_flip_left_right(plain(*x), seed=3)).batch(6)
+    result = fed(dataset)
+    assert "random='native'" in result.explain() or "RandomUniform" in result.explain(), result.explain()
+    ours = fed(dataset, random="native")
+    assert "TensorFlow goes on" not in ours.explain()
+    whole = np.concatenate(list(paths().map(plain).batch(6)))
+    for source in (result, ours):
+        flipped = 0
+        for one, other in zip(whole, np.concatenate(list(source)), strict=True):
+            assert np.array_equal(one, other) or np.array_equal(one[:, ::-1], other)
+            flipped += not np.array_equal(one, other)
+        assert 0 < flipped < len(PATHS)
+
+
+def case_global_shuffles_give_every_sample_once() -> None:
+    dataset = paths().shuffle(4).map(lambda p, y: (tf.image.resize(load(p), [8, 8]), y)).batch(5).repeat(2)
+    result = fed(dataset, shuffle="global")
+    order = np.concatenate([labels for _, labels in result])
+    first, second = order[: len(PATHS)], order[len(PATHS) :]
+    assert sorted(first) == sorted(second) == list(LABELS)
+    assert list(first) != list(second)
+    images = dict(
+        zip(
+            LABELS,
+            np.concatenate(
+                [x for x, _ in paths().map(lambda p, y: (tf.image.resize(load(p), [8, 8]), y)).batch(5)]
+            ),
+            strict=True,
+        )
+    )
+    for batch, labels in result:
+        for image, label in zip(batch.numpy(), labels.numpy(), strict=True):
+            assert np.array_equal(image, images[label])
+
+
+def case_what_cannot_be_equal_is_left() -> None:
+    def small(path: Any, label: Any) -> Any:
+        return tf.image.resize(load(path), [8, 8]), label
+
+    left(paths().shuffle(5).map(small), "buffer")
+    left(paths().shuffle(5, reshuffle_each_iteration=False).map(small), "same order", shuffle="global")
+    left(paths().map(lambda p, _: load(p)), "differ in size")
+    left(paths().map(lambda p, _: tf.image.resize(load(p, 1), [8, 8])), "channels=1")
+    left(
+        paths().map(
+            lambda p, _: tf.image.resize(
+                tf.io.decode_jpeg(tf.io.read_file(p), 3, dct_method="INTEGER_ACCURATE"), [8, 8]
+            )
+        ),
+        "other options",
+    )
+    left(tf.data.Dataset.range(5).map(lambda x: x + 1).batch(2), "RangeDataset")
+    left(tf.data.Dataset.zip((paths(), paths())).map(lambda a, b: small(*a)), "ZipDataset")
+    left(tf.data.Dataset.from_tensor_slices(["/there/is/none"]).map(lambda p: small(p, 1)), "No such file")
+    outside = tf.Variable(2.0)
+    left(paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) * outside), "")
+    tables = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int32))
+    left(tables, "")
+
+
+def case_a_difference_in_the_first_samples_leaves_the_pipeline() -> None:
+    dataset = paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) - 3.0).batch(4)
+    equal(dataset, fed(dataset))
+    _function._ARITHMETIC["Sub"] = "add"
+    try:
+        left(dataset, "sample 0 differs")
+    finally:
+        _function._ARITHMETIC["Sub"] = "sub"
+
+
+def case_bad_images_are_errors_on_both_sides() -> None:
+    cut = FOLDER / "cut.jpg"
+    cut.write_bytes(Path(PATHS[2]).read_bytes()[:-200])
+    dataset = tf.data.Dataset.from_tensor_slices([*PATHS[:4], str(cut)])
+    dataset = dataset.map(lambda p: tf.image.resize(load(p), [8, 8])).batch(2)
+    for source in (dataset, fed(dataset)):
+        try:
+            list(source)
+        except tf.errors.OpError:
+            continue
+        raise AssertionError("a JPEG that was cut is no error")
+
+
+def case_iterators_do_not_disturb_each_other() -> None:
+    dataset = paths().map(lambda p, y: (tf.image.resize(load(p), [8, 8]), y)).batch(5)
+    result = fed(dataset)
+    next(iter(result))
+    equal(tf.data.Dataset.zip((dataset, dataset)), tf.data.Dataset.zip((result, result)))
+
+
+def main() -> None:
+    """Runs the cases that are named, or all; prints their failures."""
+    tf.autograph.set_verbosity(0)
+    cases = {name.removeprefix("case_"): run for name, run in globals().items() if name.startswith("case_")}
+    failures = {}
+    for name in sys.argv[1:] or cases:
+        try:
+            cases[name]()
+        except Exception:
+            failures[name] = traceback.format_exc()
+    print("FAILURES" + json.dumps({"cases": list(cases), "failures": failures}))
+
+
+if __name__ == "__main__":
+    main()

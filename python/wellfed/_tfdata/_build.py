@@ -1,0 +1,304 @@
+"""From a description of a pipeline to a data set of wellfed, and from that to one of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.eager import context, execute
+
+from .. import sources
+from .._features import FixedLenFeature
+from ..dataset import Dataset
+from ._constants import array_of
+from ._operations import TensorFlowOps
+from ._pipeline import Left, Lowered, Pipeline
+from ._values import Bytes, Const, Image, Number, Value, applied
+
+__all__ = ["components", "handed_over", "native", "rebuilt", "reference", "with_rest"]
+
+# Samples that are made at once where TensorFlow takes them one by one.
+_TOGETHER = 16
+
+
+def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
+    """The engine's data set. Its samples are an image, and a position or numbers.
+
+    Raises:
+        Left: There is no image, or more than one.
+    """
+    images = list({_of(value): value for value in lowered.values if isinstance(value, Image)}.values())
+    if len(images) != 1:
+        raise Left(f"{len(images)} images of a sample; one is known")
+    (image,) = images
+    kind, what = lowered.source
+    if kind == "slices":
+        paths = [path if isinstance(path, bytes) else str(path).encode() for path in what[image.key]]
+        if any(b"://" in path for path in paths) or not all(paths):
+            raise Left("files that are not local")
+        dataset = sources.image_files(paths, labels=np.arange(len(paths)))
+    else:
+        dataset = _records(lowered, image)
+    if image.ops:
+        dataset = dataset.map(TensorFlowOps(image.ops))
+    for verb, argument in lowered.verbs:
+        dataset = dataset.shuffle(seed=argument) if verb == "shuffle" else getattr(dataset, verb)(argument)
+    return dataset.with_options(layout="NHWC", mode=_mode(image), **options)
+
+
+def _mode(image: Image) -> Literal["TENSORFLOW", "TENSORFLOW_UNCHANGED"]:
+    return "TENSORFLOW" if image.channels == 3 else "TENSORFLOW_UNCHANGED"
+
+
+def _of(image: Image) -> str:
+    return repr((image.key, image.mode, image.ops))
+
+
+def _numbers(lowered: Lowered) -> list[Any]:
+    """The features of records that are given, each once."""
+    keys = [value.key for value in lowered.values if isinstance(value, Number)]
+    return list(dict.fromkeys(keys))
+
+
+def _records(lowered: Lowered, image: Image) -> Dataset:
+    features: dict[str, FixedLenFeature] = {}
+    for _, name, dtype, shape, default in [image.key, *_numbers(lowered)]:
+        if features.get(name) is not None:
+            raise Left(f"feature {name} is read twice")
+        given = None if default is None else np.frombuffer(default, dtype).reshape(shape)
+        features[name] = FixedLenFeature(list(shape), dtype, given)
+    return sources.tfrecord(
+        lowered.source[1], features, images=[image.key[1]], fields=list(features), compression=""
+    )
+
+
+def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
+    """What turns a batch of the engine's into the components of the pipeline's."""
+    if lowered.source[0] == "records":
+        place = {key: i + 1 for i, key in enumerate(_numbers(lowered))}
+    arrays = lowered.source[1]
+
+    def one(value: Value, batch: Any) -> Any:
+        match value:
+            case Image():
+                return batch[0]
+            case Const(array):
+                constant = np.asarray(array)
+                return np.broadcast_to(constant, (len(batch[0]), *constant.shape))
+            case Bytes(key):
+                return arrays[key][batch[1]]
+            case Number(key) if lowered.source[0] == "slices":
+                return applied(value, arrays[key][batch[1]])
+            case Number(key):
+                return applied(value, np.asarray(batch[place[key]]))
+        raise AssertionError(value)
+
+    return lambda batch: tuple(
+        one(value, batch if isinstance(batch, tuple) else (batch,)) for value in lowered.values
+    )
+
+
+def handed_over(dataset: Dataset, lowered: Lowered, types: list[Any], shapes: list[Any]) -> Any:
+    """A ``tf.data.Dataset`` of the engine's batches: tuples of components of these types and shapes."""
+    signature = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
+    loader, split = dataset.numpy(), components(lowered)
+    busy: list[None] = []
+
+    def generate() -> Iterator[tuple[Any, ...]]:
+        # A second iterator beside the first has threads of its own.
+        mine = dataset.numpy() if busy else loader
+        busy.append(None)
+        try:
+            for batch in mine:
+                yield split(batch)
+        finally:
+            busy.pop()
+
+    fed = tf.data.Dataset.from_generator(generate, output_signature=signature)
+    return _counted(fed, dataset).prefetch(2), loader
+
+
+def _counted(fed: Any, dataset: Dataset) -> Any:
+    """Lets TensorFlow know how many elements there are, where all of them come."""
+    if any(name == "on_error" and value != "raise" for name, value in dataset._plan()["options"].items()):
+        return fed
+    try:
+        count = len(dataset)
+    except (TypeError, OverflowError):
+        count = tf.data.INFINITE_CARDINALITY
+    return fed.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def with_rest(dataset: Dataset, lowered: Lowered, shapes: list[Any], types: list[Any]) -> Any:
+    """As `handed_over`, sample by sample, with what TensorFlow does of the map function."""
+    together = dataset.batch(_TOGETHER)
+    rest = lowered.rest
+    if rest is None:
+        specs = list(zip([[None, *shape] for shape in shapes], types, strict=True))
+    else:
+        specs = [([None, *_shape(value)], _type(value)) for value in lowered.values]
+    fed, loader = handed_over(together, lowered, [dtype for _, dtype in specs], [shape for shape, _ in specs])
+    fed = _counted(fed.unbatch(), dataset)
+    if rest is None:
+        return fed, loader
+    body = _function(rest.body.graph, list(rest.given), rest.body.outputs)
+    calls = tf.data.AUTOTUNE if rest.parallel else None
+    return fed.map(body, num_parallel_calls=calls), loader
+
+
+def _function(graph: Any, given: list[str], outputs: list[str]) -> Callable[..., tuple[Any, ...]]:
+    """A function of tensors called `given` in `graph`, which makes those called `outputs` by the graph's operations.
+
+    They become operations of the function that calls it, since one that is called as such would be optimized, and give
+    other bits.
+    """
+    nodes = {node.name: node for node in graph.node}
+    made = [name for name in dict.fromkeys(outputs) if name not in given]
+    used: set[str] = set()
+    wanted: set[str] = set()
+    open_ = [name.partition(":")[0] for name in made]
+    while open_:
+        name = open_.pop()
+        if name in wanted:
+            continue
+        wanted.add(name)
+        for tensor in map(_named, nodes[name].input):
+            if tensor in given:
+                used.add(tensor)
+            else:
+                open_.append(tensor.removeprefix("^").partition(":")[0])
+    pruned = type(graph)()
+    pruned.CopyFrom(graph)
+    del pruned.node[:]
+    fed = {tensor.partition(":")[0] for tensor in used}
+    for node in graph.node:
+        if node.name in wanted:
+            pruned.node.append(node)
+        elif node.name in fed:
+            # Only its name is looked at: its tensors are given.
+            pruned.node.add(name=node.name, op="NoOp")
+
+    def body(*tensors: Any) -> tuple[Any, ...]:
+        known = dict(zip(given, tensors, strict=True))
+        taken = {name: tensor for name, tensor in known.items() if name in used}
+        results = tf.graph_util.import_graph_def(pruned, taken, made, name="") if made else []
+        known.update(zip(made, results, strict=True))
+        return tuple(known[name] for name in outputs)
+
+    convert: Callable[..., Callable[..., tuple[Any, ...]]] = tf.autograph.experimental.do_not_convert
+    return convert(body)
+
+
+def _named(tensor: str) -> str:
+    return tensor if ":" in tensor or tensor.startswith("^") else f"{tensor}:0"
+
+
+def _shape(value: Value) -> list[Any]:
+    match value:
+        case Image(size=(height, width), channels=channels):
+            return [height, width, channels]
+        case Number(shape=shape):
+            return list(shape)
+        case Const(array):
+            return list(np.shape(array))
+    return []
+
+
+def _type(value: Value) -> Any:
+    match value:
+        case Image(dtype=dtype):
+            return tf.as_dtype(dtype)
+        case Number(dtype=dtype):
+            return tf.as_dtype(dtype)
+        case Const(array):
+            return tf.as_dtype(np.asarray(array).dtype)
+    return tf.string
+
+
+def rebuilt(pipeline: Pipeline, boundary: Any, fed: Any, spec: Any) -> Any:
+    """The data sets above `boundary`, as they are, on top of `fed`."""
+    variants = {boundary.name: fed._variant_tensor}
+    return dataset_ops._VariantDataset(_variant(pipeline, pipeline.top, variants), spec)
+
+
+def reference(pipeline: Pipeline, node: Any, lowered: Lowered) -> Any:
+    """What TensorFlow gives for `lowered`, which `node` is, sample by sample and without shuffles."""
+    variants: dict[str, Any] = {}
+    if lowered.rest is None:
+        return _flat(pipeline, node, variants)
+    before = _flat(pipeline, pipeline.nodes[node.input[0].partition(":")[0]], variants)
+    body = lowered.rest.body
+
+    names = {f"{name}:0": None for name in body.arguments}
+    return before.map(_function(body.graph, list(names), list(lowered.rest.given)))
+
+
+def _flat(pipeline: Pipeline, node: Any, variants: dict[str, Any]) -> Any:
+    # Looking up what is not there would add it.
+    kind = "output_types" if "output_types" in node.attr else "Toutput_types"
+    shapes = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else []
+    types = node.attr[kind].list.type if kind in node.attr else []
+    if node.op.startswith("TFRecordDataset"):
+        shapes, types = [[]], [tf.string]
+    spec = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
+    return dataset_ops._VariantDataset(_variant(pipeline, node.name, variants, False), spec)
+
+
+def _variant(pipeline: Pipeline, top: str, variants: dict[str, Any], shuffles: bool = True) -> Any:
+    """Runs the operations up to `top` that `variants` do not hold."""
+    order: list[Any] = []
+    seen: set[str] = set()
+
+    def visit(name: str) -> None:
+        name = name.partition(":")[0]
+        if name not in variants and name not in seen:
+            seen.add(name)
+            node = pipeline.nodes[name]
+            passed = node.op.startswith("ShuffleDataset") and not shuffles
+            for before in node.input[:1] if passed else node.input:
+                visit(before)
+            order.append(node)
+
+    visit(top)
+    for node in order:
+        if node.op == "Const":
+            variants[node.name] = tf.constant(array_of(node))
+        elif node.op.startswith("ShuffleDataset") and not shuffles:
+            variants[node.name] = variants[node.input[0].partition(":")[0]]
+        else:
+            inputs = [variants[name.partition(":")[0]] for name in node.input]
+            attributes = [part for name in node.attr for part in (name, _attribute(node.attr[name]))]
+            made = execute.execute(
+                node.op.encode(), 1, inputs=inputs, attrs=tuple(attributes), ctx=context.context()
+            )
+            variants[node.name] = made[0]
+    return variants[top]
+
+
+def _attribute(value: Any) -> Any:
+    """An attribute as eager execution takes it."""
+    match value.WhichOneof("value"):
+        case "s":
+            return value.s
+        case "i":
+            return value.i
+        case "f":
+            return value.f
+        case "b":
+            return value.b
+        case "type":
+            return value.type
+        case "shape":
+            return value.shape
+        case "func":
+            return value.func.name
+        case "list":
+            for kind in ("s", "i", "f", "b", "type", "shape"):
+                found = list(getattr(value.list, kind))
+                if found:
+                    return [tf.TensorShape(shape) for shape in found] if kind == "shape" else found
+            return []
+    raise Left("an attribute of an unknown kind")

@@ -1,0 +1,127 @@
+"""`feed` of a ``tf.data.Dataset``: finds the boundary, builds both sides, and compares the first samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.data.ops.options import ExternalStatePolicy
+
+from ..exceptions import WellfedError
+from ._build import components, handed_over, native, rebuilt, reference, with_rest
+from ._pipeline import PASSED, Left, Lowered, Pipeline
+from ._values import Image
+
+__all__ = ["feed"]
+
+
+def feed(
+    dataset: Any, *, shuffle: str = "exact", random: str = "exact", check: bool = True, **options: Any
+) -> Any:
+    """See `wellfed.feed`."""
+    for name, given, other in (("shuffle", shuffle, "global"), ("random", random, "native")):
+        if given not in ("exact", other):
+            raise ValueError(f"{name} is {given!r}; it must be 'exact' or {other!r}")
+    try:
+        serialized = dataset._as_serialized_graph(external_state_policy=ExternalStatePolicy.IGNORE).numpy()
+        pipeline = Pipeline(serialized, shuffle == "global", random == "native")
+        return _fed(dataset, pipeline, options, check)
+    except Left as left:
+        return _left(dataset, str(left))
+    except tf.errors.OpError as error:
+        return _left(dataset, f"its graph cannot be read: {str(error).splitlines()[0]}")
+    except (OSError, ValueError, WellfedError) as error:
+        return _left(dataset, f"wellfed cannot read it: {str(error).splitlines()[0]}")
+
+
+def _left(dataset: Any, why: str) -> Any:
+    dataset.explain = lambda: f"all of it is TensorFlow's: {why}\n"
+    return dataset
+
+
+def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool) -> Any:
+    above: list[tuple[Any, str]] = []
+    chain = pipeline.chain()
+    for node in chain:
+        try:
+            lowered = pipeline.lowered(node)
+        except Left as left:
+            above.append((node, str(left)))
+            continue
+        break
+    else:
+        raise Left(above[-1][1])
+    if not any(isinstance(value, Image) for value in lowered.values):
+        raise Left(next(iter(lowered.notes), above[-1][1] if above else "it decodes no images"))
+    ours = native(lowered, options)
+    # Batches and maps, which images come from, say what they give.
+    shapes = [tf.TensorShape(shape) for shape in node.attr["output_shapes"].list.shape]
+    types = [tf.as_dtype(dtype) for dtype in node.attr["output_types"].list.type]
+    checked = _compared(pipeline, node, lowered, options) if check else "not compared"
+    if lowered.batch is None:
+        fed, loader = with_rest(ours, lowered, shapes, types)
+    else:
+        size, drop = lowered.batch
+        fed, loader = handed_over(ours.batch(size, drop_last=drop), lowered, types, shapes)
+    if above:
+        made = rebuilt(pipeline, node, fed, dataset.element_spec)
+    else:
+        made = dataset_ops._VariantDataset(fed._variant_tensor, dataset.element_spec)
+    # Functions and generators are found by their names, so what made it lives as long as it.
+    made._wellfed = (dataset, fed)
+    made.loader = loader
+    made.explain = lambda: _explained(lowered, node, above, loader, checked)
+    return made
+
+
+def _compared(pipeline: Pipeline, node: Any, lowered: Lowered, options: dict[str, Any]) -> str:
+    """Compares the first samples, before any shuffle, with TensorFlow's.
+
+    Raises:
+        Left: They differ, or TensorFlow cannot make them.
+    """
+    image = next(value for value in lowered.values if isinstance(value, Image))
+    if any(op["op"].startswith("random") for op in image.ops):
+        return "not compared, as they are random"
+    while "Batch" in node.op or node.op in PASSED:
+        node = pipeline.nodes[node.input[0].partition(":")[0]]
+    verbs = tuple(verb for verb in lowered.verbs if verb[0] != "shuffle")
+    count = lowered.aligned
+    plain = native(replace(lowered, verbs=verbs), options).take(count).batch(count)
+    split = components(lowered)
+    try:
+        theirs = list(reference(pipeline, node, lowered).take(count))
+    except tf.errors.OpError as error:
+        what = str(error).splitlines()[0].rpartition("}}")[2].strip()
+        raise Left(f"TensorFlow cannot make the first samples: {what}") from None
+    ours = [split(batch) for batch in plain.numpy(num_workers=1)]
+    if not ours or not theirs:
+        return "none"
+    for place, sample in enumerate(theirs):
+        for value, expected, found in zip(lowered.values, sample, ours[0], strict=True):
+            if not _equal(expected.numpy(), found[place]):
+                raise Left(f"sample {place} differs from TensorFlow's: {type(value).__name__}")
+    return f"{len(theirs)} were compared with TensorFlow's, and are equal"
+
+
+def _equal(expected: Any, found: Any) -> bool:
+    """Whether both are strings, or arrays of one type and shape, with the same bits."""
+    if isinstance(expected, bytes):
+        return bool(expected == found)
+    expected, found = np.asarray(expected), np.asarray(found)
+    same = expected.dtype == found.dtype and expected.shape == found.shape
+    return bool(same and expected.tobytes() == found.tobytes())
+
+
+def _explained(lowered: Lowered, node: Any, above: list[tuple[Any, str]], loader: Any, checked: str) -> str:
+    lines = [f"wellfed makes {node.op}{'' if lowered.batch else ', sample by sample'}:"]
+    lines += [f"  {line}" for line in loader.explain().splitlines()]
+    lines += [f"  TensorFlow goes on {note}" for note in lowered.notes]
+    if above:
+        lines.append("TensorFlow makes what comes after it:")
+        lines += [f"  {other.op}: {why}" for other, why in reversed(above)]
+    lines.append(f"first samples: {checked}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,384 @@
+"""The body of a map function: which of its tensors are known, operation by operation.
+
+Invariant: what has no rule here is `Unknown`, and so is any use of a rule beyond what was compared with TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tensorflow.python.framework import function_def_to_graph
+from tensorflow.python.framework.dtypes import as_dtype
+
+from ._constants import array_of
+from ._values import Bytes, Const, Image, Number, Sizes, Unknown, Value
+
+__all__ = ["Body"]
+
+_KERNELS = {
+    "triangle": "bilinear",
+    "keyscubic": "bicubic",
+    "lanczos3": "lanczos3",
+    "lanczos5": "lanczos5",
+    "gaussian": "gaussian",
+    "mitchellcubic": "mitchellcubic",
+}
+_RESIZES = {
+    "ResizeBilinear": "bilinear",
+    "ResizeBicubic": "bicubic",
+    "ResizeNearestNeighbor": "nearest",
+    "ResizeArea": "area",
+}
+_ARITHMETIC = {
+    "Mul": "mul",
+    "RealDiv": "div",
+    "AddV2": "add",
+    "Add": "add",
+    "Sub": "sub",
+    "Minimum": "minimum",
+    "Maximum": "maximum",
+}
+
+
+class Body:
+    """A function of the graph with values for its arguments.
+
+    Args:
+        function: A ``FunctionDef``.
+        library: All functions by name.
+        arguments: What is known of the arguments.
+        random: Whether random operations may be drawn by the engine.
+    """
+
+    def __init__(
+        self, function: Any, library: dict[str, Any], arguments: Sequence[Value], random: bool
+    ) -> None:
+        self.function = function
+        self._library = library
+        self._random = random
+        self.graph, names = function_def_to_graph.function_def_to_graph_def(function)
+        self.nodes = {node.name: node for node in self.graph.node}
+        signature = function.signature
+        self.arguments = [argument.name for argument in signature.input_arg]
+        self.outputs = [_named(names[function.ret[output.name]]) for output in signature.output_arg]
+        self._known: dict[str, Value] = {
+            f"{name}:0": value for name, value in zip(self.arguments, arguments, strict=False)
+        }
+
+    def value(self, tensor: str) -> Value:
+        """What is known of a tensor."""
+        tensor = _named(tensor)
+        if tensor not in self._known:
+            name, _, index = tensor.partition(":")
+            node = self.nodes[name]
+            self._known[tensor] = self._make(node, int(index))
+        return self._known[tensor]
+
+    def results(self) -> list[Value]:
+        """What is known of the outputs."""
+        return [self.value(name) for name in self.outputs]
+
+    def _make(self, node: Any, index: int) -> Value:
+        rule: Callable[[Any, list[Value]], Value] | None = getattr(self, f"_op_{node.op}", None)
+        inputs = [name for name in node.input if not name.startswith("^")]
+        values = [self.value(name) for name in inputs]
+        if node.op == "ParseExampleV2":
+            return _feature(node, index, values)
+        if rule is None:
+            if node.op in _RESIZES:
+                return _resize(node, values, _RESIZES[node.op])
+            if node.op in _ARITHMETIC:
+                return _arithmetic(node, values, _ARITHMETIC[node.op])
+            return _unknown(node)
+        return rule(node, values)
+
+    def _op_Const(self, node: Any, _: list[Value]) -> Value:
+        return Const(array_of(node))
+
+    def _op_Identity(self, _: Any, values: list[Value]) -> Value:
+        return values[0]
+
+    def _op_Reshape(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Const(array), Const(shape)]:
+                return Const(np.reshape(array, tuple(int(side) for side in shape)))
+        return _unknown(node)
+
+    def _op_ReadFile(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Bytes(key, False)]:
+                return Bytes(key, True)
+        return _unknown(node)
+
+    def _op_DecodeJpeg(self, node: Any, values: list[Value]) -> Value:
+        attr = node.attr
+        if (
+            attr["ratio"].i != 1
+            or not attr["fancy_upscaling"].b
+            or attr["try_recover_truncated"].b
+            or attr["acceptable_fraction"].f != 1.0
+            or attr["dct_method"].s not in (b"", b"INTEGER_FAST")
+        ):
+            return Unknown("DecodeJpeg with other options than its defaults")
+        return _decoded(node, values)
+
+    def _op_DecodePng(self, node: Any, values: list[Value]) -> Value:
+        return _decoded(node, values) if _type(node, "dtype") == "uint8" else _unknown(node)
+
+    def _op_DecodeImage(self, node: Any, values: list[Value]) -> Value:
+        return _decoded(node, values) if _type(node, "dtype") == "uint8" else _unknown(node)
+
+    def _op_Cast(self, node: Any, values: list[Value]) -> Value:
+        to = _type(node, "DstT")
+        match values:
+            case [Const(array)] if to in ("float32", "int32", "int64"):
+                return Const(np.asarray(array).astype(to))
+            case [value] if to == _type(node, "SrcT"):
+                return value
+            case [Image(dtype="uint8") as image] if to == "float32":
+                return image.then({"op": "cast", "dtype": "float32"}, dtype="float32")
+            case [Number(dtype=before) as number] if _casts(before, to):
+                return replace(number, dtype=np.dtype(to), ops=(*number.ops, ("cast", to)))
+            case [Sizes(what="sides") as sizes] if to == "float32":
+                return replace(sizes, what="float sides")
+        return _unknown(node)
+
+    def _op_ExpandDims(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image(batched=False) as image, Const(axis)] if int(axis) in (0, -4):
+                return replace(image, batched=True)
+            case [Number() as number, Const(axis)]:
+                rank = len(number.shape)
+                at = int(axis) if int(axis) >= 0 else int(axis) + rank + 1
+                if 0 <= at <= rank:
+                    shape = (*number.shape[:at], 1, *number.shape[at:])
+                    return replace(number, shape=shape, ops=(*number.ops, ("expand", at + 1)))
+        return _unknown(node)
+
+    def _op_Squeeze(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image(batched=True) as image] if list(node.attr["squeeze_dims"].list.i) == [0]:
+                return replace(image, batched=False)
+        return _unknown(node)
+
+    def _op_Shape(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image(batched=True) as image]:
+                return Sizes(image, "shape")
+        return _unknown(node)
+
+    def _op_StridedSlice(self, node: Any, values: list[Value]) -> Value:
+        attr = node.attr
+        masks = [attr[f"{name}_mask"].i for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
+        match values:
+            case [Sizes(what="shape") as sizes, Const(begin), Const(end), Const(strides)]:
+                if not any(masks) and (list(begin), list(end), list(strides)) == ([1], [3], [1]):
+                    return replace(sizes, what="sides")
+            case [Image(batched=False) as image, Const(begin), Const(end), Const(strides)]:
+                if not any(masks[2:]) and all(step == 1 for step in strides):
+                    return _sliced(node, image, begin, end, masks[0], masks[1])
+        return _unknown(node)
+
+    def _op_ScaleAndTranslate(self, node: Any, values: list[Value]) -> Value:
+        kernel = _KERNELS.get(node.attr["kernel_type"].s.decode())
+        match values:
+            case [
+                Image(batched=True) as image,
+                Const(size),
+                Sizes(what="scale") as sizes,
+                Const(moved),
+            ] if kernel is not None and not np.any(moved):
+                whole = (int(size[0]), int(size[1]))
+                if sizes.size == whole and sizes.image == image:
+                    op: dict[str, Any] = {"op": "resize", "method": kernel, "size": list(whole)}
+                    op["antialias"] = bool(node.attr["antialias"].b)
+                    return image.then(op, size=whole, dtype="float32")
+        return _unknown(node)
+
+    def _op_ReverseV2(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image() as image, Const(axes)]:
+                rank = 4 if image.batched else 3
+                found = [int(axis) % rank - (rank - 3) for axis in np.reshape(axes, -1)]
+                if set(found) <= {0, 1}:
+                    return image.then({"op": "flip", "horizontal": 1 in found, "vertical": 0 in found})
+        return _unknown(node)
+
+    def _op_OneHot(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Number() as number, Const(depth), Const(on), Const(off)]:
+                if node.attr["axis"].i == -1 and number.dtype.kind in "iu" and int(depth) >= 0:
+                    hot = (int(depth), np.asarray(on)[()], np.asarray(off)[()])
+                    return replace(
+                        number,
+                        dtype=np.asarray(on).dtype,
+                        shape=(*number.shape, int(depth)),
+                        ops=(*number.ops, ("one_hot", hot)),
+                    )
+        return _unknown(node)
+
+    def _op_StatelessIf(self, node: Any, values: list[Value]) -> Value:
+        flip = self._flip(node, values)
+        if flip is None:
+            return _unknown(node)
+        if not self._random:
+            return Unknown(
+                "a random flip, whose random numbers are TensorFlow's (random='native' draws others)"
+            )
+        return flip
+
+    _op_If = _op_StatelessIf
+
+    def _flip(self, node: Any, values: list[Value]) -> Value | None:
+        """The image of ``tf.image.random_flip_*``, mirrored where a draw of [0, 1) is less than a half; else None."""
+        match values[1:]:
+            case [Image(batched=False) as image]:
+                pass
+            case _:
+                return None
+        less = self.nodes[node.input[0].partition(":")[0]]
+        if less.op != "Less" or not self._is(less.input[1], 0.5):
+            return None
+        draw = self.nodes[less.input[0].partition(":")[0]]
+        if draw.op == "Mul" and self._is(draw.input[1], 1.0):
+            draw = self.nodes[draw.input[0].partition(":")[0]]
+        if draw.op != "RandomUniform" or np.size(getattr(self.value(draw.input[0]), "array", [1])) != 0:
+            return None
+        branches = []
+        for name in ("then_branch", "else_branch"):
+            function = self._library.get(node.attr[name].func.name)
+            if function is None:
+                return None
+            results = Body(function, self._library, [replace(image, ops=())], self._random).results()
+            branches.append(results)
+        match branches:
+            case [[Image(ops=({"op": "flip"} as flip,))], [Image(ops=())]]:
+                return image.then({**flip, "op": "random_flip"})
+        return None
+
+    def _is(self, tensor: str, number: float) -> bool:
+        value = self.value(tensor)
+        return isinstance(value, Const) and np.ndim(value.array) == 0 and float(value.array) == number
+
+
+def _named(tensor: str) -> str:
+    return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def _unknown(node: Any) -> Unknown:
+    return Unknown(f"{node.op} ({node.name})")
+
+
+def _type(node: Any, attribute: str) -> str:
+    return str(as_dtype(node.attr[attribute].type).name)
+
+
+def _casts(before: np.dtype[Any], to: str) -> bool:
+    """Whether NumPy casts as TensorFlow does, for all values."""
+    whole = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+    return before.name in whole and to in whole | {"float32", "float64"}
+
+
+def _decoded(node: Any, values: list[Value]) -> Value:
+    modes = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED"}
+    channels = node.attr["channels"].i
+    match values:
+        case [Bytes(key, True)] if channels in modes:
+            return Image(key, modes[channels], channels or None)
+    if channels not in modes:
+        return Unknown(f"{node.op} with channels={channels}")
+    return _unknown(node)
+
+
+def _resize(node: Any, values: list[Value], method: str) -> Value:
+    attr = node.attr
+    half = method == "area" or attr["half_pixel_centers"].b
+    match values:
+        case [Image(batched=True) as image, Const(size)] if half and not attr["align_corners"].b:
+            whole = (int(size[0]), int(size[1]))
+            op = {"op": "resize", "method": method, "size": list(whole)}
+            return image.then(op, size=whole, dtype=image.dtype if method == "nearest" else "float32")
+    return _unknown(node)
+
+
+def _arithmetic(node: Any, values: list[Value], operator: str) -> Value:
+    match values:
+        case [Const(size), Sizes(what="float sides") as sizes] if operator == "div":
+            if np.shape(size) == (2,) and all(float(side).is_integer() for side in size):
+                return replace(sizes, what="scale", size=(int(size[0]), int(size[1])))
+            return _unknown(node)
+        case [Image(dtype="float32") as image, Const(array)]:
+            pass
+        case [Const(array), Image(dtype="float32") as image] if operator != "div":
+            operator = "sub_from" if operator == "sub" else operator
+        case _:
+            return _unknown(node)
+    constants = np.asarray(array)
+    channels = image.channels or 1
+    if constants.dtype != np.float32 or not np.all(np.isfinite(constants)):
+        return _unknown(node)
+    if constants.size != 1 and constants.shape != (channels,):
+        return _unknown(node)
+    if constants.ndim > (4 if image.batched else 3):
+        return _unknown(node)
+    last = image.ops[-1] if image.ops else {}
+    if last.get("operator") == operator and operator in ("add", "mul"):
+        # TensorFlow's constant folding makes one operation of both.
+        before = np.float32(last["constants"][0])
+        if constants.size != 1 or len(last["constants"]) != 1:
+            return Unknown(f"{node.op} after {node.op} with constants of several channels")
+        both = before * constants.reshape(()) if operator == "mul" else before + constants.reshape(())
+        if not np.isfinite(both):
+            return _unknown(node)
+        return replace(image, ops=(*image.ops[:-1], {**last, "constants": [float(both)]}))
+    listed = [float(x) for x in constants.reshape(-1)]
+    return image.then({"op": "arithmetic", "operator": operator, "constants": listed})
+
+
+def _sliced(node: Any, image: Image, begin: Any, end: Any, no_begin: int, no_end: int) -> Value:
+    """A part of an image whose size is known."""
+    if image.size is None or len(begin) > 3:
+        return _unknown(node)
+    sides: list[int | None] = [*image.size, image.channels]
+    spans: list[tuple[int, Any]] = [(0, side) for side in sides]
+    for axis in range(len(begin)):
+        side = sides[axis]
+        if side is None:
+            if not (no_begin >> axis & 1 and no_end >> axis & 1):
+                return _unknown(node)
+            continue
+        first = None if no_begin >> axis & 1 else int(begin[axis])
+        last = None if no_end >> axis & 1 else int(end[axis])
+        first, last, _ = slice(first, last).indices(side)
+        spans[axis] = (first, last)
+    (top, bottom), (left, right), channels = spans
+    if channels != (0, sides[2]) or bottom <= top or right <= left:
+        return _unknown(node)
+    op = {"op": "crop", "top": top, "left": left, "height": bottom - top, "width": right - left}
+    return image.then(op, size=(bottom - top, right - left))
+
+
+def _feature(node: Any, index: int, values: list[Value]) -> Value:
+    """An output of ``ParseExampleV2`` on one record: a dense feature."""
+    match values:
+        case [Bytes("record"), Const(), Const(sparse), Const(dense), Const(ragged), *defaults]:
+            pass
+        case _:
+            return _unknown(node)
+    if len(sparse) or len(ragged) or index >= len(dense) or node.attr["num_sparse"].i:
+        return Unknown("ParseExampleV2 with sparse or ragged features")
+    name = dense[index].decode()
+    dtype = as_dtype(node.attr["Tdense"].list.type[index]).name
+    shape = tuple(dim.size for dim in node.attr["dense_shapes"].list.shape[index].dim)
+    default = defaults[index]
+    given = default.array if isinstance(default, Const) else None
+    if given is None or any(side < 0 for side in shape):
+        return Unknown(f"feature {name} of a form that is not FixedLenFeature")
+    needed = np.size(given) == 0 and np.prod(shape, dtype=int) > 0
+    key = ("feature", name, dtype, shape, None if needed else given.tobytes() if dtype != "string" else given)
+    if dtype == "string":
+        return Bytes(key, True) if shape == () and needed else Unknown(f"feature {name} of several strings")
+    return Number(key, np.dtype(dtype), shape)

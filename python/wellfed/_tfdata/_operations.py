@@ -1,0 +1,36 @@
+"""`TensorFlowOps`: TensorFlow's image operations, as the engine runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._transform import Transform
+
+__all__ = ["TensorFlowOps"]
+
+
+class TensorFlowOps(Transform):
+    """A chain of TensorFlow's operations on a decoded image; comes last.
+
+    Args:
+        ops: Operations as the engine reads them: dicts with ``op`` and its parameters.
+
+    Example:
+        >>> TensorFlowOps([{"op": "flip", "horizontal": True}]).to_plan()["type"]
+        'TensorFlowOps'
+    """
+
+    ops: tuple[dict[str, Any], ...]
+
+    def __init__(self, ops: Sequence[dict[str, Any]]) -> None:
+        self._set(ops=tuple(dict(op) for op in ops))
+
+    @property
+    def random(self) -> bool:
+        """Whether one of them draws."""
+        return any(op["op"].startswith("random") for op in self.ops)
+
+    def to_plan(self) -> dict[str, Any]:
+        """This transform as data that JSON can express."""
+        return {"type": "TensorFlowOps", "ops": [dict(op) for op in self.ops]}

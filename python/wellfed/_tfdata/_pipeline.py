@@ -1,0 +1,330 @@
+"""The graph of a ``tf.data`` pipeline: which of its data sets, from the source up, the engine can run.
+
+Invariant: `Pipeline.lowered` gives a description of exactly what TensorFlow would give, sample by sample; whatever is
+not known to be equal raises `Left`, whose text says where the boundary is and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from tensorflow.core.framework import graph_pb2
+
+from ._constants import array_of
+from ._function import Body
+from ._values import Bytes, Const, Image, Number, Unknown, Value
+
+__all__ = ["PASSED", "Left", "Lowered", "Pipeline", "Rest", "deliverable"]
+
+
+class Left(Exception):  # noqa: N818 (it is no error)
+    """A data set stays TensorFlow's."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What TensorFlow does of a map function, after the engine."""
+
+    body: Body
+    # Tensors of the function that the engine gives, with what they are.
+    given: dict[str, Value]
+    parallel: bool
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A data set that the engine can make.
+
+    Its source is ``("slices", arrays)`` or ``("records", files)``; `values` are the components of a sample, `verbs`
+    what is done to the order, and `batch` size and whether a smaller last one is left out.
+    """
+
+    source: tuple[str, Any]
+    values: tuple[Value, ...]
+    verbs: tuple[tuple[str, Any], ...] = ()
+    batch: tuple[int, bool] | None = None
+    rest: Rest | None = None
+    notes: tuple[str, ...] = field(default=())
+    # How many of the first samples are TensorFlow's first ones, too, but for shuffles.
+    aligned: int = 2
+
+
+PASSED = {"PrefetchDataset", "OptionsDataset", "ModelDataset"}
+
+
+class Pipeline:
+    """A pipeline's graph.
+
+    Args:
+        serialized: A ``GraphDef`` as `tf.data.Dataset` serializes it.
+        shuffle: Whether shuffles may be exchanged for permutations of all samples.
+        random: Whether random operations may be drawn by the engine.
+    """
+
+    def __init__(self, serialized: bytes, shuffle: bool, random: bool) -> None:
+        self.graph = graph_pb2.GraphDef.FromString(serialized)
+        self.nodes = {node.name: node for node in self.graph.node}
+        self.library = {function.signature.name: function for function in self.graph.library.function}
+        self.top = next(node.input[0] for node in self.graph.node if node.op == "_Retval").partition(":")[0]
+        self._shuffle, self._random = shuffle, random
+        self._made: dict[str, Lowered | Left] = {}
+
+    def chain(self) -> list[Any]:
+        """The data sets from the last to the source."""
+        found = [self.nodes[self.top]]
+        while found[-1].op.endswith("Dataset") or "Dataset" in found[-1].op:
+            before = self._input(found[-1]) if found[-1].input else None
+            if before is None or "Dataset" not in before.op:
+                break
+            found.append(before)
+        return found
+
+    def lowered(self, node: Any) -> Lowered:
+        """What the engine makes instead of a data set.
+
+        Raises:
+            Left: It stays TensorFlow's, or one below it does.
+        """
+        found = self._made.get(node.name)
+        if found is None:
+            try:
+                found = self._lower(node)
+            except Left as left:
+                found = left
+            self._made[node.name] = found
+        if isinstance(found, Left):
+            raise found
+        return found
+
+    def _lower(self, node: Any) -> Lowered:
+        if node.op in PASSED:
+            return self.lowered(self._input(node))
+        rule: Callable[[Any], Lowered] | None = getattr(self, f"_op_{node.op}", None)
+        if rule is None:
+            raise Left(f"{node.op} is not known")
+        return rule(node)
+
+    def _input(self, node: Any, at: int = 0) -> Any:
+        return self.nodes[node.input[at].partition(":")[0]]
+
+    def _const(self, node: Any, at: int) -> Any:
+        found = self._input(node, at)
+        while found.op == "Identity":
+            found = self._input(found)
+        if found.op != "Const":
+            raise Left(f"{node.op} has an argument that is no constant")
+        return array_of(found)
+
+    def _samples(self, node: Any, what: str) -> Lowered:
+        """The input of a verb of samples."""
+        before = self.lowered(self._input(node))
+        if before.batch is not None:
+            raise Left(f"{what} of batches")
+        if before.rest is not None:
+            raise Left("the map function before it is TensorFlow's in part")
+        return before
+
+    def _op_TensorSliceDataset(self, node: Any) -> Lowered:
+        arrays = [self._const(node, i) for i in range(len(node.input))]
+        values: list[Value] = []
+        for i, array in enumerate(arrays):
+            text = array.dtype.kind in "OSU"
+            if text and array.ndim > 1:
+                values.append(Unknown("several strings of a sample"))
+            else:
+                values.append(Bytes(i) if text else Number(i, array.dtype, array.shape[1:]))
+        return Lowered(("slices", arrays), tuple(values))
+
+    def _records(self, node: Any, files: Any, compression: Any) -> Lowered:
+        names = [name.decode() for name in np.reshape(files, -1)]
+        if compression.item() not in (b"", ""):
+            raise Left("compressed records have no positions")
+        if any(set(name) & set("*?[]{}") for name in names):
+            raise Left("names of files with stars or braces")
+        return Lowered(("records", names), (Bytes("record"),))
+
+    def _op_TFRecordDataset(self, node: Any) -> Lowered:
+        return self._records(node, self._const(node, 0), self._const(node, 1))
+
+    _op_TFRecordDatasetV2 = _op_TFRecordDataset
+
+    def _op_FlatMapDataset(self, node: Any) -> Lowered:
+        files, compression = self._files(node)
+        records = self._records(node, files.source[1][0], compression)
+        return replace(records, verbs=files.verbs)
+
+    def _op_InterleaveDataset(self, node: Any) -> Lowered:
+        files, compression = self._files(node)
+        count = np.size(files.source[1][0])
+        shuffled = any(name == "shuffle" for name, _ in files.verbs)
+        if not shuffled and count > 1:
+            raise Left(f"{node.op}: the order of files that are read in turn is TensorFlow's")
+        records = self._records(node, files.source[1][0], compression)
+        return replace(records, verbs=files.verbs, aligned=1)
+
+    _op_ParallelInterleaveDatasetV4 = _op_InterleaveDataset
+    _op_ParallelInterleaveDatasetV3 = _op_InterleaveDataset
+    _op_ParallelInterleaveDatasetV2 = _op_InterleaveDataset
+
+    def _files(self, node: Any) -> tuple[Lowered, Any]:
+        """The names that a function makes data sets of records of, and their compression."""
+        before = self._samples(node, node.op)
+        compression = self._reads_records(self.library[node.attr["f"].func.name])
+        if before.source[0] != "slices" or before.values != (Bytes(0),) or compression is None:
+            raise Left(f"{node.op} of anything but record files")
+        if any(name not in ("shuffle",) for name, _ in before.verbs):
+            raise Left(f"{node.op} of files that are repeated, sharded or taken")
+        return before, compression
+
+    def _reads_records(self, function: Any) -> Any:
+        """The compression, if a function makes a data set of the records of the file that its argument names."""
+        body = Body(function, self.library, [Bytes(0)], False)
+        if len(body.arguments) != 1 or len(body.outputs) != 1:
+            return None
+
+        def node(tensor: str) -> Any:
+            found = body.nodes[tensor.partition(":")[0]]
+            while found.op in ("Identity", "Reshape"):
+                found = body.nodes[found.input[0].partition(":")[0]]
+            return found
+
+        found = node(body.outputs[0])
+        if found.op in ("TFRecordDataset", "TFRecordDatasetV2"):
+            argument, compression = node(found.input[0]), body.value(found.input[1])
+            plain = argument.name == body.arguments[0] and isinstance(compression, Const)
+            return compression.array if plain and isinstance(compression, Const) else None
+        if found.op == "FlatMapDataset":
+            source = node(found.input[0])
+            if source.op == "TensorSliceDataset" and node(source.input[0]).name == body.arguments[0]:
+                return self._reads_records(self.library[found.attr["f"].func.name])
+        return None
+
+    def _op_ShuffleDatasetV3(self, node: Any) -> Lowered:
+        before = self._samples(node, "a shuffle")
+        if not self._shuffle:
+            raise Left(
+                "the order of a shuffle's buffer is TensorFlow's (shuffle='global' permutes all samples instead)"
+            )
+        if not node.attr["reshuffle_each_iteration"].b:
+            raise Left("a shuffle with the same order in every epoch")
+        seed = abs(int(self._const(node, 2))) * 0x1_0000_0001 + abs(int(self._const(node, 3)))
+        if any(name == "repeat" for name, _ in before.verbs):
+            raise Left("a shuffle of repeated samples")
+        verbs = tuple(verb for verb in before.verbs if verb[0] != "shuffle")
+        return replace(before, verbs=(*verbs, ("shuffle", seed % 2**64)))
+
+    _op_ShuffleDatasetV2 = _op_ShuffleDatasetV3
+
+    def _count(self, node: Any, verb: str) -> Lowered:
+        before = self._samples(node, verb)
+        count = int(self._const(node, 1))
+        if verb == "skip" and count < 0:
+            raise Left("skip of everything")
+        if verb == "take" and count < 0:
+            return before
+        if verb == "repeat" and count == 0:
+            raise Left("repeat of nothing")
+        return replace(before, verbs=(*before.verbs, (verb, None if count < 0 else count)))
+
+    def _op_RepeatDataset(self, node: Any) -> Lowered:
+        return self._count(node, "repeat")
+
+    def _op_TakeDataset(self, node: Any) -> Lowered:
+        return self._count(node, "take")
+
+    def _op_SkipDataset(self, node: Any) -> Lowered:
+        return self._count(node, "skip")
+
+    def _op_MapDataset(self, node: Any) -> Lowered:
+        before = self.lowered(self._input(node))
+        if before.batch is not None or before.rest is not None:
+            raise Left("a map of batches" if before.batch else "a map after one that is TensorFlow's in part")
+        body = Body(self.library[node.attr["f"].func.name], self.library, before.values, self._random)
+        if len(body.arguments) != len(before.values):
+            raise Left("a map function with tensors from outside")
+        values = tuple(body.results())
+        if all(deliverable(value, before) for value in values):
+            return replace(before, values=values)
+        given: dict[str, Value] = {}
+        why: list[str] = []
+        for output in body.outputs:
+            _cut(body, output, before, given, why, set())
+        kept = next(value for value in values if not deliverable(value, before))
+        note = f"in {node.op}: {why[0] if why else _name(kept)}"
+        rest = Rest(body, given, "Parallel" in node.op)
+        return replace(before, values=tuple(given.values()), rest=rest, notes=(note,))
+
+    _op_ParallelMapDatasetV2 = _op_MapDataset
+    _op_ParallelMapDataset = _op_MapDataset
+
+    def _op_BatchDatasetV2(self, node: Any) -> Lowered:
+        before = self._samples(node, "a batch")
+        loose = [value for value in before.values if not deliverable(value, before)]
+        if loose:
+            raise Left(f"a batch of {_name(loose[0])}")
+        at = 3 if node.op == "ParallelBatchDataset" else 2
+        size, drop = int(self._const(node, 1)), bool(self._const(node, at))
+        return replace(before, batch=(size, drop))
+
+    _op_ParallelBatchDataset = _op_BatchDatasetV2
+
+
+def deliverable(value: Value, lowered: Lowered) -> bool:
+    """Whether the engine can give a value of samples."""
+    match value:
+        case Image(batched=False, size=(_, _)):
+            return True
+        case Bytes(content=False):
+            return lowered.source[0] == "slices"
+        case Number():
+            return True
+        case Const(array):
+            return np.asarray(array).dtype.kind in "biuf"
+    return False
+
+
+def _name(value: Value) -> str:
+    match value:
+        case Unknown(why):
+            return why
+        case Image(batched=False, size=None):
+            return "images that differ in size"
+    return type(value).__name__
+
+
+def _cut(
+    body: Body, tensor: str, lowered: Lowered, given: dict[str, Value], why: list[str], seen: set[str]
+) -> None:
+    """Notes the last tensors before `tensor` that the engine gives."""
+    tensor = tensor if ":" in tensor else f"{tensor}:0"
+    if tensor in seen:
+        return
+    seen.add(tensor)
+    value = body.value(tensor)
+    name = tensor.partition(":")[0]
+    if isinstance(value, Const) and body.nodes[name].op == "Const":
+        return
+    if deliverable(value, lowered) and not isinstance(value, Const):
+        given[tensor] = value
+        return
+    node = body.nodes[name]
+    if name in body.arguments:
+        raise Left(why[-1] if why else f"a map function that needs {_name(value)} of the source")
+    if isinstance(value, Unknown) and value.why not in why:
+        why.insert(0, value.why)
+    for before in node.input:
+        if before.startswith("^"):
+            before = before[1:]
+            if body.nodes[before].op == "NoOp" or body.nodes[before].op == "Assert":
+                for inner in body.nodes[before].input:
+                    if not inner.startswith("^"):
+                        _cut(body, inner, lowered, given, why, seen)
+                    else:
+                        _cut(body, f"{inner[1:]}:0", lowered, given, why, seen)
+            else:
+                _cut(body, f"{before}:0", lowered, given, why, seen)
+        else:
+            _cut(body, before, lowered, given, why, seen)

@@ -103,8 +103,12 @@ impl Table {
         let (store, paths) = paths::find(local, &spec)?;
         let mut chosen = spec.columns.clone();
         let opened = match (spec.format, &spec.csv) {
-            (TableFormat::Parquet, None) => listing::parallel_at(&*store, &paths, |path| parquet::open(&*store, path))?,
-            (TableFormat::Arrow, None) => listing::parallel_at(&*store, &paths, |path| ipc::open(&*store, path))?,
+            (TableFormat::Parquet, None) => {
+                listing::parallel_at(&*store, &paths, |path| parquet::open(&*store, path))?
+            }
+            (TableFormat::Arrow, None) => {
+                listing::parallel_at(&*store, &paths, |path| ipc::open(&*store, path))?
+            }
             (TableFormat::Csv, given) => {
                 let mut others: Vec<String> = spec.columns.iter().flatten().cloned().collect();
                 others.extend(spec.filters.iter().flatten().map(|condition| condition.0.clone()));

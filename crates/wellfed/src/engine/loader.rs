@@ -202,8 +202,7 @@ impl Loader {
             meter,
             options.on_error,
             (bounds.workers.1, bounds.readers.1),
-            (pool, columns.clone(), total),
-            mailbox,
+            (pool, columns.clone(), total, mailbox),
         );
         shared.keeper = keeper;
         let shared = Arc::new(shared);

@@ -103,8 +103,7 @@ impl Shared {
         meter: Meter,
         on_error: OnError,
         threads: (usize, usize),
-        (pool, columns, most): (Arc<Pool>, Columns, u64),
-        mailbox: Arc<Mailbox>,
+        (pool, columns, most, mailbox): (Arc<Pool>, Columns, u64, Arc<Mailbox>),
     ) -> Self {
         let mailbox = (executor.is_remote() || executor.has_far_groups()).then_some(mailbox);
         let mut schedule = schedule;

@@ -1,4 +1,4 @@
-//! Rows of numbers from decoded groups into the columns of a batch: a column after the other, and in each a loop that only
+//! Rows of numbers and texts from decoded groups into the columns of a batch: a column after the other, and in each a loop that only
 //! loads and stores, so that many rows which are not in the processor's cache are on their way at a time.
 
 use wellfed::source::Gather;
@@ -17,7 +17,7 @@ pub(crate) struct Picked {
 }
 
 /// Copies `rows` of one group, of which `column` gives the columns; notes in `into` which were copied. Rows in which something
-/// is null, and all rows if some column has values that are not of one size, are left.
+/// is null or finds no room, and all rows if some column has values that are neither of one size nor texts, are left.
 pub(crate) fn gather<'a>(
     rows: &[Picked],
     column: impl Fn(usize) -> Option<&'a Decoded>,
@@ -30,7 +30,9 @@ pub(crate) fn gather<'a>(
     for (field, size) in sizes.iter().enumerate() {
         let plain = |decoded: &&Decoded| {
             let all = |cells: &Cells| cells.plain(*size).is_some();
-            *size > 0 && *size as u64 <= most && decoded.chunks.iter().all(all)
+            // Without a size it is text, if those are asked for.
+            (*size == 0 && into.lists.is_some())
+                || (*size > 0 && *size as u64 <= most && decoded.chunks.iter().all(all))
         };
         let Some(decoded) = column(field).filter(plain) else { return };
         if last as usize >= decoded.rows() {
@@ -51,8 +53,18 @@ pub(crate) fn gather<'a>(
     };
     let follow = |pair: &[Picked]| pair[0].row + 1 == pair[1].row && pair[0].place + 1 == pair[1].place;
     let together = rows.windows(2).all(follow);
-    for ((decoded, size), to) in columns.into_iter().zip(&sizes).zip(&mut into.columns) {
+    let mut lost = Vec::new();
+    for (field, ((decoded, size), to)) in columns.into_iter().zip(&sizes).zip(&mut into.columns).enumerate() {
         match (together, *size) {
+            (_, 0) => {
+                for Picked { row, place, .. } in rows {
+                    let bytes = decoded.at(*row as usize).and_then(|(cells, at)| cells.slice(at).ok());
+                    let bytes = bytes.filter(|bytes| bytes.len() as u64 <= most).zip(into.lists);
+                    if !bytes.is_some_and(|(bytes, lists)| lists.set(field, *place, bytes)) {
+                        lost.push(*place);
+                    }
+                }
+            }
             (true, _) => neighbours(decoded, rows, *size, to),
             (_, 1) => each::<1>(decoded, rows, to),
             (_, 2) => each::<2>(decoded, rows, to),
@@ -64,6 +76,7 @@ pub(crate) fn gather<'a>(
         }
     }
     rows.iter().for_each(|picked| into.copied[picked.place] = true);
+    lost.iter().for_each(|place| into.copied[*place] = false);
 }
 
 /// Rows that follow each other, both in the group and in the batch.
@@ -145,8 +158,11 @@ mod tests {
         let mut copied = vec![false; count];
         let picked: Vec<Picked> =
             rows.iter().zip(1..).map(|(row, place)| Picked { group: 0, row: *row, place }).collect();
-        let mut into =
-            Gather { columns: made.iter_mut().map(Vec::as_mut_slice).collect(), copied: &mut copied };
+        let mut into = Gather {
+            columns: made.iter_mut().map(Vec::as_mut_slice).collect(),
+            copied: &mut copied,
+            lists: None,
+        };
         gather(&picked, |field| columns.get(field), most, &mut into);
         let found = |place: usize| {
             if !copied[place] {

@@ -554,6 +554,10 @@ impl Source for Table {
         Some(self.sizes)
     }
 
+    fn gathers_lists(&self) -> bool {
+        true
+    }
+
     fn group_of(&self, index: u64) -> Option<u64> {
         let (number, _) = self.find(index)?;
         self.groups[number].number.map(|_| number as u64)

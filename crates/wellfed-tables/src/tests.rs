@@ -252,7 +252,7 @@ fn columns_are_chosen_and_rows_are_copied_many_at_a_time() {
             let mut columns: Vec<Vec<u8>> = [8, 16, 8, 1].map(|size| vec![0; size * order.len()]).into();
             let mut copied = vec![false; order.len()];
             let columns = columns.iter_mut().map(Vec::as_mut_slice).collect();
-            let mut into = Gather { columns, copied: &mut copied };
+            let mut into = Gather { columns, copied: &mut copied, lists: None };
             let wanted: Vec<Wanted> =
                 order.iter().zip(0..).map(|(index, row)| Wanted { index: *index, row }).collect();
             source.gather(&wanted, &Record::default(), &mut into);
@@ -286,7 +286,7 @@ fn survives(format: TableFormat, path: &Path) -> (u64, u64) {
         let (mut id, mut x, mut copied) = (vec![0; 8 * 50], vec![0; 8 * 50], vec![false; 50]);
         let wanted: Vec<Wanted> =
             (0..50).map(|row| Wanted { index: row as u64 * 7 % source.len().max(1), row }).collect();
-        let mut into = Gather { columns: vec![&mut id[..], &mut x[..]], copied: &mut copied };
+        let mut into = Gather { columns: vec![&mut id[..], &mut x[..]], copied: &mut copied, lists: None };
         source.gather(&wanted, &record, &mut into);
         for (row, wanted) in wanted.iter().enumerate().filter(|(row, _)| copied[*row]) {
             source.fetch(wanted.index, &mut record).unwrap();

@@ -189,7 +189,7 @@ fn numbers_are_gathered_and_bad_rows_are_left() {
     let source = folder.open("a.csv", CsvSpec { types: wanted, ..CsvSpec::default() }).unwrap();
     let wanted: Vec<Wanted> = (0..100).map(|row| Wanted { index: 99 - row as u64, row }).collect();
     let (mut a, mut b, mut copied) = (vec![0; 400], vec![0; 800], vec![false; 100]);
-    let mut into = Gather { columns: vec![&mut a, &mut b], copied: &mut copied };
+    let mut into = Gather { columns: vec![&mut a, &mut b], copied: &mut copied, lists: None };
     source.gather(&wanted, &Record::default(), &mut into);
     for (row, copied) in copied.iter().enumerate() {
         let number = 99 - row;

@@ -23,7 +23,7 @@ use crate::{
         field::{FieldProgram, ImageProgram},
     },
     sample::{FieldKind, Record, Value},
-    source::{Gather, Source, Wanted},
+    source::{Gather, Lists, Source, Wanted},
     store::{Retry, Store},
     transform::boxes::{Boxes, Points},
 };
@@ -237,8 +237,9 @@ impl Executor {
             wanted.extend(mine.map(|(row, pick)| Wanted { index: pick.index, row }));
             record.groups.clone_from(&leaf.groups);
             record.limits = leaf.limits;
-            let columns = claim.columns(leaf.first_column, leaf.program.fields.len())?;
-            leaf.source.gather(wanted, record, &mut Gather { columns, copied: &mut *copied });
+            let (columns, lists) = claim.columns(leaf.first_column, leaf.program.fields.len())?;
+            let lists = lists.as_ref().map(|lists| lists as &dyn Lists);
+            leaf.source.gather(wanted, record, &mut Gather { columns, copied: &mut *copied, lists });
         }
         Ok(())
     }
@@ -256,7 +257,12 @@ impl Executor {
     /// Whether samples of this leaf may be copied by [`Executor::gather`].
     fn gathers(&self, leaf: usize) -> bool {
         let leaf = &self.leaves[leaf];
-        let plain = |field: &FieldProgram| matches!(field, FieldProgram::Copy | FieldProgram::Int);
+        let lists = leaf.source.gathers_lists();
+        let plain = |field: &FieldProgram| match field {
+            FieldProgram::Copy | FieldProgram::Int => true,
+            FieldProgram::List { .. } => lists,
+            _ => false,
+        };
         let kept = leaf.groups.is_some() || leaf.source.groups().is_none();
         kept && leaf.source.gathers()
             && leaf.caches.coefficients.is_none()

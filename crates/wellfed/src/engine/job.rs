@@ -29,6 +29,7 @@ use crate::{
     lock,
     order::Span,
     plan::OnError,
+    source::Lists,
 };
 
 #[derive(Debug)]
@@ -450,13 +451,23 @@ impl Claim {
         Ok(SampleSlot { job: &self.job, storage, offset, first: 0 })
     }
 
-    /// Bytes of `count` array columns from `first` on, for all samples of the claim.
+    /// Bytes of `count` array columns from `first` on, for all samples of the claim; and where the values of columns go that are
+    /// texts or byte strings, if there are some: their bytes are none.
     ///
     /// # Errors
-    /// [`ErrorKind::Limit`] if the system has no memory for the batch; [`ErrorKind::Internal`] if a column is no array.
-    pub(crate) fn columns(&mut self, first: usize, count: usize) -> Result<Vec<&mut [u8]>> {
+    /// [`ErrorKind::Limit`] if the system has no memory for the batch; [`ErrorKind::Internal`] if a column is neither.
+    pub(crate) fn columns(
+        &mut self,
+        first: usize,
+        count: usize,
+    ) -> Result<(Vec<&mut [u8]>, Option<ClaimedLists<'_>>)> {
         let storage = self.job.storage()?;
-        let column = |number: usize| match storage.get(number) {
+        let mut lists = None;
+        let mut column = |number: usize| match storage.get(number) {
+            Some(Storage::Pieces(_)) if self.job.columns[number].is_list() => {
+                lists = Some(ClaimedLists { job: &self.job, storage, first, samples: self.samples.clone() });
+                Ok(&mut [][..])
+            }
             Some(Storage::Array(buffer)) => {
                 let size = self.job.columns[number].sample_bytes();
                 // SAFETY: as of `SampleSlot::array`: each sample is handed out once, and a claim gives the bytes of its
@@ -465,7 +476,30 @@ impl Claim {
             }
             _ => Err(Error::new(ErrorKind::Internal, format!("column {number} has no rows of one size"))),
         };
-        (first..first + count).map(column).collect()
+        let columns = (first..first + count).map(&mut column).collect::<Result<_>>()?;
+        Ok((columns, lists))
+    }
+}
+
+/// The places of the samples of a claim in columns of texts and byte strings.
+#[derive(Debug)]
+pub(crate) struct ClaimedLists<'a> {
+    job: &'a Job,
+    storage: &'a [Storage],
+    /// The column that counts as 0.
+    first: usize,
+    samples: Range<usize>,
+}
+
+impl Lists for ClaimedLists<'_> {
+    fn set(&self, field: usize, row: usize, bytes: &[u8]) -> bool {
+        let column = self.first + field;
+        let Some(Storage::Pieces(pieces)) = self.storage.get(column) else { return false };
+        let offset = self.samples.start + row;
+        let is_text = matches!(self.job.columns[column].kind, ColumnKind::Text | ColumnKind::Json);
+        offset < self.samples.end
+            && (!is_text || std::str::from_utf8(bytes).is_ok())
+            && pieces.copy(offset, &[], bytes).is_ok()
     }
 }
 

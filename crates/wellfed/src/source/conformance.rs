@@ -139,8 +139,11 @@ fn check_gathered(source: &dyn Source, fresh: &[Fetched]) {
             order.iter().zip(places).map(|(i, row)| Wanted { index: *i as u64, row }).collect();
         let mut columns: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xA5; size * rows]).collect();
         let mut copied = vec![false; rows];
-        let mut into =
-            Gather { columns: columns.iter_mut().map(Vec::as_mut_slice).collect(), copied: &mut copied };
+        let mut into = Gather {
+            columns: columns.iter_mut().map(Vec::as_mut_slice).collect(),
+            copied: &mut copied,
+            lists: None,
+        };
         source.gather(&wanted, &Record::default(), &mut into);
         let mut asked = vec![false; rows];
         for Wanted { index, row } in wanted {

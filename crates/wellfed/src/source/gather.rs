@@ -1,5 +1,7 @@
 //! [`Gather`]: rows of numbers straight into the columns of a batch, many samples at a time.
 
+use std::fmt;
+
 use super::Source;
 use crate::sample::Record;
 
@@ -15,10 +17,18 @@ pub struct Wanted {
 /// Where [`Source::gather`] copies to.
 #[derive(Debug)]
 pub struct Gather<'a> {
-    /// A column for each field: so many bytes for each row, one row behind the other.
+    /// A column for each field: so many bytes for each row, one row behind the other. Those of texts are empty.
     pub columns: Vec<&'a mut [u8]>,
     /// Of each row, whether all of its fields were copied.
     pub copied: &'a mut [bool],
+    /// Where texts go; `None` if no field is text.
+    pub lists: Option<&'a dyn Lists>,
+}
+
+/// Takes values that differ in length, such as texts.
+pub trait Lists: fmt::Debug {
+    /// Copies the value of `field` in row `row`; false if there is no room for it, or it is not what the field is.
+    fn set(&self, field: usize, row: usize, bytes: &[u8]) -> bool;
 }
 
 impl Gather<'_> {
@@ -101,7 +111,7 @@ mod tests {
         let wanted = [(4, 0), (5, 1), (6, 2), (7, 3), (1, 4), (2, 5), (5, 7), (6, 6)];
         let wanted = wanted.map(|(index, row)| Wanted { index, row });
         let (mut column, mut copied) = (vec![0; 64], [false; 8]);
-        let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied };
+        let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied, lists: None };
         source.gather(&wanted, &Record::default(), &mut into);
         assert_eq!(copied, [true, true, true, false, true, true, false, false]);
         let numbers: Vec<u8> = [4_u64, 5, 6, 0, 1, 2, 0, 0].into_iter().flat_map(u64::to_ne_bytes).collect();

@@ -60,7 +60,7 @@ pub use encoded::{EncodedImages, EncodedImagesSpec};
 pub use example::FoundFeature;
 pub use features::{FeatureDefault, FeatureForm, FeatureSpec, FeatureType};
 pub use files::{ImageFiles, ImageFilesSpec};
-pub use gather::{Gather, Wanted};
+pub use gather::{Gather, Lists, Wanted};
 pub use hdf5::Hdf5Spec;
 pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use jsonl::{JsonField, JsonLines, JsonLinesSpec};
@@ -241,8 +241,13 @@ pub trait Source: Send + Sync + fmt::Debug {
         self.groups().is_some()
     }
 
+    /// Whether [`Source::gather`] takes texts and byte strings along, by [`Gather::lists`].
+    fn gathers_lists(&self) -> bool {
+        false
+    }
+
     /// Copies the samples `wanted`, in any order, into the columns of a batch, as far as that takes no more than copying
-    /// memory, or a few files' page cache, and notes which it has copied. What it cannot copy, [`Source::fetch`] will say. All fields have one fixed size;
+    /// memory, or a few files' page cache, and notes which it has copied. What it cannot copy, [`Source::fetch`] will say. All fields have one fixed size, unless [`Source::gathers_lists`];
     /// no field is larger than `record.limits` allows.
     fn gather(&self, wanted: &[Wanted], record: &Record, into: &mut Gather<'_>) {
         gather::by_runs(self, wanted, record, into);

@@ -438,7 +438,7 @@ fn small_arrays_are_gathered_and_what_a_writer_may_have_taken_is_not() {
             let (mut column, mut copied) = (vec![0; rows * size], vec![false; rows]);
             let wanted: Vec<Wanted> =
                 (0..rows).map(|row| Wanted { index: (rows - 1 - row) as u64, row }).collect();
-            let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied };
+            let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied, lists: None };
             source.gather(&wanted, &Record::default(), &mut into);
             (column, copied)
         };
@@ -465,7 +465,7 @@ fn small_arrays_are_gathered_and_what_a_writer_may_have_taken_is_not() {
     conformance::check(&source);
     let (mut column, mut copied) = (vec![0; 5 * 12], [false; 5]);
     let wanted: Vec<Wanted> = (0..5).map(|row| Wanted { index: row as u64, row }).collect();
-    let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied };
+    let mut into = Gather { columns: vec![&mut column[..]], copied: &mut copied, lists: None };
     source.gather(&wanted, &Record::default(), &mut into);
     assert_eq!((copied, column.iter().step_by(12).copied().collect()), ([true; 5], vec![1, 2, 3, 4, 5]));
 }

@@ -29,6 +29,17 @@ def blocks() -> list[object]:
     return found
 
 
+def test_every_method_of_tf_data_is_in_the_table() -> None:
+    tf = pytest.importorskip("tensorflow")
+    table = GUIDE.read_text(encoding="utf-8").partition("## tf.data's methods")[2]
+    ours = set(
+        re.findall(r"`(\w+)", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line))
+    )
+    methods = {name for name in vars(tf.data.Dataset) if not name.startswith("_")}
+    assert len(methods) > 40
+    assert methods <= ours
+
+
 @pytest.mark.parametrize("code", blocks())
 def test_code(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image

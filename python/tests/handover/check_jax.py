@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import wellfed as wf
 from wellfed._handover import methods
+from wellfed._handover.jax import _aliased
 from wellfed.exceptions import ShapeError, StateError
 
 X = np.arange(48, dtype=np.float32).reshape(24, 2)
@@ -120,12 +121,15 @@ def test_no_copy_and_memory_lives_as_long_as_its_arrays() -> None:
         for i, sums in enumerate([product(one) for one in batches]):
             part = array[8 * (i % 8) : 8 * (i % 8) + 8].astype(np.float64)
             np.testing.assert_allclose(sums, (part @ part.T).sum(1), rtol=1e-5)
+        # A computation that may write its result where the batch lies.
+        in_place = jax.jit(lambda x: x + 1, donate_argnums=0)
+        held = [in_place(one) for one in wf.from_tensor_slices(array).batch(8).repeat(5).jax(place)]
+        for i, one in enumerate(held):
+            np.testing.assert_array_equal(one, array[8 * (i % 8) : 8 * (i % 8) + 8] + 1)
     loader = wf.from_tensor_slices(array).batch(8).numpy()
     native = loader._native
     native.start_epoch()
     (column,) = native.next()
-    from wellfed._handover.jax import _aliased
-
     assert _aliased(column).unsafe_buffer_pointer() == column.__array_interface__["data"][0]
 
 

@@ -512,6 +512,12 @@ impl Container for CsvFile {
     ) -> Result<(Vec<Decoded>, u64)> {
         let wanted = self.bytes(group, columns);
         let group = &self.groups[group];
+        // Only a group of one row is large. Places in it are counted in 31 bits.
+        let most = i32::MAX as u64;
+        if group.len > most {
+            let row = format!("the row in line {} of {}", group.line + 1, self.text.path);
+            return Err(Error::limit(&row, group.len, most, "bytes").with_offset(group.offset));
+        }
         growth.take(wanted)?;
         let bytes = self.text.read(store, group.offset, group.len)?;
         let made = self.parse(&bytes, group, columns)?;

@@ -146,7 +146,13 @@ impl Group<'_> {
                 });
             }
             // Groups have less than 2 GiB, and so have their texts, unless a default is long.
-            ends.push(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+            let end = i32::try_from(bytes.len()).unwrap_or_else(|_| {
+                let what = "one of so many texts that they have 2 GiB together".to_owned();
+                bad.entry(row as u32).or_insert(Problem { column: Some(column), what, hint: None });
+                bytes.truncate(ends.last().map_or(0, |end| *end as usize));
+                bytes.len() as i32
+            });
+            ends.push(end);
         }
         Cells::texts(ends, bytes)
     }

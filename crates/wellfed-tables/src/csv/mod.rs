@@ -517,6 +517,12 @@ impl Container for CsvFile {
     ) -> Result<(Vec<Decoded>, u64)> {
         let wanted = self.bytes(group, columns);
         let group = &self.groups[group];
+        // Only a group of one row is large. Places in it are counted in 31 bits.
+        let most = i32::MAX as u64;
+        if group.len > most {
+            let row = format!("the row in line {} of {}", group.line + 1, self.text.path);
+            return Err(Error::limit(&row, group.len, most, "bytes").with_offset(group.offset));
+        }
         // The text is a part of it, which is taken when it is read.
         growth.take(wanted - group.len)?;
         let made = match input {

@@ -53,7 +53,7 @@ fn equal(word: u64, byte: u8) -> u64 {
 
 impl Fields {
     /// The fields of `text`, which begins with a row and ends before the line end of the last one: `width` each, in `rows` rows.
-    /// `text` has less than 4 GiB.
+    /// `text` has less than 2 GiB.
     pub(super) fn split(text: &[u8], width: usize, dialect: Dialect, rows: usize) -> Self {
         let made = Self {
             width,

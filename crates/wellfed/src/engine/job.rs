@@ -299,17 +299,15 @@ impl Job {
         for (number, (spec, storage)) in self.columns.iter().zip(self.storage()?).enumerate() {
             let Storage::Pieces(pieces) = storage else { continue };
             let text = || -> Result<Vec<String>> {
-                let own = |&offset: &usize| String::from_utf8(pieces.own(offset));
-                let texts: std::result::Result<_, _> = keep.iter().map(own).collect();
+                let texts: std::result::Result<_, _> =
+                    pieces.own(&keep).into_iter().map(String::from_utf8).collect();
                 texts.map_err(|e| Error::corrupt(format!("text is not UTF-8: {e}")))
             };
             let list = |data| Ok(Stacked { data, lengths: None });
             let stacked = match &spec.kind {
                 ColumnKind::Text => list(ColumnData::Text(text()?)),
                 ColumnKind::Json => list(ColumnData::Json(text()?)),
-                ColumnKind::Bytes => {
-                    list(ColumnData::Bytes(keep.iter().map(|&offset| pieces.own(offset)).collect()))
-                }
+                ColumnKind::Bytes => list(ColumnData::Bytes(pieces.own(&keep))),
                 _ => {
                     let take = |len: usize| {
                         self.columns_bytes.fetch_add(len as u64, Relaxed);

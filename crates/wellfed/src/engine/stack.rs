@@ -259,12 +259,19 @@ impl Pieces {
         Some(self.wanted.swap(0, Relaxed)).filter(|bytes| *bytes > 0)
     }
 
-    /// The bytes of sample `offset`, which are its own from now on.
-    pub(crate) fn own(&self, offset: usize) -> Vec<u8> {
-        let bytes = std::mem::take(&mut lock(&self.pieces[offset]).bytes);
-        self.shelf.count(bytes.capacity(), 0);
-        self.held.fetch_sub(bytes.capacity() as u64, Relaxed);
-        bytes
+    /// The bytes of the samples `offsets`, which are their own from now on. They are counted together, as each time those who
+    /// wait for room hear of it.
+    pub(crate) fn own(&self, offsets: &[usize]) -> Vec<Vec<u8>> {
+        let mut bytes = 0;
+        let one = |offset: &usize| {
+            let own = std::mem::take(&mut lock(&self.pieces[*offset]).bytes);
+            bytes += own.capacity();
+            own
+        };
+        let all = offsets.iter().map(one).collect();
+        self.shelf.count(bytes, 0);
+        self.held.fetch_sub(bytes as u64, Relaxed);
+        all
     }
 
     /// Gives the memory of all values back: they were put together.
@@ -635,7 +642,7 @@ mod tests {
         drop(pieces);
         assert_eq!(lock(&shelf.free).len(), 1, "they are kept once");
         let pieces = shelf.take(1);
-        let held = shelf.hold(pieces.own(0).capacity());
+        let held = shelf.hold(pieces.own(&[0])[0].capacity());
         assert!(shelf.budget.used(Holder::Lists) >= 3);
         drop((pieces, held));
         assert_eq!(shelf.budget.used(Holder::Lists), 0);

@@ -1,8 +1,12 @@
 //! The suite that every [`Source`] passes. Public, so that sources of other crates can run it in their tests.
 
-use std::{collections::HashSet, thread};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Mutex,
+    thread,
+};
 
-use super::{Gather, Source, Wanted};
+use super::{Gather, Lists, Source, Wanted};
 use crate::{
     Error, ErrorKind, Limits,
     io::Bytes,
@@ -120,6 +124,7 @@ fn check_gathered(source: &dyn Source, fresh: &[Fetched]) {
             Some(dtype.size() * shape.iter().flatten().product::<usize>())
         }
         FieldKind::Pixels { height, width, channels, .. } => Some(height * width * channels),
+        FieldKind::Text | FieldKind::Bytes if source.gathers_lists() => Some(0),
         _ => None,
     };
     let sizes: Option<Vec<usize>> = source.schema().fields.iter().map(|field| size(&field.kind)).collect();
@@ -139,12 +144,15 @@ fn check_gathered(source: &dyn Source, fresh: &[Fetched]) {
             order.iter().zip(places).map(|(i, row)| Wanted { index: *i as u64, row }).collect();
         let mut columns: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xA5; size * rows]).collect();
         let mut copied = vec![false; rows];
+        let texts = Texts::default();
+        let has_texts = sizes.contains(&0) && source.gathers_lists();
         let mut into = Gather {
             columns: columns.iter_mut().map(Vec::as_mut_slice).collect(),
             copied: &mut copied,
-            lists: None,
+            lists: has_texts.then_some(&texts as &dyn Lists),
         };
         source.gather(&wanted, &Record::default(), &mut into);
+        let texts = texts.0.into_inner().unwrap();
         let mut asked = vec![false; rows];
         for Wanted { index, row } in wanted {
             asked[row] = true;
@@ -152,12 +160,17 @@ fn check_gathered(source: &dyn Source, fresh: &[Fetched]) {
                 continue;
             }
             let Ok(values) = &fresh[at(index)] else { panic!("sample {index} is damaged, and was gathered") };
-            for ((value, size), column) in values.iter().zip(&sizes).zip(&columns) {
+            assert!(!has_texts || !Texts::refuses(row), "row {row} found no room");
+            for (field, ((value, size), column)) in values.iter().zip(&sizes).zip(&columns).enumerate() {
                 let expected = match value {
                     Value::Int(number) => number.to_ne_bytes().to_vec(),
                     Value::Bytes(bytes) => bytes.clone(),
                     other => panic!("{other:?} has no fixed size"),
                 };
+                if has_texts && *size == 0 {
+                    assert_eq!(texts.get(&(field, row)), Some(&expected), "sample {index} is gathered");
+                    continue;
+                }
                 assert_eq!(column[row * size..(row + 1) * size], expected, "sample {index} is gathered");
             }
         }
@@ -167,6 +180,26 @@ fn check_gathered(source: &dyn Source, fresh: &[Fetched]) {
                 assert!(column[row * size..(row + 1) * size].iter().all(|byte| *byte == 0xA5), "row {row}");
             }
         }
+    }
+}
+
+/// Texts by field and row. There is no room for some of them.
+#[derive(Debug, Default)]
+struct Texts(Mutex<HashMap<(usize, usize), Vec<u8>>>);
+
+impl Texts {
+    fn refuses(row: usize) -> bool {
+        row % 5 == 2
+    }
+}
+
+impl Lists for Texts {
+    fn set(&self, field: usize, row: usize, bytes: &[u8]) -> bool {
+        if Self::refuses(row) {
+            return false;
+        }
+        self.0.lock().unwrap().insert((field, row), bytes.to_vec());
+        true
     }
 }
 

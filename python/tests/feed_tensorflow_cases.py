@@ -334,6 +334,33 @@ def case_what_cannot_be_equal_is_left() -> None:
     left(tables, "")
 
 
+def case_options_that_would_change_pixels_are_refused() -> None:
+    dataset = paths().map(lambda p, _: tf.image.resize(load(p), [8, 8])).batch(4)
+    equal(dataset, fed(dataset, num_workers=1, on_error="skip"))
+    for wrong in ({"mode": "RGB"}, {"exif_orientation": True}, {"shuffle": "buffer"}):
+        try:
+            wf.feed(dataset, **wrong)
+        except (TypeError, ValueError) as error:
+            text = str(error)
+        else:
+            text = ""
+        assert next(iter(wrong)) in text, wrong
+
+
+def case_features_of_one_value_keep_their_shape() -> None:
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([1], tf.int64),
+    }
+
+    def make(record: Any) -> Any:
+        example = tf.io.parse_single_example(record, features)
+        return tf.image.resize(tf.io.decode_jpeg(example["image"], 3), [9, 8]), example["label"]
+
+    dataset = tf.data.TFRecordDataset(RECORDS).map(make).batch(8)
+    equal(dataset, fed(dataset), 3)
+
+
 def case_a_difference_in_the_first_samples_leaves_the_pipeline() -> None:
     dataset = paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) - 3.0).batch(4)
     equal(dataset, fed(dataset))

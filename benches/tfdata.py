@@ -2,8 +2,8 @@
 
     python benches/tfdata.py FOLDER_OF_JPEGS [--rounds 5] [--batch-size 64] [--size 224] [--repeat 4]
 
-Runs in an environment that has TensorFlow. Both take turns; the median of rounds is printed, images a second, of batches
-that are iterated and not looked at.
+Runs in an environment that has TensorFlow. Both take turns; the median of rounds is printed, images a second, of
+batches that are iterated and not looked at.
 """
 
 from __future__ import annotations

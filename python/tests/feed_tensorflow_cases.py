@@ -187,6 +187,37 @@ def case_paths_are_read_and_batched() -> None:
     equal(single, fed(single), len(PATHS))
 
 
+def case_slices_are_zipped() -> None:
+    names = tf.data.Dataset.from_tensor_slices(PATHS)
+    labels = tf.data.Dataset.from_tensor_slices(LABELS).map(lambda x: tf.one_hot(x, 30))
+    zipped = (
+        tf.data.Dataset.zip((names, labels)).map(lambda p, y: (tf.image.resize(load(p), [9, 8]), y)).batch(6)
+    )
+    equal(zipped, fed(zipped), 4)
+    images = names.map(lambda p: tf.image.resize(load(p), [9, 8]))
+    pairs = tf.data.Dataset.zip({"y": labels, "x": images, "y2": labels}).batch(6)
+    equal(pairs, fed(pairs), 4)
+
+
+def case_keras_directories_are_read() -> None:
+    for number, path in enumerate(PATHS):
+        folder = FOLDER / "classes" / f"class{number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpeg").write_bytes(Path(path).read_bytes())
+    for mode in ("int", "categorical", "binary"):
+        dataset = tf.keras.utils.image_dataset_from_directory(
+            FOLDER / "classes",
+            label_mode=mode if mode != "binary" else None,
+            image_size=(20, 24),
+            batch_size=5,
+            shuffle=False,
+            verbose=False,
+        )
+        result = fed(dataset)
+        assert "TensorFlow goes on" not in result.explain(), result.explain()
+        equal(dataset, result, 5)
+
+
 def case_arithmetic_has_the_bits_of_map_functions() -> None:
     functions = {
         "mean and deviation": lambda x: (x - [123.7, 116.3, 103.5]) / [58.4, 57.1, 57.4],
@@ -326,12 +357,39 @@ def case_what_cannot_be_equal_is_left() -> None:
         "other options",
     )
     left(tf.data.Dataset.range(5).map(lambda x: x + 1).batch(2), "RangeDataset")
-    left(tf.data.Dataset.zip((paths(), paths())).map(lambda a, b: small(*a)), "ZipDataset")
+    left(tf.data.Dataset.zip((paths(), paths().take(3))).map(lambda a, b: small(*a)), "a zip of")
     left(tf.data.Dataset.from_tensor_slices(["/there/is/none"]).map(lambda p: small(p, 1)), "No such file")
     outside = tf.Variable(2.0)
     left(paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) * outside), "")
     tables = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int32))
     left(tables, "")
+
+
+def case_options_that_would_change_pixels_are_refused() -> None:
+    dataset = paths().map(lambda p, _: tf.image.resize(load(p), [8, 8])).batch(4)
+    equal(dataset, fed(dataset, num_workers=1, on_error="skip"))
+    for wrong in ({"mode": "RGB"}, {"exif_orientation": True}, {"shuffle": "buffer"}):
+        try:
+            wf.feed(dataset, **wrong)
+        except (TypeError, ValueError) as error:
+            text = str(error)
+        else:
+            text = ""
+        assert next(iter(wrong)) in text, wrong
+
+
+def case_features_of_one_value_keep_their_shape() -> None:
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([1], tf.int64),
+    }
+
+    def make(record: Any) -> Any:
+        example = tf.io.parse_single_example(record, features)
+        return tf.image.resize(tf.io.decode_jpeg(example["image"], 3), [9, 8]), example["label"]
+
+    dataset = tf.data.TFRecordDataset(RECORDS).map(make).batch(8)
+    equal(dataset, fed(dataset), 3)
 
 
 def case_a_difference_in_the_first_samples_leaves_the_pipeline() -> None:

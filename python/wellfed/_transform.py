@@ -147,6 +147,8 @@ class Transform:
 
 def _kinds() -> dict[str, type[Transform]]:
     """All transforms by name."""
+    from ._tfdata import _operations  # noqa: F401 (one that no module of ours imports by itself)
+
     found, left = {}, Transform.__subclasses__()
     while left:
         kind = left.pop()

@@ -25,6 +25,9 @@ def feed(
     for name, given, other in (("shuffle", shuffle, "global"), ("random", random, "native")):
         if given not in ("exact", other):
             raise ValueError(f"{name} is {given!r}; it must be 'exact' or {other!r}")
+    settled = {"layout", "mode", "exif_orientation", "decode"} & set(options)
+    if settled:
+        raise TypeError(f"{min(settled)} is what the tf.data pipeline says, and cannot be given to feed()")
     try:
         serialized = dataset._as_serialized_graph(external_state_policy=ExternalStatePolicy.IGNORE).numpy()
         pipeline = Pipeline(serialized, shuffle == "global", random == "native")

@@ -138,6 +138,25 @@ class Pipeline:
                 values.append(Bytes(i) if text else Number(i, array.dtype, array.shape[1:]))
         return Lowered(("slices", arrays), tuple(values))
 
+    def _op_ZipDataset(self, node: Any) -> Lowered:
+        parts = [self.lowered(self._input(node, at)) for at in range(len(node.input))]
+        arrays: list[Any] = []
+        values: list[Value] = []
+        for part in parts:
+            plain = part.source[0] == "slices" and not part.verbs and part.batch is None and part.rest is None
+            if not plain:
+                raise Left("a zip of anything but slices of arrays, and maps of them")
+            for value in part.values:
+                # Components are numbered over all parts.
+                if isinstance(value, Bytes | Number | Image):
+                    values.append(replace(value, key=value.key + len(arrays)))
+                else:
+                    values.append(value)
+            arrays += part.source[1]
+        if len({len(array) for array in arrays}) != 1:
+            raise Left("a zip of data sets that differ in length")
+        return Lowered(("slices", arrays), tuple(values))
+
     def _records(self, node: Any, files: Any, compression: Any) -> Lowered:
         names = [name.decode() for name in np.reshape(files, -1)]
         if compression.item() not in (b"", ""):

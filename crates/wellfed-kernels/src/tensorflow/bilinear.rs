@@ -39,7 +39,7 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
     resized.check(out);
     let (ys, xs) = (between(shape.height, size.0), between(shape.width, size.1));
     // Rows that are interpolated across, with their numbers. Neighbours mostly share one.
-    let mut rows = [vec![0.0; resized.row()], vec![0.0; resized.row()]];
+    let mut rows = [vec![0.0; resized.row() + 1], vec![0.0; resized.row() + 1]];
     let mut held = [None; 2];
     for (y, out) in ys.iter().zip(out.chunks_exact_mut(resized.row())) {
         if held[1] == Some(y.lower) {
@@ -49,6 +49,11 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
         for (number, wanted) in [y.lower, y.upper].into_iter().enumerate() {
             if held[number] != Some(wanted) {
                 let row = &image[wanted * shape.row()..][..shape.row()];
+                let bytes = T::bytes(row).filter(|_| shape.channels == 3);
+                if bytes.is_some_and(|row| across_rgb(row, &xs, &mut rows[number])) {
+                    held[number] = Some(wanted);
+                    continue;
+                }
                 match shape.channels {
                     3 => across::<T, 3>(row, &xs, &mut rows[number]),
                     1 => across::<T, 1>(row, &xs, &mut rows[number]),
@@ -63,6 +68,45 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
             *out = top + (bottom - top) * y.part;
         }
     }
+}
+
+/// [`across`] of three bytes a pixel, with a pixel a vector; false, with nothing done, where the processor lacks it. `out`
+/// has room for one number more.
+#[cfg(target_arch = "x86_64")]
+fn across_rgb(row: &[u8], xs: &[Between], out: &mut [f32]) -> bool {
+    use std::arch::x86_64::*;
+
+    use crate::level::Level;
+
+    #[target_feature(enable = "avx2")]
+    fn run(row: &[u8], xs: &[Between], out: &mut [f32]) {
+        let floats = |pixel: usize| {
+            let at = 3 * pixel;
+            let bytes = match row[at..].first_chunk::<4>() {
+                Some(bytes) => *bytes,
+                None => [row[at], row[at + 1], row[at + 2], 0],
+            };
+            _mm_cvtepi32_ps(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(i32::from_le_bytes(bytes))))
+        };
+        for (i, x) in xs.iter().enumerate() {
+            let (left, right) = (floats(x.lower), floats(x.upper));
+            let part = _mm_mul_ps(_mm_sub_ps(right, left), _mm_set1_ps(x.part));
+            let to = &mut out[3 * i..3 * i + 4];
+            // SAFETY: there are four numbers, of which the last is overwritten by the next pixel.
+            unsafe { _mm_storeu_ps(to.as_mut_ptr(), _mm_add_ps(left, part)) };
+        }
+    }
+    if Level::best() < Level::Avx2 {
+        return false;
+    }
+    // SAFETY: the level says that the feature is there.
+    unsafe { run(row, xs, out) };
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn across_rgb(_: &[u8], _: &[Between], _: &mut [f32]) -> bool {
+    false
 }
 
 #[inline(always)]
@@ -83,6 +127,30 @@ fn across_any<T: Sample>(row: &[T], channels: usize, xs: &[Between], out: &mut [
         for (c, out) in out.iter_mut().enumerate() {
             let left = row[x.lower * channels + c].float();
             *out = left + (row[x.upper * channels + c].float() - left) * x.part;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_pixel_a_vector_has_the_bits_of_the_portable_code(
+            row in prop::collection::vec(any::<u8>(), 1..200),
+            output in 1usize..120,
+        ) {
+            let row = &row[..row.len() / 3 * 3];
+            prop_assume!(!row.is_empty());
+            let xs = between(row.len() / 3, output);
+            let (mut found, mut expected) = (vec![0.0; 3 * output + 1], vec![0.0; 3 * output + 1]);
+            if across_rgb(row, &xs, &mut found) {
+                across::<u8, 3>(row, &xs, &mut expected);
+                prop_assert_eq!(&found[..3 * output], &expected[..3 * output]);
+            }
         }
     }
 }

@@ -53,12 +53,22 @@ impl Shape {
 pub trait Sample: Copy {
     /// As TensorFlow casts it.
     fn float(self) -> f32;
+
+    /// The same elements, if they are bytes.
+    fn bytes(elements: &[Self]) -> Option<&[u8]> {
+        let _ = elements;
+        None
+    }
 }
 
 impl Sample for u8 {
     #[inline(always)]
     fn float(self) -> f32 {
         f32::from(self)
+    }
+
+    fn bytes(elements: &[u8]) -> Option<&[u8]> {
+        Some(elements)
     }
 }
 

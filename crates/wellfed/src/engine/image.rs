@@ -278,19 +278,17 @@ impl Maker<'_> {
                 Step::TensorFlow(at) => {
                     held = self.whole(held, *at, scratch, probe)?;
                     let stage = |e: Error| e.with_stage(self.program.operations[*at].transform.name());
-                    let Action::TensorFlow(ops) = &scratch.actions[*at] else {
+                    let Action::TensorFlow(ops) = scratch.actions[*at].clone() else {
                         return Err(Error::new(
                             ErrorKind::Internal,
                             "TensorFlow's operations were not drawn",
                         ));
                     };
                     // Two images of bytes, two of floats, and rows.
-                    let most = 11 * tensorflow::most(ops, scratch.sizes[*at]);
+                    let most = 11 * tensorflow::most(&ops, scratch.sizes[*at]);
                     scratch.codec.reserve(most, scratch.tensorflow.capacity())?;
-                    scratch.tensorflow.load(scratch.work.view())?;
-                    scratch.tensorflow.run(ops).map_err(stage)?;
-                    probe.lap(Phase::Transform, slot.len());
-                    scratch.tensorflow.store(self.program.layout, slot).map_err(stage)?;
+                    let ImageScratch { tensorflow, work, .. } = &mut *scratch;
+                    tensorflow.run(work, &ops, self.program.layout, slot).map_err(stage)?;
                     probe.lap(Phase::Write, slot.len());
                 }
                 Step::Float(operations) => {

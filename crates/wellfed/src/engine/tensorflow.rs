@@ -1,7 +1,7 @@
 //! Runs [`TfOp`]s on a decoded image, and lays the result out in its place.
 
 use wellfed_kernels::{
-    image::{Layout, View},
+    image::{Image, Layout},
     tensorflow::{
         Arithmetic, Shape, arithmetic, resize_area, resize_bicubic, resize_bilinear, resize_kernel,
         resize_nearest,
@@ -13,6 +13,16 @@ use crate::{
     transform::{ImageDtype, Size, TfOp, TfResize},
 };
 
+/// Where the image is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Held {
+    /// Where it was decoded.
+    #[default]
+    Source,
+    Bytes,
+    Floats,
+}
+
 /// Memory for one image at a time: rows of pixels, as bytes until something makes them floats.
 #[derive(Debug, Default)]
 pub(crate) struct TfImage {
@@ -21,7 +31,7 @@ pub(crate) struct TfImage {
     /// Rows of one resampling.
     rows: Vec<f32>,
     shape: Option<Shape>,
-    is_float: bool,
+    held: Held,
 }
 
 /// Elements of the largest image among the results of `ops`, the first included.
@@ -49,57 +59,50 @@ impl TfImage {
             + 4 * self.rows.capacity()
     }
 
-    /// Takes 8-bit pixels.
-    pub(crate) fn load(&mut self, view: View<'_>) -> Result<()> {
-        let shape = Shape { height: view.height(), width: view.width(), channels: view.channels() };
-        room(&mut self.bytes[0], shape.elements())?;
-        for (y, row) in self.bytes[0].chunks_exact_mut(shape.row().max(1)).enumerate() {
-            row.copy_from_slice(view.row(y));
-        }
-        (self.shape, self.is_float) = (Some(shape), false);
-        Ok(())
-    }
-
-    /// Applies operations, one after the other.
+    /// Applies operations to 8-bit pixels, one after the other, and writes the elements in their type and `layout`.
     ///
     /// # Errors
-    /// `Limit` without memory.
-    pub(crate) fn run(&mut self, ops: &[TfOp]) -> Result<()> {
-        ops.iter().try_for_each(|op| self.one(op))
+    /// `Limit` without memory; `Internal` if `slot` is not of the result's size.
+    pub(crate) fn run(&mut self, image: &Image, ops: &[TfOp], layout: Layout, slot: &mut [u8]) -> Result<()> {
+        let shape = Shape { height: image.height(), width: image.width(), channels: image.channels() };
+        (self.shape, self.held) = (Some(shape), Held::Source);
+        ops.iter().try_for_each(|op| self.one(image.pixels(), op))?;
+        self.store(image.pixels(), layout, slot)
     }
 
     fn shape(&self) -> Result<Shape> {
         self.shape.ok_or_else(|| Error::new(ErrorKind::Internal, "no image was loaded"))
     }
 
-    fn one(&mut self, op: &TfOp) -> Result<()> {
+    fn one(&mut self, source: &[u8], op: &TfOp) -> Result<()> {
         let shape = self.shape()?;
         match *op {
             TfOp::Resize { method, size: [height, width], antialias } => {
-                self.resize(method, (height, width), antialias)
+                self.resize(source, method, (height, width), antialias)
             }
             TfOp::Cast { dtype: ImageDtype::UInt8 } => {
-                if self.is_float {
+                if self.held == Held::Floats {
                     room(&mut self.bytes[0], shape.elements())?;
                     for (to, &x) in self.bytes[0].iter_mut().zip(&self.floats[0]) {
                         *to = x as i32 as u8;
                     }
-                    self.is_float = false;
+                    self.held = Held::Bytes;
                 }
                 Ok(())
             }
             TfOp::Cast { .. } => {
-                if !self.is_float {
+                if self.held != Held::Floats {
                     room(&mut self.floats[0], shape.elements())?;
-                    for (to, &x) in self.floats[0].iter_mut().zip(&self.bytes[0]) {
+                    let bytes = if self.held == Held::Source { source } else { &self.bytes[0] };
+                    for (to, &x) in self.floats[0].iter_mut().zip(bytes) {
                         *to = f32::from(x);
                     }
-                    self.is_float = true;
+                    self.held = Held::Floats;
                 }
                 Ok(())
             }
             TfOp::Arithmetic { operator, ref constants } => {
-                if !self.is_float {
+                if self.held != Held::Floats {
                     return Err(Error::new(ErrorKind::Internal, "arithmetic on bytes"));
                 }
                 arithmetic(Arithmetic::from(operator), constants, &mut self.floats[0]);
@@ -107,7 +110,12 @@ impl TfImage {
             }
             TfOp::Flip { horizontal, vertical } => {
                 let row = shape.row();
-                if self.is_float {
+                if self.held == Held::Source {
+                    room(&mut self.bytes[0], shape.elements())?;
+                    self.bytes[0].copy_from_slice(source);
+                    self.held = Held::Bytes;
+                }
+                if self.held == Held::Floats {
                     flip(&mut self.floats[0], row, shape.channels, horizontal, vertical);
                 } else {
                     flip(&mut self.bytes[0], row, shape.channels, horizontal, vertical);
@@ -117,7 +125,7 @@ impl TfImage {
             TfOp::RandomFlip { .. } => Err(Error::new(ErrorKind::Internal, "a random flip was not drawn")),
             TfOp::Crop { top, left, height, width } => {
                 let part = shape.resized((height, width));
-                if self.is_float {
+                if self.held == Held::Floats {
                     let [from, to] = &mut self.floats;
                     room(to, part.elements())?;
                     crop(from, shape, to, part, (top, left));
@@ -125,8 +133,10 @@ impl TfImage {
                 } else {
                     let [from, to] = &mut self.bytes;
                     room(to, part.elements())?;
+                    let from = if self.held == Held::Source { source } else { from };
                     crop(from, shape, to, part, (top, left));
                     self.bytes.swap(0, 1);
+                    self.held = Held::Bytes;
                 }
                 self.shape = Some(part);
                 Ok(())
@@ -134,20 +144,28 @@ impl TfImage {
         }
     }
 
-    fn resize(&mut self, method: TfResize, size: (usize, usize), antialias: bool) -> Result<()> {
+    fn resize(
+        &mut self,
+        source: &[u8],
+        method: TfResize,
+        size: (usize, usize),
+        antialias: bool,
+    ) -> Result<()> {
         let shape = self.shape()?;
         let resized = shape.resized(size);
         let elements = resized.elements();
+        let is_float = self.held == Held::Floats;
         let Self { bytes: [bytes, spare], floats: [floats, out], rows, .. } = self;
-        if method == TfResize::Nearest && !self.is_float {
+        let bytes = if self.held == Held::Source { source } else { bytes };
+        if method == TfResize::Nearest && !is_float {
             room(spare, elements)?;
             resize_nearest(bytes, shape, spare, size);
             self.bytes.swap(0, 1);
-            self.shape = Some(resized);
+            (self.shape, self.held) = (Some(resized), Held::Bytes);
             return Ok(());
         }
         room(out, elements)?;
-        match (method.kernel(antialias), method, self.is_float) {
+        match (method.kernel(antialias), method, is_float) {
             (Some(kernel), _, false) => resize_kernel(kernel, antialias, bytes, shape, out, size, rows),
             (Some(kernel), _, true) => resize_kernel(kernel, antialias, floats, shape, out, size, rows),
             (_, TfResize::Nearest, _) => resize_nearest(floats, shape, out, size),
@@ -159,24 +177,22 @@ impl TfImage {
             (_, _, true) => resize_bilinear(floats, shape, out, size),
         }
         self.floats.swap(0, 1);
-        (self.shape, self.is_float) = (Some(resized), true);
+        (self.shape, self.held) = (Some(resized), Held::Floats);
         Ok(())
     }
 
-    /// Writes the elements in their type and `layout`.
-    ///
-    /// # Errors
-    /// `Internal` if `slot` is not of their size.
-    pub(crate) fn store(&self, layout: Layout, slot: &mut [u8]) -> Result<()> {
+    fn store(&self, source: &[u8], layout: Layout, slot: &mut [u8]) -> Result<()> {
         let shape = self.shape()?;
-        let size = if self.is_float { 4 } else { 1 };
+        let is_float = self.held == Held::Floats;
+        let bytes = if self.held == Held::Source { source } else { &self.bytes[0] };
+        let size = if is_float { 4 } else { 1 };
         if slot.len() != size * shape.elements() {
             let what = format!("{} bytes for an image of {shape:?}", slot.len());
             return Err(Error::new(ErrorKind::Internal, what));
         }
         let plane = shape.height * shape.width;
-        match (layout, self.is_float) {
-            (Layout::Hwc, false) => slot.copy_from_slice(&self.bytes[0]),
+        match (layout, is_float) {
+            (Layout::Hwc, false) => slot.copy_from_slice(bytes),
             (Layout::Hwc, true) => {
                 for (to, x) in slot.as_chunks_mut::<4>().0.iter_mut().zip(&self.floats[0]) {
                     *to = x.to_ne_bytes();
@@ -184,7 +200,7 @@ impl TfImage {
             }
             (Layout::Chw, false) => {
                 for (i, to) in slot.iter_mut().enumerate() {
-                    *to = self.bytes[0][i % plane * shape.channels + i / plane];
+                    *to = bytes[i % plane * shape.channels + i / plane];
                 }
             }
             (Layout::Chw, true) => {

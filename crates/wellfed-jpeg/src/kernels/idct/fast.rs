@@ -3,12 +3,13 @@
 //!
 //! Coefficients are multiplied by the quantization table with the transform's scale factors in it, to two more bits, so
 //! that a pass has five products. All values have 16 bits: sums wrap, and products keep the upper half of 32 bits. The
-//! loops run over the 32 columns of a group, so that compilers vectorize them; each level is the same code compiled for
-//! its instructions.
+//! loops run over the 32 columns of a group.
 
 use std::sync::LazyLock;
 
 use super::check;
+#[cfg(target_arch = "x86_64")]
+use super::fast_avx2;
 use crate::Level;
 use crate::kernels::{GROUP, supported};
 
@@ -44,34 +45,14 @@ pub(crate) fn idct_fast(
     check(groups, 8, out, stride);
     match supported(level) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level is supported.
-        Level::Avx512 => unsafe { avx512(groups, multipliers, out, stride) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level is supported.
-        Level::Avx2 => unsafe { avx2(groups, multipliers, out, stride) },
+        // SAFETY: AVX-512 includes AVX2, so that is there, and the lengths were checked.
+        Level::Avx512 | Level::Avx2 => unsafe { fast_avx2::idct(groups, multipliers, out, stride) },
         _ => run(groups, multipliers, out, stride),
     }
 }
 
-/// # Safety
-/// The features must be available.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn avx2(groups: &mut [i16], multipliers: &[u16; 64], out: &mut [u8], stride: usize) {
-    run(groups, multipliers, out, stride);
-}
-
-/// # Safety
-/// The features must be available.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn avx512(groups: &mut [i16], multipliers: &[u16; 64], out: &mut [u8], stride: usize) {
-    run(groups, multipliers, out, stride);
-}
-
 type Row = [i16; WIDE];
 
-#[inline(always)]
 fn run(groups: &mut [i16], multipliers: &[u16; 64], out: &mut [u8], stride: usize) {
     for (g, group) in groups.chunks_exact_mut(GROUP).enumerate() {
         let mut rows = [[0i16; WIDE]; 8];
@@ -96,7 +77,6 @@ fn run(groups: &mut [i16], multipliers: &[u16; 64], out: &mut [u8], stride: usiz
 }
 
 /// Transposes each of the four blocks.
-#[inline(always)]
 fn transpose(rows: &mut [Row; 8]) {
     let before = *rows;
     for b in 0..4 {
@@ -109,7 +89,6 @@ fn transpose(rows: &mut [Row; 8]) {
 }
 
 /// One-dimensional transforms of all columns, in place.
-#[inline(always)]
 fn pass(rows: &mut [Row; 8]) {
     /// With eight fractional bits.
     const F_1_082: i16 = 277;
@@ -156,7 +135,6 @@ fn pass(rows: &mut [Row; 8]) {
     ];
 }
 
-#[inline(always)]
 fn each(f: impl Fn(usize) -> i16) -> Row {
     let mut row = [0; WIDE];
     for (c, x) in row.iter_mut().enumerate() {

@@ -10,6 +10,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
 pub(super) mod fast;
+#[cfg(target_arch = "x86_64")]
+mod fast_avx2;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(super) mod scalar;

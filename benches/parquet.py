@@ -5,8 +5,8 @@
 Numbers: ten float32 columns and a label in row groups of 65,536, in batches of 1,024: pyarrow's own scan of the file
 into NumPy arrays, and torch's DataLoader over that (an iterable data set of rows, with 0 and 2 workers).
 
-Images: photographs as `{bytes, path}` in row groups of 100, resized to 224 and batched by 64: `datasets` under
-torch's DataLoader with 0, 1 and 2 workers.
+Images: photographs as `{bytes, path}` in row groups of 100, batched by 64, as whole images resized to 224x224 and, as
+training has it, cropped at random, resized and flipped: `datasets` under torch's DataLoader with 0, 1 and 2 workers.
 
 Shuffled: wellfed by blocks of a row group, and numbers also as a whole. Each round runs all of them once, in turn;
 medians are over rounds.
@@ -15,6 +15,7 @@ medians are over rounds.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import tempfile
 from collections.abc import Iterator
@@ -98,22 +99,31 @@ def images(folder: Path, photos: Path, count: int, rounds: int) -> Any:
     theirs = datasets.load_dataset(
         "parquet", data_files=str(path), cache_dir=str(folder / "cache"), split="train"
     )
-    resize = v2.Compose([v2.ToImage(), v2.Resize((224, 224), antialias=True)])
+    ds = wf.parquet(path, columns=["image", "label"]).shuffle(block_size=100, window=4)
+    tasks: dict[str, tuple[list[Any], Any]] = {
+        "resized": ([T.Resize((224, 224))], v2.Resize((224, 224), antialias=True)),
+        "cropped at random": (
+            [T.RandomResizedCrop(224), T.RandomHorizontalFlip()],
+            v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip()]),
+        ),
+    }
+    found = {}
+    for task, (mine, chain) in tasks.items():
+        theirs.set_transform(functools.partial(transformed, v2.Compose([v2.ToImage(), chain])))
+        loaders: dict[str, Any] = {"wellfed, blocks shuffled": ds.map(*mine).batch(64).numpy()}
+        for workers in (0, 1, 2):
+            loaders[f"datasets, {workers} workers"] = DataLoader(
+                theirs, batch_size=64, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+            )
+        times = in_turns(loaders, rounds)
+        print(f"{count} images, {task}")
+        found[task] = report(times, count, "datasets")
+    return found
 
-    def transform(batch: dict[str, Any]) -> dict[str, Any]:
-        return {"image": [resize(image.convert("RGB")) for image in batch["image"]], "label": batch["label"]}
 
-    theirs.set_transform(transform)
-    ds = wf.parquet(path, columns=["image", "label"])
-    pipeline = ds.shuffle(block_size=100, window=4).map(T.Resize((224, 224))).batch(64)
-    loaders: dict[str, Any] = {"wellfed, blocks shuffled": pipeline.numpy()}
-    for workers in (0, 1, 2):
-        loaders[f"datasets, {workers} workers"] = DataLoader(
-            theirs, batch_size=64, shuffle=True, num_workers=workers, persistent_workers=workers > 0
-        )
-    times = in_turns(loaders, rounds)
-    print(f"{count} images")
-    return report(times, count, "datasets")
+def transformed(chain: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """What `datasets` makes of some rows."""
+    return {"image": [chain(image.convert("RGB")) for image in batch["image"]], "label": batch["label"]}
 
 
 def main() -> None:
@@ -122,12 +132,15 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--photos", type=Path)
+    parser.add_argument("--only-images", action="store_true")
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        results: dict[str, Any] = {"numbers": numbers(Path(folder), options.rows, options.rounds)}
+        results: dict[str, Any] = {}
+        if not options.only_images:
+            results["numbers"] = numbers(Path(folder), options.rows, options.rounds)
         if options.photos is not None:
             results["images"] = images(Path(folder), options.photos, options.images, options.rounds)
     if options.out is not None:

@@ -3,13 +3,13 @@
     python benches/remote.py --photos DIR [--images 2000] [--rounds 3] [--delay-ms 0] [--link-mb 0] [--out FILE.json]
 
 nginx on this machine (it must be installed; run as root it listens as nobody) serves `--images` photographs as
-objects, as tar shards, as MDS and as LitData chunks. What is measured is opening the data set (tar shards have no index
-yet: ``tar shards, opened`` is what one epoch takes afterwards, as every later one does) and one epoch: all photographs,
-shuffled as each library shuffles, cropped at random and resized to 224x224 in batches of 64, without anything on local
-disk. The libraries run under torch's DataLoader with 2 and 4 workers, as their guides have it, the transforms are
-torchvision's; those that are not installed are left out. `raw` only fetches the objects, by `--connections` threads.
-With `--delay-ms` nginx answers later (needs its echo module), with `--link-mb` the loopback interface passes so much a
-second (needs root and `tc`; put back at the end).
+objects, as tar shards, in row groups of Parquet, as MDS and as LitData chunks. What is measured is opening the data set
+and one epoch: all photographs, shuffled (Parquet by blocks, the libraries as they shuffle), cropped at random and
+resized to 224x224 in batches of 64, without anything on local disk. Tar shards have no index beside them, or one from
+before the upload (``indexed``); ``opened`` is an epoch without opening. The libraries run under torch's DataLoader with
+2 and 4 workers, as their guides have it, the transforms are torchvision's; those that are not installed are left out.
+`raw` only fetches the objects, by `--connections` threads. With `--delay-ms` nginx answers later (needs its echo
+module), with `--link-mb` the loopback interface passes so much a second (needs root and `tc`; put back at the end).
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
@@ -152,6 +154,16 @@ def write(www: Path, photos: list[Path], count: int) -> None:
                     member = tarfile.TarInfo(name)
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
+    (bucket / "indexed").mkdir()
+    for shard in sorted((bucket / "tar").iterdir()):
+        shutil.copy(shard, bucket / "indexed")
+    wf.webdataset(str(bucket / "indexed" / "*.tar"), fields=["jpg"], index="sidecar")
+    for shard in (bucket / "indexed").glob("*.tar"):
+        # As an upload leaves them: with another time than that of their index.
+        os.utime(shard, (0, 0))
+    images = [{"bytes": contents[i % len(contents)], "path": ""} for i in range(count)]
+    table = pa.table({"image": images, "label": [i % 10 for i in range(count)]})
+    pq.write_table(table, bucket / "photos.parquet", row_group_size=100)
     if importlib.util.find_spec("streaming"):
         from streaming import MDSWriter
 
@@ -239,14 +251,35 @@ def ours(port: int, count: int) -> dict[str, Callable[[], float]]:
         how: dict[str, Any] = {"fields": ["jpg", "cls"], "storage_options": store}
         return epoch(lambda: chain(wf.webdataset(url_of_shards, **how)), count)
 
+    def indexed() -> float:
+        url, how = url_of_shards.replace("/tar/", "/indexed/"), {"fields": ["jpg", "cls"]}
+        return epoch(lambda: chain(wf.webdataset(url, storage_options=store, **how)), count)
+
+    def parquet() -> float:
+        ds = functools.partial(
+            wf.parquet, "s3://bench/photos.parquet", images=["image"], fields=["image", "label"]
+        )
+        return epoch(lambda: chain(ds(storage_options=store), block_size=100, window=4), count)
+
     def opened() -> float:
         loader = chain(wf.webdataset(url_of_shards, fields=["jpg", "cls"], storage_options=store))
         return epoch(lambda: loader, count)
 
-    def chain(ds: wf.Dataset) -> Any:
-        return ds.shuffle(seed=0).map(T.RandomResizedCrop(224), T.RandomHorizontalFlip()).batch(BATCH).numpy()
+    def chain(ds: wf.Dataset, **blocks: int) -> Any:
+        return (
+            ds.shuffle(seed=0, **blocks)
+            .map(T.RandomResizedCrop(224), T.RandomHorizontalFlip())
+            .batch(BATCH)
+            .numpy()
+        )
 
-    return {"wellfed, objects": objects, "wellfed, tar shards": tar, "wellfed, tar shards, opened": opened}
+    return {
+        "wellfed, objects": objects,
+        "wellfed, tar shards": tar,
+        "wellfed, tar shards, indexed": indexed,
+        "wellfed, tar shards, opened": opened,
+        "wellfed, Parquet": parquet,
+    }
 
 
 def theirs(port: int, count: int, workers: int) -> dict[str, Callable[[], float]]:

@@ -348,7 +348,9 @@ fn open_file(store: &Arc<dyn Store>, path: &str, spec: &TfRecordSpec) -> Result<
     let stat = store.stat(path)?;
     let sidecar = spec.index == IndexMode::Sidecar;
     let plain = |store: &dyn Store, file: &str, stat: &Stat| -> Result<Kept> {
-        if let Some(kept) = tfrecord_sidecar::load(store, file, stat) {
+        let kept =
+            (spec.index != IndexMode::Anew).then(|| tfrecord_sidecar::load(store, file, stat)).flatten();
+        if let Some(kept) = kept {
             return Ok(kept);
         }
         let index = RecordIndex::scan(store, file)?;

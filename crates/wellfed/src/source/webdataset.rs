@@ -53,6 +53,8 @@ pub enum IndexMode {
     Memory,
     /// Also kept in such a file, and rebuilt when size or time of the shard differ. A folder that cannot be written is no error.
     Sidecar,
+    /// Made anew, whatever is kept, and not written: for those who check a shard.
+    Anew,
 }
 
 /// What to open: the shards, and which fields to take.
@@ -614,7 +616,8 @@ fn open_shard(store: &Arc<dyn Store>, path: &str, spec: &WebDatasetSpec) -> Resu
     }
     let tar = |store: &dyn Store, file: &str| -> Result<Kept> {
         let stat = store.stat(file)?;
-        if let Some(kept) = tar_sidecar::load(store, file, &stat) {
+        let kept = (spec.index != IndexMode::Anew).then(|| tar_sidecar::load(store, file, &stat)).flatten();
+        if let Some(kept) = kept {
             return Ok(kept);
         }
         let index = ShardIndex::scan(store, file)?;

@@ -327,3 +327,23 @@ proptest! {
         prop_assert!(source.len() == 4 || label(&source, source.len() - 1).is_err());
     }
 }
+
+#[test]
+fn who_checks_a_file_reads_lengths_that_a_kept_index_spares() {
+    let folder = TempFolder::new();
+    let path = folder.write("x.tfrecord", &framed([&b"abc"[..], b"def"]));
+    let of = |index| {
+        TfRecord::open(Arc::new(LocalStore::new()), TfRecordSpec { index, ..TfRecordSpec::new(&*path) })
+            .unwrap()
+    };
+    assert_eq!(of(IndexMode::Sidecar).len(), 2);
+    // A bit of the second length goes, and nobody has written.
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let second = bytes.len() / 2;
+    bytes[second + 9] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    assert!(of(IndexMode::Memory).shards[0].index.damage.is_none());
+    assert!(of(IndexMode::Anew).shards[0].index.damage.is_some());
+}

@@ -160,7 +160,7 @@ impl Form for TfRecordForm {
     }
 }
 
-/// Reads a file again, with all features.
+/// Reads a file again, with all features, and all lengths of records, which an index beside it would spare.
 pub(super) fn reader(
     store: Arc<LocalStore>,
     fields: &serde_json::Value,
@@ -169,7 +169,7 @@ pub(super) fn reader(
     let described: Vec<Described> = serde_json::from_value(fields.clone())
         .map_err(|e| Error::corrupt(format!("the manifest names no features: {e}")))?;
     let features = described.into_iter().flat_map(|described| described.features).collect();
-    let spec = TfRecordSpec { features: Some(features), ..TfRecordSpec::new(path) };
+    let spec = TfRecordSpec { features: Some(features), index: IndexMode::Anew, ..TfRecordSpec::new(path) };
     Ok(Arc::new(TfRecord::open(store, spec)?))
 }
 

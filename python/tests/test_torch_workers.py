@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader as Stock
 import torch_worker_sets as sets
 from wellfed.torch import DataLoader
 from wellfed.torch._workers import supported
+from wellfed.torch._workers.channel import Channel
 
 pytestmark = pytest.mark.skipif(not supported(), reason="worker processes of wellfed need Linux")
 
@@ -89,6 +90,34 @@ def test_persistent_workers_are_the_same_processes_with_the_same_copies():
     one, two = (torch.cat(drained(fresh)) for _ in range(2))
     assert not set(one[:, 2].tolist()) & set(two[:, 2].tolist())
     assert two[:, 1].tolist() == [1, 2, 3, 4] * 2
+
+
+def test_a_word_that_comes_late_does_not_stop_the_epoch_that_runs(monkeypatch):
+    """On a loaded machine, the worker's watching thread may hear of an epoch when the next one has begun."""
+    receive = Channel.recv
+
+    def late(channel, flags=0):
+        message = receive(channel, flags)
+        if threading.current_thread().name == "wellfed-watch":
+            time.sleep(0.5)
+        return message
+
+    class Slow(sets.Squares):
+        def __getitem__(self, i):
+            time.sleep(0.05)
+            return super().__getitem__(i)
+
+    monkeypatch.setattr(Channel, "recv", late)
+    loader = DataLoader(
+        Slow(16),
+        batch_size=2,
+        num_workers=2,
+        persistent_workers=True,
+        timeout=20,
+        multiprocessing_context="fork",
+    )
+    for _ in range(4):
+        assert [int(x) for pair in drained(loader) for x in pair[1]] == [i * i for i in range(16)]
 
 
 def test_batches_of_an_epoch_that_was_left_give_their_memory_back():

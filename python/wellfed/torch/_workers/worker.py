@@ -62,7 +62,9 @@ class ConsumerWatch:
     def __init__(self, worker_id: int, watch: Channel, parent: int) -> None:
         self.worker_id, self.watch, self.parent = worker_id, watch, parent
         self.stopped = self.interrupted = self.busy = False
-        self.epoch = 0
+        # The first epoch whose tasks are still wanted. Only the thread writes it, and it may be late: it then names
+        # an epoch before the one that the tasks are of.
+        self.oldest = 0
         self.main = threading.get_ident()
         self.job = "has no task yet"
 
@@ -93,7 +95,7 @@ class ConsumerWatch:
                     if question is None:
                         self.watch.send(self.stacks())
                     else:
-                        self.epoch = question
+                        self.oldest = question
                 except Closed:
                     self.stopped = True
                     if self.interrupted:
@@ -230,7 +232,6 @@ class Worker:
         """A later epoch."""
         report = None
         self.ended = False
-        self.consumer_watch.epoch = epoch
         try:
             self.shuffle(shared_seed)
             self.fetcher, report = self.setup.hooks.reopen(
@@ -255,7 +256,7 @@ class Worker:
                 self.send(LOOKED, epoch, 0, self.look())
             elif kind == "end":
                 break
-            elif epoch == self.consumer_watch.epoch and not self.ended:
+            elif epoch >= self.consumer_watch.oldest and not self.ended:
                 self.work(epoch, *task[3:])
 
     def work(

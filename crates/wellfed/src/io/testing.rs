@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Error, ErrorKind, Result, lock,
-    store::{Done, Entry, Pending, Remote, Request, Stat, Store},
+    store::{Done, Entry, Pending, Remote, Request, Stat, Store, Version},
 };
 
 /// Takes requests and keeps them until the test answers. Everything else is refused, so that whoever reads past the
@@ -104,6 +104,11 @@ impl Store for ManualStore {
 }
 
 impl Remote for ManualStore {
+    /// What it holds never changes.
+    fn version(&self, path: &str) -> Option<Version> {
+        Some(Version::new("manual", path, b"1"))
+    }
+
     fn throttled(&self) -> u64 {
         lock(&self.state.0).throttled
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.skipif(
     not PYTHON,
     reason="NOT TESTED HERE: no TensorFlow; WELLFED_TENSORFLOW_PYTHON may name an interpreter that has it",
 )
+
+PACKAGE = Path(__file__).parents[1]
 
 BEGIN = """
 import os
@@ -219,3 +222,107 @@ def test_failures_in_the_pipeline_are_the_scripts(tmp_path: Path) -> None:
     assert "no such picture" in seen.err
     assert "wellfed_probe" not in seen.err.splitlines()[-1]
     assert seen.of("exit")[0]["reason"] == "exception"
+
+
+IMAGES = """
+def write(i):
+    generator = np.random.default_rng(i)
+    pixels = generator.integers(0, 256, (6, 8, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+    tf.io.write_file(f"{i}.jpg", tf.io.encode_jpeg(pixels))
+    return f"{i}.jpg"
+
+def decode(path, label):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    return tf.image.resize(image, [16, 24]) / 255.0, label
+
+files = [write(i) for i in range(24)]
+images = (
+    tf.data.Dataset.from_tensor_slices((files, list(range(24))))
+    .map(decode)
+    .batch(4)
+    .prefetch(2)
+)
+print([(float(tf.reduce_sum(x)), y.numpy().tolist()) for x, y in images])
+"""
+
+
+def test_what_wellfed_would_make_of_images_is_noted(tmp_path: Path) -> None:
+    seen = same_without_probe(tmp_path, f"import os; os.chdir({str(tmp_path)!r})\n{IMAGES}")
+    (loader,) = seen.of("loader")
+    (fed,) = seen.of("fed")
+    assert (loader["decodes"], fed["loader"]) == (["DecodeJpeg"], loader["loader"])
+    assert (fed["plan"], fed["images"], fed["python"]) == ("native", True, [])
+    place = fed["place"]
+    first, last = place["call"]
+    assert place["code"].startswith("images = (\n")
+    call = place["code"].encode()[first:last].decode()
+    assert call.startswith("tf.data.Dataset.from_tensor_slices(")
+    assert call.endswith(".prefetch(2)")
+
+
+def test_what_wellfed_makes_of_images_is_tried(tmp_path: Path) -> None:
+    source = (
+        f"import os; os.chdir({str(tmp_path)!r})\n{IMAGES}\nprint('wellfed' in sys.modules, file=sys.stderr)"
+    )
+    plain = tensorflow(tmp_path, source, probe=False)
+    seen = tensorflow(tmp_path, source, WELLFED_DOCTOR_APPLY=json.dumps({"feed": True}))
+    assert (plain.err.splitlines()[-1], seen.err.splitlines()[-1]) == ("False", "True")
+    assert seen.out == plain.out
+    assert seen.steps(seen.of("loader")[0]["loader"]) == 6
+
+
+def test_large_arrays_are_not_copied_to_ask_about_them(tmp_path: Path) -> None:
+    seen = tensorflow(
+        tmp_path,
+        """
+        rows = np.zeros((9, 1024, 2048), np.float32)
+        print(len([x for x in tf.data.Dataset.from_tensor_slices(rows)]))
+        """,
+    )
+    assert (seen.out.strip(), seen.of("fed")) == ("9", [])
+
+
+CSV = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+
+data = tf.data.experimental.make_csv_dataset("t.csv", 50, label_name="y", num_epochs=1, shuffle=False)
+total = 0.0
+for features, label in data:
+    total += float(tf.reduce_sum(features["x3"])) + float(tf.reduce_sum(label))
+print(total)
+"""
+
+
+def test_csv_is_told_to_be_parsed_by_wellfed_and_gives_the_same(tmp_path: Path) -> None:
+    names = [f"x{i}" for i in range(30)]
+    rows = "\n".join(",".join(str((i * k) % 8) for k in range(1, 32)) for i in range(60_000))
+    (tmp_path / "t.csv").write_text(",".join([*names, "y"]) + "\n" + rows + "\n")
+
+    def ran(*words: str, text: str) -> str:
+        (tmp_path / "train.py").write_text(text)
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "TMPDIR": str(tmp_path)}
+        done = subprocess.run(
+            [PYTHON, *words, "train.py"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env=environment,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    told = ran("-m", "wellfed", "doctor", "run", "--json", "report.json", text=CSV)
+    report = json.loads((tmp_path / "report.json").read_text())
+    # Where other processes have the cores, they may be what is told first.
+    verdicts = [report["verdict"], report["runner_up"], *report["others"]]
+    (fix,) = [verdict["fix"] for verdict in verdicts if verdict is not None and verdict["id"] == "parse"]
+    lines = CSV.splitlines()
+    first = fix["place"]["line"] - 1
+    lines[first : first + 1] = fix["change"].splitlines()
+    changed = "\n".join(lines)
+    assert "make_csv_dataset" not in changed
+    assert ran(text=changed) == told

@@ -181,6 +181,8 @@ pub struct Loader {
     pub place: Option<Place>,
     /// Steps of a tf.data pipeline, from the source on, such as `ParallelMap(num_parallel_calls=-1)`.
     pub pipeline: Vec<String>,
+    /// TensorFlow's operations in it that decode or parse, such as `DecodeJpeg`.
+    pub decodes: Vec<String>,
 }
 
 /// See [`Record::Iter`].
@@ -477,8 +479,10 @@ pub struct Fed {
     pub plan: String,
     /// Whether its workers would open images faster than Pillow does.
     pub images: bool,
-    /// What would stay in Python.
+    /// What would stay in Python, or TensorFlow.
     pub python: Vec<String>,
+    /// What is to be given to `wellfed.feed`, if that is not where the loader was made.
+    pub place: Option<Place>,
 }
 
 /// See [`Record::Engine`]. Counts and times are those since the engine's loader was made.

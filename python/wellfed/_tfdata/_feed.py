@@ -15,7 +15,7 @@ from ._build import components, handed_over, native, rebuilt, reference, with_re
 from ._pipeline import PASSED, Left, Lowered, Pipeline
 from ._values import Image
 
-__all__ = ["feed"]
+__all__ = ["feed", "outlook"]
 
 
 def feed(
@@ -29,8 +29,7 @@ def feed(
     if settled:
         raise TypeError(f"{min(settled)} is what the tf.data pipeline says, and cannot be given to feed()")
     try:
-        serialized = dataset._as_serialized_graph(external_state_policy=ExternalStatePolicy.IGNORE).numpy()
-        pipeline = Pipeline(serialized, shuffle == "global", random == "native")
+        pipeline = Pipeline(_graph_of(dataset), shuffle == "global", random == "native")
         return _fed(dataset, pipeline, options, check)
     except Left as left:
         return _left(dataset, str(left))
@@ -40,12 +39,38 @@ def feed(
         return _left(dataset, f"wellfed cannot read it: {str(error).splitlines()[0]}")
 
 
+def outlook(dataset: Any) -> dict[str, Any]:
+    """What `feed` would make of a data set, as data, for those who predict what it gains. Makes no data set.
+
+    Returns:
+        ``plan``: ``native`` for whole batches, ``hybrid`` where TensorFlow goes on from native samples, ``python`` where
+        all is left to TensorFlow; ``images``: whether images are decoded natively; ``python``: why parts are left.
+    """
+    try:
+        lowered, _, above = _boundary(Pipeline(_graph_of(dataset), False, False))
+    except Left as left:
+        return {"plan": "python", "images": False, "python": [str(left)]}
+    whole = lowered.batch is not None
+    rest = [*lowered.notes, *(f"{node.op}: {why}" for node, why in above)]
+    return {"plan": "native" if whole else "hybrid", "images": True, "python": rest}
+
+
+def _graph_of(dataset: Any) -> bytes:
+    serialized = dataset._as_serialized_graph(external_state_policy=ExternalStatePolicy.IGNORE)
+    return bytes(serialized.numpy())
+
+
 def _left(dataset: Any, why: str) -> Any:
     dataset.explain = lambda: f"all of it is TensorFlow's: {why}\n"
     return dataset
 
 
-def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool) -> Any:
+def _boundary(pipeline: Pipeline) -> tuple[Lowered, Any, list[tuple[Any, str]]]:
+    """What is native, its last node, and the nodes above it with the reasons why they are not.
+
+    Raises:
+        Left: Nothing is, or no image is decoded there.
+    """
     above: list[tuple[Any, str]] = []
     chain = pipeline.chain()
     for node in chain:
@@ -59,6 +84,11 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
         raise Left(above[-1][1])
     if not any(isinstance(value, Image) for value in lowered.values):
         raise Left(next(iter(lowered.notes), above[-1][1] if above else "it decodes no images"))
+    return lowered, node, above
+
+
+def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool) -> Any:
+    lowered, node, above = _boundary(pipeline)
     ours = native(lowered, options)
     # Batches and maps, which images come from, say what they give.
     shapes = [tf.TensorShape(shape) for shape in node.attr["output_shapes"].list.shape]

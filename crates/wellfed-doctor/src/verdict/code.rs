@@ -165,18 +165,39 @@ pub(super) fn loader_with(e: &Evidence, arguments: &[(&str, String)]) -> (String
     (changed.unwrap_or_else(|| format!("# the loader with {}", list.join(", "))), place)
 }
 
-/// The loader's lines with the loader given to wellfed, with the import if the script has none.
+/// The lines of the loader, or of the last step of a tf.data pipeline, with it given to wellfed, and with the import if the script
+/// has none.
 pub(super) fn fed(e: &Evidence) -> (String, Option<Place>) {
-    let place = e.loader().and_then(|loader| loader.place.clone());
-    let changed = place.as_ref().and_then(|place| {
-        let name = place.wellfed.as_deref().unwrap_or("wellfed");
-        let code = with_call(place, |call| Some(format!("{name}.feed({call})")))?;
-        let indent = &code[..code.len() - code.trim_start().len()];
-        let import =
-            if place.wellfed.is_none() { format!("{indent}import wellfed\n") } else { String::new() };
-        Some(import + &code)
-    });
+    let whole = e.fed.as_ref().and_then(|fed| fed.place.clone());
+    let place = whole.or_else(|| e.loader().and_then(|loader| loader.place.clone()));
+    let changed = place
+        .as_ref()
+        .and_then(|place| with_wellfed(place, |name, call| Some(format!("{name}.feed({call})"))));
     (changed.unwrap_or_else(|| "# import wellfed, and give the loader to wellfed.feed()".to_owned()), place)
+}
+
+/// The lines that make a data set by `make_csv_dataset`, with wellfed's parser in its place.
+pub(super) fn csv(e: &Evidence) -> (String, Option<Place>) {
+    const THEIRS: &str = "make_csv_dataset(";
+    let place = e.loader().and_then(|loader| loader.place.clone());
+    let ours = |name: &str, call: &str| {
+        let (before, arguments) = call.split_once(THEIRS)?;
+        let plain = before.chars().all(|c| c.is_alphanumeric() || "_.".contains(c));
+        plain.then(|| format!("{name}.csv({arguments}.tf()"))
+    };
+    let changed = place.as_ref().and_then(|place| with_wellfed(place, ours));
+    let otherwise = || "# import wellfed, and wellfed.csv(...).tf() in place of the data set".to_owned();
+    (changed.unwrap_or_else(otherwise), place)
+}
+
+/// The lines at a place with another call in place of the one there, in which wellfed has a name; with its import, if the script has
+/// none.
+fn with_wellfed(place: &Place, change: impl FnOnce(&str, &str) -> Option<String>) -> Option<String> {
+    let name = place.wellfed.as_deref().unwrap_or("wellfed");
+    let code = with_call(place, |call| change(name, call))?;
+    let indent = &code[..code.len() - code.trim_start().len()];
+    let import = if place.wellfed.is_none() { format!("{indent}import wellfed\n") } else { String::new() };
+    Some(import + &code)
 }
 
 /// A command in a terminal that runs the same script.
@@ -272,6 +293,14 @@ mod tests {
         assert_eq!(loader_with(&e, &workers).0, "    for x in DataLoader(ds, 4, num_workers=2):  # all");
         assert_eq!(fed(&e).0, "    import wellfed\n    for x in wellfed.feed(DataLoader(ds, 4)):  # all");
         assert_eq!(fed(&of(Some([13, 30]), Some("wf"))).0, "    for x in wf.feed(DataLoader(ds, 4)):  # all");
+        let given = |code: &str, name: Option<&str>| {
+            let mut e = of(Some([7, code.len()]), name);
+            e.loaders[0].loader.place.as_mut().unwrap().code = code.to_owned();
+            csv(&e).0
+        };
+        let theirs = "data = tf.data.experimental.make_csv_dataset(\"a.csv\", 8)";
+        assert_eq!(given(theirs, None), "import wellfed\ndata = wellfed.csv(\"a.csv\", 8).tf()");
+        assert!(given("data = files.interleave(f(make_csv_dataset(x)))", Some("wf")).starts_with("# "));
         for unknown in [None, Some([13, 300])] {
             assert!(fed(&of(unknown, None)).0.starts_with("# "));
             assert!(loader_with(&of(unknown, None), &workers).0.starts_with("# "));

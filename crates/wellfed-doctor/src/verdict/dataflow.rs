@@ -1,4 +1,4 @@
-//! tf.data: maps that run one at a time, cores that are all in use, reads that are waited for.
+//! tf.data: maps that run one at a time, cores that are all in use by decoding or parsing, reads that are waited for.
 
 use serde_json::json;
 
@@ -7,16 +7,42 @@ use crate::{
     evidence::Flow,
     model::{Cost, Pipeline},
     record::Node,
-    report::{Fact, Fix},
+    report::{Apply, Fact, Fix},
 };
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
     let Some(flow) = &case.e.flow else { return Vec::new() };
     let Some(heavy) = flow.heaviest() else { return Vec::new() };
-    [serial(case, flow, heavy), latency(case, flow, heavy), decode(case, flow, heavy)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let parses_csv = decodes(case, "CSV") || decodes(case, "Csv");
+    let serial = serial(case, flow, heavy).filter(|_| !parses_csv);
+    let busy = match () {
+        () if parses_csv => csv(case, flow, heavy),
+        // Elements that are made one after the other first of all want to be made by all cores.
+        () if serial.is_none() => feed(case, flow, heavy).or_else(|| decode(case, flow, heavy)),
+        () => decode(case, flow, heavy),
+    };
+    let latency = latency(case, flow, heavy).filter(|_| !parses_csv);
+    [serial, latency, busy].into_iter().flatten().collect()
+}
+
+/// Whether the pipeline has an operation that decodes such things.
+fn decodes(case: &Case, what: &str) -> bool {
+    case.e.loader().is_some_and(|loader| loader.decodes.iter().any(|operation| operation.contains(what)))
+}
+
+/// What keeps the cores busy, in a title.
+fn keeps_busy(case: &Case, what: &str) -> String {
+    format!(
+        "{what} keeps the cores busy, and the loop waits {} of the time",
+        percent(case.e.steps.wait() / case.e.steps.time())
+    )
+}
+
+/// The pipeline where making elements costs such a share of what it does, on all cores, ahead of the loop.
+fn cheaper(case: &Case, left: f64) -> Pipeline {
+    let made = case.p.with_make(|cost| Cost { cpu: left * cost.cpu, ..*cost });
+    let workers = (case.p.cores.floor().max(1.0) as usize).max(made.workers);
+    Pipeline { restart: restart_with(case, left), workers, prefetch: made.prefetch.max(2), ..made }
 }
 
 fn facts(case: &Case, flow: &Flow, heavy: &Node) -> Vec<Fact> {
@@ -130,30 +156,88 @@ fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
 /// What is left of the cost of photographs that are stored at a quarter of the side.
 const LEFT: f64 = 0.15;
 
+/// What is left where wellfed makes whole batches, and where TensorFlow goes on from its samples (`benches/tfdata.py`).
+const FED: f64 = 0.6;
+const FED_IN_PART: f64 = 0.8;
+
+/// What is left of parsing by `make_csv_dataset` (`benches/from_csv.py`: a tenth, and less).
+const PARSED: f64 = 0.1;
+
 /// tf.data sets the number of calls by itself as it runs: the same script differs by a third from run to run.
 const VARIES: f64 = 0.2;
+
+/// Images that wellfed decodes with TensorFlow's bits.
+fn feed(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
+    let fed = case.e.fed.as_ref().filter(|fed| fed.images)?;
+    if blocked_share(&case.p) > 0.5 {
+        return None;
+    }
+    let (change, place) = code::fed(case.e);
+    let whole = fed.plan == "native";
+    let mut facts = facts(case, flow, heavy);
+    if let Some(first) = fed.python.first().filter(|_| !whole) {
+        facts.push(fact(format!("What stays TensorFlow's: {first}."), 1.0, "steps", "loader"));
+    }
+    let fix = Fix {
+        title: "Give the data set to wellfed".to_owned(),
+        change,
+        place,
+        why: "wellfed makes what it knows of the pipeline, with TensorFlow's own bits; the rest of it stays as it is.".to_owned(),
+        apply: Some(Apply { feed: true, ..Apply::default() }),
+    };
+    let changed = cheaper(case, if whole { FED } else { FED_IN_PART });
+    let said = Said { title: keeps_busy(case, "Decoding"), facts, fix };
+    Some(case.finding(Kind::Work, "decode", "cpu", said, &changed, VARIES))
+}
+
+/// Text that TensorFlow parses record by record.
+fn csv(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
+    let (change, place) = code::csv(case.e);
+    let fix = Fix {
+        title: "Parse with wellfed.csv, which takes make_csv_dataset's arguments".to_owned(),
+        change,
+        place,
+        why: "It parses blocks of rows by column, on all cores; TensorFlow makes a tensor of each field of each row.".to_owned(),
+        apply: None,
+    };
+    let said = Said { title: keeps_busy(case, "Parsing CSV"), facts: facts(case, flow, heavy), fix };
+    // What waits in tf.data's threads waits for other threads of it, not for storage.
+    let parsed = case.p.with_make(|cost| Cost { cpu: PARSED * cost.alone(), blocked: 0.0, ..*cost });
+    let changed = Pipeline { restart: restart_with(case, PARSED), prefetch: 2, ..parsed };
+    Some(case.finding(Kind::Work, "parse", "cpu", said, &changed, VARIES))
+}
 
 fn decode(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     if blocked_share(&case.p) > 0.5 {
         return None;
     }
-    let changed = Pipeline {
-        restart: restart_with(case, LEFT),
-        ..case.p.with_make(|cost| Cost { cpu: LEFT * cost.cpu, ..*cost })
+    let jpegs = decodes(case, "Jpeg") || decodes(case, "DecodeImage");
+    let images = jpegs || ["Png", "Bmp", "Gif"].iter().any(|kind| decodes(case, kind));
+    let (title, change) = match (jpegs, images) {
+        (true, _) => (
+            "Decode less: smaller images, only the part that is used, or a cache",
+            "# tf.io.decode_and_crop_jpeg, cache(), or images stored at the size they are used",
+        ),
+        (_, true) => (
+            "Decode less: smaller images, or a cache",
+            "# cache(), or images stored at the size they are used",
+        ),
+        _ => (
+            "Do less for each element, or keep what was made",
+            "# cache(), or what is the same in each epoch done once before",
+        ),
     };
     let fix = Fix {
-        title: "Decode less: smaller images, only the part that is used, or a cache".to_owned(),
-        change: "# tf.io.decode_and_crop_jpeg, cache(), or images stored at the size they are used"
-            .to_owned(),
+        title: title.to_owned(),
+        change: change.to_owned(),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
         why: "All cores make elements already; only less work makes more of them.".to_owned(),
         apply: None,
     };
-    let title = format!(
-        "{} keeps the cores busy, and the loop waits {} of the time",
-        heavy.name,
-        percent(case.e.steps.wait() / case.e.steps.time())
-    );
-    let facts = facts(case, flow, heavy);
-    Some(case.finding(Kind::Work, "decode", "cpu", Said { title, facts, fix }, &changed, VARIES))
+    let said = Said { title: keeps_busy(case, &heavy.name), facts: facts(case, flow, heavy), fix };
+    let changed = Pipeline {
+        restart: restart_with(case, LEFT),
+        ..case.p.with_make(|cost| Cost { cpu: LEFT * cost.cpu, ..*cost })
+    };
+    Some(case.finding(Kind::Work, "decode", "cpu", said, &changed, VARIES))
 }

@@ -653,6 +653,70 @@ fn what_nodes_do_not_tell_is_made_one_after_the_other_too() {
     }
 }
 
+/// tf.data that makes batches on all cores, which is not enough, by such operations.
+fn busy_dataflow(decodes: &[&str], fed: Option<record::Fed>) -> Evidence {
+    let mut e = looping(-1, 0.04, 0.01);
+    e.loaders[0].loader.framework = "tf.data".to_owned();
+    e.loaders[0].loader.decodes = decodes.iter().map(|name| (*name).to_owned()).collect();
+    e.load.ours = 3.9;
+    e.load.busy = 3.9;
+    let node = |name: &str, parallelism, capacity, time: f64| record::Node {
+        name: name.to_owned(),
+        parallelism,
+        capacity,
+        elements: 100,
+        time: (time * 100.0 * 1e9) as u64,
+        ..record::Node::default()
+    };
+    let nodes = vec![node("ParallelMapV2", 4, 0, 0.19), node("Prefetch", 0, 8, 0.001)];
+    e.flow = Some(crate::evidence::Flow { batches: 100.0, nodes });
+    e.fed = fed;
+    e
+}
+
+#[test]
+fn what_tf_data_is_told_to_do_fits_what_it_reads() {
+    let of = |decodes: &[&str], fed| judge(&busy_dataflow(decodes, fed)).verdict;
+    let images = |plan: &str| {
+        let place = record::Place {
+            code: "data = files.map(decode).prefetch(2)".to_owned(),
+            call: Some([7, 36]),
+            ..record::Place::default()
+        };
+        Some(record::Fed {
+            plan: plan.to_owned(),
+            images: true,
+            place: Some(place),
+            ..record::Fed::default()
+        })
+    };
+    let native = of(&["DecodeJpeg"], images("native"));
+    let fix = native.fix.unwrap();
+    assert_eq!((native.id.as_str(), fix.apply.unwrap().feed), ("decode", true));
+    assert_eq!(fix.change, "import wellfed\ndata = wellfed.feed(files.map(decode).prefetch(2))");
+    let gain = native.gain.unwrap().factor;
+    assert!((1.4..2.0).contains(&gain), "{gain}");
+    assert!(of(&["DecodeJpeg"], images("hybrid")).gain.unwrap().factor < gain);
+    let refused = Some(record::Fed { plan: "python".to_owned(), ..record::Fed::default() });
+    let change = |decodes: &[&str]| {
+        let verdict = of(decodes, refused.clone());
+        assert_eq!(verdict.id, "decode");
+        verdict.fix.unwrap().change
+    };
+    assert!(change(&["DecodeJpeg"]).contains("decode_and_crop_jpeg"));
+    assert!(!change(&["DecodePng"]).contains("decode_and_crop_jpeg"));
+    assert!(!change(&["ParseExampleV2"]).contains("images"));
+    // Parsing waits for threads of TensorFlow's, which looks as if it waited for storage.
+    for busy in [3.9, 0.5] {
+        let mut e = busy_dataflow(&["CSVDatasetV2"], None);
+        (e.load.ours, e.load.busy) = (busy, busy);
+        let judged = judge(&e);
+        assert_eq!(judged.verdict.id, "parse", "{busy}");
+        assert!(judged.verdict.fix.unwrap().change.contains("wellfed.csv"));
+        assert!(judged.runner_up.iter().chain(&judged.others).all(|other| other.family != "storage"));
+    }
+}
+
 #[test]
 fn three_steps_are_enough_and_two_are_not() {
     let mut e = loading(0, "decode", 0.5, 0.0, 0.5);

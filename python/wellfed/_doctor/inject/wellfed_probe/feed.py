@@ -1,5 +1,7 @@
 """Gives the script `wellfed.torch.DataLoader` where it asks for torch's, to try what that gains.
 
+What iterates a `tf.data.Dataset` is given `wellfed.feed` of it by `tensorflow`.
+
 The script's own interpreter may not have wellfed: then that of the doctor is used, found beside this file, without
 anything else that is installed there.
 """

@@ -12,6 +12,7 @@ import linecache
 import os
 import sys
 import sysconfig
+from collections.abc import Collection
 from itertools import islice
 from types import FrameType, ModuleType
 from typing import Any
@@ -40,13 +41,16 @@ def is_library(file: str) -> bool:
 LINES = 60
 
 
-def of_caller(limit: int = 400, made: type | None = None) -> dict[str, Any] | None:
+def of_caller(
+    limit: int = 400, made: type | None = None, methods: Collection[str] = ()
+) -> dict[str, Any] | None:
     """The innermost statement on the stack that is neither ours nor a library's.
 
     Args:
         limit: Characters of the statement that are given at most.
         made: The class whose constructor it calls. If it does so by the class's own name, ``call`` is where in ``code``
             that call stands, in bytes, and nothing of ``code`` is left out.
+        methods: Names of methods of which it calls one, in place of ``made``; ``call`` has what that is called on, too.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_library(frame.f_code.co_filename):
@@ -62,9 +66,9 @@ def of_caller(limit: int = 400, made: type | None = None) -> dict[str, Any] | No
             span = found
             line = found[0]
     file = os.path.abspath(code.co_filename)
-    if made is not None:
+    if made is not None or methods:
         try:
-            exact = _exactly(frame, span, made)
+            exact = _exactly(frame, span, made, methods)
         except Exception:  # Files that have changed meanwhile, names that are not there yet.
             exact = None
         if exact is not None:
@@ -75,11 +79,16 @@ def of_caller(limit: int = 400, made: type | None = None) -> dict[str, Any] | No
     return {"file": file, "line": line, "code": shorten(text, limit)}
 
 
-def _exactly(frame: FrameType, span: tuple[Any, ...] | None, made: type) -> dict[str, Any] | None:
-    """Line, code and call of the constructor's call that a frame is in."""
+def _exactly(
+    frame: FrameType, span: tuple[Any, ...] | None, made: type | None, methods: Collection[str]
+) -> dict[str, Any] | None:
+    """Line, code and call of the constructor's or the method's call that a frame is in."""
     lines = tuple(linecache.getlines(frame.f_code.co_filename))
-    calls = [call for call in _calls(lines) if _is_at(call, frame.f_lineno, span)]
-    calls = [call for call in calls if _names(frame, call.func) is made]
+    if methods:
+        calls = [call for call in _calls(lines) if _calls_method(call, methods) and _ends_at(call, span)]
+    else:
+        calls = [call for call in _calls(lines) if _is_at(call, frame.f_lineno, span)]
+        calls = [call for call in calls if _names(frame, call.func) is made]
     if len(calls) != 1:
         return None
     (call,) = calls
@@ -107,6 +116,15 @@ def _is_at(call: ast.Call, line: int, span: tuple[Any, ...] | None) -> bool:
     if span is None or None in span:
         return call.lineno <= line <= end
     return (call.lineno, end, call.col_offset, call.end_col_offset) == tuple(span)
+
+
+def _calls_method(call: ast.Call, methods: Collection[str]) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in methods
+
+
+def _ends_at(call: ast.Call, span: tuple[Any, ...] | None) -> bool:
+    """Whether a method's call is the one that runs: Python says where it ends, and where the method's name stands."""
+    return span is not None and (call.end_lineno, call.end_col_offset) == (span[1], span[3])
 
 
 @functools.lru_cache(8)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
 import threading
 import time
@@ -35,7 +36,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from . import hooks
+from . import feeding, hooks
 from .control import CONTROL, FAR
 from .places import of_caller, qualified, shorten
 from .recorder import RECORDER, Record, now
@@ -46,6 +47,16 @@ __all__ = ["install"]
 BETWEEN_PIPELINES = 1_000_000_000
 MARK = "_wellfed_probe"
 PLACE = "_wellfed_place"
+FED = "_wellfed_fed"
+MOST_ASKED = 64 << 20
+"""Bytes of tensors in a data set whose graph is looked at."""
+MAKERS = ("image_dataset_from_directory", "make_csv_dataset")
+"""Calls that make whole data sets."""
+DECODES = {
+    *("DecodeJpeg", "DecodeAndCropJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeWav"),
+    *("DecodeCSV", "CSVDataset", "CSVDatasetV2", "Csv", "ParseExampleV2", "ParseSingleExample"),
+}
+"""Operations that say what a pipeline reads, and data sets that do."""
 KERAS_LOOPS = ("multi_step_on_iterator", "one_step_on_iterator")
 
 Place = dict[str, Any]
@@ -57,6 +68,8 @@ class Seen:
     def __init__(self, record: Record, batch_size: int | None) -> None:
         self.batch_size = batch_size
         self.told_batch = False
+        self.asked = False
+        """Whether it was asked what wellfed would make of it."""
         self.log = LoaderLog(lambda number: {"k": "loader", "t": now(), "loader": number, **record})
 
 
@@ -127,16 +140,16 @@ def patch_tensorflow(tf: Any) -> None:
 
     def init_dataset(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            vars(self)[PLACE] = of_caller()
+            vars(self)[PLACE] = of_caller(methods=verbs(self))
         except Exception:
             RECORDER.failed("finding where a data set is made")
         initialize_dataset(self, *args, **kwargs)
 
     def init(self: Any, dataset: Any = None, *args: Any, **kwargs: Any) -> None:
-        if dataset is None or not eager():
+        if dataset is None or not eager() or feeding.asking():
             initialize(self, dataset, *args, **kwargs)
             return
-        wanted = dataset
+        wanted = fed_once(dataset) if CONTROL.feed else dataset
         if "prefetch" in CONTROL.loader and kind(dataset) != "Prefetch":
             wanted = dataset.prefetch(int(CONTROL.loader["prefetch"]))
         if "private_threadpool_size" in CONTROL.loader:
@@ -147,7 +160,11 @@ def patch_tensorflow(tf: Any) -> None:
         initialize(self, wanted, *args, **kwargs)
         t1 = now()
         try:
-            vars(self)[MARK] = Epoch(loader_of(dataset, wanted), t0, t1)
+            seen = loader_of(dataset, wanted)
+            if not seen.asked and not CONTROL.feed:
+                seen.asked = True
+                ask(dataset, seen)
+            vars(self)[MARK] = Epoch(seen, t0, t1)
         except Exception:
             RECORDER.failed("describing a tf.data pipeline")
 
@@ -188,6 +205,30 @@ def patch_tensorflow(tf: Any) -> None:
 def module(name: str) -> Any:
     """A module that the script has imported."""
     return sys.modules[name]
+
+
+def fed_once(dataset: Any) -> Any:
+    """What wellfed makes of a data set, made when it is first iterated."""
+    made = vars(dataset).get(FED)
+    if made is None:
+        made = vars(dataset)[FED] = feeding.fed(dataset)
+    return made
+
+
+def ask(dataset: Any, seen: Seen) -> None:
+    """Notes what wellfed would make of a data set, unless its graph holds much data, which would be copied for that."""
+    if sum(tensor_bytes(node) for node in walk(dataset)) > MOST_ASKED:
+        return
+    place = vars(dataset).get(PLACE)
+    feeding.note(dataset, seen.log.number, place if place is not None and "call" in place else None)
+
+
+def tensor_bytes(node: Any) -> int:
+    """Bytes of the tensors that a step has of its own."""
+    tensors = vars(node).get("_tensors") or ()
+    return sum(
+        int(getattr(t, "nbytes", 0) or getattr(t.dtype, "size", 0) * t.shape.num_elements()) for t in tensors
+    )
 
 
 def make_parallel(datasets: Any, name: str, calls: int) -> None:
@@ -437,7 +478,8 @@ def loader_of(dataset: Any, wanted: Any) -> Seen:
     nodes = list(walk(wanted))
     names = [describe(node) for node in nodes]
     made = [node for node in nodes if user_function(node) is not None] or [dataset]
-    place: Place | None = vars(made[-1]).get(PLACE)
+    parsers = [node for node in nodes if any("csv" in op.lower() for op in decodes(node))]
+    place: Place | None = vars((parsers or made)[-1]).get(PLACE)
     # Keras makes all data sets of arrays at the same lines: those for training and for validation differ in shape.
     sources = [str(node.element_spec) for node in nodes if not node._inputs()]
     try:
@@ -486,16 +528,33 @@ def static(node: Any, name: str) -> int | None:
         return None
 
 
-def calls_python(node: Any) -> str:
-    """`generator` or `py_function` if this step runs Python code, else nothing."""
+def verbs(node: Any) -> tuple[str, ...]:
+    """Names of the calls in a script that make such a step."""
+    name = kind(node).removeprefix("Parallel")
+    verb = "with_options" if name == "Options" else re.sub("(?<!^)([A-Z])", r"_\1", name).lower()
+    return (verb, *MAKERS)
+
+
+def operations(node: Any) -> set[str]:
+    """Kinds of the operations in the function that this step calls for each element."""
     function = user_function(node)
     if function is None:
-        return ""
+        return set()
     definition = function.function.graph.as_graph_def()
     nodes = list(definition.node)
     for inner in definition.library.function:
         nodes.extend(inner.node_def)
-    kinds = {n.op for n in nodes}
+    return {n.op for n in nodes}
+
+
+def decodes(node: Any) -> set[str]:
+    """Those of them that decode or parse."""
+    return (operations(node) | {kind(node)}) & DECODES
+
+
+def calls_python(node: Any) -> str:
+    """`generator` or `py_function` if this step runs Python code, else nothing."""
+    kinds = operations(node)
     if "GeneratorDataset" in kinds:
         return "generator"
     return "py_function" if kinds & {"PyFunc", "PyFuncStateless", "EagerPyFunc"} else ""
@@ -544,5 +603,6 @@ def announced(dataset: Any, nodes: list[Any], names: list[str], place: Place | N
         "iterable": True,
         "place": place,
         "pipeline": names,
+        "decodes": sorted({op for node in nodes for op in decodes(node)}),
     }
     return Seen(record, batch)

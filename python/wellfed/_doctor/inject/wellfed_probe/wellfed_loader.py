@@ -8,7 +8,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from . import engine, hooks
+from . import engine, feeding, hooks
 from .places import of_caller, shorten
 from .recorder import RECORDER, Record, now
 from .steps import LoaderLog, Steps
@@ -16,6 +16,8 @@ from .torch_loader import first_batch
 
 __all__ = ["install"]
 
+# Loaders that are not the script's, but made for one that is.
+_inner: weakref.WeakSet[Any] = weakref.WeakSet()
 _logs: dict[int, tuple[weakref.ref[Any], LoaderLog]] = {}
 
 
@@ -36,7 +38,9 @@ def _init_of(original: Any) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, *args, **kwargs)
         try:
-            if RECORDER.directory is not None:
+            if feeding.asking():
+                _inner.add(self)
+            elif RECORDER.directory is not None:
                 _register(self)
         except Exception:
             RECORDER.failed("noting a loader")
@@ -81,7 +85,7 @@ def _iter_of(original: Any) -> Any:
     def __iter__(self: Any) -> Any:  # noqa: N807
         t0 = now()
         iterator = original(self)
-        if RECORDER.directory is None:
+        if RECORDER.directory is None or self in _inner:
             return iterator
         t1 = now()
         try:

@@ -43,6 +43,7 @@ from .exceptions import (
 )
 
 if TYPE_CHECKING:
+    from . import tables as tables
     from . import transforms as transforms
     from ._accelerate import accelerate as accelerate
     from ._accelerate import decode as decode
@@ -130,6 +131,7 @@ _HOMES = {
     "raw_files": "_containers",
     "sample_from_datasets": "_combine",
     "tfrecord": "sources",
+    "tables": "",
     "transforms": "",
     "verify": "_write",
     "voc_segmentation": "sources",
@@ -205,6 +207,7 @@ __all__ = [
     "parquet",
     "raw_files",
     "sample_from_datasets",
+    "tables",
     "tfrecord",
     "transforms",
     "verify",

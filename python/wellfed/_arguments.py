@@ -27,6 +27,7 @@ INTERPOLATIONS = (
 )
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
+STACK_DTYPES = ("float32", "float64", "int32", "int64")
 
 # Pillow's constants, which torchvision accepts in place of its own names.
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -373,6 +374,15 @@ def dtype(value: Any) -> str:
     """One of `IMAGE_DTYPES`, from text, a torch dtype (without importing torch) or a NumPy dtype."""
     if isinstance(value, dict):
         raise ValueError("dtype is a dict; wellfed transforms images only, so give the dtype of images alone")
+    return _dtype(value, IMAGE_DTYPES)
+
+
+def stack_dtype(value: Any) -> str:
+    """One of `STACK_DTYPES`, from the same."""
+    return _dtype(value, STACK_DTYPES)
+
+
+def _dtype(value: Any, known: tuple[str, ...]) -> str:
     if isinstance(value, str):
         name = value
     elif type(value).__module__.partition(".")[0] == "torch":
@@ -384,6 +394,6 @@ def dtype(value: Any) -> str:
             name = repr(value)
     name = name.removeprefix("torch.")
     name = _DTYPE_ALIASES.get(name, name)
-    if name not in IMAGE_DTYPES:
-        raise ValueError(f"dtype is {value!r}; it must be one of {', '.join(IMAGE_DTYPES)}")
+    if name not in known:
+        raise ValueError(f"dtype is {value!r}; it must be one of {', '.join(known)}")
     return name

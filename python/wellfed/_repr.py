@@ -12,7 +12,8 @@ __all__ = ["node_repr", "verb_repr"]
 def node_repr(node: dict[str, Any]) -> list[str]:
     """A tree as it is written in Python, line by line."""
     if node["node"] == "source":
-        return [_source_repr(node["spec"])]
+        stacks = [f"    {_stack_repr(stack)}" for stack in node["spec"].get("stacks", ())]
+        return [_source_repr(node["spec"]), *stacks]
     if "input" in node:
         return [*node_repr(node["input"]), f"    {verb_repr(node)}"]
     name, lists = node["node"], node["node"] in ("interleave", "sample_from_datasets")
@@ -45,6 +46,13 @@ def _source_repr(spec: dict[str, Any]) -> str:
         return f"from_dataset({spec['name']}, {spec['count']} samples)"
     if kind == "encoded":
         return f"encoded_images({spec['count']} images{', labels' if spec['labels'] else ''})"
+    if kind == "table":
+        kind, listed = spec.pop("format"), spec.pop("tuple", False)
+        spec.pop("stacks", None)
+        if listed:
+            spec["fields"] = spec.pop("columns", None)
+        urls = spec.pop("urls")
+        spec = {"paths": urls[0] if len(urls) == 1 else urls, **spec.pop("csv", {}), **spec}
     if kind == "hdf5":
         pairs, listed = spec.pop("fields", None), spec.pop("tuple", False)
         if pairs is not None:
@@ -55,6 +63,11 @@ def _source_repr(spec: dict[str, Any]) -> str:
                 spec[features] = [feature["name"] for feature in spec[features]]
     first, *rest = spec.items()
     return f"{kind}({', '.join([repr(first[1]), *(f'{k}={v!r}' for k, v in rest)])})"
+
+
+def _stack_repr(stack: dict[str, Any]) -> str:
+    columns = ", ".join(repr(column["column"]) for column in stack["columns"])
+    return f".stack([{columns}], {stack['dtype']!r}, name={stack['name']!r})"
 
 
 def verb_repr(verb: dict[str, Any]) -> str:

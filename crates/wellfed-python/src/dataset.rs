@@ -73,6 +73,13 @@ impl Dataset {
         Ok(Self::new(enter::quick(py, move || inner.verb(verb))?))
     }
 
+    /// Columns of a table as one field, as the JSON text describes it.
+    fn stack(&self, py: Python<'_>, stack: &str) -> PyResult<Self> {
+        let stack = parse(py, "stack", stack)?;
+        let inner = self.inner.clone();
+        Ok(Self::new(enter::quick(py, move || inner.stack(&stack))?))
+    }
+
     /// Puts data sets together by the verb that the JSON text describes, without its inputs.
     #[staticmethod]
     fn combine(py: Python<'_>, verb: &str, datasets: Vec<Py<Dataset>>) -> PyResult<Self> {

@@ -191,6 +191,15 @@ impl Cells {
         }
     }
 
+    /// Rows of `width` numbers each.
+    pub(crate) fn rows_of<T: ArrowNativeType>(values: Vec<T>, width: usize) -> Self {
+        Self {
+            rows: values.len().checked_div(width).unwrap_or(0),
+            nulls: None,
+            values: Values::Fixed(width * size_of::<T>(), Buffer::from_vec(values)),
+        }
+    }
+
     /// Texts that lie in `bytes`, each from one place to the next; the first place is 0.
     pub(crate) fn texts(places: Vec<i32>, bytes: Vec<u8>) -> Self {
         let offsets = Offsets::Small(OffsetBuffer::new(ScalarBuffer::from(places)));
@@ -317,6 +326,25 @@ impl Cells {
         match &self.values {
             Values::Fixed(own, bytes) if *own == size => bytes.get(..self.rows.checked_mul(size)?),
             _ => None,
+        }
+    }
+
+    /// The numbers of all rows, if each is one of this type. What Arrow calls numbers of a type is aligned for it.
+    pub(crate) fn typed<T: ArrowNativeType>(&self) -> Option<&[T]> {
+        match &self.values {
+            Values::Fixed(size, bytes) if *size == size_of::<T>() => bytes.typed_data::<T>().get(..self.rows),
+            _ => None,
+        }
+    }
+
+    /// The number of a row, which is of this type; `None` for null.
+    pub(crate) fn number<T: ArrowNativeType>(&self, row: usize) -> Option<T> {
+        if self.is_null(row) {
+            return None;
+        }
+        match &self.values {
+            Values::Dictionary(keys, inner) => inner.number(*keys.get(row)? as usize),
+            _ => self.typed::<T>()?.get(row).copied(),
         }
     }
 

@@ -17,6 +17,7 @@ mod kinds;
 mod pages;
 mod parquet;
 mod paths;
+mod stack;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
+use arrow_schema::Schema as ArrowSchema;
 use wellfed::{
     Error, ErrorKind, Result,
     groups::{self, Decode, GroupSizes, Growth, Owner, Part, Warmed},
@@ -12,7 +13,8 @@ use wellfed::{
     sample::{FieldKind, Record, Schema, Structure, Value},
     source::{
         Fingerprint, Gather, Part as Place, Source, SourceSpec, TableFormat, TableSpec, Wanted,
-        beyond_the_end, located, location, stamp, tables::Condition,
+        beyond_the_end, located, location, stamp,
+        tables::{Condition, Stack},
     },
     store::{Store, listing, secrets},
 };
@@ -26,6 +28,7 @@ use crate::{
     ipc,
     kinds::{self, Column, Features},
     parquet, paths,
+    stack::Layout,
 };
 
 /// Opens the source that `spec` describes.
@@ -45,18 +48,20 @@ fn name_of(spec: &TableSpec) -> String {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct File {
     path: Arc<str>,
     opened: Opened,
-    /// Its columns, in the order of fields.
+    /// Its columns that are decoded, in order.
     columns: Vec<Column>,
+    /// What they become: the fields, in order.
+    fields: Vec<Column>,
     /// Number of rows, whichever are taken.
     rows: u64,
 }
 
 /// Some rows that are decoded together, or the one sample that stands for damage.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Group {
     file: usize,
     /// Its number in the file; `None` for damage.
@@ -87,6 +92,7 @@ struct Table {
     store: Arc<dyn Store>,
     spec: TableSpec,
     schema: Schema,
+    layout: Layout,
     files: Vec<File>,
     groups: Vec<Group>,
     /// Where each group begins.
@@ -132,7 +138,8 @@ impl Table {
         };
         let Some((first, first_path)) = first else { return Err(Error::config("there is no file")) };
         let columns = kinds::columns(first.schema(), chosen.as_deref(), spec.images.as_deref())?;
-        let classes = Features::of(first.schema()).classes(&columns);
+        let layout = Layout::new(&columns, &spec.stacks)?;
+        let classes = classes_of(first.schema(), &columns, &layout);
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         for (path, opened) in paths.iter().zip(opened) {
             let (mut own, mut rows) = (Vec::new(), 0);
@@ -151,18 +158,16 @@ impl Table {
                 }
                 rows = file.groups().iter().map(|group| group.rows).sum();
             }
-            files.push(File { path: path.as_str().into(), opened, columns: own, rows });
+            let fields = if own.is_empty() { Vec::new() } else { layout.fields(&own) };
+            files.push(File { path: path.as_str().into(), opened, columns: own, fields, rows });
         }
-        let fields = columns.iter().map(|column| (column.name.as_str(), column.kind.clone()));
-        let mut schema = if spec.tuple { Schema::tuple(fields) } else { Schema::dict(fields) };
-        if let Some(label) = &spec.label {
-            set_apart(&mut schema, label)?;
-        }
+        let schema = schema_of(&spec, &layout.fields(&columns))?;
         let sizes = GroupSizes { count: 0, samples: 0, largest: 0, all: 0 };
         let mut this = Self {
             store,
             spec,
             schema,
+            layout,
             files,
             groups: Vec::new(),
             starts: Vec::new(),
@@ -173,6 +178,39 @@ impl Table {
         };
         this.find_groups()?;
         Ok(this)
+    }
+
+    /// The same files with one more stack. They are not opened again.
+    fn with_stack(&self, stack: &Stack) -> Result<Self> {
+        let mut spec = self.spec.clone();
+        spec.stacks.push(stack.clone());
+        let mut files = self.files.clone();
+        let first =
+            files.iter().find_map(|file| Some((file.opened.as_ref().ok()?.clone(), file.columns.clone())));
+        let (first, columns) = first.ok_or_else(|| Error::config("there is no file"))?;
+        let layout = Layout::new(&columns, &spec.stacks)?;
+        for file in files.iter_mut().filter(|file| file.opened.is_ok()) {
+            file.fields = layout.fields(&file.columns);
+        }
+        let schema = schema_of(&spec, &layout.fields(&columns))?;
+        let classes = classes_of(first.schema(), &columns, &layout);
+        let mut sizes = self.sizes;
+        let widest = self.groups.iter().map(|group| group.len).max().unwrap_or(0);
+        sizes.largest = sizes.largest.saturating_add(layout.bytes(widest));
+        sizes.all = sizes.all.saturating_add(layout.bytes(self.len));
+        Ok(Self {
+            store: self.store.clone(),
+            spec,
+            schema,
+            layout,
+            files,
+            groups: self.groups.clone(),
+            starts: self.starts.clone(),
+            len: self.len,
+            classes,
+            sizes,
+            owner: Owner::default(),
+        })
     }
 
     fn find_groups(&mut self) -> Result<()> {
@@ -202,7 +240,8 @@ impl Table {
             self.len += group.len;
             if let Some((container, file, number)) = self.decodable(&group) {
                 let columns: Vec<&Column> = file.columns.iter().collect();
-                let bytes = container.bytes(number, &columns);
+                let rows = container.groups().get(number).map_or(0, |group| group.rows);
+                let bytes = container.bytes(number, &columns).saturating_add(self.layout.bytes(rows));
                 self.sizes.count += 1;
                 self.sizes.samples = self.sizes.samples.max(group.len);
                 self.sizes.largest = self.sizes.largest.max(bytes);
@@ -340,6 +379,7 @@ impl Table {
             container: &**container,
             number,
             columns: &file.columns,
+            layout: &self.layout,
         }
     }
 
@@ -368,7 +408,7 @@ impl Table {
         }
         record.reset(self.schema.fields.len());
         let limits = record.limits;
-        for (field, column) in file.columns.iter().enumerate() {
+        for (field, column) in file.fields.iter().enumerate() {
             let found = rows.column(field).and_then(|decoded| decoded.at(row as usize));
             let (cells, at) = found.ok_or_else(|| lost_row(&file.path, row))?;
             let bytes = cells.len(at) as u64;
@@ -403,6 +443,21 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// The field that is a class, and names of classes.
+fn classes_of(schema: &ArrowSchema, columns: &[Column], layout: &Layout) -> Option<(usize, Vec<String>)> {
+    let (column, names) = Features::of(schema).classes(columns)?;
+    Some((layout.field_of(column)?, names))
+}
+
+fn schema_of(spec: &TableSpec, fields: &[Column]) -> Result<Schema> {
+    let fields = fields.iter().map(|column| (column.name.as_str(), column.kind.clone()));
+    let mut schema = if spec.tuple { Schema::tuple(fields) } else { Schema::dict(fields) };
+    if let Some(label) = &spec.label {
+        set_apart(&mut schema, label)?;
+    }
+    Ok(schema)
 }
 
 /// Makes pairs of the dict of all fields but `label`, and that field.
@@ -485,15 +540,19 @@ struct Decoder<'a> {
     container: &'a dyn Container,
     number: usize,
     columns: &'a [Column],
+    layout: &'a Layout,
 }
 
 impl Decode for Decoder<'_> {
     fn parts(&self) -> usize {
-        self.container.parts(self.columns.len())
+        // What is stacked has to be there together.
+        if self.layout.is_plain() { self.container.parts(self.columns.len()) } else { 1 }
     }
 
     fn bytes(&self) -> u64 {
-        self.container.bytes(self.number, &self.columns.iter().collect::<Vec<_>>())
+        let rows = self.container.groups().get(self.number).map_or(0, |group| group.rows);
+        let columns = self.columns.iter().collect::<Vec<_>>();
+        self.container.bytes(self.number, &columns).saturating_add(self.layout.bytes(rows))
     }
 
     fn extents(&self) -> Vec<Extent> {
@@ -512,7 +571,10 @@ impl Decode for Decoder<'_> {
             offsets.zip(pieces.iter().cloned()).collect()
         });
         let input = here.as_deref().map_or(Input::Store(self.store), Input::Pieces);
-        let (decoded, held) = self.container.decode(input, self.number, wanted, growth)?;
+        let (mut decoded, mut held) = self.container.decode(input, self.number, wanted, growth)?;
+        if !self.layout.is_plain() {
+            (decoded, held) = self.layout.apply(decoded, self.columns, growth)?;
+        }
         Ok((Arc::new(decoded), held))
     }
 }
@@ -524,6 +586,11 @@ impl Source for Table {
 
     fn spec(&self) -> SourceSpec {
         SourceSpec::Table(self.spec.clone())
+    }
+
+    fn stacked(&self, stack: &Stack) -> Option<Result<Arc<dyn Source>>> {
+        let made = self.with_stack(stack).map(|table| Arc::new(table) as Arc<dyn Source>);
+        Some(made.map_err(|e| e.with_source(self.name())))
     }
 
     fn len(&self) -> u64 {

@@ -18,7 +18,7 @@ use crate::{
         lower::{Lowered, Output, is_image, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
-    source::{Source, counter::Counter},
+    source::{Source, counter::Counter, tables::Stack},
     store::LocalStore,
     transform::Transform,
 };
@@ -289,6 +289,29 @@ impl Dataset {
     #[must_use]
     pub fn unbatch(&self) -> Self {
         self.wrap(|input| Node::Unbatch { input: Box::new(input) })
+    }
+
+    /// Columns of a table as one field, an array of numbers a row: see [`Stack`]. It stands before whatever looks at samples.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if it stands elsewhere, the source has no columns, or the stack does not fit them.
+    pub fn stack(&self, stack: &Stack) -> Result<Self> {
+        if let Some(verb) = self.plan.root.first_that(|node| !node.only_orders()) {
+            let text =
+                format!("stack() stands right behind the source, and here it comes after {}()", verb.name());
+            return Err(Error::config(text).with_hint("stack() first, then shuffle(), map(), batch(); csv() without batch_size gives rows"));
+        }
+        let Some(stacked) = self.sources[0].stacked(stack) else {
+            let name = self.sources[0].name();
+            let text = format!("stack() needs a table, and {name} has no columns");
+            return Err(Error::config(text).with_hint("csv, parquet and arrow read tables"));
+        };
+        let source = stacked?;
+        let mut plan = self.plan.clone();
+        plan.root.replace_source(source.spec());
+        let mut this = Self { sources: vec![source], plan, filters: Vec::new() };
+        this.plan.root.seal();
+        this.checked()
     }
 
     /// Pairs of a number, from `start` on, and a sample.

@@ -44,7 +44,8 @@ def outlook(dataset: Any) -> dict[str, Any]:
 
     Returns:
         ``plan``: ``native`` for whole batches, ``hybrid`` where TensorFlow goes on from native samples, ``python``
-        where all is left to TensorFlow; ``images``: whether images are decoded natively; ``python``: why parts are left.
+        where all is left to TensorFlow; ``images``: whether images are decoded natively; ``python``: why parts are
+        left.
     """
     try:
         lowered, _, above = _boundary(Pipeline(_graph_of(dataset), False, False))

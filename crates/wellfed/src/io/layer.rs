@@ -105,19 +105,8 @@ struct Want<T> {
     extents: Vec<Located>,
     pieces: Vec<Option<Bytes>>,
     missing: usize,
-    notes: Vec<Note>,
-}
-
-/// What a piece is to the cache, if that is known, and the claim to download it.
-type Note = Option<(Name, Option<Guard>)>;
-
-/// A piece that nobody waits for any more, but that comes with others: the cache takes it all the same. It would else be
-/// given out of the block that it lies in, and never be kept.
-#[derive(Debug)]
-struct Left {
-    located: Located,
-    note: Note,
-    part: Option<Range<usize>>,
+    /// What is known of a piece to the cache, and the claim to download it.
+    notes: Vec<Option<(Name, Option<Guard>)>>,
 }
 
 #[derive(Debug)]
@@ -127,7 +116,6 @@ struct Call {
     range: Option<Range<u64>>,
     max_bytes: u64,
     takers: Vec<Taker>,
-    left: Vec<Left>,
     /// Bytes that it is thought to bring.
     cost: u64,
     /// Times that it failed.
@@ -249,6 +237,12 @@ impl<T> Layer<T> {
             let mut missing = 0;
             for (piece, located) in wanted.iter().enumerate() {
                 let kept = self.blocks.get(located);
+                if let (Some(keeper), Some(bytes)) = (&self.keeper, &kept) {
+                    // It may have come between others that were wanted, and was kept for none of them.
+                    if let Some(name) = self.name(located) {
+                        keeper.offer(name, located.need, bytes);
+                    }
+                }
                 if kept.is_none() {
                     missing += 1;
                     match self.name(located) {
@@ -329,8 +323,12 @@ impl<T> Layer<T> {
 
     /// Drops the wants that are not to be kept, and cancels the requests that nobody else waits for.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        let gone = self.wants.extract_if(|_, want| !keep(&want.tag)).collect();
-        self.prune(gone);
+        let gone: Vec<u64> =
+            self.wants.iter().filter(|(_, want)| !keep(&want.tag)).map(|(number, _)| *number).collect();
+        for want in gone {
+            self.wants.remove(&want);
+        }
+        self.prune();
         self.settled.retain(|(tag, _)| keep(tag));
     }
 
@@ -412,9 +410,7 @@ impl<T> Layer<T> {
         };
         let number = self.next_number();
         self.flying += cost;
-        let left = Vec::new();
-        let call =
-            Call { store, path, range, max_bytes, takers, left, cost, failed: 0, since: None, flight: None };
+        let call = Call { store, path, range, max_bytes, takers, cost, failed: 0, since: None, flight: None };
         self.calls.insert(number, call);
         self.lines[store].queue.push_back(number);
     }
@@ -525,28 +521,21 @@ impl<T> Layer<T> {
                 continue;
             }
             let bytes = Bytes::of(&block, part);
-            if let (true, Some(bytes)) = (self.keeper.is_some(), &bytes) {
-                let note = want.notes.get_mut(piece).and_then(Option::take);
-                let located = want.extents[piece].clone();
-                self.save(&located, note, bytes);
+            if let (Some(keeper), Some(bytes)) = (&self.keeper, &bytes) {
+                let located = &want.extents[piece];
+                let known = want.notes.get_mut(piece).and_then(Option::take);
+                // What was not known before may be known by the answer.
+                let known = known.or_else(|| {
+                    let remote = self.lines[located.store].store.remote()?;
+                    let version = remote.version(&located.extent.path)?;
+                    Some((Name::of(version, located.extent.range.as_ref()), None))
+                });
+                match known {
+                    Some((name, guard)) => keeper.keep(name, located.need, bytes, guard),
+                    None => keeper.downloaded(bytes.len() as u64),
+                }
             }
             self.give(number, piece, bytes);
-        }
-        for Left { located, note, part } in call.left {
-            let part = part.unwrap_or(0..block.len());
-            if let Some(bytes) = Bytes::of(&block, part) {
-                self.save(&located, note, &bytes);
-            }
-        }
-    }
-
-    /// Hands over to the cache what was downloaded.
-    fn save(&self, located: &Located, note: Note, bytes: &Bytes) {
-        let Some(keeper) = &self.keeper else { return };
-        // What was not known before may be known by the answer.
-        match note.or_else(|| Some((self.name(located)?, None))) {
-            Some((name, guard)) => keeper.keep(name, located.need, bytes, guard),
-            None => keeper.downloaded(bytes.len() as u64),
         }
     }
 
@@ -582,7 +571,7 @@ impl<T> Layer<T> {
             self.settle(taker.want, Err(error.clone()));
         }
         self.blocks.shrink(room);
-        self.prune(HashMap::new());
+        self.prune();
     }
 
     fn settle(&mut self, number: u64, result: Result<()>) {
@@ -597,22 +586,12 @@ impl<T> Layer<T> {
         self.settled.push((want.tag, result));
     }
 
-    /// Cancels calls that no want waits for. The pieces of `dropped` wants that still come are for the cache.
-    fn prune(&mut self, mut dropped: HashMap<u64, Want<T>>) {
+    /// Cancels calls that no want waits for.
+    fn prune(&mut self) {
         let wants = &self.wants;
         let mut gone = Vec::new();
         for (number, call) in &mut self.calls {
-            for Taker { want, piece, part } in
-                call.takers.extract_if(.., |taker| !wants.contains_key(&taker.want))
-            {
-                if self.keeper.is_none() {
-                    continue;
-                }
-                if let Some(want) = dropped.get_mut(&want) {
-                    let note = want.notes.get_mut(piece).and_then(Option::take);
-                    call.left.push(Left { located: want.extents[piece].clone(), note, part });
-                }
-            }
+            call.takers.retain(|taker| wants.contains_key(&taker.want));
             if call.takers.is_empty() {
                 gone.push(*number);
             }
@@ -946,7 +925,7 @@ mod tests {
         assert!(settled[0].1.as_ref().unwrap_err().message().contains("gave 1 of the 5 bytes"));
     }
     #[test]
-    fn the_cache_takes_what_nobody_waits_for_any_more_but_comes_with_others() {
+    fn the_cache_takes_what_came_between_others_once_it_is_wanted() {
         let folder = crate::testing::TempFolder::new();
         let keeper =
             Keeper::open(&folder.join("cache"), Some(1 << 20), (1, "numbers"), None, 1 << 20).unwrap();
@@ -957,27 +936,33 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| keeper.run_reader(|replies| mailbox.reply(replies)));
             scope.spawn(|| keeper.run_writer());
-            let one = |at| vec![Extent::range("a", at, 5)];
-            bench.submit([(0, one(0)), (1, one(90)), (2, one(95))]);
-            while bench.store.begun() == 0 {
-                mailbox.wait(None);
-                bench.poll();
-            }
-            bench.layer.retain(|tag| *tag == 1);
-            bench.answer(content);
-            assert_eq!(bench.poll().len(), 1);
+            let wants = |numbers: std::ops::Range<u32>| {
+                numbers.map(|i| (i, vec![Extent::range("a", 5 * u64::from(i), 5)])).collect::<Vec<_>>()
+            };
+            let come = |bench: &mut Bench, count: usize| {
+                let mut settled = Vec::new();
+                while settled.len() < count {
+                    bench.answer(content);
+                    settled.extend(bench.poll());
+                    mailbox.wait(Some(Instant::now() + Duration::from_millis(1)));
+                }
+                assert!(settled.iter().all(|(_, pieces)| pieces.as_ref().unwrap()[0].len() == 5));
+            };
+            // Two, and what lies between them.
+            bench.submit(wants(0..1).into_iter().chain(wants(4..5)));
+            come(&mut bench, 2);
             keeper.settle();
-            // From another block than the one in memory.
+            assert_eq!(keeper.stats().written, 2);
+            bench.submit(wants(0..5));
+            assert_eq!(bench.poll().len(), 5);
+            keeper.settle();
+            assert_eq!((keeper.stats().written, keeper.stats().misses), (5, 5));
+            // Not from the block in memory.
             bench.layer.keep(0);
-            bench.submit([(0, one(0)), (1, one(90)), (2, one(95))]);
-            let mut settled = Vec::new();
-            while settled.len() < 3 {
-                mailbox.wait(None);
-                settled.extend(bench.poll());
-            }
-            assert!(settled.iter().all(|(_, pieces)| pieces.as_ref().unwrap()[0].len() == 5));
+            bench.submit(wants(0..5));
+            come(&mut bench, 5);
             keeper.close();
         });
-        assert_eq!((keeper.stats().written, keeper.stats().hits, bench.store.begun()), (3, 3, 1));
+        assert_eq!((keeper.stats().hits, bench.store.begun()), (5, 1));
     }
 }

@@ -375,6 +375,36 @@ impl Node {
         }
     }
 
+    /// Whether it says which samples come when, of one data set, and nothing of what they are.
+    pub(crate) fn only_orders(&self) -> bool {
+        matches!(
+            self,
+            Node::Source { .. }
+                | Node::Shuffle { .. }
+                | Node::Take { .. }
+                | Node::Skip { .. }
+                | Node::Shard { .. }
+                | Node::Repeat { .. }
+        )
+    }
+
+    /// The first node, from the root down, of which that is true.
+    pub(crate) fn first_that(&self, is: impl Fn(&Node) -> bool + Copy) -> Option<&Node> {
+        if is(self) { Some(self) } else { self.inputs().iter().find_map(|input| input.first_that(is)) }
+    }
+
+    /// Puts another source in the place of the only one.
+    pub(crate) fn replace_source(&mut self, new: SourceSpec) {
+        match self {
+            Node::Source { spec } => *spec = new,
+            other => {
+                for input in other.inputs_mut() {
+                    input.replace_source(new.clone());
+                }
+            }
+        }
+    }
+
     /// Keeps all secrets in URLs of sources in this process instead: see [`crate::store::secrets`].
     pub(crate) fn seal(&mut self) {
         if let Node::Source { spec } = self {

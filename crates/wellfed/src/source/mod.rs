@@ -113,6 +113,14 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// How it was asked for, for messages: `image_folder(data/train)`.
     fn name(&self) -> String;
 
+    /// The same with some columns as one field; `None` of what has no columns.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for columns that there are not, or that the encoding does not fit.
+    fn stacked(&self, _stack: &tables::Stack) -> Option<Result<Arc<dyn Source>>> {
+        None
+    }
+
     /// How to open it again, as data.
     fn spec(&self) -> SourceSpec {
         SourceSpec::Custom { name: self.name() }

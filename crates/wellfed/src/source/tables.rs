@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
-use crate::{Error, Result, store::Store};
+use crate::{Error, Result, sample::DType, store::Store};
 
 /// The format of a table's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +61,163 @@ pub struct TableSpec {
     /// How CSV is read. Default: that of [`CsvSpec`]. Other formats have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csv: Option<CsvSpec>,
+    /// Columns that become one field each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<Stack>,
+}
+
+/// Some columns as one field: an array of so many numbers a row, as they are encoded. It takes their place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stack {
+    /// Name of the field.
+    pub name: String,
+    /// Type of its numbers: float32, float64, int32 or int64.
+    pub dtype: DType,
+    /// What it is made of, in order.
+    pub columns: Vec<Stacked>,
+}
+
+/// One column of a [`Stack`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stacked {
+    /// Its name.
+    pub column: String,
+    /// How its values become numbers. Default: as they are.
+    #[serde(default)]
+    pub encoding: Encoding,
+}
+
+/// How the values of a column become numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Encoding {
+    /// A number `x` as `(x - mean) / std`, which is calculated in float64: one number.
+    Number {
+        /// What is subtracted.
+        #[serde(default)]
+        mean: f64,
+        /// What it is divided by, not 0.
+        #[serde(default = "one")]
+        std: f64,
+        /// What stands for null and NaN, before it is standardized. Without it, null makes the row a bad one, and NaN stays.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<f64>,
+        /// Whether a second number says that the first is missing: 1, else 0.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        indicator: bool,
+    },
+    /// The place of a text or a whole number in a vocabulary, counted from `num_oov_indices` on: values that are not in it, and
+    /// null, are 0 if there is an index for them, and else make the row a bad one.
+    Vocabulary {
+        /// Texts; of columns of whole numbers these numbers as text. None comes twice.
+        vocabulary: Vec<String>,
+        /// 0 or 1: indices for what is not in the vocabulary.
+        num_oov_indices: u8,
+        /// Whether it becomes as many numbers as there are indices, of which one is 1 and the others are 0.
+        one_hot: bool,
+    },
+    /// The bin of a text or a whole number: its hash (rapidhash, version 3, of the text) modulo the number of bins. Null is an
+    /// empty text.
+    Hash {
+        /// Number of bins, at least 1.
+        num_bins: u32,
+        /// As of a vocabulary.
+        one_hot: bool,
+    },
+}
+
+/// No number in it is NaN: [`Encoding::check`] refuses that.
+impl Eq for Encoding {}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Default for Encoding {
+    fn default() -> Self {
+        Self::Number { mean: 0.0, std: 1.0, missing: None, indicator: false }
+    }
+}
+
+/// The most numbers that a row of a stack may have.
+const MOST_STACKED: u64 = 1 << 20;
+
+impl Encoding {
+    /// Numbers that one value becomes.
+    pub fn width(&self) -> u64 {
+        match self {
+            Self::Number { indicator, .. } => 1 + u64::from(*indicator),
+            Self::Vocabulary { vocabulary, num_oov_indices, one_hot: true } => {
+                vocabulary.len() as u64 + u64::from(*num_oov_indices)
+            }
+            Self::Hash { num_bins, one_hot: true } => u64::from(*num_bins),
+            Self::Vocabulary { .. } | Self::Hash { .. } => 1,
+        }
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        match self {
+            Self::Number { mean, std, missing, .. } => {
+                let finite = mean.is_finite() && std.is_finite() && missing.is_none_or(f64::is_finite);
+                match (finite, *std == 0.0) {
+                    (false, _) => Err("mean, std and missing must be finite".to_owned()),
+                    (_, true) => Err("std is 0".to_owned()),
+                    _ => Ok(()),
+                }
+            }
+            Self::Vocabulary { vocabulary, num_oov_indices, .. } => {
+                if *num_oov_indices > 1 {
+                    return Err(format!("num_oov_indices is {num_oov_indices}; it must be 0 or 1"));
+                }
+                if vocabulary.is_empty() {
+                    return Err("the vocabulary is empty".to_owned());
+                }
+                let mut sorted: Vec<&String> = vocabulary.iter().collect();
+                sorted.sort_unstable();
+                match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                    Some(pair) => Err(format!("the vocabulary has {:?} twice", pair[0])),
+                    None => Ok(()),
+                }
+            }
+            Self::Hash { num_bins: 0, .. } => Err("num_bins is 0".to_owned()),
+            Self::Hash { .. } => Ok(()),
+        }
+    }
+}
+
+impl Stack {
+    /// Numbers a row.
+    pub fn width(&self) -> u64 {
+        self.columns.iter().map(|stacked| stacked.encoding.width()).sum()
+    }
+
+    /// Whether it makes sense by itself.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] for no columns, too many numbers a row, other dtypes, and encodings that cannot be.
+    pub fn check(&self) -> Result<()> {
+        let refused = |what: String| Err(Error::config(format!("stack {:?}: {what}", self.name)));
+        if self.columns.is_empty() {
+            return refused("no column is given".to_owned());
+        }
+        if !matches!(self.dtype, DType::Float32 | DType::Float64 | DType::Int32 | DType::Int64) {
+            let dtype = self.dtype.name();
+            return refused(format!("dtype is {dtype}; it must be float32, float64, int32 or int64"));
+        }
+        for Stacked { column, encoding } in &self.columns {
+            if let Err(what) = encoding.check() {
+                return refused(format!("column {column:?}: {what}"));
+            }
+        }
+        match self.width() {
+            width if width > MOST_STACKED => {
+                refused(format!("{width} numbers a row, at most {MOST_STACKED}"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl TableSpec {
@@ -77,6 +234,7 @@ impl TableSpec {
             filters: Vec::new(),
             label: None,
             csv: None,
+            stacks: Vec::new(),
         }
     }
 }

@@ -145,6 +145,12 @@ enum Task {
         bytes: Bytes,
         guard: Option<Guard>,
     },
+    /// Put, if it is not there.
+    Offer {
+        name: Name,
+        need: Need,
+        bytes: Bytes,
+    },
 }
 
 #[derive(Default)]
@@ -323,18 +329,30 @@ impl Keeper {
     /// Bytes that were downloaded. Kept, if that is worth it, later and by another thread.
     pub(crate) fn keep(&self, name: Name, need: Need, bytes: &Bytes, guard: Option<Guard>) {
         self.downloaded(bytes.len() as u64);
+        self.hand_over(name, bytes, true, Task::Put { name, need, bytes: bytes.clone(), guard });
+    }
+
+    /// Bytes that lie in memory, and were downloaded with others: kept as those are, unless they are there.
+    pub(crate) fn offer(&self, name: Name, need: Need, bytes: &Bytes) {
+        self.hand_over(name, bytes, false, Task::Offer { name, need, bytes: bytes.clone() });
+    }
+
+    /// Gives the writing thread a task with bytes, if they fit into the queue. `new`: they are nowhere else.
+    fn hand_over(&self, name: Name, bytes: &Bytes, new: bool, task: Task) {
         let size = bytes.len() as u64;
         if self.broken.load(Relaxed) {
             return;
         }
         let mut queue = lock(&self.queue);
         if queue.bytes.saturating_add(size) > self.most && queue.bytes > 0 {
-            self.counts.dropped.fetch_add(1, Relaxed);
+            self.counts.dropped.fetch_add(u64::from(new), Relaxed);
             return;
         }
         queue.bytes += size;
-        queue.unwritten.insert(name.key, (name.stamp, bytes.clone()));
-        queue.tasks.push_back(Task::Put { name, need, bytes: bytes.clone(), guard });
+        if new {
+            queue.unwritten.insert(name.key, (name.stamp, bytes.clone()));
+        }
+        queue.tasks.push_back(task);
         drop(queue);
         self.write.notify_one();
     }
@@ -522,6 +540,13 @@ impl Keeper {
                     queue.unwritten.remove(&name.key);
                     drop(queue);
                     drop(guard);
+                }
+                Task::Offer { name, need, bytes } => {
+                    if !self.folder.has(name.key) {
+                        self.downloaded(bytes.len() as u64);
+                        self.put(name, need, &bytes);
+                    }
+                    lock(&self.queue).bytes -= bytes.len() as u64;
                 }
             }
         }

@@ -43,6 +43,7 @@ from .exceptions import (
 )
 
 if TYPE_CHECKING:
+    from . import keras as keras
     from . import transforms as transforms
     from ._accelerate import accelerate as accelerate
     from ._accelerate import decode as decode
@@ -119,6 +120,7 @@ _HOMES = {
     "image_folder": "sources",
     "interleave": "_combine",
     "jsonl": "_containers",
+    "keras": "",
     "litdata": "_containers",
     "lmdb": "_containers",
     "load": "_accelerate",
@@ -196,6 +198,7 @@ __all__ = [
     "image_folder",
     "interleave",
     "jsonl",
+    "keras",
     "litdata",
     "lmdb",
     "mds",

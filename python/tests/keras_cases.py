@@ -1,0 +1,414 @@
+"""What `wf.keras` gives, against Keras: run by `test_keras.py`, once for each backend.
+
+Every function whose name begins with ``case_`` is a test. Prints what failed as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import json
+import os
+import random
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+from PIL import Image
+
+import wellfed as wf
+
+BACKEND = keras.backend.backend()
+ON_TENSORFLOW = BACKEND == "tensorflow"
+RNG = np.random.default_rng(7)
+ROOT = Path(tempfile.mkdtemp())
+theirs = keras.utils.image_dataset_from_directory
+ours = wf.keras.image_dataset_from_directory
+
+
+class Skipped(Exception):  # noqa: N818 (it is no error)
+    """A case is not for this backend."""
+
+
+def only_on_tensorflow() -> None:
+    if not ON_TENSORFLOW:
+        raise Skipped("Keras' own function needs TensorFlow")
+
+
+def picture(height: int, width: int, channels: int = 3) -> Any:
+    """Waves with noise: all frequencies, and values at both ends."""
+    y, x = np.mgrid[:height, :width].astype(float)
+    waves = [128 + 150 * np.sin(x / RNG.uniform(2, 30) + y / RNG.uniform(2, 30)) for _ in range(channels)]
+    noisy = np.stack(waves, -1) + RNG.normal(0, RNG.choice([0, 5, 60]), (height, width, channels))
+    return np.clip(noisy, 0, 255).astype(np.uint8).squeeze()
+
+
+def folder(name: str, classes: dict[str, int], grey: bool = False) -> Path:
+    """Folders of JPEGs and PNGs, one of them nested, with files that are no images."""
+    root = ROOT / name
+    for label, count in classes.items():
+        (root / label / "deeper").mkdir(parents=True)
+        (root / label / "notes.txt").write_text("no image")
+        for number in range(count):
+            height, width = (int(side) for side in RNG.integers(1, 90, 2))
+            image = Image.fromarray(picture(height, width, 1 if grey or number % 5 == 4 else 3))
+            place = root / label / ("deeper" if number % 4 == 3 else "")
+            if number % 3 == 2:
+                image.save(place / f"{number:02}.png")
+            else:
+                image.save(
+                    place / f"{number:02}.{'JPG' if number % 2 else 'jpeg'}",
+                    quality=int(RNG.choice([30, 95])),
+                )
+    (root / ".hidden").mkdir()
+    return root
+
+
+TWO = folder("two", {"cat": 11, "dog": 8})
+THREE = folder("three", {"b": 7, "a": 9, "c": 5})
+GREY = folder("grey", {"a": 6, "b": 6}, grey=True)
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[Callable[[], str]]:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        yield text.getvalue
+
+
+def called(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, str]:
+    """The result, or the exception; and what was printed."""
+    with printed() as text:
+        try:
+            result = function(*arguments, **named)
+        except Exception as error:
+            result = error
+    return result, text()
+
+
+def parts(element: Any) -> list[Any]:
+    return [
+        keras.ops.convert_to_numpy(one) for one in (element if isinstance(element, tuple) else (element,))
+    ]
+
+
+def rows(data: Any) -> list[tuple[bytes, ...]]:
+    """The samples of batches: what makes each of them up."""
+    return [tuple(one.tobytes() for one in row) for batch in data for row in zip(*parts(batch), strict=True)]
+
+
+def same(expected: Any, found: Any) -> None:
+    """Fails unless two data sets give the same bits, twice over the second."""
+    for _ in range(2):
+        for one, other in zip(expected, found, strict=True):
+            for a, b in zip(parts(one), parts(other), strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                assert a.tobytes() == b.tobytes()
+
+
+def case_image_folders_are_keras() -> None:
+    only_on_tensorflow()
+    draw = random.Random(3)
+    for _ in range(60):
+        root = draw.choice([TWO, THREE])
+        listed = [
+            draw.randrange(4) for _ in range(len(list(root.rglob("*.*g"))) + len(list(root.rglob("*.JPG"))))
+        ]
+        labels = draw.choice(["inferred"] * 4 + [None, listed])
+        arguments: dict[str, Any] = {
+            "labels": labels,
+            "label_mode": draw.choice(["int", "categorical", "binary", None]),
+            "class_names": draw.choice([None, None, ["b", "a"], ["dog", "cat"]]),
+            "color_mode": draw.choice(["rgb", "rgb", "rgb", "grayscale"]),
+            "batch_size": draw.choice([1, 4, 32]),
+            "image_size": draw.choice([(16, 24), (40, 7), 33]),
+            "shuffle": draw.random() < 0.5,
+            "seed": draw.choice([None, 0, 123]),
+            "interpolation": draw.choice(["bilinear", "nearest", "bicubic", "area", "lanczos3", "GAUSSIAN"]),
+            "data_format": draw.choice([None, "channels_first", "channels_last"]),
+            "verbose": draw.random() < 0.8,
+        }
+        if draw.random() < 0.5:
+            arguments |= {"validation_split": 0.25, "subset": draw.choice(["training", "validation", "both"])}
+        given = {**arguments, "labels": list(labels) if isinstance(labels, list) else labels}
+        np.random.seed(5)
+        found, text = called(ours, root, **arguments)
+        assert labels == given["labels"], "the user's list was changed"
+        np.random.seed(5)
+        expected, theirs_text = called(theirs, root, **given)
+        assert text == theirs_text, (arguments, text, theirs_text)
+        if isinstance(expected, Exception):
+            assert type(found) is type(expected), (arguments, found, expected)
+            assert str(found) == str(expected), (arguments, found, expected)
+            continue
+        assert not isinstance(found, Exception), (arguments, found)
+        pairs = (
+            [(expected, found)] if not isinstance(expected, list) else list(zip(expected, found, strict=True))
+        )
+        for number, (one, other) in enumerate(pairs):
+            assert one.element_spec == other.element_spec, arguments
+            assert (one.class_names, one.file_paths) == (other.class_names, other.file_paths)
+            assert len(one) == len(other)
+            if arguments["shuffle"] and number == 0:
+                assert sorted(rows(one)) == sorted(rows(other)), arguments
+            else:
+                same(one, other)
+
+
+def case_shuffled_epochs_differ_and_hold_all() -> None:
+    data = ours(THREE, image_size=(8, 8), batch_size=4, seed=1, verbose=False)
+    first, second = rows(data), rows(data)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert len(first) == len(data.file_paths) == 21
+    again = ours(THREE, image_size=(8, 8), batch_size=4, seed=1, verbose=False)
+    assert rows(again) == first
+
+
+def case_pixels_are_those_of_the_engine_on_every_backend() -> None:
+    from wellfed._tfdata._operations import TensorFlowOps
+
+    resize = TensorFlowOps([{"op": "resize", "method": "bicubic", "size": [20, 30]}])
+    for form in ("channels_last", "channels_first"):
+        data = ours(
+            TWO,
+            image_size=(20, 30),
+            interpolation="bicubic",
+            shuffle=False,
+            batch_size=6,
+            data_format=form,
+            label_mode="categorical",
+            verbose=False,
+        )
+        layout: Any = "NHWC" if form == "channels_last" else "NCHW"
+        plain = wf.image_files(data.file_paths).map(resize).with_options(mode="TENSORFLOW", layout=layout)
+        expected = list(plain.numpy())
+        found = [row for batch in data for row in parts(batch)[0]]
+        assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))
+        labels = np.concatenate([parts(batch)[1] for batch in data])
+        assert labels.dtype == np.float32
+        assert labels.tolist() == [[1, 0]] * 11 + [[0, 1]] * 8
+
+
+def case_labels_of_each_kind() -> None:
+    for mode, dtype, shape in (
+        ("int", "int32", (4,)),
+        ("binary", "float32", (4, 1)),
+        ("categorical", "float32", (4, 2)),
+    ):
+        for batch in ours(TWO, image_size=(4, 4), batch_size=4, label_mode=mode, verbose=False).take(1):
+            label = parts(batch)[1]
+            assert (label.dtype, label.shape) == (np.dtype(dtype), shape)
+    listed = [5, *range(20)]
+    data = ours(THREE, labels=listed, image_size=(4, 4), shuffle=False, verbose=False)
+    assert data.class_names == [str(label) for label in range(20)]
+    assert [int(x) for batch in data for x in parts(batch)[1]] == listed
+    # As of `tf.one_hot`: a label beyond the number of classes is no class.
+    for batch in ours(TWO, [7] * 19, "categorical", image_size=(4, 4), shuffle=False, verbose=False):
+        assert parts(batch)[1].tolist() == [[0.0]] * 19
+
+
+def case_splits_are_keras() -> None:
+    index = importlib.import_module("keras.src.utils.dataset_utils")
+    for seed in (1, 99):
+        train, validation = ours(
+            THREE, image_size=(4, 4), validation_split=0.3, subset="both", seed=seed, verbose=False
+        )
+        paths, labels, _ = index.index_directory(
+            THREE, "inferred", (".jpg", ".jpeg", ".png"), None, True, seed, False, False
+        )
+        assert train.file_paths == paths[:-6]
+        assert validation.file_paths == paths[-6:]
+        # Only the training part is shuffled.
+        assert [int(x) for batch in validation for x in parts(batch)[1]] == list(labels[-6:])
+
+
+def case_models_are_trained() -> None:
+    train = ours(THREE, image_size=(8, 8), batch_size=4, verbose=False)
+    normalised = train.map(lambda x, y: (x / 255.0, y)).prefetch(-1)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)])
+    model.compile(
+        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=BACKEND != "jax"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        history = model.fit(normalised, validation_data=normalised.take(2), epochs=2, verbose=0).history
+    assert len(history["loss"]) == len(history["val_loss"]) == 2
+    assert np.isfinite(history["loss"]).all()
+    assert model.predict(ours(THREE, labels=None, image_size=(8, 8), verbose=False), verbose=0).shape == (
+        21,
+        3,
+    )
+
+
+def case_verbs() -> None:
+    data = ours(THREE, image_size=(8, 8), batch_size=4, shuffle=False, verbose=False)
+    assert len(data) == int(data.cardinality()) == 6
+    assert len(list(data.take(2))) == 2
+    assert rows(data.skip(2)) == rows(data)[8:]
+    assert len(rows(data.repeat(2))) == 42
+    assert "resize Bilinear to 8x8" in data.explain()
+    single = ours(THREE, image_size=(8, 8), batch_size=None, shuffle=False, verbose=False)
+    assert len(single) == 21
+    assert [parts(one)[0].shape for one in single.take(1)] == [(8, 8, 3)]
+    assert rows(single.batch(4)) == rows(data)
+    assert len(list(single.batch(4, drop_remainder=True))) == 5
+    assert [parts(one)[0].tobytes() for one in data.unbatch()] == [row[0] for row in rows(data)]
+    assert rows(single.batch(5).unbatch().batch(4)) == rows(data)
+    assert sorted(rows(data.cache().shuffle(100, seed=1))) == sorted(rows(data))
+    for x, y in data.take(1).as_numpy_iterator():
+        assert isinstance(x, np.ndarray)
+        assert y.tolist() == [0, 0, 0, 0]
+    # Two iterations under way at once do not take each other's batches.
+    pairs = [(parts(a)[1].tolist(), parts(b)[1].tolist()) for a, b in zip(data, data)]
+    assert len(pairs) == 6
+    assert all(a == b for a, b in pairs)
+
+
+def case_verbs_that_are_refused_on_arrays() -> None:
+    if ON_TENSORFLOW:
+        raise Skipped("there they are those of tf.data")
+    data = ours(THREE, image_size=(8, 8), verbose=False)
+    mapped = data.map(lambda x, y: (x, y))
+    for call in (
+        lambda: data.batch(3),
+        lambda: mapped.batch(3),
+        lambda: mapped.unbatch(),
+        lambda: mapped.cache(),
+        lambda: data.cache("file"),
+        lambda: data.shuffle(3, reshuffle_each_iteration=False),
+    ):
+        try:
+            call()
+        except wf.ConfigError:
+            continue
+        raise AssertionError(call)
+
+
+def case_what_is_not_the_engines_is_keras_or_an_error() -> None:
+    root = ROOT / "formats"
+    (root / "a").mkdir(parents=True)
+    Image.fromarray(picture(9, 9)).save(root / "a" / "1.gif")
+    Image.fromarray(picture(9, 9)).save(root / "a" / "2.png")
+    cases: list[tuple[Path, dict[str, Any], str]] = [
+        (root, {}, "1.gif is no JPEG or PNG"),
+        (TWO, {"color_mode": "rgba"}, "color_mode='rgba'"),
+        (TWO, {"crop_to_aspect_ratio": True}, "crop_to_aspect_ratio=True"),
+        (TWO, {"pad_to_aspect_ratio": True}, "pad_to_aspect_ratio=True"),
+        (TWO, {"labels": [0.5] * 19}, "labels that are not whole numbers"),
+    ]
+    for place, arguments, why in cases:
+        found, text = called(ours, place, image_size=(4, 4), **arguments)
+        if importlib.util.find_spec("tensorflow"):
+            assert f"all of it is Keras': {why}" in found.explain() or why in found.explain(), found.explain()
+            assert text.count("Found") == 1
+        else:
+            assert isinstance(found, wf.ConfigError), found
+            assert why in str(found)
+            assert "hint: install tensorflow" in str(found)
+
+
+def case_grey() -> None:
+    data = ours(GREY, color_mode="grayscale", image_size=(9, 7), shuffle=False, verbose=False)
+    assert [parts(batch)[0].shape for batch in data] == [(12, 9, 7, 1)]
+    if ON_TENSORFLOW:
+        same(theirs(GREY, color_mode="grayscale", image_size=(9, 7), shuffle=False, verbose=False), data)
+        return
+    found, _ = called(ours, TWO, color_mode="grayscale", image_size=(9, 7), shuffle=False)
+    assert isinstance(found, wf.UnsupportedSampleError), found
+
+
+def case_arguments_that_keras_refuses() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"labels": "other"},
+        {"labels": [1, 2]},
+        {"labels": [1], "class_names": ["a"]},
+        {"labels": None, "class_names": ["a"]},
+        {"label_mode": "ints"},
+        {"label_mode": "binary"},
+        {"color_mode": "RGB"},
+        {"image_size": (1, 2, 3)},
+        {"image_size": "12"},
+        {"interpolation": "cubic"},
+        {"format": "other"},
+        {"class_names": ["a", "x"]},
+        {"validation_split": 2.0, "subset": "training"},
+        {"validation_split": 0.2},
+        {"subset": "training"},
+        {"subset": "all", "validation_split": 0.2, "seed": 1},
+        {"validation_split": 0.2, "subset": "training"},
+        {"validation_split": 0.01, "subset": "training", "seed": 1},
+        {"validation_split": 0.01, "subset": "both", "seed": 1},
+        {"data_format": "last"},
+    ]
+    for arguments in wrong:
+        found, text = called(ours, THREE, **arguments)
+        expected, theirs_text = called(theirs, THREE, **arguments)
+        assert isinstance(found, ValueError), (arguments, found)
+        if not isinstance(expected, ImportError):
+            assert str(found) == str(expected), (arguments, found, expected)
+            assert text == theirs_text
+    assert isinstance(called(ours, ROOT / "nothing")[0], FileNotFoundError)
+    empty = ROOT / "empty"
+    (empty / "a").mkdir(parents=True, exist_ok=True)
+    found, text = called(ours, empty)
+    assert str(found).startswith(f"No images found in directory {empty}. Allowed formats: ('.bmp'"), found
+    assert text == "Found 0 files belonging to 1 classes.\n"
+    for option in ("layout", "mode", "decode", "exif_orientation"):
+        found, _ = called(ours, THREE, **{option: "x"})
+        assert isinstance(found, TypeError), found
+    assert isinstance(called(ours, THREE, format="grain")[0], wf.ConfigError)
+
+
+def case_options_of_the_engine() -> None:
+    bad = ROOT / "bad"
+    for name in "ab":
+        (bad / name).mkdir(parents=True)
+        Image.fromarray(picture(9, 9)).save(bad / name / "1.png")
+    (bad / "b" / "2.jpg").write_bytes(b"no image")
+    data = ours(bad, image_size=(4, 4), verbose=False, shuffle=False, on_error="replace", num_workers=1)
+    assert len(rows(data)) == 3
+    assert len(list(data.loader.errors())) == 1
+    failed, _ = called(lambda: rows(ours(bad, image_size=(4, 4), verbose=False, shuffle=False)))
+    assert "2.jpg" in str(failed)
+
+
+def case_docstrings() -> None:
+    from wellfed.keras import _images, _labels
+
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    modules: list[Any] = [wf.keras, _images, _labels]
+    for module in modules:
+        for test in doctest.DocTestFinder().find(module):
+            runner.run(test)
+    assert runner.tries > 8
+    assert runner.failures == 0
+
+
+def main() -> None:
+    cases = {name.removeprefix("case_"): call for name, call in globals().items() if name.startswith("case_")}
+    chosen = {name: call for name, call in cases.items() if not sys.argv[1:] or name in sys.argv[1:]}
+    failures: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    for name, call in chosen.items():
+        try:
+            call()
+        except Skipped as why:
+            skipped[name] = str(why)
+        except BaseException:
+            failures[name] = traceback.format_exc()
+    print("FAILURES" + json.dumps({"cases": list(cases), "failures": failures, "skipped": skipped}))
+
+
+if __name__ == "__main__":
+    main()

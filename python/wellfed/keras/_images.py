@@ -1,0 +1,240 @@
+"""`image_dataset_from_directory`: Keras' function of that name, with the engine's batches."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import sources
+from .._tfdata._operations import TensorFlowOps
+from ..exceptions import ConfigError
+from ._labels import Labels
+from ._own import has_tensorflow, own
+
+if TYPE_CHECKING:
+    from ..dataset import Dataset
+
+__all__ = ["image_dataset_from_directory"]
+
+_CHANNELS = {"rgb": 3, "rgba": 4, "grayscale": 1}
+_METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic")
+# What the arguments settle.
+_SETTLED = {"layout", "mode", "exif_orientation", "decode", "seed"}
+
+
+def image_dataset_from_directory(
+    directory: Any,
+    labels: Any = "inferred",
+    label_mode: str | None = "int",
+    class_names: Any = None,
+    color_mode: str = "rgb",
+    batch_size: int | None = 32,
+    image_size: Any = (256, 256),
+    shuffle: bool = True,
+    seed: int | None = None,
+    validation_split: float | None = None,
+    subset: str | None = None,
+    interpolation: str = "bilinear",
+    follow_links: bool = False,
+    crop_to_aspect_ratio: bool = False,
+    pad_to_aspect_ratio: bool = False,
+    data_format: str | None = None,
+    format: str = "tf",  # noqa: A002 (Keras' name)
+    verbose: bool = True,
+    **options: Any,
+) -> Any:
+    """`keras.utils.image_dataset_from_directory`: the same files, classes, splits and pixels, in less time.
+
+    Gives what the backend of Keras takes best. On TensorFlow that is a `tf.data.Dataset`, with all of its methods. On
+    torch and JAX, where TensorFlow need not be installed, it is a `keras.utils.PyDataset` that can be iterated, and has
+    the methods of `tf.data` that pipelines use: see `wellfed.keras._arrays.ArrayData`. Both have ``class_names``,
+    ``file_paths``, ``loader`` and ``explain()``.
+
+    Images are float32 ``[batch, height, width, channels]`` with values from 0 to 255 (uint8 with ``"nearest"``), equal
+    to Keras' to the bit for JPEGs and PNGs of 8 bits. With ``shuffle`` all samples change places, anew in each epoch;
+    Keras shuffles within a buffer of 8 batches.
+
+    What the engine does not give with equal bits is Keras' own where TensorFlow is installed, and ``explain()`` says
+    so; else it is an error: GIF and BMP files, ``color_mode="rgba"``, ``crop_to_aspect_ratio``,
+    ``pad_to_aspect_ratio``, URLs. Likewise ``"grayscale"``; without TensorFlow it is given for files in grey.
+
+    Args:
+        directory: As of Keras, as all up to ``verbose``.
+        labels: ``"inferred"``, None, or a list of whole numbers, which is left as it is.
+        label_mode: ``"int"``, ``"binary"``, ``"categorical"`` or None.
+        class_names: Names of folders, in the order of labels.
+        color_mode: ``"rgb"``, ``"rgba"`` or ``"grayscale"``.
+        batch_size: None gives single samples.
+        image_size: Height and width.
+        shuffle: Whether samples come in a random order.
+        seed: Of the split and of the order.
+        validation_split: Part of the files that are for validation.
+        subset: ``"training"``, ``"validation"`` or ``"both"``.
+        interpolation: As of ``tf.image.resize``.
+        follow_links: Whether links to folders are followed.
+        crop_to_aspect_ratio: See above.
+        pad_to_aspect_ratio: See above.
+        data_format: ``"channels_last"`` or ``"channels_first"``; None is that of Keras' settings.
+        format: ``"tf"``; ``"grain"`` is refused, since its pixels are others.
+        verbose: Whether the number of files is printed.
+        options: As of `wellfed.Dataset.with_options`, except for those that say what pixels are.
+
+    Raises:
+        ValueError: As of Keras.
+        ConfigError: See above.
+        UnsupportedSampleError: In iteration: a file that TensorFlow decodes in a way that is not known (inks, 16 bits).
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from PIL import Image
+        >>> import wellfed as wf
+        >>> root = pathlib.Path(tempfile.mkdtemp())
+        >>> for name in ("cat", "dog"):
+        ...     (root / name).mkdir()
+        ...     Image.new("RGB", (40, 30), "teal").save(root / name / "1.png")
+        >>> data = wf.keras.image_dataset_from_directory(root, image_size=(16, 16), shuffle=False)
+        Found 2 files belonging to 2 classes.
+        >>> data.class_names
+        ['cat', 'dog']
+        >>> for images, labels in data:
+        ...     print(tuple(images.shape), [int(label) for label in labels])
+        (2, 16, 16, 3) [0, 1]
+    """
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "options"}
+    settled = sorted(_SETTLED & set(options))
+    if settled:
+        raise TypeError(f"{settled[0]} is settled by Keras' arguments, and is no option here")
+    if not _valid(labels, label_mode, class_names, color_mode, image_size, interpolation, format):
+        # Raises: it is Keras who knows its errors.
+        own("utils.image_dataset_utils", "image_dataset_from_directory")(**given)
+        raise ConfigError("arguments that are not known here, though Keras takes them")
+    if format == "grain":
+        raise ConfigError(
+            'format="grain" decodes and resizes in another way, so that its pixels are others\n'
+            'hint: format="tf" needs no TensorFlow here: on torch and JAX it gives what fit() takes'
+        )
+    if crop_to_aspect_ratio and pad_to_aspect_ratio:
+        raise ValueError("Only one of `pad_to_aspect_ratio`, `crop_to_aspect_ratio` can be set to `True`.")
+    own("utils.dataset_utils", "check_validation_split_arg")(validation_split, subset, shuffle, seed)
+    if labels is None or label_mode is None:
+        labels = label_mode = None
+    dtype = _dtype(labels)
+    why = _left_before(given, dtype)
+    if why:
+        return _keras_own(given, why)
+    seed = int(np.random.randint(1_000_000)) if seed is None else seed
+    paths, found, names = own("utils.dataset_utils", "index_directory")(
+        directory,
+        list(labels) if isinstance(labels, list | tuple) else labels,
+        formats=own("utils.image_dataset_utils", "ALLOWLIST_FORMATS"),
+        class_names=class_names,
+        shuffle=shuffle,
+        seed=seed,
+        follow_links=follow_links,
+        verbose=verbose,
+    )
+    if label_mode == "binary" and len(names) != 2:
+        raise ValueError(
+            'When passing `label_mode="binary"`, there must be exactly 2 '
+            f"class_names. Received: class_names={names}"
+        )
+    other = next((path for path in paths if path.lower().endswith((".gif", ".bmp"))), None)
+    if other is not None:
+        return _keras_own({**given, "seed": seed, "verbose": False}, f"{other} is no JPEG or PNG")
+    last = own("backend.config", "standardize_data_format")(data_format) == "channels_last"
+    size = [image_size, image_size] if isinstance(image_size, int) else list(image_size)
+    finish = Labels(label_mode, len(names) if names else 0, dtype)
+
+    def made(kind: str | None, shuffled: bool) -> Any:
+        mine, of_mine = own("utils.dataset_utils", "get_training_or_validation_split")(
+            paths, found, validation_split, kind
+        )
+        return mine, of_mine, shuffled
+
+    kinds = [("training", shuffle), ("validation", False)] if subset == "both" else [(subset, shuffle)]
+    parts = [made(kind, shuffled) for kind, shuffled in kinds]
+    for (kind, _), (mine, _, _) in zip(kinds, parts):
+        if not mine:
+            which = f"{kind} images" if subset == "both" else "images"
+            formats = own("utils.image_dataset_utils", "ALLOWLIST_FORMATS")
+            raise ValueError(f"No {which} found in directory {directory}. Allowed formats: {formats}")
+    results = []
+    for mine, of_mine, shuffled in parts:
+        source = sources.image_files(
+            mine, labels=None if label_mode is None else np.asarray(of_mine, np.int64)
+        )
+        if shuffled:
+            source = source.shuffle(seed=seed)
+        ops = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
+        mode: Any = "TENSORFLOW" if color_mode == "rgb" else "TENSORFLOW_UNCHANGED"
+        source = source.with_options(layout="NHWC" if last else "NCHW", mode=mode)
+        source = source.with_options(**options) if options else source
+        data = _handed_over(source, ops, batch_size, finish, _CHANNELS[color_mode])
+        data.class_names, data.file_paths = names, mine
+        results.append(data)
+    return results if subset == "both" else results[0]
+
+
+def _valid(*given: Any) -> bool:
+    """Whether Keras has no objection to arguments that are looked at before the folder is."""
+    labels, label_mode, class_names, color_mode, image_size, interpolation, form = given
+    listed = isinstance(labels, list | tuple)
+    named = isinstance(labels, str) and labels == "inferred"
+    return (
+        (listed or labels is None or named)
+        and not (listed and class_names)
+        and label_mode in ("int", "categorical", "binary", None)
+        and color_mode in _CHANNELS
+        and (isinstance(image_size, int) or (isinstance(image_size, list | tuple) and len(image_size) == 2))
+        and interpolation.lower() in _METHODS
+        and form in ("tf", "grain")
+    )
+
+
+def _dtype(labels: Any) -> str:
+    """The dtype that TensorFlow gives to labels; empty for those that the engine does not have."""
+    if not isinstance(labels, list | tuple) or all(type(label) is int for label in labels):
+        whole = not isinstance(labels, list | tuple) or all(-(2**31) <= label < 2**31 for label in labels)
+        return "int32" if whole else ""
+    kinds = {getattr(label, "dtype", None) for label in labels}
+    return next((name for name in ("int32", "int64") if kinds == {np.dtype(name)}), "")
+
+
+def _left_before(given: dict[str, Any], dtype: str) -> str:
+    """Why it is left to Keras, as far as the arguments tell; else empty."""
+    for name in ("crop_to_aspect_ratio", "pad_to_aspect_ratio"):
+        if given[name]:
+            return f"{name}=True"
+    if given["color_mode"] == "rgba" or (given["color_mode"] == "grayscale" and has_tensorflow()):
+        return f"color_mode={given['color_mode']!r}"
+    if "://" in os.fspath(given["directory"]):
+        return "the folder is a URL"
+    return "" if dtype else "labels that are not whole numbers of one type"
+
+
+def _keras_own(given: dict[str, Any], why: str) -> Any:
+    """Keras' own data set, which says that it is."""
+    if not has_tensorflow():
+        raise ConfigError(
+            f"image_dataset_from_directory: {why}; Keras does this by TensorFlow, which is not installed\n"
+            "hint: install tensorflow, and it is left to Keras; or convert the files to JPEG or PNG in RGB"
+        )
+    made = own("utils.image_dataset_utils", "image_dataset_from_directory")(**given)
+    for one in made if isinstance(made, list) else [made]:
+        one.explain = lambda: f"all of it is Keras': {why}\n"
+    return made
+
+
+def _handed_over(
+    source: Dataset, ops: TensorFlowOps, batch_size: int | None, finish: Labels, channels: int
+) -> Any:
+    """What Keras' backend takes: batches, or samples without a size."""
+    import keras
+
+    if keras.backend.backend() == "tensorflow":
+        from ._tensorflow import DirectoryDataset as Made
+    else:
+        from ._arrays import ArrayData as Made  # type: ignore[assignment]
+    return Made.of_images(source, ops, batch_size, finish, channels)

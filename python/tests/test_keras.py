@@ -62,6 +62,25 @@ def test_frameworks_are_not_imported_before_they_are_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_threads_that_decode_first_make_the_classes_of_images_once() -> None:
+    # Flows do so. With two sets of classes, an image of one is none of the other's.
+    code = (
+        "import sys, threading, time\n"
+        "from wellfed._accelerate import images\n"
+        "made = []\n"
+        "class Slow(images._Pillow):\n"
+        "    def __init__(self):\n"
+        "        time.sleep(0.2)\n"
+        "        super().__init__()\n"
+        "images._Pillow = Slow\n"
+        "threads = [threading.Thread(target=lambda: made.append(images.pillow())) for _ in range(4)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "assert len(made) == 4 and len({id(one) for one in made}) == 1, made"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_without_keras_the_error_says_so() -> None:
     code = (
         "import sys, wellfed as wf\n"

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import traceback
@@ -697,6 +698,26 @@ def case_errors_of_flows_are_keras() -> None:
     for _ in range(2):
         found, _ = called(lambda: next(ours_class().flow_from_directory(bad)))
         assert type(found).__name__ == "UnidentifiedImageError", found
+
+
+def case_the_guide() -> None:
+    place = Path(tempfile.mkdtemp())
+    for name in ("cat", "dog", "fox"):
+        (place / "data" / "train" / name).mkdir(parents=True)
+        for number in range(8):
+            Image.fromarray(picture(60 + number, 50)).save(place / "data" / "train" / name / f"{number}.jpg")
+    text = (Path(__file__).parents[2] / "docs" / "keras.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 2
+    before = Path.cwd()
+    os.chdir(place)
+    try:
+        for block in blocks:
+            with printed(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                exec(compile(block, "docs/keras.md", "exec"), {"__name__": "guide"})
+    finally:
+        os.chdir(before)
 
 
 def case_docstrings() -> None:

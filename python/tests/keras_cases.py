@@ -700,6 +700,109 @@ def case_errors_of_flows_are_keras() -> None:
         assert type(found).__name__ == "UnidentifiedImageError", found
 
 
+def case_time_series_are_keras() -> None:
+    theirs_function = keras.utils.timeseries_dataset_from_array
+    draw = random.Random(2)
+    windows = 0
+    for _ in range(300):
+        length = draw.choice([4, 30, 57])
+        series = RNG.normal(size=draw.choice([(length,), (length, 3), (length, 2, 2)])).astype(
+            draw.choice(["float32", "float64", "int16"])
+        )
+        data: Any = draw.choice(
+            [series, series, series.tolist(), np.asfortranarray(series), list(range(length))]
+        )
+        targets: Any = draw.choice(
+            [None, np.arange(length), list(map(float, range(length))), np.eye(length)[:20]]
+        )
+        arguments: dict[str, Any] = {
+            "sequence_length": draw.choice([1, 3, 8]),
+            "sequence_stride": draw.choice([1, 1, 1, 2, 2, 5, 5, 0, 40]),
+            "sampling_rate": draw.choice([1, 1, 1, 1, 3, 3, 3, -1]),
+            "batch_size": draw.choice([None, 1, 4, 128]),
+            "shuffle": draw.random() < 0.4,
+            "seed": draw.choice([None, 4]),
+            "start_index": draw.choice([None, None, None, 0, 2, 5, -1]),
+            "end_index": draw.choice([None, None, None, None, 0, 29, 3]),
+        }
+        found, _ = called(wf.keras.timeseries_dataset_from_array, data, targets, **arguments)
+        expected, _ = called(theirs_function, data, targets, **arguments)
+        what = (series.shape, arguments, found, expected)
+        if isinstance(expected, ValueError):
+            assert str(found) == str(expected), what
+            continue
+        if isinstance(expected, Exception):
+            if isinstance(found, Exception):
+                assert isinstance(found, ValueError), what
+                continue
+            assert not ON_TENSORFLOW, what
+            # Without TensorFlow: by the definition.
+            lists = isinstance(data, list)
+            begin, end = arguments["start_index"] or 0, arguments["end_index"]
+            array = np.asarray(data)[begin : len(data) if end is None else end]
+            if lists:
+                array = array.astype("int32" if array.dtype.kind == "i" else "float32")
+            rate, stride, size = (
+                arguments[name] for name in ("sampling_rate", "sequence_stride", "sequence_length")
+            )
+            count = len(array) - (size - 1) * rate
+            count = count if targets is None else min(count, len(targets))
+            starts = range(0, count, stride)
+            wanted = [(array[start : start + (size - 1) * rate + 1 : rate].tobytes(),) for start in starts]
+            if targets is not None:
+                goals = np.asarray(targets, "float32" if isinstance(targets, list) else None)[begin:]
+                wanted = [(*one, goals[start].tobytes()) for one, start in zip(wanted, starts)]
+        else:
+            try:
+                batches = list(expected)
+            except Exception:
+                batches = []
+            if not batches:
+                # Keras has no windows, or not enough targets, of which it finds out now.
+                assert isinstance(found, ValueError), what
+                continue
+            assert not isinstance(found, Exception), what
+            for one, other in zip(
+                keras.tree.flatten(expected.element_spec), keras.tree.flatten(found.element_spec)
+            ):
+                assert one.dtype == other.dtype
+                assert one.is_compatible_with(other), (one, other)
+            wanted = (
+                rows(batches)
+                if arguments["batch_size"]
+                else [tuple(p.tobytes() for p in parts(b)) for b in batches]
+            )
+            assert len(found) == len(batches)
+        given = (
+            rows(found) if arguments["batch_size"] else [tuple(p.tobytes() for p in parts(b)) for b in found]
+        )
+        if arguments["shuffle"]:
+            wanted, given = sorted(wanted), sorted(given)
+        assert given == wanted, what
+        windows += len(given)
+    assert windows > 1000, windows
+
+
+def case_time_series_train_models() -> None:
+    series = RNG.normal(size=(60, 2)).astype(np.float32)
+    data = wf.keras.timeseries_dataset_from_array(series, series[5:, 0], 5, batch_size=8, shuffle=True)
+    first, second = rows(data), rows(data)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(model.fit(data, epochs=2, verbose=0).history["loss"]).all()
+    for wrong in (
+        {"data": np.array(["a"] * 9), "targets": None},
+        {"data": [2**40] * 9, "targets": None},
+        {"data": series, "targets": None, "format": "grain"},
+    ):
+        found, _ = called(wf.keras.timeseries_dataset_from_array, sequence_length=2, **wrong)
+        assert isinstance(found, wf.ConfigError), (wrong, found)
+
+
 def case_the_guide() -> None:
     place = Path(tempfile.mkdtemp())
     for name in ("cat", "dog", "fox"):
@@ -721,10 +824,10 @@ def case_the_guide() -> None:
 
 
 def case_docstrings() -> None:
-    from wellfed.keras import _generator, _images, _labels
+    from wellfed.keras import _generator, _images, _labels, _timeseries
 
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    modules: list[Any] = [wf.keras, _generator, _images, _labels]
+    modules: list[Any] = [wf.keras, _generator, _images, _labels, _timeseries]
     for module in modules:
         for test in doctest.DocTestFinder().find(module):
             runner.run(test)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from .._handover.columns import Column, map_tree, without_lists
+from .._handover.columns import map_tree, without_lists
 from .._handover.keras import KerasData
 from .._handover.passes import Pass
 from .._loader import is_batched
-from ..exceptions import ConfigError, UnsupportedSampleError
+from ..exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from .._tfdata._operations import TensorFlowOps
+    from .._transform import Transform
     from ..dataset import Dataset
 
 __all__ = ["ArrayData"]
@@ -50,17 +50,16 @@ class ArrayData(KerasData):
         super().__init__(dataset, self._as_keras, None, keras.backend.backend())
 
     @classmethod
-    def of_images(
-        cls, source: Dataset, ops: TensorFlowOps, batch_size: int | None, finish: Finish, channels: int
+    def of(
+        cls, source: Dataset, steps: Sequence[Transform], batch_size: int | None, finish: Finish
     ) -> ArrayData:
-        """Batches of the images of `source` after `ops`, to which `finish` is done; single samples without a size."""
+        """Batches of `source` after `steps`, to which `finish` is done; single samples without a size."""
 
         def built(before: Dataset) -> Dataset:
-            dataset = before.map(ops)
+            dataset = before.map(*steps) if steps else before
             return dataset if batch_size is None else dataset.batch(batch_size)
 
-        axis = -1 if source._plan()["options"]["layout"] == "NHWC" else -3
-        return cls(built(source), _Checked(finish, channels, axis), (), lambda: built(source.cache()))
+        return cls(built(source), finish, (), lambda: built(source.cache()))
 
     def _element(self, batch: Any) -> Any:
         element = self._finish(without_lists(batch))
@@ -182,20 +181,3 @@ class ArrayData(KerasData):
         """An iterator of NumPy arrays."""
         for element in self:
             yield map_tree(keras.ops.convert_to_numpy, element)
-
-
-class _Checked:
-    """Refuses images of another number of channels than is announced: files in colour where grey is asked for."""
-
-    def __init__(self, finish: Finish, channels: int, axis: int) -> None:
-        self._finish, self._channels, self._axis = finish, channels, axis
-
-    def __call__(self, element: Any) -> Any:
-        image = element[0] if isinstance(element, tuple) else element
-        if isinstance(image, Column) and image.shape[self._axis] != self._channels:
-            raise UnsupportedSampleError(
-                f"images have {image.shape[self._axis]} channels, and {self._channels} are asked for; how TensorFlow "
-                "turns colours into grey is not known here\nhint: install tensorflow, and this is left to Keras; or "
-                "convert the files to grey"
-            )
-        return self._finish(element)

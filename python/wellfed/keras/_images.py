@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import sources
+from .._handover.columns import Column
 from .._tfdata._operations import TensorFlowOps
-from ..exceptions import ConfigError
+from ..exceptions import ConfigError, UnsupportedSampleError
 from ._labels import Labels
-from ._own import has_tensorflow, own
+from ._own import handed_over, has_tensorflow, own
 
 if TYPE_CHECKING:
-    from ..dataset import Dataset
+    from collections.abc import Callable
 
 __all__ = ["image_dataset_from_directory"]
 
@@ -49,7 +50,7 @@ def image_dataset_from_directory(
 
     Gives what the backend of Keras takes best. On TensorFlow that is a `tf.data.Dataset`, with all of its methods. On
     torch and JAX, where TensorFlow need not be installed, it is a `keras.utils.PyDataset` that can be iterated, and has
-    the methods of `tf.data` that pipelines use: see `wellfed.keras._arrays.ArrayData`. Both have ``class_names``,
+    the methods of `tf.data` that pipelines use: see `help(data)`. Both have ``class_names``,
     ``file_paths``, ``loader`` and ``explain()``.
 
     Images are float32 ``[batch, height, width, channels]`` with values from 0 to 255 (uint8 with ``"nearest"``), equal
@@ -167,11 +168,12 @@ def image_dataset_from_directory(
         )
         if shuffled:
             source = source.shuffle(seed=seed)
-        ops = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
+        resize = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
         mode: Any = "TENSORFLOW" if color_mode == "rgb" else "TENSORFLOW_UNCHANGED"
         source = source.with_options(layout="NHWC" if last else "NCHW", mode=mode)
         source = source.with_options(**options) if options else source
-        data = _handed_over(source, ops, batch_size, finish, _CHANNELS[color_mode])
+        checked = _Checked(finish, _CHANNELS[color_mode], -1 if last else -3)
+        data = handed_over(source, [resize], batch_size, checked)
         data.class_names, data.file_paths = names, mine
         results.append(data)
     return results if subset == "both" else results[0]
@@ -227,14 +229,18 @@ def _keras_own(given: dict[str, Any], why: str) -> Any:
     return made
 
 
-def _handed_over(
-    source: Dataset, ops: TensorFlowOps, batch_size: int | None, finish: Labels, channels: int
-) -> Any:
-    """What Keras' backend takes: batches, or samples without a size."""
-    import keras
+class _Checked:
+    """Refuses images of another number of channels than is announced: files in colour where grey is asked for."""
 
-    if keras.backend.backend() == "tensorflow":
-        from ._tensorflow import DirectoryDataset as Made
-    else:
-        from ._arrays import ArrayData as Made  # type: ignore[assignment]
-    return Made.of_images(source, ops, batch_size, finish, channels)
+    def __init__(self, finish: Callable[[Any], Any], channels: int, axis: int) -> None:
+        self._finish, self._channels, self._axis = finish, channels, axis
+
+    def __call__(self, element: Any) -> Any:
+        image = element[0] if isinstance(element, tuple) else element
+        if isinstance(image, Column) and image.shape[self._axis] != self._channels:
+            raise UnsupportedSampleError(
+                f"images have {image.shape[self._axis]} channels, and {self._channels} are asked for; how TensorFlow "
+                "turns colours into grey is not known here\nhint: install tensorflow, and this is left to Keras; or "
+                "convert the files to grey"
+            )
+        return self._finish(element)

@@ -1,6 +1,6 @@
-"""Functions of the installed Keras that say which files there are, and which of them belong to a split.
+"""The installed Keras: those of its functions that are called here, and what its backend is given.
 
-They are called, so that files, classes, splits, printed lines and errors are Keras' by construction. They are not
+Functions are called, so that files, classes, splits, printed lines and errors are Keras' by construction. They are not
 public, so what is missing in another version is a clear error here.
 """
 
@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ConfigError
 
-__all__ = ["TESTED", "has_tensorflow", "own"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .._transform import Transform
+    from ..dataset import Dataset
+
+__all__ = ["TESTED", "handed_over", "has_tensorflow", "own"]
 
 TESTED = "3.15"
 """The version of Keras whose functions are known."""
@@ -40,6 +46,24 @@ def own(module: str, name: str) -> Any:
             f"Keras {keras.__version__} has no keras.src.{module}.{name}; wf.keras was tested with Keras {TESTED}\n"
             "hint: install that version, or build the pipeline by wf.image_files(...).keras()"
         ) from None
+
+
+def handed_over(
+    source: Dataset, steps: Sequence[Transform], batch_size: int | None, finish: Callable[[Any], Any]
+) -> Any:
+    """What Keras' backend takes best: batches of `source` after `steps`, to which `finish` is done.
+
+    Single samples without a size. `finish` is called with what is known of columns, too.
+    """
+    import keras
+
+    if keras.backend.backend() == "tensorflow":
+        from ._tensorflow import TensorData
+
+        return TensorData.of(source, steps, batch_size, finish)
+    from ._arrays import ArrayData
+
+    return ArrayData.of(source, steps, batch_size, finish)
 
 
 def has_tensorflow() -> bool:

@@ -1,4 +1,4 @@
-"""`DirectoryDataset`: what `wf.keras` gives on TensorFlow, a `tf.data.Dataset` with what Keras adds to it."""
+"""`TensorData`: what `wf.keras` gives on TensorFlow, a `tf.data.Dataset` with what Keras adds to it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from .._handover.tensorflow import TensorFlowDataset, make
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from .._tfdata._operations import TensorFlowOps
+    from .._transform import Transform
     from ..dataset import Dataset
 
-__all__ = ["DirectoryDataset"]
+__all__ = ["TensorData"]
 
 
-class DirectoryDataset(TensorFlowDataset):
-    """A `tf.data.Dataset` of image files.
+class TensorData(TensorFlowDataset):
+    """A `tf.data.Dataset` of files or arrays.
 
     Attributes:
         class_names: Names of classes by label; None without labels.
@@ -27,25 +27,21 @@ class DirectoryDataset(TensorFlowDataset):
     file_paths: list[str]
 
     @classmethod
-    def of_images(
-        cls,
-        source: Dataset,
-        ops: TensorFlowOps,
-        batch_size: int | None,
-        finish: Callable[[Any], Any],
-        channels: int,
+    def of(
+        cls, source: Dataset, steps: Sequence[Transform], batch_size: int | None, finish: Callable[[Any], Any]
     ) -> Any:
-        """Batches of the images of `source` after `ops`, to which `finish` is done; single samples without a size."""
-        dataset = source.map(ops)
-        batches = dataset if batch_size is None else dataset.batch(batch_size)
-        return cls._made(batches, dataset, finish, None)
+        """Batches of `source` after `steps`, to which `finish` is done; single samples without a size."""
+        samples = source.map(*steps) if steps else source
+        return cls._made(samples if batch_size is None else samples.batch(batch_size), samples, finish, None)
 
     @classmethod
-    def _made(cls, dataset: Dataset, samples: Dataset, finish: Any, like: DirectoryDataset | None) -> Any:
+    def _made(cls, dataset: Dataset, samples: Dataset, finish: Any, like: TensorData | None) -> Any:
         made: Any = make(dataset, None, None, finish, cls)
         made._samples, made._labelled = samples, finish
         if like is not None:
-            made.class_names, made.file_paths = like.class_names, like.file_paths
+            for name in ("class_names", "file_paths"):
+                if hasattr(like, name):
+                    setattr(made, name, getattr(like, name))
         return made
 
     def explain(self) -> str:

@@ -700,6 +700,92 @@ def case_errors_of_flows_are_keras() -> None:
         assert type(found).__name__ == "UnidentifiedImageError", found
 
 
+def texts_folder() -> Path:
+    root = ROOT / "texts"
+    if not root.exists():
+        for label, count in (("bad", 9), ("good", 12)):
+            (root / label / "more").mkdir(parents=True)
+            (root / label / "image.png").write_bytes(b"no text")
+            for number in range(count):
+                text = "" if number == 3 else f"{label} {number} \u00e9\u4e2d\0 " * (number + 1)
+                place = root / label / ("more" if number % 3 == 0 else "") / f"{number:02}.txt"
+                place.write_bytes(text.encode() + (b"\xff" if number == 4 else b""))
+    return root
+
+
+def text_rows(data: Any) -> list[Any]:
+    """The samples of batches."""
+    found = []
+    for batch in data.as_numpy_iterator():
+        columns = batch if isinstance(batch, tuple) else (batch,)
+        found += [tuple(x if isinstance(x, bytes) else x.tobytes() for x in row) for row in zip(*columns)]
+    return found
+
+
+def case_texts_are_keras() -> None:
+    theirs_function, root = keras.utils.text_dataset_from_directory, texts_folder()
+    draw = random.Random(8)
+    for _ in range(60):
+        arguments: dict[str, Any] = {
+            "labels": draw.choice(["inferred", "inferred", None, [number % 3 for number in range(21)], "x"]),
+            "label_mode": draw.choice(["int", "categorical", "binary", None]),
+            "class_names": draw.choice([None, None, ["good", "bad"], ["x"]]),
+            "batch_size": draw.choice([4, 32]),
+            "max_length": draw.choice([None, 0, 10]),
+            "shuffle": draw.random() < 0.5,
+            "seed": draw.choice([None, 3]),
+        }
+        if draw.random() < 0.5:
+            arguments |= {"validation_split": 0.3, "subset": draw.choice(["training", "validation", "both"])}
+        np.random.seed(5)
+        found, text = called(wf.keras.text_dataset_from_directory, root, **arguments)
+        np.random.seed(5)
+        labels = arguments["labels"]
+        given = {**arguments, "labels": list(labels) if isinstance(labels, list) else labels}
+        expected, theirs_text = called(theirs_function, root, **given)
+        assert text == theirs_text, (arguments, text, theirs_text)
+        if isinstance(expected, ValueError):
+            assert str(found) == str(expected), (arguments, found)
+            continue
+        assert not isinstance(found, Exception), (arguments, found)
+        if isinstance(expected, Exception):
+            if "subset" not in arguments:
+                assert len(text_rows(found)) == len(found.file_paths) == 21
+            continue
+        pairs = (
+            [(expected, found)] if not isinstance(expected, list) else list(zip(expected, found, strict=True))
+        )
+        for number, (one, other) in enumerate(pairs):
+            assert one.element_spec == other.element_spec, arguments
+            assert one.class_names == other.class_names
+            wanted, seen = text_rows(one), text_rows(other)
+            if arguments["shuffle"] and number == 0:
+                wanted, seen = sorted(wanted), sorted(seen)
+            assert wanted == seen, arguments
+
+
+def case_texts_on_every_backend() -> None:
+    root = texts_folder()
+    data = wf.keras.text_dataset_from_directory(root, batch_size=5, verbose=False)
+    first, second = text_rows(data), text_rows(data)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert {row[0] for row in first} == {path.read_bytes() for path in root.rglob("*.txt")}
+    single = wf.keras.text_dataset_from_directory(
+        root, batch_size=None, labels=None, shuffle=False, verbose=False
+    )
+    assert [bytes(one) for one in single.as_numpy_iterator()] == [
+        Path(p).read_bytes() for p in single.file_paths
+    ]
+    if not ON_TENSORFLOW:
+        numbers = data.map(lambda texts, y: (np.array([[len(text)] for text in texts], np.float32), y))
+        model = keras.Sequential([keras.layers.Dense(2)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        assert len(model.fit(numbers, verbose=0).history["loss"]) == 1
+    found, _ = called(wf.keras.text_dataset_from_directory, root, max_length=-1)
+    assert isinstance(found, wf.ConfigError)
+
+
 def case_time_series_are_keras() -> None:
     theirs_function = keras.utils.timeseries_dataset_from_array
     draw = random.Random(2)
@@ -824,10 +910,10 @@ def case_the_guide() -> None:
 
 
 def case_docstrings() -> None:
-    from wellfed.keras import _generator, _images, _labels, _timeseries
+    from wellfed.keras import _generator, _images, _labels, _text, _timeseries
 
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    modules: list[Any] = [wf.keras, _generator, _images, _labels, _timeseries]
+    modules: list[Any] = [wf.keras, _generator, _images, _labels, _text, _timeseries]
     for module in modules:
         for test in doctest.DocTestFinder().find(module):
             runner.run(test)

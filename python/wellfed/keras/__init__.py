@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._generator import ImageDataGenerator as ImageDataGenerator
     from ._images import image_dataset_from_directory as image_dataset_from_directory
+    from ._text import text_dataset_from_directory as text_dataset_from_directory
     from ._timeseries import timeseries_dataset_from_array as timeseries_dataset_from_array
 
-__all__ = ["ImageDataGenerator", "image_dataset_from_directory", "timeseries_dataset_from_array"]
+__all__ = [
+    "ImageDataGenerator",
+    "image_dataset_from_directory",
+    "text_dataset_from_directory",
+    "timeseries_dataset_from_array",
+]
 
 _HOMES = {
     "ImageDataGenerator": "_generator",
     "image_dataset_from_directory": "_images",
+    "text_dataset_from_directory": "_text",
     "timeseries_dataset_from_array": "_timeseries",
 }
 """Where the names are, which are imported when they are first asked for: Keras takes seconds."""

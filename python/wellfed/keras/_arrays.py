@@ -75,9 +75,10 @@ class ArrayData(KerasData):
 
     def _check(self, dataset: Dataset) -> None:
         # What functions make is seen when they are called.
-        functions, self._functions = self._functions, ()
-        super()._check(dataset)
-        self._functions = functions
+        if not getattr(self._finish, "texts", False):
+            functions, self._functions = self._functions, ()
+            super()._check(dataset)
+            self._functions = functions
 
     def __iter__(self) -> Iterator[Any]:
         one = Pass(self._epochs)
@@ -180,4 +181,8 @@ class ArrayData(KerasData):
     def as_numpy_iterator(self) -> Iterator[Any]:
         """An iterator of NumPy arrays."""
         for element in self:
-            yield map_tree(keras.ops.convert_to_numpy, element)
+            yield map_tree(_as_numpy, element)
+
+
+def _as_numpy(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray | bytes) else keras.ops.convert_to_numpy(value)

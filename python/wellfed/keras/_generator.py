@@ -9,18 +9,14 @@ and transformed one after the other.
 from __future__ import annotations
 
 import functools
-import math
-import os
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._accelerate.decoding import decode
-from .._cores import usable_cores
 from ._own import own
+from ._threads import THREADS
 
 __all__ = ["ImageDataGenerator"]
 
@@ -88,41 +84,6 @@ def _given(iterator: Any, kind: type) -> Any:
     return iterator
 
 
-class _Threads:
-    """Threads that are there when they are first needed, also in a process that was forked meanwhile."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        # Threads are not forked, and the lock may have been held by one.
-        self._lock, self._pool = threading.Lock(), None
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return max(1, math.ceil(usable_cores()))
-
-    def map(self, function: Callable[..., Any], *columns: Iterable[Any]) -> list[Any]:
-        """What a function makes of each row of columns. After an exception, what was not begun is left out."""
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self.count, "wellfed-keras")
-            pool = self._pool
-        futures = [pool.submit(function, *row) for row in zip(*columns)]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
-
-
-_THREADS = _Threads()
-
-
 class _Flow:
     """What flows have in common."""
 
@@ -152,19 +113,19 @@ class _Flow:
             batch[place] = transformed(opened(item), params)
 
         if self._serial:
-            for place, image in enumerate(_THREADS.map(opened, items)):
+            for place, image in enumerate(THREADS.map(opened, items)):
                 batch[place] = transformed(image, generator.get_random_transform(image.shape))
             return
         drawn = [generator.get_random_transform(shape) for _ in items]
-        _THREADS.map(one, range(len(items)), items, drawn)
+        THREADS.map(one, range(len(items)), items, drawn)
 
     def explain(self) -> str:
         """What runs where."""
         if self.save_to_dir:
             return "all of it is Keras': images are saved to save_to_dir\n"
         why = self._serial
-        how = f"in the calling thread: {why}" if why else f"in {_THREADS.count} threads"
-        return f"images of a batch are opened in {_THREADS.count} threads\ntransformed by Keras' functions {how}\n"
+        how = f"in the calling thread: {why}" if why else f"in {THREADS.count} threads"
+        return f"images of a batch are opened in {THREADS.count} threads\ntransformed by Keras' functions {how}\n"
 
 
 class _FromFiles(_Flow):

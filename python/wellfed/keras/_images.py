@@ -10,7 +10,8 @@ import numpy as np
 from .. import sources
 from .._handover.columns import Column
 from .._tfdata._operations import TensorFlowOps
-from ..exceptions import ConfigError, UnsupportedSampleError
+from ..exceptions import UnsupportedSampleError
+from ._folders import Part, checked, found, keras_own, labels_dtype
 from ._labels import Labels
 from ._own import handed_over, has_tensorflow, own
 
@@ -21,8 +22,7 @@ __all__ = ["image_dataset_from_directory"]
 
 _CHANNELS = {"rgb": 3, "rgba": 4, "grayscale": 1}
 _METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic")
-# What the arguments settle.
-_SETTLED = {"layout", "mode", "exif_orientation", "decode", "seed"}
+_HINT = "convert the files to JPEG or PNG in RGB"
 
 
 def image_dataset_from_directory(
@@ -104,104 +104,53 @@ def image_dataset_from_directory(
         (2, 16, 16, 3) [0, 1]
     """
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "options"}
-    settled = sorted(_SETTLED & set(options))
-    if settled:
-        raise TypeError(f"{settled[0]} is settled by Keras' arguments, and is no option here")
-    if not _valid(labels, label_mode, class_names, color_mode, image_size, interpolation, format):
-        # Raises: it is Keras who knows its errors.
-        own("utils.image_dataset_utils", "image_dataset_from_directory")(**given)
-        raise ConfigError("arguments that are not known here, though Keras takes them")
-    if format == "grain":
-        raise ConfigError(
-            'format="grain" decodes and resizes in another way, so that its pixels are others\n'
-            'hint: format="tf" needs no TensorFlow here: on torch and JAX it gives what fit() takes'
-        )
+    theirs = own("utils.image_dataset_utils", "image_dataset_from_directory")
+    checked(given, options, theirs, _fits(color_mode, image_size, interpolation, format))
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise ValueError("Only one of `pad_to_aspect_ratio`, `crop_to_aspect_ratio` can be set to `True`.")
-    own("utils.dataset_utils", "check_validation_split_arg")(validation_split, subset, shuffle, seed)
-    if labels is None or label_mode is None:
-        labels = label_mode = None
-    dtype = _dtype(labels)
+    dtype = labels_dtype(labels)
     why = _left_before(given, dtype)
     if why:
-        return _keras_own(given, why)
-    seed = int(np.random.randint(1_000_000)) if seed is None else seed
-    paths, found, names = own("utils.dataset_utils", "index_directory")(
-        directory,
-        list(labels) if isinstance(labels, list | tuple) else labels,
-        formats=own("utils.image_dataset_utils", "ALLOWLIST_FORMATS"),
-        class_names=class_names,
-        shuffle=shuffle,
-        seed=seed,
-        follow_links=follow_links,
-        verbose=verbose,
-    )
-    if label_mode == "binary" and len(names) != 2:
-        raise ValueError(
-            'When passing `label_mode="binary"`, there must be exactly 2 '
-            f"class_names. Received: class_names={names}"
-        )
-    other = next((path for path in paths if path.lower().endswith((".gif", ".bmp"))), None)
-    if other is not None:
-        return _keras_own({**given, "seed": seed, "verbose": False}, f"{other} is no JPEG or PNG")
+        return keras_own(given, theirs, why, _HINT)
+
+    def refused(paths: list[str]) -> Any:
+        other = next((path for path in paths if path.lower().endswith((".gif", ".bmp"))), None)
+        if other is None:
+            return None
+        return keras_own(given | {"verbose": False}, theirs, f"{other} is no JPEG or PNG", _HINT)
+
+    if seed is None:
+        # Keras would draw it, too.
+        given["seed"] = int(np.random.randint(1_000_000))
+    formats = own("utils.image_dataset_utils", "ALLOWLIST_FORMATS")
+    parts = found(given, formats, "images", f"Allowed formats: {formats}", refused)
+    if not isinstance(parts, list) or not all(isinstance(part, Part) for part in parts):
+        return parts
     last = own("backend.config", "standardize_data_format")(data_format) == "channels_last"
     size = [image_size, image_size] if isinstance(image_size, int) else list(image_size)
-    finish = Labels(label_mode, len(names) if names else 0, dtype)
-
-    def made(kind: str | None, shuffled: bool) -> Any:
-        mine, of_mine = own("utils.dataset_utils", "get_training_or_validation_split")(
-            paths, found, validation_split, kind
-        )
-        return mine, of_mine, shuffled
-
-    kinds = [("training", shuffle), ("validation", False)] if subset == "both" else [(subset, shuffle)]
-    parts = [made(kind, shuffled) for kind, shuffled in kinds]
-    for (kind, _), (mine, _, _) in zip(kinds, parts):
-        if not mine:
-            which = f"{kind} images" if subset == "both" else "images"
-            formats = own("utils.image_dataset_utils", "ALLOWLIST_FORMATS")
-            raise ValueError(f"No {which} found in directory {directory}. Allowed formats: {formats}")
+    resize = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
+    mode: Any = "TENSORFLOW" if color_mode == "rgb" else "TENSORFLOW_UNCHANGED"
     results = []
-    for mine, of_mine, shuffled in parts:
-        source = sources.image_files(
-            mine, labels=None if label_mode is None else np.asarray(of_mine, np.int64)
-        )
-        if shuffled:
-            source = source.shuffle(seed=seed)
-        resize = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
-        mode: Any = "TENSORFLOW" if color_mode == "rgb" else "TENSORFLOW_UNCHANGED"
-        source = source.with_options(layout="NHWC" if last else "NCHW", mode=mode)
-        source = source.with_options(**options) if options else source
-        checked = _Checked(finish, _CHANNELS[color_mode], -1 if last else -3)
-        data = handed_over(source, [resize], batch_size, checked)
-        data.class_names, data.file_paths = names, mine
+    for part in parts:
+        source = sources.image_files(part.paths, labels=part.labels)
+        source = source if part.seed is None else source.shuffle(seed=part.seed)
+        source = source.with_options(layout="NHWC" if last else "NCHW", mode=mode, **options)
+        of_labels = Labels(None if part.labels is None else label_mode, len(part.names or ()), dtype)
+        finish = _Checked(of_labels, _CHANNELS[color_mode], -1 if last else -3)
+        data = handed_over(source, [resize], batch_size, finish)
+        data.class_names, data.file_paths = part.names, part.paths
         results.append(data)
     return results if subset == "both" else results[0]
 
 
-def _valid(*given: Any) -> bool:
-    """Whether Keras has no objection to arguments that are looked at before the folder is."""
-    labels, label_mode, class_names, color_mode, image_size, interpolation, form = given
-    listed = isinstance(labels, list | tuple)
-    named = isinstance(labels, str) and labels == "inferred"
+def _fits(color_mode: Any, image_size: Any, interpolation: Any, form: Any) -> bool:
+    """Whether Keras has no objection to arguments about images."""
     return (
-        (listed or labels is None or named)
-        and not (listed and class_names)
-        and label_mode in ("int", "categorical", "binary", None)
-        and color_mode in _CHANNELS
+        color_mode in _CHANNELS
         and (isinstance(image_size, int) or (isinstance(image_size, list | tuple) and len(image_size) == 2))
         and interpolation.lower() in _METHODS
         and form in ("tf", "grain")
     )
-
-
-def _dtype(labels: Any) -> str:
-    """The dtype that TensorFlow gives to labels; empty for those that the engine does not have."""
-    if not isinstance(labels, list | tuple) or all(type(label) is int for label in labels):
-        whole = not isinstance(labels, list | tuple) or all(-(2**31) <= label < 2**31 for label in labels)
-        return "int32" if whole else ""
-    kinds = {getattr(label, "dtype", None) for label in labels}
-    return next((name for name in ("int32", "int64") if kinds == {np.dtype(name)}), "")
 
 
 def _left_before(given: dict[str, Any], dtype: str) -> str:
@@ -214,19 +163,6 @@ def _left_before(given: dict[str, Any], dtype: str) -> str:
     if "://" in os.fspath(given["directory"]):
         return "the folder is a URL"
     return "" if dtype else "labels that are not whole numbers of one type"
-
-
-def _keras_own(given: dict[str, Any], why: str) -> Any:
-    """Keras' own data set, which says that it is."""
-    if not has_tensorflow():
-        raise ConfigError(
-            f"image_dataset_from_directory: {why}; Keras does this by TensorFlow, which is not installed\n"
-            "hint: install tensorflow, and it is left to Keras; or convert the files to JPEG or PNG in RGB"
-        )
-    made = own("utils.image_dataset_utils", "image_dataset_from_directory")(**given)
-    for one in made if isinstance(made, list) else [made]:
-        one.explain = lambda: f"all of it is Keras': {why}\n"
-    return made
 
 
 class _Checked:

@@ -889,6 +889,75 @@ def case_time_series_train_models() -> None:
         assert isinstance(found, wf.ConfigError), (wrong, found)
 
 
+def case_layers_are_keras() -> None:
+    only_on_tensorflow()
+    layers = wf.keras.layers
+    paths = [str(path) for path in sorted(THREE.rglob("*")) if path.suffix in (".png", ".JPG", ".jpeg")]
+    decoded = wf.image_files(paths).with_options(mode="TENSORFLOW", layout="NHWC")
+    draw = random.Random(4)
+    for _ in range(40):
+        chain: list[tuple[str, dict[str, Any]]] = []
+        for _ in range(draw.choice([1, 2, 3])):
+            resizing = {
+                "height": draw.choice([5, 40]),
+                "width": draw.choice([9, 33]),
+                "interpolation": draw.choice(
+                    ["bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area"]
+                ),
+                "antialias": draw.random() < 0.4,
+            }
+            rescaling = {
+                "scale": draw.choice([1 / 255, [0.5, 1.0, -2.0]]),
+                "offset": draw.choice([0.0, -1, [1.0, 2.0, 3.3]]),
+            }
+            chain.append(draw.choice([("Resizing", resizing), ("Rescaling", rescaling)]))
+        ours_chain = [getattr(layers, name)(**arguments) for name, arguments in chain]
+        theirs_chain = [getattr(keras.layers, name)(**arguments) for name, arguments in chain]
+        found = decoded.map(*ours_chain)
+        for index in range(len(paths)):
+            image: Any = decoded.sample(index).astype(np.float32)
+            for layer in theirs_chain:
+                image = layer(image)
+            wanted, given = np.asarray(image), found.sample(index)
+            assert (wanted.dtype, wanted.shape) == (given.dtype, given.shape), chain
+            assert wanted.tobytes() == given.tobytes(), chain
+
+
+def case_layers_on_every_backend() -> None:
+    layers = wf.keras.layers
+    paths = [str(path) for path in sorted(THREE.rglob("*")) if path.suffix in (".png", ".JPG", ".jpeg")]
+    decoded = wf.image_files(paths, np.arange(21) % 3).with_options(mode="TENSORFLOW")
+    steps = layers.Resizing(16, 16), layers.RandomFlip("horizontal"), layers.Rescaling(1 / 127.5, -1)
+    flipped = decoded.shuffle(seed=1).map(*steps)
+    plain = decoded.shuffle(seed=1).map(steps[0], steps[2])
+    batches = [np.asarray(batch[0]) for batch in flipped.batch(4).numpy(layout="NHWC")]
+    straight = [np.asarray(batch[0]) for batch in plain.batch(4).numpy(layout="NHWC")]
+    mirrored = 0
+    for one, other in zip(np.concatenate(batches), np.concatenate(straight), strict=True):
+        assert np.array_equal(one, other) or np.array_equal(one, other[:, ::-1])
+        mirrored += not np.array_equal(one, other)
+    assert 2 <= mirrored <= 19
+    data = flipped.batch(4).keras()
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(model.fit(data, epochs=1, verbose=0).history["loss"]).all()
+    refused: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: layers.RandomFlip(), wf.ConfigError),
+        (lambda: layers.RandomFlip("horizontal", seed=1), wf.ConfigError),
+        (lambda: layers.RandomFlip("across"), ValueError),
+        (lambda: layers.Resizing(3, 3, "cubic"), ValueError),
+        (lambda: layers.Resizing(3, 3, crop_to_aspect_ratio=True), wf.ConfigError),
+        (lambda: layers.Rescaling(1, dtype="float16"), wf.ConfigError),
+        (lambda: layers.Rescaling(float("nan")), wf.ConfigError),
+        (lambda: layers.Rescaling(1, trainabel=True), TypeError),
+    ]
+    for call, kind in refused:
+        found, _ = called(call)
+        assert type(found) is kind, found
+
+
 def case_the_guide() -> None:
     place = Path(tempfile.mkdtemp())
     for name in ("cat", "dog", "fox"):
@@ -910,10 +979,10 @@ def case_the_guide() -> None:
 
 
 def case_docstrings() -> None:
-    from wellfed.keras import _generator, _images, _labels, _text, _timeseries
+    from wellfed.keras import _generator, _images, _labels, _text, _timeseries, layers
 
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    modules: list[Any] = [wf.keras, _generator, _images, _labels, _text, _timeseries]
+    modules: list[Any] = [wf.keras, _generator, _images, _labels, _text, _timeseries, layers]
     for module in modules:
         for test in doctest.DocTestFinder().find(module):
             runner.run(test)

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import layers as layers
     from ._generator import ImageDataGenerator as ImageDataGenerator
     from ._images import image_dataset_from_directory as image_dataset_from_directory
     from ._text import text_dataset_from_directory as text_dataset_from_directory
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ImageDataGenerator",
     "image_dataset_from_directory",
+    "layers",
     "text_dataset_from_directory",
     "timeseries_dataset_from_array",
 ]
@@ -30,6 +32,7 @@ __all__ = [
 _HOMES = {
     "ImageDataGenerator": "_generator",
     "image_dataset_from_directory": "_images",
+    "layers": "layers",
     "text_dataset_from_directory": "_text",
     "timeseries_dataset_from_array": "_timeseries",
 }
@@ -40,7 +43,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{home}", __name__), name)
+    module = import_module(f".{home}", __name__)
+    found = module if home == name else getattr(module, name)
     globals()[name] = found
     return found
 

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import signal
 import sys
 import tempfile
 import traceback
@@ -263,6 +264,7 @@ def case_verbs() -> None:
     assert len(single) == 21
     assert [parts(one)[0].shape for one in single.take(1)] == [(8, 8, 3)]
     assert rows(single.batch(4)) == rows(data)
+    assert type(single.batch(4)) is type(single), "made by the engine"
     assert len(list(single.batch(4, drop_remainder=True))) == 5
     assert [parts(one)[0].tobytes() for one in data.unbatch()] == [row[0] for row in rows(data)]
     assert rows(single.batch(5).unbatch().batch(4)) == rows(data)
@@ -647,6 +649,31 @@ def case_flows_train_models() -> None:
     assert np.isfinite(history["loss"] + history["val_loss"]).all()
     assert model.predict(validation, verbose=0).shape == (validation.samples, 1)
     assert sum(1 for _ in zip(range(30), train)) == 30  # without end
+
+
+def case_flows_in_a_process_that_was_forked() -> None:
+    if BACKEND != "torch" or not hasattr(os, "fork"):
+        raise Skipped("this backend cannot be forked")
+    with printed():
+        flow = wf.keras.ImageDataGenerator().flow_from_directory(TWO, (8, 8), batch_size=4, shuffle=False)
+    before = flow[0][0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        # Without its own threads it would wait for ever.
+        signal.alarm(60)
+        os._exit(0 if np.array_equal(flow[0][0], before) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def case_numbers_of_numpy_as_arguments() -> None:
+    size = np.int64(8), np.int32(9)
+    data = ours(THREE, image_size=size, batch_size=np.int64(4), seed=np.int64(3), verbose=False)
+    again = ours(THREE, image_size=(8, 9), batch_size=4, seed=3, verbose=False)
+    assert rows(data) == rows(again)
+    found, _ = called(ours, THREE, image_size=(8.5, 9), verbose=False)
+    assert isinstance(found, TypeError)
 
 
 def case_methods_that_users_override_are_called_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,9 @@ def image_dataset_from_directory(
     if not isinstance(parts, list) or not all(isinstance(part, Part) for part in parts):
         return parts
     last = own("backend.config", "standardize_data_format")(data_format) == "channels_last"
-    size = [image_size, image_size] if isinstance(image_size, int) else list(image_size)
+    size = [
+        operator.index(side) for side in ((image_size,) * 2 if isinstance(image_size, int) else image_size)
+    ]
     resize = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
     mode: Any = "TENSORFLOW" if color_mode == "rgb" else "TENSORFLOW_UNCHANGED"
     results = []

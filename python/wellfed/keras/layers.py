@@ -18,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,7 +96,11 @@ def Resizing(
         )
     if interpolation not in _METHODS:
         raise ValueError(f"interpolation is {interpolation!r}; it must be one of {', '.join(_METHODS)}")
-    resize: dict[str, Any] = {"op": "resize", "method": interpolation, "size": [int(height), int(width)]}
+    resize: dict[str, Any] = {
+        "op": "resize",
+        "method": interpolation,
+        "size": [operator.index(height), operator.index(width)],
+    }
     # TensorFlow has no other way to do these two.
     if antialias and interpolation not in ("nearest", "area"):
         resize["antialias"] = True

@@ -24,8 +24,8 @@ def blocks() -> list[object]:
     """Code of every block that is to be run, at the line where it stands in its file."""
     found = []
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        if path.name == "tensorflow-keras-jax.md":
-            # Run by handover/check_guide.py, where those are.
+        if path.name in ("tensorflow-keras-jax.md", "keras.md"):
+            # Run by handover/check_guide.py and keras_cases.py, where those are.
             continue
         text = path.read_text(encoding="utf-8")
         for match in BLOCK.finditer(text):

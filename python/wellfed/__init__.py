@@ -43,6 +43,7 @@ from .exceptions import (
 )
 
 if TYPE_CHECKING:
+    from . import keras as keras
     from . import tables as tables
     from . import transforms as transforms
     from ._accelerate import accelerate as accelerate
@@ -120,6 +121,7 @@ _HOMES = {
     "image_folder": "sources",
     "interleave": "_combine",
     "jsonl": "_containers",
+    "keras": "",
     "litdata": "_containers",
     "lmdb": "_containers",
     "load": "_accelerate",
@@ -198,6 +200,7 @@ __all__ = [
     "image_folder",
     "interleave",
     "jsonl",
+    "keras",
     "litdata",
     "lmdb",
     "mds",

@@ -19,6 +19,7 @@ from ._passes import Passes
 from ._repr import node_repr, verb_repr
 from ._steps.later import Later
 from ._steps.program import name_of, steps_in
+from ._tfdata._operations import joined
 from ._transform import Transform, _known
 from ._write import Writes
 from .exceptions import StateError
@@ -176,7 +177,7 @@ class Dataset(Writes, Frameworks):
                     )
                 this = this._verb("mix", transforms=[_known(t).to_plan() for t in group])
             elif where == "samples":
-                this = this._verb("map", field=field, transforms=[_known(t).to_plan() for t in group])
+                this = this._verb("map", field=field, transforms=joined([_known(t).to_plan() for t in group]))
             else:
                 for step in group:
                     this = this._python("map", step, field)

@@ -424,9 +424,20 @@ _install = threading.Lock()
 """Held while an image gets its pixels, or what its head says: for assignments only, never while those are made."""
 
 
-@functools.cache
+_MADE: list[_Pillow] = []
+_MAKING = threading.Lock()
+
+
 def pillow() -> _Pillow:
-    return _Pillow()
+    """The classes, made when they are first asked for: once, also where several threads ask at the same time.
+
+    An image of a second set of classes would be none of those that are known, and be settled without end.
+    """
+    if not _MADE:
+        with _MAKING:
+            if not _MADE:
+                _MADE.append(_Pillow())
+    return _MADE[0]
 
 
 def _whole_numbers(values: Any, count: int) -> bool:

@@ -48,8 +48,17 @@ _Owned: Any = tf.data.IteratorSpec(tf.TensorSpec(())).value_type
 """The class of TensorFlow's iterators."""
 
 
-def make(dataset: Dataset, element_spec: Any, context: Any, restructure: Restructure) -> TensorFlowDataset:
-    """The `tf.data.Dataset` of a data set; `restructure` is done to every element, and to what is known of them."""
+def make(
+    dataset: Dataset,
+    element_spec: Any,
+    context: Any,
+    restructure: Restructure,
+    kind: type[TensorFlowDataset] | None = None,
+) -> TensorFlowDataset:
+    """The `tf.data.Dataset` of a data set; `restructure` is done to every element, and to what is known of them.
+
+    `kind` is the class of it, if another one than `TensorFlowDataset`.
+    """
     steps = dataset._has_python()
 
     def opened() -> Loader | StepsLoader:
@@ -67,7 +76,7 @@ def make(dataset: Dataset, element_spec: Any, context: Any, restructure: Restruc
     else:
         spec = _looked_at(dataset, restructure)
     finish: Restructure = _Checked(spec, restructure) if steps else _rebuilt(restructure)
-    return TensorFlowDataset(epochs, spec, counted(dataset), finish)
+    return (kind or TensorFlowDataset)(epochs, spec, counted(dataset), finish)
 
 
 def _rebuilt(restructure: Restructure) -> Restructure:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._transform import Transform
 
-__all__ = ["TensorFlowOps"]
+__all__ = ["TensorFlowOps", "joined"]
 
 
 class TensorFlowOps(Transform):
@@ -34,3 +34,14 @@ class TensorFlowOps(Transform):
     def to_plan(self) -> dict[str, Any]:
         """This transform as data that JSON can express."""
         return {"type": "TensorFlowOps", "ops": [dict(op) for op in self.ops]}
+
+
+def joined(plans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Transforms as data, with chains of operations that follow one another made one, since there may be one only."""
+    found: list[dict[str, Any]] = []
+    for plan in plans:
+        if found and plan["type"] == found[-1]["type"] == TensorFlowOps.__name__:
+            found[-1] = {**plan, "ops": [*found[-1]["ops"], *plan["ops"]]}
+        else:
+            found.append(plan)
+    return found

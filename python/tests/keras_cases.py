@@ -1,0 +1,1036 @@
+"""What `wf.keras` gives, against Keras: run by `test_keras.py`, once for each backend.
+
+Every function whose name begins with ``case_`` is a test. Prints what failed as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import json
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+from PIL import Image
+
+import wellfed as wf
+
+BACKEND = keras.backend.backend()
+ON_TENSORFLOW = BACKEND == "tensorflow"
+RNG = np.random.default_rng(7)
+ROOT = Path(tempfile.mkdtemp())
+theirs = keras.utils.image_dataset_from_directory
+ours = wf.keras.image_dataset_from_directory
+
+
+class Skipped(Exception):
+    """A case is not for this backend."""
+
+
+def only_on_tensorflow() -> None:
+    if not ON_TENSORFLOW:
+        raise Skipped("Keras' own function needs TensorFlow")
+
+
+def picture(height: int, width: int, channels: int = 3) -> Any:
+    """Waves with noise: all frequencies, and values at both ends."""
+    y, x = np.mgrid[:height, :width].astype(float)
+    waves = [128 + 150 * np.sin(x / RNG.uniform(2, 30) + y / RNG.uniform(2, 30)) for _ in range(channels)]
+    noisy = np.stack(waves, -1) + RNG.normal(0, RNG.choice([0, 5, 60]), (height, width, channels))
+    return np.clip(noisy, 0, 255).astype(np.uint8).squeeze()
+
+
+def folder(name: str, classes: dict[str, int], grey: bool = False) -> Path:
+    """Folders of JPEGs and PNGs, one of them nested, with files that are no images."""
+    root = ROOT / name
+    for label, count in classes.items():
+        (root / label / "deeper").mkdir(parents=True)
+        (root / label / "notes.txt").write_text("no image")
+        for number in range(count):
+            height, width = (int(side) for side in RNG.integers(1, 90, 2))
+            image = Image.fromarray(picture(height, width, 1 if grey or number % 5 == 4 else 3))
+            place = root / label / ("deeper" if number % 4 == 3 else "")
+            if number % 3 == 2:
+                image.save(place / f"{number:02}.png")
+            else:
+                image.save(
+                    place / f"{number:02}.{'JPG' if number % 2 else 'jpeg'}",
+                    quality=int(RNG.choice([30, 95])),
+                )
+    (root / ".hidden").mkdir()
+    return root
+
+
+TWO = folder("two", {"cat": 11, "dog": 8})
+THREE = folder("three", {"b": 7, "a": 9, "c": 5})
+GREY = folder("grey", {"a": 6, "b": 6}, grey=True)
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[Callable[[], str]]:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        yield text.getvalue
+
+
+def called(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, str]:
+    """The result, or the exception; and what was printed."""
+    with printed() as text:
+        try:
+            result = function(*arguments, **named)
+        except Exception as error:
+            result = error
+    return result, text()
+
+
+def parts(element: Any) -> list[Any]:
+    return [
+        keras.ops.convert_to_numpy(one) for one in (element if isinstance(element, tuple) else (element,))
+    ]
+
+
+def rows(data: Any) -> list[tuple[bytes, ...]]:
+    """The samples of batches: what makes each of them up."""
+    return [tuple(one.tobytes() for one in row) for batch in data for row in zip(*parts(batch), strict=True)]
+
+
+def same(expected: Any, found: Any) -> None:
+    """Fails unless two data sets give the same bits, twice over the second."""
+    for _ in range(2):
+        for one, other in zip(expected, found, strict=True):
+            for a, b in zip(parts(one), parts(other), strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                assert a.tobytes() == b.tobytes()
+
+
+def case_image_folders_are_keras() -> None:
+    only_on_tensorflow()
+    draw = random.Random(3)
+    for _ in range(60):
+        root = draw.choice([TWO, THREE])
+        listed = [
+            draw.randrange(4) for _ in range(len(list(root.rglob("*.*g"))) + len(list(root.rglob("*.JPG"))))
+        ]
+        labels = draw.choice(["inferred"] * 4 + [None, listed])
+        arguments: dict[str, Any] = {
+            "labels": labels,
+            "label_mode": draw.choice(["int", "categorical", "binary", None]),
+            "class_names": draw.choice([None, None, ["b", "a"], ["dog", "cat"]]),
+            "color_mode": draw.choice(["rgb", "rgb", "rgb", "grayscale"]),
+            "batch_size": draw.choice([1, 4, 32]),
+            "image_size": draw.choice([(16, 24), (40, 7), 33]),
+            "shuffle": draw.random() < 0.5,
+            "seed": draw.choice([None, 0, 123]),
+            "interpolation": draw.choice(["bilinear", "nearest", "bicubic", "area", "lanczos3", "GAUSSIAN"]),
+            "data_format": draw.choice([None, "channels_first", "channels_last"]),
+            "verbose": draw.random() < 0.8,
+        }
+        if draw.random() < 0.5:
+            arguments |= {"validation_split": 0.25, "subset": draw.choice(["training", "validation", "both"])}
+        given = {**arguments, "labels": list(labels) if isinstance(labels, list) else labels}
+        np.random.seed(5)
+        found, text = called(ours, root, **arguments)
+        assert labels == given["labels"], "the user's list was changed"
+        np.random.seed(5)
+        expected, theirs_text = called(theirs, root, **given)
+        assert text == theirs_text, (arguments, text, theirs_text)
+        if isinstance(expected, Exception):
+            assert type(found) is type(expected), (arguments, found, expected)
+            assert str(found) == str(expected), (arguments, found, expected)
+            continue
+        assert not isinstance(found, Exception), (arguments, found)
+        pairs = (
+            [(expected, found)] if not isinstance(expected, list) else list(zip(expected, found, strict=True))
+        )
+        for number, (one, other) in enumerate(pairs):
+            assert one.element_spec == other.element_spec, arguments
+            assert (one.class_names, one.file_paths) == (other.class_names, other.file_paths)
+            assert len(one) == len(other)
+            if arguments["shuffle"] and number == 0:
+                assert sorted(rows(one)) == sorted(rows(other)), arguments
+            else:
+                same(one, other)
+
+
+def case_shuffled_epochs_differ_and_hold_all() -> None:
+    data = ours(THREE, image_size=(8, 8), batch_size=4, seed=1, verbose=False)
+    first, second = rows(data), rows(data)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert len(first) == len(data.file_paths) == 21
+    again = ours(THREE, image_size=(8, 8), batch_size=4, seed=1, verbose=False)
+    assert rows(again) == first
+
+
+def case_pixels_are_those_of_the_engine_on_every_backend() -> None:
+    from wellfed._tfdata._operations import TensorFlowOps
+
+    resize = TensorFlowOps([{"op": "resize", "method": "bicubic", "size": [20, 30]}])
+    for form in ("channels_last", "channels_first"):
+        data = ours(
+            TWO,
+            image_size=(20, 30),
+            interpolation="bicubic",
+            shuffle=False,
+            batch_size=6,
+            data_format=form,
+            label_mode="categorical",
+            verbose=False,
+        )
+        layout: Any = "NHWC" if form == "channels_last" else "NCHW"
+        plain = wf.image_files(data.file_paths).map(resize).with_options(mode="TENSORFLOW", layout=layout)
+        expected = list(plain.numpy())
+        found = [row for batch in data for row in parts(batch)[0]]
+        assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))
+        labels = np.concatenate([parts(batch)[1] for batch in data])
+        assert labels.dtype == np.float32
+        assert labels.tolist() == [[1, 0]] * 11 + [[0, 1]] * 8
+
+
+def case_labels_of_each_kind() -> None:
+    for mode, dtype, shape in (
+        ("int", "int32", (4,)),
+        ("binary", "float32", (4, 1)),
+        ("categorical", "float32", (4, 2)),
+    ):
+        for batch in ours(TWO, image_size=(4, 4), batch_size=4, label_mode=mode, verbose=False).take(1):
+            label = parts(batch)[1]
+            assert (label.dtype, label.shape) == (np.dtype(dtype), shape)
+    listed = [5, *range(20)]
+    data = ours(THREE, labels=listed, image_size=(4, 4), shuffle=False, verbose=False)
+    assert data.class_names == [str(label) for label in range(20)]
+    assert [int(x) for batch in data for x in parts(batch)[1]] == listed
+    # As of `tf.one_hot`: a label beyond the number of classes is no class.
+    for batch in ours(TWO, [7] * 19, "categorical", image_size=(4, 4), shuffle=False, verbose=False):
+        assert parts(batch)[1].tolist() == [[0.0]] * 19
+
+
+def case_splits_are_keras() -> None:
+    index = importlib.import_module("keras.src.utils.dataset_utils")
+    for seed in (1, 99):
+        train, validation = ours(
+            THREE, image_size=(4, 4), validation_split=0.3, subset="both", seed=seed, verbose=False
+        )
+        paths, labels, _ = index.index_directory(
+            THREE, "inferred", (".jpg", ".jpeg", ".png"), None, True, seed, False, False
+        )
+        assert train.file_paths == paths[:-6]
+        assert validation.file_paths == paths[-6:]
+        # Only the training part is shuffled.
+        assert [int(x) for batch in validation for x in parts(batch)[1]] == list(labels[-6:])
+
+
+def case_models_are_trained() -> None:
+    train = ours(THREE, image_size=(8, 8), batch_size=4, verbose=False)
+    normalised = train.map(lambda x, y: (x / 255.0, y)).prefetch(-1)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)])
+    model.compile(
+        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=BACKEND != "jax"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        history = model.fit(normalised, validation_data=normalised.take(2), epochs=2, verbose=0).history
+    assert len(history["loss"]) == len(history["val_loss"]) == 2
+    assert np.isfinite(history["loss"]).all()
+    assert model.predict(ours(THREE, labels=None, image_size=(8, 8), verbose=False), verbose=0).shape == (
+        21,
+        3,
+    )
+
+
+def case_verbs() -> None:
+    data = ours(THREE, image_size=(8, 8), batch_size=4, shuffle=False, verbose=False)
+    assert len(data) == int(data.cardinality()) == 6
+    assert len(list(data.take(2))) == 2
+    assert rows(data.skip(2)) == rows(data)[8:]
+    assert len(rows(data.repeat(2))) == 42
+    assert "resize Bilinear to 8x8" in data.explain()
+    single = ours(THREE, image_size=(8, 8), batch_size=None, shuffle=False, verbose=False)
+    assert len(single) == 21
+    assert [parts(one)[0].shape for one in single.take(1)] == [(8, 8, 3)]
+    assert rows(single.batch(4)) == rows(data)
+    assert type(single.batch(4)) is type(single), "made by the engine"
+    assert len(list(single.batch(4, drop_remainder=True))) == 5
+    assert [parts(one)[0].tobytes() for one in data.unbatch()] == [row[0] for row in rows(data)]
+    assert rows(single.batch(5).unbatch().batch(4)) == rows(data)
+    assert sorted(rows(data.cache().shuffle(100, seed=1))) == sorted(rows(data))
+    for x, y in data.take(1).as_numpy_iterator():
+        assert isinstance(x, np.ndarray)
+        assert y.tolist() == [0, 0, 0, 0]
+    # Two iterations under way at once do not take each other's batches.
+    pairs = [(parts(a)[1].tolist(), parts(b)[1].tolist()) for a, b in zip(data, data)]
+    assert len(pairs) == 6
+    assert all(a == b for a, b in pairs)
+
+
+def case_verbs_that_are_refused_on_arrays() -> None:
+    if ON_TENSORFLOW:
+        raise Skipped("there they are those of tf.data")
+    data = ours(THREE, image_size=(8, 8), verbose=False)
+    mapped = data.map(lambda x, y: (x, y))
+    for call in (
+        lambda: data.batch(3),
+        lambda: mapped.batch(3),
+        lambda: mapped.unbatch(),
+        lambda: mapped.cache(),
+        lambda: data.cache("file"),
+        lambda: data.shuffle(3, reshuffle_each_iteration=False),
+    ):
+        try:
+            call()
+        except wf.ConfigError:
+            continue
+        raise AssertionError(call)
+
+
+def case_what_is_not_the_engines_is_keras_or_an_error() -> None:
+    root = ROOT / "formats"
+    (root / "a").mkdir(parents=True)
+    Image.fromarray(picture(9, 9)).save(root / "a" / "1.gif")
+    Image.fromarray(picture(9, 9)).save(root / "a" / "2.png")
+    cases: list[tuple[Path, dict[str, Any], str]] = [
+        (root, {}, "1.gif is no JPEG or PNG"),
+        (TWO, {"color_mode": "rgba"}, "color_mode='rgba'"),
+        (TWO, {"crop_to_aspect_ratio": True}, "crop_to_aspect_ratio=True"),
+        (TWO, {"pad_to_aspect_ratio": True}, "pad_to_aspect_ratio=True"),
+        (TWO, {"labels": [0.5] * 19}, "labels that are not whole numbers"),
+    ]
+    for place, arguments, why in cases:
+        found, text = called(ours, place, image_size=(4, 4), **arguments)
+        if importlib.util.find_spec("tensorflow"):
+            assert f"all of it is Keras': {why}" in found.explain() or why in found.explain(), found.explain()
+            assert text.count("Found") == 1
+        else:
+            assert isinstance(found, wf.ConfigError), found
+            assert why in str(found)
+            assert "hint: install tensorflow" in str(found)
+
+
+def case_grey() -> None:
+    data = ours(GREY, color_mode="grayscale", image_size=(9, 7), shuffle=False, verbose=False)
+    assert [parts(batch)[0].shape for batch in data] == [(12, 9, 7, 1)]
+    if ON_TENSORFLOW:
+        same(theirs(GREY, color_mode="grayscale", image_size=(9, 7), shuffle=False, verbose=False), data)
+        return
+    found, _ = called(ours, TWO, color_mode="grayscale", image_size=(9, 7), shuffle=False)
+    assert isinstance(found, wf.UnsupportedSampleError), found
+
+
+def case_arguments_that_keras_refuses() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"labels": "other"},
+        {"labels": [1, 2]},
+        {"labels": [1], "class_names": ["a"]},
+        {"labels": None, "class_names": ["a"]},
+        {"label_mode": "ints"},
+        {"label_mode": "binary"},
+        {"color_mode": "RGB"},
+        {"image_size": (1, 2, 3)},
+        {"image_size": "12"},
+        {"interpolation": "cubic"},
+        {"format": "other"},
+        {"class_names": ["a", "x"]},
+        {"validation_split": 2.0, "subset": "training"},
+        {"validation_split": 0.2},
+        {"subset": "training"},
+        {"subset": "all", "validation_split": 0.2, "seed": 1},
+        {"validation_split": 0.2, "subset": "training"},
+        {"validation_split": 0.01, "subset": "training", "seed": 1},
+        {"validation_split": 0.01, "subset": "both", "seed": 1},
+        {"data_format": "last"},
+    ]
+    for arguments in wrong:
+        found, text = called(ours, THREE, **arguments)
+        expected, theirs_text = called(theirs, THREE, **arguments)
+        assert isinstance(found, ValueError), (arguments, found)
+        if not isinstance(expected, ImportError):
+            assert str(found) == str(expected), (arguments, found, expected)
+            assert text == theirs_text
+    assert isinstance(called(ours, ROOT / "nothing")[0], FileNotFoundError)
+    empty = ROOT / "empty"
+    (empty / "a").mkdir(parents=True, exist_ok=True)
+    found, text = called(ours, empty)
+    assert str(found).startswith(f"No images found in directory {empty}. Allowed formats: ('.bmp'"), found
+    assert text == "Found 0 files belonging to 1 classes.\n"
+    for option in ("layout", "mode", "decode", "exif_orientation"):
+        found, _ = called(ours, THREE, **{option: "x"})
+        assert isinstance(found, TypeError), found
+    assert isinstance(called(ours, THREE, format="grain")[0], wf.ConfigError)
+
+
+def case_options_of_the_engine() -> None:
+    bad = ROOT / "bad"
+    for name in "ab":
+        (bad / name).mkdir(parents=True)
+        Image.fromarray(picture(9, 9)).save(bad / name / "1.png")
+    (bad / "b" / "2.jpg").write_bytes(b"no image")
+    data = ours(bad, image_size=(4, 4), verbose=False, shuffle=False, on_error="replace", num_workers=1)
+    assert len(rows(data)) == 3
+    assert len(list(data.loader.errors())) == 1
+    failed, _ = called(lambda: rows(ours(bad, image_size=(4, 4), verbose=False, shuffle=False)))
+    assert "2.jpg" in str(failed)
+
+
+HAS_SCIPY = importlib.util.find_spec("scipy") is not None
+HAS_PANDAS = importlib.util.find_spec("pandas") is not None
+
+
+def generators() -> tuple[Any, Any]:
+    """Keras' class and ours."""
+    return importlib.import_module(
+        "keras.src.legacy.preprocessing.image"
+    ).ImageDataGenerator, wf.keras.ImageDataGenerator
+
+
+def noisy(image: Any) -> Any:
+    """A function that draws."""
+    return image + np.random.normal(size=image.shape).astype(image.dtype)
+
+
+def random_generator(draw: random.Random) -> dict[str, Any]:
+    """Arguments of a generator."""
+    choices: dict[str, list[Any]] = {
+        "featurewise_center": [True],
+        "samplewise_center": [True],
+        "featurewise_std_normalization": [True],
+        "samplewise_std_normalization": [True],
+        "brightness_range": [(0.5, 1.5)],
+        "channel_shift_range": [30.0],
+        "horizontal_flip": [True],
+        "vertical_flip": [True],
+        "rescale": [1 / 255],
+        "preprocessing_function": [noisy, np.square],
+        "data_format": ["channels_first", "channels_last"],
+        "dtype": ["float64", "float64", "float16"],
+    }
+    if HAS_SCIPY:
+        choices |= {
+            "rotation_range": [40],
+            "width_shift_range": [0.3, 3, [1, 2]],
+            "height_shift_range": [0.2, 5.0],
+            "shear_range": [20.0],
+            "zoom_range": [0.3, (0.5, 0.9)],
+            "fill_mode": ["nearest", "constant", "reflect", "wrap"],
+            "cval": [7.0],
+            "interpolation_order": [0, 3],
+        }
+    chosen = {name: draw.choice(given) for name, given in choices.items() if draw.random() < 0.2}
+    return {**chosen, "validation_split": draw.choice([0.0, 0.3])}
+
+
+def leaves(batch: Any) -> list[Any]:
+    if isinstance(batch, tuple | list):
+        return [leaf for one in batch for leaf in leaves(one)]
+    return [batch]
+
+
+def drained(items: Iterator[Any]) -> tuple[list[Any], str]:
+    """What comes, and the error that ends it."""
+    found = []
+    try:
+        for item in items:
+            found.append(item)
+    except Exception as error:
+        return found, repr(error)
+    return found, ""
+
+
+def same_flows(expected: Any, found: Any, arguments: Any) -> None:
+    """Fails unless both flows give the same batches, however they are asked, and leave the same generator."""
+    assert type(found).__mro__[2 if type(found).__name__ == "ArrayFlow" else 3] is type(expected)
+    for name in (
+        "n",
+        "batch_size",
+        "samples",
+        "filenames",
+        "class_indices",
+        "image_shape",
+        "filepaths",
+        "num_classes",
+    ):
+        assert hasattr(expected, name) == hasattr(found, name)
+        assert getattr(expected, name, None) == getattr(found, name, None)
+    assert list(getattr(expected, "classes", [])) == list(getattr(found, "classes", []))
+    assert len(expected) == len(found)
+
+    def asked(flow: Any) -> Iterator[Any]:
+        np.random.seed(17)
+        for _ in range(len(flow) + 2):
+            yield next(flow)
+        flow.reset()
+        yield next(flow)
+        for index in reversed(range(len(flow))):
+            yield flow[index]
+        flow.on_epoch_end()
+        yield flow[0]
+        yield np.random.random(3)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted, error = drained(asked(expected))
+        given, other_error = drained(asked(found))
+    # Keras cannot do everything either: float16 in SciPy, three channels as the brightness has them.
+    assert error == other_error, (arguments, error, other_error)
+    for one, other in zip(wanted, given, strict=True):
+        assert type(one) is type(other)
+        for a, b in zip(leaves(one), leaves(other), strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), arguments
+            assert a.tobytes() == b.tobytes(), arguments
+
+
+def formats() -> Path:
+    """Files of every format and mode that Keras opens."""
+    root = ROOT / "modes"
+    if not root.exists():
+        for number, mode in enumerate(["RGB", "L", "RGBA", "P", "LA", "I;16", "I", "1", "CMYK"]):
+            place = root / "xyz"[number % 3]
+            place.mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(picture(30 + number, 41))
+            if mode == "I;16":
+                image = Image.fromarray(RNG.integers(0, 65536, (23, 31), dtype=np.uint16))
+            elif mode == "I":
+                image = Image.fromarray(RNG.integers(0, 65536, (23, 31), dtype=np.int32))
+            else:
+                image = image.convert(mode)
+            image.save(place / f"{number}.{'tif' if mode in ('I', 'CMYK') else 'png'}")
+            if mode in ("RGB", "L", "CMYK"):
+                image.save(place / f"{number}.jpg")
+            if mode in ("RGB", "L", "P"):
+                image.save(place / f"{number}.bmp")
+    return root
+
+
+def case_flows_of_folders_are_keras() -> None:
+    draw = random.Random(11)
+    theirs_class, ours_class = generators()
+    for _ in range(60):
+        arguments = random_generator(draw)
+        flow = {
+            "target_size": draw.choice([(16, 24), (40, 20)]),
+            "color_mode": draw.choice(["rgb", "rgb", "grayscale", "rgba"]),
+            "class_mode": draw.choice(["categorical", "binary", "sparse", "input", None]),
+            "classes": draw.choice([None, None, ["y", "x"]]),
+            "batch_size": draw.choice([1, 4, 32]),
+            "shuffle": draw.random() < 0.6,
+            "seed": draw.choice([None, 3]),
+            "interpolation": draw.choice(["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]),
+            "keep_aspect_ratio": draw.random() < 0.3,
+            "subset": draw.choice(["training", "validation"]) if arguments["validation_split"] else None,
+        }
+        if flow["color_mode"] == "rgba":
+            arguments.pop("brightness_range", None)
+        flows, texts = [], []
+        for kind in (theirs_class, ours_class):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                generator = kind(**arguments)
+                assert isinstance(generator, theirs_class)
+                channels = {"rgb": 3, "rgba": 4, "grayscale": 1}[flow["color_mode"]]
+                last = generator.data_format == "channels_last"
+                size = (5, *flow["target_size"], channels) if last else (5, channels, *flow["target_size"])
+                generator.fit(np.random.RandomState(1).randint(0, 255, size))
+            made, text = called(generator.flow_from_directory, formats(), **flow)
+            flows.append(made)
+            texts.append(text)
+        assert texts[0] == texts[1] != ""
+        assert not isinstance(flows[0], Exception), flows[0]
+        same_flows(flows[0], flows[1], (arguments, flow))
+        assert "threads" in flows[1].explain()
+
+
+def case_flows_of_tables_are_keras() -> None:
+    if not HAS_PANDAS:
+        raise Skipped("no pandas")
+    import pandas
+
+    files = sorted(
+        str(path.relative_to(TWO)) for path in TWO.rglob("*") if path.suffix in (".png", ".JPG", ".jpeg")
+    )
+    table = pandas.DataFrame(
+        {
+            "filename": [*files, "missing.png"],
+            "class": [*(name.partition("/")[0] for name in files), "cat"],
+            "several": [
+                *(["cat", "dog"] if number % 3 else ["dog"] for number in range(len(files))),
+                ["cat"],
+            ],
+            "number": np.arange(len(files) + 1) / 7,
+            "weight": np.arange(len(files) + 1) * 2.0,
+        }
+    )
+    theirs_class, ours_class = generators()
+    for arguments in (
+        {"class_mode": "binary", "weight_col": "weight"},
+        {"class_mode": "sparse", "subset": "training"},
+        {"class_mode": "categorical", "y_col": "several"},
+        {"class_mode": "multi_output", "y_col": ["number", "weight"]},
+        {"class_mode": "raw", "y_col": "number", "subset": "validation", "weight_col": "weight"},
+        {"class_mode": "input"},
+        {"class_mode": None},
+    ):
+        flows, texts = [], []
+        for kind in (theirs_class, ours_class):
+            generator = kind(validation_split=0.2, horizontal_flip=True, rescale=0.5)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made, text = called(
+                    generator.flow_from_dataframe,
+                    table,
+                    str(TWO),
+                    target_size=(9, 8),
+                    batch_size=5,
+                    **arguments,
+                )
+            flows.append(made)
+            texts.append(text)
+        assert texts[0] == texts[1] != ""
+        assert not isinstance(flows[1], Exception), flows[1]
+        same_flows(*flows, arguments)
+
+
+def case_flows_of_arrays_are_keras() -> None:
+    draw = random.Random(5)
+    theirs_class, ours_class = generators()
+    for _ in range(30):
+        arguments = random_generator(draw)
+        last = arguments.get("data_format", "channels_last") == "channels_last"
+        images = RNG.integers(0, 256, (10, 9, 12, 3) if last else (10, 3, 9, 12)).astype(
+            draw.choice(["uint8", "float32"])
+        )
+        given: dict[str, Any] = {
+            "x": draw.choice([images, (images, np.arange(10)), [images, [np.arange(10), np.eye(10)]]]),
+            "y": draw.choice([None, np.arange(10) % 2]),
+            "batch_size": draw.choice([3, 32]),
+            "shuffle": draw.random() < 0.5,
+            "seed": draw.choice([None, 5]),
+            "ignore_class_split": True,
+        }
+        if given["y"] is not None and draw.random() < 0.5:
+            given["sample_weight"] = np.linspace(0, 1, 10)
+        elif arguments["validation_split"]:
+            given["subset"] = draw.choice(["training", "validation"])
+        before = images.copy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flows = [kind(**arguments).flow(**given) for kind in (theirs_class, ours_class)]
+        same_flows(*flows, (arguments, given))
+        assert np.array_equal(before, images)
+
+
+def case_flows_train_models() -> None:
+    generator = wf.keras.ImageDataGenerator(rescale=1 / 255, horizontal_flip=True, validation_split=0.25)
+    with printed():
+        train, validation = (
+            generator.flow_from_directory(
+                TWO, (8, 8), classes=["cat", "dog"], class_mode="binary", batch_size=4, subset=subset
+            )
+            for subset in ("training", "validation")
+        )
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")])
+    model.compile("sgd", "binary_crossentropy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        history = model.fit(train, validation_data=validation, epochs=2, verbose=0).history
+    assert np.isfinite(history["loss"] + history["val_loss"]).all()
+    assert model.predict(validation, verbose=0).shape == (validation.samples, 1)
+    assert sum(1 for _ in zip(range(30), train)) == 30  # without end
+
+
+def case_flows_in_a_process_that_was_forked() -> None:
+    if BACKEND != "torch" or not hasattr(os, "fork"):
+        raise Skipped("this backend cannot be forked")
+    with printed():
+        flow = wf.keras.ImageDataGenerator().flow_from_directory(TWO, (8, 8), batch_size=4, shuffle=False)
+    before = flow[0][0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        # Without its own threads it would wait for ever.
+        signal.alarm(60)
+        os._exit(0 if np.array_equal(flow[0][0], before) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def case_numbers_of_numpy_as_arguments() -> None:
+    size = np.int64(8), np.int32(9)
+    data = ours(THREE, image_size=size, batch_size=np.int64(4), seed=np.int64(3), verbose=False)
+    again = ours(THREE, image_size=(8, 9), batch_size=4, seed=3, verbose=False)
+    assert rows(data) == rows(again)
+    found, _ = called(ours, THREE, image_size=(8.5, 9), verbose=False)
+    assert isinstance(found, TypeError)
+
+
+def case_methods_that_users_override_are_called_in_order() -> None:
+    theirs_class, ours_class = generators()
+    flows = []
+    for kind in (theirs_class, ours_class):
+
+        class Mine(kind):  # type: ignore[misc, valid-type]
+            def apply_transform(self, x: Any, transform_parameters: Any) -> Any:
+                return super().apply_transform(x, transform_parameters) + np.random.random()
+
+        with printed():
+            flows.append(Mine(horizontal_flip=True).flow_from_directory(TWO, (8, 8), seed=4))
+    same_flows(*flows, None)
+    assert "in the calling thread: apply_transform is not Keras' own" in flows[1].explain()
+
+
+def case_flows_that_save_are_keras() -> None:
+    theirs_class, ours_class = generators()
+    written = []
+    for kind in (theirs_class, ours_class):
+        place = Path(tempfile.mkdtemp())
+        with printed():
+            flow = kind().flow_from_directory(TWO, (8, 8), seed=4, save_to_dir=str(place))
+        next(flow)
+        written.append({path.name: path.read_bytes() for path in place.iterdir()})
+    assert written[0] == written[1] != {}
+    assert "all of it is Keras'" in flow.explain()
+
+
+def case_errors_of_flows_are_keras() -> None:
+    theirs_class, ours_class = generators()
+    for arguments in (
+        {"class_mode": "other"},
+        {"color_mode": "RGB"},
+        {"subset": "test"},
+        {"interpolation": "cubic"},
+    ):
+        errors = []
+        for kind in (theirs_class, ours_class):
+            errors.append(called(lambda k=kind, a=arguments: next(k().flow_from_directory(TWO, **a)))[0])
+        assert isinstance(errors[1], ValueError)
+        assert type(errors[0]) is type(errors[1])
+        if "class_mode" not in arguments:  # Keras prints a set
+            assert str(errors[0]) == str(errors[1])
+    bad = ROOT / "broken"
+    (bad / "a").mkdir(parents=True)
+    (bad / "a" / "1.jpg").write_bytes(b"no image")
+    for _ in range(2):
+        found, _ = called(lambda: next(ours_class().flow_from_directory(bad)))
+        assert type(found).__name__ == "UnidentifiedImageError", found
+
+
+def texts_folder() -> Path:
+    root = ROOT / "texts"
+    if not root.exists():
+        for label, count in (("bad", 9), ("good", 12)):
+            (root / label / "more").mkdir(parents=True)
+            (root / label / "image.png").write_bytes(b"no text")
+            for number in range(count):
+                text = "" if number == 3 else f"{label} {number} \u00e9\u4e2d\0 " * (number + 1)
+                place = root / label / ("more" if number % 3 == 0 else "") / f"{number:02}.txt"
+                place.write_bytes(text.encode() + (b"\xff" if number == 4 else b""))
+    return root
+
+
+def text_rows(data: Any) -> list[Any]:
+    """The samples of batches."""
+    found = []
+    for batch in data.as_numpy_iterator():
+        columns = batch if isinstance(batch, tuple) else (batch,)
+        found += [tuple(x if isinstance(x, bytes) else x.tobytes() for x in row) for row in zip(*columns)]
+    return found
+
+
+def case_texts_are_keras() -> None:
+    theirs_function, root = keras.utils.text_dataset_from_directory, texts_folder()
+    draw = random.Random(8)
+    for _ in range(60):
+        arguments: dict[str, Any] = {
+            "labels": draw.choice(["inferred", "inferred", None, [number % 3 for number in range(21)], "x"]),
+            "label_mode": draw.choice(["int", "categorical", "binary", None]),
+            "class_names": draw.choice([None, None, ["good", "bad"], ["x"]]),
+            "batch_size": draw.choice([4, 32]),
+            "max_length": draw.choice([None, 0, 10]),
+            "shuffle": draw.random() < 0.5,
+            "seed": draw.choice([None, 3]),
+        }
+        if draw.random() < 0.5:
+            arguments |= {"validation_split": 0.3, "subset": draw.choice(["training", "validation", "both"])}
+        np.random.seed(5)
+        found, text = called(wf.keras.text_dataset_from_directory, root, **arguments)
+        np.random.seed(5)
+        labels = arguments["labels"]
+        given = {**arguments, "labels": list(labels) if isinstance(labels, list) else labels}
+        expected, theirs_text = called(theirs_function, root, **given)
+        assert text == theirs_text, (arguments, text, theirs_text)
+        if isinstance(expected, ValueError):
+            assert str(found) == str(expected), (arguments, found)
+            continue
+        assert not isinstance(found, Exception), (arguments, found)
+        if isinstance(expected, Exception):
+            if "subset" not in arguments:
+                assert len(text_rows(found)) == len(found.file_paths) == 21
+            continue
+        pairs = (
+            [(expected, found)] if not isinstance(expected, list) else list(zip(expected, found, strict=True))
+        )
+        for number, (one, other) in enumerate(pairs):
+            assert one.element_spec == other.element_spec, arguments
+            assert one.class_names == other.class_names
+            wanted, seen = text_rows(one), text_rows(other)
+            if arguments["shuffle"] and number == 0:
+                wanted, seen = sorted(wanted), sorted(seen)
+            assert wanted == seen, arguments
+
+
+def case_texts_on_every_backend() -> None:
+    root = texts_folder()
+    data = wf.keras.text_dataset_from_directory(root, batch_size=5, verbose=False)
+    first, second = text_rows(data), text_rows(data)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert {row[0] for row in first} == {path.read_bytes() for path in root.rglob("*.txt")}
+    single = wf.keras.text_dataset_from_directory(
+        root, batch_size=None, labels=None, shuffle=False, verbose=False
+    )
+    assert [bytes(one) for one in single.as_numpy_iterator()] == [
+        Path(p).read_bytes() for p in single.file_paths
+    ]
+    if not ON_TENSORFLOW:
+        numbers = data.map(lambda texts, y: (np.array([[len(text)] for text in texts], np.float32), y))
+        model = keras.Sequential([keras.layers.Dense(2)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        assert len(model.fit(numbers, verbose=0).history["loss"]) == 1
+    found, _ = called(wf.keras.text_dataset_from_directory, root, max_length=-1)
+    assert isinstance(found, wf.ConfigError)
+
+
+def case_time_series_are_keras() -> None:
+    theirs_function = keras.utils.timeseries_dataset_from_array
+    draw = random.Random(2)
+    windows = 0
+    for _ in range(300):
+        length = draw.choice([4, 30, 57])
+        series = RNG.normal(size=draw.choice([(length,), (length, 3), (length, 2, 2)])).astype(
+            draw.choice(["float32", "float64", "int16"])
+        )
+        data: Any = draw.choice(
+            [series, series, series.tolist(), np.asfortranarray(series), list(range(length))]
+        )
+        targets: Any = draw.choice(
+            [None, np.arange(length), list(map(float, range(length))), np.eye(length)[:20]]
+        )
+        arguments: dict[str, Any] = {
+            "sequence_length": draw.choice([1, 3, 8]),
+            "sequence_stride": draw.choice([1, 1, 1, 2, 2, 5, 5, 0, 40]),
+            "sampling_rate": draw.choice([1, 1, 1, 1, 3, 3, 3, -1]),
+            "batch_size": draw.choice([None, 1, 4, 128]),
+            "shuffle": draw.random() < 0.4,
+            "seed": draw.choice([None, 4]),
+            "start_index": draw.choice([None, None, None, 0, 2, 5, -1]),
+            "end_index": draw.choice([None, None, None, None, 0, 29, 3]),
+        }
+        found, _ = called(wf.keras.timeseries_dataset_from_array, data, targets, **arguments)
+        expected, _ = called(theirs_function, data, targets, **arguments)
+        what = (series.shape, arguments, found, expected)
+        if isinstance(expected, ValueError):
+            assert str(found) == str(expected), what
+            continue
+        if isinstance(expected, Exception):
+            if isinstance(found, Exception):
+                assert isinstance(found, ValueError), what
+                continue
+            assert not ON_TENSORFLOW, what
+            # Without TensorFlow: by the definition.
+            lists = isinstance(data, list)
+            begin, end = arguments["start_index"] or 0, arguments["end_index"]
+            array = np.asarray(data)[begin : len(data) if end is None else end]
+            if lists:
+                array = array.astype("int32" if array.dtype.kind == "i" else "float32")
+            rate, stride, size = (
+                arguments[name] for name in ("sampling_rate", "sequence_stride", "sequence_length")
+            )
+            count = len(array) - (size - 1) * rate
+            count = count if targets is None else min(count, len(targets))
+            starts = range(0, count, stride)
+            wanted = [(array[start : start + (size - 1) * rate + 1 : rate].tobytes(),) for start in starts]
+            if targets is not None:
+                goals = np.asarray(targets, "float32" if isinstance(targets, list) else None)[begin:]
+                wanted = [(*one, goals[start].tobytes()) for one, start in zip(wanted, starts)]
+        else:
+            try:
+                batches = list(expected)
+            except Exception:
+                batches = []
+            if not batches:
+                # Keras has no windows, or not enough targets, of which it finds out now.
+                assert isinstance(found, ValueError), what
+                continue
+            assert not isinstance(found, Exception), what
+            for one, other in zip(
+                keras.tree.flatten(expected.element_spec), keras.tree.flatten(found.element_spec)
+            ):
+                assert one.dtype == other.dtype
+                assert one.is_compatible_with(other), (one, other)
+            wanted = (
+                rows(batches)
+                if arguments["batch_size"]
+                else [tuple(p.tobytes() for p in parts(b)) for b in batches]
+            )
+            assert len(found) == len(batches)
+        given = (
+            rows(found) if arguments["batch_size"] else [tuple(p.tobytes() for p in parts(b)) for b in found]
+        )
+        if arguments["shuffle"]:
+            wanted, given = sorted(wanted), sorted(given)
+        assert given == wanted, what
+        windows += len(given)
+    assert windows > 1000, windows
+
+
+def case_time_series_train_models() -> None:
+    series = RNG.normal(size=(60, 2)).astype(np.float32)
+    data = wf.keras.timeseries_dataset_from_array(series, series[5:, 0], 5, batch_size=8, shuffle=True)
+    first, second = rows(data), rows(data)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(model.fit(data, epochs=2, verbose=0).history["loss"]).all()
+    for wrong in (
+        {"data": np.array(["a"] * 9), "targets": None},
+        {"data": [2**40] * 9, "targets": None},
+        {"data": series, "targets": None, "format": "grain"},
+    ):
+        found, _ = called(wf.keras.timeseries_dataset_from_array, sequence_length=2, **wrong)
+        assert isinstance(found, wf.ConfigError), (wrong, found)
+
+
+def case_layers_are_keras() -> None:
+    only_on_tensorflow()
+    layers = wf.keras.layers
+    paths = [str(path) for path in sorted(THREE.rglob("*")) if path.suffix in (".png", ".JPG", ".jpeg")]
+    decoded = wf.image_files(paths).with_options(mode="TENSORFLOW", layout="NHWC")
+    draw = random.Random(4)
+    for _ in range(40):
+        chain: list[tuple[str, dict[str, Any]]] = []
+        for _ in range(draw.choice([1, 2, 3])):
+            resizing = {
+                "height": draw.choice([5, 40]),
+                "width": draw.choice([9, 33]),
+                "interpolation": draw.choice(
+                    ["bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area"]
+                ),
+                "antialias": draw.random() < 0.4,
+            }
+            rescaling = {
+                "scale": draw.choice([1 / 255, [0.5, 1.0, -2.0]]),
+                "offset": draw.choice([0.0, -1, [1.0, 2.0, 3.3]]),
+            }
+            chain.append(draw.choice([("Resizing", resizing), ("Rescaling", rescaling)]))
+        ours_chain = [getattr(layers, name)(**arguments) for name, arguments in chain]
+        theirs_chain = [getattr(keras.layers, name)(**arguments) for name, arguments in chain]
+        found = decoded.map(*ours_chain)
+        for index in range(len(paths)):
+            image: Any = decoded.sample(index).astype(np.float32)
+            for layer in theirs_chain:
+                image = layer(image)
+            wanted, given = np.asarray(image), found.sample(index)
+            assert (wanted.dtype, wanted.shape) == (given.dtype, given.shape), chain
+            assert wanted.tobytes() == given.tobytes(), chain
+
+
+def case_layers_on_every_backend() -> None:
+    layers = wf.keras.layers
+    paths = [str(path) for path in sorted(THREE.rglob("*")) if path.suffix in (".png", ".JPG", ".jpeg")]
+    decoded = wf.image_files(paths, np.arange(21) % 3).with_options(mode="TENSORFLOW")
+    steps = layers.Resizing(16, 16), layers.RandomFlip("horizontal"), layers.Rescaling(1 / 127.5, -1)
+    flipped = decoded.shuffle(seed=1).map(*steps)
+    plain = decoded.shuffle(seed=1).map(steps[0], steps[2])
+    batches = [np.asarray(batch[0]) for batch in flipped.batch(4).numpy(layout="NHWC")]
+    straight = [np.asarray(batch[0]) for batch in plain.batch(4).numpy(layout="NHWC")]
+    mirrored = 0
+    for one, other in zip(np.concatenate(batches), np.concatenate(straight), strict=True):
+        assert np.array_equal(one, other) or np.array_equal(one, other[:, ::-1])
+        mirrored += not np.array_equal(one, other)
+    assert 2 <= mirrored <= 19
+    data = flipped.batch(4).keras()
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(model.fit(data, epochs=1, verbose=0).history["loss"]).all()
+    refused: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: layers.RandomFlip(), wf.ConfigError),
+        (lambda: layers.RandomFlip("horizontal", seed=1), wf.ConfigError),
+        (lambda: layers.RandomFlip("across"), ValueError),
+        (lambda: layers.Resizing(3, 3, "cubic"), ValueError),
+        (lambda: layers.Resizing(3, 3, crop_to_aspect_ratio=True), wf.ConfigError),
+        (lambda: layers.Rescaling(1, dtype="float16"), wf.ConfigError),
+        (lambda: layers.Rescaling(float("nan")), wf.ConfigError),
+        (lambda: layers.Rescaling(1, trainabel=True), TypeError),
+    ]
+    for call, kind in refused:
+        found, _ = called(call)
+        assert type(found) is kind, found
+
+
+def case_the_guide() -> None:
+    place = Path(tempfile.mkdtemp())
+    for name in ("cat", "dog", "fox"):
+        (place / "data" / "train" / name).mkdir(parents=True)
+        for number in range(8):
+            Image.fromarray(picture(60 + number, 50)).save(place / "data" / "train" / name / f"{number}.jpg")
+    text = (Path(__file__).parents[2] / "docs" / "keras.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 2
+    before = Path.cwd()
+    os.chdir(place)
+    try:
+        for block in blocks:
+            with printed(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                exec(compile(block, "docs/keras.md", "exec"), {"__name__": "guide"})
+    finally:
+        os.chdir(before)
+
+
+def case_docstrings() -> None:
+    from wellfed.keras import _generator, _images, _labels, _text, _timeseries, layers
+
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    modules: list[Any] = [wf.keras, _generator, _images, _labels, _text, _timeseries, layers]
+    for module in modules:
+        for test in doctest.DocTestFinder().find(module):
+            runner.run(test)
+    assert runner.tries > 8
+    assert runner.failures == 0
+
+
+def main() -> None:
+    cases = {name.removeprefix("case_"): call for name, call in globals().items() if name.startswith("case_")}
+    chosen = {name: call for name, call in cases.items() if not sys.argv[1:] or name in sys.argv[1:]}
+    failures: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    for name, call in chosen.items():
+        try:
+            call()
+        except Skipped as why:
+            skipped[name] = str(why)
+        except BaseException:
+            failures[name] = traceback.format_exc()
+    print("FAILURES" + json.dumps({"cases": list(cases), "failures": failures, "skipped": skipped}))
+
+
+if __name__ == "__main__":
+    main()

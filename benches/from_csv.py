@@ -5,6 +5,7 @@
 A file of 30 columns: 14 of whole numbers, 12 of floats, and 4 more floats, or with `--texts` 4 of short texts.
 wellfed reads batches of 1,024, in order, shuffled by blocks of a group, and shuffled as a whole, by a new loader
 for each epoch, which parses the file anew; and by one that keeps what it has parsed, as far as there is room.
+"Stacked" has the numbers of up to 32 bits in one array of float32, and texts as places in a vocabulary.
 Opening the file (finding where rows begin) is a line of its own. pyarrow's `read_csv` reads
 all of it into memory at once, on all cores; its `open_csv` gives batches. Each round runs all of them once, in
 turn; medians are over rounds.
@@ -33,14 +34,16 @@ import pyarrow.csv as pc
 
 import wellfed as wf
 from turns import in_turns, report
+from wellfed import tables
 
 BATCH = 1024
 TF_ROWS = 100_000
+WORDS = ["red", "green", "blue", "a longer text", "two words", "x"]
 SLICE = 500_000
 """Rows that are made at once."""
 
 
-def table(first: int, rows: int, texts: bool) -> Any:
+def rows_of(first: int, rows: int, texts: bool) -> Any:
     rng = np.random.default_rng(first)
     columns: dict[str, Any] = {"id": np.arange(first, first + rows)}
     for i in range(9):
@@ -50,16 +53,15 @@ def table(first: int, rows: int, texts: bool) -> Any:
     for i in range(12 if texts else 16):
         columns[f"x{i}"] = np.round(rng.normal(0, 10 ** (i % 4), rows), 4 + i % 3)
     if texts:
-        words = np.array(["red", "green", "blue", "a longer text", "two words", "x"])
         for i in range(4):
-            columns[f"text{i}"] = words[rng.integers(0, len(words), rows)]
+            columns[f"text{i}"] = np.array(WORDS)[rng.integers(0, len(WORDS), rows)]
     return pa.table(columns)
 
 
 def write(path: Path, rows: int, texts: bool) -> None:
     writer = None
     for first in range(0, rows, SLICE):
-        part = table(first, min(SLICE, rows - first), texts)
+        part = rows_of(first, min(SLICE, rows - first), texts)
         writer = writer or pc.CSVWriter(
             path, part.schema, write_options=pc.WriteOptions(quoting_style="needed")
         )
@@ -142,11 +144,17 @@ def main() -> None:
         if options.budget is not None:
             ds = ds.with_options(memory_budget=options.budget << 20)
         rows = ds._native.group_samples() or 1
+        # All but the whole numbers of 64 bits, and texts as places in a vocabulary.
+        numbers = [name for name in ds._native.fields if name.startswith(("count", "x"))]
+        words = [tables.Category(name, WORDS) for name in ds._native.fields if name.startswith("text")]
+        stacked = ds.stack([*numbers, *words], "float32")
         loaders: dict[str, Any] = {
             "wellfed": Each(ds.batch(BATCH).numpy),
             "wellfed, blocks shuffled": Each(ds.shuffle(block_size=rows, window=4).batch(BATCH).numpy),
             "wellfed, shuffled": Each(ds.shuffle().batch(BATCH).numpy),
             "wellfed, shuffled, kept": ds.shuffle().batch(BATCH).numpy(),
+            "stacked, blocks shuffled": Each(stacked.shuffle(block_size=rows, window=4).batch(BATCH).numpy),
+            "stacked, shuffled": Each(stacked.shuffle().batch(BATCH).numpy),
             "pyarrow read_csv": Each(lambda: [pc.read_csv(path)]),
             "pyarrow open_csv": Each(lambda: pc.open_csv(path)),
         }

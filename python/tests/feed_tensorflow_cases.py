@@ -278,7 +278,6 @@ def case_records_are_parsed() -> None:
         .map(make)
         .batch(8)
     )
-    left(shuffled, "shuffle='global'")
     orders = [np.concatenate([batch["y"] for batch in fed(shuffled, shuffle="global")]) for _ in range(2)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(LABELS)
     assert list(orders[0]) != list(LABELS)
@@ -340,11 +339,134 @@ def case_global_shuffles_give_every_sample_once() -> None:
             assert np.array_equal(image, images[label])
 
 
-def case_what_cannot_be_equal_is_left() -> None:
-    def small(path: Any, label: Any) -> Any:
-        return tf.image.resize(load(path), [8, 8]), label
+def small(path: Any, label: Any) -> Any:
+    """An image of a known size."""
+    return tf.image.resize(load(path), [8, 8]), label
 
-    left(paths().shuffle(5).map(small), "buffer")
+
+def parsed(record: Any) -> Any:
+    """The same of a record."""
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    example = tf.io.parse_single_example(record, features)
+    return tf.image.resize(tf.io.decode_jpeg(example["image"], 3), [8, 8]), example["label"]
+
+
+def ordered(rng: Any) -> Any:
+    """A pipeline of random verbs, of which some are shuffles with seeds."""
+    kind, seed = rng.integers(5), int(rng.integers(1000))
+    if kind == 0:
+        dataset = paths()
+    elif kind == 1:
+        dataset = tf.data.Dataset.from_tensor_slices(PATHS).enumerate(start=3)
+        dataset = dataset.map(lambda number, path: (path, number))
+    elif kind == 2:
+        pattern = str(FOLDER / "??.jpg")
+        dataset = tf.data.Dataset.list_files(pattern, seed=seed).map(lambda path: (path, 1))
+    else:
+        files = tf.data.Dataset.list_files(RECORDS, shuffle=bool(rng.integers(2)), seed=seed)
+        if rng.integers(3) == 0:
+            files = files.repeat(2)
+        if kind == 3:
+            dataset = files.flat_map(tf.data.TFRecordDataset)
+        else:
+            dataset = files.interleave(
+                tf.data.TFRecordDataset,
+                cycle_length=int(rng.integers(1, 4)),
+                block_length=int(rng.integers(1, 4)),
+                num_parallel_calls=AUTOTUNE if rng.integers(2) else None,
+            )
+    mapped = False
+    for _ in range(int(rng.integers(1, 6))):
+        verb = rng.choice(["shuffle", "shuffle", "repeat", "take", "skip", "map", "prefetch"])
+        if verb == "shuffle":
+            again = bool(rng.integers(3))
+            size, seed = int(rng.integers(1, 40)), int(rng.integers(1000))
+            dataset = dataset.shuffle(size, seed=seed, reshuffle_each_iteration=again)
+        elif verb == "repeat":
+            dataset = dataset.repeat(int(rng.integers(1, 3)))
+        elif verb == "take":
+            dataset = dataset.take(int(rng.integers(5, 60)))
+        elif verb == "skip":
+            dataset = dataset.skip(int(rng.integers(4)))
+        elif verb == "prefetch":
+            dataset = dataset.prefetch(2)
+        elif not mapped:
+            dataset, mapped = dataset.map(parsed if kind > 2 else small), True
+            if rng.integers(3) == 0:
+                dataset = dataset.map(lambda image, label: (tf.sqrt(image), label))
+    if not mapped:
+        dataset = dataset.map(parsed if kind > 2 else small, num_parallel_calls=AUTOTUNE)
+    if rng.integers(4):
+        dataset = dataset.batch(int(rng.integers(1, 9)), drop_remainder=bool(rng.integers(2)))
+    if rng.integers(4) == 0:
+        dataset = dataset.repeat(2)
+    return dataset
+
+
+def case_shuffles_have_tensorflows_order() -> None:
+    for number in range(60):
+        theirs, again, other = (ordered(np.random.default_rng(number)) for _ in range(3))
+        result = fed(again)
+        if theirs.cardinality() >= 0:
+            assert result.cardinality() == theirs.cardinality()
+        try:
+            if list(other.take(1)):
+                equal(theirs, result)
+            else:
+                assert not list(result)
+        except AssertionError as error:
+            raise AssertionError(number) from error
+
+
+def case_shuffles_without_a_seed_are_buffers() -> None:
+    result = fed(paths().shuffle(6).map(small).batch(5))
+    assert "TensorFlow's own shuffles" in result.explain()
+    orders = [np.concatenate([labels for _, labels in result]) for _ in range(3)]
+    for order in orders:
+        assert sorted(order) == list(LABELS)
+        assert all(label < place + 6 for place, label in enumerate(order))
+    assert len({tuple(order) for order in orders}) == 3
+    fixed = fed(paths().shuffle(6, reshuffle_each_iteration=False).map(small).batch(5))
+    equal(fixed, fixed)
+
+
+def case_the_global_seed_counts() -> None:
+    def make() -> Any:
+        tf.random.set_seed(11)
+        return paths().shuffle(9).map(small).batch(5)
+
+    equal(make(), fed(make()))
+
+
+def case_bad_samples_of_a_shuffle_are_skipped() -> None:
+    cut = FOLDER / "cut2.jpg"
+    cut.write_bytes(Path(PATHS[2]).read_bytes()[:-200])
+    dataset = tf.data.Dataset.from_tensor_slices([str(cut), *PATHS[:9], str(cut)])
+    dataset = dataset.shuffle(4, seed=2).map(lambda p: small(p, 1)[0])
+    result = fed(dataset.batch(4, drop_remainder=True), on_error="skip", check=False)
+    equal(dataset.ignore_errors().batch(4, drop_remainder=True), result, 2)
+    assert len(result.loader.errors()) == 4
+    assert result.loader.stats()["samples"] > 0
+
+
+def case_iterators_of_a_shuffle_do_not_disturb_each_other() -> None:
+    def make() -> Any:
+        return paths().shuffle(9, seed=4).map(small).batch(5)
+
+    theirs, ours = make(), fed(make())
+    first, other = iter(theirs), iter(ours)
+    # One that is never asked, and two that are asked in turns.
+    iter(theirs), iter(ours)
+    for one, two in ((first, other), (iter(theirs), iter(ours))):
+        assert np.array_equal(next(one)[1], next(two)[1])
+    assert np.array_equal(next(first)[1], next(other)[1])
+    equal(tf.data.Dataset.zip((theirs, theirs)), tf.data.Dataset.zip((ours, ours)))
+
+
+def case_what_cannot_be_equal_is_left() -> None:
     left(paths().shuffle(5, reshuffle_each_iteration=False).map(small), "same order", shuffle="global")
     left(paths().map(lambda p, _: load(p)), "differ in size")
     left(paths().map(lambda p, _: tf.image.resize(load(p, 1), [8, 8])), "channels=1")
@@ -356,8 +478,10 @@ def case_what_cannot_be_equal_is_left() -> None:
         ),
         "other options",
     )
-    left(tf.data.Dataset.range(5).map(lambda x: x + 1).batch(2), "RangeDataset")
+    left(tf.data.Dataset.range(5).map(lambda x: x + 1).batch(2), "AddV2")
     left(tf.data.Dataset.zip((paths(), paths().take(3))).map(lambda a, b: small(*a)), "a zip of")
+    drawn = paths().map(lambda p, y: (small(p, y)[0] + tf.random.uniform([]), y)).shuffle(4)
+    assert "TensorFlow's in part" in fed(drawn).explain()
     left(tf.data.Dataset.from_tensor_slices(["/there/is/none"]).map(lambda p: small(p, 1)), "No such file")
     outside = tf.Variable(2.0)
     left(paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) * outside), "")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tensorflow.python.framework import function_def_to_graph
+from tensorflow.python.framework import function_def_to_graph, op_def_registry
 from tensorflow.python.framework.dtypes import as_dtype
 
 from ._constants import array_of
@@ -76,6 +76,29 @@ class Body:
             node = self.nodes[name]
             self._known[tensor] = self._make(node, int(index))
         return self._known[tensor]
+
+    @property
+    def stateless(self) -> bool:
+        """Whether no operation of it has a state, so that it gives the same for the same arguments."""
+        functions, seen = [self.function], set()
+        while functions:
+            for node in functions.pop().node_def:
+                definition = op_def_registry.get(node.op)
+                if (definition is None or definition.is_stateful) and node.op not in (
+                    "Assert",
+                    "If",
+                    "While",
+                ):
+                    return False
+                called = [attr.func.name for attr in node.attr.values() if attr.HasField("func")]
+                called += [func.name for attr in node.attr.values() for func in attr.list.func]
+                for name in called:
+                    if name not in self._library:
+                        return False
+                    if name not in seen:
+                        seen.add(name)
+                        functions.append(self._library[name])
+        return True
 
     def results(self) -> list[Value]:
         """What is known of the outputs."""

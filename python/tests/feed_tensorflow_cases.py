@@ -505,6 +505,121 @@ def case_options_that_would_change_pixels_are_refused() -> None:
         assert next(iter(wrong)) in text, wrong
 
 
+def native(dataset: Any, **arguments: Any) -> Any:
+    """As `fed`; fails if TensorFlow has to go on."""
+    result = fed(dataset, **arguments)
+    assert "TensorFlow goes on" not in result.explain(), result.explain()
+    return result
+
+
+def before_an_operation(kind: int) -> Any:
+    """An image of bytes or floats, of a size that is known or not."""
+    if kind == 0:
+        return load
+    if kind == 1:
+        return lambda path: tf.image.convert_image_dtype(load(path), tf.float32)
+    if kind == 2:
+        return lambda path: tf.io.decode_image(tf.io.read_file(path), 3, expand_animations=False)
+    return lambda path: tf.image.resize(load(path), [31, 46], "nearest" if kind == 3 else "bicubic")
+
+
+def case_crops_and_pads_have_tensorflows_bits() -> None:
+    rng = np.random.default_rng(8)
+    for number in range(60):
+        height, width = (int(side) for side in rng.integers(1, 130, 2))
+        kind, which = int(rng.integers(5)), number % 4
+        method = str(rng.choice(["bilinear", "nearest", "bicubic", "area", "lanczos3", "gaussian"]))
+        antialias = method not in ("nearest", "area") and bool(rng.integers(2))
+        fraction = float(rng.choice([0.5, 0.875, 1.0, rng.uniform(0.01, 1)]))
+        place = [int(x) for x in rng.integers(0, 9, 2)]
+
+        def change(
+            image: Any,
+            which: int = which,
+            size: Any = (height, width),
+            how: Any = (method, antialias),
+            fraction: float = fraction,
+            place: Any = place,
+        ) -> Any:
+            if which == 0:
+                return tf.image.resize(tf.image.central_crop(image, fraction), size)
+            if which == 1:
+                return tf.image.resize_with_crop_or_pad(image, *size)
+            if which == 2:
+                return tf.image.resize_with_pad(image, size[0] + 90, size[1] + 90, *how)
+            return tf.image.pad_to_bounding_box(image, *place, size[0] + 170, size[1] + 170)
+
+        prepare = before_an_operation(kind)
+        dataset = paths().map(lambda path, _: change(prepare(path))).batch(7)  # noqa: B023
+        try:
+            equal(dataset, native(dataset))
+        except AssertionError as error:
+            raise AssertionError((number, which, kind, height, width, method, antialias)) from error
+
+
+def case_boxes_are_cut() -> None:
+    large = [path for path in PATHS if min(load(path).shape[:2]) > 40]
+    assert len(large) > 3
+    for kind in range(4):
+        prepare = before_an_operation(kind)
+        for box in ([0, 0, 31, 40], [3, 0, 20, 17], [5, 6, 1, 2]):
+            dataset = tf.data.Dataset.from_tensor_slices(large)
+            dataset = dataset.map(lambda p: tf.image.crop_to_bounding_box(prepare(p), *box)).batch(3)  # noqa: B023
+            equal(dataset, native(dataset))
+
+
+def case_random_crops_lie_inside() -> None:
+    large = [path for path in PATHS if min(load(path).shape[:2]) > 40]
+    dataset = tf.data.Dataset.from_tensor_slices(large)
+    dataset = dataset.repeat(8).map(lambda p: tf.image.random_crop(load(p), [38, 39, 3])).batch(4)
+    assert "random='native'" in str(wf.feed(dataset).explain())
+    ours = native(dataset, random="native")
+    images = [load(path).numpy() for path in large] * 8
+    places = set()
+    for whole, part in zip(images, np.concatenate(list(ours)), strict=True):
+        found = [
+            (y, x)
+            for y in range(whole.shape[0] - 37)
+            for x in range(whole.shape[1] - 38)
+            if np.array_equal(whole[y : y + 38, x : x + 39], part)
+        ]
+        assert found
+        places.add(found[0])
+    assert len(places) > len(large)
+
+
+def case_what_only_looks_like_a_crop_is_tensorflows() -> None:
+    def almost(image: Any) -> Any:
+        # As central_crop, but for one number.
+        height = tf.cast(tf.shape(image)[0], tf.float64)
+        start = tf.cast((height - height * tf.cast(0.5, tf.float64)) / 3, tf.int32)
+        return tf.slice(image, tf.stack([start, 0, 0]), tf.stack([tf.shape(image)[0] - start * 2, -1, -1]))
+
+    dataset = paths().map(lambda p, _: tf.image.resize(almost(load(p)), [8, 8])).batch(4)
+    left(dataset, "in MapDataset")
+
+    def two(path: Any, other: Any) -> Any:
+        return tf.image.resize_with_crop_or_pad(load(path) + load(other)[:1, :1], 9, 9)
+
+    both = tf.data.Dataset.from_tensor_slices((PATHS, PATHS)).map(two).batch(4)
+    left(both, "")
+
+
+def case_images_that_are_too_small_are_errors_on_both_sides() -> None:
+    dataset = tf.data.Dataset.from_tensor_slices(PATHS[:4])
+    for function in (
+        lambda p: tf.image.crop_to_bounding_box(load(p), 2, 3, 200, 3),
+        lambda p: tf.image.pad_to_bounding_box(load(p), 2, 3, 9, 8),
+    ):
+        cut = dataset.map(function).batch(2)
+        for source in (cut, fed(cut, check=False)):
+            try:
+                list(source)
+            except tf.errors.OpError:
+                continue
+            raise AssertionError("a box outside of the image is no error")
+
+
 def case_features_of_one_value_keep_their_shape() -> None:
     features = {
         "image": tf.io.FixedLenFeature([], tf.string),

@@ -304,7 +304,7 @@ class Pipeline:
         for output in body.outputs:
             _cut(body, output, before, given, why, set())
         kept = next(value for value in values if not deliverable(value, before))
-        note = f"in {node.op}: {why[0] if why else _name(kept)}"
+        note = f"in {node.op}: {_reason(why) if why else _name(kept)}"
         rest = Rest(node, body, given, "Parallel" in node.op, body.stateless)
         return replace(before, values=tuple(given.values()), rest=rest, notes=(note,))
 
@@ -344,6 +344,12 @@ def deliverable(value: Value, lowered: Lowered) -> bool:
     return False
 
 
+def _reason(why: list[str]) -> str:
+    """The one of several reasons that says most: something can be done, or the deepest that is no check."""
+    asked = [text for text in why if "random='native'" in text]
+    return (asked or [text for text in why if not text.startswith("Assert")] or why)[0]
+
+
 def _name(value: Value) -> str:
     match value:
         case Unknown(why):
@@ -370,7 +376,7 @@ def _cut(
         return
     node = body.nodes[name]
     if name in body.arguments:
-        raise Left(why[-1] if why else f"a map function that needs {_name(value)} of the source")
+        raise Left(_reason(why[::-1]) if why else f"a map function that needs {_name(value)} of the source")
     if isinstance(value, Unknown) and value.why not in why:
         why.insert(0, value.why)
     for before in node.input:

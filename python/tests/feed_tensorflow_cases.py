@@ -121,6 +121,9 @@ def case_decoded_pixels_are_tensorflows() -> None:
         (FOLDER / f"{number}.png").write_bytes(tf.io.encode_png(picture(31, 45, channels)).numpy())
         pngs.append(str(FOLDER / f"{number}.png"))
     for path in PATHS + pngs:
+        expected = tf.io.decode_jpeg(tf.io.read_file(path), 3, dct_method="INTEGER_ACCURATE").numpy()
+        accurate = wf.image_files([path]).with_options(mode="TENSORFLOW_ACCURATE", layout="NHWC")
+        assert np.array_equal(expected, accurate.sample(0)), path
         for channels, mode in ((3, "TENSORFLOW"), (0, "TENSORFLOW_UNCHANGED")):
             expected = tf.io.decode_image(tf.io.read_file(path), channels, expand_animations=False).numpy()
             found = wf.image_files([path]).with_options(mode=mode, layout="NHWC").sample(0)
@@ -185,6 +188,19 @@ def case_paths_are_read_and_batched() -> None:
     equal(dropped, fed(dropped), 3)
     single = paths().map(make)
     equal(single, fed(single), len(PATHS))
+
+
+def case_the_accurate_transform_is_known() -> None:
+    def make(path: Any, _: Any) -> Any:
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
+        return tf.image.resize(image, [40, 33])
+
+    dataset = paths().map(make).batch(5)
+    result = fed(dataset)
+    assert "decode to TensorFlowAccurate" in result.explain(), result.explain()
+    equal(dataset, result)
+    fast = paths().map(lambda path, _: tf.image.resize(load(path), [40, 33])).batch(5)
+    assert not np.array_equal(next(iter(result)), next(iter(fast)))
 
 
 def case_slices_are_zipped() -> None:
@@ -476,7 +492,7 @@ def case_what_cannot_be_equal_is_left() -> None:
     left(
         paths().map(
             lambda p, _: tf.image.resize(
-                tf.io.decode_jpeg(tf.io.read_file(p), 3, dct_method="INTEGER_ACCURATE"), [8, 8]
+                tf.io.decode_jpeg(tf.io.read_file(p), 3, fancy_upscaling=False), [8, 8]
             )
         ),
         "other options",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -50,11 +50,7 @@ def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
         dataset = dataset.map(TensorFlowOps(image.ops))
     for verb, argument in () if lowered.ordered else lowered.verbs:
         dataset = dataset.shuffle(seed=argument) if verb == "shuffle" else getattr(dataset, verb)(argument)
-    return dataset.with_options(layout="NHWC", mode=_mode(image), **options)
-
-
-def _mode(image: Image) -> Literal["TENSORFLOW", "TENSORFLOW_UNCHANGED"]:
-    return "TENSORFLOW" if image.channels == 3 else "TENSORFLOW_UNCHANGED"
+    return dataset.with_options(layout="NHWC", mode=image.mode, **options)
 
 
 def _of(image: Image) -> str:

@@ -15,7 +15,7 @@ from tensorflow.python.framework.dtypes import as_dtype
 
 from ._constants import array_of
 from ._templates import found, templates
-from ._values import Bytes, Const, Image, Number, Sizes, Unknown, Value
+from ._values import Bytes, Const, Image, Mode, Number, Sizes, Unknown, Value
 
 __all__ = ["Body"]
 
@@ -211,9 +211,11 @@ class Body:
             or not attr["fancy_upscaling"].b
             or attr["try_recover_truncated"].b
             or attr["acceptable_fraction"].f != 1.0
-            or attr["dct_method"].s not in (b"", b"INTEGER_FAST")
+            or attr["dct_method"].s not in (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
         ):
             return Unknown("DecodeJpeg with other options than its defaults")
+        if attr["dct_method"].s == b"INTEGER_ACCURATE":
+            return _decoded(node, values, {3: "TENSORFLOW_ACCURATE"})
         return _decoded(node, values)
 
     def _op_DecodePng(self, node: Any, values: list[Value]) -> Value:
@@ -446,8 +448,10 @@ def _casts(before: np.dtype[Any], to: str) -> bool:
     return before.name in whole and to in whole | {"float32", "float64"}
 
 
-def _decoded(node: Any, values: list[Value]) -> Value:
-    modes = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED"}
+_MODES: dict[int, Mode] = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED"}
+
+
+def _decoded(node: Any, values: list[Value], modes: dict[int, Mode] = _MODES) -> Value:
     channels = node.attr["channels"].i
     match values:
         case [Bytes(key, True)] if channels in modes:

@@ -252,6 +252,8 @@ def case_arithmetic_has_the_bits_of_map_functions() -> None:
         "padded": lambda x: tf.image.resize_with_crop_or_pad(x, 50, 20),
         "central": lambda x: tf.image.central_crop(x, 0.7),
         "standardized": tf.image.per_image_standardization,
+        "brighter": lambda x: tf.image.adjust_brightness(x / 255.0, -0.2),
+        "more contrast": lambda x: tf.image.adjust_contrast(x, 1.7),
         "saturated": lambda x: tf.image.adjust_saturation(x / 255.0, 0.5),
     }
     for name, function in functions.items():

@@ -49,7 +49,10 @@ def pipeline(records: str, flip: str, size: int, batch_size: int) -> Any:
             image = tf.image.random_flip_left_right(image)
         return image, example["label"]
 
-    dataset = tf.data.TFRecordDataset(records).map(load, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = tf.data.TFRecordDataset(records)
+    if flip == "shuffle":
+        dataset = dataset.shuffle(1000, seed=1)
+    dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)
     return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
 
@@ -78,6 +81,7 @@ def main() -> None:
         )
         for name, flip, options in (
             ("flip_left_right", "fixed", {}),
+            ("shuffle(1000), TensorFlow's order", "shuffle", {}),
             ("random_flip_left_right, TensorFlow's draws", "random", {}),
             ("random_flip_left_right, random='native'", "random", {"random": "native"}),
         ):

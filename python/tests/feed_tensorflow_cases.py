@@ -121,6 +121,9 @@ def case_decoded_pixels_are_tensorflows() -> None:
         (FOLDER / f"{number}.png").write_bytes(tf.io.encode_png(picture(31, 45, channels)).numpy())
         pngs.append(str(FOLDER / f"{number}.png"))
     for path in PATHS + pngs:
+        expected = tf.io.decode_jpeg(tf.io.read_file(path), 3, dct_method="INTEGER_ACCURATE").numpy()
+        accurate = wf.image_files([path]).with_options(mode="TENSORFLOW_ACCURATE", layout="NHWC")
+        assert np.array_equal(expected, accurate.sample(0)), path
         for channels, mode in ((3, "TENSORFLOW"), (0, "TENSORFLOW_UNCHANGED")):
             expected = tf.io.decode_image(tf.io.read_file(path), channels, expand_animations=False).numpy()
             found = wf.image_files([path]).with_options(mode=mode, layout="NHWC").sample(0)
@@ -187,6 +190,19 @@ def case_paths_are_read_and_batched() -> None:
     equal(single, fed(single), len(PATHS))
 
 
+def case_the_accurate_transform_is_known() -> None:
+    def make(path: Any, _: Any) -> Any:
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
+        return tf.image.resize(image, [40, 33])
+
+    dataset = paths().map(make).batch(5)
+    result = fed(dataset)
+    assert "decode to TensorFlowAccurate" in result.explain(), result.explain()
+    equal(dataset, result)
+    fast = paths().map(lambda path, _: tf.image.resize(load(path), [40, 33])).batch(5)
+    assert not np.array_equal(next(iter(result)), next(iter(fast)))
+
+
 def case_slices_are_zipped() -> None:
     names = tf.data.Dataset.from_tensor_slices(PATHS)
     labels = tf.data.Dataset.from_tensor_slices(LABELS).map(lambda x: tf.one_hot(x, 30))
@@ -236,6 +252,8 @@ def case_arithmetic_has_the_bits_of_map_functions() -> None:
         "padded": lambda x: tf.image.resize_with_crop_or_pad(x, 50, 20),
         "central": lambda x: tf.image.central_crop(x, 0.7),
         "standardized": tf.image.per_image_standardization,
+        "brighter": lambda x: tf.image.adjust_brightness(x / 255.0, -0.2),
+        "more contrast": lambda x: tf.image.adjust_contrast(x, 1.7),
         "saturated": lambda x: tf.image.adjust_saturation(x / 255.0, 0.5),
     }
     for name, function in functions.items():
@@ -278,7 +296,6 @@ def case_records_are_parsed() -> None:
         .map(make)
         .batch(8)
     )
-    left(shuffled, "shuffle='global'")
     orders = [np.concatenate([batch["y"] for batch in fed(shuffled, shuffle="global")]) for _ in range(2)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(LABELS)
     assert list(orders[0]) != list(LABELS)
@@ -340,24 +357,152 @@ def case_global_shuffles_give_every_sample_once() -> None:
             assert np.array_equal(image, images[label])
 
 
-def case_what_cannot_be_equal_is_left() -> None:
-    def small(path: Any, label: Any) -> Any:
-        return tf.image.resize(load(path), [8, 8]), label
+def small(path: Any, label: Any) -> Any:
+    """An image of a known size."""
+    return tf.image.resize(load(path), [8, 8]), label
 
-    left(paths().shuffle(5).map(small), "buffer")
+
+def parsed(record: Any) -> Any:
+    """The same of a record."""
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    example = tf.io.parse_single_example(record, features)
+    return tf.image.resize(tf.io.decode_jpeg(example["image"], 3), [8, 8]), example["label"]
+
+
+def ordered(rng: Any) -> Any:
+    """A pipeline of random verbs, of which some are shuffles with seeds."""
+    kind, seed = rng.integers(5), int(rng.integers(1000))
+    # Where threads of TensorFlow's read ahead, they may draw seeds for a repetition that is cut off.
+    ahead = False
+    if kind == 0:
+        dataset = paths()
+    elif kind == 1:
+        dataset = tf.data.Dataset.from_tensor_slices(PATHS).enumerate(start=3)
+        dataset = dataset.map(lambda number, path: (path, number))
+    elif kind == 2:
+        pattern = str(FOLDER / "??.jpg")
+        dataset = tf.data.Dataset.list_files(pattern, seed=seed).map(lambda path: (path, 1))
+    else:
+        files = tf.data.Dataset.list_files(RECORDS, shuffle=bool(rng.integers(2)), seed=seed)
+        if rng.integers(3) == 0:
+            files = files.repeat(2)
+        if kind == 3:
+            dataset = files.flat_map(tf.data.TFRecordDataset)
+        else:
+            ahead = bool(rng.integers(2))
+            dataset = files.interleave(
+                tf.data.TFRecordDataset,
+                cycle_length=int(rng.integers(1, 4)),
+                block_length=int(rng.integers(1, 4)),
+                num_parallel_calls=AUTOTUNE if ahead else None,
+            )
+    mapped = False
+    for _ in range(int(rng.integers(1, 6))):
+        verb = rng.choice(["shuffle", "shuffle", "repeat", "take", "skip", "map", "prefetch"])
+        if verb == "shuffle":
+            again = bool(rng.integers(3))
+            size, seed = int(rng.integers(1, 40)), int(rng.integers(1000))
+            dataset = dataset.shuffle(size, seed=seed, reshuffle_each_iteration=again)
+        elif verb == "repeat":
+            dataset = dataset.repeat(int(rng.integers(1, 3)))
+        elif verb == "take" and not ahead:
+            dataset = dataset.take(int(rng.integers(5, 60)))
+        elif verb == "skip":
+            dataset = dataset.skip(int(rng.integers(4)))
+        elif verb == "prefetch":
+            dataset, ahead = dataset.prefetch(2), True
+        elif verb == "map" and not mapped:
+            dataset, mapped = dataset.map(parsed if kind > 2 else small), True
+            if rng.integers(3) == 0:
+                dataset = dataset.map(lambda image, label: (tf.sqrt(image), label))
+    if not mapped:
+        dataset = dataset.map(parsed if kind > 2 else small, num_parallel_calls=AUTOTUNE)
+    if rng.integers(4):
+        dataset = dataset.batch(int(rng.integers(1, 9)), drop_remainder=bool(rng.integers(2)))
+    if rng.integers(4) == 0:
+        dataset = dataset.repeat(2)
+    return dataset
+
+
+def case_shuffles_have_tensorflows_order() -> None:
+    for number in range(60):
+        theirs, again, other = (ordered(np.random.default_rng(number)) for _ in range(3))
+        result = fed(again)
+        if theirs.cardinality() >= 0:
+            assert result.cardinality() == theirs.cardinality()
+        try:
+            if list(other.take(1)):
+                equal(theirs, result)
+            else:
+                assert not list(result)
+        except AssertionError as error:
+            raise AssertionError(number) from error
+
+
+def case_shuffles_without_a_seed_are_buffers() -> None:
+    result = fed(paths().shuffle(6).map(small).batch(5))
+    assert "TensorFlow's own shuffles" in result.explain()
+    orders = [np.concatenate([labels for _, labels in result]) for _ in range(3)]
+    for order in orders:
+        assert sorted(order) == list(LABELS)
+        assert all(label < place + 6 for place, label in enumerate(order))
+    assert len({tuple(order) for order in orders}) == 3
+    fixed = fed(paths().shuffle(6, reshuffle_each_iteration=False).map(small).batch(5))
+    equal(fixed, fixed)
+
+
+def case_the_global_seed_counts() -> None:
+    def make() -> Any:
+        tf.random.set_seed(11)
+        return paths().shuffle(9).map(small).batch(5)
+
+    equal(make(), fed(make()))
+
+
+def case_bad_samples_of_a_shuffle_are_skipped() -> None:
+    cut = FOLDER / "cut2.jpg"
+    cut.write_bytes(Path(PATHS[2]).read_bytes()[:-200])
+    dataset = tf.data.Dataset.from_tensor_slices([str(cut), *PATHS[:9], str(cut)])
+    dataset = dataset.shuffle(4, seed=2).map(lambda p: small(p, 1)[0])
+    result = fed(dataset.batch(4, drop_remainder=True), on_error="skip", check=False)
+    equal(dataset.ignore_errors().batch(4, drop_remainder=True), result, 2)
+    assert len(result.loader.errors()) == 4
+    assert result.loader.stats()["samples"] > 0
+
+
+def case_iterators_of_a_shuffle_do_not_disturb_each_other() -> None:
+    def make() -> Any:
+        return paths().shuffle(9, seed=4).map(small).batch(5)
+
+    theirs, ours = make(), fed(make())
+    first, other = iter(theirs), iter(ours)
+    # One that is never asked, and two that are asked in turns.
+    iter(theirs), iter(ours)
+    for one, two in ((first, other), (iter(theirs), iter(ours))):
+        assert np.array_equal(next(one)[1], next(two)[1])
+    assert np.array_equal(next(first)[1], next(other)[1])
+    equal(tf.data.Dataset.zip((theirs, theirs)), tf.data.Dataset.zip((ours, ours)))
+
+
+def case_what_cannot_be_equal_is_left() -> None:
     left(paths().shuffle(5, reshuffle_each_iteration=False).map(small), "same order", shuffle="global")
     left(paths().map(lambda p, _: load(p)), "differ in size")
     left(paths().map(lambda p, _: tf.image.resize(load(p, 1), [8, 8])), "channels=1")
     left(
         paths().map(
             lambda p, _: tf.image.resize(
-                tf.io.decode_jpeg(tf.io.read_file(p), 3, dct_method="INTEGER_ACCURATE"), [8, 8]
+                tf.io.decode_jpeg(tf.io.read_file(p), 3, fancy_upscaling=False), [8, 8]
             )
         ),
         "other options",
     )
-    left(tf.data.Dataset.range(5).map(lambda x: x + 1).batch(2), "RangeDataset")
+    left(tf.data.Dataset.range(5).map(lambda x: x + 1).batch(2), "AddV2")
     left(tf.data.Dataset.zip((paths(), paths().take(3))).map(lambda a, b: small(*a)), "a zip of")
+    drawn = paths().map(lambda p, y: (small(p, y)[0] + tf.random.uniform([]), y)).shuffle(4)
+    assert "TensorFlow's in part" in fed(drawn).explain()
     left(tf.data.Dataset.from_tensor_slices(["/there/is/none"]).map(lambda p: small(p, 1)), "No such file")
     outside = tf.Variable(2.0)
     left(paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) * outside), "")
@@ -376,6 +521,121 @@ def case_options_that_would_change_pixels_are_refused() -> None:
         else:
             text = ""
         assert next(iter(wrong)) in text, wrong
+
+
+def native(dataset: Any, **arguments: Any) -> Any:
+    """As `fed`; fails if TensorFlow has to go on."""
+    result = fed(dataset, **arguments)
+    assert "TensorFlow goes on" not in result.explain(), result.explain()
+    return result
+
+
+def before_an_operation(kind: int) -> Any:
+    """An image of bytes or floats, of a size that is known or not."""
+    if kind == 0:
+        return load
+    if kind == 1:
+        return lambda path: tf.image.convert_image_dtype(load(path), tf.float32)
+    if kind == 2:
+        return lambda path: tf.io.decode_image(tf.io.read_file(path), 3, expand_animations=False)
+    return lambda path: tf.image.resize(load(path), [31, 46], "nearest" if kind == 3 else "bicubic")
+
+
+def case_crops_and_pads_have_tensorflows_bits() -> None:
+    rng = np.random.default_rng(8)
+    for number in range(60):
+        height, width = (int(side) for side in rng.integers(1, 130, 2))
+        kind, which = int(rng.integers(5)), number % 4
+        method = str(rng.choice(["bilinear", "nearest", "bicubic", "area", "lanczos3", "gaussian"]))
+        antialias = method not in ("nearest", "area") and bool(rng.integers(2))
+        fraction = float(rng.choice([0.5, 0.875, 1.0, rng.uniform(0.01, 1)]))
+        place = [int(x) for x in rng.integers(0, 9, 2)]
+
+        def change(
+            image: Any,
+            which: int = which,
+            size: Any = (height, width),
+            how: Any = (method, antialias),
+            fraction: float = fraction,
+            place: Any = place,
+        ) -> Any:
+            if which == 0:
+                return tf.image.resize(tf.image.central_crop(image, fraction), size)
+            if which == 1:
+                return tf.image.resize_with_crop_or_pad(image, *size)
+            if which == 2:
+                return tf.image.resize_with_pad(image, size[0] + 90, size[1] + 90, *how)
+            return tf.image.pad_to_bounding_box(image, *place, size[0] + 170, size[1] + 170)
+
+        prepare = before_an_operation(kind)
+        dataset = paths().map(lambda path, _: change(prepare(path))).batch(7)  # noqa: B023
+        try:
+            equal(dataset, native(dataset))
+        except AssertionError as error:
+            raise AssertionError((number, which, kind, height, width, method, antialias)) from error
+
+
+def case_boxes_are_cut() -> None:
+    large = [path for path in PATHS if min(load(path).shape[:2]) > 40]
+    assert len(large) > 3
+    for kind in range(4):
+        prepare = before_an_operation(kind)
+        for box in ([0, 0, 31, 40], [3, 0, 20, 17], [5, 6, 1, 2]):
+            dataset = tf.data.Dataset.from_tensor_slices(large)
+            dataset = dataset.map(lambda p: tf.image.crop_to_bounding_box(prepare(p), *box)).batch(3)  # noqa: B023
+            equal(dataset, native(dataset))
+
+
+def case_random_crops_lie_inside() -> None:
+    large = [path for path in PATHS if min(load(path).shape[:2]) > 40]
+    dataset = tf.data.Dataset.from_tensor_slices(large)
+    dataset = dataset.repeat(8).map(lambda p: tf.image.random_crop(load(p), [38, 39, 3])).batch(4)
+    assert "random='native'" in str(wf.feed(dataset).explain())
+    ours = native(dataset, random="native")
+    images = [load(path).numpy() for path in large] * 8
+    places = set()
+    for whole, part in zip(images, np.concatenate(list(ours)), strict=True):
+        found = [
+            (y, x)
+            for y in range(whole.shape[0] - 37)
+            for x in range(whole.shape[1] - 38)
+            if np.array_equal(whole[y : y + 38, x : x + 39], part)
+        ]
+        assert found
+        places.add(found[0])
+    assert len(places) > len(large)
+
+
+def case_what_only_looks_like_a_crop_is_tensorflows() -> None:
+    def almost(image: Any) -> Any:
+        # As central_crop, but for one number.
+        height = tf.cast(tf.shape(image)[0], tf.float64)
+        start = tf.cast((height - height * tf.cast(0.5, tf.float64)) / 3, tf.int32)
+        return tf.slice(image, tf.stack([start, 0, 0]), tf.stack([tf.shape(image)[0] - start * 2, -1, -1]))
+
+    dataset = paths().map(lambda p, _: tf.image.resize(almost(load(p)), [8, 8])).batch(4)
+    left(dataset, "in MapDataset")
+
+    def two(path: Any, other: Any) -> Any:
+        return tf.image.resize_with_crop_or_pad(load(path) + load(other)[:1, :1], 9, 9)
+
+    both = tf.data.Dataset.from_tensor_slices((PATHS, PATHS)).map(two).batch(4)
+    left(both, "")
+
+
+def case_images_that_are_too_small_are_errors_on_both_sides() -> None:
+    dataset = tf.data.Dataset.from_tensor_slices(PATHS[:4])
+    for function in (
+        lambda p: tf.image.crop_to_bounding_box(load(p), 2, 3, 200, 3),
+        lambda p: tf.image.pad_to_bounding_box(load(p), 2, 3, 9, 8),
+    ):
+        cut = dataset.map(function).batch(2)
+        for source in (cut, fed(cut, check=False)):
+            try:
+                list(source)
+            except tf.errors.OpError:
+                continue
+            raise AssertionError("a box outside of the image is no error")
 
 
 def case_features_of_one_value_keep_their_shape() -> None:

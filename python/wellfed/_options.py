@@ -21,7 +21,9 @@ class Options(TypedDict, total=False):
     on_error: Literal["raise", "skip", "replace"]
     seed: int | None
     layout: Literal["NCHW", "NHWC"]
-    mode: Literal["RGB", "L", "RGBA", "UNCHANGED", "OPENCV", "TENSORFLOW", "TENSORFLOW_UNCHANGED"]
+    mode: Literal[
+        "RGB", "L", "RGBA", "UNCHANGED", "OPENCV", "TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED"
+    ]
     decode: Literal["exact", "fast"]
     exif_orientation: bool
     optimize: bool

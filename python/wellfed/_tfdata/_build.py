@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.eager import context, execute
+from tensorflow.python.ops import gen_dataset_ops
 
 from .. import sources
 from .._features import FixedLenFeature
 from ..dataset import Dataset
 from ._constants import array_of
 from ._operations import TensorFlowOps
+from ._order import Ordered, counted
 from ._pipeline import Left, Lowered, Pipeline
 from ._values import Bytes, Const, Image, Number, Value, applied
 
@@ -26,6 +28,8 @@ _TOGETHER = 16
 
 def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
     """The engine's data set. Its samples are an image, and a position or numbers.
+
+    They come in the order of the source, where the pipeline's is one that TensorFlow has to be asked for.
 
     Raises:
         Left: There is no image, or more than one.
@@ -44,13 +48,9 @@ def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
         dataset = _records(lowered, image)
     if image.ops:
         dataset = dataset.map(TensorFlowOps(image.ops))
-    for verb, argument in lowered.verbs:
+    for verb, argument in () if lowered.ordered else lowered.verbs:
         dataset = dataset.shuffle(seed=argument) if verb == "shuffle" else getattr(dataset, verb)(argument)
-    return dataset.with_options(layout="NHWC", mode=_mode(image), **options)
-
-
-def _mode(image: Image) -> Literal["TENSORFLOW", "TENSORFLOW_UNCHANGED"]:
-    return "TENSORFLOW" if image.channels == 3 else "TENSORFLOW_UNCHANGED"
+    return dataset.with_options(layout="NHWC", mode=image.mode, **options)
 
 
 def _of(image: Image) -> str:
@@ -101,47 +101,90 @@ def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
     )
 
 
-def handed_over(dataset: Dataset, lowered: Lowered, types: list[Any], shapes: list[Any]) -> Any:
-    """A ``tf.data.Dataset`` of the engine's batches: tuples of components of these types and shapes."""
+def handed_over(
+    dataset: Dataset,
+    lowered: Lowered,
+    order: Any,
+    batch: tuple[int, bool],
+    types: list[Any],
+    shapes: list[Any],
+) -> tuple[Any, Any]:
+    """A ``tf.data.Dataset`` of the engine's batches: tuples of components of these types and shapes; and its loader.
+
+    Args:
+        dataset: The engine's samples.
+        lowered: What they are.
+        order: A ``tf.data.Dataset`` of the numbers of samples; None where `dataset` has the order.
+        batch: Samples of a batch, and whether a smaller last one is left out.
+        types: Of components.
+        shapes: Of components of batches.
+    """
     signature = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
-    loader, split = dataset.numpy(), components(lowered)
+    if order is not None:
+        return _ordered(dataset, lowered, order, batch, signature)
+    batches, split = dataset.batch(batch[0], drop_last=batch[1]), components(lowered)
+    loader = batches.numpy()
     busy: list[None] = []
 
     def generate() -> Iterator[tuple[Any, ...]]:
         # A second iterator beside the first has threads of its own.
-        mine = dataset.numpy() if busy else loader
+        mine = batches.numpy() if busy else loader
         busy.append(None)
         try:
-            for batch in mine:
-                yield split(batch)
+            for made in mine:
+                yield split(made)
         finally:
             busy.pop()
 
     fed = tf.data.Dataset.from_generator(generate, output_signature=signature)
-    return _counted(fed, dataset).prefetch(2), loader
+    return _counted(fed, dataset, _count(loader)).prefetch(2), loader
 
 
-def _counted(fed: Any, dataset: Dataset) -> Any:
+def _ordered(
+    dataset: Dataset, lowered: Lowered, order: Any, batch: tuple[int, bool], signature: Any
+) -> tuple[Any, Ordered]:
+    """`handed_over` in an order of TensorFlow's."""
+    loader = Ordered(dataset, order, batch, dataset._plan()["options"].get("seed") or 0)
+    split = components(lowered)
+
+    def generate(mark: Any) -> Iterator[tuple[Any, ...]]:
+        return map(split, loader.batches(mark))
+
+    fed = loader.marks().flat_map(
+        lambda mark: tf.data.Dataset.from_generator(generate, args=(mark,), output_signature=signature)
+    )
+    return _counted(fed, dataset, loader.count()).prefetch(2), loader
+
+
+def _counted(fed: Any, dataset: Dataset, count: int) -> Any:
     """Lets TensorFlow know how many elements there are, where all of them come."""
     if any(name == "on_error" and value != "raise" for name, value in dataset._plan()["options"].items()):
         return fed
-    try:
-        count = len(dataset)
-    except (TypeError, OverflowError):
-        count = tf.data.INFINITE_CARDINALITY
+    if count == tf.data.UNKNOWN_CARDINALITY:
+        return fed
     return fed.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def with_rest(dataset: Dataset, lowered: Lowered, shapes: list[Any], types: list[Any]) -> Any:
-    """As `handed_over`, sample by sample, with what TensorFlow does of the map function."""
-    together = dataset.batch(_TOGETHER)
+def _count(dataset: Any) -> int:
+    """Elements of the engine's, as ``tf.data`` counts them."""
+    try:
+        return len(dataset)
+    except (TypeError, OverflowError):
+        return int(tf.data.INFINITE_CARDINALITY)
+
+
+def with_rest(
+    dataset: Dataset, lowered: Lowered, order: Any, shapes: list[Any], types: list[Any]
+) -> tuple[Any, Any]:
+    """As `handed_over`, sample by sample, with what TensorFlow does of the map function. `shapes` are of samples."""
     rest = lowered.rest
     if rest is None:
         specs = list(zip([[None, *shape] for shape in shapes], types, strict=True))
     else:
         specs = [([None, *_shape(value)], _type(value)) for value in lowered.values]
-    fed, loader = handed_over(together, lowered, [dtype for _, dtype in specs], [shape for shape, _ in specs])
-    fed = _counted(fed.unbatch(), dataset)
+    kinds, sides = [dtype for _, dtype in specs], [shape for shape, _ in specs]
+    fed, loader = handed_over(dataset, lowered, order, (_TOGETHER, False), kinds, sides)
+    fed = _counted(fed.unbatch(), dataset, _count(dataset) if order is None else counted(order))
     if rest is None:
         return fed, loader
     body = _function(rest.body.graph, list(rest.given), rest.body.outputs)
@@ -229,11 +272,12 @@ def reference(pipeline: Pipeline, node: Any, lowered: Lowered) -> Any:
     variants: dict[str, Any] = {}
     if lowered.rest is None:
         return _flat(pipeline, node, variants)
-    before = _flat(pipeline, pipeline.nodes[node.input[0].partition(":")[0]], variants)
-    body = lowered.rest.body
-
-    names = {f"{name}:0": None for name in body.arguments}
-    return before.map(_function(body.graph, list(names), list(lowered.rest.given)))
+    rest = lowered.rest
+    names = [f"{name}:0" for name in rest.body.arguments]
+    before = _flat(pipeline, pipeline.before(rest.node), variants)
+    given = before.map(_function(rest.body.graph, names, list(rest.given)))
+    variants = {rest.node.name: given._variant_tensor}
+    return dataset_ops._VariantDataset(_variant(pipeline, node.name, variants, False), given.element_spec)
 
 
 def _flat(pipeline: Pipeline, node: Any, variants: dict[str, Any]) -> Any:
@@ -257,8 +301,11 @@ def _variant(pipeline: Pipeline, top: str, variants: dict[str, Any], shuffles: b
         if name not in variants and name not in seen:
             seen.add(name)
             node = pipeline.nodes[name]
-            passed = node.op.startswith("ShuffleDataset") and not shuffles
-            for before in node.input[:1] if passed else node.input:
+            given = node.input
+            if node.op.startswith("ShuffleDataset"):
+                # Its last input is a generator that is gone; that of another one takes its place.
+                given = node.input[:4] if shuffles else node.input[:1]
+            for before in given:
                 visit(before)
             order.append(node)
 
@@ -269,6 +316,8 @@ def _variant(pipeline: Pipeline, top: str, variants: dict[str, Any], shuffles: b
         elif node.op.startswith("ShuffleDataset") and not shuffles:
             variants[node.name] = variants[node.input[0].partition(":")[0]]
         else:
+            if node.op == "ShuffleDatasetV3":
+                variants[node.input[4].partition(":")[0]] = gen_dataset_ops.dummy_seed_generator()
             inputs = [variants[name.partition(":")[0]] for name in node.input]
             attributes = [part for name in node.attr for part in (name, _attribute(node.attr[name]))]
             made = execute.execute(

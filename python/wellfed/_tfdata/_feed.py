@@ -12,6 +12,7 @@ from tensorflow.python.data.ops.options import ExternalStatePolicy
 
 from ..exceptions import WellfedError
 from ._build import components, handed_over, native, rebuilt, reference, with_rest
+from ._order import Ordered, numbers
 from ._pipeline import PASSED, Left, Lowered, Pipeline
 from ._values import Image
 
@@ -94,12 +95,17 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
     # Batches and maps, which images come from, say what they give.
     shapes = [tf.TensorShape(shape) for shape in node.attr["output_shapes"].list.shape]
     types = [tf.as_dtype(dtype) for dtype in node.attr["output_types"].list.type]
-    checked = _compared(pipeline, node, lowered, options) if check else "not compared"
+    checked = _compared(pipeline, node, lowered, options, dataset.options()) if check else "not compared"
+    order = numbers(pipeline, node, ours, dataset.options()) if lowered.ordered else None
     if lowered.batch is None:
-        fed, loader = with_rest(ours, lowered, shapes, types)
-    else:
+        fed, loader = with_rest(ours, lowered, order, shapes, types)
+    elif order is not None and options.get("on_error") == "skip":
+        # The engine makes the batches that it is told to, so TensorFlow makes them of what is left.
         size, drop = lowered.batch
-        fed, loader = handed_over(ours.batch(size, drop_last=drop), lowered, types, shapes)
+        fed, loader = with_rest(ours, lowered, order, [shape[1:] for shape in shapes], types)
+        fed = fed.batch(size, drop_remainder=drop)
+    else:
+        fed, loader = handed_over(ours, lowered, order, lowered.batch, types, shapes)
     if above:
         made = rebuilt(pipeline, node, fed, dataset.element_spec)
     else:
@@ -111,7 +117,9 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
     return made
 
 
-def _compared(pipeline: Pipeline, node: Any, lowered: Lowered, options: dict[str, Any]) -> str:
+def _compared(
+    pipeline: Pipeline, node: Any, lowered: Lowered, options: dict[str, Any], pipeline_options: Any
+) -> str:
     """Compares the first samples, before any shuffle, with TensorFlow's.
 
     Raises:
@@ -122,21 +130,27 @@ def _compared(pipeline: Pipeline, node: Any, lowered: Lowered, options: dict[str
         return "not compared, as they are random"
     while "Batch" in node.op or node.op in PASSED:
         node = pipeline.nodes[node.input[0].partition(":")[0]]
-    verbs = tuple(verb for verb in lowered.verbs if verb[0] != "shuffle")
-    count = lowered.aligned
-    plain = native(replace(lowered, verbs=verbs), options).take(count).batch(count)
+    if lowered.ordered:
+        count, ours = 2, native(lowered, {**options, "num_workers": 1})
+        order = numbers(pipeline, node, ours, pipeline_options, shuffles=False)
+        plain: Any = Ordered(ours, order.take(count), (count, False), 0)
+    else:
+        verbs = tuple(verb for verb in lowered.verbs if verb[0] != "shuffle")
+        count = lowered.aligned
+        plain = native(replace(lowered, verbs=verbs), options).take(count).batch(count).numpy(num_workers=1)
     split = components(lowered)
     try:
         theirs = list(reference(pipeline, node, lowered).take(count))
     except tf.errors.OpError as error:
         what = str(error).splitlines()[0].rpartition("}}")[2].strip()
         raise Left(f"TensorFlow cannot make the first samples: {what}") from None
-    ours = [split(batch) for batch in plain.numpy(num_workers=1)]
-    if not ours or not theirs:
+    found = [split(batch) for batch in plain]
+    plain.close()
+    if not found or not theirs:
         return "none"
     for place, sample in enumerate(theirs):
-        for value, expected, found in zip(lowered.values, sample, ours[0], strict=True):
-            if not _equal(expected.numpy(), found[place]):
+        for value, expected, own in zip(lowered.values, sample, found[0], strict=True):
+            if not _equal(expected.numpy(), own[place]):
                 raise Left(f"sample {place} differs from TensorFlow's: {type(value).__name__}")
     return f"{len(theirs)} were compared with TensorFlow's, and are equal"
 

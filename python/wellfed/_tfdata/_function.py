@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tensorflow.python.framework import function_def_to_graph
+from tensorflow.python.framework import function_def_to_graph, op_def_registry
 from tensorflow.python.framework.dtypes import as_dtype
 
 from ._constants import array_of
-from ._values import Bytes, Const, Image, Number, Sizes, Unknown, Value
+from ._templates import found, templates
+from ._values import Bytes, Const, Image, Mode, Number, Sizes, Unknown, Value
 
 __all__ = ["Body"]
 
@@ -40,6 +41,17 @@ _ARITHMETIC = {
     "Sub": "sub",
     "Minimum": "minimum",
     "Maximum": "maximum",
+}
+# Of constants: NumPy computes the same bits.
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "AddV2": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "RealDiv": np.true_divide,
+    "Minimum": np.minimum,
+    "Maximum": np.maximum,
+    "Floor": np.floor,
+    "FloorDiv": np.floor_divide,
 }
 
 
@@ -74,12 +86,82 @@ class Body:
         if tensor not in self._known:
             name, _, index = tensor.partition(":")
             node = self.nodes[name]
-            self._known[tensor] = self._make(node, int(index))
+            value = self._make(node, int(index))
+            called = self._called(node, tensor) if isinstance(value, Unknown) else None
+            self._known[tensor] = value if called is None else called
         return self._known[tensor]
+
+    @property
+    def stateless(self) -> bool:
+        """Whether no operation of it has a state, so that it gives the same for the same arguments."""
+        functions, seen = [self.function], set()
+        while functions:
+            for node in functions.pop().node_def:
+                definition = op_def_registry.get(node.op)
+                if (definition is None or definition.is_stateful) and node.op not in (
+                    "Assert",
+                    "If",
+                    "While",
+                ):
+                    return False
+                called = [attr.func.name for attr in node.attr.values() if attr.HasField("func")]
+                called += [func.name for attr in node.attr.values() for func in attr.list.func]
+                for name in called:
+                    if name not in self._library:
+                        return False
+                    if name not in seen:
+                        seen.add(name)
+                        functions.append(self._library[name])
+        return True
 
     def results(self) -> list[Value]:
         """What is known of the outputs."""
         return [self.value(name) for name in self.outputs]
+
+    def _called(self, node: Any, tensor: str) -> Value | None:
+        """What a function of ``tf.image`` gives that makes many operations, if it gives `tensor`."""
+        wanted = [template for template in templates() if template.root == node.op]
+        if not wanted:
+            return None
+        kinds, images = self._below(tensor)
+        # Anything else below it is no such call.
+        if len(images) != 1:
+            return None
+        ((name, image),) = images.items()
+        channels = dict.fromkeys([image.channels, None])
+        for template in wanted:
+            if template.has is not None and template.has not in kinds:
+                continue
+            sizes = dict.fromkeys([image.size if template.sized else None, None])
+            for shape in [(*(size or (None, None)), count) for size in sizes for count in channels]:
+                call = found(template, self.nodes, tensor, image.dtype, shape)
+                op = None if call is None else template.op(call.parameters)
+                if call is None or op is None or call.image != name:
+                    continue
+                if template.random and not self._random:
+                    return Unknown(
+                        f"a {op['op']}, whose random numbers are TensorFlow's (random='native' draws others)"
+                    )
+                return _after(image, op)
+        return None
+
+    def _below(self, tensor: str) -> tuple[set[str], dict[str, Image]]:
+        """The kinds of nodes that give a tensor, down to images that are known, and those."""
+        kinds: set[str] = set()
+        images: dict[str, Image] = {}
+        seen: set[str] = set()
+        todo = [tensor]
+        while todo:
+            name = _named(todo.pop())
+            node = self.nodes[name.partition(":")[0]]
+            value = self._known.get(name)
+            if isinstance(value, Image) and not value.batched and node.op != "Identity":
+                images[name] = value
+            elif name not in seen:
+                seen.add(name)
+                kinds.add(node.op)
+                todo += [before for before in node.input if before[0] != "^"]
+        return kinds, images
 
     def _make(self, node: Any, index: int) -> Value:
         rule: Callable[[Any, list[Value]], Value] | None = getattr(self, f"_op_{node.op}", None)
@@ -87,6 +169,9 @@ class Body:
         values = [self.value(name) for name in inputs]
         if node.op == "ParseExampleV2":
             return _feature(node, index, values)
+        constants = [np.asarray(value.array) for value in values if isinstance(value, Const)]
+        if node.op in _FOLDED and len(constants) == len(values):
+            return _folded(node, constants)
         if rule is None:
             if node.op in _RESIZES:
                 return _resize(node, values, _RESIZES[node.op])
@@ -107,6 +192,12 @@ class Body:
                 return Const(np.reshape(array, tuple(int(side) for side in shape)))
         return _unknown(node)
 
+    def _op_Pack(self, node: Any, values: list[Value]) -> Value:
+        arrays = [np.asarray(value.array) for value in values if isinstance(value, Const)]
+        if len(arrays) == len(values) and node.attr["axis"].i == 0:
+            return Const(np.stack(arrays))
+        return _unknown(node)
+
     def _op_ReadFile(self, node: Any, values: list[Value]) -> Value:
         match values:
             case [Bytes(key, False)]:
@@ -120,9 +211,11 @@ class Body:
             or not attr["fancy_upscaling"].b
             or attr["try_recover_truncated"].b
             or attr["acceptable_fraction"].f != 1.0
-            or attr["dct_method"].s not in (b"", b"INTEGER_FAST")
+            or attr["dct_method"].s not in (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
         ):
             return Unknown("DecodeJpeg with other options than its defaults")
+        if attr["dct_method"].s == b"INTEGER_ACCURATE":
+            return _decoded(node, values, {3: "TENSORFLOW_ACCURATE"})
         return _decoded(node, values)
 
     def _op_DecodePng(self, node: Any, values: list[Value]) -> Value:
@@ -177,9 +270,18 @@ class Body:
             case [Sizes(what="shape") as sizes, Const(begin), Const(end), Const(strides)]:
                 if not any(masks) and (list(begin), list(end), list(strides)) == ([1], [3], [1]):
                     return replace(sizes, what="sides")
+                if masks == [0, 0, 0, 0, 1] and sizes.image.size is not None:
+                    side = [1, *sizes.image.size, sizes.image.channels][int(begin[0])]
+                    if side is not None:
+                        return Const(np.int32(side))
             case [Image(batched=False) as image, Const(begin), Const(end), Const(strides)]:
                 if not any(masks[2:]) and all(step == 1 for step in strides):
                     return _sliced(node, image, begin, end, masks[0], masks[1])
+            case [Const(array), Const(begin), Const(end), Const(strides)]:
+                if masks == [0, 0, 0, 0, 1] and np.ndim(array) == 1:
+                    return Const(np.asarray(array)[int(begin[0])])
+                if masks == [0, 0, 0, 0, 0] and np.ndim(array) == 1 and list(strides) == [1]:
+                    return Const(np.asarray(array)[int(begin[0]) : int(end[0])])
         return _unknown(node)
 
     def _op_ScaleAndTranslate(self, node: Any, values: list[Value]) -> Value:
@@ -188,14 +290,45 @@ class Body:
             case [
                 Image(batched=True) as image,
                 Const(size),
-                Sizes(what="scale") as sizes,
+                (Sizes(what="scale") | Const()) as scale,
                 Const(moved),
             ] if kernel is not None and not np.any(moved):
                 whole = (int(size[0]), int(size[1]))
-                if sizes.size == whole and sizes.image == image:
+                if _is_scale(scale, image, whole):
                     op: dict[str, Any] = {"op": "resize", "method": kernel, "size": list(whole)}
                     op["antialias"] = bool(node.attr["antialias"].b)
                     return image.then(op, size=whole, dtype="float32")
+        return _unknown(node)
+
+    def _op_Slice(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image() as image, Const(begin), Const(size)] if image.size is not None:
+                front = 1 if image.batched else 0
+                (height, width), channels = image.size, image.channels
+                starts, counts = [int(x) for x in begin], [int(x) for x in size]
+                if starts[-1] != 0 or counts[-1] not in (-1, channels):
+                    return _unknown(node)
+                if front and (starts[0] != 0 or counts[0] not in (-1, 1)):
+                    return _unknown(node)
+                (top, left), (rows, columns) = starts[front:-1], counts[front:-1]
+                rows = height - top if rows == -1 else rows
+                columns = width - left if columns == -1 else columns
+                inside = top >= 0 and left >= 0 and top + rows <= height and left + columns <= width
+                if inside and rows > 0 and columns > 0:
+                    op = {"op": "crop", "top": top, "left": left, "height": rows, "width": columns}
+                    return image.then(op, size=(rows, columns))
+        return _unknown(node)
+
+    def _op_Pad(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image() as image, Const(given)] if image.size is not None:
+                borders = np.asarray(given).tolist()
+                (top, bottom), (left, right) = borders[1:3] if image.batched else borders[:2]
+                others = [borders[0], borders[3]] if image.batched else [borders[2]]
+                if not any(map(any, others)) and min(top, bottom, left, right) >= 0:
+                    height, width = image.size[0] + top + bottom, image.size[1] + left + right
+                    op = {"op": "pad", "top": top, "left": left, "height": height, "width": width}
+                    return image.then(op, size=(height, width))
         return _unknown(node)
 
     def _op_ReverseV2(self, node: Any, values: list[Value]) -> Value:
@@ -264,12 +397,45 @@ class Body:
         return isinstance(value, Const) and np.ndim(value.array) == 0 and float(value.array) == number
 
 
+def _after(image: Image, op: dict[str, Any]) -> Image:
+    """`image` after an operation of `templates`."""
+    if op["op"] != "central_crop":
+        whole = (op["height"], op["width"]) if "height" in op else (op["size"][0], op["size"][1])
+        floats = op["op"] == "resize_with_pad" and op["method"] != "nearest"
+        return image.then(op, size=whole, dtype="float32" if floats else image.dtype)
+    if image.size is None:
+        return image.then(op)
+    starts = [int((float(side) - float(side) * op["fraction"]) / 2) for side in image.size]
+    (height, width), (top, left) = image.size, starts
+    return image.then(op, size=(height - 2 * top, width - 2 * left))
+
+
 def _named(tensor: str) -> str:
     return tensor if ":" in tensor else f"{tensor}:0"
 
 
 def _unknown(node: Any) -> Unknown:
     return Unknown(f"{node.op} ({node.name})")
+
+
+def _is_scale(scale: Sizes | Const, image: Image, size: tuple[int, int]) -> bool:
+    """Whether these are the numbers by which the sides of `image` are multiplied to get `size`."""
+    if isinstance(scale, Sizes):
+        return scale.size == size and scale.image == image
+    if image.size is None:
+        return False
+    sides = np.divide(np.asarray(size, np.float32), np.asarray(image.size, np.float32))
+    return np.array_equal(scale.array, sides) and np.asarray(scale.array).dtype == np.float32
+
+
+def _folded(node: Any, constants: list[Any]) -> Value:
+    if any(array.dtype.kind not in "if" for array in constants):
+        return _unknown(node)
+    with np.errstate(all="ignore"):
+        result = np.asarray(_FOLDED[node.op](*constants))
+    # What is divided by nothing is an error, or depends on the kernel.
+    fine = result.dtype == constants[0].dtype and bool(np.all(np.isfinite(result)))
+    return Const(result) if fine else _unknown(node)
 
 
 def _type(node: Any, attribute: str) -> str:
@@ -282,8 +448,10 @@ def _casts(before: np.dtype[Any], to: str) -> bool:
     return before.name in whole and to in whole | {"float32", "float64"}
 
 
-def _decoded(node: Any, values: list[Value]) -> Value:
-    modes = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED"}
+_MODES: dict[int, Mode] = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED"}
+
+
+def _decoded(node: Any, values: list[Value], modes: dict[int, Mode] = _MODES) -> Value:
     channels = node.attr["channels"].i
     match values:
         case [Bytes(key, True)] if channels in modes:

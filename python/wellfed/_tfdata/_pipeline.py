@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, types_pb2
 
 from ._constants import array_of
 from ._function import Body
 from ._values import Bytes, Const, Image, Number, Unknown, Value
 
-__all__ = ["PASSED", "Left", "Lowered", "Pipeline", "Rest", "deliverable"]
+__all__ = ["PASSED", "READS_FILES", "Left", "Lowered", "Pipeline", "Rest", "deliverable"]
 
 
 class Left(Exception):  # noqa: N818 (it is no error)
@@ -28,10 +28,14 @@ class Left(Exception):  # noqa: N818 (it is no error)
 class Rest:
     """What TensorFlow does of a map function, after the engine."""
 
+    # The map.
+    node: Any
     body: Body
     # Tensors of the function that the engine gives, with what they are.
     given: dict[str, Value]
     parallel: bool
+    # Whether the function gives the same for the same sample, so that the order may change before it.
+    same: bool
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Lowered:
     """A data set that the engine can make.
 
     Its source is ``("slices", arrays)`` or ``("records", files)``; `values` are the components of a sample, `verbs`
-    what is done to the order, and `batch` size and whether a smaller last one is left out.
+    what is done to the order, and `batch` size and whether a smaller last one is left out. Where `ordered`, TensorFlow
+    has to be asked for the order, and `verbs` only say of what it is made.
     """
 
     source: tuple[str, Any]
@@ -50,9 +55,18 @@ class Lowered:
     notes: tuple[str, ...] = field(default=())
     # How many of the first samples are TensorFlow's first ones, too, but for shuffles.
     aligned: int = 2
+    ordered: bool = False
 
 
 PASSED = {"PrefetchDataset", "OptionsDataset", "ModelDataset"}
+# What makes data sets of the records of files.
+READS_FILES = {
+    "FlatMapDataset",
+    "InterleaveDataset",
+    "ParallelInterleaveDatasetV2",
+    "ParallelInterleaveDatasetV3",
+    "ParallelInterleaveDatasetV4",
+}
 
 
 class Pipeline:
@@ -76,7 +90,7 @@ class Pipeline:
         """The data sets from the last to the source."""
         found = [self.nodes[self.top]]
         while found[-1].op.endswith("Dataset") or "Dataset" in found[-1].op:
-            before = self._input(found[-1]) if found[-1].input else None
+            before = self.before(found[-1]) if found[-1].input else None
             if before is None or "Dataset" not in before.op:
                 break
             found.append(before)
@@ -101,34 +115,40 @@ class Pipeline:
 
     def _lower(self, node: Any) -> Lowered:
         if node.op in PASSED:
-            return self.lowered(self._input(node))
+            return self.lowered(self.before(node))
         rule: Callable[[Any], Lowered] | None = getattr(self, f"_op_{node.op}", None)
         if rule is None:
             raise Left(f"{node.op} is not known")
         return rule(node)
 
-    def _input(self, node: Any, at: int = 0) -> Any:
+    def before(self, node: Any, at: int = 0) -> Any:
+        """The node that an input comes from."""
         return self.nodes[node.input[at].partition(":")[0]]
 
-    def _const(self, node: Any, at: int) -> Any:
-        found = self._input(node, at)
+    def const(self, node: Any, at: int) -> Any:
+        """The value of an input.
+
+        Raises:
+            Left: It is no constant.
+        """
+        found = self.before(node, at)
         while found.op == "Identity":
-            found = self._input(found)
+            found = self.before(found)
         if found.op != "Const":
             raise Left(f"{node.op} has an argument that is no constant")
         return array_of(found)
 
     def _samples(self, node: Any, what: str) -> Lowered:
         """The input of a verb of samples."""
-        before = self.lowered(self._input(node))
+        before = self.lowered(self.before(node))
         if before.batch is not None:
             raise Left(f"{what} of batches")
-        if before.rest is not None:
+        if before.rest is not None and (what == "a batch" or not before.rest.same):
             raise Left("the map function before it is TensorFlow's in part")
         return before
 
     def _op_TensorSliceDataset(self, node: Any) -> Lowered:
-        arrays = [self._const(node, i) for i in range(len(node.input))]
+        arrays = [self.const(node, i) for i in range(len(node.input))]
         values: list[Value] = []
         for i, array in enumerate(arrays):
             text = array.dtype.kind in "OSU"
@@ -138,8 +158,15 @@ class Pipeline:
                 values.append(Bytes(i) if text else Number(i, array.dtype, array.shape[1:]))
         return Lowered(("slices", arrays), tuple(values))
 
+    def _op_RangeDataset(self, node: Any) -> Lowered:
+        start, stop, step = (int(self.const(node, at)) for at in range(3))
+        if node.attr["output_types"].list.type != [types_pb2.DT_INT64]:
+            raise Left("a range of other numbers than int64")
+        counted = range(start, stop, step)
+        return Lowered(("slices", [counted]), (Number(0, np.dtype(np.int64), ()),))
+
     def _op_ZipDataset(self, node: Any) -> Lowered:
-        parts = [self.lowered(self._input(node, at)) for at in range(len(node.input))]
+        parts = [self.lowered(self.before(node, at)) for at in range(len(node.input))]
         arrays: list[Any] = []
         values: list[Value] = []
         for part in parts:
@@ -153,9 +180,11 @@ class Pipeline:
                 else:
                     values.append(value)
             arrays += part.source[1]
-        if len({len(array) for array in arrays}) != 1:
-            raise Left("a zip of data sets that differ in length")
-        return Lowered(("slices", arrays), tuple(values))
+        # It ends with the shortest.
+        count = min(map(_length, arrays))
+        if all(isinstance(array, range) for array in arrays):
+            raise Left("a zip of nothing but numbers")
+        return Lowered(("slices", [np.asarray(array[:count]) for array in arrays]), tuple(values))
 
     def _records(self, node: Any, files: Any, compression: Any) -> Lowered:
         names = [name.decode() for name in np.reshape(files, -1)]
@@ -166,23 +195,22 @@ class Pipeline:
         return Lowered(("records", names), (Bytes("record"),))
 
     def _op_TFRecordDataset(self, node: Any) -> Lowered:
-        return self._records(node, self._const(node, 0), self._const(node, 1))
+        return self._records(node, self.const(node, 0), self.const(node, 1))
 
     _op_TFRecordDatasetV2 = _op_TFRecordDataset
 
     def _op_FlatMapDataset(self, node: Any) -> Lowered:
         files, compression = self._files(node)
         records = self._records(node, files.source[1][0], compression)
-        return replace(records, verbs=files.verbs)
+        return replace(records, verbs=files.verbs, ordered=files.ordered)
 
     def _op_InterleaveDataset(self, node: Any) -> Lowered:
         files, compression = self._files(node)
         count = np.size(files.source[1][0])
-        shuffled = any(name == "shuffle" for name, _ in files.verbs)
-        if not shuffled and count > 1:
-            raise Left(f"{node.op}: the order of files that are read in turn is TensorFlow's")
+        # Records of files in any order are in any order, unless TensorFlow's is asked for.
+        asked = not self._shuffle or not any(name == "shuffle" for name, _ in files.verbs)
         records = self._records(node, files.source[1][0], compression)
-        return replace(records, verbs=files.verbs, aligned=1)
+        return replace(records, verbs=files.verbs, aligned=1, ordered=files.ordered or (asked and count > 1))
 
     _op_ParallelInterleaveDatasetV4 = _op_InterleaveDataset
     _op_ParallelInterleaveDatasetV3 = _op_InterleaveDataset
@@ -194,8 +222,10 @@ class Pipeline:
         compression = self._reads_records(self.library[node.attr["f"].func.name])
         if before.source[0] != "slices" or before.values != (Bytes(0),) or compression is None:
             raise Left(f"{node.op} of anything but record files")
-        if any(name not in ("shuffle",) for name, _ in before.verbs):
-            raise Left(f"{node.op} of files that are repeated, sharded or taken")
+        if any(name != "shuffle" for name, _ in before.verbs):
+            if self._shuffle:
+                raise Left(f"{node.op} of files that are repeated, sharded or taken")
+            before = replace(before, ordered=True)
         return before, compression
 
     def _reads_records(self, function: Any) -> Any:
@@ -224,22 +254,24 @@ class Pipeline:
     def _op_ShuffleDatasetV3(self, node: Any) -> Lowered:
         before = self._samples(node, "a shuffle")
         if not self._shuffle:
-            raise Left(
-                "the order of a shuffle's buffer is TensorFlow's (shuffle='global' permutes all samples instead)"
-            )
+            for at in (1, 2, 3):
+                self.const(node, at)
+            return replace(before, verbs=(*before.verbs, ("shuffle", None)), ordered=True)
+        if before.ordered and before.verbs:
+            raise Left("a permutation of samples of which TensorFlow says which they are")
         if not node.attr["reshuffle_each_iteration"].b:
             raise Left("a shuffle with the same order in every epoch")
-        seed = abs(int(self._const(node, 2))) * 0x1_0000_0001 + abs(int(self._const(node, 3)))
+        seed = abs(int(self.const(node, 2))) * 0x1_0000_0001 + abs(int(self.const(node, 3)))
         if any(name == "repeat" for name, _ in before.verbs):
             raise Left("a shuffle of repeated samples")
         verbs = tuple(verb for verb in before.verbs if verb[0] != "shuffle")
-        return replace(before, verbs=(*verbs, ("shuffle", seed % 2**64)))
+        return replace(before, verbs=(*verbs, ("shuffle", seed % 2**64)), ordered=False)
 
     _op_ShuffleDatasetV2 = _op_ShuffleDatasetV3
 
     def _count(self, node: Any, verb: str) -> Lowered:
         before = self._samples(node, verb)
-        count = int(self._const(node, 1))
+        count = int(self.const(node, 1))
         if verb == "skip" and count < 0:
             raise Left("skip of everything")
         if verb == "take" and count < 0:
@@ -258,7 +290,7 @@ class Pipeline:
         return self._count(node, "skip")
 
     def _op_MapDataset(self, node: Any) -> Lowered:
-        before = self.lowered(self._input(node))
+        before = self.lowered(self.before(node))
         if before.batch is not None or before.rest is not None:
             raise Left("a map of batches" if before.batch else "a map after one that is TensorFlow's in part")
         body = Body(self.library[node.attr["f"].func.name], self.library, before.values, self._random)
@@ -272,8 +304,8 @@ class Pipeline:
         for output in body.outputs:
             _cut(body, output, before, given, why, set())
         kept = next(value for value in values if not deliverable(value, before))
-        note = f"in {node.op}: {why[0] if why else _name(kept)}"
-        rest = Rest(body, given, "Parallel" in node.op)
+        note = f"in {node.op}: {_reason(why) if why else _name(kept)}"
+        rest = Rest(node, body, given, "Parallel" in node.op, body.stateless)
         return replace(before, values=tuple(given.values()), rest=rest, notes=(note,))
 
     _op_ParallelMapDatasetV2 = _op_MapDataset
@@ -285,10 +317,17 @@ class Pipeline:
         if loose:
             raise Left(f"a batch of {_name(loose[0])}")
         at = 3 if node.op == "ParallelBatchDataset" else 2
-        size, drop = int(self._const(node, 1)), bool(self._const(node, at))
+        size, drop = int(self.const(node, 1)), bool(self.const(node, at))
         return replace(before, batch=(size, drop))
 
     _op_ParallelBatchDataset = _op_BatchDatasetV2
+
+
+def _length(array: Any) -> int:
+    # len() refuses ranges without an end.
+    if not isinstance(array, range):
+        return len(array)
+    return max(0, (array.stop - array.start + array.step - (1 if array.step > 0 else -1)) // array.step)
 
 
 def deliverable(value: Value, lowered: Lowered) -> bool:
@@ -303,6 +342,12 @@ def deliverable(value: Value, lowered: Lowered) -> bool:
         case Const(array):
             return np.asarray(array).dtype.kind in "biuf"
     return False
+
+
+def _reason(why: list[str]) -> str:
+    """The one of several reasons that says most: something can be done, or the deepest that is no check."""
+    asked = [text for text in why if "random='native'" in text]
+    return (asked or [text for text in why if not text.startswith("Assert")] or why)[0]
 
 
 def _name(value: Value) -> str:
@@ -331,7 +376,7 @@ def _cut(
         return
     node = body.nodes[name]
     if name in body.arguments:
-        raise Left(why[-1] if why else f"a map function that needs {_name(value)} of the source")
+        raise Left(_reason(why[::-1]) if why else f"a map function that needs {_name(value)} of the source")
     if isinstance(value, Unknown) and value.why not in why:
         why.insert(0, value.why)
     for before in node.input:

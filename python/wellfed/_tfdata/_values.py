@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-__all__ = ["Bytes", "Const", "Image", "Number", "Sizes", "Unknown", "Value", "applied"]
+Mode: TypeAlias = Literal["TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED"]
+
+__all__ = ["Bytes", "Const", "Image", "Mode", "Number", "Sizes", "Unknown", "Value", "applied"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Image:
     """
 
     key: Any
-    mode: str
+    mode: Mode
     channels: int | None
     ops: tuple[dict[str, Any], ...] = field(default=(), hash=False)
     dtype: str = "uint8"

@@ -130,6 +130,7 @@ pub(super) fn convert(
         | Mode::Unchanged
         | Mode::Mask(_)
         | Mode::TensorFlow
+        | Mode::TensorFlowAccurate
         | Mode::TensorFlowUnchanged => push(&[r, g, b]),
         Mode::Rgba => {
             more.fill(255);

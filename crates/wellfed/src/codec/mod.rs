@@ -67,6 +67,9 @@ pub enum Mode {
     /// transparent colour.
     #[serde(rename = "TENSORFLOW")]
     TensorFlow,
+    /// As `TensorFlow`, of JPEGs by the accurate inverse DCT, as with `dct_method="INTEGER_ACCURATE"`.
+    #[serde(rename = "TENSORFLOW_ACCURATE")]
+    TensorFlowAccurate,
     /// The channels of the file, as `tf.io.decode_jpeg` and its siblings give them; else as `TensorFlow`.
     #[serde(rename = "TENSORFLOW_UNCHANGED")]
     TensorFlowUnchanged,
@@ -93,7 +96,7 @@ impl Mode {
     /// Channels of an image decoded in this mode from a file of `stored` channels ([`Header::channels`]).
     pub fn channels(self, stored: usize) -> usize {
         match self {
-            Mode::Rgb | Mode::OpenCv | Mode::TensorFlow => 3,
+            Mode::Rgb | Mode::OpenCv | Mode::TensorFlow | Mode::TensorFlowAccurate => 3,
             Mode::L => 1,
             Mode::Rgba => 4,
             Mode::Unchanged | Mode::TensorFlowUnchanged => stored,
@@ -105,7 +108,7 @@ impl Mode {
     /// Channels of the bands that a codec gives: [`Mode::channels`], but one that stands for all three where a
     /// grey image is wanted in RGB.
     pub fn band_channels(self, stored: usize) -> usize {
-        let rgb = matches!(self, Mode::Rgb | Mode::OpenCv | Mode::TensorFlow);
+        let rgb = !matches!(self, Mode::Unchanged | Mode::TensorFlowUnchanged) && self.channels(stored) == 3;
         if stored == 1 && rgb { 1 } else { self.channels(stored) }
     }
 }
@@ -464,7 +467,7 @@ impl<'a> Encoded<'a> {
                 format!("what OpenCV reads of this kind of {} is not known", self.codec.name()),
             )
             .with_hint("store images as JPEG in grey or RGB")),
-            Mode::TensorFlow | Mode::TensorFlowUnchanged => {
+            Mode::TensorFlow | Mode::TensorFlowAccurate | Mode::TensorFlowUnchanged => {
                 let known = match self.codec.name() {
                     "jpeg" => !jpeg::has_inks(self.bytes)?,
                     "packed jpeg" => !packed::has_inks(self.bytes)?,
@@ -480,7 +483,7 @@ impl<'a> Encoded<'a> {
                     return Err(Error::new(ErrorKind::Unsupported, what)
                         .with_hint("store images as JPEG in grey or RGB, or as PNG of 8 bits"));
                 }
-                Ok(if mode == Mode::TensorFlow { Mode::Rgb } else { Mode::Unchanged })
+                Ok(if mode == Mode::TensorFlowUnchanged { Mode::Unchanged } else { Mode::Rgb })
             }
             _ => Ok(mode),
         }

@@ -37,7 +37,9 @@ pub(crate) struct TfImage {
 /// Elements of the largest image among the results of `ops`, the first included.
 pub(crate) fn most(ops: &[TfOp], size: Size) -> usize {
     let sizes = ops.iter().map(|op| match *op {
-        TfOp::Resize { size: [height, width], .. } | TfOp::Crop { height, width, .. } => height * width,
+        TfOp::Resize { size: [height, width], .. }
+        | TfOp::Pad { height, width, .. }
+        | TfOp::Crop { height, width, .. } => height * width,
         _ => 0,
     });
     sizes.fold(size.height * size.width, usize::max) * size.channels
@@ -122,8 +124,10 @@ impl TfImage {
                 }
                 Ok(())
             }
-            TfOp::RandomFlip { .. } => Err(Error::new(ErrorKind::Internal, "a random flip was not drawn")),
             TfOp::Crop { top, left, height, width } => {
+                if (height, width) == (shape.height, shape.width) {
+                    return Ok(());
+                }
                 let part = shape.resized((height, width));
                 if self.held == Held::Floats {
                     let [from, to] = &mut self.floats;
@@ -140,6 +144,34 @@ impl TfImage {
                 }
                 self.shape = Some(part);
                 Ok(())
+            }
+            TfOp::Pad { top, left, height, width } => {
+                if (height, width) == (shape.height, shape.width) {
+                    return Ok(());
+                }
+                let whole = shape.resized((height, width));
+                if self.held == Held::Floats {
+                    let [from, to] = &mut self.floats;
+                    room(to, whole.elements())?;
+                    pad(from, shape, to, whole, (top, left));
+                    self.floats.swap(0, 1);
+                } else {
+                    let [from, to] = &mut self.bytes;
+                    room(to, whole.elements())?;
+                    let from = if self.held == Held::Source { source } else { from };
+                    pad(from, shape, to, whole, (top, left));
+                    self.bytes.swap(0, 1);
+                    self.held = Held::Bytes;
+                }
+                self.shape = Some(whole);
+                Ok(())
+            }
+            TfOp::RandomFlip { .. }
+            | TfOp::CentralCrop { .. }
+            | TfOp::CropOrPad { .. }
+            | TfOp::ResizeWithPad { .. }
+            | TfOp::RandomCrop { .. } => {
+                Err(Error::new(ErrorKind::Internal, format!("{op:?} was not settled for an image")))
             }
         }
     }
@@ -237,5 +269,13 @@ fn crop<T: Copy>(from: &[T], shape: Shape, to: &mut [T], part: Shape, (top, left
     for (y, to) in to.chunks_exact_mut(part.row()).enumerate() {
         let start = (top + y) * shape.row() + left * shape.channels;
         to.copy_from_slice(&from[start..][..part.row()]);
+    }
+}
+
+/// Copies into memory that holds zeros.
+fn pad<T: Copy>(from: &[T], shape: Shape, to: &mut [T], whole: Shape, (top, left): (usize, usize)) {
+    for (y, from) in from.chunks_exact(shape.row()).enumerate() {
+        let start = (top + y) * whole.row() + left * shape.channels;
+        to[start..][..shape.row()].copy_from_slice(from);
     }
 }

@@ -304,9 +304,12 @@ fn image(
         Input::Encoded { mode, .. } => {
             let channels = match mode {
                 Mode::L => 1,
-                Mode::Rgb | Mode::OpenCv | Mode::Unchanged | Mode::TensorFlow | Mode::TensorFlowUnchanged => {
-                    3
-                }
+                Mode::Rgb
+                | Mode::OpenCv
+                | Mode::Unchanged
+                | Mode::TensorFlow
+                | Mode::TensorFlowAccurate
+                | Mode::TensorFlowUnchanged => 3,
                 Mode::Rgba => 4,
                 Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
                 Mode::Mask(MaskDepth::Word) => 2,

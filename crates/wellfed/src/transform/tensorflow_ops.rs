@@ -124,6 +124,121 @@ pub enum TfOp {
         /// Columns.
         width: usize,
     },
+    /// Put zeros around an image: `tf.image.pad_to_bounding_box`.
+    Pad {
+        /// Rows above the image.
+        top: usize,
+        /// Columns left of it.
+        left: usize,
+        /// Rows of the result.
+        height: usize,
+        /// Columns of the result.
+        width: usize,
+    },
+    /// `tf.image.central_crop`.
+    CentralCrop {
+        /// Of each side, above 0 and at most 1.
+        fraction: f64,
+    },
+    /// `tf.image.resize_with_crop_or_pad`.
+    CropOrPad {
+        /// Height and width.
+        size: [usize; 2],
+    },
+    /// `tf.image.resize_with_pad`.
+    ResizeWithPad {
+        /// How.
+        method: TfResize,
+        /// Height and width.
+        size: [usize; 2],
+        /// Make the kernel wider where the image is shrunk.
+        #[serde(default)]
+        antialias: bool,
+    },
+    /// A rectangle anywhere inside the image: `tf.image.random_crop`, by a draw of wellfed's.
+    RandomCrop {
+        /// Height and width.
+        size: [usize; 2],
+    },
+}
+
+impl TfOp {
+    /// Whether its form depends on the image, or on a draw.
+    fn is_open(&self) -> bool {
+        matches!(
+            self,
+            TfOp::RandomFlip { .. }
+                | TfOp::CentralCrop { .. }
+                | TfOp::CropOrPad { .. }
+                | TfOp::ResizeWithPad { .. }
+                | TfOp::RandomCrop { .. }
+        )
+    }
+
+    /// Adds what it is for an image of `size` to `settled`.
+    fn settle(&self, size: Size, rng: &mut Rng, settled: &mut Vec<TfOp>) -> Result<()> {
+        match *self {
+            TfOp::RandomFlip { horizontal, vertical } => {
+                let mut flips = |wanted: bool| wanted && rng.chance(0.5);
+                settled.push(TfOp::Flip { horizontal: flips(horizontal), vertical: flips(vertical) });
+            }
+            TfOp::CentralCrop { fraction } => {
+                let (top, left) = (margin(size.height, fraction), margin(size.width, fraction));
+                let (height, width) = (size.height - 2 * top, size.width - 2 * left);
+                settled.push(TfOp::Crop { top, left, height, width });
+            }
+            TfOp::CropOrPad { size: [height, width] } => {
+                let kept = [height.min(size.height), width.min(size.width)];
+                settled.push(TfOp::Crop {
+                    top: (size.height - kept[0]) / 2,
+                    left: (size.width - kept[1]) / 2,
+                    height: kept[0],
+                    width: kept[1],
+                });
+                let (top, left) = ((height - kept[0]) / 2, (width - kept[1]) / 2);
+                settled.push(TfOp::Pad { top, left, height, width });
+            }
+            TfOp::ResizeWithPad { method, size: [height, width], antialias } => {
+                let sides = |input: usize, target: usize| (input as f32, target as f32);
+                let ((h, target_h), (w, target_w)) = (sides(size.height, height), sides(size.width, width));
+                let ratio = (w / target_w).max(h / target_h);
+                let inner = |side: f32, target: f32| {
+                    let float = side / ratio;
+                    (float.floor() as usize, ((target - float) / 2.0).floor().max(0.0) as usize)
+                };
+                let ((rows, top), (columns, left)) = (inner(h, target_h), inner(w, target_w));
+                if rows == 0 || columns == 0 || top + rows > height || left + columns > width {
+                    return Err(impossible(format!(
+                        "an image of {} does not fit into {} with zeros around it",
+                        Tuple(&[size.height, size.width]),
+                        Tuple(&[height, width])
+                    )));
+                }
+                settled.push(TfOp::Resize { method, size: [rows, columns], antialias });
+                settled.push(TfOp::Pad { top, left, height, width });
+            }
+            TfOp::RandomCrop { size: [height, width] } => {
+                if height > size.height || width > size.width {
+                    return Err(impossible(format!(
+                        "a random crop of {} is larger than the image, which has {} pixels there",
+                        Tuple(&[height, width]),
+                        Tuple(&[size.height, size.width])
+                    )));
+                }
+                let mut place = |room: usize| rng.below(room as u64 + 1) as usize;
+                let (top, left) = (place(size.height - height), place(size.width - width));
+                settled.push(TfOp::Crop { top, left, height, width });
+            }
+            ref other => settled.push(other.clone()),
+        }
+        Ok(())
+    }
+}
+
+/// Where `tf.image.central_crop` begins along a side.
+fn margin(side: usize, fraction: f64) -> usize {
+    let whole = side as f64;
+    ((whole - whole * fraction) / 2.0) as usize
 }
 
 /// TensorFlow's image operations, one after the other, on the decoded uint8 image: what `tf.data` pipelines are lowered to.
@@ -158,8 +273,9 @@ impl TensorFlowOps {
         let mut dtype = ImageDtype::UInt8;
         for op in &*self.ops {
             match op {
-                TfOp::Resize { method: TfResize::Nearest, .. } => {}
-                TfOp::Resize { .. } => dtype = ImageDtype::Float32,
+                TfOp::Resize { method: TfResize::Nearest, .. }
+                | TfOp::ResizeWithPad { method: TfResize::Nearest, .. } => {}
+                TfOp::Resize { .. } | TfOp::ResizeWithPad { .. } => dtype = ImageDtype::Float32,
                 TfOp::Cast { dtype: to } => dtype = *to,
                 TfOp::Arithmetic { operator, .. } if dtype == ImageDtype::UInt8 => {
                     return Err(Error::config(format!("{operator:?} takes float32, and the image is uint8"))
@@ -191,6 +307,16 @@ impl fmt::Display for TensorFlowOps {
                 TfOp::Crop { top, left, height, width } => {
                     write!(f, "crop {height}x{width} at ({top}, {left})")?;
                 }
+                TfOp::Pad { top, left, height, width } => {
+                    write!(f, "zeros around ({top}, {left}) to {height}x{width}")?;
+                }
+                TfOp::CentralCrop { fraction } => write!(f, "central crop of {fraction}")?,
+                TfOp::CropOrPad { size } => write!(f, "crop or pad to {}x{}", size[0], size[1])?,
+                TfOp::ResizeWithPad { method, size, antialias } => {
+                    write!(f, "resize {method:?} and pad to {}x{}", size[0], size[1])?;
+                    f.write_str(if *antialias { " antialiased" } else { "" })?;
+                }
+                TfOp::RandomCrop { size } => write!(f, "random crop {}x{}", size[0], size[1])?,
             }
         }
         f.write_str(")")
@@ -210,7 +336,8 @@ impl Operation for TensorFlowOps {
     fn check(&self) -> Result<()> {
         for op in &*self.ops {
             match op {
-                TfOp::Resize { method, size, antialias } => {
+                TfOp::Resize { method, size, antialias }
+                | TfOp::ResizeWithPad { method, size, antialias } => {
                     check_sides("size", *size)?;
                     check_pixels(Size { height: size[0], width: size[1], channels: 1 })?;
                     if *antialias && method.kernel(true).is_none() {
@@ -232,11 +359,23 @@ impl Operation for TensorFlowOps {
                         )));
                     }
                 }
-                TfOp::Crop { top, left, height, width } => {
+                TfOp::CentralCrop { fraction } => {
+                    if !(*fraction > 0.0 && *fraction <= 1.0) {
+                        return Err(Error::config(format!(
+                            "fraction of a central crop is {fraction}; it must be above 0 and at most 1"
+                        )));
+                    }
+                }
+                TfOp::CropOrPad { size } | TfOp::RandomCrop { size } => {
+                    check_sides("size", *size)?;
+                    check_pixels(Size { height: size[0], width: size[1], channels: 1 })?;
+                }
+                TfOp::Crop { top, left, height, width } | TfOp::Pad { top, left, height, width } => {
                     check_sides("size", [*height, *width])?;
+                    check_pixels(Size { height: *height, width: *width, channels: 1 })?;
                     if top.max(left) > &MAX_SIDE {
                         return Err(Error::config(format!(
-                            "crop begins at {}; each must be 0 to {MAX_SIDE}",
+                            "a rectangle begins at {}; each must be 0 to {MAX_SIDE}",
                             Tuple(&[*top, *left])
                         )));
                     }
@@ -253,61 +392,80 @@ impl Operation for TensorFlowOps {
 
     fn fixed_size(&self, input: Shape) -> Shape {
         self.ops.iter().fold(input, |shape, op| match *op {
-            TfOp::Resize { size: [height, width], .. } | TfOp::Crop { height, width, .. } => {
-                Shape { height: Some(height), width: Some(width), ..shape }
+            TfOp::Resize { size: [height, width], .. }
+            | TfOp::ResizeWithPad { size: [height, width], .. }
+            | TfOp::CropOrPad { size: [height, width] }
+            | TfOp::RandomCrop { size: [height, width] }
+            | TfOp::Pad { height, width, .. }
+            | TfOp::Crop { height, width, .. } => Shape { height: Some(height), width: Some(width), ..shape },
+            TfOp::CentralCrop { fraction } => {
+                let inner = |side: usize| side - 2 * margin(side, fraction);
+                Shape { height: shape.height.map(inner), width: shape.width.map(inner), ..shape }
             }
             _ => shape,
         })
     }
 
     fn draw(&self, size: Size, rng: &mut Rng) -> Result<Action> {
+        let open = self.ops.iter().any(TfOp::is_open);
+        let mut settled = Vec::with_capacity(self.ops.len());
         let mut now = size;
         for op in &*self.ops {
-            match op {
-                &TfOp::Crop { top, left, height, width } => {
-                    if top + height > now.height || left + width > now.width {
-                        return Err(impossible(format!(
-                            "a crop of {} at {} lies outside of the image, which has {} pixels there",
-                            Tuple(&[height, width]),
-                            Tuple(&[top, left]),
-                            Tuple(&[now.height, now.width])
-                        )));
-                    }
-                    (now.height, now.width) = (height, width);
-                }
-                &TfOp::Resize { size: [height, width], .. } => (now.height, now.width) = (height, width),
-                TfOp::Arithmetic { operator, constants }
-                    if constants.len() != 1 && constants.len() != now.channels =>
-                {
-                    return Err(Error::config(format!(
-                        "{operator:?} has {} constants, and the image {} channels",
-                        constants.len(),
-                        now.channels
-                    )));
-                }
-                _ => {}
+            let begin = settled.len();
+            op.settle(now, rng, &mut settled)?;
+            for op in &settled[begin..] {
+                now = after(op, now)?;
             }
         }
-        if !self.ops.iter().any(|op| matches!(op, TfOp::RandomFlip { .. })) {
-            return Ok(Action::TensorFlow(self.ops.clone()));
-        }
-        let mut flips = |wanted: bool| wanted && rng.chance(0.5);
-        let settled = self.ops.iter().map(|op| match op {
-            &TfOp::RandomFlip { horizontal, vertical } => {
-                TfOp::Flip { horizontal: flips(horizontal), vertical: flips(vertical) }
+        Ok(Action::TensorFlow(if open { settled.into() } else { self.ops.clone() }))
+    }
+}
+
+/// Size of what `op`, which is settled, makes of an image of size `now`.
+fn after(op: &TfOp, now: Size) -> Result<Size> {
+    match *op {
+        TfOp::Crop { top, left, height, width } => {
+            if top + height > now.height || left + width > now.width {
+                return Err(impossible(format!(
+                    "a crop of {} at {} lies outside of the image, which has {} pixels there",
+                    Tuple(&[height, width]),
+                    Tuple(&[top, left]),
+                    Tuple(&[now.height, now.width])
+                )));
             }
-            other => other.clone(),
-        });
-        Ok(Action::TensorFlow(settled.collect()))
+            Ok(Size { height, width, ..now })
+        }
+        TfOp::Pad { top, left, height, width } => {
+            if top + now.height > height || left + now.width > width {
+                return Err(impossible(format!(
+                    "an image of {} at {} does not fit into {}",
+                    Tuple(&[now.height, now.width]),
+                    Tuple(&[top, left]),
+                    Tuple(&[height, width])
+                )));
+            }
+            Ok(Size { height, width, ..now })
+        }
+        TfOp::Resize { size: [height, width], .. } => Ok(Size { height, width, ..now }),
+        TfOp::Arithmetic { operator, ref constants }
+            if constants.len() != 1 && constants.len() != now.channels =>
+        {
+            Err(Error::config(format!(
+                "{operator:?} has {} constants, and the image {} channels",
+                constants.len(),
+                now.channels
+            )))
+        }
+        _ => Ok(now),
     }
 }
 
 /// Size of what operations make of an image of size `input`.
 pub(super) fn size_after(ops: &[TfOp], input: Size) -> Size {
     ops.iter().fold(input, |size, op| match *op {
-        TfOp::Resize { size: [height, width], .. } | TfOp::Crop { height, width, .. } => {
-            Size { height, width, ..size }
-        }
+        TfOp::Resize { size: [height, width], .. }
+        | TfOp::Pad { height, width, .. }
+        | TfOp::Crop { height, width, .. } => Size { height, width, ..size },
         _ => size,
     })
 }
@@ -345,6 +503,43 @@ mod tests {
         let mul = TfOp::Arithmetic { operator: TfArithmetic::Mul, constants: vec![2.0] };
         let wrong = TensorFlowOps::new(ops.into_iter().chain([mul]).collect());
         assert!(check_error(wrong).contains("Mul takes float32"));
+    }
+
+    #[test]
+    fn what_depends_on_the_image_is_settled() {
+        let settled = |op: TfOp, height, width| match TensorFlowOps::new(vec![op])
+            .draw(size(height, width), &mut rng(0))
+        {
+            Ok(Action::TensorFlow(ops)) => Ok(ops.to_vec()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        let central = settled(TfOp::CentralCrop { fraction: 0.5 }, 7, 10).unwrap();
+        assert_eq!(central, [TfOp::Crop { top: 1, left: 2, height: 5, width: 6 }]);
+        let both = settled(TfOp::CropOrPad { size: [4, 9] }, 7, 6).unwrap();
+        let crop = TfOp::Crop { top: 1, left: 0, height: 4, width: 6 };
+        assert_eq!(both, [crop, TfOp::Pad { top: 0, left: 1, height: 4, width: 9 }]);
+        let method = TfResize::Bilinear;
+        let padded = TfOp::ResizeWithPad { method, size: [8, 8], antialias: false };
+        let resize = TfOp::Resize { method, size: [4, 8], antialias: false };
+        let pad = TfOp::Pad { top: 2, left: 0, height: 8, width: 8 };
+        assert_eq!(settled(padded.clone(), 20, 40).unwrap(), [resize, pad]);
+        assert!(settled(padded, 1, 4000).unwrap_err().message().contains("does not fit"));
+        assert!(settled(TfOp::RandomCrop { size: [8, 2] }, 7, 9).unwrap_err().message().contains("(8, 2)"));
+        let outside = settled(TfOp::Pad { top: 3, left: 0, height: 9, width: 9 }, 7, 9).unwrap_err();
+        assert!(outside.message().contains("does not fit"), "{outside}");
+    }
+
+    #[test]
+    fn random_crops_reach_every_place() {
+        let crop = TensorFlowOps::new(vec![TfOp::RandomCrop { size: [3, 4] }]);
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..300 {
+            let Action::TensorFlow(ops) = crop.draw(size(5, 5), &mut rng(seed)).unwrap() else { panic!() };
+            let [TfOp::Crop { top, left, height: 3, width: 4 }] = ops[..] else { panic!("{ops:?}") };
+            seen.insert((top, left));
+        }
+        assert_eq!(seen.len(), 6);
     }
 
     #[test]

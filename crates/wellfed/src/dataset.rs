@@ -299,7 +299,9 @@ impl Dataset {
         if let Some(verb) = self.plan.root.first_that(|node| !node.only_orders()) {
             let text =
                 format!("stack() stands right behind the source, and here it comes after {}()", verb.name());
-            return Err(Error::config(text).with_hint("stack() first, then shuffle(), map(), batch(); csv() without batch_size gives rows"));
+            return Err(Error::config(text).with_hint(
+                "stack() first, then shuffle(), map(), batch(); csv() without batch_size gives rows",
+            ));
         }
         let Some(stacked) = self.sources[0].stacked(stack) else {
             let name = self.sources[0].name();

@@ -52,6 +52,15 @@ def data_set(
     return lambda: sum(len(labels) for _, labels in data)
 
 
+def route(root: Path, size: int, batch_size: int, flip: bool) -> Callable[[], int]:
+    """The same pixels by a pipeline of wellfed's own, as `ds.keras()` gives it."""
+    layers = wf.keras.layers
+    steps = [layers.Resizing(size, size), *([layers.RandomFlip("horizontal")] if flip else [])]
+    images = wf.image_folder(root).with_options(layout="NHWC", mode="TENSORFLOW").shuffle(seed=0)
+    data = images.map(*steps, layers.Rescaling(1 / 255)).batch(batch_size).keras()
+    return lambda: sum(len(labels) for _, labels in data)
+
+
 def flow(kind: Any, root: Path, size: int, batch_size: int, arguments: dict[str, Any]) -> Callable[[], int]:
     flowing = kind(**arguments).flow_from_directory(
         root, (size, size), batch_size=batch_size, seed=0, class_mode="sparse", interpolation="bilinear"
@@ -112,6 +121,9 @@ def main() -> None:
                 }
                 name = "image_dataset_from_directory" + (", map with AUTOTUNE" if mapped else "")
                 compared(name, count, sides, rounds)
+                if mapped:
+                    sides["wf.keras"] = route(root, size, batch_size, False)
+                    compared(f"{name}, against ds.keras()", count, sides, rounds)
         flows: dict[str, dict[str, Any]] = {
             "rescale": {"rescale": 1 / 255},
             "rescale, flip": {"rescale": 1 / 255, "horizontal_flip": True},
@@ -128,6 +140,9 @@ def main() -> None:
         for name, given in flows.items():
             sides = {side: flow(kind, root, size, batch_size, given) for side, kind in kinds.items()}
             compared(f"flow_from_directory, {name}", count, sides, rounds)
+            if name == "rescale, flip" and importlib.util.find_spec("tensorflow") and backend == "tensorflow":
+                sides["wf.keras"] = route(root, size, batch_size, True)
+                compared(f"flow_from_directory, {name}, against ds.keras()", count, sides, rounds)
 
 
 if __name__ == "__main__":

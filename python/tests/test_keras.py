@@ -17,7 +17,8 @@ import pytest
 import wellfed
 
 SCRIPT = Path(__file__).with_name("keras_cases.py")
-CASES = re.findall(r"^def case_(\w+)", SCRIPT.read_text(), re.MULTILINE)
+FLOWS = Path(__file__).with_name("keras_flow_cases.py")
+CASES = re.findall(r"^def case_(\w+)", SCRIPT.read_text() + FLOWS.read_text(), re.MULTILINE)
 TENSORFLOW = os.environ.get("WELLFED_TENSORFLOW_PYTHON") or (
     sys.executable if importlib.util.find_spec("tensorflow") else ""
 )

@@ -47,12 +47,15 @@ struct Input {
     encoder: Encoder,
 }
 
+/// Where in a vocabulary a word stands. Each value of a column is looked up.
+type Places<K> = HashMap<K, u32, rapidhash::fast::RandomState>;
+
 /// An encoding, made ready.
 #[derive(Debug)]
 enum Encoder {
     Number { mean: f64, std: f64, missing: Option<f64>, indicator: bool },
-    Texts { places: HashMap<Box<[u8]>, u32>, oov: bool, one_hot: Option<usize> },
-    Wholes { places: HashMap<i64, u32>, oov: bool, one_hot: Option<usize> },
+    Texts { places: Places<Box<[u8]>>, oov: bool, one_hot: bool },
+    Wholes { places: Places<i64>, oov: bool, one_hot: bool },
     Hash { bins: u64, one_hot: bool },
 }
 
@@ -317,7 +320,7 @@ impl Encoder {
             Encoding::Vocabulary { vocabulary, num_oov_indices, one_hot } => {
                 let oov = *num_oov_indices > 0;
                 let first = u32::from(*num_oov_indices);
-                let one_hot = one_hot.then_some(vocabulary.len() + usize::from(*num_oov_indices));
+                let one_hot = *one_hot;
                 if text {
                     let places = vocabulary.iter().map(|word| word.as_bytes().into()).zip(first..).collect();
                     return Ok(Self::Texts { places, oov, one_hot });
@@ -325,7 +328,8 @@ impl Encoder {
                 if !number.is_some_and(is_whole) {
                     return refused("is neither text nor whole numbers, and has no vocabulary".to_owned());
                 }
-                let mut places = HashMap::with_capacity(vocabulary.len());
+                let mut places =
+                    Places::with_capacity_and_hasher(vocabulary.len(), rapidhash::fast::RandomState::new());
                 for (word, place) in vocabulary.iter().zip(first..) {
                     let Ok(value) = word.parse::<i64>() else {
                         return refused(format!("has whole numbers, and its vocabulary has {word:?}"));
@@ -357,7 +361,7 @@ impl Encoder {
                     placed(
                         place,
                         *oov,
-                        one_hot.is_some(),
+                        *one_hot,
                         row,
                         to,
                         || {
@@ -374,15 +378,7 @@ impl Encoder {
                     let value = whole_of(from, to.first + row, column);
                     let known = value.and_then(|value| i64::try_from(value).ok());
                     let place = known.and_then(|value| places.get(&value).copied());
-                    placed(
-                        place,
-                        *oov,
-                        one_hot.is_some(),
-                        row,
-                        to,
-                        || value.map(|value| value.to_string()),
-                        column,
-                    );
+                    placed(place, *oov, *one_hot, row, to, || value.map(|value| value.to_string()), column);
                 }
             }
             Self::Hash { bins, one_hot } => {

@@ -128,7 +128,7 @@ pub enum Encoding {
     },
 }
 
-/// No number in it is NaN: [`Encoding::check`] refuses that.
+/// No number in it is NaN: [`Stack::check`] refuses that.
 impl Eq for Encoding {}
 
 fn one() -> f64 {
@@ -157,13 +157,32 @@ impl Encoding {
         }
     }
 
-    fn check(&self) -> std::result::Result<(), String> {
+    /// Whether it makes sense, and `dtype` holds what comes of it.
+    fn check(&self, dtype: DType) -> std::result::Result<(), String> {
+        // Up to here all whole numbers can be told from each other.
+        let most = match dtype {
+            DType::Float32 => 1_u64 << 24,
+            DType::Int32 => i32::MAX as u64,
+            _ => 1 << 53,
+        };
+        let indices = match self {
+            Self::Vocabulary { vocabulary, one_hot: false, .. } => vocabulary.len() as u64 + 1,
+            Self::Hash { num_bins, one_hot: false } => u64::from(*num_bins),
+            _ => 0,
+        };
+        if indices > most {
+            return Err(format!("{indices} indices, of which {} holds {most}", dtype.name()));
+        }
         match self {
             Self::Number { mean, std, missing, .. } => {
                 let finite = mean.is_finite() && std.is_finite() && missing.is_none_or(f64::is_finite);
-                match (finite, *std == 0.0) {
-                    (false, _) => Err("mean, std and missing must be finite".to_owned()),
-                    (_, true) => Err("std is 0".to_owned()),
+                let whole = matches!(dtype, DType::Int32 | DType::Int64);
+                match (finite, *std == 0.0, missing) {
+                    (false, ..) => Err("mean, std and missing must be finite".to_owned()),
+                    (_, true, _) => Err("std is 0".to_owned()),
+                    (_, _, Some(value)) if whole && value.abs() > most as f64 => {
+                        Err(format!("missing is {value:e}, which {} does not hold", dtype.name()))
+                    }
                     _ => Ok(()),
                 }
             }
@@ -207,7 +226,7 @@ impl Stack {
             return refused(format!("dtype is {dtype}; it must be float32, float64, int32 or int64"));
         }
         for Stacked { column, encoding } in &self.columns {
-            if let Err(what) = encoding.check() {
+            if let Err(what) = encoding.check(self.dtype) {
                 return refused(format!("column {column:?}: {what}"));
             }
         }

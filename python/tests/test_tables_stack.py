@@ -271,3 +271,16 @@ def test_a_plan_says_what_is_stacked(tmp_path: Path) -> None:
     text = json.loads(ds.to_json())
     assert "stacks" in json.dumps(text)
     assert "x" in repr(ds)
+
+
+def test_what_is_no_column_and_the_label_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n1,2\n")
+    ds = wf.csv(path, label_name="y")
+    with pytest.raises(TypeError, match="columns has 3; each must be a name"):
+        ds.stack([3])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="columns is 'a'"):
+        ds.stack("a")
+    with pytest.raises(ValueError, match='column "y" is the label, and cannot be stacked'):
+        ds.stack(["a", "y"])
+    assert repr(ds) == f"csv({str(path)!r}, label='y')"

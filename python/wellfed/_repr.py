@@ -33,6 +33,28 @@ def bits(digits: str) -> int:
     return int(digits or "0", 16).bit_count()
 
 
+_CSV = {
+    "delimiter": "field_delim",
+    "quotes": "use_quote_delim",
+    "header": "header",
+    "names": "column_names",
+    "select": "select_columns",
+    "types": "column_defaults",
+    "missing": "na_value",
+    "look_at": "num_rows_for_inference",
+    "compression": "compression_type",
+}
+"""Arguments of `csv` by what plans call them."""
+_CSV_DEFAULTS = {
+    "delimiter": ",",
+    "quotes": True,
+    "header": True,
+    "missing": "",
+    "look_at": 100,
+    "compression": "auto",
+}
+
+
 def _source_repr(spec: dict[str, Any]) -> str:
     spec = dict(spec)
     kind = spec.pop("type")
@@ -52,7 +74,12 @@ def _source_repr(spec: dict[str, Any]) -> str:
         if listed:
             spec["fields"] = spec.pop("columns", None)
         urls = spec.pop("urls")
-        spec = {"paths": urls[0] if len(urls) == 1 else urls, **spec.pop("csv", {}), **spec}
+        csv = {
+            _CSV[name]: value
+            for name, value in spec.pop("csv", {}).items()
+            if value != _CSV_DEFAULTS.get(name)
+        }
+        spec = {"paths": urls[0] if len(urls) == 1 else urls, **csv, **spec}
     if kind == "hdf5":
         pairs, listed = spec.pop("fields", None), spec.pop("tuple", False)
         if pairs is not None:

@@ -49,8 +49,15 @@ class Stacks:
             array([[1., 2.],
                    [3., 4.]], dtype=float32)
         """
+        from .tables import Category, Hashing, Number
+
         if isinstance(columns, str) or not check.is_sequence(columns):
             raise TypeError(f"columns is {columns!r}; it must be a list of names and encodings of columns")
+        for column in columns:
+            if not isinstance(column, str | Number | Category | Hashing):
+                raise TypeError(
+                    f"columns has {column!r}; each must be a name, or a Number, Category or Hashing of wellfed.tables"
+                )
         stacked = [
             {"column": column}
             if isinstance(column, str)

@@ -171,6 +171,8 @@ def adapt(
         output_mode: Of the vocabularies; see `Category`.
         missing: What stands for NaN in numbers, which count neither in means nor in deviations; see `Number`.
 
+    A row with a null is a bad sample here, too: ``dataset.with_options(on_error="skip")`` leaves it out of all columns.
+
     Returns:
         For each column of numbers a `Number` with its mean and its standard deviation (of the population, as Keras'
         ``Normalization`` has it; 1 where all are equal), for each of texts a `Category` with its words, the most

@@ -455,6 +455,9 @@ fn schema_of(spec: &TableSpec, fields: &[Column]) -> Result<Schema> {
     let fields = fields.iter().map(|column| (column.name.as_str(), column.kind.clone()));
     let mut schema = if spec.tuple { Schema::tuple(fields) } else { Schema::dict(fields) };
     if let Some(label) = &spec.label {
+        if spec.stacks.iter().flat_map(|stack| &stack.columns).any(|stacked| stacked.column == *label) {
+            return Err(Error::config(format!("column {label:?} is the label, and cannot be stacked")));
+        }
         set_apart(&mut schema, label)?;
     }
     Ok(schema)

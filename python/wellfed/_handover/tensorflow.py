@@ -2,7 +2,7 @@
 
 Two ways lead from a loader to tensors. An iterator that is advanced from Python takes batches from the loader itself:
 some microseconds. One that TensorFlow advances (in a `tf.function`, under `Dataset.map`, in Keras) is an iterator of
-TensorFlow's over `from_generator`, whose Python function does the same. On both, a tensor is the memory that the batch
+TensorFlow's over `generated`, whose Python function does the same. On both, a tensor is the memory that the batch
 was made in: DLPack keeps it until the last tensor is gone. TensorFlow aborts the process where such memory is not
 aligned to 64 bytes, so what is not is copied.
 
@@ -32,6 +32,8 @@ except ModuleNotFoundError as e:
         ".numpy()",
         name=e.name,
     ) from None
+
+from .generated import generated
 
 if TYPE_CHECKING:
     from .._steps.loader import StepsLoader
@@ -237,7 +239,7 @@ class TensorFlowDataset(tf.data.Dataset):
             finally:
                 one.close()
 
-        return tf.data.Dataset.from_generator(generate, output_signature=self._spec)
+        return generated(generate, self._spec)
 
     @property
     def loader(self) -> Loader | StepsLoader:

@@ -8,7 +8,7 @@ into NumPy arrays, and torch's DataLoader over that (an iterable data set of row
 Images: photographs as `{bytes, path}` in row groups of 100, batched by 64, as whole images resized to 224x224 and, as
 training has it, cropped at random, resized and flipped: `datasets` under torch's DataLoader with 0, 1 and 2 workers.
 
-Shuffled: wellfed by blocks of a row group, and numbers also as a whole. Each round runs all of them once, in turn;
+Shuffled: wellfed by blocks of a row group, and numbers also as a whole, and with their columns stacked to one array. Each round runs all of them once, in turn;
 medians are over rounds.
 """
 
@@ -69,10 +69,13 @@ def numbers(folder: Path, rows: int, rounds: int) -> Any:
     path = folder / "numbers.parquet"
     pq.write_table(pa.table(columns | {"label": rng.integers(0, 10, rows)}), path, row_group_size=GROUP)
     ds = wf.parquet(path)
+    stacked = ds.stack([f"x{i}" for i in range(10)])
     loaders: dict[str, Any] = {
         "wellfed": ds.batch(BATCH).numpy(),
         "wellfed, blocks shuffled": ds.shuffle(block_size=GROUP, window=2).batch(BATCH).numpy(),
         "wellfed, shuffled": ds.shuffle().batch(BATCH).numpy(),
+        "wellfed, stacked, blocks shuffled": stacked.shuffle(block_size=GROUP, window=2).batch(BATCH).numpy(),
+        "wellfed, stacked, shuffled": stacked.shuffle().batch(BATCH).numpy(),
         "pyarrow scan": Scan(path),
     }
     for workers in (0, 2):

@@ -30,7 +30,7 @@ class Stacks:
 
         Args:
             columns: In order: names of columns of numbers, which are taken as they are, and `tables.Number`,
-                `tables.Category` and `tables.Hashing`, which say how a column becomes numbers.
+                `tables.Category`, `tables.Hashing` and `tables.Date`, which say how a column becomes numbers.
             dtype: ``float32``, ``float64``, ``int32`` or ``int64``. Whole numbers that float32 cannot hold are rounded
                 as NumPy rounds them; into whole numbers only whole numbers go, and what does not fit is a bad sample.
             name: The field's. Samples with ``fields`` (tuples) have it at their end.
@@ -49,14 +49,14 @@ class Stacks:
             array([[1., 2.],
                    [3., 4.]], dtype=float32)
         """
-        from .tables import Category, Hashing, Number
+        from .tables import Category, Date, Hashing, Number
 
         if isinstance(columns, str) or not check.is_sequence(columns):
             raise TypeError(f"columns is {columns!r}; it must be a list of names and encodings of columns")
         for column in columns:
-            if not isinstance(column, str | Number | Category | Hashing):
+            if not isinstance(column, str | Number | Category | Hashing | Date):
                 raise TypeError(
-                    f"columns has {column!r}; each must be a name, or a Number, Category or Hashing of wellfed.tables"
+                    f"columns has {column!r}; each must be a name, or a Number, Category, Hashing or Date of wellfed.tables"
                 )
         stacked = [
             {"column": column}

@@ -32,9 +32,23 @@ from . import _arguments as check
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-__all__ = ["Category", "Column", "Hashing", "Number", "adapt"]
+__all__ = ["Category", "Column", "Date", "Hashing", "Number", "adapt"]
 
 OutputMode = Literal["int", "one_hot"]
+
+PARTS = (
+    "year",
+    "quarter",
+    "month",
+    "day",
+    "dayofyear",
+    "dayofweek",
+    "hour",
+    "minute",
+    "second",
+    "timestamp",
+)
+"""What `Date` may have."""
 
 ROWS = 8192
 """Rows that `adapt` looks at together."""
@@ -150,7 +164,60 @@ class Hashing:
         return {"type": "hash", "num_bins": bins, "one_hot": _one_hot(self.output_mode)}
 
 
-Column = Number | Category | Hashing
+@dataclass(frozen=True, repr=False)
+class Date:
+    """A column of dates, or of dates with times of day, as numbers of the calendar: one for each part.
+
+    Columns of Parquet and Arrow may have the types of dates and timestamps; columns of text, as those of CSV files, have
+    dates as ISO 8601 writes them (``2024-02-29``, ``2024-02-29 12:30:15.5``, ``2024-02-29T12:30:15+01:00``), or as
+    ``format`` says. Times with an offset, and timestamps with a time zone, are taken in UTC.
+
+    Args:
+        column: Its name.
+        parts: Names as of pandas: ``year``, ``quarter`` (1 to 4), ``month`` (1 to 12), ``day`` (1 to 31), ``dayofyear``
+            (1 to 366), ``dayofweek`` (0 is Monday), ``hour``, ``minute``, ``second``, and ``timestamp``: seconds since
+            1970, which float64 and int64 hold.
+        format: How texts are written, with the fields of ``strftime``, such as ``"%d/%m/%Y %H:%M"``.
+        missing: What stands for each part of null and of an empty text. None: such a row is a bad sample, as
+            ``on_error`` says.
+        indicator: Whether one more number says that the date is missing: 1, else 0.
+
+    Example:
+        >>> from wellfed import tables
+        >>> tables.Date("sold", ["month", "dayofweek"], format="%d.%m.%Y")
+        Date('sold', parts=['month', 'dayofweek'], format='%d.%m.%Y')
+    """
+
+    column: str
+    parts: Sequence[str] = ("year", "month", "day")
+    format: str | None = None
+    missing: float | None = None
+    indicator: bool = False
+
+    def __repr__(self) -> str:
+        return _repr(self, Date(self.column))
+
+    def to_plan(self) -> dict[str, Any]:
+        """The description that `Dataset.stack` gives to the engine."""
+        parts = check.names(self.parts, "parts")
+        for part in parts:
+            if part not in PARTS:
+                raise ValueError(f"parts of Date({self.column!r}) has {part!r}; there are {', '.join(PARTS)}")
+        plan: dict[str, Any] = {"type": "date", "parts": list(parts), "indicator": bool(self.indicator)}
+        if self.format is not None:
+            if not isinstance(self.format, str):
+                raise TypeError(f"format is {self.format!r}; it must be a string, as of strftime")
+            plan["format"] = self.format
+        if self.missing is not None:
+            plan["missing"] = check.number(self.missing, "missing")
+        elif self.indicator:
+            raise ValueError(
+                f"Date({self.column!r}) has an indicator of missing dates and no number for them\nhint: give missing=0"
+            )
+        return plan
+
+
+Column = Number | Category | Hashing | Date
 """What one column of `Dataset.stack` may be, besides a name."""
 
 

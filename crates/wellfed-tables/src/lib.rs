@@ -10,6 +10,7 @@
 mod cells;
 mod container;
 mod csv;
+mod dates;
 mod filter;
 mod gather;
 mod ipc;

@@ -5,16 +5,18 @@
 
 use std::collections::HashMap;
 
+use chrono::Timelike as _;
 use wellfed::{
     Error, ErrorKind, Result,
     groups::Growth,
     sample::{DType, FieldKind},
-    source::tables::{Encoding, Stack, Stacked},
+    source::tables::{DatePart, Encoding, Stack, Stacked},
 };
 
 use crate::{
     cells::Cells,
     container::{Decoded, room},
+    dates::{self, Written},
     kinds::Column,
 };
 
@@ -57,6 +59,7 @@ enum Encoder {
     Texts { places: Places<Box<[u8]>>, oov: bool, one_hot: bool },
     Wholes { places: Places<i64>, oov: bool, one_hot: bool },
     Hash { bins: u64, one_hot: bool },
+    Date { written: Written, parts: Vec<DatePart>, fractions: bool, missing: Option<f64>, indicator: bool },
 }
 
 /// What a row cannot be had for.
@@ -344,6 +347,20 @@ impl Encoder {
                 }
                 Ok(Self::Hash { bins: u64::from(*num_bins), one_hot: *one_hot })
             }
+            Encoding::Date { parts, format, missing, indicator } => {
+                let written = match (text, format) {
+                    (true, format) => Written::texts(format.as_deref())?,
+                    (false, Some(format)) => {
+                        return refused(format!("is no text, so that no format {format:?} is of use"));
+                    }
+                    (false, None) => match Written::numbers(&column.data_type) {
+                        Some(written) => written,
+                        None => return refused(format!("is {}, and no date", column.data_type)),
+                    },
+                };
+                let (fractions, parts) = (!is_whole(dtype), parts.clone());
+                Ok(Self::Date { written, parts, fractions, missing: *missing, indicator: *indicator })
+            }
         }
     }
 
@@ -364,11 +381,7 @@ impl Encoder {
                         *one_hot,
                         row,
                         to,
-                        || {
-                            word.map(|word| {
-                                format!("{:?}", String::from_utf8_lossy(&word[..word.len().min(100)]))
-                            })
-                        },
+                        || word.map(beginning),
                         column,
                     );
                 }
@@ -395,8 +408,66 @@ impl Encoder {
                     to.index(row, (hash % bins) as usize, *one_hot);
                 }
             }
+            Self::Date { written, parts, fractions, missing, indicator } => {
+                for row in 0..to.count() {
+                    match date_of(from, to.first + row, column, written) {
+                        Ok(Some(time)) => {
+                            // The second that has begun, also before 1970.
+                            let whole = time.with_nanosecond(0).filter(|_| !fractions).unwrap_or(time);
+                            for (at, which) in parts.iter().enumerate() {
+                                to.set(row, at, T::of_f64(dates::part(&whole, *which)));
+                            }
+                        }
+                        Ok(None) => match missing {
+                            Some(missing) => {
+                                (0..parts.len()).for_each(|at| to.set(row, at, T::of_f64(*missing)));
+                                if *indicator {
+                                    to.set(row, parts.len(), T::ONE);
+                                }
+                            }
+                            None => {
+                                let error = Error::corrupt(format!("column {:?} has no date", column.name));
+                                to.refuse(row, error.with_hint("Date(column, missing=0) has a number for it"));
+                            }
+                        },
+                        Err(what) => {
+                            let error = Error::corrupt(format!(
+                                "column {:?} has {what}, which is no date of this form",
+                                column.name
+                            ));
+                            to.refuse(row, error.with_hint("Date(column, format=\"%d/%m/%Y\") says another form"));
+                        }
+                    }
+                }
+            }
         }
     }
+}
+
+/// The date of a row; none for null and empty texts. Else what there is in its place.
+fn date_of(
+    from: &Decoded,
+    row: usize,
+    column: &Column,
+    written: &Written,
+) -> std::result::Result<Option<chrono::NaiveDateTime>, String> {
+    if scalar(column).is_some() {
+        let Some(value) = whole_of(from, row, column) else { return Ok(None) };
+        let time = i64::try_from(value).ok().and_then(|value| written.of_number(value));
+        return time.map(Some).ok_or_else(|| value.to_string());
+    }
+    match bytes_of(from, row) {
+        None | Some([]) => Ok(None),
+        Some(bytes) => {
+            let time = std::str::from_utf8(bytes).ok().and_then(|text| written.of_text(text));
+            time.map(Some).ok_or_else(|| beginning(bytes))
+        }
+    }
+}
+
+/// The beginning of a text, for people.
+fn beginning(text: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(&text[..text.len().min(100)]))
 }
 
 /// Writes the place of a value in a vocabulary, or refuses the row.

@@ -1,13 +1,18 @@
 //! `ResizeBilinear` with half-pixel centres.
 
-use super::{Sample, Shape, at_best_level, ratio};
+use super::{
+    Sample, Shape, at_best_level,
+    gather::{LANES, Picks},
+    ratio,
+};
+use crate::level::Level;
 
 /// The two neighbours of an output pixel, and how far it lies from the first to the second.
 #[derive(Clone, Copy, Debug)]
-struct Between {
-    lower: usize,
-    upper: usize,
-    part: f32,
+pub(super) struct Between {
+    pub(super) lower: usize,
+    pub(super) upper: usize,
+    pub(super) part: f32,
 }
 
 fn between(input: usize, output: usize) -> Vec<Between> {
@@ -39,7 +44,9 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
     resized.check(out);
     let (ys, xs) = (between(shape.height, size.0), between(shape.width, size.1));
     // Rows that are interpolated across, with their numbers. Neighbours mostly share one.
-    let mut rows = [vec![0.0; resized.row() + 1], vec![0.0; resized.row() + 1]];
+    let room = resized.row().next_multiple_of(LANES) + 1;
+    let mut rows = [vec![0.0; room], vec![0.0; room]];
+    let picks = T::bytes(image).and_then(|_| picks(&xs, shape));
     let mut held = [None; 2];
     for (y, out) in ys.iter().zip(out.chunks_exact_mut(resized.row())) {
         if held[1] == Some(y.lower) {
@@ -49,8 +56,11 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
         for (number, wanted) in [y.lower, y.upper].into_iter().enumerate() {
             if held[number] != Some(wanted) {
                 let row = &image[wanted * shape.row()..][..shape.row()];
-                let bytes = T::bytes(row).filter(|_| shape.channels == 3);
-                if bytes.is_some_and(|row| across_rgb(row, &xs, &mut rows[number])) {
+                let by_vectors = T::bytes(row).is_some_and(|row| match &picks {
+                    Some(picks) => across_picked(row, picks, &mut rows[number]),
+                    None => shape.channels == 3 && across_rgb(row, &xs, &mut rows[number]),
+                });
+                if by_vectors {
                     held[number] = Some(wanted);
                     continue;
                 }
@@ -70,13 +80,32 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
     }
 }
 
+/// Where the numbers of rows come from, if the processor can pick them many at a time.
+fn picks(xs: &[Between], shape: Shape) -> Option<Picks> {
+    if Level::best() < Level::Avx512 {
+        return None;
+    }
+    Picks::new(xs, shape.width, shape.channels)
+}
+
+/// [`across`] of bytes, sixteen numbers a vector. `out` has room for whole vectors.
+#[cfg(target_arch = "x86_64")]
+fn across_picked(row: &[u8], picks: &Picks, out: &mut [f32]) -> bool {
+    // SAFETY: there are picks only where the level has the features.
+    unsafe { picks.across(row, out) };
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn across_picked(_: &[u8], _: &Picks, _: &mut [f32]) -> bool {
+    false
+}
+
 /// [`across`] of three bytes a pixel, with a pixel a vector; false, with nothing done, where the processor lacks it. `out`
 /// has room for one number more.
 #[cfg(target_arch = "x86_64")]
 fn across_rgb(row: &[u8], xs: &[Between], out: &mut [f32]) -> bool {
     use std::arch::x86_64::*;
-
-    use crate::level::Level;
 
     #[target_feature(enable = "avx2")]
     fn run(row: &[u8], xs: &[Between], out: &mut [f32]) {
@@ -146,6 +175,25 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn many_numbers_a_vector_have_the_bits_of_the_portable_code(
+            row in prop::collection::vec(any::<u8>(), 1..700),
+            output in 1usize..120,
+            channels in 1usize..5,
+        ) {
+            let width = row.len() / channels;
+            prop_assume!(width > 0);
+            let row = &row[..width * channels];
+            let xs = between(width, output);
+            if let Some(picks) = picks(&xs, Shape { height: 1, width, channels }) {
+                let mut found = vec![0.0; (channels * output).next_multiple_of(LANES)];
+                let mut expected = vec![0.0; channels * output];
+                assert!(across_picked(row, &picks, &mut found));
+                across_any(row, channels, &xs, &mut expected);
+                prop_assert_eq!(&found[..channels * output], &expected[..]);
+            }
+        }
+
         #[test]
         fn a_pixel_a_vector_has_the_bits_of_the_portable_code(
             row in prop::collection::vec(any::<u8>(), 1..200),

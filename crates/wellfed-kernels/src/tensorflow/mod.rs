@@ -6,6 +6,7 @@
 mod area;
 mod bicubic;
 mod bilinear;
+mod gather;
 mod nearest;
 mod points;
 mod scale;

@@ -8,6 +8,8 @@ use wellfed_kernels::{
     },
 };
 
+use zerocopy::FromBytes as _;
+
 use crate::{
     Error, ErrorKind, Result,
     transform::{ImageDtype, Size, TfOp, TfResize},
@@ -68,8 +70,44 @@ impl TfImage {
     pub(crate) fn run(&mut self, image: &Image, ops: &[TfOp], layout: Layout, slot: &mut [u8]) -> Result<()> {
         let shape = Shape { height: image.height(), width: image.width(), channels: image.channels() };
         (self.shape, self.held) = (Some(shape), Held::Source);
+        if layout == Layout::Hwc
+            && let Some((before, resize, after)) = ends_in_place(ops)
+            && let Ok(place) = <[f32]>::mut_from_bytes(slot)
+        {
+            return self.run_in_place(image.pixels(), (before, resize, after), place);
+        }
         ops.iter().try_for_each(|op| self.one(image.pixels(), op))?;
         self.store(image.pixels(), layout, slot)
+    }
+
+    /// As [`TfImage::run`], with what is resized written where it belongs: two copies of the result less.
+    fn run_in_place(
+        &mut self,
+        source: &[u8],
+        (before, resize, after): (&[TfOp], &TfOp, &[TfOp]),
+        place: &mut [f32],
+    ) -> Result<()> {
+        before.iter().try_for_each(|op| self.one(source, op))?;
+        let &TfOp::Resize { method, size: [height, width], antialias } = resize else {
+            return Err(Error::new(ErrorKind::Internal, format!("{resize:?} does not resize")));
+        };
+        let shape = self.shape()?.resized((height, width));
+        if place.len() != shape.elements() {
+            return Err(wrong_place(4 * place.len(), shape));
+        }
+        self.resize(source, method, (height, width), antialias, Some(place))?;
+        for op in after {
+            match *op {
+                TfOp::Arithmetic { operator, ref constants } => {
+                    arithmetic(Arithmetic::from(operator), constants, place);
+                }
+                TfOp::Flip { horizontal, vertical } => {
+                    flip(place, shape.row(), shape.channels, horizontal, vertical);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn shape(&self) -> Result<Shape> {
@@ -80,7 +118,7 @@ impl TfImage {
         let shape = self.shape()?;
         match *op {
             TfOp::Resize { method, size: [height, width], antialias } => {
-                self.resize(source, method, (height, width), antialias)
+                self.resize(source, method, (height, width), antialias, None)
             }
             TfOp::Cast { dtype: ImageDtype::UInt8 } => {
                 if self.held == Held::Floats {
@@ -176,12 +214,14 @@ impl TfImage {
         }
     }
 
+    /// Resizes the image, as floats to `place`, if there is one.
     fn resize(
         &mut self,
         source: &[u8],
         method: TfResize,
         size: (usize, usize),
         antialias: bool,
+        place: Option<&mut [f32]>,
     ) -> Result<()> {
         let shape = self.shape()?;
         let resized = shape.resized(size);
@@ -196,7 +236,14 @@ impl TfImage {
             (self.shape, self.held) = (Some(resized), Held::Bytes);
             return Ok(());
         }
-        room(out, elements)?;
+        let in_place = place.is_some();
+        let out = match place {
+            Some(place) => place,
+            None => {
+                room(out, elements)?;
+                out
+            }
+        };
         match (method.kernel(antialias), method, is_float) {
             (Some(kernel), _, false) => resize_kernel(kernel, antialias, bytes, shape, out, size, rows),
             (Some(kernel), _, true) => resize_kernel(kernel, antialias, floats, shape, out, size, rows),
@@ -208,8 +255,10 @@ impl TfImage {
             (_, _, false) => resize_bilinear(bytes, shape, out, size),
             (_, _, true) => resize_bilinear(floats, shape, out, size),
         }
-        self.floats.swap(0, 1);
-        (self.shape, self.held) = (Some(resized), Held::Floats);
+        if !in_place {
+            self.floats.swap(0, 1);
+            (self.shape, self.held) = (Some(resized), Held::Floats);
+        }
         Ok(())
     }
 
@@ -219,8 +268,7 @@ impl TfImage {
         let bytes = if self.held == Held::Source { source } else { &self.bytes[0] };
         let size = if is_float { 4 } else { 1 };
         if slot.len() != size * shape.elements() {
-            let what = format!("{} bytes for an image of {shape:?}", slot.len());
-            return Err(Error::new(ErrorKind::Internal, what));
+            return Err(wrong_place(slot.len(), shape));
         }
         let plane = shape.height * shape.width;
         match (layout, is_float) {
@@ -243,6 +291,28 @@ impl TfImage {
         }
         Ok(())
     }
+}
+
+/// The last operation that makes another image, with those before and after it, if that resizes to floats and the others
+/// change floats where they are.
+fn ends_in_place(ops: &[TfOp]) -> Option<(&[TfOp], &TfOp, &[TfOp])> {
+    let changes = |op: &TfOp| {
+        !matches!(
+            op,
+            TfOp::Arithmetic { .. } | TfOp::Flip { .. } | TfOp::Cast { dtype: ImageDtype::Float32 }
+        )
+    };
+    let (before, after) = ops.split_at(ops.iter().rposition(changes)? + 1);
+    let (resize, before) = before.split_last()?;
+    match resize {
+        // Neighbours of bytes are bytes.
+        TfOp::Resize { method, .. } if *method != TfResize::Nearest => Some((before, resize, after)),
+        _ => None,
+    }
+}
+
+fn wrong_place(bytes: usize, shape: Shape) -> Error {
+    Error::new(ErrorKind::Internal, format!("{bytes} bytes for an image of {shape:?}"))
 }
 
 fn flip<T: Copy>(pixels: &mut [T], row: usize, channels: usize, horizontal: bool, vertical: bool) {

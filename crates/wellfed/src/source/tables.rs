@@ -126,6 +126,46 @@ pub enum Encoding {
         /// As of a vocabulary.
         one_hot: bool,
     },
+    /// Parts of a date, or of a date with a time of day: a number each. With a time zone or an offset they are those of UTC.
+    Date {
+        /// In order.
+        parts: Vec<DatePart>,
+        /// How texts are written, as of `strftime`. Default: ISO 8601.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<String>,
+        /// What stands for each part of null and of an empty text, which else make the row a bad one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<f64>,
+        /// Whether one more number says that the date is missing: 1, else 0.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        indicator: bool,
+    },
+}
+
+/// A number of a date, with the names that pandas has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DatePart {
+    /// The year.
+    Year,
+    /// 1 to 4.
+    Quarter,
+    /// 1 to 12.
+    Month,
+    /// 1 to 31.
+    Day,
+    /// 1 to 366.
+    DayOfYear,
+    /// 0 is Monday.
+    DayOfWeek,
+    /// 0 to 23.
+    Hour,
+    /// 0 to 59.
+    Minute,
+    /// 0 to 59; whole ones.
+    Second,
+    /// Seconds since 1970, with their fractions where numbers have them.
+    Timestamp,
 }
 
 /// No number in it is NaN: [`Stack::check`] refuses that.
@@ -153,6 +193,7 @@ impl Encoding {
                 vocabulary.len() as u64 + u64::from(*num_oov_indices)
             }
             Self::Hash { num_bins, one_hot: true } => u64::from(*num_bins),
+            Self::Date { parts, indicator, .. } => parts.len() as u64 + u64::from(*indicator),
             Self::Vocabulary { .. } | Self::Hash { .. } => 1,
         }
     }
@@ -173,10 +214,10 @@ impl Encoding {
         if indices > most {
             return Err(format!("{indices} indices, of which {} holds {most}", dtype.name()));
         }
+        let whole = matches!(dtype, DType::Int32 | DType::Int64);
         match self {
             Self::Number { mean, std, missing, .. } => {
                 let finite = mean.is_finite() && std.is_finite() && missing.is_none_or(f64::is_finite);
-                let whole = matches!(dtype, DType::Int32 | DType::Int64);
                 match (finite, *std == 0.0, missing) {
                     (false, ..) => Err("mean, std and missing must be finite".to_owned()),
                     (_, true, _) => Err("std is 0".to_owned()),
@@ -202,6 +243,19 @@ impl Encoding {
             }
             Self::Hash { num_bins: 0, .. } => Err("num_bins is 0".to_owned()),
             Self::Hash { .. } => Ok(()),
+            Self::Date { parts, missing, .. } => {
+                let cut = |value: f64| !value.is_finite() || whole && (value.fract() != 0.0 || value.abs() > most as f64);
+                match missing {
+                    _ if parts.is_empty() => Err("no part of the date is asked for".to_owned()),
+                    _ if parts.contains(&DatePart::Timestamp) && matches!(dtype, DType::Float32 | DType::Int32) => {
+                        Err(format!("{} does not hold seconds since 1970: take float64 or int64", dtype.name()))
+                    }
+                    Some(value) if cut(*value) => {
+                        Err(format!("missing is {value:e}, which {} does not hold", dtype.name()))
+                    }
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }

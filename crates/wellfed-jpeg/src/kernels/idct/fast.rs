@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::check;
 #[cfg(target_arch = "x86_64")]
-use super::fast_avx2;
+use super::{fast_avx2, fast_avx512};
 use crate::Level;
 use crate::kernels::{GROUP, supported};
 
@@ -45,8 +45,11 @@ pub(crate) fn idct_fast(
     check(groups, 8, out, stride);
     match supported(level) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: AVX-512 includes AVX2, so that is there, and the lengths were checked.
-        Level::Avx512 | Level::Avx2 => unsafe { fast_avx2::idct(groups, multipliers, out, stride) },
+        // SAFETY: the features are there, and the lengths were checked.
+        Level::Avx512 => unsafe { fast_avx512::idct(groups, multipliers, out, stride) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx2 => unsafe { fast_avx2::idct(groups, multipliers, out, stride) },
         _ => run(groups, multipliers, out, stride),
     }
 }

@@ -2,79 +2,24 @@
 
 use std::arch::x86_64::*;
 
+use super::fast_x86::passes;
 use crate::kernels::GROUP;
 
-/// Upper halves of products with a constant of eight fractional bits, as the portable code has them.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn times(x: __m256i, constant: i16) -> __m256i {
-    _mm256_mulhi_epi16(_mm256_slli_epi16::<2>(x), _mm256_set1_epi16(constant << 6))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn add(a: __m256i, b: __m256i) -> __m256i {
-    _mm256_add_epi16(a, b)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn sub(a: __m256i, b: __m256i) -> __m256i {
-    _mm256_sub_epi16(a, b)
-}
-
-/// One-dimensional transforms of all columns.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn pass([x0, x1, x2, x3, x4, x5, x6, x7]: [__m256i; 8]) -> [__m256i; 8] {
-    let (sum04, difference04) = (add(x0, x4), sub(x0, x4));
-    let sum26 = add(x2, x6);
-    let difference26 = sub(times(sub(x2, x6), 362), sum26);
-    let (even0, even3) = (add(sum04, sum26), sub(sum04, sum26));
-    let (even1, even2) = (add(difference04, difference26), sub(difference04, difference26));
-    let (z13, z10) = (add(x5, x3), sub(x5, x3));
-    let (z11, z12) = (add(x1, x7), sub(x1, x7));
-    let odd7 = add(z11, z13);
-    let sum = times(sub(z11, z13), 362);
-    let z5 = times(add(z10, z12), 473);
-    let odd6 = sub(add(sub(times(z10, -413), z10), z5), odd7);
-    let odd5 = sub(sum, odd6);
-    let odd4 = add(sub(times(z12, 277), z5), odd5);
-    [
-        add(even0, odd7),
-        add(even1, odd6),
-        add(even2, odd5),
-        sub(even3, odd4),
-        add(even3, odd4),
-        sub(even2, odd5),
-        sub(even1, odd6),
-        sub(even0, odd7),
-    ]
-}
-
-/// Transposes the block in each lane.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn transpose([r0, r1, r2, r3, r4, r5, r6, r7]: [__m256i; 8]) -> [__m256i; 8] {
-    let (a0, a1) = (_mm256_unpacklo_epi16(r0, r1), _mm256_unpackhi_epi16(r0, r1));
-    let (a2, a3) = (_mm256_unpacklo_epi16(r2, r3), _mm256_unpackhi_epi16(r2, r3));
-    let (a4, a5) = (_mm256_unpacklo_epi16(r4, r5), _mm256_unpackhi_epi16(r4, r5));
-    let (a6, a7) = (_mm256_unpacklo_epi16(r6, r7), _mm256_unpackhi_epi16(r6, r7));
-    let (b0, b1) = (_mm256_unpacklo_epi32(a0, a2), _mm256_unpackhi_epi32(a0, a2));
-    let (b2, b3) = (_mm256_unpacklo_epi32(a1, a3), _mm256_unpackhi_epi32(a1, a3));
-    let (b4, b5) = (_mm256_unpacklo_epi32(a4, a6), _mm256_unpackhi_epi32(a4, a6));
-    let (b6, b7) = (_mm256_unpacklo_epi32(a5, a7), _mm256_unpackhi_epi32(a5, a7));
-    [
-        _mm256_unpacklo_epi64(b0, b4),
-        _mm256_unpackhi_epi64(b0, b4),
-        _mm256_unpacklo_epi64(b1, b5),
-        _mm256_unpackhi_epi64(b1, b5),
-        _mm256_unpacklo_epi64(b2, b6),
-        _mm256_unpackhi_epi64(b2, b6),
-        _mm256_unpacklo_epi64(b3, b7),
-        _mm256_unpackhi_epi64(b3, b7),
-    ]
-}
+passes!(
+    __m256i,
+    "avx2",
+    _mm256_mulhi_epi16,
+    _mm256_slli_epi16,
+    _mm256_set1_epi16,
+    _mm256_add_epi16,
+    _mm256_sub_epi16,
+    _mm256_unpacklo_epi16,
+    _mm256_unpackhi_epi16,
+    _mm256_unpacklo_epi32,
+    _mm256_unpackhi_epi32,
+    _mm256_unpacklo_epi64,
+    _mm256_unpackhi_epi64,
+);
 
 /// # Safety
 /// The features must be available, `groups` be whole groups and `out` hold eight rows of 32 samples a group.

@@ -12,6 +12,10 @@ pub(super) mod avx512;
 pub(super) mod fast;
 #[cfg(target_arch = "x86_64")]
 mod fast_avx2;
+#[cfg(target_arch = "x86_64")]
+mod fast_avx512;
+#[cfg(target_arch = "x86_64")]
+mod fast_x86;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(super) mod scalar;

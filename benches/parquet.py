@@ -8,8 +8,8 @@ into NumPy arrays, and torch's DataLoader over that (an iterable data set of row
 Images: photographs as `{bytes, path}` in row groups of 100, batched by 64, as whole images resized to 224x224 and, as
 training has it, cropped at random, resized and flipped: `datasets` under torch's DataLoader with 0, 1 and 2 workers.
 
-Shuffled: wellfed by blocks of a row group, and numbers also as a whole, and with their columns stacked to one array. Each round runs all of them once, in turn;
-medians are over rounds.
+Shuffled: wellfed by blocks of a row group, and numbers also as a whole, and with their columns stacked to one array.
+Each round runs all of them once, in turn; medians are over rounds.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -96,8 +97,10 @@ def test_texts(form: str | None, tmp_path: Path) -> None:
     def written(value: dt.datetime | None) -> str:
         if value is None:
             return ""
-        return value.isoformat() if form is None else value.strftime("%d.%m.") + value.strftime(
-            f"{value.year:04} %H:%M:%S.%f"
+        return (
+            value.isoformat()
+            if form is None
+            else value.strftime("%d.%m.") + value.strftime(f"{value.year:04} %H:%M:%S.%f")
         )
 
     lines = [f"{number},{written(value)}" for number, value in enumerate(values)]

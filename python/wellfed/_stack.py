@@ -56,7 +56,8 @@ class Stacks:
         for column in columns:
             if not isinstance(column, str | Number | Category | Hashing | Date):
                 raise TypeError(
-                    f"columns has {column!r}; each must be a name, or a Number, Category, Hashing or Date of wellfed.tables"
+                    f"columns has {column!r}; each must be a name, or a Number, Category, Hashing or Date of "
+                    "wellfed.tables"
                 )
         stacked = [
             {"column": column}

@@ -168,8 +168,8 @@ class Hashing:
 class Date:
     """A column of dates, or of dates with times of day, as numbers of the calendar: one for each part.
 
-    Columns of Parquet and Arrow may have the types of dates and timestamps; columns of text, as those of CSV files, have
-    dates as ISO 8601 writes them (``2024-02-29``, ``2024-02-29 12:30:15.5``, ``2024-02-29T12:30:15+01:00``), or as
+    Columns of Parquet and Arrow may have the types of dates and timestamps; columns of text, as those of CSV files,
+    have dates as ISO 8601 writes them (``2024-02-29``, ``2024-02-29 12:30:15.5``, ``2024-02-29T12:30:15+01:00``), or as
     ``format`` says. Times with an offset, and timestamps with a time zone, are taken in UTC.
 
     Args:

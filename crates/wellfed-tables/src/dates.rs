@@ -93,7 +93,8 @@ fn iso(text: &str) -> Option<NaiveDateTime> {
         Some(at) => (&time[..at], seconds(&time[at..])?),
         None => (time, 0),
     };
-    let clock = NaiveTime::parse_from_str(time, "%H:%M:%S%.f").or_else(|_| NaiveTime::parse_from_str(time, "%H:%M"));
+    let clock =
+        NaiveTime::parse_from_str(time, "%H:%M:%S%.f").or_else(|_| NaiveTime::parse_from_str(time, "%H:%M"));
     date.and_time(clock.ok()?).checked_sub_signed(TimeDelta::seconds(offset))
 }
 
@@ -194,7 +195,9 @@ mod tests {
         assert_eq!(nanos.as_deref(), Some("1969-12-31T23:59:59.999999999"));
         assert_eq!(of(DataType::Date32, i64::MAX), None);
         assert_eq!(of(DataType::Timestamp(TimeUnit::Second, None), i64::MIN), None);
-        for other in [DataType::Int64, DataType::Duration(TimeUnit::Second), DataType::Time64(TimeUnit::Nanosecond)] {
+        for other in
+            [DataType::Int64, DataType::Duration(TimeUnit::Second), DataType::Time64(TimeUnit::Nanosecond)]
+        {
             assert!(Written::numbers(&other).is_none());
         }
     }

@@ -375,15 +375,7 @@ impl Encoder {
                 for row in 0..to.count() {
                     let word = bytes_of(from, to.first + row);
                     let place = word.and_then(|word| places.get(word).copied());
-                    placed(
-                        place,
-                        *oov,
-                        *one_hot,
-                        row,
-                        to,
-                        || word.map(beginning),
-                        column,
-                    );
+                    placed(place, *oov, *one_hot, row, to, || word.map(beginning), column);
                 }
             }
             Self::Wholes { places, oov, one_hot } => {
@@ -427,7 +419,10 @@ impl Encoder {
                             }
                             None => {
                                 let error = Error::corrupt(format!("column {:?} has no date", column.name));
-                                to.refuse(row, error.with_hint("Date(column, missing=0) has a number for it"));
+                                to.refuse(
+                                    row,
+                                    error.with_hint("Date(column, missing=0) has a number for it"),
+                                );
                             }
                         },
                         Err(what) => {
@@ -435,7 +430,10 @@ impl Encoder {
                                 "column {:?} has {what}, which is no date of this form",
                                 column.name
                             ));
-                            to.refuse(row, error.with_hint("Date(column, format=\"%d/%m/%Y\") says another form"));
+                            to.refuse(
+                                row,
+                                error.with_hint("Date(column, format=\"%d/%m/%Y\") says another form"),
+                            );
                         }
                     }
                 }

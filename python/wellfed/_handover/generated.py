@@ -1,9 +1,9 @@
 """A `tf.data.Dataset` whose elements Python makes: what `from_generator` is, at a third of its cost.
 
-`from_generator` has TensorFlow run the function that calls Python by its threads: for each element one of them is woken,
-and the one that asked waits for it. A `MapDataset` can be told to run its function in the thread that asks
-(`use_inter_op_parallelism=False`), which only the operation itself offers. Who iterates gets a generator of its own, and
-`from_generator` gives that one's number, since it says when the iterator is gone.
+`from_generator` has TensorFlow run the function that calls Python by its threads: for each element one of them is
+woken, and the one that asked waits for it. A `MapDataset` can be told to run its function in the thread that asks
+(`use_inter_op_parallelism=False`), which only the operation itself offers. Each iterator has a generator of its own,
+and `from_generator` gives that one's number, since it says when the iterator is gone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def generated(generate: Callable[[], Generator[Any, None, None]], spec: Any) -> 
             del running[number]
             iterator.close()
 
-    def pull(number: Any) -> list[Any]:
+    def pull(number: Any) -> Any:
         # A StopIteration is what TensorFlow takes for the end.
         tensors = tf.nest.flatten(next(running[int(number)]), expand_composites=True)
         for tensor, shape in zip(tensors, shapes, strict=True):
@@ -48,7 +48,7 @@ def generated(generate: Callable[[], Generator[Any, None, None]], spec: Any) -> 
         return tensors
 
     def elements(number: Any) -> Any:
-        def element(place: Any) -> list[Any]:
+        def element(place: Any) -> Any:
             tensors = tf.py_function(pull, [number], dtypes)
             for tensor, shape in zip(tensors, shapes):
                 tensor.set_shape(shape)
@@ -67,10 +67,9 @@ def generated(generate: Callable[[], Generator[Any, None, None]], spec: Any) -> 
         )
         return tf.data.experimental.from_variant(variant, spec if plain else tuple(parts))
 
-    @tf.autograph.experimental.do_not_convert
     def composed(*tensors: Any) -> Any:
         return tf.nest.pack_sequence_as(spec, tensors, expand_composites=True)
 
     iterators = tf.data.Dataset.from_generator(numbered, output_signature=tf.TensorSpec((), tf.int64))
     made = iterators.flat_map(elements)
-    return made if plain else made.map(composed)
+    return made if plain else made.map(tf.autograph.experimental.do_not_convert(composed))

@@ -48,7 +48,9 @@ impl Picks {
             for lane in 0..LANES {
                 let (x, channel) = from(lane);
                 let byte = |pixel: usize| {
-                    u8::try_from(pixel * channels + channel - start).ok().filter(|&at| usize::from(at) < WINDOW)
+                    u8::try_from(pixel * channels + channel - start)
+                        .ok()
+                        .filter(|&at| usize::from(at) < WINDOW)
                 };
                 pick.bytes[lane] = byte(x.lower)?;
                 pick.bytes[LANES + lane] = byte(x.upper)?;

@@ -297,10 +297,7 @@ impl TfImage {
 /// change floats where they are.
 fn ends_in_place(ops: &[TfOp]) -> Option<(&[TfOp], &TfOp, &[TfOp])> {
     let changes = |op: &TfOp| {
-        !matches!(
-            op,
-            TfOp::Arithmetic { .. } | TfOp::Flip { .. } | TfOp::Cast { dtype: ImageDtype::Float32 }
-        )
+        !matches!(op, TfOp::Arithmetic { .. } | TfOp::Flip { .. } | TfOp::Cast { dtype: ImageDtype::Float32 })
     };
     let (before, after) = ops.split_at(ops.iter().rposition(changes)? + 1);
     let (resize, before) = before.split_last()?;

@@ -244,11 +244,18 @@ impl Encoding {
             Self::Hash { num_bins: 0, .. } => Err("num_bins is 0".to_owned()),
             Self::Hash { .. } => Ok(()),
             Self::Date { parts, missing, .. } => {
-                let cut = |value: f64| !value.is_finite() || whole && (value.fract() != 0.0 || value.abs() > most as f64);
+                let cut = |value: f64| {
+                    !value.is_finite() || whole && (value.fract() != 0.0 || value.abs() > most as f64)
+                };
                 match missing {
                     _ if parts.is_empty() => Err("no part of the date is asked for".to_owned()),
-                    _ if parts.contains(&DatePart::Timestamp) && matches!(dtype, DType::Float32 | DType::Int32) => {
-                        Err(format!("{} does not hold seconds since 1970: take float64 or int64", dtype.name()))
+                    _ if parts.contains(&DatePart::Timestamp)
+                        && matches!(dtype, DType::Float32 | DType::Int32) =>
+                    {
+                        Err(format!(
+                            "{} does not hold seconds since 1970: take float64 or int64",
+                            dtype.name()
+                        ))
                     }
                     Some(value) if cut(*value) => {
                         Err(format!("missing is {value:e}, which {} does not hold", dtype.name()))

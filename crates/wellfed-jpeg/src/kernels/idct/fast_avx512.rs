@@ -52,10 +52,7 @@ pub(super) unsafe fn idct(groups: &mut [i16], multipliers: &[u16; 64], out: &mut
             // SAFETY: the caller promises 32 samples in each of eight rows.
             unsafe {
                 _mm256_storeu_si256(to.add(r * stride).cast(), _mm512_castsi512_si256(both));
-                _mm256_storeu_si256(
-                    to.add((r + 1) * stride).cast(),
-                    _mm512_extracti64x4_epi64::<1>(both),
-                );
+                _mm256_storeu_si256(to.add((r + 1) * stride).cast(), _mm512_extracti64x4_epi64::<1>(both));
             }
         }
     }

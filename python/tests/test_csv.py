@@ -187,14 +187,22 @@ def test_compressed_files_are_the_same(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
         assert columns(wf.csv(tmp_path / name)) == expected
         assert columns(wf.csv(tmp_path / name, compression_type="GZIP")) == expected
+        for _ in range(2):
+            on_disk = wf.csv(tmp_path / name, unpack_to=tmp_path / "unpacked")
+            assert columns(on_disk) == expected
+            assert columns(on_disk.shuffle(seed=1)) == columns(wf.csv(plain).shuffle(seed=1))
+    assert len(list((tmp_path / "unpacked").glob("*.csv"))) == 2  # One for each, though opened twice.
+    assert columns(wf.csv(plain, unpack_to=tmp_path / "none")) == expected
+    assert not (tmp_path / "none").exists()
     (tmp_path / "z").write_bytes(zlib.compress(b"i,t\n" + text))
     assert columns(wf.csv(tmp_path / "z", compression_type="ZLIB")) == expected
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(packed["b"][:-9])
-    both = wf.csv([plain, cut])
-    assert len(both) == 1001
-    with pytest.raises(wf.CorruptSampleError, match="cannot be unpacked"):
-        both[1000]
+    for folder in (None, tmp_path / "unpacked"):
+        both = wf.csv([plain, cut], unpack_to=folder)
+        assert len(both) == 1001
+        with pytest.raises(wf.CorruptSampleError, match="cannot be unpacked"):
+            both[1000]
 
 
 def test_bad_rows_follow_on_error(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def csv(
     ignore_errors: bool = False,
     *,
     filters: Filters = None,
+    unpack_to: Path | None = None,
     storage_options: StorageOptions = None,
 ) -> Dataset:
     r"""Rows of CSV files (RFC 4180). Samples are dicts by column, or pairs of such a dict and the label.
@@ -88,9 +89,12 @@ def csv(
         num_rows_for_inference: How many rows say what types columns have: the first of int32, int64, float32,
             float64 and string that has all of their values. None: all rows of all files.
         compression_type: ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``, or ``""`` for plain text; None finds out which by
-            names and first bytes (not ZLIB). Compressed files are unpacked into memory, at most 4 GiB of them.
+            names and first bytes (not ZLIB). Compressed files are unpacked into memory, at most 4 GiB of them, or to
+            ``unpack_to``.
         ignore_errors: Leaves out bad rows, as ``with_options(on_error="skip")`` does.
         filters: Rows to take, as of `parquet`.
+        unpack_to: A folder on local disk that compressed files are unpacked into, each once, and read from by position:
+            for those that are larger than memory.
         storage_options: As of `image_folder`.
 
     A row with another number of fields, with a text where a number must be, without a required value, with a quote in
@@ -122,6 +126,8 @@ def csv(
         if num_rows_for_inference is None
         else check.whole(num_rows_for_inference, "num_rows_for_inference"),
     }
+    if unpack_to is not None:
+        how["unpack_to"] = check.path(unpack_to, "unpack_to")
     if column_names is not None:
         how["names"] = check.names(column_names, "column_names")
     elif not header:

@@ -23,7 +23,7 @@ use wellfed::{
     source::{
         CsvSpec,
         tables::{CsvColumn, CsvDType, CsvType, CsvTypes},
-        unpacked, whole_files,
+        unpacked, unpacked_into, whole_files,
     },
     store::{EntryKind, Store, listing},
 };
@@ -156,17 +156,34 @@ fn texts(store: &dyn Store, paths: &[String], spec: &CsvSpec) -> Result<Vec<Resu
         }
         Ok(stat.size)
     })?;
+    if let Some(folder) = &spec.unpack_to {
+        let sized: Vec<(&String, u64)> = paths.iter().zip(sizes).collect();
+        return listing::parallel(&sized, |(path, size)| {
+            let found = unpacked_into(store, path, spec.compression, folder, "csv");
+            damaged(found.map(|found| match found {
+                Some((file, size)) => Text::file(path, &file, size),
+                None => Text::stored(path, *size),
+            }))
+        });
+    }
     let mut left = whole_files();
     let mut texts = Vec::with_capacity(paths.len());
     for (path, size) in paths.iter().zip(sizes) {
-        texts.push(match unpacked(store, path, spec.compression, &mut left) {
-            Ok(Some(bytes)) => Ok(Text::memory(path, bytes)),
-            Ok(None) => Ok(Text::stored(path, size)),
-            Err(e) if e.kind() == ErrorKind::Corrupt => Err(e),
-            Err(e) => return Err(e),
-        });
+        let found = unpacked(store, path, spec.compression, &mut left);
+        texts.push(damaged(found.map(|found| match found {
+            Some(bytes) => Text::memory(path, bytes),
+            None => Text::stored(path, size),
+        }))?);
     }
     Ok(texts)
+}
+
+/// What is wrong with a file itself is an error of its own, and leaves the others.
+fn damaged(text: Result<Text>) -> Result<Result<Text>> {
+    match text {
+        Err(e) if e.kind() != ErrorKind::Corrupt => Err(e),
+        text => Ok(text),
+    }
 }
 
 /// What the beginning of a file says.
@@ -505,7 +522,7 @@ impl Container for CsvFile {
 
     fn ranges(&self, group: usize, _columns: &[&Column]) -> Vec<(u64, u64)> {
         let Group { offset, len, .. } = self.groups[group];
-        if self.text.is_in_memory() { Vec::new() } else { vec![(offset, len)] }
+        if self.text.is_unpacked() { Vec::new() } else { vec![(offset, len)] }
     }
 
     fn decode(
@@ -526,7 +543,7 @@ impl Container for CsvFile {
         // The text is a part of it, which is taken when it is read.
         growth.take(wanted - group.len)?;
         let made = match input {
-            Input::Store(store) if self.text.is_in_memory() => {
+            Input::Store(store) if self.text.is_unpacked() => {
                 growth.take(group.len)?;
                 self.parse(&self.text.read(store, group.offset, group.len)?, group, columns)?
             }

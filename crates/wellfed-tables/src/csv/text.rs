@@ -1,8 +1,11 @@
-//! [`Text`]: the bytes of a file, in its store or unpacked in memory.
+//! [`Text`]: the bytes of a file, in its store, or unpacked in memory or on local disk.
 
 use std::sync::Arc;
 
-use wellfed::{Error, ErrorKind, Result, store::Store};
+use wellfed::{
+    Error, ErrorKind, Result,
+    store::{LocalStore, Store},
+};
 
 use crate::container::read;
 
@@ -13,24 +16,38 @@ pub(super) struct Text {
     /// Where the first row begins: behind a byte order mark.
     pub(super) start: u64,
     pub(super) size: u64,
-    /// All of it, if it was compressed.
-    memory: Option<Arc<Vec<u8>>>,
+    /// Where it is, if it was compressed.
+    unpacked: Option<Unpacked>,
+}
+
+/// What a compressed file was unpacked to.
+#[derive(Clone, Debug)]
+enum Unpacked {
+    Memory(Arc<Vec<u8>>),
+    /// A file on local disk.
+    File(Arc<str>),
 }
 
 impl Text {
     /// A file in its store.
     pub(super) fn stored(path: &str, size: u64) -> Self {
-        Self { path: path.into(), start: 0, size, memory: None }
+        Self { path: path.into(), start: 0, size, unpacked: None }
     }
 
-    /// A file that was unpacked.
+    /// A file that was unpacked into memory.
     pub(super) fn memory(path: &str, bytes: Vec<u8>) -> Self {
-        Self { path: path.into(), start: 0, size: bytes.len() as u64, memory: Some(Arc::new(bytes)) }
+        let size = bytes.len() as u64;
+        Self { path: path.into(), start: 0, size, unpacked: Some(Unpacked::Memory(Arc::new(bytes))) }
     }
 
-    /// Whether it was unpacked.
-    pub(super) fn is_in_memory(&self) -> bool {
-        self.memory.is_some()
+    /// A file that was unpacked into another one, on local disk.
+    pub(super) fn file(path: &str, file: &str, size: u64) -> Self {
+        Self { path: path.into(), start: 0, size, unpacked: Some(Unpacked::File(file.into())) }
+    }
+
+    /// Whether its bytes are not those in its store.
+    pub(super) fn is_unpacked(&self) -> bool {
+        self.unpacked.is_some()
     }
 
     /// `len` bytes from `offset` on.
@@ -38,7 +55,11 @@ impl Text {
     /// # Errors
     /// Those of the store.
     pub(super) fn read(&self, store: &dyn Store, offset: u64, len: u64) -> Result<Vec<u8>> {
-        let Some(memory) = &self.memory else { return read(store, &self.path, offset, len) };
+        let memory = match &self.unpacked {
+            None => return read(store, &self.path, offset, len),
+            Some(Unpacked::File(file)) => return read(&LocalStore::new(), file, offset, len),
+            Some(Unpacked::Memory(memory)) => memory,
+        };
         let end = offset.checked_add(len).and_then(|end| usize::try_from(end).ok());
         let bytes = end.and_then(|end| memory.get(offset as usize..end));
         let lost =

@@ -79,7 +79,7 @@ pub(crate) use tar_shard::{CheckScratch, Shard};
 pub use tensor_slices::{ArrayData, ArraySpec, Pixels, RaggedData, Rows, TensorSlices, TensorSlicesSpec};
 pub use tfrecord::{TfRecord, TfRecordCompression, TfRecordSpec};
 pub(crate) use tfrecord_framing::record_frame;
-pub use unpack::{unpacked, whole_files};
+pub use unpack::{unpacked, unpacked_into, whole_files};
 pub use voc::{VocSegmentationSpec, voc_segmentation};
 pub use webdataset::{IndexMode, WebDataset, WebDatasetSpec};
 pub(crate) use webdataset::{PACKED, kind_of as kind_of_extension};

@@ -1,7 +1,10 @@
 //! Tables (Parquet, Arrow, CSV) as data. What reads them is a crate of its own, which makes itself known by [`register`], so that
 //! the engine is built and tested without the libraries of these formats.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -344,6 +347,9 @@ pub struct CsvSpec {
     pub look_at: Option<u64>,
     /// How files are compressed.
     pub compression: CsvCompression,
+    /// A folder on local disk into which compressed files are unpacked, once. Default: into memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpack_to: Option<PathBuf>,
 }
 
 impl Default for CsvSpec {
@@ -358,6 +364,7 @@ impl Default for CsvSpec {
             missing: String::new(),
             look_at: Some(100),
             compression: CsvCompression::Auto,
+            unpack_to: None,
         }
     }
 }

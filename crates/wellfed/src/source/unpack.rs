@@ -1,16 +1,19 @@
-//! Files that are compressed as a whole, unpacked into memory: gzip and Zstandard.
+//! Files that are compressed as a whole, unpacked into memory: gzip and Zstandard. `unpack_to.rs` unpacks to a disk.
 //!
 //! Such a stream cannot be entered in its middle, so that samples in it are reached only where all of it is unpacked. What
 //! does not unpack to its end, or has another checksum than it states, is an error: no byte of it is used.
 
-use std::io::{self, BufRead, Read};
+use std::{
+    io::{self, BufRead, Read},
+    path::Path,
+};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use super::tables::CsvCompression;
+use super::{tables::CsvCompression, unpack_to};
 use crate::{
-    Error, Result,
-    store::{Store, reserve},
+    Error, ErrorKind, Result,
+    store::{LocalStore, Store, reserve},
 };
 
 /// Bytes that a source keeps in memory of files that cannot be read by position, of all of them together.
@@ -27,7 +30,44 @@ pub fn unpacked(
     compression: CsvCompression,
     left: &mut u64,
 ) -> Result<Option<Vec<u8>>> {
-    let packing = match compression {
+    let Some(packing) = packing(store, path, compression)? else { return Ok(None) };
+    let hint = |e: Error| match e.kind() {
+        ErrorKind::Limit => {
+            e.with_hint("unpack_to=\"folder\" keeps files on local disk instead of in memory")
+        }
+        _ => e,
+    };
+    let mut packed = Vec::new();
+    store.read(path, *left, &mut packed).map_err(hint)?;
+    let bytes = packing.unpack(path, &packed, *left).map_err(hint)?;
+    *left -= bytes.len() as u64;
+    Ok(Some(bytes))
+}
+
+/// The local file that `path` is unpacked into, in `folder` and with a name that ends in `extension`, and its size; `None` if it
+/// is not compressed. One that is there already is taken as it is.
+///
+/// # Errors
+/// Those of the store and of the disk; [`ErrorKind::Corrupt`] for what does not unpack to its end.
+pub fn unpacked_into(
+    store: &dyn Store,
+    path: &str,
+    compression: CsvCompression,
+    folder: &Path,
+    extension: &str,
+) -> Result<Option<(String, u64)>> {
+    let Some(packing) = packing(store, path, compression)? else { return Ok(None) };
+    let done = unpack_to::unpack(store, path, &store.stat(path)?, packing, folder, extension)?;
+    if let Some(damage) = done.damage {
+        return Err(Error::corrupt(format!("{path}: {damage}"))
+            .with_hint("the file was cut or changed, perhaps during a copy"));
+    }
+    let size = LocalStore::new().size(&done.file)?;
+    Ok(Some((done.file, size)))
+}
+
+fn packing(store: &dyn Store, path: &str, compression: CsvCompression) -> Result<Option<Packing>> {
+    Ok(match compression {
         CsvCompression::None => None,
         CsvCompression::Gzip => Some(Packing::Gzip),
         CsvCompression::Zlib => Some(Packing::Zlib),
@@ -37,13 +77,7 @@ pub fn unpacked(
             store.read_range(path, 0, size.min(4) as usize, &mut start)?;
             Packing::of(path, &start)
         }
-    };
-    let Some(packing) = packing else { return Ok(None) };
-    let mut packed = Vec::new();
-    store.read(path, *left, &mut packed)?;
-    let bytes = packing.unpack(path, &packed, *left)?;
-    *left -= bytes.len() as u64;
-    Ok(Some(bytes))
+    })
 }
 
 /// Bytes that a source keeps in memory of files that are compressed, of all of them together.

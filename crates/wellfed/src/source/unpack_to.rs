@@ -1,4 +1,4 @@
-//! Compressed TFRecord files and tar shards, unpacked once into a folder (`unpack_to`): there every sample has a position.
+//! Compressed TFRecord files, tar shards and CSV files, unpacked once into a folder (`unpack_to`): there every sample has a position.
 //!
 //! The file there is named by where the compressed one lies, its size and its time of change, and appears whole or not at all.
 //! Of a stream that is damaged what could be unpacked is kept under another name, and unpacked anew each time.

@@ -231,6 +231,35 @@ def test_adapt_finds_means_deviations_and_vocabularies(tmp_path: Path) -> None:
     assert stacked["x"].std() == pytest.approx(1)
 
 
+def test_adapt_leaves_missing_numbers_out_of_means(tmp_path: Path) -> None:
+    values = columns(6, nulls=True)
+    values["word"] = [word or "none" for word in values["word"]]
+    write(tmp_path, values)
+    names = ["f64", "word", "i64", "flag"]
+    for ds in (
+        wf.parquet(tmp_path / "t.parquet", columns=names),
+        wf.arrow(tmp_path / "t.arrow", columns=names),
+    ):
+        with pytest.raises(wf.CorruptSampleError, match="null"):
+            t.adapt(ds)
+        found = t.adapt(ds, missing=0.5)
+        assert [column.column for column in found] == names
+        for column in (found[0], *found[2:]):
+            there = np.array([v for v in values[column.column] if v is not None and v == v], np.float64)
+            assert isinstance(column, t.Number)
+            assert (column.mean, column.std, column.missing) == (
+                pytest.approx(there.mean()),
+                pytest.approx(there.std()),
+                0.5,
+            )
+        assert set(found[1].vocabulary) == set(values["word"])
+        stacked = np.concatenate([batch["features"] for batch in ds.stack(found).batch(50).numpy()])
+        assert stacked.shape == (ROWS, 4)
+        assert np.isfinite(stacked).all()
+    arrays = wf.from_tensor_slices({"x": np.array([1.0, np.nan, 3.0])})
+    assert t.adapt(arrays, missing=0) == [t.Number("x", 2.0, 1.0, 0)]
+
+
 @pytest.mark.parametrize(
     ("stack", "said"),
     [

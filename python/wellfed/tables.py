@@ -20,6 +20,7 @@ Example:
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -236,9 +237,10 @@ def adapt(
         columns: Names of the columns, in order. None: all columns of numbers and texts but the label.
         max_tokens: The most words of a vocabulary, together with the index of other words. None: no limit.
         output_mode: Of the vocabularies; see `Category`.
-        missing: What stands for NaN in numbers, which count neither in means nor in deviations; see `Number`.
+        missing: What stands for null and NaN in numbers, which count neither in means nor in deviations; see `Number`.
 
-    A row with a null is a bad sample here, too: ``dataset.with_options(on_error="skip")`` leaves it out of all columns.
+    Without ``missing`` a row with a null is a bad sample here, too, and with it one with a null for a text:
+    ``dataset.with_options(on_error="skip")`` leaves it out of all columns.
 
     Returns:
         For each column of numbers a `Number` with its mean and its standard deviation (of the population, as Keras'
@@ -254,12 +256,18 @@ def adapt(
     mode: OutputMode = "one_hot" if _one_hot(output_mode) else "int"
     wanted = None if columns is None else check.names(columns, "columns")
     found: dict[str, _Moments | Counter[str]] = {}
+    names: list[str] = []
+    numbers: list[str] = []
+    if missing is not None:
+        dataset, names, numbers = _numbers_apart(dataset, wanted)
     for element in dataset.batch(ROWS).numpy():
         batch = element[0] if isinstance(element, tuple) and len(element) == 2 else element
         if not isinstance(batch, Mapping):
             raise TypeError(
                 f"adapt() needs samples that are dicts of columns, and not a {type(batch).__name__}"
             )
+        if numbers:
+            batch = _with_nan(batch, names, numbers)
         for name in wanted if wanted is not None else batch:
             if name not in batch:
                 raise ValueError(f"there is no column {name!r}: there are {', '.join(map(str, batch))}")
@@ -277,6 +285,36 @@ def adapt(
             words = sorted(what, key=lambda word: (-what[word], word))
             made.append(Category(name, words[:most], output_mode=mode))
     return made
+
+
+_APART = "numbers with nulls"
+"""The field of numbers and of what says that they are null."""
+
+
+def _numbers_apart(dataset: Dataset, wanted: list[str] | None) -> tuple[Dataset, list[str], list[str]]:
+    """`dataset` with its columns of single numbers in one field that takes nulls; names of all columns, and of these.
+
+    As it is, without names of numbers, if it is no table.
+    """
+    structure = json.loads(dataset._native.structure)
+    inner = structure["tuple"][0] if len(structure.get("tuple", ())) == 2 else structure
+    names = [name for name, _ in inner.get("dict", ())]
+    single = {
+        name for name, kind, _, sides, _ in dataset.numpy()._open().columns() if kind == "array" and not sides
+    }
+    numbers = [name for name in names if name in single and (wanted is None or name in wanted)]
+    try:
+        columns = [Number(name, missing=0.0, indicator=True) for name in numbers]
+        return dataset.stack(columns, "float64", name=_APART), names, numbers
+    except ValueError:  # No table, or no number.
+        return dataset, names, []
+
+
+def _with_nan(batch: Mapping[str, Any], names: list[str], numbers: list[str]) -> dict[str, Any]:
+    """The columns of a batch in their order, with NaN where a number is missing."""
+    pairs = batch[_APART]
+    values = np.where(pairs[:, 1::2] == 1, np.nan, pairs[:, ::2])
+    return {name: values[:, numbers.index(name)] if name in numbers else batch[name] for name in names}
 
 
 class _Moments:

@@ -22,13 +22,13 @@ use crate::{
 /// Bad samples that are listed.
 const MAX_LISTED: usize = 20;
 
-/// Measure images per second from a data set to finished batches
+/// Measure images, or other samples, per second from a data set to finished batches
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Class folders, a flat folder, a pattern in quotes, tar shards, or a folder of CIFAR or MNIST
+    /// Class folders, a flat folder, a pattern in quotes, tar shards, tables, arrays, or a folder of CIFAR or MNIST
     #[arg(value_parser = detect::argument)]
     path: String,
-    /// Transforms [default: cifar for CIFAR and MNIST, else imagenet-train]
+    /// Transforms of images [default: cifar for CIFAR and MNIST, else imagenet-train]
     #[arg(long, value_enum)]
     pipeline: Option<Pipeline>,
     /// Worker threads [default: as many as the process may use]
@@ -76,15 +76,19 @@ struct Report {
     version: &'static str,
     path: String,
     format: &'static str,
-    pipeline: Pipeline,
+    /// None without images.
+    pipeline: Option<Pipeline>,
     batch_size: usize,
     seed: u64,
     decode: Decoding,
     /// Samples of an epoch, bad ones included.
     samples: u64,
     /// Median of the epochs.
-    images_per_second: f64,
-    cpu_seconds_per_1000_images: f64,
+    samples_per_second: f64,
+    /// The same, if samples are images.
+    images_per_second: Option<f64>,
+    cpu_seconds_per_1000_samples: f64,
+    cpu_seconds_per_1000_images: Option<f64>,
     /// Seconds the consumer waited for batches, over all epochs.
     consumer_wait: f64,
     epochs: Vec<Epoch>,
@@ -97,7 +101,8 @@ struct Epoch {
     seconds: f64,
     /// Samples delivered.
     samples: u64,
-    images_per_second: f64,
+    samples_per_second: f64,
+    images_per_second: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,10 +128,15 @@ impl Bench {
         let detected = detect::open(&self.path)?;
         output::note(detect::describe(&self.path, &detected));
         let schema = detected.source.schema();
-        if !has_images(schema) {
-            return Err(Error::config(format!("{} has no field of images", self.path)).into());
-        }
-        let pipeline = self.pipeline.unwrap_or_else(|| Pipeline::for_schema(schema));
+        let pipeline = if has_images(schema) {
+            Some(self.pipeline.unwrap_or_else(|| Pipeline::for_schema(schema)))
+        } else if self.pipeline.is_some() {
+            return Err(Error::config(format!("{} has no field of images", self.path))
+                .with_hint("leave --pipeline out")
+                .into());
+        } else {
+            None
+        };
         let decode = match self.decode {
             Decode::Exact => Decoding::Exact,
             Decode::Fast => Decoding::Fast,
@@ -142,7 +152,11 @@ impl Bench {
             data = data.take(samples as u64);
         }
         let samples = data.len()?.unwrap_or(0);
-        let data = data.map(pipeline.transforms(schema)).batch(self.batch_size, false).with_options(options);
+        let data = match pipeline {
+            Some(pipeline) => data.map(pipeline.transforms(schema)),
+            None => data,
+        };
+        let data = data.batch(self.batch_size, false).with_options(options);
         let loader = data.loader()?;
 
         let mut progress = Progress::new(samples);
@@ -158,8 +172,9 @@ impl Bench {
                 progress.add(len);
             }
             let seconds = start.elapsed().as_secs_f64();
-            let images_per_second = delivered as f64 / seconds.max(1e-9);
-            epochs.push(Epoch { seconds, samples: delivered, images_per_second });
+            let samples_per_second = delivered as f64 / seconds.max(1e-9);
+            let images_per_second = pipeline.map(|_| samples_per_second);
+            epochs.push(Epoch { seconds, samples: delivered, samples_per_second, images_per_second });
         }
         let cpu = cpu_seconds() - cpu;
         drop(progress);
@@ -172,6 +187,8 @@ impl Bench {
                 .unwrap_or_else(|| Error::config(format!("{} has no samples", self.path)))
                 .into());
         }
+        let samples_per_second = median(epochs.iter().map(|e| e.samples_per_second).collect());
+        let cpu_seconds_per_1000_samples = cpu * 1e3 / stats.samples as f64;
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             path: self.path,
@@ -181,8 +198,10 @@ impl Bench {
             seed: self.seed,
             decode,
             samples,
-            images_per_second: median(epochs.iter().map(|e| e.images_per_second).collect()),
-            cpu_seconds_per_1000_images: cpu * 1e3 / stats.samples as f64,
+            samples_per_second,
+            images_per_second: pipeline.map(|_| samples_per_second),
+            cpu_seconds_per_1000_samples,
+            cpu_seconds_per_1000_images: pipeline.map(|_| cpu_seconds_per_1000_samples),
             consumer_wait: stats.consumer_wait,
             epochs,
             stats,
@@ -224,16 +243,16 @@ fn bad_samples(errors: &[BadSample]) -> BadSamples {
 impl Report {
     fn print(&self) -> std::io::Result<()> {
         let mut out = output::results();
-        let rates: Vec<String> = self.epochs.iter().map(|e| format!("{:.0}", e.images_per_second)).collect();
-        writeln!(out, "{:.0} img/s (median epoch; {})", self.images_per_second, rates.join(", "))?;
-        writeln!(
-            out,
-            "pipeline {}, batches of {}, {} samples an epoch",
-            self.pipeline.name(),
-            self.batch_size,
-            self.samples
-        )?;
-        writeln!(out, "{:.2} CPU-seconds per 1,000 images", self.cpu_seconds_per_1000_images)?;
+        let rates: Vec<String> = self.epochs.iter().map(|e| format!("{:.0}", e.samples_per_second)).collect();
+        let (unit, units) =
+            if self.pipeline.is_some() { ("img/s", "images") } else { ("samples/s", "samples") };
+        writeln!(out, "{:.0} {unit} (median epoch; {})", self.samples_per_second, rates.join(", "))?;
+        let pipeline = self.pipeline.map(|pipeline| format!("pipeline {}, ", pipeline.name()));
+        let (batch, samples) = (self.batch_size, self.samples);
+        writeln!(out, "{}batches of {batch}, {samples} samples an epoch", pipeline.unwrap_or_default())?;
+        // Rows of tables take microseconds.
+        let digits = if self.pipeline.is_some() { 2 } else { 5 };
+        writeln!(out, "{:.digits$} CPU-seconds per 1,000 {units}", self.cpu_seconds_per_1000_samples)?;
         writeln!(out, "\n{}", self.stats)?;
         let BadSamples { count, listed } = &self.bad_samples;
         if *count > 0 {

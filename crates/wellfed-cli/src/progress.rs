@@ -37,7 +37,7 @@ impl Progress {
         self.counted += samples;
         let elapsed = self.since.elapsed();
         if elapsed >= WINDOW {
-            self.bar.set_message(format!("{:.0} img/s", self.counted as f64 / elapsed.as_secs_f64()));
+            self.bar.set_message(format!("{:.0}/s", self.counted as f64 / elapsed.as_secs_f64()));
             (self.since, self.counted) = (Instant::now(), 0);
         }
     }

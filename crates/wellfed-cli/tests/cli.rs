@@ -133,6 +133,7 @@ fn bench_json_has_stable_keys() {
             "batch_size",
             "consumer_wait",
             "cpu_seconds_per_1000_images",
+            "cpu_seconds_per_1000_samples",
             "decode",
             "epochs",
             "format",
@@ -140,17 +141,37 @@ fn bench_json_has_stable_keys() {
             "path",
             "pipeline",
             "samples",
+            "samples_per_second",
             "seed",
             "stats",
             "version"
         ]
     );
-    assert_eq!(keys(&report["epochs"][0]), ["images_per_second", "samples", "seconds"]);
+    let of_epoch = ["images_per_second", "samples", "samples_per_second", "seconds"];
+    assert_eq!(keys(&report["epochs"][0]), of_epoch);
     assert_eq!(keys(&report["bad_samples"]), ["count", "listed"]);
     assert_eq!((&report["samples"], &report["seed"]), (&5.into(), &3.into()));
     assert_eq!((&report["format"], &report["pipeline"]), (&"image_folder".into(), &"imagenet-eval".into()));
     assert!(report["images_per_second"].as_f64().unwrap() > 0.0);
     assert_eq!(report["epochs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn bench_runs_on_what_has_no_images() {
+    let folder = Folder::new();
+    folder.write("t.csv", b"a,b,word\n1,2.5,x\n2,3.5,y\n3,oops,z\n");
+    let (status, stdout, stderr) = run(&folder, &["bench", "t.csv", "--epochs", "1"]);
+    assert_eq!(status, Some(0), "{stderr}");
+    let shown = redact(&stdout);
+    assert!(
+        shown.starts_with("# samples/s (median epoch; #)\nbatches of #, # samples an epoch\n"),
+        "{shown}"
+    );
+    let report = json(&folder, &["bench", "t.csv", "--epochs", "1", "--json"]);
+    assert!(report["samples_per_second"].as_f64().unwrap() > 0.0);
+    assert!(report["images_per_second"].is_null() && report["pipeline"].is_null());
+    let (status, _, stderr) = run(&folder, &["bench", "t.csv", "--pipeline", "cifar"]);
+    assert!(status == Some(1) && stderr.contains("no field of images"), "{stderr}");
 }
 
 #[test]

@@ -32,6 +32,9 @@ notes: list[str] = []
 touched: list[bool] = []
 """One entry for each data set of wellfed's that the test that runs has iterated or asked for something."""
 
+LOOKED_AT = 60
+"""Elements of Python steps whose shapes are looked at."""
+
 MOST = 10_000
 """Elements of generators that are taken into memory."""
 
@@ -65,25 +68,41 @@ def whole(value: Any) -> Any:
 
 def leaf(value: Any) -> Any:
     """What TensorFlow makes of a component, as NumPy's or wellfed's."""
-    if isinstance(value, tf.SparseTensor) or type(value).__name__ == "SparseTensorValue":
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, tf.SparseTensor) or type(first).__name__ == "SparseTensorValue":
         raise no("sparse tensors")
+    strange = tf.data.Dataset | Verbs | tf.TensorArray | tf.experimental.Optional
+    if first is None or isinstance(first, strange):
+        raise no("components that are no tensors")
     if type(value).__name__ == "RaggedTensorValue":
         value = tf.RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits)
     if isinstance(value, tf.RaggedTensor):
         if value.ragged_rank != 1:
             raise no("ragged in more than one dimension")
         return wf.Ragged(value.values.numpy(), value.row_splits.numpy())
-    if value is None or isinstance(value, tf.data.Dataset | Verbs | tf.TensorArray) or hasattr(value, "has_value"):
-        raise no("components that are no tensors")
     return tf.convert_to_tensor(value).numpy()
+
+
+def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
+    """A structure of what `function` gives for its leaves; wellfed's structures are dicts and tuples."""
+    if isinstance(structure, Mapping):
+        return {key: mapped(function, one) for key, one in structure.items()}
+    if isinstance(structure, tuple) and type(structure).__name__ not in ("SparseTensorValue", "RaggedTensorValue"):
+        return tuple(mapped(function, one) for one in structure)
+    return function(structure)
+
+
+def leaves(structure: Any) -> list[Any]:
+    """The leaves of a structure."""
+    found: list[Any] = []
+    mapped(found.append, structure)
+    return found
 
 
 def element(values: Any) -> Any:
     """What a function gave, in arrays."""
-    if isinstance(values, list):
-        values = tf.convert_to_tensor(values)
-    made = nest.map_structure(leaf, values)
-    if any(isinstance(one, wf.Ragged) for one in nest.flatten(made)):
+    made = mapped(leaf, values)
+    if any(isinstance(one, wf.Ragged) for one in leaves(made)):
         raise no("a function that gives ragged tensors")
     return made
 
@@ -125,29 +144,24 @@ class Rows:
 
 
 def is_text(array: Any) -> bool:
-    return getattr(array, "dtype", None) == np.dtype(object)
-
-
-def plain(structure: Any) -> Any:
-    """Named tuples are tuples to wellfed's sources."""
-    if isinstance(structure, Mapping):
-        return {key: plain(one) for key, one in structure.items()}
-    return tuple(map(plain, structure)) if isinstance(structure, tuple) else structure
+    return isinstance(array, str | bytes) or getattr(array, "dtype", None) == np.dtype(object)
 
 
 def in_memory(elements: list[Any]) -> wf.Dataset:
     """A source of elements, each a structure of arrays."""
     if not elements:
         raise no("a source without elements, whose structure is not known")
-    columns = [list(column) for column in zip(*map(nest.flatten, elements), strict=True)]
+    columns = [list(column) for column in zip(*map(leaves, elements), strict=True)]
     shapes = [{np.shape(one) for one in column} for column in columns]
-    numbers = not any(is_text(np.asarray(column[0])) or isinstance(column[0], bytes) for column in columns)
+    numbers = not any(is_text(one) for one in leaves(elements[0]))
     if numbers and all(len(one) == 1 or all(len(shape) == 1 for shape in one) for one in shapes):
-        rows = [
-            np.stack(column) if len(shape) == 1 else wf.Ragged.from_arrays(column)
-            for column, shape in zip(columns, shapes, strict=True)
-        ]
-        return wf.from_tensor_slices(plain(nest.pack_sequence_as(elements[0], rows)), pixels="never")
+        rows = iter(
+            [
+                np.stack(column) if len(shape) == 1 else wf.Ragged.from_arrays(column)
+                for column, shape in zip(columns, shapes, strict=True)
+            ]
+        )
+        return wf.from_tensor_slices(mapped(lambda _: next(rows), elements[0]), pixels="never")
     return wf.from_dataset(Rows(elements))
 
 
@@ -172,23 +186,18 @@ class Verbs:
 
     @staticmethod
     def from_tensor_slices(tensors: Any, name: Any = None) -> Verbs:
-        def flat(value: Any) -> Any:
-            if isinstance(value, list):
-                value = tf.convert_to_tensor(value)
-            return nest.map_structure(leaf, value)
-
-        made = plain(flat(tensors))
-        parts = nest.flatten(made)
+        made = mapped(leaf, tensors)
+        parts = leaves(made)
         if not any(map(is_text, parts)):
             return Verbs(asked(lambda: wf.from_tensor_slices(made, pixels="never")))
         if any(isinstance(part, wf.Ragged) for part in parts):
             raise no("text beside ragged tensors in memory")
-        rows = [nest.map_structure(lambda part, i=i: part[i], made) for i in range(len(parts[0]))]
+        rows = [mapped(lambda part, i=i: part[i], made) for i in range(len(parts[0]))]
         return Verbs(asked(lambda: wf.from_dataset(Rows(rows))))
 
     @staticmethod
     def from_tensors(tensors: Any, name: Any = None) -> Verbs:
-        return Verbs(asked(lambda: in_memory([plain(nest.map_structure(leaf, tensors))])))
+        return Verbs(asked(lambda: in_memory([mapped(leaf, tensors)])))
 
     @staticmethod
     def from_generator(
@@ -209,7 +218,7 @@ class Verbs:
         found = list(itertools.islice(generator(*(args or ())), MOST))
         if len(found) == MOST:
             raise no("a generator without end")
-        rows = [nest.map_structure_up_to(kinds, one, kinds, value) for value in found]
+        rows = [mapped(lambda v: v, nest.map_structure_up_to(kinds, one, kinds, value)) for value in found]
         return Verbs(asked(lambda: in_memory(rows)))
 
     # What TensorFlow asks for
@@ -218,7 +227,10 @@ class Verbs:
         """As a `tf.data.Dataset`."""
         touched.append(True)
         if self._made is None:
-            self._made = asked(lambda: self.ours.tf(num_workers=0 if self.ours._has_python() else 1))
+            workers = 0 if self.ours._has_python() else 1
+            self._made = asked(lambda: self.ours.tf(num_workers=workers))
+            if not workers and (spec := widened(self.ours, self._made.element_spec)) is not None:
+                self._made = self.ours.tf(num_workers=0, element_spec=spec)
         return self._made
 
     def __iter__(self) -> Any:
@@ -247,6 +259,15 @@ class Verbs:
         return iter(self.ours.numpy(num_workers=0 if self.ours._has_python() else 1))
 
     # Verbs
+
+    def known(self) -> Any:
+        """A source of the same elements whose sizes are known, where Python steps make them."""
+        if not self.ours._has_python():
+            return self.ours
+        found = list(itertools.islice(self.ours.numpy(num_workers=0), MOST))
+        if len(found) == MOST:
+            raise no("elements of Python without end, whose sizes are to be known")
+        return in_memory(found)
 
     def with_options(self, options: Any, name: Any = None) -> Verbs:
         return self
@@ -289,7 +310,7 @@ class Verbs:
         shapes, values = sides(padded_shapes), fillers(padding_values)
         return Verbs(
             asked(
-                lambda: self.ours.padded_batch(whole(batch_size), shapes, values, drop_last=bool(drop_remainder))
+                lambda: self.known().padded_batch(whole(batch_size), shapes, values, drop_last=bool(drop_remainder))
             )
         )
 
@@ -298,7 +319,7 @@ class Verbs:
     ) -> Verbs:
         if row_splits_dtype != tf.int64:
             raise no("row splits of another dtype than int64")
-        return Verbs(asked(lambda: self.ours.ragged_batch(whole(batch_size), drop_last=bool(drop_remainder))))
+        return Verbs(asked(lambda: self.known().ragged_batch(whole(batch_size), drop_last=bool(drop_remainder))))
 
     def bucket_by_sequence_length(
         self,
@@ -316,7 +337,7 @@ class Verbs:
         shapes, values = sides(padded_shapes), fillers(padding_values)
         return Verbs(
             asked(
-                lambda: self.ours.bucket_by_sequence_length(
+                lambda: self.known().bucket_by_sequence_length(
                     None,
                     list(bucket_boundaries),
                     list(bucket_batch_sizes),
@@ -403,6 +424,24 @@ class Verbs:
         if reshuffle_each_iteration is False:
             raise no("reshuffle_each_iteration=False: each epoch has its own order")
         return Verbs(asked(lambda: self.ours.shuffle(seed=whole(seed) or 0)))
+
+
+def widened(ours: wf.Dataset, spec: Any) -> Any:
+    """The spec of elements of Python steps whose shapes differ, which the user says; None if they do not."""
+    specs = tf.nest.flatten(spec)
+    if not all(isinstance(one, tf.TensorSpec) for one in specs):
+        return None
+    shapes = [one.shape for one in specs]
+    try:
+        for index in range(min(len(ours), LOOKED_AT)):
+            found = [tf.TensorShape(np.shape(one)) for one in leaves(ours[index])]
+            shapes = [old.most_specific_compatible_shape(new) for old, new in zip(shapes, found, strict=True)]
+    except (TypeError, ValueError, wf.WellfedError):
+        return None
+    if all(one.shape.is_compatible_with(shape) and one.shape == shape for one, shape in zip(specs, shapes)):
+        return None
+    made = [tf.TensorSpec(shape, one.dtype) for one, shape in zip(specs, shapes, strict=True)]
+    return tf.nest.pack_sequence_as(spec, made)
 
 
 def sides(shapes: Any) -> Any:

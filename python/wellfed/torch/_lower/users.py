@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
-from . import drawn, several
+from . import drawn, frames, several
 from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
@@ -275,7 +275,8 @@ def reader_of(dataset: Any) -> tuple[Reader, Value]:
         check_unshared(reader)
         return reader, made
     except UnknownError as unknown:
-        raise RefusalError(f"Python code ({unknown})", refusal=Refusal(dataset, reader.seen)) from None
+        change = frames.advice(reader.seen)
+        raise RefusalError(f"Python code ({unknown})", change, Refusal(dataset, reader.seen)) from None
     except RefusalError:
         raise
     except Exception as error:  # It is only read: nobody's script is to fail of it.
@@ -548,12 +549,17 @@ def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False) 
         if rows is not None and len(rows) >= length:
             others.append(Rows(reader.names.function(text), rows, length))
             continue
+        table = None if lazily or image is not _NONE else frames.table(value, length, reader.names.function(text))
+        if table is not None:
+            others.append(Rows(reader.names.function(text), table, length))
+            continue
         settled = reader.names.settled and not lazily
-        others.append(_column(reader.names.function(text), length, settled))
+        what = "a value of its samples" if image is _NONE else "what goes with an image"
+        others.append(_column(reader.names.function(text), length, settled, what))
     return Layout(kind, keys, image, tuple(others))
 
 
-def _column(function: Callable[[int], Any], length: int, settled: bool) -> Sequence[Any]:
+def _column(function: Callable[[int], Any], length: int, settled: bool, what: str) -> Sequence[Any]:
     """The values of a key: an array of whole numbers, or of floating point, where all are; else made one by one."""
     if not length:
         return []
@@ -564,7 +570,7 @@ def _column(function: Callable[[int], Any], length: int, settled: bool) -> Seque
         # The least, since others may be at work on this machine.
         took = min(took, time.perf_counter() - begun)
     if took > _SLOWEST:
-        raise RefusalError(f"Python code: what goes with an image takes {took * 1e6:.0f} us")
+        raise RefusalError(f"Python code: {what} takes {took * 1e6:.0f} us")
     kinds = set(map(type, first))
     if not settled:
         return Lazy(length, function)

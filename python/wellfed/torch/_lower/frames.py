@@ -6,7 +6,8 @@ number by itself, so it is the row of an array that the same steps make of all r
 
 Invariant: `table` gives such an array only if rows of it, from all parts of the table, are equal in type, shape and bits
 to what the data set makes. Where a number might become another one in a way that depends on how many are converted at
-once (NaN or a large number as an integer), there is none, and rows are made one by one as before.
+once (NaN or a large number as an integer), there is none, and rows are made one by one as before. Where the table may
+be written to while an epoch lasts, as it may without workers, rows are taken of it batch by batch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.utils.data import default_collate
 from .unknown import UnknownError
 from .values import INDEX, Group, Known, Namespace, Row, Sliced, Table, Value
 
-__all__ = ["Cells", "advice", "attribute", "called", "item", "dictionary", "method", "of_arrow", "table"]
+__all__ = ["Cells", "Frame", "advice", "attribute", "called", "item", "dictionary", "method", "of_arrow", "table"]
 
 _MOST = 256 << 20
 """Bytes up to which all rows are kept as one array."""
@@ -38,24 +39,33 @@ class Cells:
     """What is taken of the row at ``index``.
 
     Attributes:
-        source: The table, or a column of it.
+        source: The table, or a column of it, as the data set holds it.
+        key: What brackets take of it first: a name or several; None for all of it.
         kind: What Python holds. Of the row: a column of pandas ("series"), an array, a tensor, a number of NumPy's, or one
             of Python's. Of all rows: some columns or one ("held"), what finds rows of them by place ("placed"), or their
             array ("values").
         names: Of a column of pandas the names of its numbers.
         places: Columns of the table: their places, or one place for a number.
+        own: Whether a number has the dtype of its column, and not that of its row.
         steps: What is done to the array of all rows, one after the other.
     """
 
     source: Any
+    key: Any
     kind: Literal["series", "array", "tensor", "number", "python", "held", "placed", "values"]
     names: tuple[str, ...] = ()
     places: Any = None
+    own: bool = False
     steps: tuple[Callable[[Any], Any], ...] = field(default=())
 
     def then(self, step: Callable[[Any], Any], kind: Any = None) -> Cells:
         """The same after one more step."""
         return replace(self, kind=kind or self.kind, steps=(*self.steps, step))
+
+    @property
+    def held(self) -> Any:
+        """The columns that rows are taken of, or the one."""
+        return self.source if self.key is None else self.source[self.key]
 
 
 def _pandas() -> Any:
@@ -66,14 +76,15 @@ def _is_number(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "iuf"
 
 
-def _begun(frame: Any, places: Any, single: bool) -> Cells | None:
-    """A row of a table of numbers, with a name for each; or some of it, or one number."""
+def _begun(source: Any, key: Any = None) -> Cells | None:
+    """A row of a table of numbers, with a name for each."""
+    frame = source if key is None else source[key]
     names = tuple(frame.columns)
     if not frame.columns.is_unique or not all(type(name) is str for name in names):
         return None
     if not all(map(_is_number, frame.dtypes)) or not len(names):
         return None
-    return _picked(Cells(frame, "series", names, np.arange(len(names))), places, single)
+    return Cells(source, key, "series", names, np.arange(len(names)))
 
 
 def _picked(cells: Cells, places: Any, single: bool) -> Cells | None:
@@ -90,6 +101,13 @@ def _picked(cells: Cells, places: Any, single: bool) -> Cells | None:
     return replace(cells, places=chosen, names=tuple(all_names[place] for place in chosen.tolist()))
 
 
+def _constant(value: Value | None) -> Known | None:
+    """A value that is the same for all samples, lists of such values included."""
+    if isinstance(value, Group) and value.kind is list and all(isinstance(one, Known) for one in value.items):
+        return Known([one.value for one in value.items if isinstance(one, Known)])
+    return value if isinstance(value, Known) else None
+
+
 def item(
     owner: Value, key: ast.expr, known: Callable[[ast.expr], Known | None], value: Callable[[ast.expr], Value]
 ) -> Cells | None:
@@ -101,20 +119,24 @@ def item(
         known: Gives a key that is the same for all samples.
         value: Gives any other.
     """
+
+    def constant(key: ast.expr) -> Known | None:
+        return _constant(value(key)) if isinstance(key, ast.List) else known(key)
+
     if isinstance(owner, Row):
         if owner.cells is None:
             return None
         if owner.cells.kind in ("held", "placed", "values"):
             plain = not isinstance(key, ast.Tuple | ast.Slice) and value(key) is INDEX
             return _row_of(owner.cells) if plain else None
-        chosen = known(key)
+        chosen = constant(key)
         return None if chosen is None else _part(owner.cells, chosen.value)
     pandas = _pandas()
     if pandas is None or not isinstance(owner, Known):
         return None
     kind = type(owner.value)
     if kind is pandas.DataFrame:
-        chosen = None if isinstance(key, ast.Tuple | ast.Slice) else known(key)
+        chosen = None if isinstance(key, ast.Tuple | ast.Slice) else constant(key)
         return None if chosen is None else _columns(owner.value, chosen.value)
     if kind is pandas.Series and not isinstance(key, ast.Tuple | ast.Slice) and value(key) is INDEX:
         return _of_column(owner.value) if _counts(owner.value) else None
@@ -131,15 +153,20 @@ def item(
         return _of_column(held) if len(keys) == 1 else None
     if type(held) is not pandas.DataFrame:
         return None
-    row = _begun(held, slice(None), False)
+    row = _begun(held)
     if row is None or len(keys) == 1:
         return row
-    chosen = known(keys[1])
+    chosen = constant(keys[1])
     if chosen is None:
         return None
     if name == "_LocIndexer":
-        return None if isinstance(chosen.value, slice) else _part(row, chosen.value)
-    return _at(row, chosen.value)
+        return None if isinstance(chosen.value, slice) else _of_own(_part(row, chosen.value))
+    return _of_own(_at(row, chosen.value))
+
+
+def _of_own(cells: Cells | None) -> Cells | None:
+    """What a row and a column of a table say together: a number is looked up in its column."""
+    return replace(cells, own=True) if cells is not None and cells.kind == "number" else cells
 
 
 def _columns(frame: Any, key: Any) -> Cells | None:
@@ -149,14 +176,14 @@ def _columns(frame: Any, key: Any) -> Cells | None:
         return None
     if not all(type(name) is str and name in frame.columns for name in names):
         return None
-    return Cells(frame[key], "held")
+    return Cells(frame, key, "held")
 
 
 def _row_of(cells: Cells) -> Cells | None:
     """The row at ``index`` of what is held of a table."""
-    if cells.source.ndim == 1:
-        return _of_column(cells.source) if cells.kind != "held" or _counts(cells.source) else None
-    row = None if cells.kind == "held" else _begun(cells.source, slice(None), False)
+    if cells.held.ndim == 1:
+        return _of_column(cells.source, cells.key) if cells.kind != "held" or _counts(cells.source) else None
+    row = None if cells.kind == "held" else _begun(cells.source, cells.key)
     return row if row is None or cells.kind == "placed" else replace(row, kind="array")
 
 
@@ -166,8 +193,9 @@ def _counts(held: Any) -> bool:
     return type(index) is _pandas().RangeIndex and index.start == 0 and index.step == 1
 
 
-def _of_column(column: Any) -> Cells | None:
-    return Cells(column, "number") if _is_number(column.dtype) else None
+def _of_column(source: Any, key: Any = None) -> Cells | None:
+    cells = Cells(source, key, "number")
+    return cells if _is_number(cells.held.dtype) else None
 
 
 def _at(cells: Cells, place: Any) -> Cells | None:
@@ -266,10 +294,11 @@ def _of_tensor(cells: Cells, name: str, places: list[Any], words: dict[str, Any]
 
 
 def _given(arguments: list[Value], named: dict[str, Value]) -> tuple[list[Any], dict[str, Any]] | None:
-    values = [*arguments, *named.values()]
-    if not all(isinstance(one, Known) for one in values):
+    places = [_constant(one) for one in arguments]
+    words = {key: _constant(one) for key, one in named.items()}
+    if None in places or None in words.values():
         return None
-    return [one.value for one in arguments], {key: one.value for key, one in named.items()}  # type: ignore[union-attr]
+    return [one.value for one in places if one], {key: one.value for key, one in words.items() if one}
 
 
 def called(function: Any, arguments: list[Value], named: dict[str, Value]) -> Cells | None:
@@ -372,43 +401,81 @@ def _from_numpy(whole: Any) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(whole))
 
 
-def table(value: Value, length: int, function: Callable[[int], Any]) -> torch.Tensor | None:
-    """All rows of a value, as ``default_collate`` puts them together; None if they are made one by one.
+class Frame:
+    """Batches of a value that is made of rows of a table.
+
+    Args:
+        cells: How it is made.
+        length: How many samples there are.
+        live: Whether the table may be written to meanwhile.
+
+    Raises:
+        Exception: It cannot be made of all rows.
+    """
+
+    def __init__(self, cells: Cells, length: int, live: bool) -> None:
+        self._cells, self._live = cells, live
+        self._axes, self._dtypes = self._labels(cells.held)
+        self._whole = self._made(slice(0, length))
+
+    def _labels(self, held: Any) -> tuple[list[Any], list[Any]]:
+        return [*held.axes], [held.dtype] if held.ndim == 1 else [*held.dtypes]
+
+    def _made(self, rows: Any) -> torch.Tensor:
+        held, places = self._cells.held, self._cells.places
+        if places is None:
+            whole = held.iloc[rows].to_numpy(copy=True)
+        elif self._cells.own:
+            whole = held.iloc[rows, places].to_numpy(copy=True)
+        else:
+            # The dtype that a row has is that of all columns, also where only some of them are taken.
+            dtype = held.iloc[:0].to_numpy().dtype
+            whole = held.iloc[rows, places if np.ndim(places) == 0 else places.tolist()].to_numpy(dtype, copy=True)
+        for step in self._cells.steps:
+            whole = step(whole)
+        return (whole if isinstance(whole, torch.Tensor) else _from_numpy(whole)).contiguous()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self._whole.nbytes
+
+    def batch(self, rows: Any) -> torch.Tensor:
+        """Several rows, collated."""
+        if not self._live:
+            return self._whole.index_select(0, torch.from_numpy(rows))
+        axes, dtypes = self._labels(self._cells.held)
+        if dtypes != self._dtypes or not all(map(_is_same, axes, self._axes)):
+            raise _UnequalError  # The data set itself makes them.
+        return self._made(rows)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or bool(one.equals(other))
+
+
+def table(value: Value, length: int, function: Callable[[int], Any], live: bool) -> Frame | None:
+    """Batches of a value, as ``default_collate`` puts its rows together; None if they are made one by one.
 
     Args:
         value: What is made of the row at ``index``.
         length: How many samples there are.
         function: Makes it of one.
+        live: Whether the table may be written to while an epoch lasts.
     """
     cells = value.cells if isinstance(value, Row) else None
-    if cells is None or cells.kind in ("series", "held", "placed", "values") or not 0 < length <= len(cells.source):
+    if cells is None or cells.kind in ("series", "held", "placed", "values"):
         return None
     columns = 1 if np.ndim(cells.places) == 0 else len(cells.places)
-    if len(cells.source) * columns * 8 > _MOST:
+    if not 0 < length <= len(cells.source) or length * columns * 8 > _MOST:
         return None
     try:
-        whole = _whole(cells)[:length]
-        for step in cells.steps:
-            whole = step(whole)
-        made = (whole if isinstance(whole, torch.Tensor) else _from_numpy(whole)).contiguous()
-        if made.nbytes > _MOST:
-            return None
+        made = Frame(cells, length, live)
         some = np.unique(np.linspace(0, length - 1, _COMPARED).astype(np.int64))
         expected = default_collate([function(row) for row in some.tolist()])
-        return made if _equal(expected, made.index_select(0, torch.from_numpy(some))) else None
+        return made if made.nbytes <= _MOST and _equal(expected, made.batch(some)) else None
     except Exception:  # What is wrong with a row, it says itself when it is asked for.
         return None
-
-
-def _whole(cells: Cells) -> Any:
-    if cells.places is None:
-        return cells.source.to_numpy(copy=True)
-    # The dtype that a row has is that of all columns, also where only some of them are taken.
-    dtype = cells.source.iloc[:0].to_numpy().dtype
-    places = cells.places
-    if np.ndim(places) == 0:
-        return cells.source.iloc[:, places].to_numpy().astype(dtype)
-    return cells.source.iloc[:, places.tolist()].to_numpy(dtype, copy=True)
 
 
 def _equal(expected: Any, found: torch.Tensor) -> bool:

@@ -114,7 +114,12 @@ class Lookups:
 def _maker(reader: Reader, made: Value, loader: Any, length: int) -> Callable[[list[int]], Any]:
     """What makes the batch of some rows."""
     if only_stacks(loader.collate_fn):
-        return Collated(laid_out_alone(reader, made, length))
+        try:
+            return Collated(laid_out_alone(reader, made, length, live=not loader.num_workers))
+        except RefusalError:
+            raise
+        except Exception as error:  # Of which the data set tells when it is asked for that sample.
+            raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
     try:
         together = reader.call(loader.collate_fn, [Column(made)])
         check_unshared(reader)

@@ -615,7 +615,7 @@ class Reader:
                 if isinstance(place, slice):
                     return Known(value[place])  # as new each time; what it is taken of was looked at
                 return self._looked_up(lambda: questions.taken(value, place), f"item {place!r}")
-            return Row(f"{self.names.name(owner.value)}[{text}]")
+            return Row(f"{self.names.name(owner.value)}[{text}]", cells=cells)
         if isinstance(owner, Row):
             return Row(f"_plain({owner.text})[{text}]", cells=cells)
         raise UnknownError(f"an item of {vocabulary.word(owner)} is not known")

@@ -122,7 +122,7 @@ class Rows(Lazy):
 
     Args:
         make: Makes one.
-        table: What they are rows of.
+        table: What they are rows of, or what makes batches of them.
         length: How many there are.
     """
 
@@ -132,6 +132,8 @@ class Rows(Lazy):
 
     def batch(self, rows: Any) -> torch.Tensor:
         """Several, collated."""
+        if isinstance(self._table, frames.Frame):
+            return self._table.batch(rows)
         if isinstance(self._table, torch.Tensor):
             return self._table.index_select(0, torch.from_numpy(rows))
         return torch.from_numpy(np.take(self._table, rows, axis=0))
@@ -520,8 +522,12 @@ def laid_out_lazily(reader: Reader, made: Value, length: int) -> tuple[Picture, 
     return picture, _laid_out(reader, shape, length, lazily=True)
 
 
-def laid_out_alone(reader: Reader, made: Value, length: int, lazily: bool = False) -> Layout:
+def laid_out_alone(
+    reader: Reader, made: Value, length: int, lazily: bool = False, live: bool = False
+) -> Layout:
     """Samples without images; if `lazily`, their values are evaluated when they are asked for.
+
+    If `live`, tables of pandas may be written to while an epoch lasts.
 
     Raises:
         RefusalError: There is one.
@@ -532,10 +538,12 @@ def laid_out_alone(reader: Reader, made: Value, length: int, lazily: bool = Fals
     if any(isinstance(value, Entries) for value in reader.names.names.values()):
         # Measured: a third slower than its own code, as each step of an expression asks what it is given.
         raise RefusalError("Python code: its own code looks entries of LMDB up in less time")
-    return _laid_out(reader, shape, length, lazily)
+    return _laid_out(reader, shape, length, lazily, live)
 
 
-def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False) -> Layout:
+def _laid_out(
+    reader: Reader, shape: _Shape, length: int, lazily: bool = False, live: bool = False
+) -> Layout:
     kind, keys, values = shape
     image = next((key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture)), _NONE)
     others: list[Sequence[Any]] = []
@@ -549,9 +557,10 @@ def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False) 
         if rows is not None and len(rows) >= length:
             others.append(Rows(reader.names.function(text), rows, length))
             continue
-        table = None if lazily or image is not _NONE else frames.table(value, length, reader.names.function(text))
+        made = reader.names.function(text)
+        table = None if lazily or image is not _NONE else frames.table(value, length, made, live)
         if table is not None:
-            others.append(Rows(reader.names.function(text), table, length))
+            others.append(Rows(made, table, length))
             continue
         settled = reader.names.settled and not lazily
         what = "a value of its samples" if image is _NONE else "what goes with an image"

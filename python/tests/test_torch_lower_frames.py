@@ -1,4 +1,4 @@
-"""Data sets over tables of pandas and Arrow: what is taken of rows one by one is taken of all rows at once, bit for bit."""
+"""Data sets over tables of pandas and Arrow: what is taken of each row is taken of all rows at once, bit for bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def mixed() -> pd.DataFrame:
 
 
 def single() -> pd.DataFrame:
-    return pd.DataFrame(np.random.default_rng(1).normal(size=(ROWS, 4)), columns=[*COLUMNS, "y"], dtype=np.float32)
+    return pd.DataFrame(
+        np.random.default_rng(1).normal(size=(ROWS, 4)), columns=[*COLUMNS, "y"], dtype=np.float32
+    )
 
 
 def whole() -> pd.DataFrame:
@@ -183,10 +185,14 @@ class Whole(Held):
 
 @pytest.mark.parametrize("bad", [np.nan, 1e30])
 @pytest.mark.parametrize("column", ["a", "b"])
-def test_numbers_that_are_no_integers_are_converted_one_by_one(bad: float, column: str, taken: list[bool]) -> None:
+def test_numbers_that_are_no_integers_are_converted_one_by_one(
+    bad: float, column: str, taken: list[bool]
+) -> None:
     frame = mixed()
     frame["b"] = 1e3 * frame["b"]
-    assert _equal(list(wf.feed(Whole(frame), batch_size=8)), list(stock.DataLoader(Whole(frame), batch_size=8)))
+    assert _equal(
+        list(wf.feed(Whole(frame), batch_size=8)), list(stock.DataLoader(Whole(frame), batch_size=8))
+    )
     assert all(taken)
     # None of the rows that are compared.
     frame.loc[9, column] = bad
@@ -283,6 +289,20 @@ def test_batches_are_fresh_memory() -> None:
             for value in batch:
                 value.zero_()
         assert _equal(list(ours), list(stock.DataLoader(Places(single()), batch_size=8)))
+
+
+class Attributes(Held):
+    def __getitem__(self, i: int) -> Any:
+        row = self.df.iloc[i]
+        return torch.tensor(row.a), row.name
+
+
+def test_attributes_of_pandas_are_no_columns(taken: list[bool]) -> None:
+    frame = mixed().assign(name=np.arange(ROWS))
+    frame.loc[1, "name"] = 7
+    theirs: Any = stock.DataLoader(Attributes(frame), batch_size=8)
+    assert _equal(list(wf.feed(theirs)), list(theirs))
+    assert taken == [True, False]
 
 
 class Arrow(stock.Dataset[Any]):

@@ -45,6 +45,9 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in items:
         if "_mode_graph" in item.name:
             item.add_marker(pytest.mark.skip(reason="graphs without eager mode"))
+        if "PrefetchTest::testPrefetching" in item.nodeid:
+            # It would wait forever for calls that are counted.
+            item.add_marker(pytest.mark.skip(reason="how much is made ahead"))
     if WITH:
         import tfdata_verbs
 
@@ -68,6 +71,8 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Iterator[None]:
         import tfdata_verbs
 
         reason = tfdata_verbs.notes[0] if tfdata_verbs.notes else ""
+        if call.excinfo is not None and "tfdata_verbs.Verbs" in str(call.excinfo.value):
+            reason = reason or "TensorFlow's own operations on a data set of wellfed's"
         if report.passed:
             # What is refused, and was to be, is as good as what is made.
             made = tfdata_verbs.touched or reason.startswith("refused")

@@ -1,8 +1,9 @@
 """`Verbs`: tf.data's methods and arguments, carried out by wellfed, in the place of `Dataset` in tf.data's own tests.
 
 A test is about values where it can be: other sources stand for those that wellfed does not have (`from_tensors`,
-generators), if elements are the same. What wellfed does not have is `no(...)`, which keeps the reason; what it refuses
-is an `InvalidArgumentError`, as TensorFlow's own refusals are, and kept too. If the test fails, it was skipped for that.
+generators), if elements are the same. What wellfed does not have is `no(...)`, which keeps the reason; what it
+refuses is an `InvalidArgumentError`, as TensorFlow's own refusals are, and kept too. If the test fails, it was skipped
+for that.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
     """A structure of what `function` gives for its leaves; wellfed's structures are dicts and tuples."""
     if isinstance(structure, Mapping):
         return {key: mapped(function, one) for key, one in structure.items()}
-    if isinstance(structure, tuple) and type(structure).__name__ not in ("SparseTensorValue", "RaggedTensorValue"):
+    if isinstance(structure, tuple) and type(structure).__name__ not in (
+        "SparseTensorValue",
+        "RaggedTensorValue",
+    ):
         return tuple(mapped(function, one) for one in structure)
     return function(structure)
 
@@ -116,7 +120,9 @@ def tensors(value: Any) -> Any:
         return tf.convert_to_tensor(one)
 
     if isinstance(value, list):
-        return tensor(value) if not value or isinstance(value[0], str | bytes) else [tensors(v) for v in value]
+        return (
+            tensor(value) if not value or isinstance(value[0], str | bytes) else [tensors(v) for v in value]
+        )
     if isinstance(value, Mapping):
         return {key: tensors(one) for key, one in value.items()}
     if isinstance(value, tuple):
@@ -208,7 +214,11 @@ class Verbs:
         output_signature: Any = None,
         name: Any = None,
     ) -> Verbs:
-        kinds = output_types if output_signature is None else nest.map_structure(lambda s: s.dtype, output_signature)
+        kinds = (
+            output_types
+            if output_signature is None
+            else nest.map_structure(lambda s: s.dtype, output_signature)
+        )
 
         def one(kind: Any, value: Any) -> Any:
             if isinstance(value, tf.SparseTensor):
@@ -310,7 +320,9 @@ class Verbs:
         shapes, values = sides(padded_shapes), fillers(padding_values)
         return Verbs(
             asked(
-                lambda: self.known().padded_batch(whole(batch_size), shapes, values, drop_last=bool(drop_remainder))
+                lambda: self.known().padded_batch(
+                    whole(batch_size), shapes, values, drop_last=bool(drop_remainder)
+                )
             )
         )
 
@@ -319,7 +331,9 @@ class Verbs:
     ) -> Verbs:
         if row_splits_dtype != tf.int64:
             raise no("row splits of another dtype than int64")
-        return Verbs(asked(lambda: self.known().ragged_batch(whole(batch_size), drop_last=bool(drop_remainder))))
+        return Verbs(
+            asked(lambda: self.known().ragged_batch(whole(batch_size), drop_last=bool(drop_remainder)))
+        )
 
     def bucket_by_sequence_length(
         self,
@@ -496,7 +510,9 @@ def tfrecord(
     return Verbs(
         asked(
             lambda: wf.tfrecord(
-                paths, compression=compression_type or "", unpack_to=folder and os.path.join(folder, "unpacked")
+                paths,
+                compression=compression_type or "",
+                unpack_to=folder and os.path.join(folder, "unpacked"),
             )
         )
     )
@@ -524,7 +540,9 @@ def at(dataset: Verbs, index: Any) -> Any:
     return tensors(found)
 
 
-def globally_shuffled(dataset: Verbs, seed: Any = None, reshuffle_each_iteration: Any = None, name: Any = None) -> Verbs:
+def globally_shuffled(
+    dataset: Verbs, seed: Any = None, reshuffle_each_iteration: Any = None, name: Any = None
+) -> Verbs:
     """`global_shuffle_op._global_shuffle`, which `shuffle` is."""
     return dataset.shuffle(0, seed, reshuffle_each_iteration)
 

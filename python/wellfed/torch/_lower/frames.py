@@ -1,13 +1,13 @@
 """Rows of pandas' tables of numbers: a value that is calculated of one row, calculated of all rows at once.
 
-``torch.tensor(self.df.iloc[i][columns].values, dtype=torch.float32)`` takes some hundred microseconds of pandas for each
-row. The row of a table of numbers has one dtype, that of ``df.to_numpy()``, and what is done to it here is done to each
-number by itself, so it is the row of an array that the same steps make of all rows.
+``torch.tensor(self.df.iloc[i][columns].values, dtype=torch.float32)`` takes some hundred microseconds of pandas for
+each row. The row of a table of numbers has one dtype, that of ``df.to_numpy()``, and what is done to it here is done to
+each number by itself, so it is the row of an array that the same steps make of all rows.
 
-Invariant: `table` gives such an array only if rows of it, from all parts of the table, are equal in type, shape and bits
-to what the data set makes. Where a number might become another one in a way that depends on how many are converted at
-once (NaN or a large number as an integer), there is none, and rows are made one by one as before. Where the table may
-be written to while an epoch lasts, as it may without workers, rows are taken of it batch by batch.
+Invariant: `table` gives such an array only if rows of it, from all parts of the table, are equal in type, shape and
+bits to what the data set makes. Where a number might become another one in a way that depends on how many are converted
+at once (NaN or a large number as an integer), there is none, and rows are made one by one as before. Where the table
+may be written to while an epoch lasts, as it may without workers, rows are taken of it batch by batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ from torch.utils.data import default_collate
 from .unknown import UnknownError
 from .values import INDEX, Group, Known, Namespace, Row, Sliced, Table, Value
 
-__all__ = ["Cells", "Frame", "advice", "attribute", "called", "item", "dictionary", "method", "of_arrow", "table"]
+__all__ = [
+    "Cells",
+    "Frame",
+    "advice",
+    "attribute",
+    "called",
+    "dictionary",
+    "item",
+    "method",
+    "of_arrow",
+    "table",
+]
 
 _MOST = 256 << 20
 """Bytes up to which all rows are kept as one array."""
@@ -41,9 +52,9 @@ class Cells:
     Attributes:
         source: The table, or a column of it, as the data set holds it.
         key: What brackets take of it first: a name or several; None for all of it.
-        kind: What Python holds. Of the row: a column of pandas ("series"), an array, a tensor, a number of NumPy's, or one
-            of Python's. Of all rows: some columns or one ("held"), what finds rows of them by place ("placed"), or their
-            array ("values").
+        kind: What Python holds. Of the row: a column of pandas ("series"), an array, a tensor, a number of NumPy's,
+            or one of Python's. Of all rows: some columns or one ("held"), what finds rows of them by place
+            ("placed"), or their array ("values").
         names: Of a column of pandas the names of its numbers.
         places: Columns of the table: their places, or one place for a number.
         own: Whether a number has the dtype of its column, and not that of its row.
@@ -141,7 +152,11 @@ def item(
     if kind is pandas.Series and not isinstance(key, ast.Tuple | ast.Slice) and value(key) is INDEX:
         return _of_column(owner.value) if _counts(owner.value) else None
     name = kind.__name__
-    if kind.__module__.partition(".")[0] != "pandas" or name not in ("_iLocIndexer", "_LocIndexer", "_iAtIndexer"):
+    if kind.__module__.partition(".")[0] != "pandas" or name not in (
+        "_iLocIndexer",
+        "_LocIndexer",
+        "_iAtIndexer",
+    ):
         return None
     keys = key.elts if isinstance(key, ast.Tuple) else [key]
     if isinstance(keys[0], ast.Slice | ast.Tuple) or value(keys[0]) is not INDEX or len(keys) > 2:
@@ -218,7 +233,9 @@ def _part(cells: Cells, key: Any) -> Cells | None:
             key = key.tolist()
         if isinstance(key, slice):
             ends = (key.start, key.stop, key.step)
-            return _picked(cells, key, False) if all(end is None or type(end) is int for end in ends) else None
+            return (
+                _picked(cells, key, False) if all(end is None or type(end) is int for end in ends) else None
+            )
         if not isinstance(key, list) or not all(type(name) is str and name in cells.names for name in key):
             return None
         return _picked(cells, [cells.names.index(name) for name in key], False)
@@ -236,19 +253,22 @@ _FINDERS = ("values", "iloc", "iat")
 
 def attribute(owner: Row, name: str) -> Cells | None:
     """``owner.name``."""
-    cells = owner.cells
+    cells: Cells | None = owner.cells
     if cells is not None and cells.kind == "held":
         if name in ("loc", "at"):
             return replace(cells, kind="placed") if _counts(cells.source) else None
         return replace(cells, kind="values" if name == "values" else "placed") if name in _FINDERS else None
     if cells is None or cells.kind != "series":
         return None
-    return replace(cells, kind="array") if name == "values" else _part(cells, name)
+    if name == "values":
+        return replace(cells, kind="array")
+    # Of a column whose name is that of an attribute of pandas, it is the attribute.
+    return None if hasattr(_pandas().Series, name) else _part(cells, name)
 
 
 def method(owner: Value, name: str, arguments: list[Value], named: dict[str, Value]) -> Cells | None:
     """``owner.name(...)`` with arguments that are the same for all samples."""
-    cells = owner.cells if isinstance(owner, Row) else None
+    cells: Cells | None = owner.cells if isinstance(owner, Row) else None
     given = _given(arguments, named)
     if cells is None or given is None:
         return None
@@ -272,7 +292,11 @@ def method(owner: Value, name: str, arguments: list[Value], named: dict[str, Val
             return cells.then(_numpy_as(places[0]))
         if name == "copy" and not places and not words:
             return cells
-        return replace(cells, kind="python") if name == "item" and cells.kind == "number" and not places else None
+        return (
+            replace(cells, kind="python")
+            if name == "item" and cells.kind == "number" and not places
+            else None
+        )
     if cells.kind == "tensor":
         return _of_tensor(cells, name, places, words)
     return None
@@ -282,7 +306,13 @@ def _is_one(places: list[Any], words: dict[str, Any]) -> bool:
     return len(places) == 1 and not words
 
 
-_AS = {"float": torch.float32, "double": torch.float64, "long": torch.int64, "int": torch.int32, "half": torch.float16}
+_AS = {
+    "float": torch.float32,
+    "double": torch.float64,
+    "long": torch.int64,
+    "int": torch.int32,
+    "half": torch.float16,
+}
 
 
 def _of_tensor(cells: Cells, name: str, places: list[Any], words: dict[str, Any]) -> Cells | None:
@@ -346,7 +376,9 @@ def _tensor(cells: Cells, dtype: Any) -> Cells | None:
     if cells.kind != "python":
         return made
     # torch gives numbers of Python its default dtype.
-    return made.then(lambda whole: whole.to(torch.get_default_dtype()) if whole.is_floating_point() else whole)
+    return made.then(
+        lambda whole: whole.to(torch.get_default_dtype()) if whole.is_floating_point() else whole
+    )
 
 
 def _beside(value: Value) -> Cells | None:
@@ -354,7 +386,7 @@ def _beside(value: Value) -> Cells | None:
     if not isinstance(value, Group) or value.kind is not list or not value.items:
         return None
     parts = [one.cells if isinstance(one, Row) else None for one in value.items]
-    first = parts[0]
+    first: Cells | None = parts[0]
     if first is None:
         return None
     for part in parts:
@@ -430,7 +462,9 @@ class Frame:
         else:
             # The dtype that a row has is that of all columns, also where only some of them are taken.
             dtype = held.iloc[:0].to_numpy().dtype
-            whole = held.iloc[rows, places if np.ndim(places) == 0 else places.tolist()].to_numpy(dtype, copy=True)
+            whole = held.iloc[rows, places if np.ndim(places) == 0 else places.tolist()].to_numpy(
+                dtype, copy=True
+            )
         for step in self._cells.steps:
             whole = step(whole)
         return (whole if isinstance(whole, torch.Tensor) else _from_numpy(whole)).contiguous()
@@ -438,7 +472,7 @@ class Frame:
     @property
     def nbytes(self) -> int:
         """Bytes of all rows."""
-        return self._whole.nbytes
+        return int(self._whole.nbytes)
 
     def batch(self, rows: Any) -> torch.Tensor:
         """Several rows, collated."""
@@ -481,7 +515,7 @@ def table(value: Value, length: int, function: Callable[[int], Any], live: bool)
 def _equal(expected: Any, found: torch.Tensor) -> bool:
     if type(expected) is not torch.Tensor or expected.dtype != found.dtype or expected.shape != found.shape:
         return False
-    return expected.contiguous().numpy().tobytes() == found.numpy().tobytes()
+    return bool(expected.contiguous().numpy().tobytes() == found.numpy().tobytes())
 
 
 # Tables of Arrow.
@@ -500,7 +534,12 @@ def of_arrow(
             return Group(list, (Table(cells),))
         return Table({one: Group(list, (cell,)) for one, cell in cells.items()})
     arrow: Any = sys.modules.get("pyarrow")
-    if arrow is None or name != "slice" or not isinstance(owner, Known) or type(owner.value) is not arrow.Table:
+    if (
+        arrow is None
+        or name != "slice"
+        or not isinstance(owner, Known)
+        or type(owner.value) is not arrow.Table
+    ):
         return None
     values = dict(zip(("offset", "length"), arguments, strict=False)) | named
     if values.get("offset") is not INDEX or values.get("length") != Known(1) or len(values) != 2:

@@ -541,9 +541,7 @@ def laid_out_alone(
     return _laid_out(reader, shape, length, lazily, live)
 
 
-def _laid_out(
-    reader: Reader, shape: _Shape, length: int, lazily: bool = False, live: bool = False
-) -> Layout:
+def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False, live: bool = False) -> Layout:
     kind, keys, values = shape
     image = next((key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture)), _NONE)
     others: list[Sequence[Any]] = []

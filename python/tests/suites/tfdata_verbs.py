@@ -13,6 +13,7 @@ import os
 import types
 import unittest
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ LOOKED_AT = 60
 
 MOST = 10_000
 """Elements of generators that are taken into memory."""
+
+
+NAMED = "structures other than dicts and tuples"
 
 
 class Refused(tf.errors.InvalidArgumentError, ValueError, TypeError):  # type: ignore[misc]
@@ -88,6 +92,8 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
     """A structure of what `function` gives for its leaves; wellfed's structures are dicts and tuples."""
     if isinstance(structure, Mapping):
         return {key: mapped(function, one) for key, one in structure.items()}
+    if hasattr(structure, "__attrs_attrs__"):
+        raise no(NAMED)
     if isinstance(structure, tuple) and type(structure).__name__ not in (
         "SparseTensorValue",
         "RaggedTensorValue",
@@ -391,12 +397,16 @@ class Verbs:
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: Any = None) -> Verbs:
+        if (datasets is None) == (not args):
+            raise no("zip of nothing, or of data sets in two arguments")
         given = datasets if datasets is not None else (args[0] if len(args) == 1 else args)
         if isinstance(given, Verbs):
             return given
+        if isinstance(given, Mapping):
+            raise no("zip of a dict of data sets")
+        if hasattr(given, "_fields") or hasattr(given, "__attrs_attrs__") or is_dataclass(given):
+            raise no(NAMED)
         if not isinstance(given, tuple):
-            if isinstance(given, Mapping):
-                raise no("zip of a dict of data sets")
             raise TypeError(f"Invalid `datasets`. {given!r} is not a (nested) structure of data sets")
         parts = [Verbs.zip(one) if isinstance(one, tuple | Mapping) else one for one in given]
         return Verbs(asked(lambda: parts[0].ours.zip(*(part.ours for part in parts[1:]))))

@@ -58,7 +58,7 @@ def asked(make: Callable[[], Any]) -> Any:
     """What `make` gives, with wellfed's refusals as TensorFlow's."""
     try:
         return make()
-    except (ValueError, TypeError, OverflowError) as e:
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError) as e:
         if isinstance(e, Refused):
             raise
         first = str(e).splitlines()[0]
@@ -177,7 +177,16 @@ def in_memory(elements: list[Any]) -> wf.Dataset:
     return wf.from_dataset(Rows(elements))
 
 
-class Verbs:
+class _Methods(type):
+    """The class of `Verbs`, for the functions of tf.data's class that wellfed does not have."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise no(f"{name} is not among wellfed's methods")
+
+
+class Verbs(metaclass=_Methods):
     """A data set of wellfed's, with tf.data's methods."""
 
     def __init__(self, ours: Any) -> None:
@@ -193,8 +202,8 @@ class Verbs:
 
     @staticmethod
     def range(*args: Any, output_type: Any = tf.int64, name: Any = None) -> Verbs:
-        numbers = np.arange(*map(whole, args)).astype(output_type.as_numpy_dtype)
-        return Verbs(asked(lambda: wf.from_tensor_slices(numbers)))
+        dtype = output_type.as_numpy_dtype
+        return Verbs(asked(lambda: wf.from_tensor_slices(np.arange(*map(whole, args)).astype(dtype))))
 
     @staticmethod
     def from_tensor_slices(tensors: Any, name: Any = None) -> Verbs:
@@ -511,6 +520,10 @@ def tfrecord(
     """`tf.data.TFRecordDataset`."""
     if isinstance(filenames, Verbs):
         filenames = [str(bytes(one), "utf-8") for one in filenames.as_numpy_iterator()]
+    if isinstance(filenames, os.PathLike):
+        filenames = os.fspath(filenames)
+    elif isinstance(filenames, list | tuple):
+        filenames = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in filenames]
     texts = tf.convert_to_tensor(filenames)
     if texts.dtype != tf.string:
         raise no(f"file names of {texts.dtype.name}")

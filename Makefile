@@ -79,7 +79,7 @@ test-python: build $(STAMPS)/tensorflow ## Python tests against real PyTorch and
 	$(PY) -m pytest $(WAITING_TESTS:%=--ignore=%); others=$$?; \
 	wait $$waiting; status=$$?; cat $(WAITING_LOG); [ $$others = 0 ] && [ $$status = 0 ]
 
-.PHONY: pillow-suite torchvision-suite
+.PHONY: pillow-suite torchvision-suite tfdata-suite
 pillow-suite: build ## Pillow's own tests with and without accelerate() (WELLFED_PILLOW_SUITE names a checkout)
 	$(call say,Pillow's tests)
 	@$(PY) python/tests/suites/run.py pillow
@@ -87,6 +87,14 @@ pillow-suite: build ## Pillow's own tests with and without accelerate() (WELLFED
 torchvision-suite: build ## torchvision's own tests with and without accelerate() (WELLFED_TORCHVISION_SUITE)
 	$(call say,torchvision's tests)
 	@$(PY) python/tests/suites/run.py torchvision
+
+# Python steps need torch, which lies in the other environment.
+tfdata-suite: build $(STAMPS)/tensorflow ## tf.data's own tests with wellfed's data sets, and with feed() (WELLFED_TENSORFLOW_SUITE)
+	$(call say,tf.data's tests)
+	@export PYTHONPATH=$(abspath python) TF_CPP_MIN_LOG_LEVEL=3; \
+	export WELLFED_SUITE_PACKAGES=$$($(PY) -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])'); \
+	$(VENV_TENSORFLOW)/bin/python python/tests/suites/run.py tfdata-verbs && \
+	$(VENV_TENSORFLOW)/bin/python python/tests/suites/run.py tfdata-feed
 
 .PHONY: docs
 docs: ## API documentation, warnings denied

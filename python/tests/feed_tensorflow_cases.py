@@ -682,6 +682,21 @@ def case_iterators_do_not_disturb_each_other() -> None:
     equal(tf.data.Dataset.zip((dataset, dataset)), tf.data.Dataset.zip((result, result)))
 
 
+def case_data_sets_of_graphs_are_left() -> None:
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.range(3)
+        left(dataset, "in a graph")
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def total() -> Any:
+        found = tf.constant(0, tf.int64)
+        for number in wf.feed(tf.data.Dataset.range(4)):
+            found += number
+        return found
+
+    assert int(total()) == 6
+
+
 def main() -> None:
     """Runs the cases that are named, or all; prints their failures."""
     tf.autograph.set_verbosity(0)

@@ -196,7 +196,21 @@ def resource(iterator: Any) -> None:
     iterator.get_next_as_optional()
 
 
-@pytest.mark.parametrize("before", [nothing, next, two, one_each, resource], ids=lambda f: f.__name__)
+def ended(iterator: Any) -> None:
+    assert len(labels(iterator)) == 4
+
+
+def ended_in_functions(iterator: Any) -> None:
+    two(iterator)
+    two(iterator)
+    assert not iterator.get_next_as_optional().has_value()
+
+
+BEFORE = {nothing: 0, next: 1, two: 2, one_each: 3, resource: 1, ended: 4, ended_in_functions: 4}
+"""What is done to an iterator before it is saved, and how many batches that takes."""
+
+
+@pytest.mark.parametrize("before", BEFORE, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("after", [nothing, two], ids=lambda f: f.__name__)
 def test_checkpoints_are_exact(before: Any, after: Any, tmp_path: Path) -> None:
     data = pairs().tf()
@@ -204,7 +218,7 @@ def test_checkpoints_are_exact(before: Any, after: Any, tmp_path: Path) -> None:
     before(iterator)
     path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "c"))
     rest, then = labels(iterator), labels(data)
-    assert len(rest) == 4 - {nothing: 0, next: 1, two: 2, one_each: 3, resource: 1}[before]
+    assert len(rest) == 4 - BEFORE[before]
     other = pairs().tf()
     iterator = iter(other)
     after(iterator)

@@ -1,10 +1,11 @@
-"""Runs the tests of another project with and without `wellfed.accelerate`, and says which of them it changes.
+"""Runs the tests of another project with and without wellfed, and says which of them it changes.
 
     python python/tests/suites/run.py SUITE [--folder FOLDER] [--known FILE] [--tests FILE...] [-- ARGUMENTS OF PYTEST]
 
-`SUITE` is ``pillow`` or ``torchvision``; the folder is a checkout of that project at the version that is installed, or
-what `WELLFED_PILLOW_SUITE` or `WELLFED_TORCHVISION_SUITE` say. Exits with 1 if a test passes without acceleration and
-not with it. See README.md beside it.
+`SUITE` is ``pillow`` or ``torchvision``, with `wellfed.accelerate`; ``tfdata-verbs``, with wellfed's data sets in the
+place of tf.data's; or ``tfdata-feed``, with `wellfed.feed` of each data set. The folder is a checkout of that project
+at the version that is installed, or what `WELLFED_PILLOW_SUITE`, `WELLFED_TORCHVISION_SUITE` or
+`WELLFED_TENSORFLOW_SUITE` say. Exits with 1 if a test passes without wellfed and not with it. See README.md beside it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,68 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 
+_VERBS = (
+    *(
+        "as_numpy_iterator",
+        "batch",
+        "bucket_by_sequence_length",
+        "cache",
+        "cardinality",
+        "concatenate",
+        "enumerate",
+    ),
+    *(
+        "filter",
+        "from_tensor_slices",
+        "from_tensors",
+        "len",
+        "list_files",
+        "map",
+        "padded_batch",
+        "prefetch",
+        "ragged_batch",
+    ),
+    *(
+        "range",
+        "rebatch",
+        "repeat",
+        "sample_from_datasets",
+        "shard",
+        "shuffle",
+        "skip",
+        "take",
+        "tf_record_dataset",
+    ),
+    *("unbatch", "zip"),
+)
+_OF_TFDATA = [
+    *(f"kernel_tests/{verb}_test.py" for verb in _VERBS),
+    "experimental/kernel_tests/make_csv_dataset_test.py",
+]
+
+
+class Suite(NamedTuple):
+    """Tests of a project: its package, the variable that names the checkout, where in it they are run, and which."""
+
+    package: str
+    variable: str
+    where: str
+    tests: list[str]
+    known: str
+
+
 SUITES = {
-    "pillow": ("PIL", "WELLFED_PILLOW_SUITE", ["Tests"]),
-    "torchvision": (
+    "pillow": Suite("PIL", "WELLFED_PILLOW_SUITE", ".", ["Tests"], "pillow.txt"),
+    "torchvision": Suite(
         "torchvision",
         "WELLFED_TORCHVISION_SUITE",
+        ".",
         [
             "test/test_transforms.py",
             "test/test_transforms_v2.py",
@@ -31,21 +85,34 @@ SUITES = {
             "test/test_datasets.py",
             "test/test_utils.py",
         ],
+        "torchvision.txt",
+    ),
+    "tfdata-verbs": Suite("", "WELLFED_TENSORFLOW_SUITE", "tensorflow/python/data", _OF_TFDATA, "tfdata.txt"),
+    "tfdata-feed": Suite(
+        "", "WELLFED_TENSORFLOW_SUITE", "tensorflow/python/data", _OF_TFDATA, "tfdata-feed.txt"
     ),
 }
-"""By name: the package, the variable that names the checkout, and what of it is run."""
+"""By name. TensorFlow's checkout has no package that would be imported: its tests are named by folders alone."""
 
 GOOD = ("passed", "skipped")
 
 
-def outcomes(folder: Path, tests: list[str], more: list[str], accelerate: bool) -> dict[str, str]:
-    """What became of each test, by its name."""
+class Made(NamedTuple):
+    """What became of each test, by its name; and why tests were skipped for want of what wellfed does not have."""
+
+    outcomes: dict[str, str]
+    reasons: dict[str, str]
+
+
+def outcomes(suite: str, folder: Path, tests: list[str], more: list[str], with_: bool) -> Made:
+    """Runs the tests."""
     with tempfile.TemporaryDirectory() as temporary:
         found = Path(temporary) / "outcomes.json"
         path = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(path),
-            "WELLFED_SUITE_ACCELERATE": str(int(accelerate)),
+            "WELLFED_SUITE": suite,
+            "WELLFED_SUITE_WITH": str(int(with_)),
             "WELLFED_SUITE_OUTCOMES": str(found),
         }
         command = [sys.executable, "-m", "pytest", "-p", "plugin", "-p", "no:cacheprovider", "-q"]
@@ -53,44 +120,55 @@ def outcomes(folder: Path, tests: list[str], more: list[str], accelerate: bool) 
         done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
         if not found.exists():
             raise SystemExit(f"pytest ended with {done.returncode} and said\n{done.stdout}")
-        made: dict[str, str] = json.loads(found.read_text())
-        return made
+        return Made(**json.loads(found.read_text()))
 
 
 def worse(without: dict[str, str], with_: dict[str, str]) -> list[str]:
-    """Tests that are good without acceleration and not with it. One that is gone is not good."""
+    """Tests that are good without wellfed and not with it. One that is gone is not good."""
     return sorted(test for test in without if without[test] in GOOD and with_.get(test) not in GOOD)
 
 
 def known(file: Path) -> dict[str, str]:
-    """Tests that are known to differ, with the reason: lines of ``test: reason``."""
+    """Tests that are known to differ, with the reason: lines of ``test: reason``; `*` stands for what its cases add."""
     lines = file.read_text().splitlines() if file.exists() else []
     pairs = [line.partition(": ") for line in lines if line and not line.startswith("#")]
     return {test: reason for test, _, reason in pairs}
 
 
-def compare(folder: Path, tests: list[str], more: list[str], expected: dict[str, str]) -> int:
+def reason_of(test: str, expected: dict[str, str]) -> str | None:
+    """Why a test is known to differ."""
+    found = (reason for name, reason in expected.items() if test == name)
+    alike = (expected[name] for name in expected if name.endswith("*") and test.startswith(name[:-1]))
+    return next(found, None) or next(alike, None)
+
+
+def compare(suite: str, folder: Path, tests: list[str], more: list[str], expected: dict[str, str]) -> int:
     """Runs them, prints what differs, and says how many differ that are not known to."""
-    without = outcomes(folder, tests, more, accelerate=False)
-    with_ = outcomes(folder, tests, more, accelerate=True)
-    candidates = worse(without, with_)
-    if candidates:
+    without = outcomes(suite, folder, tests, more, with_=False)
+    with_ = outcomes(suite, folder, tests, more, with_=True)
+    candidates = worse(without.outcomes, with_.outcomes)
+    unknown = [test for test in candidates if reason_of(test, expected) is None and test in with_.outcomes]
+    if unknown:
         # Some tests fail now and then: only what does so again is told.
-        again = [test for test in candidates if test in with_]
-        if again:
-            without |= outcomes(folder, again, [], accelerate=False)
-            with_ |= outcomes(folder, again, [], accelerate=True)
-        candidates = worse(without, with_)
-    for name, made in (("without", without), ("with", with_)):
+        without.outcomes.update(outcomes(suite, folder, unknown, [], with_=False).outcomes)
+        with_.outcomes.update(outcomes(suite, folder, unknown, [], with_=True).outcomes)
+        candidates = worse(without.outcomes, with_.outcomes)
+    for name, made in (("without", without.outcomes), ("with", with_.outcomes)):
         counts = {kind: list(made.values()).count(kind) for kind in sorted({*made.values()})}
         print(f"{name:8} " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    skipped = Counter(with_.reasons[test] for test in with_.reasons if with_.outcomes[test] == "skipped")
+    for reason, count in skipped.most_common():
+        print(f"skipped: {count} for {reason}")
     for test in candidates:
-        reason = expected.get(test)
-        print(f"{'known' if reason else 'DIFFERS'}: {test}: {reason or with_.get(test, 'not there')}")
-    for test in sorted(expected.keys() - {*candidates}):
-        if test in with_:
-            print(f"no longer: {test}: {expected[test]}")
-    return sum(test not in expected for test in candidates)
+        reason = reason_of(test, expected)
+        print(
+            f"{'known' if reason else 'DIFFERS'}: {test}: {reason or with_.outcomes.get(test, 'not there')}"
+        )
+    for name in expected:
+        alike = [test for test in with_.outcomes if reason_of(test, {name: "it"})]
+        if alike and not {*alike} & {*candidates}:
+            print(f"no longer: {name}: {expected[name]}")
+    return sum(reason_of(test, expected) is None for test in candidates)
 
 
 def main() -> None:
@@ -103,21 +181,26 @@ def main() -> None:
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
     options, more = parser.parse_args(given[:end]), given[end + 1 :]
-    package, variable, tests = SUITES[options.suite]
-    folder = options.folder or (os.environ.get(variable) and Path(os.environ[variable]))
-    if not folder or not (folder / tests[0]).exists():
+    suite = SUITES[options.suite]
+    named = os.environ.get(suite.variable)
+    given_folder = options.folder or (named and Path(named))
+    folder = given_folder and given_folder / suite.where
+    if not folder or not (folder / suite.tests[0]).exists():
+        project = "tensorflow" if options.suite.startswith("tfdata") else options.suite
         raise SystemExit(
-            f"there is no {tests[0]} in {folder or 'any folder'}\n"
-            f"hint: check out {options.suite} at the version that is installed (see `pip show {options.suite}`) and "
-            f"name the folder in --folder or {variable}"
+            f"there is no {suite.tests[0]} in {folder or 'any folder'}\n"
+            f"hint: check out {project} at the version that is installed (see `pip show {project}`) and "
+            f"name the folder in --folder or {suite.variable}"
         )
-    if (folder / package).is_dir():
+    package = suite.package
+    if package and (folder / package).is_dir():
         raise SystemExit(
             f"{folder / package} would be imported in place of the package that is installed\n"
             "hint: copy the folder of tests to a place by itself"
         )
-    expected = known(options.known or HERE / f"{options.suite}.txt")
-    sys.exit(1 if compare(folder.resolve(), options.tests or tests, more, expected) else 0)
+    expected = known(options.known or HERE / suite.known)
+    tests = options.tests or suite.tests
+    sys.exit(1 if compare(options.suite, folder.resolve(), tests, more, expected) else 0)
 
 
 if __name__ == "__main__":

@@ -105,10 +105,14 @@ class Pass(Iterator[Any]):
         assert self._loader is not None
         return self._loader.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state_dict` was called."""
+    def load_state_dict(self, state: dict[str, Any], over: bool = False) -> None:
+        """Goes on where `state_dict` was called; `over` says whether the pass had ended, so that nothing is left."""
         loader = self._loader if self._loader is not None and not self.over else self._epochs.lend(self)
         loader.load_state_dict(state)
+        if over:
+            self._loader, self.over = loader, False
+            self.close()
+            return
         self._loader, self._batches, self._last, self.over = loader, iter(loader), None, False
 
     def close(self) -> None:

@@ -270,6 +270,8 @@ class TensorFlowDataset(tf.data.Dataset):
 
 
 _STATE = "wellfed"
+_OVER = "over"
+"""In the place of an iterator: it has given all that its epoch has."""
 
 
 def _as_tensors(state: dict[str, Any]) -> dict[str, Any]:
@@ -327,27 +329,29 @@ class _Iterator(_Owned):
         return super().get_next()
 
     def _place(self) -> dict[str, Any]:
-        """Where this iterator is."""
+        """Where this iterator is. One at its end says so, as its loader is at the start of the next epoch."""
         data = self._data
         if self._resource is not None and not self._same and data._running.begun == self._before:
             # It was not advanced yet: from here on it is, in the epoch that its place is told of.
             self._let_go()
         if self._resource is None or self._same:
-            return self._pass.state_dict()
+            return {**self._pass.state_dict(), **({_OVER: True} if self._pass.over else {})}
         running = [one for one in data._running.passes if not one.over]
         if len(running) > 1 or len(data._taken) > 1:
             raise StateError(
                 "several iterators of this data set are advanced by TensorFlow, so the place of each is not known"
                 "\nhint: keep one of them, or advance them from Python, by next(iterator)"
             )
-        return running[0].state_dict() if running else data.loader.state_dict()
+        return running[0].state_dict() if running else {**data.loader.state_dict(), _OVER: True}
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
         return _as_tensors(self._place())
 
     def _restore_from_tensors(self, restored: dict[str, Any]) -> None:
         self._let_go()
-        self._pass.load_state_dict(_from_tensors(restored))
+        state = _from_tensors(restored)
+        over = state.pop(_OVER, False)
+        self._pass.load_state_dict(state, over)
 
     def _let_go(self) -> None:
         """Gives TensorFlow's iterator up."""

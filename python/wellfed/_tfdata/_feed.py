@@ -58,6 +58,8 @@ def outlook(dataset: Any) -> dict[str, Any]:
 
 
 def _graph_of(dataset: Any) -> bytes:
+    if not tf.executing_eagerly():
+        raise Left("it is made in a graph, where it cannot be looked at; call feed() outside of tf.function")
     serialized = dataset._as_serialized_graph(external_state_policy=ExternalStatePolicy.IGNORE)
     return bytes(serialized.numpy())
 

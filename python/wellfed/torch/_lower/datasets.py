@@ -561,7 +561,8 @@ def _of_user(dataset: Any) -> Leaf:
     try:
         reading, images = users.read(dataset)
     except RefusalError as refused:
-        raise RefusalError(refused.why if not change else why, change, refused.refusal) from None
+        why, change = (why, change) if change else (refused.why, refused.change)
+        raise RefusalError(why, change, refused.refusal) from None
     picture = reading.picture
     content: Files | Pixels | Encoded
     if isinstance(images, Encoded):

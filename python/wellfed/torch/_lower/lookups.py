@@ -15,6 +15,7 @@ import numpy as np
 from torch.utils.data import Subset
 
 from .._fetch import MapFetcher
+from . import frames
 from .datasets import _indices
 from .forms import RefusalError, is_stock
 from .mixing import only_stacks
@@ -45,7 +46,10 @@ class Lookups:
             self._rows = _indices(dataset.indices, len(dataset.dataset))
             dataset = dataset.dataset
         reader, made = reader_of(dataset)
-        self._make = _maker(reader, made, loader, len(dataset))
+        try:
+            self._make = _maker(reader, made, loader, len(dataset))
+        except RefusalError as refused:
+            raise RefusalError(refused.why, refused.change or frames.advice(reader.seen)) from None
         self._seen, self._stamp = reader.seen, Stamp([value for _, value in reader.seen])
         self.dataset, self.length = loader.dataset, len(loader.dataset)
         self._fetcher = MapFetcher(loader.dataset, True, loader.collate_fn, loader.drop_last)
@@ -66,7 +70,8 @@ class Lookups:
         except Exception as error:
             raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
         if loader.num_workers and min(took) > _SLOWEST:
-            raise RefusalError(f"Python code: a batch of it takes {min(took) * 1e3:.1f} ms")
+            why = f"Python code: a batch of it takes {min(took) * 1e3:.1f} ms"
+            raise RefusalError(why, frames.advice(self._seen))
 
     def current(self, loader: Any) -> bool:
         """Whether what was read still holds."""
@@ -109,7 +114,12 @@ class Lookups:
 def _maker(reader: Reader, made: Value, loader: Any, length: int) -> Callable[[list[int]], Any]:
     """What makes the batch of some rows."""
     if only_stacks(loader.collate_fn):
-        return Collated(laid_out_alone(reader, made, length))
+        try:
+            return Collated(laid_out_alone(reader, made, length, live=not loader.num_workers))
+        except RefusalError:
+            raise
+        except Exception as error:  # Of which the data set tells when it is asked for that sample.
+            raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
     try:
         together = reader.call(loader.collate_fn, [Column(made)])
         check_unshared(reader)

@@ -11,7 +11,7 @@ import ast
 import builtins
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import beside, calculating, drawn, lmdbs, questions, vocabulary
+from . import beside, calculating, drawn, frames, lmdbs, questions, vocabulary
 from .processors import is_processor, settings
 from .unknown import UnknownError
 from .values import (
@@ -396,6 +396,8 @@ class Reader:
                 return [Group(tuple, items) for items in zip(*map(self._each, inner), strict=False)]
             case ast.Call(func=ast.Attribute(value=owner, attr="items"), args=[], keywords=[]):
                 table = self._value(owner)
+                if isinstance(table, Table):
+                    return [Group(tuple, (Known(key), item)) for key, item in table.items.items()]
                 if isinstance(table, Known) and type(table.value) is dict:
                     return [
                         Group(tuple, (Known(key), self._item_of(table.value, key))) for key in table.value
@@ -449,6 +451,9 @@ class Reader:
                 return self._either(node, values)
             case ast.JoinedStr(values=values):
                 return self._joined(values)
+            case ast.DictComp(generators=[over, *_]):
+                bound = lambda item, inner: self._with(over.target, item, inner)  # noqa: E731
+                return frames.dictionary(node, self._each(over.iter), bound)
             case ast.ListComp(elt=element, generators=[generator]):
                 return self._listed(element, generator)
         raise UnknownError(f"{questions.word(node)} is not known")
@@ -506,7 +511,7 @@ class Reader:
 
     def _attribute(self, owner: Value, name: str) -> Value:
         if isinstance(owner, Row):
-            return Row(f"_attribute({owner.text}, {name!r})")
+            return Row(f"_attribute({owner.text}, {name!r})", cells=frames.attribute(owner, name))
         if isinstance(owner, Features) and name in owner.items:
             return owner.items[name]
         if isinstance(owner, Picture | Mask | Boxes):
@@ -587,6 +592,7 @@ class Reader:
             if isinstance(mask, Mask):
                 return calculating.looked_up(array, mask)
         text = self._key(key)
+        cells = frames.item(owner, key, self._known_key, self._value)
         if isinstance(owner, Stored):
             return Row(f"{self.names.name(questions.fresh)}({self.names.name(owner.array)}[{text}])")
         if isinstance(owner, Table) and known is not None and isinstance(known.value, str):
@@ -603,15 +609,15 @@ class Reader:
         if isinstance(owner, Known) and is_container(owner.value):
             if known is None:
                 rows = owner.value if text == INDEX.text and vocabulary.has_rows(owner.value) else None
-                return Row(f"{self.names.name(owner.value)}[{text}]", rows)
+                return Row(f"{self.names.name(owner.value)}[{text}]", rows, cells)
             if isinstance(owner.value, tuple | list | dict | str | bytes | range):
                 value, place = owner.value, known.value
                 if isinstance(place, slice):
                     return Known(value[place])  # as new each time; what it is taken of was looked at
                 return self._looked_up(lambda: questions.taken(value, place), f"item {place!r}")
-            return Row(f"{self.names.name(owner.value)}[{text}]")
+            return Row(f"{self.names.name(owner.value)}[{text}]", cells=cells)
         if isinstance(owner, Row):
-            return Row(f"_plain({owner.text})[{text}]")
+            return Row(f"_plain({owner.text})[{text}]", cells=cells)
         raise UnknownError(f"an item of {vocabulary.word(owner)} is not known")
 
     def _known_key(self, key: ast.expr) -> Known | None:
@@ -894,6 +900,8 @@ class Reader:
             database = owner.of
             self._looked_up(lambda: lmdbs.state(database), database.file)
             return Row(f"{self.names.name(database.entries)}({self._plain_text(arguments[0])})")
+        if (of_table := frames.of_arrow(self.names, owner, name, arguments, named)) is not None:
+            return of_table
         if name == "column" and (column := vocabulary.column(owner, arguments, named)) is not None:
             return column
         if (begun := lmdbs.begun(owner, name, arguments, named)) is not None:
@@ -908,11 +916,13 @@ class Reader:
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
             return None
-        if name not in vocabulary.METHODS:
+        cells = frames.method(owner, name, arguments, named)
+        if name not in vocabulary.METHODS and cells is None:
             raise UnknownError(f"the method {name} is not known")
         given = self._given(arguments, named)
         parts = [owner, *arguments, *named.values()]
-        return self._folded(f"{self._plain_text(owner)}.{name}({given})", *parts)
+        made = self._folded(f"{self._plain_text(owner)}.{name}({given})", *parts)
+        return replace(made, cells=cells) if isinstance(made, Row) else made
 
     def _given(self, arguments: list[Value], named: dict[str, Value]) -> str:
         """Arguments of a call, as text."""
@@ -947,11 +957,13 @@ class Reader:
         if kind is not None:
             text = f"{self.names.name(function)}({self._given(arguments, named)})"
             parts = [*arguments, *named.values()]
+            cells = frames.called(function, arguments, named)
             if kind == "folded":
-                return self._folded(text, *parts)
+                made = self._folded(text, *parts)
+                return replace(made, cells=cells) if isinstance(made, Row) else made
             (given, *others) = parts or [Known(None)]
             same = not others and vocabulary.keeps(function)
-            return Row(text, given.rows if same and isinstance(given, Row) else None)
+            return Row(text, given.rows if same and isinstance(given, Row) else None, cells)
         pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture)]
         if isinstance(function, MethodType) and type(function.__func__) is FunctionType:
             plain, first = function.__func__, [Known(function.__self__)]

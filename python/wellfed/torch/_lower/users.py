@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, default_collate, default_convert
 
-from . import drawn, several
+from . import drawn, frames, several
 from .encoded import Encoded, encoded, gathered
 from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
@@ -122,7 +122,7 @@ class Rows(Lazy):
 
     Args:
         make: Makes one.
-        table: What they are rows of.
+        table: What they are rows of, or what makes batches of them.
         length: How many there are.
     """
 
@@ -132,6 +132,8 @@ class Rows(Lazy):
 
     def batch(self, rows: Any) -> torch.Tensor:
         """Several, collated."""
+        if isinstance(self._table, frames.Frame):
+            return self._table.batch(rows)
         if isinstance(self._table, torch.Tensor):
             return self._table.index_select(0, torch.from_numpy(rows))
         return torch.from_numpy(np.take(self._table, rows, axis=0))
@@ -275,7 +277,8 @@ def reader_of(dataset: Any) -> tuple[Reader, Value]:
         check_unshared(reader)
         return reader, made
     except UnknownError as unknown:
-        raise RefusalError(f"Python code ({unknown})", refusal=Refusal(dataset, reader.seen)) from None
+        change = frames.advice(reader.seen)
+        raise RefusalError(f"Python code ({unknown})", change, Refusal(dataset, reader.seen)) from None
     except RefusalError:
         raise
     except Exception as error:  # It is only read: nobody's script is to fail of it.
@@ -519,8 +522,12 @@ def laid_out_lazily(reader: Reader, made: Value, length: int) -> tuple[Picture, 
     return picture, _laid_out(reader, shape, length, lazily=True)
 
 
-def laid_out_alone(reader: Reader, made: Value, length: int, lazily: bool = False) -> Layout:
+def laid_out_alone(
+    reader: Reader, made: Value, length: int, lazily: bool = False, live: bool = False
+) -> Layout:
     """Samples without images; if `lazily`, their values are evaluated when they are asked for.
+
+    If `live`, tables of pandas may be written to while an epoch lasts.
 
     Raises:
         RefusalError: There is one.
@@ -531,10 +538,10 @@ def laid_out_alone(reader: Reader, made: Value, length: int, lazily: bool = Fals
     if any(isinstance(value, Entries) for value in reader.names.names.values()):
         # Measured: a third slower than its own code, as each step of an expression asks what it is given.
         raise RefusalError("Python code: its own code looks entries of LMDB up in less time")
-    return _laid_out(reader, shape, length, lazily)
+    return _laid_out(reader, shape, length, lazily, live)
 
 
-def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False) -> Layout:
+def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False, live: bool = False) -> Layout:
     kind, keys, values = shape
     image = next((key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture)), _NONE)
     others: list[Sequence[Any]] = []
@@ -548,12 +555,18 @@ def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False) 
         if rows is not None and len(rows) >= length:
             others.append(Rows(reader.names.function(text), rows, length))
             continue
+        made = reader.names.function(text)
+        table = None if lazily or image is not _NONE else frames.table(value, length, made, live)
+        if table is not None:
+            others.append(Rows(made, table, length))
+            continue
         settled = reader.names.settled and not lazily
-        others.append(_column(reader.names.function(text), length, settled))
+        what = "a value of its samples" if image is _NONE else "what goes with an image"
+        others.append(_column(reader.names.function(text), length, settled, what))
     return Layout(kind, keys, image, tuple(others))
 
 
-def _column(function: Callable[[int], Any], length: int, settled: bool) -> Sequence[Any]:
+def _column(function: Callable[[int], Any], length: int, settled: bool, what: str) -> Sequence[Any]:
     """The values of a key: an array of whole numbers, or of floating point, where all are; else made one by one."""
     if not length:
         return []
@@ -564,7 +577,7 @@ def _column(function: Callable[[int], Any], length: int, settled: bool) -> Seque
         # The least, since others may be at work on this machine.
         took = min(took, time.perf_counter() - begun)
     if took > _SLOWEST:
-        raise RefusalError(f"Python code: what goes with an image takes {took * 1e6:.0f} us")
+        raise RefusalError(f"Python code: {what} takes {took * 1e6:.0f} us")
     kinds = set(map(type, first))
     if not settled:
         return Lazy(length, function)

@@ -43,6 +43,7 @@ __all__ = [
     "Region",
     "Row",
     "Side",
+    "Sliced",
     "Stack",
     "Stored",
     "Table",
@@ -69,10 +70,12 @@ class Row:
     Attributes:
         text: The expression.
         rows: An array or a tensor of which it is the row at ``index``, or a copy of that, if it is one.
+        cells: What is taken of the row of a table, as `frames` has it, if it is that.
     """
 
     text: str
     rows: Any = field(default=None, compare=False)
+    cells: Any = field(default=None, compare=False)
 
 
 INDEX = Row("index")
@@ -303,6 +306,13 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class Sliced:
+    """``table.slice(index, 1)`` of a table of Arrow."""
+
+    table: Any
+
+
+@dataclass(frozen=True)
 class Group:
     """A new tuple or list."""
 
@@ -360,6 +370,7 @@ Value = (
     | Lmdb
     | Transaction
     | Stored
+    | Sliced
     | Group
     | Table
     | Stack

@@ -39,13 +39,15 @@ def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
         raise Left(f"{len(images)} images of a sample; one is known")
     (image,) = images
     kind, what = lowered.source
+    options = dict(options)
+    unpack_to = options.pop("unpack_to", None)
     if kind == "slices":
         paths = [path if isinstance(path, bytes) else str(path).encode() for path in what[image.key]]
         if any(b"://" in path for path in paths) or not all(paths):
             raise Left("files that are not local")
         dataset = sources.image_files(paths, labels=np.arange(len(paths)))
     else:
-        dataset = _records(lowered, image)
+        dataset = _records(lowered, image, unpack_to)
     if image.ops:
         dataset = dataset.map(TensorFlowOps(image.ops))
     for verb, argument in () if lowered.ordered else lowered.verbs:
@@ -63,7 +65,7 @@ def _numbers(lowered: Lowered) -> list[Any]:
     return list(dict.fromkeys(keys))
 
 
-def _records(lowered: Lowered, image: Image) -> Dataset:
+def _records(lowered: Lowered, image: Image, unpack_to: Any) -> Dataset:
     features: dict[str, FixedLenFeature] = {}
     for _, name, dtype, shape, default in [image.key, *_numbers(lowered)]:
         if features.get(name) is not None:
@@ -71,7 +73,12 @@ def _records(lowered: Lowered, image: Image) -> Dataset:
         given = None if default is None else np.frombuffer(default, dtype).reshape(shape)
         features[name] = FixedLenFeature(list(shape), dtype, given)
     return sources.tfrecord(
-        lowered.source[1], features, images=[image.key[1]], fields=list(features), compression=""
+        lowered.source[1],
+        features,
+        images=[image.key[1]],
+        fields=list(features),
+        compression=lowered.compression,  # type: ignore[arg-type]
+        unpack_to=unpack_to if lowered.compression else None,
     )
 
 

@@ -30,7 +30,8 @@ def feed(
     if settled:
         raise TypeError(f"{min(settled)} is what the tf.data pipeline says, and cannot be given to feed()")
     try:
-        pipeline = Pipeline(_graph_of(dataset), shuffle == "global", random == "native")
+        unpacks = options.get("unpack_to") is not None
+        pipeline = Pipeline(_graph_of(dataset), shuffle == "global", random == "native", unpacks)
         return _fed(dataset, pipeline, options, check)
     except Left as left:
         return _left(dataset, str(left))
@@ -78,6 +79,8 @@ def _boundary(pipeline: Pipeline) -> tuple[Lowered, Any, list[tuple[Any, str]]]:
     for node in chain:
         try:
             lowered = pipeline.lowered(node)
+            if any(isinstance(value, Image) for value in lowered.values):
+                pipeline.check_ready(lowered)
         except Left as left:
             above.append((node, str(left)))
             continue
@@ -129,7 +132,10 @@ def _compared(
     if any(op["op"].startswith("random") for op in image.ops):
         return "not compared, as they are random"
     while "Batch" in node.op or node.op in PASSED:
+        padded = node.op.startswith("Padded")
         node = pipeline.nodes[node.input[0].partition(":")[0]]
+        if padded:
+            lowered = pipeline.lowered(node)
     if lowered.ordered:
         count, ours = 2, native(lowered, {**options, "num_workers": 1})
         order = numbers(pipeline, node, ours, pipeline_options, shuffles=False)

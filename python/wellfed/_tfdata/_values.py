@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-Mode: TypeAlias = Literal["TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED"]
+Mode: TypeAlias = Literal["TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED", "TENSORFLOW_L"]
 
-__all__ = ["Bytes", "Const", "Image", "Mode", "Number", "Sizes", "Unknown", "Value", "applied"]
+__all__ = ["Bytes", "Const", "Drawn", "Image", "Mode", "Number", "Sizes", "Unknown", "Value", "applied"]
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,21 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A float32 that TensorFlow draws, uniform from `low` to below `high`, and uses once."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Unknown:
     """Anything else, with the reason."""
 
     why: str
 
 
-Value = Const | Bytes | Number | Image | Sizes | Unknown
+Value = Const | Bytes | Number | Image | Sizes | Drawn | Unknown
 
 
 def applied(number: Number, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -88,6 +96,9 @@ def applied(number: Number, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
             depth, on, off = parameter
             hot = values[..., None] == np.arange(depth, dtype=values.dtype)
             values = np.where(hot, on, off)
+        elif name == "pad":
+            borders, filling = parameter
+            values = np.pad(values, ((0, 0), *borders), constant_values=filling)
         else:
             raise AssertionError(name)
     return np.ascontiguousarray(values)

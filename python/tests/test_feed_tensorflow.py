@@ -20,7 +20,8 @@ PYTHON = os.environ.get("WELLFED_TENSORFLOW_PYTHON") or (
     sys.executable if importlib.util.find_spec("tensorflow") else ""
 )
 SCRIPT = Path(__file__).with_name("feed_tensorflow_cases.py")
-CASES = re.findall(r"^def case_(\w+)", SCRIPT.read_text(), re.MULTILINE)
+COLOURS = SCRIPT.with_name("feed_tensorflow_colours.py")
+CASES = re.findall(r"^def case_(\w+)", SCRIPT.read_text() + COLOURS.read_text(), re.MULTILINE)
 
 
 @functools.cache

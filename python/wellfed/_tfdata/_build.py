@@ -18,7 +18,7 @@ from ._constants import array_of
 from ._operations import TensorFlowOps
 from ._order import Ordered, counted
 from ._pipeline import Left, Lowered, Pipeline
-from ._values import Bytes, Const, Image, Number, Value, applied
+from ._values import Bytes, Const, Image, Number, Value, applied, is_made
 
 __all__ = ["components", "handed_over", "native", "rebuilt", "reference", "with_rest"]
 
@@ -34,14 +34,17 @@ def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
     Raises:
         Left: There is no image, or more than one.
     """
-    images = list({_of(value): value for value in lowered.values if isinstance(value, Image)}.values())
+    images = list({_of(value): value for value in lowered.values if is_made(value)}.values())
     if len(images) != 1:
         raise Left(f"{len(images)} images of a sample; one is known")
     (image,) = images
     kind, what = lowered.source
     options = dict(options)
     unpack_to = options.pop("unpack_to", None)
-    if kind == "slices":
+    if image.held:
+        pixels = what[image.key]
+        dataset = sources.from_tensor_slices((pixels, np.arange(len(pixels))), pixels="hwc")
+    elif kind == "slices":
         paths = [path if isinstance(path, bytes) else str(path).encode() for path in what[image.key]]
         if any(b"://" in path for path in paths) or not all(paths):
             raise Left("files that are not local")
@@ -90,6 +93,8 @@ def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
 
     def one(value: Value, batch: Any) -> Any:
         match value:
+            case Image(key) if not is_made(value):
+                return arrays[key][batch[1]]
             case Image():
                 return batch[0]
             case Const(array):

@@ -15,7 +15,7 @@ from tensorflow.python.framework import function_def_to_graph, op_def_registry
 from tensorflow.python.framework.dtypes import as_dtype
 
 from ._constants import array_of
-from ._ranges import within_bytes
+from ._ranges import has_signed_zeros, within_bytes
 from ._templates import found, templates
 from ._values import Bytes, Const, Drawn, Image, Mode, Number, Sizes, Unknown, Value
 
@@ -50,6 +50,7 @@ _ADJUSTMENTS = {
     "AdjustSaturation": ("saturation", "factor"),
     "AdjustHue": ("hue", "delta"),
 }
+_SIGNED = "a bound of 0 for values of which some may be -0"
 # Of constants: NumPy computes the same bits.
 _FOLDED: dict[str, Callable[..., Any]] = {
     "AddV2": np.add,
@@ -236,6 +237,8 @@ class Body:
             case [Image(dtype="float32") as image, Const(low), Const(high)]:
                 ends = [np.asarray(low), np.asarray(high)]
                 scalars = all(end.shape == () and end.dtype == np.float32 for end in ends)
+                if _zeros_clash(image, ends):
+                    return Unknown(_SIGNED)
                 if scalars and np.all(np.isfinite(ends)) and ends[0] <= ends[1]:
                     for operator, end in (("minimum", ends[1]), ("maximum", ends[0])):
                         op = {"op": "arithmetic", "operator": operator, "constants": [float(end)]}
@@ -581,6 +584,8 @@ def _arithmetic(node: Any, values: list[Value], operator: str, done: int) -> Val
         return _unknown(node)
     if constants.ndim > (4 if image.batched else 3):
         return _unknown(node)
+    if operator in ("minimum", "maximum") and _zeros_clash(image, [constants]):
+        return Unknown(_SIGNED)
     last = image.ops[-1] if len(image.ops) > done else {}
     if last.get("operator") == operator and operator in ("add", "mul"):
         # TensorFlow's constant folding makes one operation of both.
@@ -593,6 +598,14 @@ def _arithmetic(node: Any, values: list[Value], operator: str, done: int) -> Val
         return replace(image, ops=(*image.ops[:-1], {**last, "constants": [float(both)]}))
     listed = [float(x) for x in constants.reshape(-1)]
     return image.then({"op": "arithmetic", "operator": operator, "constants": listed})
+
+
+def _zeros_clash(image: Image, bounds: list[Any]) -> bool:
+    """Whether one of two zeros of different signs may have to be chosen."""
+    zeros = [bound[bound == 0] for bound in bounds]
+    return any(np.any(np.signbit(zero)) for zero in zeros) or (
+        any(np.size(zero) for zero in zeros) and has_signed_zeros(image)
+    )
 
 
 def _sliced(node: Any, image: Image, begin: Any, end: Any, no_begin: int, no_end: int) -> Value:

@@ -71,6 +71,10 @@ READS_FILES = {
 }
 
 
+# Bytes.
+_MOST_PIXELS = 1 << 30
+
+
 class Pipeline:
     """A pipeline's graph.
 
@@ -153,9 +157,13 @@ class Pipeline:
     def _op_TensorSliceDataset(self, node: Any) -> Lowered:
         arrays = [self.const(node, i) for i in range(len(node.input))]
         values: list[Value] = []
+        texts = any(array.dtype.kind in "OSU" for array in arrays)
         for i, array in enumerate(arrays):
             text = array.dtype.kind in "OSU"
-            if text and array.ndim > 1:
+            if _are_pixels(array) and not texts:
+                _, height, width, channels = array.shape
+                values.append(Image(i, "TENSORFLOW", channels, size=(height, width), held=True))
+            elif text and array.ndim > 1:
                 values.append(Unknown("several strings of a sample"))
             else:
                 values.append(Bytes(i) if text else Number(i, array.dtype, array.shape[1:]))
@@ -320,10 +328,11 @@ class Pipeline:
 
     def _op_BatchDatasetV2(self, node: Any) -> Lowered:
         before = self._samples(node, "a batch")
-        self.check_ready(before)
         at = 3 if node.op == "ParallelBatchDataset" else 2
         size, drop = int(self.const(node, 1)), bool(self.const(node, at))
-        return replace(before, batch=(size, drop))
+        made = replace(before, batch=(size, drop))
+        self.check_ready(made)
+        return made
 
     _op_ParallelBatchDataset = _op_BatchDatasetV2
 
@@ -336,6 +345,10 @@ class Pipeline:
         loose = [value for value in lowered.values if not deliverable(value, lowered)]
         if loose:
             raise Left(_name(loose[0]))
+        held = any(isinstance(value, Image) and value.held for value in lowered.values)
+        if held and (lowered.rest is not None or lowered.batch is None):
+            # One by one, small images take longer than in TensorFlow.
+            raise Left("; ".join((*lowered.notes, "images in memory, of which no whole batches are made")))
 
     def _op_PaddedBatchDatasetV2(self, node: Any) -> Lowered:
         before = self._samples(node, "a batch")
@@ -348,6 +361,13 @@ class Pipeline:
         made = replace(before, values=tuple(padded), batch=(size, drop))
         self.check_ready(made)
         return made
+
+
+def _are_pixels(array: Any) -> bool:
+    """Whether an array can be images of bytes; it is copied once."""
+    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[3] not in (1, 3, 4):
+        return False
+    return bool(0 < array.nbytes <= _MOST_PIXELS)
 
 
 def _length(array: Any) -> int:

@@ -7,11 +7,11 @@ from typing import Any
 
 from ._values import Image
 
-__all__ = ["within_bytes"]
+__all__ = ["has_signed_zeros", "within_bytes"]
 
 # Resampling by these gives nothing beyond what was there; others overshoot.
 _BETWEEN = {"bilinear", "nearest", "area", "gaussian"}
-_KEPT = {"cast", "flip", "crop", "central_crop", "random_flip", "random_crop", "to_rgb", "adjust_hue", "random_hue"}
+_KEPT = {"flip", "crop", "central_crop", "random_flip", "random_crop", "to_rgb", "adjust_hue", "random_hue"}
 # Operations round, and casts cut off, so that all of [0, 256) would do.
 _LEAST, _MOST = -0.25, 255.75
 
@@ -25,7 +25,24 @@ def within_bytes(image: Image) -> bool:
         span = _after(span, op)
         if any(map(math.isnan, span)):
             return False
-    return _LEAST <= span[0] and span[1] <= _MOST
+    return span[0] >= _LEAST and span[1] <= _MOST
+
+
+def has_signed_zeros(image: Image) -> bool:
+    """Whether a zero may have the sign of negative numbers.
+
+    TensorFlow's kernels give one or the other of two zeros, as the place of a value in registers has it.
+    """
+    for op in image.ops:
+        match op:
+            case {"op": "resize" | "resize_with_pad", "method": method} if method not in _BETWEEN:
+                return True
+            case {"op": "arithmetic", "operator": "mul" | "div", "constants": constants}:
+                if any(math.copysign(1.0, constant) < 0 for constant in constants):
+                    return True
+            case {"op": "standardize"}:
+                return True
+    return False
 
 
 def _after(span: _Span, op: dict[str, Any]) -> _Span:
@@ -33,6 +50,10 @@ def _after(span: _Span, op: dict[str, Any]) -> _Span:
     unknown = (-math.inf, math.inf)
     match op:
         case {"op": name} if name in _KEPT:
+            return span
+        case {"op": "cast", "dtype": "uint8"}:
+            return max(low, 0.0), min(high, 255.0)
+        case {"op": "cast"}:
             return span
         case {"op": "resize" | "resize_with_pad" as name, "method": method}:
             inside = span if method in _BETWEEN else unknown

@@ -152,7 +152,13 @@ fn sorted([r, g, b]: [f32; 3]) -> (u32, f32, f32, f32) {
 pub fn grayscale(values: &[f32], out: &mut [f32]) {
     let (pixels, rest) = values.as_chunks::<3>();
     assert!(rest.is_empty() && pixels.len() == out.len(), "{} values for {}", values.len(), out.len());
+    let [red, green, blue] = [0.2989, 0.5870, 0.1140];
+    if let ([to], [[r, g, b]]) = (&mut *out, pixels) {
+        // A product of two vectors is not that of a matrix: it is computed with fused multiply-adds.
+        *to = b.mul_add(blue, g.mul_add(green, r * red));
+        return;
+    }
     for (to, [r, g, b]) in out.iter_mut().zip(pixels) {
-        *to = r * 0.2989 + g * 0.5870 + b * 0.1140;
+        *to = r * red + g * green + b * blue;
     }
 }

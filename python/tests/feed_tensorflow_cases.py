@@ -688,8 +688,9 @@ def main() -> None:
     # Its cases use what is in here, once.
     sys.modules["feed_tensorflow_cases"] = sys.modules[__name__]
     import feed_tensorflow_colours
+    import feed_tensorflow_places
 
-    every = {**globals(), **vars(feed_tensorflow_colours)}
+    every = {**globals(), **vars(feed_tensorflow_colours), **vars(feed_tensorflow_places)}
     cases = {name.removeprefix("case_"): run for name, run in every.items() if name.startswith("case_")}
     failures = {}
     for name in sys.argv[1:] or cases:

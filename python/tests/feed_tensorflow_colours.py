@@ -1,4 +1,4 @@
-"""Colours, padded batches and compressed records of ``tf.data`` against TensorFlow: cases of `feed_tensorflow_cases.py`.
+"""Colours, padded batches and compressed records against TensorFlow: cases of `feed_tensorflow_cases.py`.
 
 That script runs them in its own process: a function whose name begins with ``case_`` is a test.
 """

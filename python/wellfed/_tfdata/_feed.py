@@ -13,7 +13,8 @@ from tensorflow.python.data.ops.options import ExternalStatePolicy
 
 from ..exceptions import WellfedError
 from ._build import components, handed_over, native, rebuilt, reference, with_rest
-from ._order import Ordered, numbers
+from ._iterators import Fed
+from ._order import Ordered, numbers, replay
 from ._pipeline import PASSED, Left, Lowered, Pipeline
 from ._values import is_made
 
@@ -103,7 +104,15 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
     kind = "output_types" if "output_types" in node.attr else "Toutput_types"
     types = [tf.as_dtype(dtype) for dtype in node.attr[kind].list.type]
     checked = _compared(pipeline, node, lowered, options, dataset.options()) if check else "not compared"
-    order = numbers(pipeline, node, ours, dataset.options()) if lowered.ordered else None
+    order, again = None, None
+    if lowered.ordered:
+        chosen = dataset.options()
+
+        def make() -> Any:
+            return numbers(pipeline, node, ours, chosen)
+
+        order, again = make(), replay(pipeline, node, make, chosen)
+    passes = None
     if lowered.batch is None:
         fed, loader = with_rest(ours, lowered, order, shapes, types)
     elif order is not None and options.get("on_error") == "skip":
@@ -112,9 +121,11 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
         fed, loader = with_rest(ours, lowered, order, [shape[1:] for shape in shapes], types)
         fed = fed.batch(size, drop_remainder=drop)
     else:
-        fed, loader = handed_over(ours, lowered, order, lowered.batch, types, shapes)
+        fed, loader, passes = handed_over(ours, lowered, order, lowered.batch, types, shapes, again)
     if above:
         made = rebuilt(pipeline, node, fed, dataset.element_spec)
+    elif passes is not None:
+        made = Fed(fed, dataset.element_spec, passes)
     else:
         made = dataset_ops._VariantDataset(fed._variant_tensor, dataset.element_spec)
     # Functions and generators are found by their names, so what made it lives as long as it.

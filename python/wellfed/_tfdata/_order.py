@@ -81,13 +81,15 @@ class Replay:
     # Why it cannot be found again: at all, or but for the first pass.
     never: str | None
     later: str | None
+    # Whether there is a shuffle below a shuffle.
+    nested: bool
 
 
 def replay(pipeline: Pipeline, node: Any, make: Callable[[], Any], options: Any) -> Replay:
     """What is known of the order of `node`, the numbers of which `make` gives."""
     form: list[list[Any]] = []
     never = (
-        "the pipeline's options say that its order is not deterministic"
+        "the pipeline's options say that its order is not deterministic\nhint: leave options.deterministic as it is"
         if options.deterministic is False
         else None
     )
@@ -97,19 +99,21 @@ def replay(pipeline: Pipeline, node: Any, make: Callable[[], Any], options: Any)
             ends = (1, 2, 3) if verb == "Shuffle" else (1,)
             form.append([verb, *(int(pipeline.const(node, at)) for at in ends)])
             if verb == "Shuffle" and form[-1][2:] == [0, 0]:
-                never = "a shuffle has no seed, and so another order in every process"
+                never = "a shuffle has no seed, and so another order in every process\nhint: give it a seed"
         if node.op in READS_FILES:
             form.append([verb])
             if "deterministic" in node.attr and node.attr["deterministic"].s == b"false":
-                never = "records of several files come in an order that is not deterministic"
+                never = (
+                    "records come in an order that is not deterministic\nhint: leave deterministic=False out"
+                )
         if not node.input or "Dataset" not in pipeline.before(node).op:
             break
         node = pipeline.before(node)
     verbs = {part[0] for part in form}
     later = None
     if {"Shuffle", "Repeat"} <= verbs:
-        later = "what a repeat of a shuffle draws in a later iterator depends on how far earlier ones went"
-    return Replay(make, form, never, later)
+        later = "a repeat of a shuffle draws what depends on how far earlier iterators went\nhint: make one iterator of it"
+    return Replay(make, form, never, later, sum(part[0] == "Shuffle" for part in form) > 1)
 
 
 class _Numbers:
@@ -210,6 +214,8 @@ class Ordered:
         self._main: Any = dataset._native.loader_given()
         self._idle = [self._main]
         self._passes = 0
+        # Passes that were asked for a batch, and whether they were so in the order in which they were made.
+        self._asked, self._in_order = 0, True
         self._marks = self.marks()
         self._begins: dict[tuple[int, ...], tuple[Any, int]] = {}
 
@@ -229,6 +235,8 @@ class Ordered:
         self._check()
         with self._lock:
             numbers, number = self._begun(mark)
+            self._in_order &= number == self._asked
+            self._asked += 1
         return number, self._run(numbers, number, 0)
 
     def resumed(self, number: int, given: int) -> Iterator[tuple[Any, ...]]:
@@ -238,10 +246,11 @@ class Ordered:
         with self._lock:
             self._numbers = self._batched(self._replay.make())
             for _ in range(number):
-                # Seeds are drawn when an iterator is made.
-                iter(self._numbers)
+                # A shuffle draws its seeds when its iterator is made, and one below it when that is first asked.
+                next(iter(self._numbers), None)
             numbers = iter(self._numbers.skip(given))
-            self._passes = number + 1
+            self._passes = self._asked = number + 1
+            self._in_order = True
         return self._run(numbers, number, given * self._batch[0])
 
     def place(self, number: int, given: int) -> dict[str, Any]:
@@ -251,13 +260,16 @@ class Ordered:
             StateError: The order cannot be found again.
         """
         replay = self._replay
-        why = (
-            "nothing is known of its order"
-            if replay is None
-            else replay.never or (replay.later if number else None)
-        )
+        why = "nothing is known of its order" if replay is None else replay.never
+        if replay is not None and number:
+            why = why or replay.later
+            if replay.nested and not self._in_order:
+                why = (
+                    why
+                    or "of shuffles of shuffles, iterators were asked in another order than they were made\nhint: ask first made first"
+                )
         if why is not None:
-            raise StateError(f"the place of an iterator cannot be saved: {why}\nhint: give shuffles seeds")
+            raise StateError(f"the place of an iterator cannot be saved: {why}")
         return {"version": _VERSION, "pass": number, "batches": given, "pipeline": self._identity()}
 
     def check_place(self, state: dict[str, Any]) -> None:

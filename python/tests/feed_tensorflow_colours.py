@@ -52,7 +52,7 @@ def adjustments(rng: Any) -> dict[str, Callable[[Any], Any]]:
 
 def case_colours_have_tensorflows_bits() -> None:
     rng = np.random.default_rng(3)
-    for number in range(45):
+    for number in range(27):
         functions = adjustments(rng)
         name = list(functions)[number % len(functions)]
         kind, sides = int(rng.integers(5)), [int(side) for side in rng.integers(1, 200, 2)]
@@ -89,7 +89,7 @@ def case_colours_of_any_floats_have_tensorflows_bits() -> None:
         ({"op": "grayscale"}, image.rgb_to_grayscale),
         ({"op": "standardize"}, image.per_image_standardization),
     ]
-    for number in range(40):
+    for number in range(21):
         # One, few, and so many pixels that sums are cut in parts. Values of both signs, and many that are equal.
         height, width = ([1, 1], [1, 5], [2, 2], [31, 33], [64, 43], [97, 131], [256, 301])[number % 7]
         pixels = rng.integers(0, int(rng.choice([2, 4, 256])), (1, height, width, 3), dtype=np.uint8)
@@ -301,7 +301,7 @@ def case_maps_after_maps_are_one() -> None:
 
 def case_padded_batches_are_filled_with_zeros() -> None:
     rng = np.random.default_rng(6)
-    for number in range(30):
+    for number in range(14):
         sides = [int(side) for side in rng.integers(1, 50, 2)]
         more = [int(side) for side in rng.integers(0, 9, 2)]
         wanted = [None if rng.integers(2) else a + b for a, b in zip(sides, more, strict=True)]

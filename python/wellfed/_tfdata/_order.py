@@ -112,7 +112,9 @@ def replay(pipeline: Pipeline, node: Any, make: Callable[[], Any], options: Any)
     verbs = {part[0] for part in form}
     later = None
     if {"Shuffle", "Repeat"} <= verbs:
-        later = "a repeat of a shuffle draws what depends on how far earlier iterators went\nhint: make one iterator of it"
+        later = (
+            "a repeat of a shuffle draws on as far as earlier iterators went\nhint: make one iterator of it"
+        )
     return Replay(make, form, never, later, sum(part[0] == "Shuffle" for part in form) > 1)
 
 
@@ -266,7 +268,7 @@ class Ordered:
             if replay.nested and not self._in_order:
                 why = (
                     why
-                    or "of shuffles of shuffles, iterators were asked in another order than they were made\nhint: ask first made first"
+                    or "iterators over shuffles of shuffles were asked in another order than made\nhint: ask them in it"
                 )
         if why is not None:
             raise StateError(f"the place of an iterator cannot be saved: {why}")

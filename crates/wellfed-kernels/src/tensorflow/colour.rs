@@ -1,5 +1,8 @@
 //! `AdjustContrastv2`, `AdjustSaturation`, `AdjustHue`, and the product of pixels with weights that `rgb_to_grayscale` is.
 
+/// Values that are moved at the same time: whole pixels and whole vector registers.
+const BLOCK: usize = 24;
+
 /// Moves every channel away from its mean, or towards it: `(x - mean) * factor + mean`.
 ///
 /// TensorFlow adds the second half of the pixels to the first one until there is one pixel left.
@@ -10,9 +13,10 @@ pub fn adjust_contrast(factor: f32, channels: usize, values: &mut [f32], scratch
     assert!(channels > 0 && !values.is_empty() && values.len().is_multiple_of(channels), "no pixels");
     let pixels = values.len() / channels;
     let left = pixels.div_ceil(2) * channels;
+    let right = values.len() - left;
     scratch.clear();
-    scratch.extend_from_slice(&values[..left]);
-    add(scratch, &values[left..]);
+    scratch.extend(values.iter().zip(&values[left..]).map(|(first, second)| first + second));
+    scratch.extend_from_slice(&values[right..left]);
     let mut rest = left;
     while rest > channels {
         let left = (rest / channels).div_ceil(2) * channels;
@@ -23,14 +27,16 @@ pub fn adjust_contrast(factor: f32, channels: usize, values: &mut [f32], scratch
     let scale = 1.0 / pixels as f32;
     let means = &mut scratch[..channels];
     means.iter_mut().for_each(|sum| *sum *= scale);
-    let move_one = |x: f32, mean: f32| (x - mean) * factor + mean;
-    if let [a, b, c] = *means {
-        for pixel in values.as_chunks_mut::<3>().0 {
-            *pixel = [move_one(pixel[0], a), move_one(pixel[1], b), move_one(pixel[2], c)];
+    if BLOCK.is_multiple_of(channels) {
+        let means: [f32; BLOCK] = std::array::from_fn(|i| means[i % channels]);
+        let (blocks, rest) = values.as_chunks_mut::<BLOCK>();
+        for block in blocks {
+            block.iter_mut().zip(&means).for_each(|(x, mean)| *x = (*x - mean) * factor + mean);
         }
+        rest.iter_mut().zip(&means).for_each(|(x, mean)| *x = (*x - mean) * factor + mean);
     } else {
         for pixel in values.chunks_exact_mut(channels) {
-            pixel.iter_mut().zip(&*means).for_each(|(x, &mean)| *x = move_one(*x, mean));
+            pixel.iter_mut().zip(&*means).for_each(|(x, mean)| *x = (*x - mean) * factor + mean);
         }
     }
 }

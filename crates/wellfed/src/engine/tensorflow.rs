@@ -3,8 +3,8 @@
 use wellfed_kernels::{
     image::{Image, Layout},
     tensorflow::{
-        Arithmetic, Shape, adjust_contrast, adjust_hue, adjust_saturation, arithmetic, grayscale, resize_area,
-        resize_bicubic, resize_bilinear, resize_kernel, resize_nearest, standardize,
+        Arithmetic, Shape, adjust_contrast, adjust_hue, adjust_saturation, arithmetic, grayscale,
+        resize_area, resize_bicubic, resize_bilinear, resize_kernel, resize_nearest, standardize,
     },
 };
 
@@ -44,11 +44,15 @@ pub(crate) fn most(ops: &[TfOp], size: Size) -> usize {
     sizes.map(elements).fold(elements(size), usize::max)
 }
 
-fn room<T: Copy + Default>(memory: &mut Vec<T>, elements: usize) -> Result<()> {
+fn reserve<T>(memory: &mut Vec<T>, elements: usize) -> Result<()> {
     memory.clear();
     memory
         .try_reserve_exact(elements)
-        .map_err(|_| Error::memory(elements.saturating_mul(size_of::<T>()), "pixels"))?;
+        .map_err(|_| Error::memory(elements.saturating_mul(size_of::<T>()), "pixels"))
+}
+
+fn room<T: Copy + Default>(memory: &mut Vec<T>, elements: usize) -> Result<()> {
+    reserve(memory, elements)?;
     memory.resize(elements, T::default());
     Ok(())
 }
@@ -116,7 +120,7 @@ impl TfImage {
             TfOp::AdjustContrast { factor } => {
                 self.held_floats()?;
                 let [values, scratch] = &mut self.floats;
-                room(scratch, values.len().div_ceil(2) + shape.channels)?;
+                reserve(scratch, values.len().div_ceil(2) + shape.channels)?;
                 adjust_contrast(factor, shape.channels, values, scratch);
                 Ok(())
             }

@@ -59,7 +59,8 @@ def outlook(dataset: Any) -> dict[str, Any]:
         return {"plan": "python", "images": False, "python": [str(left)]}
     whole = lowered.batch is not None
     rest = [*lowered.notes, *(f"{node.op}: {why}" for node, why in above)]
-    return {"plan": "native" if whole else "hybrid", "images": True, "python": rest}
+    decoded = any(is_made(value) and not value.held for value in lowered.values)
+    return {"plan": "native" if whole else "hybrid", "images": decoded, "python": rest}
 
 
 def _graph_of(dataset: Any) -> bytes:

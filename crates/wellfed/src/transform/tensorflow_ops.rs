@@ -680,6 +680,58 @@ mod tests {
     }
 
     #[test]
+    fn random_colours_are_drawn_from_their_ranges() {
+        let settled = |op: TfOp, seed| match TensorFlowOps::new(vec![op]).draw(size(4, 4), &mut rng(seed)) {
+            Ok(Action::TensorFlow(ops)) => ops.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        let drawn = |op: &TfOp| -> Vec<f32> {
+            let one = |seed| match settled(op.clone(), seed)[..] {
+                [TfOp::AdjustContrast { factor } | TfOp::AdjustSaturation { factor }] => factor,
+                [TfOp::AdjustHue { delta }] => delta,
+                [TfOp::Arithmetic { operator: TfArithmetic::Add, ref constants }] => constants[0],
+                ref other => panic!("{other:?}"),
+            };
+            (0..400).map(one).collect()
+        };
+        for (op, low, high) in [
+            (TfOp::RandomBrightness { max_delta: 0.25 }, -0.25, 0.25),
+            (TfOp::RandomContrast { lower: 0.5, upper: 1.5 }, 0.5, 1.5),
+            (TfOp::RandomSaturation { lower: 0.0, upper: 4.0 }, 0.0, 4.0),
+            (TfOp::RandomHue { max_delta: 0.5 }, -0.5, 0.5),
+        ] {
+            let found = drawn(&op);
+            assert!(found.iter().all(|&x| low <= x && x < high), "{op:?}");
+            let below = found.iter().filter(|&&x| x < (low + high) / 2.0).count();
+            assert!((150..250).contains(&below), "{op:?}: {below}");
+        }
+    }
+
+    #[test]
+    fn channels_follow_and_are_checked() {
+        let float = TfOp::Cast { dtype: ImageDtype::Float32 };
+        let there = TensorFlowOps::new(vec![float.clone(), TfOp::Grayscale, TfOp::Standardize, TfOp::ToRgb]);
+        assert_eq!(there.dtype().unwrap(), ImageDtype::Float32);
+        assert_eq!(there.draw(size(4, 5), &mut rng(0)).unwrap().size(size(4, 5)), size(4, 5));
+        let wrong = TensorFlowOps::new(vec![float.clone(), TfOp::ToRgb]);
+        let error = wrong.draw(size(4, 5), &mut rng(0)).unwrap_err();
+        assert!(error.message().contains("for 1 channels, and the image has 3"), "{error}");
+        let hue = TfOp::AdjustHue { delta: 0.1 };
+        let grey = TensorFlowOps::new(vec![float.clone(), TfOp::Grayscale, hue.clone()]);
+        assert!(grey.draw(size(4, 5), &mut rng(0)).unwrap_err().message().contains("hue 0.1"));
+        assert!(check_error(TensorFlowOps::new(vec![hue])).contains("AdjustHue takes float32"));
+        for (op, what) in [
+            (TfOp::AdjustHue { delta: 1.5 }, "delta is 1.5"),
+            (TfOp::AdjustContrast { factor: f32::NAN }, "factor is NaN"),
+            (TfOp::RandomContrast { lower: 2.0, upper: 1.0 }, "upper is 1"),
+            (TfOp::RandomHue { max_delta: 0.75 }, "max_delta is 0.75; it must be 0 to 0.5"),
+        ] {
+            let error = check_error(TensorFlowOps::new(vec![float.clone(), op]));
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
     fn half_of_random_flips_flip() {
         let flip = TensorFlowOps::new(vec![TfOp::RandomFlip { horizontal: true, vertical: false }]);
         let flipped = (0..400).filter(|&i| {

@@ -490,7 +490,7 @@ def case_iterators_of_a_shuffle_do_not_disturb_each_other() -> None:
 def case_what_cannot_be_equal_is_left() -> None:
     left(paths().shuffle(5, reshuffle_each_iteration=False).map(small), "same order", shuffle="global")
     left(paths().map(lambda p, _: load(p)), "differ in size")
-    left(paths().map(lambda p, _: tf.image.resize(load(p, 1), [8, 8])), "channels=1")
+    left(paths().map(lambda p, _: tf.image.resize(load(p, 4), [8, 8])), "channels=4")
     left(
         paths().map(
             lambda p, _: tf.image.resize(
@@ -700,7 +700,13 @@ def case_data_sets_of_graphs_are_left() -> None:
 def main() -> None:
     """Runs the cases that are named, or all; prints their failures."""
     tf.autograph.set_verbosity(0)
-    cases = {name.removeprefix("case_"): run for name, run in globals().items() if name.startswith("case_")}
+    # Its cases use what is in here, once.
+    sys.modules["feed_tensorflow_cases"] = sys.modules[__name__]
+    import feed_tensorflow_colours
+    import feed_tensorflow_places
+
+    every = {**globals(), **vars(feed_tensorflow_colours), **vars(feed_tensorflow_places)}
+    cases = {name.removeprefix("case_"): run for name, run in every.items() if name.startswith("case_")}
     failures = {}
     for name in sys.argv[1:] or cases:
         try:

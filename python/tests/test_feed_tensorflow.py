@@ -20,7 +20,10 @@ PYTHON = os.environ.get("WELLFED_TENSORFLOW_PYTHON") or (
     sys.executable if importlib.util.find_spec("tensorflow") else ""
 )
 SCRIPT = Path(__file__).with_name("feed_tensorflow_cases.py")
-CASES = re.findall(r"^def case_(\w+)", SCRIPT.read_text(), re.MULTILINE)
+TEXTS = [
+    SCRIPT.with_name(f"feed_tensorflow_{part}.py").read_text() for part in ("cases", "colours", "places")
+]
+CASES = re.findall(r"^def case_(\w+)", "".join(TEXTS), re.MULTILINE)
 
 
 @functools.cache

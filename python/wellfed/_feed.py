@@ -21,8 +21,9 @@ def feed(loader: Any, **arguments: Any) -> Any:
         loader: A loader of torch, a data set of torch or wellfed, or a ``tf.data.Dataset``.
         arguments: Of loaders of torch those of `wellfed.torch.DataLoader`, in place of those of ``loader``. Of a
             ``tf.data.Dataset``: ``shuffle="global"`` puts a permutation of all samples in the place of shuffles with a
-            buffer, whose order else is TensorFlow's; ``random="native"`` lets wellfed draw random flips by its own
-            random numbers; ``check=False`` compares no samples; all others are those of `Dataset.with_options`.
+            buffer, whose order else is TensorFlow's; ``random="native"`` lets wellfed draw random flips, crops and
+            colours by its own random numbers; ``unpack_to`` is a folder that compressed record files are unpacked
+            into, once; ``check=False`` compares no samples; all others are those of `Dataset.with_options`.
 
     Example:
         >>> import numpy as np

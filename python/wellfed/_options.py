@@ -22,7 +22,15 @@ class Options(TypedDict, total=False):
     seed: int | None
     layout: Literal["NCHW", "NHWC"]
     mode: Literal[
-        "RGB", "L", "RGBA", "UNCHANGED", "OPENCV", "TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED"
+        "RGB",
+        "L",
+        "RGBA",
+        "UNCHANGED",
+        "OPENCV",
+        "TENSORFLOW",
+        "TENSORFLOW_ACCURATE",
+        "TENSORFLOW_UNCHANGED",
+        "TENSORFLOW_L",
     ]
     decode: Literal["exact", "fast"]
     exif_orientation: bool

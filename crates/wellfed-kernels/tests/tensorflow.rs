@@ -1,7 +1,9 @@
-//! Resizing equals TensorFlow bit for bit: hashes of its results, written by `tools/tensorflow_golden.py`.
+//! Resizing and colours equal TensorFlow bit for bit: hashes of its results, written by `tools/tensorflow_golden.py` and
+//! `tools/tensorflow_colours_golden.py`.
 
 use wellfed_kernels::tensorflow::{
-    Kernel, Sample, Shape, resize_area, resize_bicubic, resize_bilinear, resize_kernel, resize_nearest,
+    Arithmetic, Kernel, Sample, Shape, adjust_contrast, adjust_hue, adjust_saturation, arithmetic, grayscale,
+    resize_area, resize_bicubic, resize_bilinear, resize_kernel, resize_nearest, standardize,
 };
 
 /// The same pixels as the script's.
@@ -74,4 +76,46 @@ fn every_hash_is_tensorflow_s() {
         checked += 1;
     }
     assert_eq!(checked, 112);
+}
+
+#[test]
+fn every_hash_of_colours_is_tensorflow_s() {
+    let mut checked = 0;
+    for line in include_str!("golden/tensorflow_colours.txt").lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let parameter: f32 = fields[1].parse().unwrap();
+        let [height, width] = [2, 3].map(|i: usize| fields[i].parse::<usize>().unwrap());
+        let mut values: Vec<f32> = pixels(3 * height * width).into_iter().map(f32::from).collect();
+        arithmetic(Arithmetic::Div, &[7.0], &mut values);
+        arithmetic(Arithmetic::Sub, &[11.0], &mut values);
+        match fields[0] {
+            "contrast" => adjust_contrast(parameter, 3, &mut values, &mut Vec::new()),
+            "saturation" => adjust_saturation(parameter, &mut values),
+            "hue" => adjust_hue(parameter, &mut values),
+            "standardize" => standardize(&mut values),
+            "grey" => {
+                let mut grey = vec![0.0; height * width];
+                grayscale(&values, &mut grey);
+                values = grey;
+            }
+            other => panic!("{other} is not in the script"),
+        }
+        assert_eq!(format!("{:016x}", fnv(&values)), fields[4], "{line}");
+        checked += 1;
+    }
+    assert_eq!(checked, 56);
+}
+
+#[test]
+fn values_that_are_no_colours_end() {
+    let tiny = f32::from_bits(1);
+    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, tiny, 0.0] {
+        for other in [odd, 0.0, 1.0, -tiny] {
+            for mut pixel in [[odd, other, 1.0], [other, odd, 0.5], [1.0, other, odd]] {
+                adjust_saturation(2.0, &mut pixel);
+                adjust_hue(-0.5, &mut pixel);
+                adjust_hue(1.0, &mut pixel);
+            }
+        }
+    }
 }

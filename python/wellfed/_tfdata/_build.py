@@ -13,12 +13,14 @@ from tensorflow.python.ops import gen_dataset_ops
 
 from .. import sources
 from .._features import FixedLenFeature
+from .._handover.passes import Epochs, Pass
 from ..dataset import Dataset
 from ._constants import array_of
+from ._iterators import EpochPasses, OrderedPasses, Passes
 from ._operations import TensorFlowOps
-from ._order import Ordered, counted
+from ._order import Ordered, Replay, counted
 from ._pipeline import Left, Lowered, Pipeline
-from ._values import Bytes, Const, Image, Number, Value, applied
+from ._values import Bytes, Const, Image, Number, Value, applied, is_made
 
 __all__ = ["components", "handed_over", "native", "rebuilt", "reference", "with_rest"]
 
@@ -34,18 +36,23 @@ def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
     Raises:
         Left: There is no image, or more than one.
     """
-    images = list({_of(value): value for value in lowered.values if isinstance(value, Image)}.values())
+    images = list({_of(value): value for value in lowered.values if is_made(value)}.values())
     if len(images) != 1:
         raise Left(f"{len(images)} images of a sample; one is known")
     (image,) = images
     kind, what = lowered.source
-    if kind == "slices":
+    options = dict(options)
+    unpack_to = options.pop("unpack_to", None)
+    if image.held:
+        pixels = what[image.key]
+        dataset = sources.from_tensor_slices((pixels, np.arange(len(pixels))), pixels="hwc")
+    elif kind == "slices":
         paths = [path if isinstance(path, bytes) else str(path).encode() for path in what[image.key]]
         if any(b"://" in path for path in paths) or not all(paths):
             raise Left("files that are not local")
         dataset = sources.image_files(paths, labels=np.arange(len(paths)))
     else:
-        dataset = _records(lowered, image)
+        dataset = _records(lowered, image, unpack_to)
     if image.ops:
         dataset = dataset.map(TensorFlowOps(image.ops))
     for verb, argument in () if lowered.ordered else lowered.verbs:
@@ -63,7 +70,7 @@ def _numbers(lowered: Lowered) -> list[Any]:
     return list(dict.fromkeys(keys))
 
 
-def _records(lowered: Lowered, image: Image) -> Dataset:
+def _records(lowered: Lowered, image: Image, unpack_to: Any) -> Dataset:
     features: dict[str, FixedLenFeature] = {}
     for _, name, dtype, shape, default in [image.key, *_numbers(lowered)]:
         if features.get(name) is not None:
@@ -71,7 +78,12 @@ def _records(lowered: Lowered, image: Image) -> Dataset:
         given = None if default is None else np.frombuffer(default, dtype).reshape(shape)
         features[name] = FixedLenFeature(list(shape), dtype, given)
     return sources.tfrecord(
-        lowered.source[1], features, images=[image.key[1]], fields=list(features), compression=""
+        lowered.source[1],
+        features,
+        images=[image.key[1]],
+        fields=list(features),
+        compression=lowered.compression,  # type: ignore[arg-type]
+        unpack_to=unpack_to if lowered.compression else None,
     )
 
 
@@ -83,6 +95,8 @@ def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
 
     def one(value: Value, batch: Any) -> Any:
         match value:
+            case Image(key) if not is_made(value):
+                return arrays[key][batch[1]]
             case Image():
                 return batch[0]
             case Const(array):
@@ -108,8 +122,9 @@ def handed_over(
     batch: tuple[int, bool],
     types: list[Any],
     shapes: list[Any],
-) -> tuple[Any, Any]:
-    """A ``tf.data.Dataset`` of the engine's batches: tuples of components of these types and shapes; and its loader.
+    replay: Replay | None = None,
+) -> tuple[Any, Any, Passes]:
+    """A ``tf.data.Dataset`` of the engine's batches, which are tuples of components; its loader; its passes.
 
     Args:
         dataset: The engine's samples.
@@ -118,42 +133,46 @@ def handed_over(
         batch: Samples of a batch, and whether a smaller last one is left out.
         types: Of components.
         shapes: Of components of batches.
+        replay: How `order` is found again.
     """
     signature = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
     if order is not None:
-        return _ordered(dataset, lowered, order, batch, signature)
+        return _ordered(dataset, lowered, (order, replay), batch, signature)
     batches, split = dataset.batch(batch[0], drop_last=batch[1]), components(lowered)
-    loader = batches.numpy()
-    busy: list[None] = []
+    # A second iterator beside the first has threads of its own.
+    epochs = Epochs(lambda: batches.numpy())
 
     def generate() -> Iterator[tuple[Any, ...]]:
-        # A second iterator beside the first has threads of its own.
-        mine = batches.numpy() if busy else loader
-        busy.append(None)
+        one = Pass(epochs)
         try:
-            for made in mine:
-                yield split(made)
+            yield from map(split, one)
         finally:
-            busy.pop()
+            one.close()
 
     fed = tf.data.Dataset.from_generator(generate, output_signature=signature)
-    return _counted(fed, dataset, _count(loader)).prefetch(2), loader
+    fed = _counted(fed, dataset, _count(epochs.loader)).prefetch(2)
+    return fed, epochs.loader, EpochPasses(epochs, split, signature, fed)
 
 
 def _ordered(
-    dataset: Dataset, lowered: Lowered, order: Any, batch: tuple[int, bool], signature: Any
-) -> tuple[Any, Ordered]:
+    dataset: Dataset,
+    lowered: Lowered,
+    order: tuple[Any, Replay | None],
+    batch: tuple[int, bool],
+    signature: Any,
+) -> tuple[Any, Ordered, OrderedPasses]:
     """`handed_over` in an order of TensorFlow's."""
-    loader = Ordered(dataset, order, batch, dataset._plan()["options"].get("seed") or 0)
-    split = components(lowered)
+    loader = Ordered(dataset, order[0], batch, dataset._plan()["options"].get("seed") or 0, order[1])
+    split, marks = components(lowered), loader.marks()
 
     def generate(mark: Any) -> Iterator[tuple[Any, ...]]:
         return map(split, loader.batches(mark))
 
-    fed = loader.marks().flat_map(
+    flat = marks.flat_map(
         lambda mark: tf.data.Dataset.from_generator(generate, args=(mark,), output_signature=signature)
     )
-    return _counted(fed, dataset, loader.count()).prefetch(2), loader
+    fed = _counted(flat, dataset, loader.count()).prefetch(2)
+    return fed, loader, OrderedPasses(loader, split, signature, marks, flat)
 
 
 def _counted(fed: Any, dataset: Dataset, count: int) -> Any:
@@ -183,7 +202,7 @@ def with_rest(
     else:
         specs = [([None, *_shape(value)], _type(value)) for value in lowered.values]
     kinds, sides = [dtype for _, dtype in specs], [shape for shape, _ in specs]
-    fed, loader = handed_over(dataset, lowered, order, (_TOGETHER, False), kinds, sides)
+    fed, loader, _ = handed_over(dataset, lowered, order, (_TOGETHER, False), kinds, sides)
     fed = _counted(fed.unbatch(), dataset, _count(dataset) if order is None else counted(order))
     if rest is None:
         return fed, loader

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops.options import ExternalStatePolicy
 
 from ..exceptions import WellfedError
 from ._build import components, handed_over, native, rebuilt, reference, with_rest
-from ._order import Ordered, numbers
+from ._iterators import Fed
+from ._order import Ordered, numbers, replay
 from ._pipeline import PASSED, Left, Lowered, Pipeline
-from ._values import Image
+from ._values import is_made
 
 __all__ = ["feed", "outlook"]
 
@@ -30,12 +32,15 @@ def feed(
     if settled:
         raise TypeError(f"{min(settled)} is what the tf.data pipeline says, and cannot be given to feed()")
     try:
-        pipeline = Pipeline(_graph_of(dataset), shuffle == "global", random == "native")
+        unpacks = options.get("unpack_to") is not None
+        pipeline = Pipeline(_graph_of(dataset), shuffle == "global", random == "native", unpacks)
         return _fed(dataset, pipeline, options, check)
     except Left as left:
         return _left(dataset, str(left))
     except tf.errors.OpError as error:
         return _left(dataset, f"its graph cannot be read: {str(error).splitlines()[0]}")
+    except DecodeError:
+        return _left(dataset, "its graph is too large to be read")
     except (OSError, ValueError, WellfedError) as error:
         return _left(dataset, f"wellfed cannot read it: {str(error).splitlines()[0]}")
 
@@ -54,7 +59,8 @@ def outlook(dataset: Any) -> dict[str, Any]:
         return {"plan": "python", "images": False, "python": [str(left)]}
     whole = lowered.batch is not None
     rest = [*lowered.notes, *(f"{node.op}: {why}" for node, why in above)]
-    return {"plan": "native" if whole else "hybrid", "images": True, "python": rest}
+    decoded = any(is_made(value) and not value.held for value in lowered.values)
+    return {"plan": "native" if whole else "hybrid", "images": decoded, "python": rest}
 
 
 def _graph_of(dataset: Any) -> bytes:
@@ -80,14 +86,16 @@ def _boundary(pipeline: Pipeline) -> tuple[Lowered, Any, list[tuple[Any, str]]]:
     for node in chain:
         try:
             lowered = pipeline.lowered(node)
+            if any(map(is_made, lowered.values)):
+                pipeline.check_ready(lowered)
         except Left as left:
             above.append((node, str(left)))
             continue
         break
     else:
         raise Left(above[-1][1])
-    if not any(isinstance(value, Image) for value in lowered.values):
-        raise Left(next(iter(lowered.notes), above[-1][1] if above else "it decodes no images"))
+    if not any(map(is_made, lowered.values)):
+        raise Left(next(iter(lowered.notes), above[-1][1] if above else "it makes no images"))
     return lowered, node, above
 
 
@@ -96,9 +104,18 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
     ours = native(lowered, options)
     # Batches and maps, which images come from, say what they give.
     shapes = [tf.TensorShape(shape) for shape in node.attr["output_shapes"].list.shape]
-    types = [tf.as_dtype(dtype) for dtype in node.attr["output_types"].list.type]
+    kind = "output_types" if "output_types" in node.attr else "Toutput_types"
+    types = [tf.as_dtype(dtype) for dtype in node.attr[kind].list.type]
     checked = _compared(pipeline, node, lowered, options, dataset.options()) if check else "not compared"
-    order = numbers(pipeline, node, ours, dataset.options()) if lowered.ordered else None
+    order, again = None, None
+    if lowered.ordered:
+        chosen = dataset.options()
+
+        def make() -> Any:
+            return numbers(pipeline, node, ours, chosen)
+
+        order, again = make(), replay(pipeline, node, make, chosen)
+    passes = None
     if lowered.batch is None:
         fed, loader = with_rest(ours, lowered, order, shapes, types)
     elif order is not None and options.get("on_error") == "skip":
@@ -107,9 +124,11 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
         fed, loader = with_rest(ours, lowered, order, [shape[1:] for shape in shapes], types)
         fed = fed.batch(size, drop_remainder=drop)
     else:
-        fed, loader = handed_over(ours, lowered, order, lowered.batch, types, shapes)
+        fed, loader, passes = handed_over(ours, lowered, order, lowered.batch, types, shapes, again)
     if above:
         made = rebuilt(pipeline, node, fed, dataset.element_spec)
+    elif passes is not None:
+        made = Fed(fed, dataset.element_spec, passes)
     else:
         made = dataset_ops._VariantDataset(fed._variant_tensor, dataset.element_spec)
     # Functions and generators are found by their names, so what made it lives as long as it.
@@ -127,18 +146,23 @@ def _compared(
     Raises:
         Left: They differ, or TensorFlow cannot make them.
     """
-    image = next(value for value in lowered.values if isinstance(value, Image))
+    image = next(value for value in lowered.values if is_made(value))
     if any(op["op"].startswith("random") for op in image.ops):
         return "not compared, as they are random"
     while "Batch" in node.op or node.op in PASSED:
+        padded = node.op.startswith("Padded")
         node = pipeline.nodes[node.input[0].partition(":")[0]]
+        if padded:
+            lowered = pipeline.lowered(node)
+    # Images that differ in size do not fit into one batch before they are padded.
+    most = 1 if any(is_made(value) and value.size is None for value in lowered.values) else 2
     if lowered.ordered:
-        count, ours = 2, native(lowered, {**options, "num_workers": 1})
+        count, ours = most, native(lowered, {**options, "num_workers": 1})
         order = numbers(pipeline, node, ours, pipeline_options, shuffles=False)
         plain: Any = Ordered(ours, order.take(count), (count, False), 0)
     else:
         verbs = tuple(verb for verb in lowered.verbs if verb[0] != "shuffle")
-        count = lowered.aligned
+        count = min(most, lowered.aligned)
         plain = native(replace(lowered, verbs=verbs), options).take(count).batch(count).numpy(num_workers=1)
     split = components(lowered)
     try:

@@ -5,6 +5,7 @@ Invariant: what has no rule here is `Unknown`, and so is any use of a rule beyon
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,9 @@ from tensorflow.python.framework import function_def_to_graph, op_def_registry
 from tensorflow.python.framework.dtypes import as_dtype
 
 from ._constants import array_of
+from ._ranges import has_signed_zeros, within_bytes
 from ._templates import found, templates
-from ._values import Bytes, Const, Image, Mode, Number, Sizes, Unknown, Value
+from ._values import Bytes, Const, Drawn, Image, Mode, Number, Sizes, Unknown, Value
 
 __all__ = ["Body"]
 
@@ -42,6 +44,13 @@ _ARITHMETIC = {
     "Minimum": "minimum",
     "Maximum": "maximum",
 }
+# Their names, and their parameters.
+_ADJUSTMENTS = {
+    "AdjustContrastv2": ("contrast", "factor"),
+    "AdjustSaturation": ("saturation", "factor"),
+    "AdjustHue": ("hue", "delta"),
+}
+_SIGNED = "a bound of 0 for values of which some may be -0"
 # Of constants: NumPy computes the same bits.
 _FOLDED: dict[str, Callable[..., Any]] = {
     "AddV2": np.add,
@@ -79,6 +88,10 @@ class Body:
         self._known: dict[str, Value] = {
             f"{name}:0": value for name, value in zip(self.arguments, arguments, strict=False)
         }
+        # Operations that were done before this function, which TensorFlow does not optimize together with its own.
+        self._before = max((len(value.ops) for value in arguments if isinstance(value, Image)), default=0)
+        inputs = [name for node in self.graph.node for name in node.input if not name.startswith("^")]
+        self._uses = Counter(map(_named, [*inputs, *self.outputs]))
 
     def value(self, tensor: str) -> Value:
         """What is known of a tensor."""
@@ -175,16 +188,69 @@ class Body:
         if rule is None:
             if node.op in _RESIZES:
                 return _resize(node, values, _RESIZES[node.op])
+            if any(isinstance(value, Drawn) for value in values):
+                return self._with_draw(node, values)
             if node.op in _ARITHMETIC:
-                return _arithmetic(node, values, _ARITHMETIC[node.op])
-            return _unknown(node)
+                return _arithmetic(node, values, _ARITHMETIC[node.op], self._before)
+            return _adjusted(node, values) if node.op in _ADJUSTMENTS else _unknown(node)
         return rule(node, values)
+
+    def _op_RandomUniform(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Const(shape)] if np.size(shape) == 0 and _type(node, "dtype") == "float32":
+                return self._once(node, Drawn(0.0, 1.0))
+        return _unknown(node)
+
+    def _once(self, node: Any, drawn: Drawn) -> Value:
+        """`drawn`, if one operation takes it: all that take a number of TensorFlow's take the same."""
+        return drawn if self._uses[_named(node.name)] == 1 else _unknown(node)
+
+    def _with_draw(self, node: Any, values: list[Value]) -> Value:
+        """What an operation makes of a number that is drawn: another one, or an image that is adjusted by it."""
+        match values:
+            case [Drawn(low, high), Const(array)] if np.shape(array) == () and node.op in ("Mul", "AddV2"):
+                by = np.float32(array)
+                low, high = np.float32(low), np.float32(high)
+                ends = [low * by, high * by] if node.op == "Mul" else [low + by, high + by]
+                return self._once(node, Drawn(float(min(ends)), float(max(ends))))
+            case [Image(batched=False, dtype="float32") as image, Drawn(low, high)]:
+                pass
+            case _:
+                return _unknown(node)
+        name = {"AddV2": "brightness"}.get(node.op) or _ADJUSTMENTS.get(node.op, ("", ""))[0]
+        op: dict[str, Any] = {"op": f"random_{name}", "lower": low, "upper": high}
+        if name in ("brightness", "hue"):
+            op = {"op": f"random_{name}", "max_delta": high}
+        fits = low == -high if "max_delta" in op else low >= 0
+        if not name or not fits or not np.isfinite(high) or (name == "hue" and high > 0.5):
+            return _unknown(node)
+        if name in ("hue", "saturation") and image.channels != 3:
+            return _unknown(node)
+        if not self._random:
+            return Unknown(
+                f"a {op['op']}, whose random numbers are TensorFlow's (random='native' draws others)"
+            )
+        return image.then(op)
+
+    def _op_ClipByValue(self, node: Any, values: list[Value]) -> Value:
+        match values:
+            case [Image(dtype="float32") as image, Const(low), Const(high)]:
+                ends = [np.asarray(low), np.asarray(high)]
+                scalars = all(end.shape == () and end.dtype == np.float32 for end in ends)
+                if _zeros_clash(image, ends):
+                    return Unknown(_SIGNED)
+                if scalars and np.all(np.isfinite(ends)) and ends[0] <= ends[1]:
+                    for operator, end in (("minimum", ends[1]), ("maximum", ends[0])):
+                        op = {"op": "arithmetic", "operator": operator, "constants": [float(end)]}
+                        image = image.then(op)
+                    return image
+        return _unknown(node)
 
     def _op_Const(self, node: Any, _: list[Value]) -> Value:
         return Const(array_of(node))
 
-    def _op_Identity(self, _: Any, values: list[Value]) -> Value:
-        return values[0]
+    def _op_Identity(self, node: Any, values: list[Value]) -> Value:
+        return self._once(node, values[0]) if isinstance(values[0], Drawn) else values[0]
 
     def _op_Reshape(self, node: Any, values: list[Value]) -> Value:
         match values:
@@ -233,6 +299,10 @@ class Body:
                 return value
             case [Image(dtype="uint8") as image] if to == "float32":
                 return image.then({"op": "cast", "dtype": "float32"}, dtype="float32")
+            case [Image(dtype="float32") as image] if to == "uint8":
+                if within_bytes(image):
+                    return image.then({"op": "cast", "dtype": "uint8"}, dtype="uint8")
+                return Unknown("a cast to uint8 of values that may lie beyond 0 to 255")
             case [Number(dtype=before) as number] if _casts(before, to):
                 return replace(number, dtype=np.dtype(to), ops=(*number.ops, ("cast", to)))
             case [Sizes(what="sides") as sizes] if to == "float32":
@@ -397,8 +467,29 @@ class Body:
         return isinstance(value, Const) and np.ndim(value.array) == 0 and float(value.array) == number
 
 
-def _after(image: Image, op: dict[str, Any]) -> Image:
-    """`image` after an operation of `templates`."""
+def _adjusted(node: Any, values: list[Value]) -> Value:
+    """An image of float32 whose colours are adjusted by a constant."""
+    name, parameter = _ADJUSTMENTS[node.op]
+    match values:
+        case [Image(dtype="float32", batched=False) as image, Const(array)] if np.shape(array) == ():
+            by = float(np.float32(array))
+            fits = abs(by) <= 1 if name == "hue" else np.isfinite(by)
+            if fits and (name == "contrast" or image.channels == 3):
+                return image.then({"op": f"adjust_{name}", parameter: by})
+    return _unknown(node)
+
+
+def _after(image: Image, op: dict[str, Any]) -> Image | None:
+    """`image` after an operation of `templates`; None if it is not for such an image."""
+    match op["op"], image.channels:
+        case "grayscale", channels:
+            return image.then(op, channels=1) if channels == 3 and image.dtype == "float32" else None
+        case "to_rgb", channels:
+            return image.then(op, channels=3) if channels == 1 else None
+        case "standardize", _:
+            if image.dtype != "float32":
+                image = image.then({"op": "cast", "dtype": "float32"}, dtype="float32")
+            return image.then(op)
     if op["op"] != "central_crop":
         whole = (op["height"], op["width"]) if "height" in op else (op["size"][0], op["size"][1])
         floats = op["op"] == "resize_with_pad" and op["method"] != "nearest"
@@ -448,7 +539,7 @@ def _casts(before: np.dtype[Any], to: str) -> bool:
     return before.name in whole and to in whole | {"float32", "float64"}
 
 
-_MODES: dict[int, Mode] = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED"}
+_MODES: dict[int, Mode] = {3: "TENSORFLOW", 0: "TENSORFLOW_UNCHANGED", 1: "TENSORFLOW_L"}
 
 
 def _decoded(node: Any, values: list[Value], modes: dict[int, Mode] = _MODES) -> Value:
@@ -472,7 +563,8 @@ def _resize(node: Any, values: list[Value], method: str) -> Value:
     return _unknown(node)
 
 
-def _arithmetic(node: Any, values: list[Value], operator: str) -> Value:
+def _arithmetic(node: Any, values: list[Value], operator: str, done: int) -> Value:
+    """An operation with a constant; the first `done` operations of an image are not of this function."""
     match values:
         case [Const(size), Sizes(what="float sides") as sizes] if operator == "div":
             if np.shape(size) == (2,) and all(float(side).is_integer() for side in size):
@@ -492,7 +584,9 @@ def _arithmetic(node: Any, values: list[Value], operator: str) -> Value:
         return _unknown(node)
     if constants.ndim > (4 if image.batched else 3):
         return _unknown(node)
-    last = image.ops[-1] if image.ops else {}
+    if operator in ("minimum", "maximum") and _zeros_clash(image, [constants]):
+        return Unknown(_SIGNED)
+    last = image.ops[-1] if len(image.ops) > done else {}
     if last.get("operator") == operator and operator in ("add", "mul"):
         # TensorFlow's constant folding makes one operation of both.
         before = np.float32(last["constants"][0])
@@ -504,6 +598,14 @@ def _arithmetic(node: Any, values: list[Value], operator: str) -> Value:
         return replace(image, ops=(*image.ops[:-1], {**last, "constants": [float(both)]}))
     listed = [float(x) for x in constants.reshape(-1)]
     return image.then({"op": "arithmetic", "operator": operator, "constants": listed})
+
+
+def _zeros_clash(image: Image, bounds: list[Any]) -> bool:
+    """Whether one of two zeros of different signs may have to be chosen."""
+    zeros = [bound[bound == 0] for bound in bounds]
+    return any(np.any(np.signbit(zero)) for zero in zeros) or (
+        any(np.size(zero) for zero in zeros) and has_signed_zeros(image)
+    )
 
 
 def _sliced(node: Any, image: Image, begin: Any, end: Any, no_begin: int, no_end: int) -> Value:

@@ -56,6 +56,8 @@ class Lowered:
     # How many of the first samples are TensorFlow's first ones, too, but for shuffles.
     aligned: int = 2
     ordered: bool = False
+    # How record files are compressed, as TensorFlow calls it.
+    compression: str = ""
 
 
 PASSED = {"PrefetchDataset", "OptionsDataset", "ModelDataset"}
@@ -69,6 +71,10 @@ READS_FILES = {
 }
 
 
+# Bytes.
+_MOST_PIXELS = 1 << 30
+
+
 class Pipeline:
     """A pipeline's graph.
 
@@ -76,14 +82,15 @@ class Pipeline:
         serialized: A ``GraphDef`` as `tf.data.Dataset` serializes it.
         shuffle: Whether shuffles may be exchanged for permutations of all samples.
         random: Whether random operations may be drawn by the engine.
+        unpacks: Whether there is a folder to unpack compressed files into.
     """
 
-    def __init__(self, serialized: bytes, shuffle: bool, random: bool) -> None:
+    def __init__(self, serialized: bytes, shuffle: bool, random: bool, unpacks: bool = False) -> None:
         self.graph = graph_pb2.GraphDef.FromString(serialized)
         self.nodes = {node.name: node for node in self.graph.node}
         self.library = {function.signature.name: function for function in self.graph.library.function}
         self.top = next(node.input[0] for node in self.graph.node if node.op == "_Retval").partition(":")[0]
-        self._shuffle, self._random = shuffle, random
+        self._shuffle, self._random, self._unpacks = shuffle, random, unpacks
         self._made: dict[str, Lowered | Left] = {}
 
     def chain(self) -> list[Any]:
@@ -150,9 +157,13 @@ class Pipeline:
     def _op_TensorSliceDataset(self, node: Any) -> Lowered:
         arrays = [self.const(node, i) for i in range(len(node.input))]
         values: list[Value] = []
+        texts = any(array.dtype.kind in "OSU" for array in arrays)
         for i, array in enumerate(arrays):
             text = array.dtype.kind in "OSU"
-            if text and array.ndim > 1:
+            if _are_pixels(array) and not texts:
+                _, height, width, channels = array.shape
+                values.append(Image(i, "TENSORFLOW", channels, size=(height, width), held=True))
+            elif text and array.ndim > 1:
                 values.append(Unknown("several strings of a sample"))
             else:
                 values.append(Bytes(i) if text else Number(i, array.dtype, array.shape[1:]))
@@ -188,11 +199,13 @@ class Pipeline:
 
     def _records(self, node: Any, files: Any, compression: Any) -> Lowered:
         names = [name.decode() for name in np.reshape(files, -1)]
-        if compression.item() not in (b"", ""):
-            raise Left("compressed records have no positions")
+        packing = compression.item()
+        packing = packing.decode() if isinstance(packing, bytes) else str(packing)
+        if packing and not self._unpacks:
+            raise Left("compressed records have no positions (unpack_to=folder unpacks them there, once)")
         if any(set(name) & set("*?[]{}") for name in names):
             raise Left("names of files with stars or braces")
-        return Lowered(("records", names), (Bytes("record"),))
+        return Lowered(("records", names), (Bytes("record"),), compression=packing)
 
     def _op_TFRecordDataset(self, node: Any) -> Lowered:
         return self._records(node, self.const(node, 0), self.const(node, 1))
@@ -297,7 +310,9 @@ class Pipeline:
         if len(body.arguments) != len(before.values):
             raise Left("a map function with tensors from outside")
         values = tuple(body.results())
-        if all(deliverable(value, before) for value in values):
+        # What is not ready for a batch may be made ready by a function that comes after this one.
+        open_ = all(isinstance(value, Bytes | Image) or deliverable(value, before) for value in values)
+        if open_ and all(not isinstance(value, Image) or not value.batched for value in values):
             return replace(before, values=values)
         given: dict[str, Value] = {}
         why: list[str] = []
@@ -313,14 +328,46 @@ class Pipeline:
 
     def _op_BatchDatasetV2(self, node: Any) -> Lowered:
         before = self._samples(node, "a batch")
-        loose = [value for value in before.values if not deliverable(value, before)]
-        if loose:
-            raise Left(f"a batch of {_name(loose[0])}")
         at = 3 if node.op == "ParallelBatchDataset" else 2
         size, drop = int(self.const(node, 1)), bool(self.const(node, at))
-        return replace(before, batch=(size, drop))
+        made = replace(before, batch=(size, drop))
+        self.check_ready(made)
+        return made
 
     _op_ParallelBatchDataset = _op_BatchDatasetV2
+
+    def check_ready(self, lowered: Lowered) -> None:
+        """Checks that the engine can give all values.
+
+        Raises:
+            Left: It cannot.
+        """
+        loose = [value for value in lowered.values if not deliverable(value, lowered)]
+        if loose:
+            raise Left(_name(loose[0]))
+        held = any(isinstance(value, Image) and value.held for value in lowered.values)
+        if held and (lowered.rest is not None or lowered.batch is None):
+            # One by one, small images take longer than in TensorFlow.
+            raise Left("; ".join((*lowered.notes, "images in memory, of which no whole batches are made")))
+
+    def _op_PaddedBatchDatasetV2(self, node: Any) -> Lowered:
+        before = self._samples(node, "a batch")
+        count = len(before.values)
+        padded: list[Value] = []
+        for at, value in enumerate(before.values):
+            shape, filling = self.const(node, 2 + at), self.const(node, 2 + count + at)
+            padded.append(_padded(value, [int(side) for side in shape], filling))
+        size, drop = int(self.const(node, 1)), bool(self.const(node, 2 + 2 * count))
+        made = replace(before, values=tuple(padded), batch=(size, drop))
+        self.check_ready(made)
+        return made
+
+
+def _are_pixels(array: Any) -> bool:
+    """Whether an array can be images of bytes; it is copied once."""
+    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[3] not in (1, 3, 4):
+        return False
+    return bool(0 < array.nbytes <= _MOST_PIXELS)
 
 
 def _length(array: Any) -> int:
@@ -328,6 +375,42 @@ def _length(array: Any) -> int:
     if not isinstance(array, range):
         return len(array)
     return max(0, (array.stop - array.start + array.step - (1 if array.step > 0 else -1)) // array.step)
+
+
+def _padded(value: Value, shape: list[int], filling: Any) -> Value:
+    """A value filled up to a shape at its ends; -1 is the largest side of the batch.
+
+    Raises:
+        Left: It cannot be.
+    """
+    match value:
+        case Image(size=None, channels=channels) if shape[2] in (-1, channels) and min(shape[:2]) < 0:
+            raise Left("images that differ in size, padded to the largest of a batch")
+        case Image(size=size, channels=channels):
+            sides = list(size or (0, 0))
+            whole = [given if given >= 0 else side for side, given in zip(sides, shape[:2], strict=True)]
+            if shape[2] not in (-1, channels) or any(a > b for a, b in zip(sides, whole, strict=True)):
+                raise Left("a padded shape that is not the images'")
+            if whole == sides:
+                return value
+            if filling != 0:
+                raise Left("images padded with other values than 0")
+            op = {"op": "pad", "top": 0, "left": 0, "height": whole[0], "width": whole[1]}
+            return value.then(op, size=(whole[0], whole[1]))
+        case Number(shape=before):
+            whole = [given if given >= 0 else side for side, given in zip(before, shape, strict=True)]
+            borders = tuple((0, after - side) for side, after in zip(before, whole, strict=True))
+            if any(more < 0 for _, more in borders):
+                raise Left("a padded shape that is less than an array's")
+            if not any(more for _, more in borders):
+                return value
+            pad = ("pad", (borders, filling[()]))
+            return replace(value, shape=tuple(whole), ops=(*value.ops, pad))
+        case Const(array) if list(np.shape(array)) != [
+            given if given >= 0 else side for side, given in zip(np.shape(array), shape, strict=True)
+        ]:
+            raise Left("a constant that is padded")
+    return value
 
 
 def deliverable(value: Value, lowered: Lowered) -> bool:

@@ -116,7 +116,21 @@ def _padded(method: str, antialias: bool) -> Template:
     return Template("Squeeze", call, op, has, sized=True)
 
 
+def _gray(image: Any) -> Any:
+    # What rgb_to_grayscale does between two conversions.
+    return tf.expand_dims(tf.tensordot(image, [0.2989, 0.5870, 0.1140], [-1, -1]), -1)
+
+
 _TEMPLATES = [
+    Template("ExpandDims", _gray, lambda _: {"op": "grayscale"}, has="MatMul", sized=True),
+    Template("Tile", tf.image.grayscale_to_rgb, lambda _: {"op": "to_rgb"}, has="Fill", sized=True),
+    Template(
+        "RealDiv",
+        tf.image.per_image_standardization,
+        lambda _: {"op": "standardize"},
+        has="Rsqrt",
+        sized=True,
+    ),
     Template("Slice", lambda image: tf.image.central_crop(image, _FRACTION), _central),
     Template(
         "Squeeze",

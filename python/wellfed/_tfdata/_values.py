@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
-Mode: TypeAlias = Literal["TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED"]
+Mode: TypeAlias = Literal["TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED", "TENSORFLOW_L"]
 
-__all__ = ["Bytes", "Const", "Image", "Mode", "Number", "Sizes", "Unknown", "Value", "applied"]
+__all__ = [
+    "Bytes",
+    "Const",
+    "Drawn",
+    "Image",
+    "Mode",
+    "Number",
+    "Sizes",
+    "Unknown",
+    "Value",
+    "applied",
+    "is_made",
+]
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Image:
     size: tuple[int, int] | None = None
     # Whether there is a side of 1 in front, as the kernels that resample take it.
     batched: bool = False
+    # Whether its pixels are those of an array of the source.
+    held: bool = False
 
     def then(self, op: dict[str, Any], **changed: Any) -> Image:
         """With one more operation."""
@@ -68,13 +82,26 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A float32 that TensorFlow draws, uniform from `low` to below `high`, and uses once."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Unknown:
     """Anything else, with the reason."""
 
     why: str
 
 
-Value = Const | Bytes | Number | Image | Sizes | Unknown
+Value = Const | Bytes | Number | Image | Sizes | Drawn | Unknown
+
+
+def is_made(value: Value) -> TypeGuard[Image]:
+    """Whether it is an image that the engine makes, and not one that an array has as it is."""
+    return isinstance(value, Image) and (not value.held or len(value.ops) > 0)
 
 
 def applied(number: Number, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -88,6 +115,9 @@ def applied(number: Number, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
             depth, on, off = parameter
             hot = values[..., None] == np.arange(depth, dtype=values.dtype)
             values = np.where(hot, on, off)
+        elif name == "pad":
+            borders, filling = parameter
+            values = np.pad(values, ((0, 0), *borders), constant_values=filling)
         else:
             raise AssertionError(name)
     return np.ascontiguousarray(values)

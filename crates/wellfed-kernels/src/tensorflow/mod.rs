@@ -6,17 +6,21 @@
 mod area;
 mod bicubic;
 mod bilinear;
+mod colour;
 mod gather;
 mod nearest;
 mod points;
 mod scale;
+mod standardize;
 
 pub use area::resize_area;
 pub use bicubic::resize_bicubic;
 pub use bilinear::resize_bilinear;
+pub use colour::{adjust_contrast, adjust_hue, adjust_saturation, grayscale};
 pub use nearest::resize_nearest;
 pub use points::{Arithmetic, arithmetic};
 pub use scale::{Kernel, resize_kernel};
+pub use standardize::standardize;
 
 /// Rows, columns and channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

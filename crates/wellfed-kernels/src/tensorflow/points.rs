@@ -1,4 +1,4 @@
-//! What is done to every value by itself, and `per_image_standardization`.
+//! What is done to every value by itself.
 
 /// An operation with a constant, as TensorFlow's element-wise operations of these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 """Writes the hashes of TensorFlow's resized images: `python tensorflow_golden.py > ../golden/tensorflow.txt`."""
 
-import numpy as np
 import tensorflow as tf
+from tensorflow_golden_pixels import fnv, pixels
 
 METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic")
 SIZES = [
@@ -14,22 +14,6 @@ SIZES = [
     (2, 12, 13, 25, 3),
     (3, 224, 199, 96, 128),
 ]
-
-
-def pixels(count):
-    state, out = 1, bytearray()
-    for _ in range(count):
-        state = (state * 1664525 + 1013904223) % 2**32
-        out.append(state >> 24)
-    return np.frombuffer(bytes(out), np.uint8)
-
-
-def fnv(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
-
 
 print(f"# method antialias channels height width new_height new_width fnv1a; TensorFlow {tf.__version__}")
 for channels, height, width, rows, columns in SIZES:

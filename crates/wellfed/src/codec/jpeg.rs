@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use wellfed_jpeg::{Ask, Colour, Region, Rows};
+use wellfed_jpeg::{Ask, Colour, Format, Region, Rows};
 use wellfed_kernels::{gray::luma, image::Planes};
 
 use super::{Codec, Header, Mode, Part, Push, Rect, Scratch, at_least};
@@ -45,13 +45,16 @@ impl Codec for Jpeg {
         let Scratch { jpeg, row_hint, pixels, room, .. } = scratch;
         let (room, refusal) = (room.as_deref(), RefCell::new(None));
         let allowed = |bytes| allows(room, bytes, &refusal);
+        let luma = part.mode == Mode::TensorFlowL;
         let options = wellfed_jpeg::Options {
+            format: if luma { Format::Grey } else { Format::Native },
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             dct: part.dct,
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
-            index: row_hint.known.as_ref(),
-            record: row_hint.record,
+            // Where rows begin is noted for images of all channels.
+            index: row_hint.known.as_ref().filter(|_| !luma),
+            record: row_hint.record && !luma,
             ask: Ask::new(&allowed),
             ..Default::default()
         };
@@ -90,6 +93,12 @@ pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
     Ok(matches!(header.colour, Colour::Cmyk | Colour::Ycck))
 }
 
+/// Whether a file has brightness by itself.
+pub(super) fn has_luma(bytes: &[u8]) -> Result<bool> {
+    let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
+    Ok(matches!(header.colour, Colour::Grey | Colour::YCbCr))
+}
+
 /// Brings a band to the channels of `mode`, in `memory` where they are not the decoder's own.
 pub(super) fn convert(
     band: Rows<'_>,
@@ -107,7 +116,7 @@ pub(super) fn convert(
     };
     let grey = band.channels == 1;
     if band.channels < 4 && matches!(mode, Mode::Rgb | Mode::OpenCv | Mode::Unchanged)
-        || grey && mode == Mode::L
+        || grey && matches!(mode, Mode::L | Mode::TensorFlowL)
     {
         return push(&stored[..band.channels]);
     }
@@ -136,7 +145,7 @@ pub(super) fn convert(
             more.fill(255);
             push(&[r, g, b, more])
         }
-        Mode::L => {
+        Mode::L | Mode::TensorFlowL => {
             for (((to, &r), &g), &b) in more.iter_mut().zip(r).zip(g).zip(b) {
                 *to = luma(r, g, b);
             }

@@ -73,6 +73,10 @@ pub enum Mode {
     /// The channels of the file, as `tf.io.decode_jpeg` and its siblings give them; else as `TensorFlow`.
     #[serde(rename = "TENSORFLOW_UNCHANGED")]
     TensorFlowUnchanged,
+    /// One channel, as `tf.io.decode_jpeg(channels=1)` gives it: the luma that JPEGs store, by the fast inverse DCT. Of other
+    /// files those of one channel are known.
+    #[serde(rename = "TENSORFLOW_L")]
+    TensorFlowL,
     /// The numbers of a mask as they are stored: one channel, or two that are the bytes of a 16-bit number in native
     /// order. What fields of masks are decoded to; no option asks for it.
     #[serde(skip)]
@@ -97,7 +101,7 @@ impl Mode {
     pub fn channels(self, stored: usize) -> usize {
         match self {
             Mode::Rgb | Mode::OpenCv | Mode::TensorFlow | Mode::TensorFlowAccurate => 3,
-            Mode::L => 1,
+            Mode::L | Mode::TensorFlowL => 1,
             Mode::Rgba => 4,
             Mode::Unchanged | Mode::TensorFlowUnchanged => stored,
             Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
@@ -425,7 +429,7 @@ impl<'a> Encoded<'a> {
         let Request { scale, .. } = *request;
         let mode = self.mode(request.mode)?;
         let dct = match request.mode {
-            Mode::TensorFlow | Mode::TensorFlowUnchanged => Dct::Fast,
+            Mode::TensorFlow | Mode::TensorFlowUnchanged | Mode::TensorFlowL => Dct::Fast,
             _ => Dct::Accurate,
         };
         let orientation = self.header.orientation;
@@ -467,8 +471,11 @@ impl<'a> Encoded<'a> {
                 format!("what OpenCV reads of this kind of {} is not known", self.codec.name()),
             )
             .with_hint("store images as JPEG in grey or RGB")),
-            Mode::TensorFlow | Mode::TensorFlowAccurate | Mode::TensorFlowUnchanged => {
+            Mode::TensorFlow | Mode::TensorFlowAccurate | Mode::TensorFlowUnchanged | Mode::TensorFlowL => {
+                let grey = mode == Mode::TensorFlowL;
                 let known = match self.codec.name() {
+                    "jpeg" if grey => jpeg::has_luma(self.bytes)?,
+                    _ if grey && self.header.channels != 1 => false,
                     "jpeg" => !jpeg::has_inks(self.bytes)?,
                     "packed jpeg" => !packed::has_inks(self.bytes)?,
                     "png" => png::is_common(self.bytes)?,
@@ -483,7 +490,12 @@ impl<'a> Encoded<'a> {
                     return Err(Error::new(ErrorKind::Unsupported, what)
                         .with_hint("store images as JPEG in grey or RGB, or as PNG of 8 bits"));
                 }
-                Ok(if mode == Mode::TensorFlowUnchanged { Mode::Unchanged } else { Mode::Rgb })
+                Ok(match mode {
+                    Mode::TensorFlowUnchanged => Mode::Unchanged,
+                    Mode::TensorFlowL if self.codec.name() != "jpeg" => Mode::L,
+                    Mode::TensorFlowL => mode,
+                    _ => Mode::Rgb,
+                })
             }
             _ => Ok(mode),
         }

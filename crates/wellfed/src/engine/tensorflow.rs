@@ -3,8 +3,8 @@
 use wellfed_kernels::{
     image::{Image, Layout},
     tensorflow::{
-        Arithmetic, Shape, arithmetic, resize_area, resize_bicubic, resize_bilinear, resize_kernel,
-        resize_nearest,
+        Arithmetic, Shape, adjust_contrast, adjust_hue, adjust_saturation, arithmetic, grayscale,
+        resize_area, resize_bicubic, resize_bilinear, resize_kernel, resize_nearest, standardize,
     },
 };
 
@@ -12,7 +12,7 @@ use zerocopy::FromBytes as _;
 
 use crate::{
     Error, ErrorKind, Result,
-    transform::{ImageDtype, Size, TfOp, TfResize},
+    transform::{ImageDtype, Size, TfOp, TfResize, step},
 };
 
 /// Where the image is.
@@ -38,20 +38,23 @@ pub(crate) struct TfImage {
 
 /// Elements of the largest image among the results of `ops`, the first included.
 pub(crate) fn most(ops: &[TfOp], size: Size) -> usize {
-    let sizes = ops.iter().map(|op| match *op {
-        TfOp::Resize { size: [height, width], .. }
-        | TfOp::Pad { height, width, .. }
-        | TfOp::Crop { height, width, .. } => height * width,
-        _ => 0,
+    let sizes = ops.iter().scan(size, |now, op| {
+        *now = step(*now, op);
+        Some(*now)
     });
-    sizes.fold(size.height * size.width, usize::max) * size.channels
+    let elements = |size: Size| size.height * size.width * size.channels;
+    sizes.map(elements).fold(elements(size), usize::max)
 }
 
-fn room<T: Copy + Default>(memory: &mut Vec<T>, elements: usize) -> Result<()> {
+fn reserve<T>(memory: &mut Vec<T>, elements: usize) -> Result<()> {
     memory.clear();
     memory
         .try_reserve_exact(elements)
-        .map_err(|_| Error::memory(elements.saturating_mul(size_of::<T>()), "pixels"))?;
+        .map_err(|_| Error::memory(elements.saturating_mul(size_of::<T>()), "pixels"))
+}
+
+fn room<T: Copy + Default>(memory: &mut Vec<T>, elements: usize) -> Result<()> {
+    reserve(memory, elements)?;
     memory.resize(elements, T::default());
     Ok(())
 }
@@ -114,6 +117,13 @@ impl TfImage {
         self.shape.ok_or_else(|| Error::new(ErrorKind::Internal, "no image was loaded"))
     }
 
+    fn held_floats(&mut self) -> Result<&mut [f32]> {
+        if self.held == Held::Floats {
+            return Ok(&mut self.floats[0]);
+        }
+        Err(Error::new(ErrorKind::Internal, "an operation of floats on bytes"))
+    }
+
     fn one(&mut self, source: &[u8], op: &TfOp) -> Result<()> {
         let shape = self.shape()?;
         match *op {
@@ -142,10 +152,53 @@ impl TfImage {
                 Ok(())
             }
             TfOp::Arithmetic { operator, ref constants } => {
-                if self.held != Held::Floats {
-                    return Err(Error::new(ErrorKind::Internal, "arithmetic on bytes"));
+                arithmetic(Arithmetic::from(operator), constants, self.held_floats()?);
+                Ok(())
+            }
+            TfOp::AdjustContrast { factor } => {
+                self.held_floats()?;
+                let [values, scratch] = &mut self.floats;
+                reserve(scratch, values.len().div_ceil(2) + shape.channels)?;
+                adjust_contrast(factor, shape.channels, values, scratch);
+                Ok(())
+            }
+            TfOp::AdjustSaturation { factor } => {
+                adjust_saturation(factor, self.held_floats()?);
+                Ok(())
+            }
+            TfOp::AdjustHue { delta } => {
+                adjust_hue(delta, self.held_floats()?);
+                Ok(())
+            }
+            TfOp::Standardize => {
+                standardize(self.held_floats()?);
+                Ok(())
+            }
+            TfOp::Grayscale => {
+                self.held_floats()?;
+                let [from, to] = &mut self.floats;
+                let grey = Shape { channels: 1, ..shape };
+                room(to, grey.elements())?;
+                grayscale(from, to);
+                self.floats.swap(0, 1);
+                self.shape = Some(grey);
+                Ok(())
+            }
+            TfOp::ToRgb => {
+                let colour = Shape { channels: 3, ..shape };
+                if self.held == Held::Floats {
+                    let [from, to] = &mut self.floats;
+                    room(to, colour.elements())?;
+                    triple(from, to);
+                    self.floats.swap(0, 1);
+                } else {
+                    let [from, to] = &mut self.bytes;
+                    room(to, colour.elements())?;
+                    triple(if self.held == Held::Source { source } else { from }, to);
+                    self.bytes.swap(0, 1);
+                    self.held = Held::Bytes;
                 }
-                arithmetic(Arithmetic::from(operator), constants, &mut self.floats[0]);
+                self.shape = Some(colour);
                 Ok(())
             }
             TfOp::Flip { horizontal, vertical } => {
@@ -208,7 +261,11 @@ impl TfImage {
             | TfOp::CentralCrop { .. }
             | TfOp::CropOrPad { .. }
             | TfOp::ResizeWithPad { .. }
-            | TfOp::RandomCrop { .. } => {
+            | TfOp::RandomCrop { .. }
+            | TfOp::RandomBrightness { .. }
+            | TfOp::RandomContrast { .. }
+            | TfOp::RandomSaturation { .. }
+            | TfOp::RandomHue { .. } => {
                 Err(Error::new(ErrorKind::Internal, format!("{op:?} was not settled for an image")))
             }
         }
@@ -310,6 +367,13 @@ fn ends_in_place(ops: &[TfOp]) -> Option<(&[TfOp], &TfOp, &[TfOp])> {
 
 fn wrong_place(bytes: usize, shape: Shape) -> Error {
     Error::new(ErrorKind::Internal, format!("{bytes} bytes for an image of {shape:?}"))
+}
+
+/// Every value three times.
+fn triple<T: Copy>(from: &[T], to: &mut [T]) {
+    for (to, &x) in to.as_chunks_mut::<3>().0.iter_mut().zip(from) {
+        *to = [x; 3];
+    }
 }
 
 fn flip<T: Copy>(pixels: &mut [T], row: usize, channels: usize, horizontal: bool, vertical: bool) {

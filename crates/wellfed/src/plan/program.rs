@@ -303,7 +303,7 @@ fn image(
     let shape = match input {
         Input::Encoded { mode, .. } => {
             let channels = match mode {
-                Mode::L => 1,
+                Mode::L | Mode::TensorFlowL => 1,
                 Mode::Rgb
                 | Mode::OpenCv
                 | Mode::Unchanged

@@ -170,6 +170,7 @@ pub use resize_keep_ratio_to_sequence::ResizeKeepRatioToSequence;
 pub use resize_to_sequence::ResizeToSequence;
 pub use scale_jitter::ScaleJitter;
 pub use ten_crop::TenCrop;
+pub(crate) use tensorflow_ops::step;
 pub use tensorflow_ops::{TensorFlowOps, TfArithmetic, TfOp, TfResize};
 pub use timm_augment::{TimmAugment, TimmMix};
 pub use timm_op::{TimmKind, TimmOp};

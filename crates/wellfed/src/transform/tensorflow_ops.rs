@@ -160,6 +160,51 @@ pub enum TfOp {
         /// Height and width.
         size: [usize; 2],
     },
+    /// `tf.image.adjust_contrast` of float32.
+    AdjustContrast {
+        /// What distances from the mean are multiplied by.
+        factor: f32,
+    },
+    /// `tf.image.adjust_saturation` of three channels of float32.
+    AdjustSaturation {
+        /// What saturations are multiplied by.
+        factor: f32,
+    },
+    /// `tf.image.adjust_hue` of three channels of float32.
+    AdjustHue {
+        /// Turns of the colour wheel, -1 to 1.
+        delta: f32,
+    },
+    /// A draw of wellfed's of at least `-max_delta` and less than `max_delta`, added to float32.
+    RandomBrightness {
+        /// At least 0.
+        max_delta: f32,
+    },
+    /// [`TfOp::AdjustContrast`] by a draw of wellfed's.
+    RandomContrast {
+        /// The least factor.
+        lower: f32,
+        /// What the factor stays below.
+        upper: f32,
+    },
+    /// [`TfOp::AdjustSaturation`] by a draw of wellfed's.
+    RandomSaturation {
+        /// The least factor.
+        lower: f32,
+        /// What the factor stays below.
+        upper: f32,
+    },
+    /// [`TfOp::AdjustHue`] by a draw of wellfed's.
+    RandomHue {
+        /// 0 to 0.5.
+        max_delta: f32,
+    },
+    /// `tf.image.rgb_to_grayscale` of float32: three channels become one.
+    Grayscale,
+    /// `tf.image.grayscale_to_rgb`: one channel becomes three.
+    ToRgb,
+    /// `tf.image.per_image_standardization` of float32.
+    Standardize,
 }
 
 impl TfOp {
@@ -172,7 +217,43 @@ impl TfOp {
                 | TfOp::CropOrPad { .. }
                 | TfOp::ResizeWithPad { .. }
                 | TfOp::RandomCrop { .. }
+                | TfOp::RandomBrightness { .. }
+                | TfOp::RandomContrast { .. }
+                | TfOp::RandomSaturation { .. }
+                | TfOp::RandomHue { .. }
         )
+    }
+
+    /// Its name, if it takes float32 only.
+    fn of_floats(&self) -> Option<String> {
+        let name = match self {
+            TfOp::Arithmetic { operator, .. } => return Some(format!("{operator:?}")),
+            TfOp::AdjustContrast { .. } => "AdjustContrast",
+            TfOp::AdjustSaturation { .. } => "AdjustSaturation",
+            TfOp::AdjustHue { .. } => "AdjustHue",
+            TfOp::RandomBrightness { .. } => "RandomBrightness",
+            TfOp::RandomContrast { .. } => "RandomContrast",
+            TfOp::RandomSaturation { .. } => "RandomSaturation",
+            TfOp::RandomHue { .. } => "RandomHue",
+            TfOp::Grayscale => "Grayscale",
+            TfOp::Standardize => "Standardize",
+            _ => return None,
+        };
+        Some(name.to_owned())
+    }
+
+    /// Channels that it takes, if there must be so many.
+    fn channels(&self) -> Option<usize> {
+        match self {
+            TfOp::Arithmetic { constants, .. } if constants.len() > 1 => Some(constants.len()),
+            TfOp::AdjustSaturation { .. }
+            | TfOp::AdjustHue { .. }
+            | TfOp::RandomSaturation { .. }
+            | TfOp::RandomHue { .. }
+            | TfOp::Grayscale => Some(3),
+            TfOp::ToRgb => Some(1),
+            _ => None,
+        }
     }
 
     /// Adds what it is for an image of `size` to `settled`.
@@ -229,10 +310,27 @@ impl TfOp {
                 let (top, left) = (place(size.height - height), place(size.width - width));
                 settled.push(TfOp::Crop { top, left, height, width });
             }
+            TfOp::RandomBrightness { max_delta } => {
+                let constants = vec![between(-max_delta, max_delta, rng)];
+                settled.push(TfOp::Arithmetic { operator: TfArithmetic::Add, constants });
+            }
+            TfOp::RandomContrast { lower, upper } => {
+                settled.push(TfOp::AdjustContrast { factor: between(lower, upper, rng) });
+            }
+            TfOp::RandomSaturation { lower, upper } => {
+                settled.push(TfOp::AdjustSaturation { factor: between(lower, upper, rng) });
+            }
+            TfOp::RandomHue { max_delta } => {
+                settled.push(TfOp::AdjustHue { delta: between(-max_delta, max_delta, rng) });
+            }
             ref other => settled.push(other.clone()),
         }
         Ok(())
     }
+}
+
+fn between(low: f32, high: f32, rng: &mut Rng) -> f32 {
+    rng.uniform_single([low.into(), high.into()])
 }
 
 /// Where `tf.image.central_crop` begins along a side.
@@ -277,11 +375,12 @@ impl TensorFlowOps {
                 | TfOp::ResizeWithPad { method: TfResize::Nearest, .. } => {}
                 TfOp::Resize { .. } | TfOp::ResizeWithPad { .. } => dtype = ImageDtype::Float32,
                 TfOp::Cast { dtype: to } => dtype = *to,
-                TfOp::Arithmetic { operator, .. } if dtype == ImageDtype::UInt8 => {
-                    return Err(Error::config(format!("{operator:?} takes float32, and the image is uint8"))
-                        .with_hint("put a cast to float32 before it"));
+                other => {
+                    if let Some(name) = other.of_floats().filter(|_| dtype == ImageDtype::UInt8) {
+                        let what = format!("{name} takes float32, and the image is uint8");
+                        return Err(Error::config(what).with_hint("put a cast to float32 before it"));
+                    }
                 }
-                _ => {}
             }
         }
         Ok(dtype)
@@ -317,6 +416,18 @@ impl fmt::Display for TensorFlowOps {
                     f.write_str(if *antialias { " antialiased" } else { "" })?;
                 }
                 TfOp::RandomCrop { size } => write!(f, "random crop {}x{}", size[0], size[1])?,
+                TfOp::AdjustContrast { factor } => write!(f, "contrast {factor:?}")?,
+                TfOp::AdjustSaturation { factor } => write!(f, "saturation {factor:?}")?,
+                TfOp::AdjustHue { delta } => write!(f, "hue {delta:?}")?,
+                TfOp::RandomBrightness { max_delta } => write!(f, "random brightness {max_delta:?}")?,
+                TfOp::RandomContrast { lower, upper } => write!(f, "random contrast {lower:?} to {upper:?}")?,
+                TfOp::RandomSaturation { lower, upper } => {
+                    write!(f, "random saturation {lower:?} to {upper:?}")?;
+                }
+                TfOp::RandomHue { max_delta } => write!(f, "random hue {max_delta:?}")?,
+                TfOp::Grayscale => f.write_str("grayscale")?,
+                TfOp::ToRgb => f.write_str("grey to RGB")?,
+                TfOp::Standardize => f.write_str("standardize")?,
             }
         }
         f.write_str(")")
@@ -380,7 +491,21 @@ impl Operation for TensorFlowOps {
                         )));
                     }
                 }
-                TfOp::Flip { .. } | TfOp::RandomFlip { .. } => {}
+                TfOp::AdjustContrast { factor } | TfOp::AdjustSaturation { factor } => {
+                    check_range("factor", *factor, f32::MIN..=f32::MAX)?;
+                }
+                TfOp::AdjustHue { delta } => check_range("delta", *delta, -1.0..=1.0)?,
+                TfOp::RandomBrightness { max_delta } => check_range("max_delta", *max_delta, 0.0..=f32::MAX)?,
+                TfOp::RandomContrast { lower, upper } | TfOp::RandomSaturation { lower, upper } => {
+                    check_range("lower", *lower, 0.0..=f32::MAX)?;
+                    check_range("upper", *upper, *lower..=f32::MAX)?;
+                }
+                TfOp::RandomHue { max_delta } => check_range("max_delta", *max_delta, 0.0..=0.5)?,
+                TfOp::Flip { .. }
+                | TfOp::RandomFlip { .. }
+                | TfOp::Grayscale
+                | TfOp::ToRgb
+                | TfOp::Standardize => {}
             }
         }
         self.dtype().map(|_| ())
@@ -402,6 +527,8 @@ impl Operation for TensorFlowOps {
                 let inner = |side: usize| side - 2 * margin(side, fraction);
                 Shape { height: shape.height.map(inner), width: shape.width.map(inner), ..shape }
             }
+            TfOp::Grayscale => Shape { channels: 1, ..shape },
+            TfOp::ToRgb => Shape { channels: 3, ..shape },
             _ => shape,
         })
     }
@@ -446,28 +573,38 @@ fn after(op: &TfOp, now: Size) -> Result<Size> {
             }
             Ok(Size { height, width, ..now })
         }
-        TfOp::Resize { size: [height, width], .. } => Ok(Size { height, width, ..now }),
-        TfOp::Arithmetic { operator, ref constants }
-            if constants.len() != 1 && constants.len() != now.channels =>
-        {
-            Err(Error::config(format!(
-                "{operator:?} has {} constants, and the image {} channels",
-                constants.len(),
-                now.channels
-            )))
-        }
-        _ => Ok(now),
+        _ if op.channels().is_some_and(|channels| channels != now.channels) => Err(Error::config(format!(
+            "{} is for {} channels, and the image has {}",
+            TensorFlowOps::new(vec![op.clone()]),
+            op.channels().unwrap_or_default(),
+            now.channels
+        ))),
+        _ => Ok(step(now, op)),
     }
+}
+
+fn check_range(name: &str, value: f32, range: std::ops::RangeInclusive<f32>) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::config(format!("{name} is {value}; it must be {} to {}", range.start(), range.end())))
 }
 
 /// Size of what operations make of an image of size `input`.
 pub(super) fn size_after(ops: &[TfOp], input: Size) -> Size {
-    ops.iter().fold(input, |size, op| match *op {
+    ops.iter().fold(input, step)
+}
+
+/// Size of what `op`, which is settled, makes of an image of size `size`.
+pub(crate) fn step(size: Size, op: &TfOp) -> Size {
+    match *op {
         TfOp::Resize { size: [height, width], .. }
         | TfOp::Pad { height, width, .. }
         | TfOp::Crop { height, width, .. } => Size { height, width, ..size },
+        TfOp::Grayscale => Size { channels: 1, ..size },
+        TfOp::ToRgb => Size { channels: 3, ..size },
         _ => size,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -540,6 +677,58 @@ mod tests {
             seen.insert((top, left));
         }
         assert_eq!(seen.len(), 6);
+    }
+
+    #[test]
+    fn random_colours_are_drawn_from_their_ranges() {
+        let settled = |op: TfOp, seed| match TensorFlowOps::new(vec![op]).draw(size(4, 4), &mut rng(seed)) {
+            Ok(Action::TensorFlow(ops)) => ops.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        let drawn = |op: &TfOp| -> Vec<f32> {
+            let one = |seed| match settled(op.clone(), seed)[..] {
+                [TfOp::AdjustContrast { factor } | TfOp::AdjustSaturation { factor }] => factor,
+                [TfOp::AdjustHue { delta }] => delta,
+                [TfOp::Arithmetic { operator: TfArithmetic::Add, ref constants }] => constants[0],
+                ref other => panic!("{other:?}"),
+            };
+            (0..400).map(one).collect()
+        };
+        for (op, low, high) in [
+            (TfOp::RandomBrightness { max_delta: 0.25 }, -0.25, 0.25),
+            (TfOp::RandomContrast { lower: 0.5, upper: 1.5 }, 0.5, 1.5),
+            (TfOp::RandomSaturation { lower: 0.0, upper: 4.0 }, 0.0, 4.0),
+            (TfOp::RandomHue { max_delta: 0.5 }, -0.5, 0.5),
+        ] {
+            let found = drawn(&op);
+            assert!(found.iter().all(|&x| low <= x && x < high), "{op:?}");
+            let below = found.iter().filter(|&&x| x < (low + high) / 2.0).count();
+            assert!((150..250).contains(&below), "{op:?}: {below}");
+        }
+    }
+
+    #[test]
+    fn channels_follow_and_are_checked() {
+        let float = TfOp::Cast { dtype: ImageDtype::Float32 };
+        let there = TensorFlowOps::new(vec![float.clone(), TfOp::Grayscale, TfOp::Standardize, TfOp::ToRgb]);
+        assert_eq!(there.dtype().unwrap(), ImageDtype::Float32);
+        assert_eq!(there.draw(size(4, 5), &mut rng(0)).unwrap().size(size(4, 5)), size(4, 5));
+        let wrong = TensorFlowOps::new(vec![float.clone(), TfOp::ToRgb]);
+        let error = wrong.draw(size(4, 5), &mut rng(0)).unwrap_err();
+        assert!(error.message().contains("for 1 channels, and the image has 3"), "{error}");
+        let hue = TfOp::AdjustHue { delta: 0.1 };
+        let grey = TensorFlowOps::new(vec![float.clone(), TfOp::Grayscale, hue.clone()]);
+        assert!(grey.draw(size(4, 5), &mut rng(0)).unwrap_err().message().contains("hue 0.1"));
+        assert!(check_error(TensorFlowOps::new(vec![hue])).contains("AdjustHue takes float32"));
+        for (op, what) in [
+            (TfOp::AdjustHue { delta: 1.5 }, "delta is 1.5"),
+            (TfOp::AdjustContrast { factor: f32::NAN }, "factor is NaN"),
+            (TfOp::RandomContrast { lower: 2.0, upper: 1.0 }, "upper is 1"),
+            (TfOp::RandomHue { max_delta: 0.75 }, "max_delta is 0.75; it must be 0 to 0.5"),
+        ] {
+            let error = check_error(TensorFlowOps::new(vec![float.clone(), op]));
+            assert!(error.contains(what), "{error}");
+        }
     }
 
     #[test]

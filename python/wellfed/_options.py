@@ -22,7 +22,16 @@ class Options(TypedDict, total=False):
     seed: int | None
     layout: Literal["NCHW", "NHWC"]
     mode: Literal[
-        "RGB", "L", "RGBA", "UNCHANGED", "OPENCV", "TENSORFLOW", "TENSORFLOW_ACCURATE", "TENSORFLOW_UNCHANGED"
+        "RGB",
+        "L",
+        "RGBA",
+        "UNCHANGED",
+        "OPENCV",
+        "TENSORFLOW",
+        "TENSORFLOW_ACCURATE",
+        "TENSORFLOW_UNCHANGED",
+        "TENSORFLOW_L",
+        "TENSORFLOW_RGBA",
     ]
     decode: Literal["exact", "fast"]
     exif_orientation: bool

@@ -3,16 +3,20 @@
 //! Everything is computed in float32 in the order in which TensorFlow's kernels compute it, without fused
 //! multiply-adds: its wheels are built without them. Images are rows of interleaved channels.
 
+mod affine;
 mod area;
 mod bicubic;
 mod bilinear;
+mod contrast;
 mod nearest;
 mod points;
 mod scale;
 
+pub use affine::{Fill, Warp, affine};
 pub use area::resize_area;
 pub use bicubic::resize_bicubic;
 pub use bilinear::resize_bilinear;
+pub use contrast::{brightness, contrast};
 pub use nearest::resize_nearest;
 pub use points::{Arithmetic, arithmetic};
 pub use scale::{Kernel, resize_kernel};

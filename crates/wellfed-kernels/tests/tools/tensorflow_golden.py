@@ -31,14 +31,19 @@ def fnv(data):
     return value
 
 
-print(f"# method antialias channels height width new_height new_width fnv1a; TensorFlow {tf.__version__}")
-for channels, height, width, rows, columns in SIZES:
-    image = pixels(channels * height * width).reshape(height, width, channels)
-    for method in METHODS:
-        for antialias in (False, True):
-            if antialias and method in ("nearest", "area"):
-                continue
-            resized = tf.image.resize(image, (rows, columns), method, antialias=antialias)
-            resized = tf.cast(resized, tf.float32).numpy()
-            digest = fnv(resized.astype("<f4").tobytes())
-            print(method, int(antialias), channels, height, width, rows, columns, f"{digest:016x}")
+def main():
+    print(f"# method antialias channels height width new_height new_width fnv1a; TensorFlow {tf.__version__}")
+    for channels, height, width, rows, columns in SIZES:
+        image = pixels(channels * height * width).reshape(height, width, channels)
+        for method in METHODS:
+            for antialias in (False, True):
+                if antialias and method in ("nearest", "area"):
+                    continue
+                resized = tf.image.resize(image, (rows, columns), method, antialias=antialias)
+                resized = tf.cast(resized, tf.float32).numpy()
+                digest = fnv(resized.astype("<f4").tobytes())
+                print(method, int(antialias), channels, height, width, rows, columns, f"{digest:016x}")
+
+
+if __name__ == "__main__":
+    main()

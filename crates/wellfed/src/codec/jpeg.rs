@@ -2,11 +2,11 @@
 //!
 //! Pillow's meaning of what libjpeg gives: inks (CMYK, YCCK) are taken as inverted, as Adobe writes them, and
 //! become RGB in every mode, so that four channels always mean RGBA; brightness (`L`) is that of the RGB pixels,
-//! as `Image.convert` computes it, not the file's own.
+//! as `Image.convert` computes it, not the file's own. TensorFlow's (`TensorFlowL`) is that.
 
 use std::cell::RefCell;
 
-use wellfed_jpeg::{Ask, Colour, Region, Rows};
+use wellfed_jpeg::{Ask, Colour, Format, Region, Rows};
 use wellfed_kernels::{gray::luma, image::Planes};
 
 use super::{Codec, Header, Mode, Part, Push, Rect, Scratch, at_least};
@@ -49,6 +49,7 @@ impl Codec for Jpeg {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             dct: part.dct,
+            format: format(part.mode),
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             index: row_hint.known.as_ref(),
             record: row_hint.record,
@@ -84,6 +85,11 @@ pub(super) fn header_of(header: &wellfed_jpeg::Header) -> Header {
     }
 }
 
+/// What the decoder is asked for.
+pub(super) fn format(mode: Mode) -> Format {
+    if mode == Mode::TensorFlowL { Format::Grey } else { Format::Native }
+}
+
 /// Whether a file has four channels of ink.
 pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
     let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
@@ -107,7 +113,7 @@ pub(super) fn convert(
     };
     let grey = band.channels == 1;
     if band.channels < 4 && matches!(mode, Mode::Rgb | Mode::OpenCv | Mode::Unchanged)
-        || grey && mode == Mode::L
+        || grey && matches!(mode, Mode::L | Mode::TensorFlowL)
     {
         return push(&stored[..band.channels]);
     }
@@ -132,11 +138,11 @@ pub(super) fn convert(
         | Mode::TensorFlow
         | Mode::TensorFlowAccurate
         | Mode::TensorFlowUnchanged => push(&[r, g, b]),
-        Mode::Rgba => {
+        Mode::Rgba | Mode::TensorFlowRgba => {
             more.fill(255);
             push(&[r, g, b, more])
         }
-        Mode::L => {
+        Mode::L | Mode::TensorFlowL => {
             for (((to, &r), &g), &b) in more.iter_mut().zip(r).zip(g).zip(b) {
                 *to = luma(r, g, b);
             }

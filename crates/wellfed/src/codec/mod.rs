@@ -73,6 +73,13 @@ pub enum Mode {
     /// The channels of the file, as `tf.io.decode_jpeg` and its siblings give them; else as `TensorFlow`.
     #[serde(rename = "TENSORFLOW_UNCHANGED")]
     TensorFlowUnchanged,
+    /// One channel, as `tf.io.decode_image(channels=1)` gives it: the brightness that JPEGs hold, and PNGs in grey. Colours of
+    /// PNGs are refused, since they are mixed by what is said of gamma.
+    #[serde(rename = "TENSORFLOW_L")]
+    TensorFlowL,
+    /// Four channels, as `tf.io.decode_image(channels=4)` gives them: of PNGs as `TensorFlow` knows them. It refuses JPEGs.
+    #[serde(rename = "TENSORFLOW_RGBA")]
+    TensorFlowRgba,
     /// The numbers of a mask as they are stored: one channel, or two that are the bytes of a 16-bit number in native
     /// order. What fields of masks are decoded to; no option asks for it.
     #[serde(skip)]
@@ -97,8 +104,8 @@ impl Mode {
     pub fn channels(self, stored: usize) -> usize {
         match self {
             Mode::Rgb | Mode::OpenCv | Mode::TensorFlow | Mode::TensorFlowAccurate => 3,
-            Mode::L => 1,
-            Mode::Rgba => 4,
+            Mode::L | Mode::TensorFlowL => 1,
+            Mode::Rgba | Mode::TensorFlowRgba => 4,
             Mode::Unchanged | Mode::TensorFlowUnchanged => stored,
             Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
             Mode::Mask(MaskDepth::Word) => 2,
@@ -425,7 +432,7 @@ impl<'a> Encoded<'a> {
         let Request { scale, .. } = *request;
         let mode = self.mode(request.mode)?;
         let dct = match request.mode {
-            Mode::TensorFlow | Mode::TensorFlowUnchanged => Dct::Fast,
+            Mode::TensorFlow | Mode::TensorFlowUnchanged | Mode::TensorFlowL => Dct::Fast,
             _ => Dct::Accurate,
         };
         let orientation = self.header.orientation;
@@ -467,23 +474,42 @@ impl<'a> Encoded<'a> {
                 format!("what OpenCV reads of this kind of {} is not known", self.codec.name()),
             )
             .with_hint("store images as JPEG in grey or RGB")),
-            Mode::TensorFlow | Mode::TensorFlowAccurate | Mode::TensorFlowUnchanged => {
+            Mode::TensorFlow
+            | Mode::TensorFlowAccurate
+            | Mode::TensorFlowUnchanged
+            | Mode::TensorFlowL
+            | Mode::TensorFlowRgba => {
+                let grey = self.header.channels == 1;
                 let known = match self.codec.name() {
-                    "jpeg" => !jpeg::has_inks(self.bytes)?,
-                    "packed jpeg" => !packed::has_inks(self.bytes)?,
-                    "png" => png::is_common(self.bytes)?,
+                    "jpeg" => mode != Mode::TensorFlowRgba && !jpeg::has_inks(self.bytes)?,
+                    "packed jpeg" => mode != Mode::TensorFlowRgba && !packed::has_inks(self.bytes)?,
+                    "png" => (grey || mode != Mode::TensorFlowL) && png::is_common(self.bytes)?,
                     _ => false,
                 };
                 if !known {
+                    let wanted = match mode {
+                        Mode::TensorFlowL => ", as grey,",
+                        Mode::TensorFlowRgba => ", as RGBA,",
+                        _ => "",
+                    };
                     let what = format!(
-                        "what TensorFlow reads of this kind of {} ({} channels) is not known",
+                        "what TensorFlow reads of this kind of {} ({} channels){wanted} is not known",
                         self.codec.name(),
                         self.header.channels
                     );
-                    return Err(Error::new(ErrorKind::Unsupported, what)
-                        .with_hint("store images as JPEG in grey or RGB, or as PNG of 8 bits"));
+                    return Err(Error::new(ErrorKind::Unsupported, what).with_hint(match mode {
+                        Mode::TensorFlowL => "store images as JPEG, or as PNG in grey of 8 bits",
+                        Mode::TensorFlowRgba => "store images as PNG of 8 bits",
+                        _ => "store images as JPEG in grey or RGB, or as PNG of 8 bits",
+                    }));
                 }
-                Ok(if mode == Mode::TensorFlowUnchanged { Mode::Unchanged } else { Mode::Rgb })
+                Ok(match mode {
+                    Mode::TensorFlowUnchanged => Mode::Unchanged,
+                    Mode::TensorFlowRgba => Mode::Rgba,
+                    Mode::TensorFlowL if self.codec.name() == "png" => Mode::L,
+                    Mode::TensorFlowL => mode,
+                    _ => Mode::Rgb,
+                })
             }
             _ => Ok(mode),
         }

@@ -6,7 +6,7 @@ use wellfed_jpeg::{Ask, Colour, Packed, Region};
 
 use super::{
     Codec, Header, Part, Push, Rect, Scratch,
-    jpeg::{allows, convert, error, header_of},
+    jpeg::{allows, convert, error, format, header_of},
 };
 use crate::{Limits, Result};
 
@@ -54,6 +54,7 @@ impl Codec for PackedJpeg {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             dct: part.dct,
+            format: format(part.mode),
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             ask: Ask::new(&allowed),
             ..Default::default()

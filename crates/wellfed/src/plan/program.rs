@@ -303,14 +303,14 @@ fn image(
     let shape = match input {
         Input::Encoded { mode, .. } => {
             let channels = match mode {
-                Mode::L => 1,
+                Mode::L | Mode::TensorFlowL => 1,
                 Mode::Rgb
                 | Mode::OpenCv
                 | Mode::Unchanged
                 | Mode::TensorFlow
                 | Mode::TensorFlowAccurate
                 | Mode::TensorFlowUnchanged => 3,
-                Mode::Rgba => 4,
+                Mode::Rgba | Mode::TensorFlowRgba => 4,
                 Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
                 Mode::Mask(MaskDepth::Word) => 2,
             };

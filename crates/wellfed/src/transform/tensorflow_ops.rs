@@ -8,6 +8,9 @@ use wellfed_kernels::tensorflow::{Arithmetic, Kernel};
 use super::{
     Action, Class, ImageDtype, Operation, Shape, Size,
     param::{MAX_SIDE, Tuple, check_pixels, check_sides, impossible},
+    tensorflow_layers::{
+        TfSampling, centre, centre_crop, check_range, drawn, random_crop, rotation, translation, zoom,
+    },
 };
 use crate::{Error, Result, rng::Rng};
 
@@ -113,6 +116,8 @@ pub enum TfOp {
         #[serde(default)]
         vertical: bool,
     },
+    /// Mirror half of all images both ways: `keras.layers.RandomFlip("horizontal_and_vertical")`.
+    RandomFlipBoth,
     /// Keep a rectangle, which must lie inside the image.
     Crop {
         /// First row.
@@ -160,6 +165,87 @@ pub enum TfOp {
         /// Height and width.
         size: [usize; 2],
     },
+    /// Crop the centre to the aspect of `size`, and resize it: `crop_to_aspect_ratio` of Keras.
+    ResizeCropped {
+        /// How.
+        method: TfResize,
+        /// Height and width.
+        size: [usize; 2],
+        /// Make the kernel wider where the image is shrunk.
+        #[serde(default)]
+        antialias: bool,
+    },
+    /// `keras.layers.CenterCrop`, in float32.
+    CropOrResize {
+        /// Height and width.
+        size: [usize; 2],
+    },
+    /// `keras.layers.RandomCrop`, in float32.
+    RandomCropOrResize {
+        /// Height and width.
+        size: [usize; 2],
+    },
+    /// `keras.ops.image.affine_transform`, in float32.
+    Affine {
+        /// A pixel at (x, y) is that at (`m[0] x + m[1] y + m[2]`, `m[3] x + m[4] y + m[5]`).
+        matrix: [f32; 6],
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// `keras.layers.RandomRotation`.
+    RandomRotation {
+        /// From, to.
+        degrees: [f32; 2],
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// `keras.layers.RandomZoom`.
+    RandomZoom {
+        /// Of rows, from, to: above 1 shows more than the image.
+        height: [f32; 2],
+        /// Of columns. Without it, as rows.
+        #[serde(default)]
+        width: Option<[f32; 2]>,
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// `keras.layers.RandomTranslation`.
+    RandomTranslation {
+        /// Parts of the height, from, to: above 0 is down.
+        height: [f32; 2],
+        /// Parts of the width: above 0 is to the right.
+        width: [f32; 2],
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// Spread about the mean of each channel, in float32.
+    Contrast {
+        /// Of what values are away from it.
+        factor: f32,
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
+    /// `keras.layers.RandomContrast`.
+    RandomContrast {
+        /// From, to.
+        factor: [f32; 2],
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
+    /// Add to every value, in float32.
+    Brightness {
+        /// How much.
+        delta: f32,
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
+    /// `keras.layers.RandomBrightness`.
+    RandomBrightness {
+        /// Parts of the range, from, to.
+        factor: [f32; 2],
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
 }
 
 impl TfOp {
@@ -168,10 +254,19 @@ impl TfOp {
         matches!(
             self,
             TfOp::RandomFlip { .. }
+                | TfOp::RandomFlipBoth
                 | TfOp::CentralCrop { .. }
                 | TfOp::CropOrPad { .. }
                 | TfOp::ResizeWithPad { .. }
                 | TfOp::RandomCrop { .. }
+                | TfOp::ResizeCropped { .. }
+                | TfOp::CropOrResize { .. }
+                | TfOp::RandomCropOrResize { .. }
+                | TfOp::RandomRotation { .. }
+                | TfOp::RandomZoom { .. }
+                | TfOp::RandomTranslation { .. }
+                | TfOp::RandomContrast { .. }
+                | TfOp::RandomBrightness { .. }
         )
     }
 
@@ -229,6 +324,36 @@ impl TfOp {
                 let (top, left) = (place(size.height - height), place(size.width - width));
                 settled.push(TfOp::Crop { top, left, height, width });
             }
+            TfOp::RandomFlipBoth => {
+                let both = rng.chance(0.5);
+                settled.push(TfOp::Flip { horizontal: both, vertical: both });
+            }
+            TfOp::ResizeCropped { method, size: target, antialias } => {
+                let [top, left, height, width] = centre(size, target, true);
+                settled.push(TfOp::Crop { top, left, height, width });
+                settled.push(TfOp::Resize { method, size: target, antialias });
+            }
+            TfOp::CropOrResize { size: target } => centre_crop(size, target, settled),
+            TfOp::RandomCropOrResize { size: target } => random_crop(size, target, rng, settled),
+            TfOp::RandomRotation { degrees, sampling } => {
+                settled.push(TfOp::Affine { matrix: rotation(drawn(rng, degrees), size), sampling });
+            }
+            TfOp::RandomZoom { height, width, sampling } => {
+                let rows = drawn(rng, height);
+                let columns = width.map_or(rows, |width| drawn(rng, width));
+                settled.push(TfOp::Affine { matrix: zoom([rows, columns], size), sampling });
+            }
+            TfOp::RandomTranslation { height, width, sampling } => {
+                let parts = [drawn(rng, height), drawn(rng, width)];
+                settled.push(TfOp::Affine { matrix: translation(parts, size), sampling });
+            }
+            TfOp::RandomContrast { factor, range } => {
+                settled.push(TfOp::Contrast { factor: drawn(rng, factor), range });
+            }
+            TfOp::RandomBrightness { factor, range } => {
+                let delta = drawn(rng, factor) * (range[1] - range[0]);
+                settled.push(TfOp::Brightness { delta, range });
+            }
             ref other => settled.push(other.clone()),
         }
         Ok(())
@@ -274,8 +399,21 @@ impl TensorFlowOps {
         for op in &*self.ops {
             match op {
                 TfOp::Resize { method: TfResize::Nearest, .. }
+                | TfOp::ResizeCropped { method: TfResize::Nearest, .. }
                 | TfOp::ResizeWithPad { method: TfResize::Nearest, .. } => {}
-                TfOp::Resize { .. } | TfOp::ResizeWithPad { .. } => dtype = ImageDtype::Float32,
+                TfOp::Resize { .. }
+                | TfOp::ResizeCropped { .. }
+                | TfOp::ResizeWithPad { .. }
+                | TfOp::CropOrResize { .. }
+                | TfOp::RandomCropOrResize { .. }
+                | TfOp::Affine { .. }
+                | TfOp::RandomRotation { .. }
+                | TfOp::RandomZoom { .. }
+                | TfOp::RandomTranslation { .. }
+                | TfOp::Contrast { .. }
+                | TfOp::RandomContrast { .. }
+                | TfOp::Brightness { .. }
+                | TfOp::RandomBrightness { .. } => dtype = ImageDtype::Float32,
                 TfOp::Cast { dtype: to } => dtype = *to,
                 TfOp::Arithmetic { operator, .. } if dtype == ImageDtype::UInt8 => {
                     return Err(Error::config(format!("{operator:?} takes float32, and the image is uint8"))
@@ -317,6 +455,41 @@ impl fmt::Display for TensorFlowOps {
                     f.write_str(if *antialias { " antialiased" } else { "" })?;
                 }
                 TfOp::RandomCrop { size } => write!(f, "random crop {}x{}", size[0], size[1])?,
+                TfOp::RandomFlipBoth => f.write_str("random flip both ways at once")?,
+                TfOp::ResizeCropped { method, size, antialias } => {
+                    write!(f, "crop to the aspect of, and resize {method:?} to {}x{}", size[0], size[1])?;
+                    f.write_str(if *antialias { " antialiased" } else { "" })?;
+                }
+                TfOp::CropOrResize { size } => {
+                    write!(f, "central crop {}x{}, of smaller images resized", size[0], size[1])?;
+                }
+                TfOp::RandomCropOrResize { size } => {
+                    write!(f, "random crop {}x{}, of smaller images resized", size[0], size[1])?;
+                }
+                TfOp::Affine { matrix, sampling } => write!(f, "affine {matrix:?} {sampling}")?,
+                TfOp::RandomRotation { degrees: [low, high], sampling } => {
+                    write!(f, "random rotation by {low} to {high} degrees {sampling}")?;
+                }
+                TfOp::RandomZoom { height, width, sampling } => {
+                    let [low, high] = height;
+                    write!(f, "random zoom {low} to {high}")?;
+                    if let Some([low, high]) = width {
+                        write!(f, ", of columns {low} to {high}")?;
+                    }
+                    write!(f, " {sampling}")?;
+                }
+                TfOp::RandomTranslation { height, width, sampling } => {
+                    let ([top, bottom], [left, right]) = (height, width);
+                    write!(f, "random shift down {top} to {bottom}, right {left} to {right} {sampling}")?;
+                }
+                TfOp::Contrast { factor, .. } => write!(f, "contrast {factor}")?,
+                TfOp::RandomContrast { factor: [low, high], .. } => {
+                    write!(f, "random contrast {low} to {high}")?;
+                }
+                TfOp::Brightness { delta, .. } => write!(f, "brightness {delta}")?,
+                TfOp::RandomBrightness { factor: [low, high], .. } => {
+                    write!(f, "random brightness {low} to {high}")?;
+                }
             }
         }
         f.write_str(")")
@@ -337,6 +510,7 @@ impl Operation for TensorFlowOps {
         for op in &*self.ops {
             match op {
                 TfOp::Resize { method, size, antialias }
+                | TfOp::ResizeCropped { method, size, antialias }
                 | TfOp::ResizeWithPad { method, size, antialias } => {
                     check_sides("size", *size)?;
                     check_pixels(Size { height: size[0], width: size[1], channels: 1 })?;
@@ -366,7 +540,10 @@ impl Operation for TensorFlowOps {
                         )));
                     }
                 }
-                TfOp::CropOrPad { size } | TfOp::RandomCrop { size } => {
+                TfOp::CropOrPad { size }
+                | TfOp::RandomCrop { size }
+                | TfOp::CropOrResize { size }
+                | TfOp::RandomCropOrResize { size } => {
                     check_sides("size", *size)?;
                     check_pixels(Size { height: size[0], width: size[1], channels: 1 })?;
                 }
@@ -380,7 +557,37 @@ impl Operation for TensorFlowOps {
                         )));
                     }
                 }
-                TfOp::Flip { .. } | TfOp::RandomFlip { .. } => {}
+                TfOp::Flip { .. } | TfOp::RandomFlip { .. } | TfOp::RandomFlipBoth => {}
+                TfOp::Affine { matrix, sampling } => {
+                    matrix.iter().try_for_each(|&x| check_range("matrix", [x, x]))?;
+                    sampling.check()?;
+                }
+                TfOp::RandomRotation { degrees, sampling } => {
+                    check_range("degrees", *degrees)?;
+                    sampling.check()?;
+                }
+                TfOp::RandomZoom { height, width, sampling } => {
+                    check_range("height of a zoom", *height)?;
+                    check_range("width of a zoom", width.unwrap_or(*height))?;
+                    sampling.check()?;
+                }
+                TfOp::RandomTranslation { height, width, sampling } => {
+                    check_range("height of a shift", *height)?;
+                    check_range("width of a shift", *width)?;
+                    sampling.check()?;
+                }
+                TfOp::Contrast { factor, range } => {
+                    check_range("factor", [*factor, *factor])?;
+                    check_range("range", *range)?;
+                }
+                TfOp::Brightness { delta, range } => {
+                    check_range("delta", [*delta, *delta])?;
+                    check_range("range", *range)?;
+                }
+                TfOp::RandomContrast { factor, range } | TfOp::RandomBrightness { factor, range } => {
+                    check_range("factor", *factor)?;
+                    check_range("range", *range)?;
+                }
             }
         }
         self.dtype().map(|_| ())
@@ -394,8 +601,11 @@ impl Operation for TensorFlowOps {
         self.ops.iter().fold(input, |shape, op| match *op {
             TfOp::Resize { size: [height, width], .. }
             | TfOp::ResizeWithPad { size: [height, width], .. }
+            | TfOp::ResizeCropped { size: [height, width], .. }
             | TfOp::CropOrPad { size: [height, width] }
+            | TfOp::CropOrResize { size: [height, width] }
             | TfOp::RandomCrop { size: [height, width] }
+            | TfOp::RandomCropOrResize { size: [height, width] }
             | TfOp::Pad { height, width, .. }
             | TfOp::Crop { height, width, .. } => Shape { height: Some(height), width: Some(width), ..shape },
             TfOp::CentralCrop { fraction } => {

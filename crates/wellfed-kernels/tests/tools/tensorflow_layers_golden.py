@@ -35,7 +35,17 @@ def main():
                     )
                     digest = fnv(np.asarray(moved).astype("<f4").tobytes())
                     numbers = " ".join(map(str, matrix))
-                    print("affine", int(method == "bilinear"), fill, 7.5, channels, height, width, numbers, f"{digest:016x}")
+                    print(
+                        "affine",
+                        int(method == "bilinear"),
+                        fill,
+                        7.5,
+                        channels,
+                        height,
+                        width,
+                        numbers,
+                        f"{digest:016x}",
+                    )
     layer = keras.layers.RandomContrast(0.5, value_range=(10, 250))
     for height, width in ((1, 1), (5, 7), (15, 16), (16, 16), (17, 21), (96, 128), (224, 224), (1030, 9)):
         image = pixels(3 * height * width).reshape(1, height, width, 3).astype(np.float32) / np.float32(3)

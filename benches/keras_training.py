@@ -49,9 +49,9 @@ def generate(root: Path) -> None:
             height, width = draw.integers(40, 64, 2)
             y, x = np.mgrid[:height, :width]
             sign = 1 if part == "train" else draw.choice([-1, 1])
-            angle = np.radians(sign * (ANGLES[label] + draw.normal(0, 4)))
+            angle = np.radians(sign * (ANGLES[label] + draw.normal(0, 9)))
             phase = (x * np.cos(angle) + y * np.sin(angle)) / draw.uniform(1.5, 2.5) + draw.uniform(0, 7)
-            wave = 128 + 50 * np.sin(phase)[..., None] + draw.normal(0, 45, (height, width, 3))
+            wave = 128 + 50 * np.sin(phase)[..., None] + draw.normal(0, 70, (height, width, 3))
             place = root / part / str(ANGLES[label])
             place.mkdir(parents=True, exist_ok=True)
             image = Image.fromarray(np.clip(wave, 0, 255).astype(np.uint8))

@@ -15,9 +15,8 @@ fn pixels(count: usize) -> Vec<u8> {
 
 fn fnv(values: &[f32]) -> String {
     let bytes = values.iter().flat_map(|x| x.to_le_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, byte| {
-        (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
 }
 

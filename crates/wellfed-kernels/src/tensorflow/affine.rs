@@ -29,7 +29,7 @@ pub struct Warp {
 }
 
 /// Pixels whose places are computed at once.
-const BLOCK: usize = 64;
+const BLOCK: usize = 32;
 
 at_best_level! {
     /// Writes an image of the same shape.
@@ -107,19 +107,30 @@ fn filled<T: Sample>(
 fn places(
     shape: Shape,
     [a, b, c, d, e, f]: [f32; 6],
-    map: impl Fn(f32, f32) -> f32,
+    map: impl Fn(f32, f32) -> f32 + Copy,
     (x, y): (usize, usize),
 ) -> [[f32; BLOCK]; 2] {
-    let (height, width) = (shape.height as f32, shape.width as f32);
-    let (across, down) = (b * y as f32, e * y as f32);
-    let mut found = [[0.0; BLOCK]; 2];
-    let [xs, ys] = &mut found;
-    for (i, (to_x, to_y)) in xs.iter_mut().zip(ys).enumerate() {
-        let column = (x + i) as u32 as f32;
-        *to_x = map(a * column + across + c, width);
-        *to_y = map(d * column + down + f, height);
-    }
-    found
+    let one = |by_x: f32, by_y: f32, offset: f32, side: usize| {
+        let (down, side) = (by_y * y as f32, side as f32);
+        let mut found: [f32; BLOCK] = std::array::from_fn(|i| by_x * (x + i) as i32 as f32 + down + offset);
+        // Places grow or fall along a row, and those inside the image stay where they are.
+        let ends = [found[0], found[BLOCK - 1]];
+        if !ends.iter().all(|at| (0.0..=side - 1.0).contains(at)) {
+            for at in &mut found {
+                *at = map(*at, side);
+            }
+        }
+        found
+    };
+    [one(a, b, c, shape.width), one(d, e, f, shape.height)]
+}
+
+/// A whole number, kept near to images, which have less than 2^24 pixels along a side.
+#[inline(always)]
+fn index(whole: f32) -> i32 {
+    let near = whole.max(-2.0).min((1 << 24) as f32);
+    // SAFETY: it lies between these two; what is no number becomes the first.
+    unsafe { near.to_int_unchecked() }
 }
 
 /// Neighbours along one side: the lower one, and the weights of both.
@@ -128,7 +139,7 @@ fn neighbours(places: &[f32; BLOCK]) -> ([i32; BLOCK], [[f32; BLOCK]; 2]) {
     let (mut lower, mut weights) = ([0; BLOCK], [[0.0; BLOCK]; 2]);
     for (i, &at) in places.iter().enumerate() {
         let floor = at.floor();
-        lower[i] = floor as i32;
+        lower[i] = index(floor);
         weights[0][i] = floor + 1.0 - at;
         weights[1][i] = at - floor;
     }
@@ -156,15 +167,16 @@ fn pixels<T: Sample, const C: usize>(
         for (block, out) in row.chunks_mut(BLOCK).enumerate() {
             let [xs, ys] = places(shape, warp.matrix, map, (block * BLOCK, y));
             if !warp.bilinear {
+                let [xs, ys] = [xs, ys].map(|places| places.map(|at| index(at.round())));
                 for (i, out) in out.iter_mut().enumerate() {
-                    *out = read(xs[i].round() as i32, ys[i].round() as i32);
+                    *out = read(xs[i], ys[i]);
                 }
                 continue;
             }
             let ((xs, x_weights), (ys, y_weights)) = (neighbours(&xs), neighbours(&ys));
             for (i, out) in out.iter_mut().enumerate() {
                 let (x, y) = (xs[i], ys[i]);
-                let (right, below) = (x.wrapping_add(1), y.wrapping_add(1));
+                let (right, below) = (x + 1, y + 1);
                 let [top, bottom] = if x >= 0 && right < width && y >= 0 && below < height {
                     let at = y as usize * shape.width + x as usize;
                     let pair = |at: usize| [image[at].map(T::float), image[at + 1].map(T::float)];

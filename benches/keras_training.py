@@ -11,7 +11,7 @@ no time is taken.
 
 Without randomness the losses of all epochs are compared, which must be equal to the bit. With shuffle and flips each
 side trains once for each seed, and mean and deviation of accuracies are compared. Prints both, and writes
-FOLDER/<backend>.json.
+FOLDER/<backend>.json, from which a call that was stopped, or had fewer seeds, goes on.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import wellfed as wf
 BACKEND = keras.backend.backend()
 SIDE, BATCH, TRAIN, VALIDATE = 32, 32, 480, 240
 ANGLES = (15, 45, 75)
+WITHOUT = "without shuffle and flips"
 
 Sides = dict[str, Callable[[int], Any]]
 
@@ -217,59 +218,56 @@ def main() -> None:
     arrays, (held, answers) = pixels(folder, "train"), pixels(folder, "validate")
     print(f"Keras {keras.__version__} on {BACKEND}, wellfed {wf.__version__}, {os.cpu_count()} cores")
 
-    losses: dict[str, list[float]] = {}
+    kept = folder / f"{BACKEND}.json"
+    result: dict[str, Any] = {
+        "versions": {"keras": keras.__version__, "wellfed": wf.__version__, "numpy": np.__version__},
+        "backend": BACKEND,
+        "cores": os.cpu_count(),
+        "epochs": epochs,
+        "losses": {},
+        "accuracies": {},
+    }
+    if kept.exists():
+        before = json.loads(kept.read_text())
+        if any(before[name] != result[name] for name in ("versions", "epochs")):
+            sys.exit(f"{kept} is of another version, or of other epochs\nhint: remove it")
+        result = before
+
+    losses = result["losses"]
     for side, data in plain_sides(folder / "train", arrays).items():
-        history = made_model(0).fit(data(0), epochs=epochs, verbose=0, shuffle=False).history
-        losses[side] = history["loss"]
+        if side not in losses:
+            history = made_model(0).fit(data(0), epochs=epochs, verbose=0, shuffle=False).history
+            losses[side] = history["loss"]
     first, *others = losses
-    print(
-        f"losses of {epochs} epochs without randomness, {losses[first][0]:.4f} to {losses[first][-1]:.4f} with {first}"
-    )
+    ends = f"{losses[first][0]:.4f} to {losses[first][-1]:.4f}"
+    print(f"losses of {epochs} epochs without randomness, {ends} with {first}")
     for side in others:
         most = max(abs(a - b) for a, b in zip(losses[first], losses[side], strict=True))
         print(f"  {side}: greatest difference {most}")
 
-    accuracies: dict[str, list[float]] = {}
-    for side, data in random_sides(folder / "train", arrays).items():
-        accuracies[side] = []
-        for seed in range(arguments.seeds):
-            model = made_model(seed)
-            model.fit(data(seed), epochs=epochs, verbose=0)
-            accuracies[side].append(float(model.evaluate(held, answers, verbose=0)[1]))
-    unflipped = []
+    accuracies = result["accuracies"]
+    sides = random_sides(folder / "train", arrays) | {WITHOUT: lambda _: InMemory(*arrays)}
     for seed in range(arguments.seeds):
-        model = made_model(seed)
-        model.fit(InMemory(*arrays), epochs=epochs, verbose=0, shuffle=False)
-        unflipped.append(float(model.evaluate(held, answers, verbose=0)[1]))
-    first, *others = accuracies
+        for side, data in sides.items():
+            found = accuracies.setdefault(side, [])
+            if len(found) > seed:
+                continue
+            model = made_model(seed)
+            model.fit(data(seed), epochs=epochs, verbose=0, shuffle=False)
+            found.append(float(model.evaluate(held, answers, verbose=0)[1]))
+            kept.write_text(json.dumps(result, indent=1) + "\n")
+    first = next(iter(accuracies))
+    reference = accuracies[first][: arguments.seeds]
     print(f"accuracy with shuffle and flips, {arguments.seeds} seeds")
     for side, found in accuracies.items():
+        found = found[: arguments.seeds]
         mean, deviation = statistics.mean(found), statistics.stdev(found)
         line = f"  {side}: {mean:.4f}, deviation {deviation:.4f}"
         if side != first:
-            error = np.sqrt((deviation**2 + statistics.variance(accuracies[first])) / arguments.seeds)
-            difference = mean - statistics.mean(accuracies[first])
-            line += (
-                f", {difference / error:+.2f} standard errors from {first}" if error else f", {difference:+}"
-            )
+            error = np.sqrt((deviation**2 + statistics.variance(reference)) / arguments.seeds)
+            difference = mean - statistics.mean(reference)
+            line += f", {difference / error:+.2f} standard errors" if error else f", {difference:+}"
         print(line)
-    print(
-        f"  without shuffle and flips: {statistics.mean(unflipped):.4f}, deviation {statistics.stdev(unflipped):.4f}"
-    )
-    result = {
-        "versions": {
-            "keras": keras.__version__,
-            "backend": BACKEND,
-            "wellfed": wf.__version__,
-            "numpy": np.__version__,
-        },
-        "cores": os.cpu_count(),
-        "epochs": epochs,
-        "losses": losses,
-        "accuracies": accuracies,
-        "accuracies_without_randomness": unflipped,
-    }
-    (folder / f"{BACKEND}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

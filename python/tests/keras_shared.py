@@ -43,7 +43,7 @@ def picture(height: int, width: int, channels: int = 3) -> Any:
     return np.clip(noisy, 0, 255).astype(np.uint8).squeeze()
 
 
-def folder(name: str, classes: dict[str, int], grey: bool = False) -> Path:
+def folder(name: str, classes: dict[str, int], grey: bool = False, pngs: bool = True) -> Path:
     """Folders of JPEGs and PNGs, one of them nested, with files that are no images."""
     root = ROOT / name
     for label, count in classes.items():
@@ -53,7 +53,7 @@ def folder(name: str, classes: dict[str, int], grey: bool = False) -> Path:
             height, width = (int(side) for side in RNG.integers(1, 90, 2))
             image = Image.fromarray(picture(height, width, 1 if grey or number % 5 == 4 else 3))
             place = root / label / ("deeper" if number % 4 == 3 else "")
-            if number % 3 == 2:
+            if number % 3 == 2 and pngs:
                 image.save(place / f"{number:02}.png")
             else:
                 image.save(
@@ -66,6 +66,7 @@ def folder(name: str, classes: dict[str, int], grey: bool = False) -> Path:
 
 TWO = folder("two", {"cat": 11, "dog": 8})
 THREE = folder("three", {"b": 7, "a": 9, "c": 5})
+THREE_JPEGS = folder("jpegs", {"b": 7, "a": 9, "c": 5}, pngs=False)
 GREY = folder("grey", {"a": 6, "b": 6}, grey=True)
 
 

@@ -17,8 +17,12 @@ import pytest
 import wellfed
 
 SCRIPT = Path(__file__).with_name("keras_cases.py")
-FLOWS = Path(__file__).with_name("keras_flow_cases.py")
-CASES = re.findall(r"^def case_(\w+)", SCRIPT.read_text() + FLOWS.read_text(), re.MULTILINE)
+OTHERS = [Path(__file__).with_name(f"keras_{name}_cases.py") for name in ("flow", "layer")]
+CASES = [
+    case
+    for file in (SCRIPT, *OTHERS)
+    for case in re.findall(r"^def case_(\w+)", file.read_text(), re.MULTILINE)
+]
 TENSORFLOW = os.environ.get("WELLFED_TENSORFLOW_PYTHON") or (
     sys.executable if importlib.util.find_spec("tensorflow") else ""
 )

@@ -31,6 +31,7 @@ class Options(TypedDict, total=False):
         "TENSORFLOW_ACCURATE",
         "TENSORFLOW_UNCHANGED",
         "TENSORFLOW_L",
+        "TENSORFLOW_RGBA",
     ]
     decode: Literal["exact", "fast"]
     exif_orientation: bool

@@ -661,8 +661,9 @@ class Dataset(Writes, Frameworks, Stacks):
                 ``"OPENCV"`` is what ``cv2.imread`` gives, as RGB: of JPEGs in grey or RGB; others are refused.
                 ``"TENSORFLOW"`` is what ``tf.io.decode_image(channels=3)`` gives, ``"TENSORFLOW_UNCHANGED"`` what it
                 gives without ``channels``: of JPEGs in grey or RGB, and PNGs of 8 bits; others are refused.
-                ``"TENSORFLOW_ACCURATE"`` is ``tf.io.decode_jpeg(channels=3, dct_method="INTEGER_ACCURATE")``,
-                ``"TENSORFLOW_L"`` is ``tf.io.decode_jpeg(channels=1)``, of which PNGs in grey are known, too.
+                ``"TENSORFLOW_ACCURATE"`` is ``tf.io.decode_jpeg(channels=3, dct_method="INTEGER_ACCURATE")``.
+                ``"TENSORFLOW_L"`` is ``tf.io.decode_image(channels=1)`` of JPEGs, and of PNGs in grey;
+                ``"TENSORFLOW_RGBA"`` is ``tf.io.decode_image(channels=4)`` of PNGs.
             decode: ``"exact"`` (default): Pillow's pixels. ``"fast"``: a JPEG that a resize shrinks at least by 2, 4 or
                 8 in both directions is decoded at that scale, like Pillow's ``draft``, and resized from there. Corners
                 of crops move to whole pixels of that scale; pixels differ a little from the exact ones.

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import sources
-from .._handover.columns import Column
 from .._tfdata._operations import TensorFlowOps
-from ..exceptions import UnsupportedSampleError
 from ._folders import Part, checked, found, keras_own, labels_dtype
 from ._labels import Labels
 from ._own import handed_over, has_tensorflow, own
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 __all__ = ["image_dataset_from_directory"]
 
-_CHANNELS = {"rgb": 3, "rgba": 4, "grayscale": 1}
+_MODES = {"rgb": "TENSORFLOW", "rgba": "TENSORFLOW_RGBA", "grayscale": "TENSORFLOW_L"}
 _METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic")
-_HINT = "convert the files to JPEG or PNG in RGB"
+# Of these Keras crops none.
+_NO_CROP = ("gaussian", "mitchellcubic")
+_HINTS = {
+    "rgb": "convert the files to JPEG or PNG in RGB",
+    "rgba": "convert the files to PNG",
+    "grayscale": "convert the files to JPEG",
+}
 
 
 def image_dataset_from_directory(
@@ -59,15 +60,15 @@ def image_dataset_from_directory(
     Keras shuffles within a buffer of 8 batches.
 
     What the engine does not give with equal bits is Keras' own where TensorFlow is installed, and ``explain()`` says
-    so; else it is an error: GIF and BMP files, ``color_mode="rgba"``, ``crop_to_aspect_ratio``,
-    ``pad_to_aspect_ratio``, URLs. Likewise ``"grayscale"``; without TensorFlow it is given for files in grey.
+    so; else it is an error: GIF and BMP files, PNGs with ``"grayscale"`` (without TensorFlow, those in colour), JPEGs
+    with ``"rgba"`` (which Keras refuses, too), URLs.
 
     Args:
         directory: As of Keras, as all up to ``verbose``.
         labels: ``"inferred"``, None, or a list of whole numbers, which is left as it is.
         label_mode: ``"int"``, ``"binary"``, ``"categorical"`` or None.
         class_names: Names of folders, in the order of labels.
-        color_mode: ``"rgb"``, ``"rgba"`` or ``"grayscale"``.
+        color_mode: ``"rgb"``, ``"rgba"`` or ``"grayscale"``, which is the brightness that JPEGs hold.
         batch_size: None gives single samples.
         image_size: Height and width.
         shuffle: Whether samples come in a random order.
@@ -76,8 +77,8 @@ def image_dataset_from_directory(
         subset: ``"training"``, ``"validation"`` or ``"both"``.
         interpolation: As of ``tf.image.resize``.
         follow_links: Whether links to folders are followed.
-        crop_to_aspect_ratio: See above.
-        pad_to_aspect_ratio: See above.
+        crop_to_aspect_ratio: Whether images are cropped to the aspect of ``image_size`` before they are resized.
+        pad_to_aspect_ratio: Whether they are resized as wholes, with zeros around them.
         data_format: ``"channels_last"`` or ``"channels_first"``; None is that of Keras' settings.
         format: ``"tf"``; ``"grain"`` is refused, since its pixels are others.
         verbose: Whether the number of files is printed.
@@ -110,15 +111,14 @@ def image_dataset_from_directory(
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise ValueError("Only one of `pad_to_aspect_ratio`, `crop_to_aspect_ratio` can be set to `True`.")
     dtype = labels_dtype(labels)
+    hint = _HINTS[color_mode]
     why = _left_before(given, dtype)
     if why:
-        return keras_own(given, theirs, why, _HINT)
+        return keras_own(given, theirs, why, hint)
 
     def refused(paths: list[str]) -> Any:
-        other = next((path for path in paths if path.lower().endswith((".gif", ".bmp"))), None)
-        if other is None:
-            return None
-        return keras_own(given | {"verbose": False}, theirs, f"{other} is no JPEG or PNG", _HINT)
+        why = next(filter(None, (_other(path, color_mode) for path in paths)), "")
+        return keras_own(given | {"verbose": False}, theirs, why, hint) if why else None
 
     if seed is None:
         # Keras would draw it, too.
@@ -131,15 +131,15 @@ def image_dataset_from_directory(
     size = [
         operator.index(side) for side in ((image_size,) * 2 if isinstance(image_size, int) else image_size)
     ]
-    resize = TensorFlowOps([{"op": "resize", "method": interpolation.lower(), "size": size}])
-    mode: Any = "TENSORFLOW" if color_mode == "rgb" else "TENSORFLOW_UNCHANGED"
+    op = "resize_cropped" if crop_to_aspect_ratio else "resize_with_pad" if pad_to_aspect_ratio else "resize"
+    resize = TensorFlowOps([{"op": op, "method": interpolation.lower(), "size": size}])
+    mode: Any = _MODES[color_mode]
     results = []
     for part in parts:
         source = sources.image_files(part.paths, labels=part.labels)
         source = source if part.seed is None else source.shuffle(seed=part.seed)
         source = source.with_options(layout="NHWC" if last else "NCHW", mode=mode, **options)
-        of_labels = Labels(None if part.labels is None else label_mode, len(part.names or ()), dtype)
-        finish = _Checked(of_labels, _CHANNELS[color_mode], -1 if last else -3)
+        finish = Labels(None if part.labels is None else label_mode, len(part.names or ()), dtype)
         data = handed_over(source, [resize], batch_size, finish)
         data.class_names, data.file_paths = part.names, part.paths
         results.append(data)
@@ -149,7 +149,7 @@ def image_dataset_from_directory(
 def _fits(color_mode: Any, image_size: Any, interpolation: Any, form: Any) -> bool:
     """Whether Keras has no objection to arguments about images."""
     return (
-        color_mode in _CHANNELS
+        color_mode in _MODES
         and (isinstance(image_size, int) or (isinstance(image_size, list | tuple) and len(image_size) == 2))
         and interpolation.lower() in _METHODS
         and form in ("tf", "grain")
@@ -158,28 +158,21 @@ def _fits(color_mode: Any, image_size: Any, interpolation: Any, form: Any) -> bo
 
 def _left_before(given: dict[str, Any], dtype: str) -> str:
     """Why it is left to Keras, as far as the arguments tell; else empty."""
-    for name in ("crop_to_aspect_ratio", "pad_to_aspect_ratio"):
-        if given[name]:
-            return f"{name}=True"
-    if given["color_mode"] == "rgba" or (given["color_mode"] == "grayscale" and has_tensorflow()):
-        return f"color_mode={given['color_mode']!r}"
+    if given["crop_to_aspect_ratio"] and given["interpolation"].lower() in _NO_CROP:
+        return f"crop_to_aspect_ratio=True with interpolation={given['interpolation']!r}"
     if "://" in os.fspath(given["directory"]):
         return "the folder is a URL"
     return "" if dtype else "labels that are not whole numbers of one type"
 
 
-class _Checked:
-    """Refuses images of another number of channels than is announced: files in colour where grey is asked for."""
-
-    def __init__(self, finish: Callable[[Any], Any], channels: int, axis: int) -> None:
-        self._finish, self._channels, self._axis = finish, channels, axis
-
-    def __call__(self, element: Any) -> Any:
-        image = element[0] if isinstance(element, tuple) else element
-        if isinstance(image, Column) and image.shape[self._axis] != self._channels:
-            raise UnsupportedSampleError(
-                f"images have {image.shape[self._axis]} channels, and {self._channels} are asked for; how TensorFlow "
-                "turns colours into grey is not known here\nhint: install tensorflow, and this is left to Keras; or "
-                "convert the files to grey"
-            )
-        return self._finish(element)
+def _other(path: str, color_mode: str) -> str:
+    """Why a file is left to Keras, as far as its name tells; else empty."""
+    ending = path.lower()
+    if ending.endswith((".gif", ".bmp")):
+        return f"{path} is no JPEG or PNG"
+    if color_mode == "rgba" and not ending.endswith(".png"):
+        return f'{path} is no PNG, and color_mode="rgba"'
+    # Colours of PNGs are mixed by their gamma. In grey they are known, and without TensorFlow nothing else is.
+    if color_mode == "grayscale" and ending.endswith(".png") and has_tensorflow():
+        return f'{path} is a PNG, and color_mode="grayscale"'
+    return ""

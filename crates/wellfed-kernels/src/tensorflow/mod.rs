@@ -3,20 +3,24 @@
 //! Everything is computed in float32 in the order in which TensorFlow's kernels compute it, without fused
 //! multiply-adds: its wheels are built without them. Images are rows of interleaved channels.
 
+mod affine;
 mod area;
 mod bicubic;
 mod bilinear;
 mod colour;
+mod contrast;
 mod gather;
 mod nearest;
 mod points;
 mod scale;
 mod standardize;
 
+pub use affine::{Fill, Warp, affine};
 pub use area::resize_area;
 pub use bicubic::resize_bicubic;
 pub use bilinear::resize_bilinear;
 pub use colour::{adjust_contrast, adjust_hue, adjust_saturation, grayscale};
+pub use contrast::{brightness, contrast};
 pub use nearest::resize_nearest;
 pub use points::{Arithmetic, arithmetic};
 pub use scale::{Kernel, resize_kernel};

@@ -2,7 +2,7 @@
 //!
 //! Pillow's meaning of what libjpeg gives: inks (CMYK, YCCK) are taken as inverted, as Adobe writes them, and
 //! become RGB in every mode, so that four channels always mean RGBA; brightness (`L`) is that of the RGB pixels,
-//! as `Image.convert` computes it, not the file's own.
+//! as `Image.convert` computes it, not the file's own. TensorFlow's (`TensorFlowL`) is that.
 
 use std::cell::RefCell;
 
@@ -47,10 +47,10 @@ impl Codec for Jpeg {
         let allowed = |bytes| allows(room, bytes, &refusal);
         let luma = part.mode == Mode::TensorFlowL;
         let options = wellfed_jpeg::Options {
-            format: if luma { Format::Grey } else { Format::Native },
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             dct: part.dct,
+            format: format(part.mode),
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             // Where rows begin is noted for images of all channels.
             index: row_hint.known.as_ref().filter(|_| !luma),
@@ -85,6 +85,11 @@ pub(super) fn header_of(header: &wellfed_jpeg::Header) -> Header {
         channels: if header.colour == Colour::Grey { 1 } else { 3 },
         orientation: header.orientation,
     }
+}
+
+/// What the decoder is asked for.
+pub(super) fn format(mode: Mode) -> Format {
+    if mode == Mode::TensorFlowL { Format::Grey } else { Format::Native }
 }
 
 /// Whether a file has four channels of ink.
@@ -141,7 +146,7 @@ pub(super) fn convert(
         | Mode::TensorFlow
         | Mode::TensorFlowAccurate
         | Mode::TensorFlowUnchanged => push(&[r, g, b]),
-        Mode::Rgba => {
+        Mode::Rgba | Mode::TensorFlowRgba => {
             more.fill(255);
             push(&[r, g, b, more])
         }

@@ -73,10 +73,13 @@ pub enum Mode {
     /// The channels of the file, as `tf.io.decode_jpeg` and its siblings give them; else as `TensorFlow`.
     #[serde(rename = "TENSORFLOW_UNCHANGED")]
     TensorFlowUnchanged,
-    /// One channel, as `tf.io.decode_jpeg(channels=1)` gives it: the luma that JPEGs store, by the fast inverse DCT. Of other
-    /// files those of one channel are known.
+    /// One channel, as `tf.io.decode_image(channels=1)` gives it: the brightness that JPEGs hold, by the fast inverse DCT, and
+    /// PNGs in grey. Colours of PNGs are refused, since they are mixed by what is said of gamma, and so are JPEGs of RGB.
     #[serde(rename = "TENSORFLOW_L")]
     TensorFlowL,
+    /// Four channels, as `tf.io.decode_image(channels=4)` gives them: of PNGs as `TensorFlow` knows them. It refuses JPEGs.
+    #[serde(rename = "TENSORFLOW_RGBA")]
+    TensorFlowRgba,
     /// The numbers of a mask as they are stored: one channel, or two that are the bytes of a 16-bit number in native
     /// order. What fields of masks are decoded to; no option asks for it.
     #[serde(skip)]
@@ -102,7 +105,7 @@ impl Mode {
         match self {
             Mode::Rgb | Mode::OpenCv | Mode::TensorFlow | Mode::TensorFlowAccurate => 3,
             Mode::L | Mode::TensorFlowL => 1,
-            Mode::Rgba => 4,
+            Mode::Rgba | Mode::TensorFlowRgba => 4,
             Mode::Unchanged | Mode::TensorFlowUnchanged => stored,
             Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
             Mode::Mask(MaskDepth::Word) => 2,
@@ -471,28 +474,42 @@ impl<'a> Encoded<'a> {
                 format!("what OpenCV reads of this kind of {} is not known", self.codec.name()),
             )
             .with_hint("store images as JPEG in grey or RGB")),
-            Mode::TensorFlow | Mode::TensorFlowAccurate | Mode::TensorFlowUnchanged | Mode::TensorFlowL => {
-                let grey = mode == Mode::TensorFlowL;
+            Mode::TensorFlow
+            | Mode::TensorFlowAccurate
+            | Mode::TensorFlowUnchanged
+            | Mode::TensorFlowL
+            | Mode::TensorFlowRgba => {
+                let grey = self.header.channels == 1;
                 let known = match self.codec.name() {
-                    "jpeg" if grey => jpeg::has_luma(self.bytes)?,
-                    _ if grey && self.header.channels != 1 => false,
+                    "jpeg" | "packed jpeg" if mode == Mode::TensorFlowRgba => false,
+                    "jpeg" if mode == Mode::TensorFlowL => jpeg::has_luma(self.bytes)?,
+                    "packed jpeg" if mode == Mode::TensorFlowL => packed::has_luma(self.bytes)?,
                     "jpeg" => !jpeg::has_inks(self.bytes)?,
                     "packed jpeg" => !packed::has_inks(self.bytes)?,
-                    "png" => png::is_common(self.bytes)?,
+                    "png" => (grey || mode != Mode::TensorFlowL) && png::is_common(self.bytes)?,
                     _ => false,
                 };
                 if !known {
+                    let wanted = match mode {
+                        Mode::TensorFlowL => ", as grey,",
+                        Mode::TensorFlowRgba => ", as RGBA,",
+                        _ => "",
+                    };
                     let what = format!(
-                        "what TensorFlow reads of this kind of {} ({} channels) is not known",
+                        "what TensorFlow reads of this kind of {} ({} channels){wanted} is not known",
                         self.codec.name(),
                         self.header.channels
                     );
-                    return Err(Error::new(ErrorKind::Unsupported, what)
-                        .with_hint("store images as JPEG in grey or RGB, or as PNG of 8 bits"));
+                    return Err(Error::new(ErrorKind::Unsupported, what).with_hint(match mode {
+                        Mode::TensorFlowL => "store images as JPEG, or as PNG in grey of 8 bits",
+                        Mode::TensorFlowRgba => "store images as PNG of 8 bits",
+                        _ => "store images as JPEG in grey or RGB, or as PNG of 8 bits",
+                    }));
                 }
                 Ok(match mode {
                     Mode::TensorFlowUnchanged => Mode::Unchanged,
-                    Mode::TensorFlowL if self.codec.name() != "jpeg" => Mode::L,
+                    Mode::TensorFlowRgba => Mode::Rgba,
+                    Mode::TensorFlowL if self.codec.name() == "png" => Mode::L,
                     Mode::TensorFlowL => mode,
                     _ => Mode::Rgb,
                 })

@@ -6,7 +6,7 @@ use wellfed_jpeg::{Ask, Colour, Packed, Region};
 
 use super::{
     Codec, Header, Part, Push, Rect, Scratch,
-    jpeg::{allows, convert, error, header_of},
+    jpeg::{allows, convert, error, format, header_of},
 };
 use crate::{Limits, Result};
 
@@ -18,6 +18,12 @@ pub struct PackedJpeg;
 pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
     let packed = Packed::reopen(bytes).map_err(error)?;
     Ok(matches!(packed.header().colour, Colour::Cmyk | Colour::Ycck))
+}
+
+/// Whether brightness is kept by itself.
+pub(super) fn has_luma(bytes: &[u8]) -> Result<bool> {
+    let packed = Packed::reopen(bytes).map_err(error)?;
+    Ok(matches!(packed.header().colour, Colour::Grey | Colour::YCbCr))
 }
 
 impl Codec for PackedJpeg {
@@ -54,6 +60,7 @@ impl Codec for PackedJpeg {
             region: Some(Region { left, top, width, height }),
             scale: part.scale,
             dct: part.dct,
+            format: format(part.mode),
             limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
             ask: Ask::new(&allowed),
             ..Default::default()

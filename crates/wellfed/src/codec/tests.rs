@@ -185,3 +185,40 @@ fn a_cut_file_is_an_error_and_flipped_bytes_are_no_crash() {
         }
     }
 }
+
+fn png(color: ::png::ColorType, channels: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = ::png::Encoder::new(&mut file, WIDTH as u32, HEIGHT as u32);
+    encoder.set_color(color);
+    encoder.write_header().unwrap().write_image_data(&pixels(channels)).unwrap();
+    file
+}
+
+#[test]
+fn tensorflow_s_grey_is_the_brightness_of_jpegs_and_its_rgba_is_of_pngs() {
+    let mut jpeg = Vec::new();
+    wellfed_jpeg::encode(&pixels(3), (HEIGHT, WIDTH, 3), 90, &mut jpeg).unwrap();
+    let options = wellfed_jpeg::Options {
+        format: wellfed_jpeg::Format::Grey,
+        dct: wellfed_jpeg::Dct::Fast,
+        ..Default::default()
+    };
+    let stored = wellfed_jpeg::Decoder::new().decode(&jpeg, &options).unwrap();
+    let whole = decode(&jpeg, Mode::TensorFlowL, None).unwrap();
+    assert_eq!((whole.channels(), whole.pixels()), (1, &stored.pixels[..]));
+    assert_ne!(whole.pixels(), decode(&jpeg, Mode::L, None).unwrap().pixels());
+    let region = Rect { top: 3, left: 5, height: 9, width: 4 };
+    let part = decode(&jpeg, Mode::TensorFlowL, Some(region)).unwrap();
+    let expected = whole.view().crop(3, 5, 9, 4).unwrap();
+    assert!((0..9).all(|y| part.view().row(y) == expected.row(y)));
+
+    let grey = png(::png::ColorType::Grayscale, 1);
+    assert_eq!(decode(&grey, Mode::TensorFlowL, None).unwrap().pixels(), pixels(1));
+    let colours = png(::png::ColorType::Rgb, 3);
+    let refused = |file: &[u8], mode| decode(file, mode, None).unwrap_err().message().to_owned();
+    assert!(refused(&colours, Mode::TensorFlowL).contains("(3 channels), as grey, is not known"));
+    assert!(refused(&jpeg, Mode::TensorFlowRgba).contains("as RGBA, is not known"));
+    let opaque = decode(&colours, Mode::TensorFlowRgba, None).unwrap();
+    assert_eq!(opaque.pixels(), decode(&colours, Mode::Rgba, None).unwrap().pixels());
+    assert_eq!(opaque.channels(), 4);
+}

@@ -3,8 +3,9 @@
 use wellfed_kernels::{
     image::{Image, Layout},
     tensorflow::{
-        Arithmetic, Shape, adjust_contrast, adjust_hue, adjust_saturation, arithmetic, grayscale,
-        resize_area, resize_bicubic, resize_bilinear, resize_kernel, resize_nearest, standardize,
+        Arithmetic, Shape, adjust_contrast, adjust_hue, adjust_saturation, affine, arithmetic, brightness,
+        contrast, grayscale, resize_area, resize_bicubic, resize_bilinear, resize_kernel, resize_nearest,
+        standardize,
     },
 };
 
@@ -257,7 +258,33 @@ impl TfImage {
                 self.shape = Some(whole);
                 Ok(())
             }
+            TfOp::Affine { matrix, sampling } => {
+                let warp = sampling.warp(matrix);
+                let is_float = self.held == Held::Floats;
+                let bytes = if self.held == Held::Source { source } else { &self.bytes[0] };
+                let [from, to] = &mut self.floats;
+                room(to, shape.elements())?;
+                if is_float {
+                    affine(from, shape, &warp, to);
+                } else {
+                    affine(bytes, shape, &warp, to);
+                }
+                self.floats.swap(0, 1);
+                self.held = Held::Floats;
+                Ok(())
+            }
+            TfOp::Contrast { factor, range } => {
+                self.one(source, &TfOp::Cast { dtype: ImageDtype::Float32 })?;
+                contrast(factor, range, &mut self.floats[0], shape);
+                Ok(())
+            }
+            TfOp::Brightness { delta, range } => {
+                self.one(source, &TfOp::Cast { dtype: ImageDtype::Float32 })?;
+                brightness(delta, range, &mut self.floats[0]);
+                Ok(())
+            }
             TfOp::RandomFlip { .. }
+            | TfOp::RandomFlipBoth
             | TfOp::CentralCrop { .. }
             | TfOp::CropOrPad { .. }
             | TfOp::ResizeWithPad { .. }
@@ -265,7 +292,15 @@ impl TfImage {
             | TfOp::RandomBrightness { .. }
             | TfOp::RandomContrast { .. }
             | TfOp::RandomSaturation { .. }
-            | TfOp::RandomHue { .. } => {
+            | TfOp::RandomHue { .. }
+            | TfOp::ResizeCropped { .. }
+            | TfOp::CropOrResize { .. }
+            | TfOp::RandomCropOrResize { .. }
+            | TfOp::RandomRotation { .. }
+            | TfOp::RandomZoom { .. }
+            | TfOp::RandomTranslation { .. }
+            | TfOp::RandomContrastLayer { .. }
+            | TfOp::RandomBrightnessLayer { .. } => {
                 Err(Error::new(ErrorKind::Internal, format!("{op:?} was not settled for an image")))
             }
         }

@@ -333,8 +333,13 @@ impl ImageProgram {
 
     /// Whether images that are shrunk are decoded at a smaller scale. TensorFlow's pixels are those of scale 1.
     pub(crate) fn scales(&self) -> bool {
-        let exact =
-            [Mode::TensorFlow, Mode::TensorFlowAccurate, Mode::TensorFlowUnchanged, Mode::TensorFlowL];
+        let exact = [
+            Mode::TensorFlow,
+            Mode::TensorFlowAccurate,
+            Mode::TensorFlowUnchanged,
+            Mode::TensorFlowL,
+            Mode::TensorFlowRgba,
+        ];
         self.decode_fast && !matches!(self.input, Input::Encoded { mode, .. } if exact.contains(&mode))
     }
 

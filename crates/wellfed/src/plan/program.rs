@@ -310,7 +310,7 @@ fn image(
                 | Mode::TensorFlow
                 | Mode::TensorFlowAccurate
                 | Mode::TensorFlowUnchanged => 3,
-                Mode::Rgba => 4,
+                Mode::Rgba | Mode::TensorFlowRgba => 4,
                 Mode::Mask(MaskDepth::Bit | MaskDepth::Byte | MaskDepth::Grey) => 1,
                 Mode::Mask(MaskDepth::Word) => 2,
             };

@@ -91,6 +91,7 @@ mod resize_to_sequence;
 mod scale_jitter;
 mod sequence;
 mod ten_crop;
+mod tensorflow_layers;
 mod tensorflow_ops;
 #[cfg(test)]
 mod testing;
@@ -170,6 +171,7 @@ pub use resize_keep_ratio_to_sequence::ResizeKeepRatioToSequence;
 pub use resize_to_sequence::ResizeToSequence;
 pub use scale_jitter::ScaleJitter;
 pub use ten_crop::TenCrop;
+pub use tensorflow_layers::{TfFillMode, TfSampling};
 pub(crate) use tensorflow_ops::step;
 pub use tensorflow_ops::{TensorFlowOps, TfArithmetic, TfOp, TfResize};
 pub use timm_augment::{TimmAugment, TimmMix};

@@ -8,6 +8,9 @@ use wellfed_kernels::tensorflow::{Arithmetic, Kernel};
 use super::{
     Action, Class, ImageDtype, Operation, Shape, Size,
     param::{MAX_SIDE, Tuple, check_pixels, check_sides, impossible},
+    tensorflow_layers::{
+        TfSampling, centre, centre_crop, check_span, drawn, random_crop, rotation, translation, zoom,
+    },
 };
 use crate::{Error, Result, rng::Rng};
 
@@ -113,6 +116,8 @@ pub enum TfOp {
         #[serde(default)]
         vertical: bool,
     },
+    /// Mirror half of all images both ways: `keras.layers.RandomFlip("horizontal_and_vertical")`.
+    RandomFlipBoth,
     /// Keep a rectangle, which must lie inside the image.
     Crop {
         /// First row.
@@ -205,6 +210,87 @@ pub enum TfOp {
     ToRgb,
     /// `tf.image.per_image_standardization` of float32.
     Standardize,
+    /// Crop the centre to the aspect of `size`, and resize it: `crop_to_aspect_ratio` of Keras.
+    ResizeCropped {
+        /// How.
+        method: TfResize,
+        /// Height and width.
+        size: [usize; 2],
+        /// Make the kernel wider where the image is shrunk.
+        #[serde(default)]
+        antialias: bool,
+    },
+    /// `keras.layers.CenterCrop`, in float32.
+    CropOrResize {
+        /// Height and width.
+        size: [usize; 2],
+    },
+    /// `keras.layers.RandomCrop`, in float32.
+    RandomCropOrResize {
+        /// Height and width.
+        size: [usize; 2],
+    },
+    /// `keras.ops.image.affine_transform`, in float32.
+    Affine {
+        /// A pixel at (x, y) is that at (`m[0] x + m[1] y + m[2]`, `m[3] x + m[4] y + m[5]`).
+        matrix: [f32; 6],
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// `keras.layers.RandomRotation`.
+    RandomRotation {
+        /// From, to.
+        degrees: [f32; 2],
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// `keras.layers.RandomZoom`.
+    RandomZoom {
+        /// Of rows, from, to: above 1 shows more than the image.
+        height: [f32; 2],
+        /// Of columns. Without it, as rows.
+        #[serde(default)]
+        width: Option<[f32; 2]>,
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// `keras.layers.RandomTranslation`.
+    RandomTranslation {
+        /// Parts of the height, from, to: above 0 is down.
+        height: [f32; 2],
+        /// Parts of the width: above 0 is to the right.
+        width: [f32; 2],
+        /// How pixels are read.
+        sampling: TfSampling,
+    },
+    /// Spread about the mean of each channel, in float32.
+    Contrast {
+        /// Of what values are away from it.
+        factor: f32,
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
+    /// `keras.layers.RandomContrast`.
+    RandomContrastLayer {
+        /// From, to.
+        factor: [f32; 2],
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
+    /// Add to every value, in float32.
+    Brightness {
+        /// How much.
+        delta: f32,
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
+    /// `keras.layers.RandomBrightness`.
+    RandomBrightnessLayer {
+        /// Parts of the range, from, to.
+        factor: [f32; 2],
+        /// Results are kept within it.
+        range: [f32; 2],
+    },
 }
 
 impl TfOp {
@@ -213,6 +299,7 @@ impl TfOp {
         matches!(
             self,
             TfOp::RandomFlip { .. }
+                | TfOp::RandomFlipBoth
                 | TfOp::CentralCrop { .. }
                 | TfOp::CropOrPad { .. }
                 | TfOp::ResizeWithPad { .. }
@@ -221,6 +308,14 @@ impl TfOp {
                 | TfOp::RandomContrast { .. }
                 | TfOp::RandomSaturation { .. }
                 | TfOp::RandomHue { .. }
+                | TfOp::ResizeCropped { .. }
+                | TfOp::CropOrResize { .. }
+                | TfOp::RandomCropOrResize { .. }
+                | TfOp::RandomRotation { .. }
+                | TfOp::RandomZoom { .. }
+                | TfOp::RandomTranslation { .. }
+                | TfOp::RandomContrastLayer { .. }
+                | TfOp::RandomBrightnessLayer { .. }
         )
     }
 
@@ -323,6 +418,36 @@ impl TfOp {
             TfOp::RandomHue { max_delta } => {
                 settled.push(TfOp::AdjustHue { delta: between(-max_delta, max_delta, rng) });
             }
+            TfOp::RandomFlipBoth => {
+                let both = rng.chance(0.5);
+                settled.push(TfOp::Flip { horizontal: both, vertical: both });
+            }
+            TfOp::ResizeCropped { method, size: target, antialias } => {
+                let [top, left, height, width] = centre(size, target, true);
+                settled.push(TfOp::Crop { top, left, height, width });
+                settled.push(TfOp::Resize { method, size: target, antialias });
+            }
+            TfOp::CropOrResize { size: target } => centre_crop(size, target, settled),
+            TfOp::RandomCropOrResize { size: target } => random_crop(size, target, rng, settled),
+            TfOp::RandomRotation { degrees, sampling } => {
+                settled.push(TfOp::Affine { matrix: rotation(drawn(rng, degrees), size), sampling });
+            }
+            TfOp::RandomZoom { height, width, sampling } => {
+                let rows = drawn(rng, height);
+                let columns = width.map_or(rows, |width| drawn(rng, width));
+                settled.push(TfOp::Affine { matrix: zoom([rows, columns], size), sampling });
+            }
+            TfOp::RandomTranslation { height, width, sampling } => {
+                let parts = [drawn(rng, height), drawn(rng, width)];
+                settled.push(TfOp::Affine { matrix: translation(parts, size), sampling });
+            }
+            TfOp::RandomContrastLayer { factor, range } => {
+                settled.push(TfOp::Contrast { factor: drawn(rng, factor), range });
+            }
+            TfOp::RandomBrightnessLayer { factor, range } => {
+                let delta = drawn(rng, factor) * (range[1] - range[0]);
+                settled.push(TfOp::Brightness { delta, range });
+            }
             ref other => settled.push(other.clone()),
         }
         Ok(())
@@ -372,8 +497,21 @@ impl TensorFlowOps {
         for op in &*self.ops {
             match op {
                 TfOp::Resize { method: TfResize::Nearest, .. }
+                | TfOp::ResizeCropped { method: TfResize::Nearest, .. }
                 | TfOp::ResizeWithPad { method: TfResize::Nearest, .. } => {}
-                TfOp::Resize { .. } | TfOp::ResizeWithPad { .. } => dtype = ImageDtype::Float32,
+                TfOp::Resize { .. }
+                | TfOp::ResizeCropped { .. }
+                | TfOp::ResizeWithPad { .. }
+                | TfOp::CropOrResize { .. }
+                | TfOp::RandomCropOrResize { .. }
+                | TfOp::Affine { .. }
+                | TfOp::RandomRotation { .. }
+                | TfOp::RandomZoom { .. }
+                | TfOp::RandomTranslation { .. }
+                | TfOp::Contrast { .. }
+                | TfOp::RandomContrastLayer { .. }
+                | TfOp::Brightness { .. }
+                | TfOp::RandomBrightnessLayer { .. } => dtype = ImageDtype::Float32,
                 TfOp::Cast { dtype: to } => dtype = *to,
                 other => {
                     if let Some(name) = other.of_floats().filter(|_| dtype == ImageDtype::UInt8) {
@@ -428,6 +566,41 @@ impl fmt::Display for TensorFlowOps {
                 TfOp::Grayscale => f.write_str("grayscale")?,
                 TfOp::ToRgb => f.write_str("grey to RGB")?,
                 TfOp::Standardize => f.write_str("standardize")?,
+                TfOp::RandomFlipBoth => f.write_str("random flip both ways at once")?,
+                TfOp::ResizeCropped { method, size, antialias } => {
+                    write!(f, "crop to the aspect of, and resize {method:?} to {}x{}", size[0], size[1])?;
+                    f.write_str(if *antialias { " antialiased" } else { "" })?;
+                }
+                TfOp::CropOrResize { size } => {
+                    write!(f, "central crop {}x{}, of smaller images resized", size[0], size[1])?;
+                }
+                TfOp::RandomCropOrResize { size } => {
+                    write!(f, "random crop {}x{}, of smaller images resized", size[0], size[1])?;
+                }
+                TfOp::Affine { matrix, sampling } => write!(f, "affine {matrix:?} {sampling}")?,
+                TfOp::RandomRotation { degrees: [low, high], sampling } => {
+                    write!(f, "random rotation by {low} to {high} degrees {sampling}")?;
+                }
+                TfOp::RandomZoom { height, width, sampling } => {
+                    let [low, high] = height;
+                    write!(f, "random zoom {low} to {high}")?;
+                    if let Some([low, high]) = width {
+                        write!(f, ", of columns {low} to {high}")?;
+                    }
+                    write!(f, " {sampling}")?;
+                }
+                TfOp::RandomTranslation { height, width, sampling } => {
+                    let ([top, bottom], [left, right]) = (height, width);
+                    write!(f, "random shift down {top} to {bottom}, right {left} to {right} {sampling}")?;
+                }
+                TfOp::Contrast { factor, .. } => write!(f, "contrast {factor}")?,
+                TfOp::RandomContrastLayer { factor: [low, high], .. } => {
+                    write!(f, "random contrast {low} to {high}")?;
+                }
+                TfOp::Brightness { delta, .. } => write!(f, "brightness {delta}")?,
+                TfOp::RandomBrightnessLayer { factor: [low, high], .. } => {
+                    write!(f, "random brightness {low} to {high}")?;
+                }
             }
         }
         f.write_str(")")
@@ -448,6 +621,7 @@ impl Operation for TensorFlowOps {
         for op in &*self.ops {
             match op {
                 TfOp::Resize { method, size, antialias }
+                | TfOp::ResizeCropped { method, size, antialias }
                 | TfOp::ResizeWithPad { method, size, antialias } => {
                     check_sides("size", *size)?;
                     check_pixels(Size { height: size[0], width: size[1], channels: 1 })?;
@@ -477,7 +651,10 @@ impl Operation for TensorFlowOps {
                         )));
                     }
                 }
-                TfOp::CropOrPad { size } | TfOp::RandomCrop { size } => {
+                TfOp::CropOrPad { size }
+                | TfOp::RandomCrop { size }
+                | TfOp::CropOrResize { size }
+                | TfOp::RandomCropOrResize { size } => {
                     check_sides("size", *size)?;
                     check_pixels(Size { height: size[0], width: size[1], channels: 1 })?;
                 }
@@ -503,9 +680,41 @@ impl Operation for TensorFlowOps {
                 TfOp::RandomHue { max_delta } => check_range("max_delta", *max_delta, 0.0..=0.5)?,
                 TfOp::Flip { .. }
                 | TfOp::RandomFlip { .. }
+                | TfOp::RandomFlipBoth
                 | TfOp::Grayscale
                 | TfOp::ToRgb
                 | TfOp::Standardize => {}
+                TfOp::Affine { matrix, sampling } => {
+                    matrix.iter().try_for_each(|&x| check_span("matrix", [x, x]))?;
+                    sampling.check()?;
+                }
+                TfOp::RandomRotation { degrees, sampling } => {
+                    check_span("degrees", *degrees)?;
+                    sampling.check()?;
+                }
+                TfOp::RandomZoom { height, width, sampling } => {
+                    check_span("height of a zoom", *height)?;
+                    check_span("width of a zoom", width.unwrap_or(*height))?;
+                    sampling.check()?;
+                }
+                TfOp::RandomTranslation { height, width, sampling } => {
+                    check_span("height of a shift", *height)?;
+                    check_span("width of a shift", *width)?;
+                    sampling.check()?;
+                }
+                TfOp::Contrast { factor, range } => {
+                    check_span("factor", [*factor, *factor])?;
+                    check_span("range", *range)?;
+                }
+                TfOp::Brightness { delta, range } => {
+                    check_span("delta", [*delta, *delta])?;
+                    check_span("range", *range)?;
+                }
+                TfOp::RandomContrastLayer { factor, range }
+                | TfOp::RandomBrightnessLayer { factor, range } => {
+                    check_span("factor", *factor)?;
+                    check_span("range", *range)?;
+                }
             }
         }
         self.dtype().map(|_| ())
@@ -519,8 +728,11 @@ impl Operation for TensorFlowOps {
         self.ops.iter().fold(input, |shape, op| match *op {
             TfOp::Resize { size: [height, width], .. }
             | TfOp::ResizeWithPad { size: [height, width], .. }
+            | TfOp::ResizeCropped { size: [height, width], .. }
             | TfOp::CropOrPad { size: [height, width] }
+            | TfOp::CropOrResize { size: [height, width] }
             | TfOp::RandomCrop { size: [height, width] }
+            | TfOp::RandomCropOrResize { size: [height, width] }
             | TfOp::Pad { height, width, .. }
             | TfOp::Crop { height, width, .. } => Shape { height: Some(height), width: Some(width), ..shape },
             TfOp::CentralCrop { fraction } => {

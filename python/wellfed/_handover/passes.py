@@ -110,7 +110,7 @@ class Pass(Iterator[Any]):
         loader = self._loader if self._loader is not None and not self.over else self._epochs.lend(self)
         loader.load_state_dict(state)
         if over:
-            self._loader, self.over = loader, False
+            self._loader, self._batches, self._last, self.over = loader, None, None, False
             self.close()
             return
         self._loader, self._batches, self._last, self.over = loader, iter(loader), None, False

@@ -61,17 +61,12 @@ class _EpochPass(Pass):
         state = super().state_dict()
         return {"over": self.over, "loader": state}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], over: bool = False) -> None:
         if "loader" not in state:
             raise StateError(
                 "the state is of a pipeline that shuffles\nhint: restore it into the pipeline that it was saved from"
             )
-        if not state["over"]:
-            super().load_state_dict(state["loader"])
-            return
-        loader = self._loader if self._loader is not None and not self.over else self._epochs.lend(self)
-        loader.load_state_dict(state["loader"])
-        self._loader, self._batches, self._last, self.over = None, None, state["loader"], True
+        super().load_state_dict(state["loader"], over or state["over"])
 
 
 class EpochPasses:

@@ -342,7 +342,13 @@ def RandomContrast(
     _seedless(seed, "RandomContrast")
     low, high = _base_factor(factor, 0)
     return TensorFlowOps(
-        [{"op": "random_contrast_layer", "factor": _single(1.0 - low, 1.0 + high), "range": _range(value_range)}]
+        [
+            {
+                "op": "random_contrast_layer",
+                "factor": _single(1.0 - low, 1.0 + high),
+                "range": _range(value_range),
+            }
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes the hashes of TensorFlow's colours: `python tensorflow_colours_golden.py > ../golden/tensorflow_colours.txt`."""
+"""Writes hashes of TensorFlow's colours: `python tensorflow_colours_golden.py > ../golden/tensorflow_colours.txt`."""
 
 import tensorflow as tf
 from tensorflow_golden_pixels import fnv, pixels

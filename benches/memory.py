@@ -173,6 +173,22 @@ def bombs(folder: Path) -> None:
         jpeg(9_000, f"bomb-{i}.jpg", True)
 
 
+def table(folder: Path) -> None:
+    """1.5 million rows, some 190 MB: more than its budget."""
+    with open(folder / "t.csv", "w") as file:
+        file.write(",".join([*(f"x{i}" for i in range(12)), "word"]) + "\n")
+        for first in range(0, 1_500_000, 1000):
+            rows = range(first, first + 1000)
+            file.writelines(
+                ",".join([*(f"{row * (i + 7) % 99991 / 100:.4f}" for i in range(12)), f"word {row % 97}"])
+                + "\n"
+                for row in rows
+            )
+
+
+CSV = 'wf.csv(path + "/t.csv")'
+STACKED = f'{CSV}.stack([f"x{{i}}" for i in range(12)])'
+BLOCKS = ".shuffle(block_size=16384, window=4)"
 TAR = 'wf.webdataset(path + "/s.tar", fields=[{fields}])'
 CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "lists": (lists, TAR.format(fields='"bin", "txt"') + ".batch(4)"),
@@ -184,6 +200,9 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "1 GB resident": (nothing, "wf.from_tensor_slices((np.ones((2, 1000 << 20), np.uint8),)).batch(1)"),
     "1 GB ragged": (nothing, "gigabytes().ragged_batch(1)"),
     "1 GB padded": (nothing, "gigabytes().padded_batch(1)"),
+    "csv": (table, f"{CSV}.batch(1024)"),
+    "csv blocks": (table, f"{CSV}{BLOCKS}.batch(1024)"),
+    "csv stacked": (table, f"{STACKED}{BLOCKS}.batch(1024)"),
     "bombs": (bombs, "wf.image_folder(path).map(T.RandomResizedCrop(32), T.ToTensor()).batch(4)"),
 }
 BUDGETS = {"large records": (256, 1536, 4096)} | {name: (2048, 4096) for name in CASES if "1 GB" in name}

@@ -85,6 +85,17 @@ impl<'a> Assembly<'a> {
     /// [`crate::ErrorKind::Config`] where they cannot.
     pub(crate) fn column(&self, number: usize, field: &FieldSpec) -> Result<(FieldProgram, ColumnKind)> {
         let fixed = |shape: Vec<usize>, dtype| ColumnKind::Array { dtype, shape };
+        if let Self::Padded(pad) = self
+            && !matches!(field.kind, FieldKind::Array { .. })
+            && let Some(sides) = padded_shape(pad, number).filter(|sides| !sides.is_empty())
+        {
+            return Err(Error::config(format!(
+                "padded_shapes: {} is no array, and cannot be padded to {}",
+                field.name,
+                text(sides)
+            ))
+            .with_hint("give it [] or None"));
+        }
         match &field.kind {
             FieldKind::Array { dtype, shape } => {
                 let stacking = match self {
@@ -140,6 +151,11 @@ impl<'a> Assembly<'a> {
     }
 }
 
+/// The shape that field `number` is padded to, if one was given.
+fn padded_shape(pad: &Pad, number: usize) -> Option<&Vec<Option<usize>>> {
+    pad.padded_shapes.as_ref()?.get(number)?.as_ref()
+}
+
 fn padding(
     pad: &Pad,
     number: usize,
@@ -147,8 +163,7 @@ fn padding(
     dtype: DType,
     shape: &[Option<usize>],
 ) -> Result<Stacking> {
-    let given = pad.padded_shapes.as_ref().and_then(|shapes| shapes.get(number)).and_then(Option::as_ref);
-    let sides = given.map_or_else(|| shape.to_vec(), Clone::clone);
+    let sides = padded_shape(pad, number).map_or_else(|| shape.to_vec(), Clone::clone);
     let fits = sides.len() == shape.len()
         && sides.iter().zip(shape).all(|(to, have)| match (to, have) {
             (Some(to), Some(have)) => to >= have,
@@ -200,5 +215,10 @@ mod tests {
         assert!(matches!(kind(Assembly::Padded(&to(5)), &fixed), Ok(ColumnKind::Varying { .. })));
         assert!(kind(Assembly::Padded(&to(2)), &fixed).is_err());
         assert!(Assembly::Padded(&to(2)).check(2).is_err());
+        let label = FieldSpec { name: "y".into(), kind: FieldKind::LABEL };
+        let no_array = kind(Assembly::Padded(&to(1)), &label).unwrap_err().to_string();
+        assert!(no_array.contains("y is no array, and cannot be padded to [1]"), "{no_array}");
+        let single = Pad { padded_shapes: Some(vec![Some(vec![])]), ..Pad::default() };
+        assert!(matches!(kind(Assembly::Padded(&single), &label), Ok(ColumnKind::Array { .. })));
     }
 }

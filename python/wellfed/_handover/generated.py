@@ -1,4 +1,4 @@
-"""A `tf.data.Dataset` whose elements Python makes: what `from_generator` is, without a change of threads for each element.
+"""A `tf.data.Dataset` whose elements Python makes: what `from_generator` is, without a change of threads for each.
 
 `from_generator` has TensorFlow run the function that calls Python by its threads: for each element one of them is
 woken, and the one that asked waits for it. A `MapDataset` can be told to run its function in the thread that asks

@@ -11,7 +11,6 @@ Invariant: an iterator that was advanced from Python, or restored, goes on at th
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ except ModuleNotFoundError as e:
     ) from None
 
 from .generated import generated
+from .iterators import TakenOver, as_tensors, from_tensors
 
 if TYPE_CHECKING:
     from .._steps.loader import StepsLoader
@@ -46,8 +46,6 @@ ALIGNMENT = 64
 
 Restructure = Callable[[Any], Any]
 _from_dlpack = tf.experimental.dlpack.from_dlpack
-_Owned: Any = tf.data.IteratorSpec(tf.TensorSpec(())).value_type
-"""The class of TensorFlow's iterators."""
 
 
 def make(
@@ -258,10 +256,10 @@ class TensorFlowDataset(tf.data.Dataset):
         return _Iterator(self) if tf.executing_eagerly() else super().__iter__()
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
-        return _as_tensors(self.loader.state_dict())
+        return as_tensors(self.loader.state_dict())
 
     def _restore_from_tensors(self, restored: dict[str, Any]) -> None:
-        self.loader.load_state_dict(_from_tensors(restored))
+        self.loader.load_state_dict(from_tensors(restored))
 
     def __repr__(self) -> str:
         return f"<wellfed {self.loader.dataset!r} as tf.data.Dataset of {self._spec}>"
@@ -269,64 +267,28 @@ class TensorFlowDataset(tf.data.Dataset):
     __str__ = __repr__
 
 
-_STATE = "wellfed"
 _OVER = "over"
 """In the place of an iterator: it has given all that its epoch has."""
 
 
-def _as_tensors(state: dict[str, Any]) -> dict[str, Any]:
-    with tf.init_scope():
-        return {_STATE: tf.constant(json.dumps(state), tf.string)}
-
-
-def _from_tensors(restored: dict[str, Any]) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(restored[_STATE].numpy())
-    return state
-
-
-class _Iterator(_Owned):
-    """A `tf.data.Iterator` that becomes one of TensorFlow's own when TensorFlow asks for its resource."""
-
+class _Iterator(TakenOver):
     def __init__(self, data: TensorFlowDataset) -> None:
-        super(_Owned, self).__init__()
-        self._data = data
+        super().__init__(data, data._spec)
         self._pass = Pass(data._epochs)
-        self._resource: Any = None
         # Whether the pass of TensorFlow's iterator is the one above; if not, how many had begun before it.
         self._same, self._before = False, 0
-        self._element_spec = data._spec
-        self._dataset = data
-        self._get_next_call_count = 0
 
-    @property
-    def _iterator_resource(self) -> Any:
-        if self._resource is None:
-            data = self._data
-            self._same = self._pass.begun or self._pass.over
-            source, self._before = data._source, data._running.begun
-            if self._same:
-                source = data._generated(data._epochs, data._running, data._finish, self._pass)
-            with tf.init_scope():
-                self._create_iterator(_asked_for(source))
-            data._taken.add(self)
-        return self._resource
+    def _taken(self) -> Any:
+        return self._data._finish(next(self._pass))
 
-    @_iterator_resource.setter
-    def _iterator_resource(self, resource: Any) -> None:
-        self._resource = resource
-
-    def __next__(self) -> Any:
-        if self._resource is None and tf.executing_eagerly():
-            return self._data._finish(next(self._pass))
-        return super().__next__()
-
-    def get_next(self) -> Any:
-        if self._resource is None and tf.executing_eagerly():
-            try:
-                return self._data._finish(next(self._pass))
-            except StopIteration:
-                raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
-        return super().get_next()
+    def _rest(self) -> Any:
+        data = self._data
+        self._same = self._pass.begun or self._pass.over
+        source, self._before = data._source, data._running.begun
+        if self._same:
+            source = data._generated(data._epochs, data._running, data._finish, self._pass)
+        data._taken.add(self)
+        return _asked_for(source)
 
     def _place(self) -> dict[str, Any]:
         """Where this iterator is. One at its end says so, as its loader is at the start of the next epoch."""
@@ -345,11 +307,11 @@ class _Iterator(_Owned):
         return running[0].state_dict() if running else {**data.loader.state_dict(), _OVER: True}
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
-        return _as_tensors(self._place())
+        return as_tensors(self._place())
 
     def _restore_from_tensors(self, restored: dict[str, Any]) -> None:
         self._let_go()
-        state = _from_tensors(restored)
+        state = from_tensors(restored)
         over = state.pop(_OVER, False)
         self._pass.load_state_dict(state, over)
 

@@ -8,23 +8,19 @@ Invariant: an iterator that was advanced from Python, or restored, goes on at th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_dataset_ops
 
+from .._handover.iterators import TakenOver, as_tensors, from_tensors
 from .._handover.passes import Epochs, Pass
 from .._handover.tensorflow import of_python
 from ..exceptions import StateError, WellfedError
 from ._order import Ordered, OrderedPass
 
 __all__ = ["EpochPasses", "Fed", "OrderedPasses", "Passes"]
-
-_Owned: Any = tf.data.IteratorSpec(tf.TensorSpec(())).value_type
-"""The class of TensorFlow's iterators."""
-_STATE = "wellfed"
 
 Split = Callable[[Any], tuple[Any, ...]]
 
@@ -153,42 +149,13 @@ class Fed(tf.data.Dataset):
         return tf.nest.pack_sequence_as(self._spec, tensors)
 
 
-class _Iterator(_Owned):
-    """A `tf.data.Iterator` that becomes one of TensorFlow's own when TensorFlow asks for its resource."""
-
+class _Iterator(TakenOver):
     def __init__(self, data: Fed) -> None:
-        super(_Owned, self).__init__()
-        self._data = data
+        super().__init__(data, data._spec)
         self._pass = data._passes.new()
-        self._resource: Any = None
-        self._element_spec = data._spec
-        self._dataset = data
-        self._get_next_call_count = 0
 
-    @property
-    def _iterator_resource(self) -> Any:
-        if self._resource is None:
-            source = self._data._passes.dataset(self._pass)
-            with tf.init_scope():
-                self._create_iterator(_Packed(source, self._data._spec))
-        return self._resource
-
-    @_iterator_resource.setter
-    def _iterator_resource(self, resource: Any) -> None:
-        self._resource = resource
-
-    def __next__(self) -> Any:
-        if self._resource is None and tf.executing_eagerly():
-            return self._taken()
-        return super().__next__()
-
-    def get_next(self) -> Any:
-        if self._resource is None and tf.executing_eagerly():
-            try:
-                return self._taken()
-            except StopIteration:
-                raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
-        return super().get_next()
+    def _rest(self) -> Any:
+        return _Packed(self._data._passes.dataset(self._pass), self._data._spec)
 
     def _taken(self) -> Any:
         try:
@@ -207,12 +174,11 @@ class _Iterator(_Owned):
                 "this iterator is advanced by TensorFlow, which makes batches ahead, so its place is not known\n"
                 "hint: advance it from Python, by next(iterator), and give the batches to functions"
             )
-        with tf.init_scope():
-            return {_STATE: tf.constant(json.dumps(self._pass.state_dict()), tf.string)}
+        return as_tensors(self._pass.state_dict())
 
     def _restore_from_tensors(self, restored: dict[str, Any]) -> None:
         self._resource = None
-        self._pass.load_state_dict(json.loads(restored[_STATE].numpy()))
+        self._pass.load_state_dict(from_tensors(restored))
 
 
 class _Packed(tf.data.Dataset):

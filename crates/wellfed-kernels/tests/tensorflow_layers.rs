@@ -1,24 +1,10 @@
 //! Affine maps and contrast equal TensorFlow bit for bit: hashes of its results, written by
 //! `tools/tensorflow_layers_golden.py`.
 
+mod shared;
+
+use shared::{fnv, pixels};
 use wellfed_kernels::tensorflow::{Fill, Shape, Warp, affine, contrast};
-
-/// The same pixels as the script's.
-fn pixels(count: usize) -> Vec<u8> {
-    let mut state = 1u32;
-    let mut next = |_| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..count).map(&mut next).collect()
-}
-
-fn fnv(values: &[f32]) -> String {
-    let bytes = values.iter().flat_map(|x| x.to_le_bytes());
-    let hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{hash:016x}")
-}
 
 #[test]
 fn every_hash_is_tensorflow_s() {

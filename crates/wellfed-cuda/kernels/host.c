@@ -1,0 +1,2 @@
+/* All kernels, compiled for the host. */
+#include "fill.cu"

@@ -8,6 +8,11 @@ type Function = unsafe extern "C" fn(*const u8, u32, u32, u32);
 
 unsafe extern "C" {
     fn wellfed_host_fill(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_unpack(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_idct(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_colour(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_resample_first(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_resample_second(args: *const u8, x: u32, y: u32, z: u32);
 }
 
 /// A kernel compiled for the host.
@@ -19,6 +24,11 @@ impl Kernel {
     pub fn find(name: &str) -> Option<Self> {
         Some(Self(match name {
             "fill" => wellfed_host_fill,
+            "unpack" => wellfed_host_unpack,
+            "idct" => wellfed_host_idct,
+            "colour" => wellfed_host_colour,
+            "resample_first" => wellfed_host_resample_first,
+            "resample_second" => wellfed_host_resample_second,
             _ => return None,
         }))
     }

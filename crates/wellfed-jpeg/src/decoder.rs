@@ -3,7 +3,7 @@
 use crate::ending::{self, Rest};
 use crate::entropy::{Entropy, Part, ScanEnd, Stream};
 use crate::frame::{Frame, Plane, Window};
-use crate::header::{Colour, File, Header, Process};
+use crate::header::{Colour, File, Header};
 use crate::huffman::PairTables;
 use crate::index::{Point, RowIndex};
 use crate::level::Level;
@@ -170,7 +170,7 @@ impl Decoder {
         self.recorded.take()
     }
 
-    fn run(
+    pub(crate) fn run(
         &mut self,
         bytes: &[u8],
         file: File<'_>,
@@ -183,9 +183,7 @@ impl Decoder {
         let mut target = Target::new(sink, options.format, header.colour, region.height, region.width)?;
         let channels = target.channels();
         self.recorded = None;
-        let one_scan =
-            header.process != Process::Progressive && file.scan.members().len() == header.components().len();
-        if one_scan {
+        if file.in_one_scan() {
             self.run_sequential(bytes, file, &frame, region, options, &mut target)?;
         } else {
             let quant = self.coefficients.read(self.level, bytes, file, &mut self.entropy, options, false)?;

@@ -349,6 +349,12 @@ pub(crate) struct File<'a> {
 }
 
 impl<'a> File<'a> {
+    /// Whether all coefficients come in one scan, MCU after MCU.
+    pub(crate) fn in_one_scan(&self) -> bool {
+        self.header.process != Process::Progressive
+            && self.scan.members().len() == self.header.components().len()
+    }
+
     /// The quantization tables of the components, zeros for those that are not in the scan.
     pub(crate) fn quant(&self) -> Result<[[u16; 64]; 4]> {
         let mut quant = [[0; 64]; 4];

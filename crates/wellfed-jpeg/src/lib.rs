@@ -74,6 +74,7 @@
 //! | `frame` | geometry: MCUs, components, windows |
 //! | `reconstruct`, `output` | inverse DCT to rows; where rows go |
 //! | `index`, `packed` | what spares Huffman codes the second time |
+//! | `part` | decodes that stop before the inverse DCT, for a GPU |
 //! | `encode` | the other way round: files that decode to the pixels of libjpeg-turbo's |
 //! | `options`, `limits`, `memory` | what is wanted; what may be taken for it |
 //! | `kernels` | arithmetic: scalar, AVX2, AVX-512, NEON |
@@ -98,6 +99,7 @@ mod multiscan;
 mod options;
 mod output;
 mod packed;
+mod part;
 mod progressive;
 mod reconstruct;
 mod region;
@@ -118,4 +120,5 @@ pub use memory::Ask;
 pub use options::{Dct, Info, Options};
 pub use output::{Format, Rows};
 pub use packed::Packed;
+pub use part::{Form, Part, PartPlane, PartUpsampling};
 pub use region::{Region, Scale};

@@ -10,6 +10,7 @@ use crate::level::Level;
 use crate::memory::Ask;
 use crate::options::Dct;
 use crate::output::{Sink, Target};
+use crate::part::Kept;
 use crate::sequential::GROUP;
 use crate::{Region, Result};
 
@@ -40,13 +41,29 @@ impl Samples {
 }
 
 /// Turns coefficients into rows; keeps its memory from image to image.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reconstructor {
     samples: [Samples; 4],
     /// Colours of one row before they are interleaved, or of a band.
     band: Vec<u8>,
     /// Coefficients that are unpacked; all zero between uses.
     unpacked: Vec<i16>,
+    /// Takes coefficients before they are transformed, if they are all that is wanted.
+    pub(crate) kept: Option<Kept>,
+    /// What coefficients of the components of the last image are multiplied by.
+    pub(crate) quant: [[u16; 64]; 4],
+}
+
+impl Default for Reconstructor {
+    fn default() -> Self {
+        Self {
+            samples: Default::default(),
+            band: Vec::new(),
+            unpacked: Vec::new(),
+            kept: None,
+            quant: [[0; 64]; 4],
+        }
+    }
 }
 
 /// What stays the same over an image.
@@ -73,6 +90,10 @@ impl Reconstructor {
     /// Makes room for the window's columns. `columns` is how many MCUs are decoded at most: those of the window,
     /// rounded up to whole groups.
     pub(crate) fn start(&mut self, job: &Job<'_>, columns: usize, ask: Ask<'_>) -> Result<()> {
+        self.quant = *job.quant;
+        if self.kept.is_some() {
+            return Ok(());
+        }
         for (samples, plane) in self.samples.iter_mut().zip(job.frame.planes()) {
             let width = (columns * plane.h).next_multiple_of(4) * plane.size;
             samples.stride = MARGIN + width.next_multiple_of(64) + SLACK;
@@ -95,6 +116,9 @@ impl Reconstructor {
         block: usize,
         groups: &mut [i16],
     ) {
+        if let Some(kept) = &mut self.kept {
+            return kept.put(c, row, block, groups);
+        }
         let plane = &job.frame.planes()[c];
         let samples = &mut self.samples[c];
         let start = samples.row_start(row * plane.size) + block * plane.size;
@@ -144,7 +168,7 @@ impl Reconstructor {
         target: &mut Target<'_, '_>,
         ask: Ask<'_>,
     ) -> Result<()> {
-        if from >= to {
+        if from >= to || self.kept.is_some() {
             return Ok(());
         }
         let (width, channels) = (job.region.width, target.channels());

@@ -22,4 +22,5 @@ pub mod sharpen;
 pub mod tables;
 pub mod tensor;
 pub mod tensorflow;
+pub mod unfinished;
 pub mod write;

@@ -13,8 +13,8 @@ use crate::{
     memory::{PageLock, allocator::Allocator},
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Batching, Decoded, Device, Node, Options, Outline, PLAN_VERSION, Plan, Program, Run,
-        Stages, batches_of_zip,
+        Assembly, Batching, Decoded, Device, Node, OnDevice, Options, Outline, PLAN_VERSION, Plan, Program,
+        Run, Stages, batches_of_zip,
         lower::{Lowered, Output, is_image, is_transformed, lower},
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
@@ -544,6 +544,10 @@ impl Dataset {
         let options = &self.plan.options;
         let seed = self.leaf_seed(lowered, leaf);
         let assembly = (assembly, lowered.leaves[leaf].first_column);
+        // Batches are mixed on the host.
+        let mixed = !lowered.output.mixed.is_empty();
+        let finished = mixed.then(|| Options { on_device: OnDevice::Copy, ..options.clone() });
+        let options = finished.as_ref().unwrap_or(options);
         Program::new(&lowered.leaves[leaf].maps, options, source.schema(), assembly, &mut |field, program| {
             let mut record = Record { limits: options.limits, ..Record::default() };
             let mut scratch = ImageScratch::default();
@@ -715,6 +719,7 @@ impl Dataset {
             Some(mixed) if !is_image(&lowered.output.kinds[mixed.image]) => Batching::Nchw,
             _ => self.plan.options.layout,
         };
+        executor.check_left()?;
         executor.mix(&lowered.output.mixed, layout)?;
         Loader::new(
             executor,

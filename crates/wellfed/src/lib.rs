@@ -64,7 +64,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use column::{ColumnForm, ColumnShape};
 pub use dataset::{Dataset, apply};
-pub use engine::{BadSample, Batch, Column, ColumnData, Loader, Next, RowIndexes};
+pub use engine::{BadSample, Batch, Column, ColumnData, LeftImage, Loader, Next, RowIndexes};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use plan::{Options, Plan};

@@ -200,8 +200,18 @@ impl<'a> Packed<'a> {
         read_u64(self.bytes, 48) == jpeg.len() as u64 && read_u64(self.bytes, 56) == hash(jpeg)
     }
 
+    /// Block rows of a component, and groups in each.
+    pub(crate) fn size(&self, c: usize) -> (usize, usize) {
+        (self.layouts[c].rows, self.layouts[c].groups)
+    }
+
+    /// What coefficients of each component are multiplied by.
+    pub(crate) fn quant(&self) -> &[[u16; 64]; 4] {
+        &self.quant
+    }
+
     /// The groups from number `from` to number `to` of a block row.
-    fn run(&self, c: usize, row: usize, from: usize, to: usize) -> Result<Run<'a>> {
+    pub(crate) fn run(&self, c: usize, row: usize, from: usize, to: usize) -> Result<Run<'a>> {
         let Layout { table, groups, .. } = self.layouts[c];
         let at = table + 4 * row;
         let run = || {

@@ -476,6 +476,11 @@ impl Axis {
         self.taps
     }
 
+    /// Whether each output sample is one source sample; then there are no weights.
+    pub(crate) fn picks(&self) -> bool {
+        self.weights.is_empty()
+    }
+
     /// Groups of 4 taps.
     pub(crate) fn groups(&self) -> usize {
         self.taps.div_ceil(4)

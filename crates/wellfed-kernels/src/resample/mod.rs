@@ -29,6 +29,7 @@ mod pass;
 mod scalar;
 mod split;
 mod stream;
+mod weights;
 
 use std::ops::Range;
 
@@ -44,6 +45,7 @@ use crate::level::Level;
 use crate::points::PointMap;
 pub use crate::write::GeometryError;
 use crate::write::{Output, Sink};
+pub use weights::{AxisWeights, Weights};
 
 /// Longest side of a source or an output, in pixels.
 pub const MAX_SIDE: usize = 1 << 24;

@@ -69,6 +69,44 @@ impl Codec for Jpeg {
         row_hint.found = jpeg.take_index();
         Ok(())
     }
+
+    fn coefficients(
+        &self,
+        bytes: &[u8],
+        part: &Part,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<wellfed_jpeg::Part>> {
+        if has_inks(bytes)? {
+            return Ok(None);
+        }
+        let Scratch { jpeg, row_hint, room, .. } = scratch;
+        let (room, refusal) = (room.as_deref(), RefCell::new(None));
+        let allowed = |bytes| allows(room, bytes, &refusal);
+        let index = row_hint.known.as_ref();
+        let options = wellfed_jpeg::Options {
+            index,
+            record: row_hint.record,
+            ask: Ask::new(&allowed),
+            ..of_coefficients(part, limits)
+        };
+        let part = jpeg.part(bytes, &options, out);
+        let part = part.map_err(|e| refusal.take().unwrap_or_else(|| error(e)))?;
+        row_hint.found = jpeg.take_index();
+        Ok(Some(part))
+    }
+}
+
+/// What a decoder is asked for that stops at coefficients.
+pub(super) fn of_coefficients(part: &Part, limits: &Limits) -> wellfed_jpeg::Options<'static> {
+    let Rect { top, left, height, width } = part.region;
+    wellfed_jpeg::Options {
+        region: Some(Region { left, top, width, height }),
+        format: Format::Rgb,
+        limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
+        ..Default::default()
+    }
 }
 
 /// Reserves what a decoder asks for; a refusal is kept, since the decoder's own error knows less.

@@ -235,6 +235,22 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
         scratch: &mut Scratch,
         push: &mut Push<'_>,
     ) -> Result<()>;
+
+    /// Decodes `part.region` no further than to coefficients, which are written behind what `out` holds. `None`, and
+    /// nothing is written, where the image has none or they make other pixels than `mode` wants.
+    ///
+    /// # Errors
+    /// Those of [`Codec::decode`].
+    fn coefficients(
+        &self,
+        _bytes: &[u8],
+        _part: &Part,
+        _limits: &Limits,
+        _scratch: &mut Scratch,
+        _out: &mut Vec<u8>,
+    ) -> Result<Option<wellfed_jpeg::Part>> {
+        Ok(None)
+    }
 }
 
 /// What is known beforehand of where a JPEG's rows begin, and what its decode found out.
@@ -454,6 +470,30 @@ impl<'a> Encoded<'a> {
         });
         scratch.turned = [stored, turned];
         result
+    }
+
+    /// Decodes what is wanted no further than to coefficients, as [`Codec::coefficients`]. `None` also where the image is
+    /// turned or made smaller by the decoder.
+    ///
+    /// # Errors
+    /// Those of [`Encoded::decode`].
+    pub(crate) fn coefficients(
+        &self,
+        request: &Request,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<wellfed_jpeg::Part>> {
+        let region = self.region(request, limits)?;
+        let turned = request.apply_orientation && self.header.orientation != 1;
+        // Others make other pixels, or other channels.
+        let plain = matches!(request.mode, Mode::Rgb | Mode::OpenCv | Mode::TensorFlowAccurate);
+        if turned || !plain || request.scale != Scale::Full {
+            return Ok(None);
+        }
+        let mode = self.mode(request.mode)?;
+        let part = Part { mode, region, scale: Scale::Full, dct: Dct::Accurate };
+        self.codec.coefficients(self.bytes, &part, limits, scratch, out)
     }
 
     /// The mode that the codec is asked for. Of masks that are no PNG, those of 8-bit grey are known. Of what OpenCV reads,

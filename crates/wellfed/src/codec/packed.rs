@@ -6,7 +6,7 @@ use wellfed_jpeg::{Ask, Colour, Packed, Region};
 
 use super::{
     Codec, Header, Part, Push, Rect, Scratch,
-    jpeg::{allows, convert, error, format, header_of},
+    jpeg::{allows, convert, error, format, header_of, of_coefficients},
 };
 use crate::{Limits, Result};
 
@@ -73,5 +73,25 @@ impl Codec for PackedJpeg {
         });
         pushed?;
         decoded.map(|_| ()).map_err(|e| refusal.take().unwrap_or_else(|| error(e)))
+    }
+
+    fn coefficients(
+        &self,
+        bytes: &[u8],
+        part: &Part,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<wellfed_jpeg::Part>> {
+        if has_inks(bytes)? {
+            return Ok(None);
+        }
+        let Scratch { jpeg, sound, room, .. } = scratch;
+        let (room, refusal) = (room.as_deref(), RefCell::new(None));
+        let allowed = |bytes| allows(room, bytes, &refusal);
+        let packed = if *sound { Packed::reopen(bytes) } else { Packed::open(bytes) }.map_err(error)?;
+        let options = wellfed_jpeg::Options { ask: Ask::new(&allowed), ..of_coefficients(part, limits) };
+        let part = jpeg.packed_part(&packed, &options, out);
+        part.map(Some).map_err(|e| refusal.take().unwrap_or_else(|| error(e)))
     }
 }

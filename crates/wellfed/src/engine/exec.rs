@@ -518,14 +518,14 @@ fn different_columns(
 #[derive(Debug)]
 pub(crate) struct LeafExecutor {
     source: Arc<dyn Source>,
-    program: Program,
+    pub(super) program: Program,
     seed: u64,
     limits: Limits,
     caches: Caches,
     /// Where its source keeps what it decodes for many samples at once, if it does.
     groups: Option<Arc<Groups>>,
     /// The column that its first field is written to.
-    first_column: usize,
+    pub(super) first_column: usize,
 }
 
 impl LeafExecutor {
@@ -842,8 +842,11 @@ impl LeafExecutor {
         let Scratch { image, bytes: memory, .. } = scratch;
         let mut size = None;
         let mut make = |image: &mut ImageScratch| -> Result<()> {
-            let target =
-                if program.varies { Target::Open(&mut *memory) } else { Target::Slot(slot.array(field)) };
+            let target = if program.varies || program.left().is_some() {
+                Target::Open(&mut *memory)
+            } else {
+                Target::Slot(slot.array(field))
+            };
             size = Some(maker.make(bytes, image, target, probe)?);
             Ok(())
         };
@@ -856,6 +859,10 @@ impl LeafExecutor {
             }),
         }?;
         match size {
+            Some(_) if program.left().is_some() => {
+                let shape = [memory.len()];
+                slot.pieces(field).swap(&shape, memory)
+            }
             Some(size) if program.varies => {
                 let shape = program.sides(size.height, size.width);
                 slot.pieces(field).swap(&shape, memory)

@@ -13,6 +13,7 @@ use wellfed_kernels::{
     alpha::{premultiply, unpremultiply},
     image::{Image, Layout, View},
     points::PointMap,
+    resample::Resizer,
     write::{Output, Window, write},
 };
 
@@ -38,14 +39,16 @@ use crate::{
 /// Memory for one image at a time.
 #[derive(Debug, Default)]
 pub(crate) struct ImageScratch {
-    codec: codec::Scratch,
+    pub(super) codec: codec::Scratch,
     /// The image between steps.
     work: Image,
     /// Where a step writes that cannot write in place.
     spare: Image,
     /// An image with alpha, premultiplied before and after resampling.
     alpha: [Image; 2],
-    kernel: KernelScratch,
+    pub(super) kernel: KernelScratch,
+    /// Makes weights for devices.
+    pub(super) weights: Option<Resizer>,
     actions: Vec<Action>,
     /// Size before each action, and after the last.
     sizes: Vec<Size>,
@@ -192,6 +195,7 @@ impl ImageScratch {
             + self.spare.capacity()
             + self.alpha.iter().map(Image::capacity).sum::<usize>()
             + self.kernel.capacity()
+            + self.weights.as_ref().map_or(0, Resizer::capacity)
             + self.float.capacity()
             + self.tensorflow.capacity()
             + self.whole.capacity()
@@ -213,7 +217,7 @@ pub(crate) struct Maker<'a> {
 
 /// Where the pixels are.
 #[derive(Clone, Copy)]
-enum Held<'a> {
+pub(super) enum Held<'a> {
     /// Still encoded.
     Encoded(Encoded<'a>),
     /// In the source's memory.
@@ -234,12 +238,16 @@ impl Maker<'_> {
         let (mut held, size) = self.open(bytes, scratch)?;
         self.draw(size, scratch, self.program.shared)?;
         let last = scratch.sizes[scratch.sizes.len() - 1];
-        let slot = match target {
-            Target::Slot(_) if [last.channels, last.height, last.width] != self.program.chw() => {
-                return Err(self.other_shape(last));
-            }
-            Target::Slot(slot) => slot,
-            Target::Open(memory) => self.sized(memory, last, scratch)?,
+        let left = self.program.left().is_some();
+        if (left || matches!(target, Target::Slot(_)))
+            && [last.channels, last.height, last.width] != self.program.chw()
+        {
+            return Err(self.other_shape(last));
+        }
+        let (slot, record): (&mut [u8], _) = match target {
+            Target::Slot(slot) => (slot, None),
+            Target::Open(memory) if left => (&mut [], Some(memory)),
+            Target::Open(memory) => (self.sized(memory, last, scratch)?, None),
         };
         for step in &self.program.steps {
             match step {
@@ -261,6 +269,15 @@ impl Maker<'_> {
                     (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
                     probe.lap(Phase::Write, slot.len());
+                }
+                Step::Leave { operations, coefficients, .. } => {
+                    let Some(record) = record else {
+                        return Err(Error::new(ErrorKind::Internal, "a record has no memory of its own"));
+                    };
+                    let (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
+                    self.leave(held, &fold, size, *coefficients, scratch, record, probe)?;
+                    probe.lap(Phase::Write, record.len());
+                    return Ok(last);
                 }
                 Step::Crops { operations, map } => {
                     if let Held::Encoded(_) = held {
@@ -538,7 +555,7 @@ impl Maker<'_> {
 
     /// Runs a fold into `slot`, decoding what it needs if that was not done yet.
     #[allow(clippy::too_many_arguments, reason = "the one place where everything about an image meets")]
-    fn render(
+    pub(super) fn render(
         &self,
         held: Held<'_>,
         fold: &Fold,
@@ -621,7 +638,7 @@ impl Maker<'_> {
     }
 
     /// How encoded images are decoded.
-    fn request(&self) -> Result<Request> {
+    pub(super) fn request(&self) -> Result<Request> {
         match self.program.input {
             Input::Encoded { mode, orientation } => {
                 Ok(Request { mode, region: None, apply_orientation: orientation, scale: Scale::Full })
@@ -648,7 +665,7 @@ impl Maker<'_> {
 }
 
 /// Identity maps for 1 to 4 channels, made once.
-fn identity(channels: usize) -> Result<&'static PointMap> {
+pub(super) fn identity(channels: usize) -> Result<&'static PointMap> {
     static MAPS: OnceLock<Vec<PointMap>> = OnceLock::new();
     let maps =
         MAPS.get_or_init(|| (1..=4).filter_map(|channels| PointMap::identity(channels).ok()).collect());

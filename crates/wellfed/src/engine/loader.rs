@@ -493,6 +493,11 @@ impl Loader {
         self.shared.executor.columns().iter().map(ColumnShape::from).collect()
     }
 
+    /// What is left of images to the device that batches are for, column by column.
+    pub fn left_images(&self) -> Vec<Option<super::LeftImage>> {
+        self.shared.executor.left()
+    }
+
     /// Channels, height and width of the images of finished batches, if they can be mixed: the first column's, where all have
     /// one size.
     pub fn image_size(&self) -> Option<[usize; 3]> {

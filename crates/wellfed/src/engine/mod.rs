@@ -20,6 +20,7 @@ pub(crate) mod governor;
 pub(crate) mod image;
 pub(crate) mod job;
 mod kernel;
+mod leave;
 mod loader;
 pub(crate) mod mix;
 mod pace;
@@ -37,6 +38,7 @@ mod whole;
 
 pub use batch::{Batch, Column, ColumnData};
 pub use cache::{Indexed, RowIndexes, SeenRows, index_rows};
+pub use leave::LeftImage;
 pub use loader::{BadSample, Epoch, Loader, Next};
 pub use ring::Buffer;
 pub use single::{Form, Single, SingleScratch, Values};

@@ -10,7 +10,7 @@ use wellfed_kernels::{
 use crate::{
     Error, Result,
     codec::{MaskDepth, Mode},
-    column::ColumnKind,
+    column::{ColumnKind, Stacking},
     sample::{BoxFormat, DType, PixelLayout},
     transform::{Action, Class, ImageDtype, Shape, Size, Transform},
 };
@@ -69,6 +69,9 @@ pub(crate) enum Step {
     Whole(usize),
     /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
     Write { operations: Range<usize>, map: PointMap },
+    /// As `Write`, but what is left is written down for a device: pixels, or `coefficients` where an image has them. The last
+    /// one.
+    Leave { operations: Range<usize>, map: PointMap, coefficients: bool },
     /// One `RandomErasing` on the finished image, in the batch.
     Erase(usize),
     /// As `Write`, once for each crop of an image of which several are made.
@@ -232,8 +235,23 @@ fn kernel_dtype(dtype: ImageDtype) -> Dtype {
 }
 
 impl ImageProgram {
+    /// The map of values that is left to a device, if the image is.
+    pub(crate) fn left(&self) -> Option<&PointMap> {
+        match self.steps.last() {
+            Some(Step::Leave { map, .. }) => Some(map),
+            _ => None,
+        }
+    }
+
     /// What its column is, where all images have one size.
     pub(super) fn column(&self) -> Result<ColumnKind> {
+        if self.left().is_some() {
+            return Ok(ColumnKind::Varying {
+                dtype: DType::UInt8,
+                shape: vec![None],
+                stacking: Stacking::Ragged,
+            });
+        }
         let [_, height, width] = self.chw();
         let shape = self.sides(height, width);
         self.bytes(height, width)?;
@@ -272,7 +290,7 @@ impl ImageProgram {
     }
 
     /// Element type of a finished image.
-    pub(super) fn element(&self) -> DType {
+    pub(crate) fn element(&self) -> DType {
         match self.dtype {
             _ if self.mask == Some(MaskDepth::Word) => DType::UInt16,
             _ if self.mask == Some(MaskDepth::Bit) => DType::Bool,
@@ -381,6 +399,10 @@ impl ImageProgram {
                 Step::Write { operations, .. } if operations.is_empty() => "write to the batch".to_owned(),
                 Step::Write { operations, .. } => {
                     format!("{} -> batch, in one pass", self.names(operations.clone()))
+                }
+                Step::Leave { operations, coefficients, .. } => {
+                    let first = if *coefficients { "decode (all but Huffman codes) + " } else { "" };
+                    format!("{first}{} -> batch, on the device", self.names(operations.clone()))
                 }
                 Step::Crops { operations, .. } => {
                     format!("{} -> batch, crop by crop", self.names(operations.clone()))

@@ -23,7 +23,7 @@ pub use kept::Kept;
 pub use mixed::Mixed;
 pub(crate) use mixed::are_indices;
 pub use node::{Decoded, Node, PythonKind};
-pub use options::{Auto, Batching, Decoding, OnError, Options, RemoteCache, RowIndexing, bytes_of};
+pub use options::{Auto, Batching, Decoding, OnDevice, OnError, Options, RemoteCache, RowIndexing, bytes_of};
 pub(crate) use outline::Outline;
 pub use pad::{Pad, PadValue};
 pub use place::{Device, Place, Run, Stage, Stages, Work, Workers};

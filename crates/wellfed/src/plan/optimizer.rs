@@ -4,6 +4,7 @@
 //! property test compares optimized with unoptimized programs over random plans.
 
 use super::field::{ImageProgram, Step};
+use super::options::OnDevice;
 use crate::{Result, transform::Class};
 
 /// What a pass did to a field.
@@ -33,6 +34,32 @@ pub(crate) fn optimize(program: &mut ImageProgram, field: &str, notes: &mut Vec<
         }
     }
     Ok(())
+}
+
+/// Leaves the last step to the device that batches are for, if it is one that devices run.
+pub(crate) fn leave(program: &mut ImageProgram, on_device: OnDevice, field: &str, notes: &mut Vec<Note>) {
+    let pass = "leave to the device";
+    let refuse = |why: &str| Note { field: field.to_owned(), pass, change: format!("not possible: {why}") };
+    if program.probed {
+        return notes.push(refuse("the transforms do not settle the size of its images"));
+    }
+    if program.varies || program.several().is_some() || program.mask.is_some() || program.shape.channels == 2
+    {
+        return notes.push(refuse("its images differ in size, are masks, or are several of one"));
+    }
+    match program.steps.pop() {
+        Some(Step::Write { operations, map }) => {
+            let coefficients = on_device == OnDevice::Decode;
+            let what = format!("{} is done there", program.names(operations.clone()));
+            program.steps.push(Step::Leave { operations, map, coefficients });
+            notes.push(Note { field: field.to_owned(), pass, change: what });
+        }
+        Some(other) => {
+            program.steps.push(other);
+            notes.push(refuse("its last transform is one that only the host runs"));
+        }
+        None => {}
+    }
 }
 
 /// Removes steps that never do anything.

@@ -132,6 +132,19 @@ pub enum Decoding {
     Fast,
 }
 
+/// What of an image is left to the device that batches are for. The pixels are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDevice {
+    /// Nothing: batches are finished, and copied.
+    #[default]
+    Copy,
+    /// Resizing, flips, normalization and layout.
+    Resize,
+    /// As `Resize`, and of JPEGs all but Huffman decoding.
+    Decode,
+}
+
 /// Memory layout of image batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Batching {
@@ -173,6 +186,8 @@ pub struct Options {
     pub mode: Mode,
     /// How exactly images are decoded. Without `optimize` always exactly.
     pub decode: Decoding,
+    /// What of an image is left to the device that batches are for. Whoever asks for it gets records and finishes them.
+    pub on_device: OnDevice,
     /// Turn images upright by their EXIF orientation. Off by default, as Pillow and torchvision leave them.
     pub exif_orientation: bool,
     /// Fuse and push down work. Off runs every transform by itself, for the same bits.
@@ -300,6 +315,7 @@ impl Default for Options {
             layout: Batching::default(),
             mode: Mode::default(),
             decode: Decoding::default(),
+            on_device: OnDevice::default(),
             exif_orientation: false,
             optimize: true,
             row_index: RowIndexing::default(),

@@ -8,7 +8,7 @@ use std::fmt;
 use wellfed_kernels::image::{Dtype, Layout};
 
 use super::{
-    Assembly, Batching, Decoding, Options,
+    Assembly, Batching, Decoding, OnDevice, Options,
     field::{FieldProgram, ImageProgram, Input, Planned, check_types},
     lower::{LeafMap, works_on},
     optimizer,
@@ -371,6 +371,14 @@ fn image(
     program.lower()?;
     if options.optimize {
         optimizer::optimize(&mut program, name, notes)?;
+    }
+    if options.on_device != OnDevice::Copy {
+        if assembly == Assembly::Stacked {
+            optimizer::leave(&mut program, options.on_device, name, notes);
+        } else {
+            let change = "not possible: only batch() makes batches that a device finishes".to_owned();
+            notes.push(optimizer::Note { field: name.to_owned(), pass: "leave to the device", change });
+        }
     }
     let kind = if program.varies {
         let mut kind =

@@ -1,0 +1,213 @@
+//! Finishes a batch of images that the engine left to the device: five launches, or a few times five where the batch's
+//! pixels take more scratch memory than there may be.
+//!
+//! A batch is records one after the other ([`Unfinished`]) and where each begins. [`Plan::new`] looks at them while they
+//! are still on the host: it says how much scratch memory they need, and writes into each record where in it its parts
+//! go. Then records and offsets are copied to the device, and [`Plan::run`] launches.
+
+use wellfed_kernels::points::PointMap;
+use wellfed_kernels::unfinished::{ALIGNMENT, Unfinished, kind};
+
+use crate::error::{Error, Result};
+use crate::host::Grid;
+
+/// What all kernels of a batch take: `BatchArgs` of `kernels/unfinished.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatchArgs {
+    records: u64,
+    offsets: u64,
+    first: u32,
+    channels: u32,
+    scratch: u64,
+    table: u64,
+    out: u64,
+    element: u32,
+    padding: u32,
+    step: [i64; 4],
+}
+
+const _: () = assert!(size_of::<BatchArgs>() == 88);
+
+/// Where a batch lies, in the memory of the device that finishes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// The records, at a multiple of 16.
+    pub records: u64,
+    /// Where each begins: 64-bit numbers, one more than there are images.
+    pub offsets: u64,
+    /// [`Plan::scratch`] bytes, at a multiple of 16.
+    pub scratch: u64,
+    /// [`table`].
+    pub table: u64,
+    /// The finished images.
+    pub out: u64,
+}
+
+/// What the finished images look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Channels.
+    pub channels: u32,
+    /// Bytes of an element: 1, 2 or 4.
+    pub element: u32,
+    /// Elements from one image, channel, row and column to the next.
+    pub step: [i64; 4],
+}
+
+/// From 8-bit values to elements: 256 numbers of 32 bits for each channel, of which an element's bytes count.
+pub fn table(map: &PointMap) -> Vec<u32> {
+    (0..map.channels()).flat_map(|c| (0..=255).map(move |value| map.bits(c, value))).collect()
+}
+
+/// Some images of a batch, and how many blocks of threads the largest of them takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Chunk {
+    first: usize,
+    count: usize,
+    scratch: u64,
+    packed: u64,
+    groups: u64,
+    words: u64,
+    middle: u64,
+    pixels: u64,
+}
+
+/// How a batch is finished.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    chunks: Vec<Chunk>,
+}
+
+impl Plan {
+    /// Plans a batch of which `records` are in memory, in no more than `limit` bytes of scratch memory, or those of the
+    /// largest image.
+    ///
+    /// # Errors
+    /// For records that are cut short, or offsets that are not theirs.
+    pub fn new(records: &mut [u8], offsets: &[i64], limit: u64) -> Result<Self> {
+        let mut chunks: Vec<Chunk> = Vec::new();
+        for (n, pair) in offsets.windows(2).enumerate() {
+            let range = usize::try_from(pair[0]).ok().zip(usize::try_from(pair[1]).ok());
+            let record = range
+                .filter(|(start, _)| start.is_multiple_of(ALIGNMENT))
+                .and_then(|(start, end)| records.get_mut(start..end))
+                .ok_or_else(|| {
+                    Error::Argument(format!("record {n} lies at {pair:?}, which is not in the batch"))
+                })?;
+            let mut image = Unfinished::read(record)
+                .filter(|image| image.bytes as usize == record.len())
+                .ok_or_else(|| {
+                    Error::Argument(format!(
+                        "record {n} has {} bytes, which is not what it says",
+                        record.len()
+                    ))
+                })?;
+            let own = layout(&mut image, 0);
+            let chunk = match chunks.last_mut() {
+                Some(chunk) if chunk.scratch + own <= limit => chunk,
+                _ => {
+                    chunks.push(Chunk { first: n, ..Chunk::default() });
+                    chunks.last_mut().expect("one was pushed")
+                }
+            };
+            chunk.scratch = layout(&mut image, chunk.scratch);
+            chunk.count += 1;
+            image.write(record);
+            let coefficients = image.kind != kind::PIXELS;
+            let planes = &image.plane[..(image.planes as usize).min(3)];
+            let groups = if coefficients { planes.iter().map(|plane| plane.count()).sum() } else { 0 };
+            chunk.groups = chunk.groups.max(groups);
+            if image.kind == kind::PACKED {
+                chunk.packed = chunk.packed.max(groups);
+            }
+            let words = u64::from(image.width.div_ceil(4)) * u64::from(image.height);
+            chunk.words = chunk.words.max(if coefficients { words } else { 0 });
+            let (height, width) = middle(&image);
+            chunk.middle = chunk.middle.max(width.div_ceil(4) * height * u64::from(image.planes));
+            chunk.pixels = chunk.pixels.max(u64::from(image.out_width) * u64::from(image.out_height));
+        }
+        Ok(Self { chunks })
+    }
+
+    /// Bytes of scratch memory.
+    pub fn scratch(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.scratch).max().unwrap_or(0)
+    }
+
+    /// Launches kernels by `launch`, which takes a kernel's name, a grid of blocks, the threads of a block, and what the
+    /// kernel takes.
+    ///
+    /// # Errors
+    /// Those of `launch`.
+    pub fn run(
+        &self,
+        places: Places,
+        shape: Shape,
+        mut launch: impl FnMut(&'static str, Grid, u32, &BatchArgs) -> Result<()>,
+    ) -> Result<()> {
+        for chunk in &self.chunks {
+            let args = BatchArgs {
+                records: places.records,
+                offsets: places.offsets,
+                first: chunk.first as u32,
+                channels: shape.channels,
+                scratch: places.scratch,
+                table: places.table,
+                out: places.out,
+                element: shape.element,
+                padding: 0,
+                step: shape.step,
+            };
+            let kernels = [
+                ("unpack", chunk.packed, 64, 64),
+                ("idct", chunk.groups, 8, 256),
+                ("colour", chunk.words, 128, 128),
+                ("resample_first", chunk.middle, 128, 128),
+                ("resample_second", chunk.pixels, 128, 128),
+            ];
+            for (name, items, each, threads) in kernels {
+                let blocks = u32::try_from(items.div_ceil(each)).map_err(|_| {
+                    Error::Argument(format!("{name} would take {items} threads for one image"))
+                })?;
+                if blocks > 0 {
+                    launch(name, [blocks, 1, chunk.count as u32], threads, &args)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows and columns between the passes.
+fn middle(image: &Unfinished) -> (u64, u64) {
+    let (height, width) = if image.vertical_first != 0 {
+        (image.out_height, image.width)
+    } else {
+        (image.height, image.out_width)
+    };
+    (u64::from(height), u64::from(width))
+}
+
+/// Lays out an image's scratch memory from `at` on, and says where it ends.
+fn layout(image: &mut Unfinished, at: u64) -> u64 {
+    let mut end = at;
+    let mut take = |bytes: u64| {
+        let start = end;
+        end += bytes.next_multiple_of(ALIGNMENT as u64);
+        start
+    };
+    let planes = (image.planes as usize).min(3);
+    if image.kind != kind::PIXELS {
+        let groups: u64 = image.plane[..planes].iter().map(|plane| plane.count()).sum();
+        image.coefficients = take(if image.kind == kind::PACKED { groups * 512 } else { 0 });
+        for (place, plane) in image.samples.iter_mut().zip(&image.plane[..planes]) {
+            *place = take(plane.count() * 256);
+        }
+        let stride = u64::from(image.width).next_multiple_of(4);
+        image.rgb = take(stride * u64::from(image.height) * u64::from(image.planes));
+    }
+    let (height, width) = middle(image);
+    image.middle = take(width.next_multiple_of(4) * height * u64::from(image.planes));
+    end
+}

@@ -1,0 +1,283 @@
+//! [`Part`]: a decode that stops before the inverse DCT, for a device that goes on from there.
+//!
+//! What a GPU does badly is Huffman decoding, what it does best is everything after it. A part holds the quantized
+//! coefficients of the blocks that a region needs, with the context that upsampling looks at, and says how they lie.
+//! Whoever goes on multiplies with [`Part::quant`], transforms as `jidctint` does, upsamples each plane as
+//! [`PartPlane::upsampling`] says and converts colours; the pixels are then those of [`Decoder::decode`].
+
+use crate::decoder::{Decoder, prepare};
+use crate::frame::{Frame, Upsampling, Window};
+use crate::header::File;
+use crate::kernels::HEAD;
+use crate::options::{Dct, Options};
+use crate::output::{Format, Sink};
+use crate::sequential::GROUP;
+use crate::{Colour, Error, ErrorKind, Packed, Region, Result, Scale};
+
+/// How coefficients are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For each plane, block row after block row, groups of four blocks that lie side by side, 256 numbers of 16 bits
+    /// each, little-endian: coefficient (r, c) of block b of a group has the number `32 * r + 8 * b + c`.
+    Plain,
+    /// As [`Packed`] has them: for each plane a table of its block rows (32-bit offsets from the beginning of the part,
+    /// one more than there are rows), then for each row the heads of its groups and behind them their bodies.
+    Packed,
+}
+
+/// How a plane reaches the resolution of the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartUpsampling {
+    /// It has it.
+    #[default]
+    None,
+    /// Twice as wide by a triangle filter.
+    H2V1,
+    /// Twice as high by a triangle filter.
+    H1V2,
+    /// Both.
+    H2V2,
+    /// Samples are repeated, so often across and down.
+    Repeat(u8, u8),
+}
+
+/// The coefficients of one component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartPlane {
+    /// Bytes from the beginning of the part.
+    pub offset: usize,
+    /// The plane's column and row of samples that the first block begins with.
+    pub left: usize,
+    /// See `left`.
+    pub top: usize,
+    /// Groups of four blocks in a block row.
+    pub groups: usize,
+    /// Block rows.
+    pub rows: usize,
+    /// Columns and rows of samples that the image reaches. Upsampling repeats the last ones.
+    pub width: usize,
+    /// See `width`.
+    pub height: usize,
+    /// How it reaches the resolution of the image.
+    pub upsampling: PartUpsampling,
+    /// What coefficients are multiplied by, by row and column.
+    pub quant: [u16; 64],
+}
+
+impl Default for PartPlane {
+    fn default() -> Self {
+        Self {
+            offset: 0,
+            left: 0,
+            top: 0,
+            groups: 0,
+            rows: 0,
+            width: 0,
+            height: 0,
+            upsampling: PartUpsampling::None,
+            quant: [0; 64],
+        }
+    }
+}
+
+/// What is left to do of a decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// How coefficients are written down.
+    pub form: Form,
+    /// What the components are.
+    pub colour: Colour,
+    /// The pixels that they are for.
+    pub region: Region,
+    planes: [PartPlane; 4],
+    count: usize,
+}
+
+impl Part {
+    /// One for each component that the output needs.
+    pub fn planes(&self) -> &[PartPlane] {
+        &self.planes[..self.count]
+    }
+
+    /// Describes the coefficients of `window`, without saying where they are.
+    fn new(
+        form: Form,
+        colour: Colour,
+        frame: &Frame,
+        region: Region,
+        window: Window,
+        quant: &[[u16; 64]; 4],
+    ) -> Self {
+        let mut planes = [PartPlane::default(); 4];
+        // Whole groups of all components: see `Reconstructor::start`.
+        let columns = (window.right - window.left).next_multiple_of(4);
+        for ((part, plane), quant) in planes.iter_mut().zip(frame.planes()).zip(quant) {
+            *part = PartPlane {
+                offset: 0,
+                left: window.left * plane.h * 8,
+                top: window.top * plane.v * 8,
+                groups: columns * plane.h / 4,
+                rows: (window.bottom - window.top) * plane.v,
+                width: plane.width,
+                height: plane.height,
+                upsampling: match plane.upsampling {
+                    Upsampling::None => PartUpsampling::None,
+                    Upsampling::H2V1 => PartUpsampling::H2V1,
+                    Upsampling::H1V2 => PartUpsampling::H1V2,
+                    Upsampling::H2V2 => PartUpsampling::H2V2,
+                    // Sampling factors are 1 to 4.
+                    Upsampling::Repeat { horizontal, vertical } => {
+                        PartUpsampling::Repeat(horizontal as u8, vertical as u8)
+                    }
+                },
+                quant: *quant,
+            };
+        }
+        Part { form, colour, region, planes, count: frame.planes().len() }
+    }
+}
+
+/// Coefficients that are kept instead of being transformed.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) out: Vec<u8>,
+    /// Where each plane begins in `out`, how many groups its rows have, and its first block row.
+    planes: [(usize, usize, usize); 4],
+}
+
+impl Kept {
+    /// Keeps `groups` of block row `row` of component `c`, from block `block` of the window on, and zeroes them.
+    pub(crate) fn put(&mut self, c: usize, row: usize, block: usize, groups: &mut [i16]) {
+        let (start, across, first) = self.planes[c];
+        let at = start + ((row - first) * across + block / 4) * GROUP * 2;
+        for (to, from) in self.out[at..].as_chunks_mut().0.iter_mut().zip(groups.iter()) {
+            *to = from.to_le_bytes();
+        }
+        groups.fill(0);
+    }
+}
+
+impl Decoder {
+    /// Decodes no further than to coefficients, which it writes behind what `out` holds. The scale must be 1 and the
+    /// inverse DCT the accurate one.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`]; then `out` is as long as before.
+    pub fn part(&mut self, bytes: &[u8], options: &Options<'_>, out: &mut Vec<u8>) -> Result<Part> {
+        check(options)?;
+        let file = File::open(bytes, options.tolerant)?;
+        let (frame, region, _) = prepare(&file.header, options)?;
+        let window = frame.window(region);
+        let one_scan = file.in_one_scan();
+        // Those of several scans lie in groups from the image's first column on.
+        let window = if one_scan { window } else { Window { left: window.left & !3, ..window } };
+        let colour = file.header.colour;
+        let mut part = Part::new(Form::Plain, colour, &frame, region, window, &[[0; 64]; 4]);
+        let begin = out.len();
+        let mut kept = Kept::default();
+        let mut end = begin;
+        for ((plane, layout), kept) in part.planes.iter_mut().zip(frame.planes()).zip(&mut kept.planes) {
+            plane.offset = end - begin;
+            *kept = (end, plane.groups, window.top * layout.v);
+            end += plane.groups * plane.rows * GROUP * 2;
+        }
+        options.ask.at_least(out, end)?;
+        kept.out = std::mem::take(out);
+        self.reconstructor.kept = Some(kept);
+        let mut nowhere = |_: crate::Rows<'_>| {};
+        let decoded = self.run(bytes, file, frame, region, options, Sink::Bands(&mut nowhere));
+        let kept = self.reconstructor.kept.take().unwrap_or_default();
+        *out = kept.out;
+        if let Err(error) = decoded {
+            out.truncate(begin);
+            return Err(error);
+        }
+        for (plane, quant) in part.planes.iter_mut().zip(self.reconstructor.quant) {
+            plane.quant = quant;
+        }
+        Ok(part)
+    }
+
+    /// As [`Decoder::part`], from a record of packed coefficients, whose block rows are copied as they are.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged row table; else those of [`Decoder::part`].
+    pub fn packed_part(
+        &mut self,
+        packed: &Packed<'_>,
+        options: &Options<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Part> {
+        check(options)?;
+        let (frame, region, _) = prepare(packed.header(), options)?;
+        let window = frame.window(region);
+        let window = Window { left: window.left & !3, ..window };
+        let colour = packed.header().colour;
+        let mut part = Part::new(Form::Packed, colour, &frame, region, window, packed.quant());
+        let begin = out.len();
+        let copied = copy_rows(packed, &frame, window, &mut part, begin, options, out);
+        if let Err(error) = copied {
+            out.truncate(begin);
+            return Err(error);
+        }
+        Ok(part)
+    }
+}
+
+/// Copies the block rows of `window` and their tables.
+fn copy_rows(
+    packed: &Packed<'_>,
+    frame: &Frame,
+    window: Window,
+    part: &mut Part,
+    begin: usize,
+    options: &Options<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    for (c, (plane, layout)) in part.planes.iter_mut().zip(frame.planes()).enumerate() {
+        let (rows, groups) = packed.size(c);
+        let from = window.left * layout.h / 4;
+        let to = (window.right * layout.h).div_ceil(4).min(groups);
+        let first = window.top * layout.v;
+        // Padding is not in the record, and is never looked at.
+        let last = (window.bottom * layout.v).min(rows);
+        (plane.groups, plane.rows) = (to - from, last - first);
+        out.resize(out.len().next_multiple_of(4), 0);
+        plane.offset = out.len() - begin;
+        let table = out.len();
+        options.ask.at_least(out, table + 4 * (plane.rows + 1))?;
+        for row in first..last {
+            let at = u32::try_from(out.len() - begin).map_err(|_| too_large())?;
+            out[table + 4 * (row - first)..][..4].copy_from_slice(&at.to_le_bytes());
+            let run = packed.run(c, row, from, to)?;
+            let bodies: usize =
+                run.heads.iter().map(|head| usize::from(u16::from_le_bytes([head[0], head[1]]))).sum();
+            let Some(bodies) = run.bodies.get(..bodies).filter(|bodies| bodies.len() <= run.end) else {
+                return Err(Error::new(ErrorKind::Corrupt, "packed coefficients are damaged in a block row"));
+            };
+            options.ask.reserve(out, run.heads.len() * HEAD + bodies.len())?;
+            out.extend_from_slice(run.heads.as_flattened());
+            out.extend_from_slice(bodies);
+        }
+        let end = u32::try_from(out.len() - begin).map_err(|_| too_large())?;
+        out[table + 4 * plane.rows..][..4].copy_from_slice(&end.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn too_large() -> Error {
+    Error::new(ErrorKind::Limit, "a part of packed coefficients takes more than 4 GiB")
+}
+
+/// Refuses what parts are not made for.
+fn check(options: &Options<'_>) -> Result<()> {
+    if options.scale != Scale::Full || options.dct != Dct::Accurate {
+        let what = "coefficients are for scale 1 and the accurate inverse DCT";
+        return Err(Error::new(ErrorKind::Argument, what));
+    }
+    if options.format == Format::Native {
+        let what = "coefficients are for RGB or brightness: Format::Rgb or Format::Grey";
+        return Err(Error::new(ErrorKind::Argument, what));
+    }
+    Ok(())
+}

@@ -1,2 +1,2 @@
 /* All kernels, compiled for the host. */
-#include "fill.cu"
+#include "all.h"

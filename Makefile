@@ -96,6 +96,16 @@ tfdata-suite: build $(STAMPS)/tensorflow ## tf.data's own tests with wellfed's d
 	$(VENV_TENSORFLOW)/bin/python python/tests/suites/run.py tfdata-verbs && \
 	$(VENV_TENSORFLOW)/bin/python python/tests/suites/run.py tfdata-feed
 
+# By the oldest NVRTC of CUDA 12, so that every driver of CUDA 12 and later loads what it makes.
+NVRTC := target/nvrtc-12.0.140
+$(NVRTC):
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target $@ nvidia-cuda-nvrtc-cu12==12.0.140
+
+.PHONY: ptx
+ptx: $(NVRTC) ## Compile the CUDA kernels into the PTX that is shipped, after a change of crates/wellfed-cuda/kernels
+	$(call say,PTX)
+	@$(PYTHON) crates/wellfed-cuda/ptx/build.py --nvrtc $(NVRTC)
+
 .PHONY: docs
 docs: ## API documentation, warnings denied
 	$(call say,Rust documentation)

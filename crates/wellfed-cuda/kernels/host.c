@@ -1,4 +1,2 @@
 /* All kernels, compiled for the host. */
-#include "fill.cu"
-#include "jpeg.cu"
-#include "resample.cu"
+#include "all.h"

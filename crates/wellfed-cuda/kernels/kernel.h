@@ -53,6 +53,13 @@ struct wellfed_index {
 /* Each thread of the host that launches a kernel has its own place in the grid. */
 static _Thread_local struct wellfed_index wellfed_block;
 
+/* A kernel of the host, and what launches are checked by. src/host.rs has the same structure. */
+struct wellfed_kernel {
+    void (*launch)(const void *args, u32 x, u32 y, u32 z);
+    u32 bytes;   /* of the structure that it takes */
+    u32 threads; /* of a block, at most */
+};
+
 /* The host's launch of a kernel: its blocks one after another. */
 #define KERNEL(name, Args, threads)                                                            \
     static void name##_block(const Args a);                                                    \
@@ -66,6 +73,8 @@ static _Thread_local struct wellfed_index wellfed_block;
                 for (wellfed_block.x = 0; wellfed_block.x < x; ++wellfed_block.x)              \
                     name##_block(copy);                                                        \
     }                                                                                          \
+    extern const struct wellfed_kernel wellfed_kernel_##name;                                  \
+    const struct wellfed_kernel wellfed_kernel_##name = {wellfed_host_##name, sizeof(Args), (threads)}; \
     static void name##_block(const Args a)
 #define DEVICE static inline
 #define CONSTANT static const

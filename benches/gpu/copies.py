@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import BUDGET, Results, arguments, close, cores, synchronize
+from common import BUDGET, Again, Results, arguments, close, cores, synchronize
 from machine import copies as pinned_copies
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -45,27 +45,6 @@ class Rows(Dataset):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.images[index % len(self.images)]
-
-
-class Again:
-    """A loader of the engine that gives its first batch again and again."""
-
-    def __init__(self, native: Any) -> None:
-        self._native = native
-        native.start_epoch()
-        self._columns = native.next()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._native, name)
-
-    def start_epoch(self) -> None:
-        pass
-
-    def next(self) -> Any:
-        return self._columns
-
-    def ready(self) -> bool:
-        return True
 
 
 def loaders(images: torch.Tensor, batch: int, device: str, workers: int) -> dict[str, Callable[[], Any]]:

@@ -35,12 +35,12 @@ BUDGET = 6 << 30
 
 def arguments(doc: str | None, seconds: float, limit: float, **more: dict[str, Any]) -> argparse.Namespace:
     """The command line of a part; `more` are options of its own, by name."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of results.json")
     parser.add_argument("--seconds", type=float, default=seconds, help="of each measurement")
-    parser.add_argument("--limit", type=float, default=limit, help="no measurement begins after so many seconds")
+    parser.add_argument(
+        "--limit", type=float, default=limit, help="no measurement begins after so many seconds"
+    )
     parser.add_argument("--device", default="cuda", help="cpu: to see that the script works")
     parser.add_argument("--photos", type=Path, help="folder of JPEG photographs, in any depth")
     parser.add_argument("--images", type=int, default=10_000, help="files that they are copied to")
@@ -174,7 +174,9 @@ def in_turns(
     return medians
 
 
-def wellfed_loader(kind: str, root: Path, batch: int, threads: int, device: str | None, **options: Any) -> Any:
+def wellfed_loader(
+    kind: str, root: Path, batch: int, threads: int, device: str | None, **options: Any
+) -> Any:
     """Endless batches (images, labels) of training photographs by wellfed, delivered on `device`.
 
     This is the place where another way of making the same batches is added: `kind` says which one.
@@ -200,6 +202,27 @@ def wellfed_loader(kind: str, root: Path, batch: int, threads: int, device: str 
             raise ValueError(f"there is no loader {kind!r}")
     options = {"memory_budget": BUDGET, "row_index": "off", **options}
     return dataset.map(*steps).batch(batch, drop_last=True).torch(device, num_workers=threads, **options)
+
+
+class Again:
+    """A loader of the engine that gives its first batch again and again."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        native.start_epoch()
+        self._columns = native.next()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def start_epoch(self) -> None:
+        pass
+
+    def next(self) -> Any:
+        return self._columns
+
+    def ready(self) -> bool:
+        return True
 
 
 def torch_loader(root: Path, batch: int, workers: int, pin: bool = False) -> Any:

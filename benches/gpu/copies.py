@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import BUDGET, Results, arguments, close, cores, synchronize
+from common import BUDGET, ENDLESS, Again, Results, arguments, close, cores, synchronize
 from machine import copies as pinned_copies
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
 
 import wellfed as wf
 from wellfed.torch import DataLoader as WellfedDataLoader
@@ -47,27 +47,6 @@ class Rows(Dataset):
         return self.images[index % len(self.images)]
 
 
-class Again:
-    """A loader of the engine that gives its first batch again and again."""
-
-    def __init__(self, native: Any) -> None:
-        self._native = native
-        native.start_epoch()
-        self._columns = native.next()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._native, name)
-
-    def start_epoch(self) -> None:
-        pass
-
-    def next(self) -> Any:
-        return self._columns
-
-    def ready(self) -> bool:
-        return True
-
-
 def loaders(images: torch.Tensor, batch: int, device: str, workers: int) -> dict[str, Callable[[], Any]]:
     """What is measured, by name: each gives endless batches (or tuples of one tensor)."""
 
@@ -82,25 +61,20 @@ def loaders(images: torch.Tensor, batch: int, device: str, workers: int) -> dict
         loader = DataLoader(Rows(images), batch, num_workers=workers, pin_memory=device != "cpu")
         return (rows.to(device, non_blocking=True) for rows in loader)
 
+    rows = TensorDataset(images)
+    order = RandomSampler(rows, replacement=True, num_samples=ENDLESS)
     return {
         "ds.torch(device), again": lambda: pipeline(again=True),
         "ds.torch(device)": pipeline,
-        "wellfed DataLoader(device), in memory": lambda: repeated(
-            WellfedDataLoader(TensorDataset(images), batch, device=device, drop_last=True)
+        "wellfed DataLoader(device), in memory": lambda: WellfedDataLoader(
+            rows, batch, sampler=order, device=device, drop_last=True
         ),
         "wellfed DataLoader(device), workers": lambda: WellfedDataLoader(
             Rows(images), batch, num_workers=workers, device=device, drop_last=True, native=False
         ),
-        "feed(loader, device)": lambda: repeated(
-            wf.feed(DataLoader(TensorDataset(images), batch, drop_last=True), device=device)
-        ),
+        "feed(loader, device)": lambda: wf.feed(DataLoader(rows, batch, sampler=order), device=device),
         "torch DataLoader, pin_memory, workers": stock,
     }
-
-
-def repeated(loader: Any) -> Iterable[Any]:
-    while True:
-        yield from loader
 
 
 class Steps:

@@ -30,7 +30,9 @@ ACCEPTED = {
 HEALTHY = ("compute_bound",)
 
 
-def run(words: list[str], told: Path, timeout: float) -> tuple[subprocess.CompletedProcess[str], float | None]:
+def run(
+    words: list[str], told: Path, timeout: float
+) -> tuple[subprocess.CompletedProcess[str], float | None]:
     """Runs a script; gives what it printed and the samples a second that it says."""
     told.unlink(missing_ok=True)
     env = {**os.environ, "PLANTED_RESULT": str(told)}

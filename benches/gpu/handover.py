@@ -18,28 +18,7 @@ from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-from common import BUDGET, Results, arguments, close  # noqa: E402
-
-
-class Again:
-    """A loader of the engine that gives its first batch again and again."""
-
-    def __init__(self, native: Any) -> None:
-        self._native = native
-        native.start_epoch()
-        self._columns = native.next()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._native, name)
-
-    def start_epoch(self) -> None:
-        pass
-
-    def next(self) -> Any:
-        return self._columns
-
-    def ready(self) -> bool:
-        return True
+from common import BUDGET, Again, Results, arguments, close
 
 
 def milliseconds(batches: Iterable[Any], seconds: float, ahead: int) -> dict[str, float]:
@@ -103,7 +82,9 @@ def main() -> None:
                 if "device_put" in figures:
                     beyond = {n: 1e3 * (ms - figures["device_put"]) for n, ms in figures.items()}
                     results.put(f"batch {batch}, {word}: beyond device_put, µs", beyond)
-                    results.put(f"batch {batch}, {word}: device_put, GB/s", nbytes / figures["device_put"] / 1e6)
+                    results.put(
+                        f"batch {batch}, {word}: device_put, GB/s", nbytes / figures["device_put"] / 1e6
+                    )
                     print(f"batch {batch}, {word}: beyond device_put, µs:", beyond, flush=True)
 
 

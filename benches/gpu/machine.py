@@ -1,6 +1,6 @@
 """The machine: card, driver, versions, bandwidths and launch times, and which CUDA libraries are there.
 
-    python benches/gpu/machine.py --out OUT
+python benches/gpu/machine.py --out OUT
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def libraries(pattern: str) -> list[str]:
     places += [f"{place}/torchvision.libs/{pattern}" for place in sys.path if place.endswith("-packages")]
     places += [f"/usr/local/cuda*/**/{pattern}", f"/usr/lib/x86_64-linux-gnu/{pattern}"]
     found = [path for place in places for path in glob.glob(place, recursive=True)]
-    return sorted({os.path.realpath(path) for path in found if "builtins" not in path and ".alt." not in path})
+    return sorted(
+        {os.path.realpath(path) for path in found if "builtins" not in path and ".alt." not in path}
+    )
 
 
 def first_loaded(pattern: str) -> tuple[ctypes.CDLL, str]:

@@ -11,7 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from common import Results, arguments, close, cores, halves, images_of, photographs, rate, torch_loader, wellfed_loader
+from common import (
+    Results,
+    arguments,
+    close,
+    cores,
+    halves,
+    images_of,
+    photographs,
+    rate,
+    torch_loader,
+    wellfed_loader,
+)
 
 
 def main() -> None:
@@ -45,9 +56,7 @@ def main() -> None:
         results.attempt(f"wellfed uint8, {all_} threads", lambda: wellfed(all_, "cpu uint8"))
         if all_ > 2:
             results.attempt(f"torch DataLoader, {all_ // 2} workers", lambda: torch(all_ // 2))
-            results.attempt(
-                "wellfed indexed, 2 threads", lambda: wellfed(2, warm=epoch, row_index="memory")
-            )
+            results.attempt("wellfed indexed, 2 threads", lambda: wellfed(2, warm=epoch, row_index="memory"))
         one = rates.get(1)
         if one:
             scaled = {n: r / one for n, r in sorted(rates.items()) if r}

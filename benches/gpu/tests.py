@@ -8,6 +8,7 @@ The end of what pytest prints is in `tests.txt`.
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -17,7 +18,6 @@ from common import ROOT, Results, arguments
 FILES = [
     "python/tests/test_torch_device.py",
     "python/tests/test_torch_of_dataset.py",
-    "python/tests/test_resume.py",
     "python/tests/test_doctor_probe_units.py",
 ]
 
@@ -27,18 +27,22 @@ def main() -> None:
     with Results("tests", args) as results:
 
         def pytest() -> dict[str, Any]:
-            words = [sys.executable, "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "--tb=short"]
+            words = [sys.executable, "-m", "pytest", "-rfEs", "-p", "no:cacheprovider", "--tb=short"]
+            running = subprocess.Popen(
+                [*words, *args.files], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
             try:
-                done = subprocess.run(
-                    [*words, *args.files],
-                    cwd=ROOT,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    timeout=args.seconds,
-                )
-                out, status = done.stdout, str(done.returncode)
-            except subprocess.TimeoutExpired as error:
-                out, status = error.stdout or b"", f"stopped after {args.seconds:g} s"
+                out, _ = running.communicate(timeout=args.seconds)
+                status = str(running.returncode)
+            except subprocess.TimeoutExpired:
+                # As Ctrl-C: it says what failed until then.
+                running.send_signal(signal.SIGINT)
+                try:
+                    out, _ = running.communicate(timeout=10)
+                except subprocess.TimeoutExpired:
+                    running.kill()
+                    out, _ = running.communicate()
+                status = f"stopped after {args.seconds:g} s"
             text = out.decode(errors="replace")
             (args.out / "tests.txt").write_text(text[-40_000:])
             print("\n".join(text.splitlines()[-25:]), flush=True)

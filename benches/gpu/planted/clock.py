@@ -36,7 +36,9 @@ class Clock:
         first = next(i for i, t in enumerate(self.times) if t >= self.times[0] + took / 4)
         first = min(first, len(self.times) - 2)
         steady = self.times[-1] - self.times[first]
-        told = json.dumps({"samples_per_s": sum(self.samples[first + 1 :]) / steady, "steps": len(self.times)})
+        told = json.dumps(
+            {"samples_per_s": sum(self.samples[first + 1 :]) / steady, "steps": len(self.times)}
+        )
         if place := os.environ.get("PLANTED_RESULT"):
             with open(place, "w") as file:
                 file.write(told)

@@ -1,4 +1,4 @@
-"""Large batches are copied from pageable memory while the GPU waits. Fixed: they are pinned, and copied without waiting."""
+"""Large batches are copied from pageable memory while the GPU waits. Fixed: from pinned memory, without waiting."""
 
 from __future__ import annotations
 

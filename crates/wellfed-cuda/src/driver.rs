@@ -1,6 +1,6 @@
 //! The driver's functions, found at run time, and what becomes of the codes they return.
 //!
-//! `functions!` is the one list of them. Those whose names end in `_v2` are what `cuda.h` calls by the name without it:
+//! Those whose names end in `_v2` are what `cuda.h` calls by the name without it:
 //! the names without a suffix are of 32-bit ABIs long gone. The variants for per-thread default streams (`_ptsz`) are
 //! not used: stream 0 is the legacy default stream, as in PyTorch and JAX.
 
@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     error::{Error, Result},
+    functions::functions,
     library::{Library, Loaded},
 };
 
@@ -27,64 +28,9 @@ const NOT_READY: u32 = 600;
 /// The oldest CUDA version of drivers that load the shipped PTX (ISA 8.0).
 const OLDEST_VERSION: u32 = 12_000;
 
-/// Makes the table of functions, and a method each that calls one and turns its code into an [`Error`]. Those that are
-/// `optional` may be missing, of which `$has` tells; those for `checking` tell what a code means.
-macro_rules! functions {
-    (
-        needed { $($name:ident = $symbol:literal($($argument:ident: $type:ty),* $(,)?);)* }
-        checking { $($check:ident = $check_symbol:literal($($check_type:ty),*);)* }
-        optional { $($some:ident, $has:ident = $some_symbol:literal($($some_argument:ident: $some_type:ty),*);)* }
-    ) => {
-        #[derive(Debug)]
-        struct Functions {
-            $($name: unsafe extern "system" fn($($type),*) -> u32,)*
-            $($check: unsafe extern "system" fn($($check_type),*) -> u32,)*
-            $($some: Option<unsafe extern "system" fn($($some_type),*) -> u32>,)*
-        }
-
-        impl Functions {
-            fn find(library: &Loaded) -> Result<Self> {
-                Ok(Self {
-                    // SAFETY: the types are those of cuda.h.
-                    $($name: unsafe { library.needed($symbol) }?,)*
-                    // SAFETY: the types are those of cuda.h.
-                    $($check: unsafe { library.needed($check_symbol) }?,)*
-                    // SAFETY: the types are those of cuda.h.
-                    $($some: unsafe { library.symbol($some_symbol) },)*
-                })
-            }
-        }
-
-        /// Each calls the driver's function of the name that its error has. A handle must be one that the driver
-        /// gave and that was not destroyed since, and a pointer valid for what the function reads or writes.
-        #[allow(clippy::too_many_arguments, reason = "they are cuda.h's")]
-        impl Driver {
-            $(
-                pub(crate) unsafe fn $name(&self, $($argument: $type),*) -> Result<()> {
-                    // SAFETY: the caller's promise.
-                    self.check($symbol, unsafe { (self.functions.$name)($($argument),*) })
-                }
-            )*
-            $(
-                pub(crate) unsafe fn $some(&self, $($some_argument: $some_type),*) -> Result<()> {
-                    let function = self.functions.$some.ok_or_else(|| Error::Symbol {
-                        library: self.library.path().to_owned(),
-                        symbol: $some_symbol,
-                    })?;
-                    // SAFETY: the caller's promise.
-                    self.check($some_symbol, unsafe { function($($some_argument),*) })
-                }
-
-                /// Whether the driver has the function.
-                pub(crate) fn $has(&self) -> bool {
-                    self.functions.$some.is_some()
-                }
-            )*
-        }
-    };
-}
-
 functions! {
+    /// The driver's functions, by the names of their symbols.
+    impl Driver;
     needed {
         init = "cuInit"(flags: c_uint);
         driver_version = "cuDriverGetVersion"(version: *mut c_int);
@@ -122,7 +68,7 @@ functions! {
         event_synchronize = "cuEventSynchronize"(event: Handle);
         event_elapsed = "cuEventElapsedTime"(milliseconds: *mut f32, start: Handle, end: Handle);
     }
-    checking {
+    plain {
         error_name = "cuGetErrorName"(u32, *mut *const c_char);
         error_text = "cuGetErrorString"(u32, *mut *const c_char);
     }
@@ -156,11 +102,7 @@ impl Driver {
     /// # Errors
     /// As for [`Self::get`].
     pub fn load(path: &Path) -> Result<Arc<Self>> {
-        let library = Loaded::open(path).map_err(|why| Error::Library {
-            library: Library::Driver,
-            tried: vec![format!("{}: {why}", path.display())],
-        })?;
-        Self::new(library).map(Arc::new)
+        Self::new(Loaded::load(Library::Driver, path)?).map(Arc::new)
     }
 
     fn new(library: Loaded) -> Result<Self> {

@@ -125,8 +125,17 @@ impl Loaded {
         Err(Error::Library { library, tried })
     }
 
+    /// Loads the library at `path`, which is to be this one.
+    ///
+    /// # Errors
+    /// [`Error::Library`].
+    pub(crate) fn load(library: Library, path: &Path) -> Result<Self> {
+        Self::open(path)
+            .map_err(|why| Error::Library { library, tried: vec![format!("{}: {why}", path.display())] })
+    }
+
     /// Loads the library at `path`, or of that name.
-    pub(crate) fn open(path: &Path) -> std::result::Result<Self, String> {
+    fn open(path: &Path) -> std::result::Result<Self, String> {
         // SAFETY: what a library of CUDA runs when it is loaded has no preconditions. A file that the user names with
         // `WELLFED_CUDA_DRIVER`, or has among Python's packages, is as trusted as what Python itself loads.
         match unsafe { libloading::Library::new(path) } {

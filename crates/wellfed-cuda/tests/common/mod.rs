@@ -1,15 +1,17 @@
-//! A driver that fakes a device (`fake_driver.c`), each test its own: nothing of one is seen by another.
+//! A driver that fakes a device (`fake_driver.c`), and an nvJPEG beside it (`fake_nvjpeg.c`); each test has its own, so that
+//! nothing of one is seen by another.
 
 // Each file of tests uses its own part of it.
 #![allow(dead_code, unreachable_pub)]
 
 use std::{
+    collections::BTreeMap,
     ffi::{CString, c_char},
     fs,
     path::{Path, PathBuf},
     process::Command,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -25,17 +27,27 @@ pub struct Fake {
 impl Fake {
     /// The fake driver as it is.
     pub fn new() -> Self {
-        Self::compiled(&[])
+        Self::compiled("fake_driver.c", &[])
     }
 
     /// The fake driver without the function of this name.
     pub fn without(function: &str) -> Self {
-        Self::compiled(&[&format!("-D{function}=wellfed_missing")])
+        Self::compiled("fake_driver.c", &[&format!("-D{function}=wellfed_missing")])
     }
 
-    fn compiled(options: &[&str]) -> Self {
-        let path = build(options);
-        // SAFETY: the library was made of fake_driver.c, which runs nothing when it is loaded.
+    /// The fake nvJPEG.
+    pub fn nvjpeg() -> Self {
+        Self::compiled("fake_nvjpeg.c", &[])
+    }
+
+    /// The fake nvJPEG without the function of this name.
+    pub fn nvjpeg_without(function: &str) -> Self {
+        Self::compiled("fake_nvjpeg.c", &[&format!("-D{function}=wellfed_missing")])
+    }
+
+    fn compiled(source: &str, options: &[&str]) -> Self {
+        let path = build(source, options);
+        // SAFETY: the library was made of that source, which runs nothing when it is loaded.
         let library = unsafe { libloading::Library::new(&path) }.unwrap();
         Self { library, path }
     }
@@ -93,36 +105,51 @@ impl Fake {
         }
     }
 
-    fn number(&self, name: &[u8]) -> u64 {
-        // SAFETY: that is the type of those that are named above.
+    /// A number that one of its functions without arguments gives.
+    pub fn number(&self, name: &[u8]) -> u64 {
+        // SAFETY: that is the type of all that the tests name.
         unsafe { self.library.get::<unsafe extern "C" fn() -> u64>(name).unwrap()() }
+    }
+
+    /// Sets one of the settings that fake_nvjpeg.c lists.
+    pub fn set_nvjpeg(&self, name: &str, value: i64) -> &Self {
+        let name = CString::new(name).unwrap();
+        // SAFETY: that is its type.
+        unsafe {
+            let set =
+                self.library.get::<unsafe extern "C" fn(*const c_char, i64)>(b"fake_nvjpeg_set").unwrap();
+            set(name.as_ptr(), value);
+        }
+        self
     }
 }
 
-/// The library with these options of the compiler, in a file of its own: the loader takes one file for one library.
-fn build(options: &[&str]) -> PathBuf {
+/// The library of a source with these options of the compiler, in a file of its own: the loader takes one file for one
+/// library.
+fn build(source: &str, options: &[&str]) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    static PLAIN: OnceLock<PathBuf> = OnceLock::new();
+    static PLAIN: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("libcuda-{}-{number}.so", std::process::id());
+    let name = format!("{source}-{}-{number}.so", std::process::id());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if options.is_empty() {
         // That of all tests but few is compiled once.
-        let plain = PLAIN.get_or_init(|| {
+        let mut plain = PLAIN.lock().unwrap();
+        let plain = plain.entry(source.to_owned()).or_insert_with(|| {
             let plain = path.with_extension("plain");
-            compile(options, &plain);
+            compile(source, options, &plain);
             plain
         });
         fs::copy(plain, &path).unwrap();
     } else {
-        compile(options, &path);
+        compile(source, options, &path);
     }
     path
 }
 
-fn compile(options: &[&str], path: &Path) {
+fn compile(source: &str, options: &[&str], path: &Path) {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_driver.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
     let output = Command::new(&compiler)
         .args([
             "-std=gnu11",

@@ -1,0 +1,12 @@
+//! JPEGs by NVIDIA's nvJPEG: fast, and with pixels that differ slightly from libjpeg-turbo's.
+//!
+//! [`library`] are its functions, [`decoder`] decodes batches by one of its engines, and [`head`] looks at a stream first:
+//! what an engine might decode wrongly or not at all is told of that image by [`Refusal`], and is the CPU's.
+
+pub mod decoder;
+pub mod head;
+pub mod library;
+
+pub use decoder::{Decoder, Engine, Options, Planes, Session};
+pub use head::{Head, Refusal};
+pub use library::Nvjpeg;

@@ -4,6 +4,7 @@
 //! is ever unloaded: what a library has registered with the driver would go with it.
 
 use std::{
+    cmp::Reverse,
     ffi::{OsStr, OsString},
     fs,
     mem::ManuallyDrop,
@@ -201,16 +202,23 @@ fn find_mapped(library: Library, maps: &str) -> Option<PathBuf> {
 }
 
 /// The files of `library` in a folder of Python's packages: `nvidia/**/lib/` (also `bin/`), then `torchvision.libs/`;
-/// in one order always, the newest version first.
+/// newer versions first, in one order always.
 fn below(library: Library, site_packages: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for (folder, depth) in [("nvidia", 3), ("torchvision.libs", 0)] {
         let mut found = Vec::new();
         collect(library, &site_packages.join(folder), depth, &mut found);
-        found.sort_by(|a: &PathBuf, b| b.cmp(a));
+        found.sort_by_key(|path: &PathBuf| (Reverse(version(path)), path.clone()));
         files.extend(found);
     }
     files
+}
+
+/// The first number after `.so` in a file's name: 0 if there is none.
+fn version(path: &Path) -> u32 {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let version = name.split_once(".so.").map_or("", |(_, version)| version);
+    version.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 fn collect(library: Library, folder: &Path, depth: u32, files: &mut Vec<PathBuf>) {
@@ -221,5 +229,51 @@ fn collect(library: Library, folder: &Path, depth: u32, files: &mut Vec<PathBuf>
         } else if depth > 0 && path.is_dir() {
             collect(library, &path, depth - 1, files);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_known_by_its_file_s_name() {
+        let is = |name: &str| Library::Nvrtc.is_file(OsStr::new(name));
+        assert!(is("libnvrtc.so") && is("libnvrtc.so.13") && is("libnvrtc.4a0b5c81.so.12.0.140"));
+        // The compiler's own library, its slower build, another library, and what is none.
+        for other in
+            ["libnvrtc-builtins.so.13.2", "libnvrtc.alt.so.13", "libnvjpeg.so.13", "libnvrtc.a", "libnvrtc"]
+        {
+            assert!(!is(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_mapped_is_found_whatever_follows_its_name() {
+        let maps = "7f00-7f01 r--p 00000000 08:01 1  /site-packages/torchvision.libs/libcudart.3eda8113.so.13\n\
+                    7f01-7f02 r-xp 00000000 00:00 0\n\
+                    7f02-7f03 rw-p 00000000 00:00 0  [heap]\n\
+                    7f03-7f04 r-xp 00001000 08:01 2  /my packages/torchvision.libs/libnvjpeg.4a0b5c81.so.13\n";
+        let path = find_mapped(Library::Nvjpeg, maps).unwrap();
+        assert_eq!(path, Path::new("/my packages/torchvision.libs/libnvjpeg.4a0b5c81.so.13"));
+        assert_eq!(find_mapped(Library::Nvrtc, maps), None);
+    }
+
+    #[test]
+    fn newer_files_of_packages_come_first_and_torchvision_s_copy_last() {
+        let folder = std::env::temp_dir().join(format!("wellfed-cuda-{}", std::process::id()));
+        let names = [
+            "nvidia/cu13/lib/libnvjpeg.so.13",
+            "nvidia/nvjpeg/lib/libnvjpeg.so.12",
+            "nvidia/nvjpeg/lib/libnvjpeg.so.9",
+            "torchvision.libs/libnvjpeg.4a0b5c81.so.13",
+        ];
+        for name in names.iter().chain(&["nvidia/cu13/lib/libnvrtc.so.13", "other/lib/libnvjpeg.so.14"]) {
+            fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+            fs::write(folder.join(name), "").unwrap();
+        }
+        assert_eq!(below(Library::Nvjpeg, &folder), names.map(|name| folder.join(name)));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(below(Library::Nvjpeg, &folder), Vec::<PathBuf>::new());
     }
 }

@@ -64,7 +64,7 @@ impl Stream {
         self.raw
     }
 
-    /// Waits until all that was submitted to it is done.
+    /// Waits until all that was submitted to it is done. The driver may spin meanwhile; [`Event::synchronize`] sleeps.
     ///
     /// # Errors
     /// The driver's, also of work that failed.

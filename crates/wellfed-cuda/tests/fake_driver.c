@@ -6,6 +6,9 @@
  * first use and with 0xDD after its last. What a device would not forgive is an error: calls without a current
  * context, handles that were destroyed, copies beyond an allocation.
  *
+ *     cc -shared -fPIC -ffp-contract=off -o libcuda.so fake_driver.c -ldl -lpthread -lm
+ *     WELLFED_CUDA_DRIVER=./libcuda.so ...
+ *
  * Settings, in WELLFED_FAKE as `name=value,...`, or by fake_set(name, value):
  *     devices, version (12000), capability (90), memory (bytes of each device), pools (0: no cuMemAllocAsync), jit (0: no
  *     PTX can be compiled), defer,

@@ -215,7 +215,7 @@ class Loader:
         self._pages = _pages_for(to) if locked else None
         self._native: _native.Loader | None = placed._native.loader(self._to, self._pages)
         whole = convert if is_batched(dataset._plan()["root"]) else _of_one(convert)
-        self._build = structured(dataset._native.structure, whole)
+        self._build = _with_left(self._native, structured(dataset._native.structure, whole))
         self._turn = 0
         self._began = False
         self._placed = False
@@ -429,6 +429,26 @@ class _Progress:
         """The state, now or as of `place`."""
         state: dict[str, Any] = json.loads(self.place() if place is None else place)
         return state
+
+
+def _with_left(
+    native: _native.Loader, build: Callable[[list[Any]], Any]
+) -> Callable[[list[Any]], Any]:
+    """As `build`, of columns of which some hold images that the device finishes."""
+    left = native.left_images()
+    if not any(left):
+        return build
+    from .torch._left import LeftImages, Recipe
+
+    convert = torch_converter()
+    recipes = [None if image is None else Recipe(*image) for image in left]
+
+    def of(column: Any, recipe: Recipe | None) -> Any:
+        if recipe is None:
+            return column
+        return LeftImages(convert(column.values), convert(column.offsets), recipe)
+
+    return lambda columns: build([of(*pair) for pair in zip(columns, recipes)])
 
 
 def _target(device: Any) -> Any:

@@ -35,6 +35,24 @@ class RaggedColumn:
     @property
     def offsets(self) -> Array: ...
 
+class FinishPlan:
+    def __init__(self, records: int, nbytes: int, offsets: int, count: int, limit: int) -> None: ...
+    @property
+    def scratch(self) -> int: ...
+    def run(
+        self,
+        device: int | None,
+        stream: int,
+        records: int,
+        offsets: int,
+        scratch: int,
+        table: int,
+        out: int,
+        channels: int,
+        element: int,
+        step: tuple[int, int, int, int],
+    ) -> None: ...
+
 class Dataset:
     @staticmethod
     def open(spec: str, arrays: _Arrays | None = None) -> Dataset: ...
@@ -114,6 +132,7 @@ class Loader:
         lam: float | None = None,
         corners: tuple[int, int, int, int] | None = None,
     ) -> None: ...
+    def left_images(self) -> list[tuple[list[int], str, bool, bytes] | None]: ...
     @property
     def image_size(self) -> list[int] | None: ...
     def finish(self) -> None: ...

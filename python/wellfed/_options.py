@@ -10,6 +10,8 @@ from . import _arguments as check
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .dataset import Dataset
+
 
 class Options(TypedDict, total=False):
     """How a pipeline is run; see `wellfed.Dataset.with_options`."""
@@ -65,3 +67,26 @@ def flatten(plan: dict[str, Any]) -> dict[str, Any]:
     """A plan's options by the names users know them by."""
     flat = {k: v for k, v in plan.items() if k != "limits"}
     return {**flat, **plan.get("limits", {})}
+
+
+_ON_DEVICE = ("copy", "resize", "decode")
+
+
+def left_to(dataset: Dataset, device: Any, on_device: str) -> Dataset:
+    """The data set with what `on_device` names left to `device`: its loader must finish it there."""
+    if on_device not in _ON_DEVICE:
+        raise ValueError(f"on_device is {on_device!r}; it is one of {', '.join(map(repr, _ON_DEVICE))}")
+    if on_device == "copy":
+        return dataset
+    if str(device).split(":")[0] != "cuda" and not isinstance(device, int):
+        raise ValueError(
+            f"on_device={on_device!r} is for CUDA devices, and device is {device!r}"
+            '\nhint: torch(device="cuda", on_device=...), or leave it at "copy"'
+        )
+    if dataset._has_python():
+        raise ValueError(
+            f"on_device={on_device!r} is for pipelines that the engine runs, and this one has Python steps"
+            '\nhint: leave it at "copy"'
+        )
+    options = {**dataset._plan()["options"], "on_device": on_device}
+    return dataset._with(dataset._native.with_options(check.to_json(options)))

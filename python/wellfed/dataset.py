@@ -14,7 +14,7 @@ from ._indexing import Elements, html_of, sliced
 from ._loader import Loader, structured, to_numpy, torch_converter
 from ._native import Dataset as NativeDataset
 from ._of_class import of_class
-from ._options import Options, flatten, merge
+from ._options import Options, flatten, left_to, merge
 from ._passes import Passes
 from ._repr import node_repr, verb_repr
 from ._stack import Stacks
@@ -701,13 +701,22 @@ class Dataset(Writes, Frameworks, Stacks):
         return self._with(self._made.with_options(check.to_json(merged)))
 
     def torch(
-        self, device: Any = None, *, multiprocessing_context: Any = None, **options: Unpack[Options]
+        self,
+        device: Any = None,
+        *,
+        on_device: Literal["copy", "resize", "decode"] = "copy",
+        multiprocessing_context: Any = None,
+        **options: Unpack[Options],
     ) -> Loader | StepsLoader:
         """A loader of torch tensors. The tensors use the memory that the batch was made in, without a copy.
 
         Args:
             device: Where tensors should be. For CUDA, batches are pinned and copied on a stream of their own, one step
                 ahead, and are complete for the stream that is current.
+            on_device: What of an image a CUDA device does; the values are the same. ``"copy"``: nothing, finished batches
+                are copied. ``"resize"``: decoded pixels are copied, and it crops, resizes, flips, normalizes and casts.
+                ``"decode"``: of JPEGs also all that comes after Huffman decoding; after `cache` nothing is left to the
+                CPU but to copy. `explain` says which of a pipeline's steps are left to it.
             multiprocessing_context: For pipelines with Python steps: how their workers are started, a context or its
                 name; or ``"thread"``, and they are threads of this process, which find no seeded generators.
             options: As of `with_options`. With Python steps, ``num_workers`` are processes: ``"auto"`` is one for each
@@ -723,6 +732,7 @@ class Dataset(Writes, Frameworks, Stacks):
             torch.int64 (3, 2)
         """
         this = self.with_options(**options) if options else self
+        this = left_to(this, device, on_device)
         if this._has_python():
             from ._steps.loader import StepsLoader
 

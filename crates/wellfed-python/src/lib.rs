@@ -9,6 +9,7 @@ mod command;
 mod dataset;
 mod enter;
 mod error;
+mod finish;
 mod leaves;
 mod loader;
 mod memory;
@@ -29,6 +30,8 @@ mod _native {
     use crate::command::run_command;
     #[pymodule_export]
     use crate::dataset::{Dataset, apply, check_transform, default_options, device_has_streams};
+    #[pymodule_export]
+    use crate::finish::FinishPlan;
     #[pymodule_export]
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]

@@ -22,6 +22,9 @@ use crate::{
 /// whether lengths come with it.
 type Shape = (String, &'static str, Option<&'static str>, Vec<Option<usize>>, bool);
 
+/// What is left of a column's images: see [`Loader::left_images`].
+type Left = ([usize; 3], &'static str, bool, Py<PyBytes>);
+
 /// A bad sample: its epoch, its batch, whether it was replaced, the exception, and its place in a given order.
 type Bad = (u64, u64, bool, Py<PyAny>, Option<u64>);
 
@@ -114,6 +117,17 @@ impl Loader {
             ColumnForm::Bytes => (column.name, "bytes", None, Vec::new(), false),
         };
         Ok(self.get(py)?.columns().into_iter().map(shape).collect())
+    }
+
+    /// What is left of images to the device, column by column: channels, height and width, dtype, whether channels come
+    /// first, and the table from 8-bit values to elements.
+    fn left_images(&self, py: Python<'_>) -> PyResult<Vec<Option<Left>>> {
+        let left = |image: wellfed::LeftImage| {
+            let table: Vec<u8> = image.table.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let table = PyBytes::new(py, &table).unbind();
+            (image.size, image.dtype.name(), image.channels_first, table)
+        };
+        Ok(self.get(py)?.left_images().into_iter().map(|image| image.map(left)).collect())
     }
 
     /// Channels, height and width of images that can be mixed.

@@ -1,0 +1,107 @@
+"""Images that the device finishes: what `ds.torch(device="cuda", on_device="decode")` copies instead of pixels.
+
+The engine leaves records (what is known of an image, weights of its resize, and pixels or quantized coefficients), and
+the kernels of wellfed-cuda make images of them, with the same bits. All is submitted to the stream that is current:
+for the stage that copies ahead, its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from .. import _native
+
+SCRATCH = 1 << 29
+"""Bytes of device memory between the kernels; a batch that needs more is finished in parts."""
+
+
+class Recipe:
+    """What the images of one column become.
+
+    Attributes:
+        size: Channels, height and width.
+        dtype: Type of elements.
+        channels_first: Whether the shape of a batch is (N, C, H, W), or (N, H, W, C).
+    """
+
+    def __init__(self, size: list[int], dtype: str, channels_first: bool, table: bytes) -> None:
+        """As `_native.Loader.left_images` says; `table` has 256 numbers of 32 bits for each channel."""
+        self.size = size
+        self.dtype: torch.dtype = getattr(torch, dtype)
+        self.channels_first = channels_first
+        self._table = torch.frombuffer(bytearray(table), dtype=torch.uint8)
+        self.table = functools.cache(self._make_table)
+
+    def _make_table(self, device: torch.device) -> torch.Tensor:
+        """The table in the device's memory."""
+        table = self._table.to(device)
+        if device.type == "cuda":
+            # It is used on other streams than the one that copies it.
+            torch.cuda.current_stream(device).synchronize()
+        return table
+
+
+class LeftImages:
+    """The images of a batch before the device finishes them: `to` gives them finished.
+
+    It goes ahead as a tensor does: `Copies` calls `to` with its own stream as the current one.
+    """
+
+    def __init__(self, records: torch.Tensor, offsets: torch.Tensor, recipe: Recipe) -> None:
+        """Records one after the other, uint8, and int64 offsets, one more than there are images."""
+        self._records = records
+        self._offsets = offsets
+        self._recipe = recipe
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are copied."""
+        return self._records.nbytes + self._offsets.nbytes
+
+    def to(self, device: torch.device | str, non_blocking: bool = True) -> torch.Tensor:
+        """The finished images on `device`: copies and launches are submitted to its current stream.
+
+        On the CPU the same kernels run in this thread, one image after the other: for tests.
+        """
+        device, recipe = torch.device(device), self._recipe
+        count = len(self._offsets) - 1
+        channels, height, width = recipe.size
+        sides = (channels, height, width) if recipe.channels_first else (height, width, channels)
+        out = torch.empty((count, *sides), dtype=recipe.dtype, device=device)
+        if count == 0:
+            return out
+        plan = _native.FinishPlan(
+            self._records.data_ptr(), self._records.nbytes, self._offsets.data_ptr(), count, SCRATCH
+        )
+        records = self._records.to(device, non_blocking=non_blocking)
+        offsets = self._offsets.to(device, non_blocking=non_blocking)
+        scratch = torch.empty(plan.scratch + 16, dtype=torch.uint8, device=device)
+        table = recipe.table(device)
+        index, stream = None, 0
+        if device.type == "cuda":
+            index = torch.cuda.current_device() if device.index is None else device.index
+            stream = torch.cuda.current_stream(device).cuda_stream
+        stride = out.stride()
+        step = stride if recipe.channels_first else (stride[0], stride[3], stride[1], stride[2])
+        plan.run(
+            index,
+            stream,
+            records.data_ptr(),
+            offsets.data_ptr(),
+            -(-scratch.data_ptr() // 16) * 16,
+            table.data_ptr(),
+            out.data_ptr(),
+            channels,
+            out.element_size(),
+            step,
+        )
+        return out
+
+    def record_stream(self, stream: Any) -> None:
+        """Nothing to mark: what the device reads is kept until its event, and what `to` took is its stream's."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self._offsets) - 1} images that a device finishes, {self._records.nbytes} bytes>"

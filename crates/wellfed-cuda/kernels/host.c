@@ -1,2 +1,3 @@
 /* All kernels, compiled for the host. */
 #include "fill.cu"
+#include "augment.cu"

@@ -7,6 +7,8 @@ pub type Grid = [u32; 3];
 type Function = unsafe extern "C" fn(*const u8, u32, u32, u32);
 
 unsafe extern "C" {
+    fn wellfed_host_augment(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_augment_axes(args: *const u8, x: u32, y: u32, z: u32);
     fn wellfed_host_fill(args: *const u8, x: u32, y: u32, z: u32);
 }
 
@@ -18,6 +20,8 @@ impl Kernel {
     /// The kernel of this name; `None` if there is none.
     pub fn find(name: &str) -> Option<Self> {
         Some(Self(match name {
+            "augment" => wellfed_host_augment,
+            "augment_axes" => wellfed_host_augment_axes,
             "fill" => wellfed_host_fill,
             _ => return None,
         }))

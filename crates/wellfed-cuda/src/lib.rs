@@ -4,4 +4,5 @@
 //! The kernels' sources (`kernels/*.cu`) are CUDA C++ to NVRTC and C11 to the host's compiler, and [`host`] runs them
 //! without a device: the same integer arithmetic, and so the same bits.
 
+pub mod augment;
 pub mod host;

@@ -16,6 +16,7 @@
 #ifdef __CUDACC__
 #define AUGMENT_ADD(at, value) atomicAdd((at), (value))
 #define AUGMENT_ALIGN __align__(16)
+#define AUGMENT_UNROLL _Pragma("unroll")
 DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
 {
     *(uint4 *)to = make_uint4(a, b, c, d);
@@ -27,6 +28,7 @@ DEVICE void augment_store8(void *to, u32 a, u32 b)
 #else
 #define AUGMENT_ADD(at, value) (*(at) += (value))
 #define AUGMENT_ALIGN _Alignas(16)
+#define AUGMENT_UNROLL
 DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
 {
     u32 all[4];
@@ -117,19 +119,19 @@ DEVICE AugmentSide augment_side(const i32 *axes, u32 table, i32 first)
     return side;
 }
 
-DEVICE i32 augment_start(const AugmentSide *side, i32 i)
+DEVICE i32 augment_start(AugmentSide side, i32 i)
 {
-    return side->step ? side->starts[i] : side->first + i;
+    return side.step ? side.starts[i] : side.first + i;
 }
 
-DEVICE i32 augment_len(const AugmentSide *side, i32 i)
+DEVICE i32 augment_len(AugmentSide side, i32 i)
 {
-    return side->step ? side->lens[i] : 1;
+    return side.step ? side.lens[i] : 1;
 }
 
-DEVICE i32 augment_of(const AugmentSide *side, i32 i, i32 tap)
+DEVICE u32 augment_of(AugmentSide side, i32 i, i32 tap)
 {
-    return side->step ? side->weights[tap * side->step + i] : 1 << AUGMENT_BITS;
+    return side.step ? (u32)side.weights[tap * side.step + i] : 1u << AUGMENT_BITS;
 }
 
 DEVICE u8 augment_clip(u32 sum)
@@ -344,11 +346,11 @@ DEVICE u32 augment_ops(const AugmentArgs *a, const AugmentPass *pass, u32 channe
     return channels;
 }
 
-/* The bits of a finished element of channel c at (y, x), whose byte is v. */
-DEVICE u32 augment_element(const AugmentArgs *a, const AugmentPass *pass, const u32 *table, u32 c, i32 y, i32 x, u32 v)
+/* The bits of a finished element of channel c at (y, x), after all rectangles. */
+DEVICE u32 augment_patched(const AugmentArgs *a, const AugmentPass *pass, u32 c, i32 y, i32 x, u32 bits)
 {
     const AugmentPatch *patch = (const AugmentPatch *)a->patches + pass->first_patch;
-    u32 bits = table[c * 256 + v], i;
+    u32 i;
     for (i = 0; i < pass->patches; ++i, ++patch) {
         const i32 at = augment_inside(y, x, patch->top, patch->left, patch->height, patch->width);
         if (at >= 0) {
@@ -377,8 +379,8 @@ DEVICE void augment_store(u8 *target, i64 at, u32 element, u32 bits)
         ((u32 *)target)[at] = bits;
 }
 
-/* The tile at BLOCK_X of pass BLOCK_Y. */
-KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
+/* The tile at BLOCK_X of pass BLOCK_Y. Unless `full`, passes change no values and overwrite nothing. */
+DEVICE void augment_tile(const AugmentArgs a, const i32 full)
 {
     /* Rows (or columns) between the passes, all channels. */
     SHARED AUGMENT_ALIGN u8 between[3 * AUGMENT_TILE * AUGMENT_CHUNK];
@@ -417,11 +419,12 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                                        from_x * pass->source_pixel];
         }
     } else {
+        const i32 down_first = (flags & DOWN_FIRST) != 0;
         const AugmentSide down = augment_side(axes, pass->vertical, top);
         const AugmentSide over = augment_side(axes, pass->horizontal, left);
-        const i32 down_first = (flags & DOWN_FIRST) != 0;
-        /* The side that the second pass sums up, in chunks of the source. */
-        const AugmentSide *second = down_first ? &over : &down;
+        /* The second pass sums up its side in chunks of the source. */
+        const AugmentSide one = down_first ? down : over;
+        const AugmentSide second = down_first ? over : down;
         const i32 made = down_first ? columns : rows;
         const i32 begin = augment_start(second, 0);
         const i32 end = augment_start(second, made - 1) + augment_len(second, made - 1);
@@ -441,8 +444,8 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                 c = i / AUGMENT_TILE / fours;
                 if ((i32)m >= (down_first ? rows : columns))
                     continue;
-                start = down_first ? augment_start(&down, (i32)m) : augment_start(&over, (i32)m);
-                len = down_first ? augment_len(&down, (i32)m) : augment_len(&over, (i32)m);
+                start = augment_start(one, (i32)m);
+                len = augment_len(one, (i32)m);
                 step = down_first ? pass->source_row : pass->source_pixel;
                 d1 = down_first ? pass->source_pixel : pass->source_row;
                 from = source + (i64)c * pass->source_plane + at * d1 + start * step;
@@ -451,7 +454,7 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                 d2 = (next - 1 - at < 2 ? next - 1 - at : 2) * d1;
                 d1 = (next - 1 - at < 1 ? next - 1 - at : 1) * d1;
                 for (t = 0; t < len; ++t, from += step) {
-                    const u32 weight = (u32)augment_of(down_first ? &down : &over, (i32)m, t);
+                    const u32 weight = augment_of(one, (i32)m, t);
                     s0 += from[0] * weight;
                     s1 += from[d1] * weight;
                     s2 += from[d2] * weight;
@@ -480,14 +483,14 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                     u32 sum;
                     if (x >= columns || y >= rows)
                         continue;
-                    start = augment_start(&over, x);
+                    start = augment_start(second, x);
                     from = start > chunk ? start : chunk;
-                    to = start + augment_len(&over, x);
+                    to = start + augment_len(second, x);
                     to = to < next ? to : next;
                     sum = chunk == begin ? AUGMENT_HALF : sums[i];
                     for (t = from; t < to; ++t)
                         sum += between[i / AUGMENT_TILE * AUGMENT_CHUNK + (u32)(t - chunk)] *
-                               (u32)augment_of(&over, x, t - start);
+                               augment_of(second, x, t - start);
                     if (next == end)
                         tile[i] = augment_clip(sum);
                     else
@@ -502,9 +505,9 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                     c = i / (AUGMENT_TILE / 4) / AUGMENT_TILE;
                     if (y >= rows)
                         continue;
-                    start = augment_start(&down, y);
+                    start = augment_start(second, y);
                     from = start > chunk ? start : chunk;
-                    to = start + augment_len(&down, y);
+                    to = start + augment_len(second, y);
                     to = to < next ? to : next;
                     if (chunk != begin) {
                         s0 = sums[i * 4];
@@ -515,7 +518,7 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                     column = (const u32 *)between + c * AUGMENT_CHUNK * (AUGMENT_TILE / 4) + i % (AUGMENT_TILE / 4);
                     for (t = from; t < to; ++t) {
                         const u32 four = column[(t - chunk) * (AUGMENT_TILE / 4)];
-                        const u32 weight = (u32)augment_of(&down, y, t - start);
+                        const u32 weight = augment_of(second, y, t - start);
                         s0 += (four & 255u) * weight;
                         s1 += (four >> 8 & 255u) * weight;
                         s2 += (four >> 16 & 255u) * weight;
@@ -541,7 +544,7 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
         for (i = THREAD; i < 3 * 256; i += THREADS)
             table[i] = ((const u32 *)a.table)[i];
     /* What looks at all pixels comes first among the changes of values: an earlier pass has counted for it. */
-    if (pass->ops && first_op->statistic) {
+    if (full && pass->ops && first_op->statistic) {
         if (first_op->kind == OP_CONTRAST) {
             if (THREAD == 0) {
                 const double sum = (double)((const u64 *)a.lumas)[first_op->statistic - 1];
@@ -554,12 +557,12 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                 augment_by_histogram(first_op->kind, histogram + c * 256, between + c * 256);
         }
     }
-    if (pass->histogram)
+    if (full && pass->histogram)
         for (i = THREAD; i < 3 * 256; i += THREADS)
             sums[i] = 0;
     SYNC();
 
-    if (pass->ops || pass->luma || pass->histogram) {
+    if (full && (pass->ops || pass->luma || pass->histogram)) {
         u32 seen = 0;
         for (i = THREAD; i < AUGMENT_TILE * AUGMENT_TILE; i += THREADS) {
             const i32 x = (i32)(i % AUGMENT_TILE), y = (i32)(i / AUGMENT_TILE);
@@ -604,34 +607,38 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
         const u32 element = finish ? a.element : 1;
         const i32 out_top = flags & FLIP_V ? pass->out_height - top - rows : top;
         const i32 out_left = flags & FLIP_H ? pass->out_width - left - columns : left;
-        /* Four neighbours at once, be they of a row of one channel or pixels with their channels. */
+        /* Four neighbours at once, be they of a row of one channel or pixels with their channels: elements are dense
+         * along a line in both layouts. */
         const i32 planar = pass->target_pixel == 1;
         const i32 line = planar ? columns : columns * (i32)out_channels;
         const i32 groups = (line + 3) / 4;
         const i32 lines = planar ? rows * (i32)out_channels : rows;
-        const i32 dense = planar || (pass->target_plane == 1 && pass->target_pixel == (i64)out_channels);
         for (i = THREAD; i < (u32)(lines * groups); i += THREADS) {
             const i32 first = (i32)(i % (u32)groups) * 4, row = (i32)(i / (u32)groups);
-            const i32 y = row % rows;
+            const i32 plane = row / rows, y = row % rows;
+            const i32 from_y = flags & FLIP_V ? rows - 1 - y : y;
             const i32 count = line - first < 4 ? line - first : 4;
+            const i64 at = plane * pass->target_plane + (i64)(out_top + y) * pass->target_row +
+                           (i64)out_left * pass->target_pixel + first;
             u32 bits[4];
-            i64 at, places[4];
             i32 k;
             /* All four, so that they stay in registers: those past the line's end are its last one. */
+            AUGMENT_UNROLL
             for (k = 0; k < 4; ++k) {
                 const i32 place = first + (k < count ? k : count - 1);
                 const i32 x = planar ? place : place / (i32)out_channels;
-                const i32 from_y = flags & FLIP_V ? rows - 1 - y : y;
                 const i32 from_x = flags & FLIP_H ? columns - 1 - x : x;
                 u32 v;
-                c = planar ? (u32)(row / rows) : (u32)place % out_channels;
+                c = (u32)(planar ? plane : place - x * (i32)out_channels);
                 v = tile[(c * AUGMENT_TILE + (u32)from_y) * AUGMENT_TILE + (u32)from_x];
-                bits[k] = finish ? augment_element(&a, pass, table, c, out_top + y, out_left + x, v) : v;
-                places[k] = (i64)c * pass->target_plane + (i64)(out_top + y) * pass->target_row +
-                            (i64)(out_left + x) * pass->target_pixel;
+                if (finish) {
+                    v = table[c * 256 + v];
+                    if (full && pass->patches)
+                        v = augment_patched(&a, pass, c, out_top + y, out_left + x, v);
+                }
+                bits[k] = v;
             }
-            at = places[0];
-            if (count == 4 && dense && ((u64)target + (u64)at * element) % (4 * element) == 0) {
+            if (count == 4 && ((u64)target + (u64)at * element) % (4 * element) == 0) {
                 if (element == 4)
                     augment_store16(target + at * 4, bits[0], bits[1], bits[2], bits[3]);
                 else if (element == 2)
@@ -639,9 +646,23 @@ KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
                 else
                     *(u32 *)(target + at) = bits[0] | bits[1] << 8 | bits[2] << 16 | bits[3] << 24;
             } else {
-                for (k = 0; k < 4 && k < count; ++k)
-                    augment_store(target, places[k], element, bits[k]);
+                AUGMENT_UNROLL
+                for (k = 0; k < 4; ++k)
+                    if (k < count)
+                        augment_store(target, at + k, element, bits[k]);
             }
         }
     }
+}
+
+/* Passes of all kinds. */
+KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
+{
+    augment_tile(a, 1);
+}
+
+/* Passes that change no values, overwrite nothing and count nothing: with fewer registers. */
+KERNEL(augment_plain, AugmentArgs, AUGMENT_THREADS)
+{
+    augment_tile(a, 0);
 }

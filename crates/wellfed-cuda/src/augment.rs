@@ -250,8 +250,8 @@ struct Parts {
     lumas: u64,
     histograms: u64,
     table: u64,
-    /// Where the passes of each launch begin, how many there are, and the tiles of the largest.
-    passes: Vec<(u64, u32, u32)>,
+    /// Of each launch of passes: where they begin, how many there are, the tiles of the largest, and the kernel.
+    passes: Vec<(u64, u32, u32, &'static str)>,
 }
 
 /// A batch, ready to run once its memory is there.
@@ -316,8 +316,8 @@ impl Plan {
         };
         let grid = [self.longest.div_ceil(AXIS_THREADS), self.jobs, 1];
         let axes = Launch { name: "augment_axes", grid, threads: AXIS_THREADS, args };
-        let passes = parts.passes.iter().map(move |&(at, count, tiles)| Launch {
-            name: "augment",
+        let passes = parts.passes.iter().map(move |&(at, count, tiles, name)| Launch {
+            name,
             grid: [tiles, count, 1],
             threads: THREADS,
             args: AugmentArgs { passes: parameters + at, ..args },
@@ -701,7 +701,9 @@ impl<'a> Builder<'a> {
             };
             let most = passes.iter().map(tiles).max().unwrap_or(0);
             let most = u32::try_from(most).map_err(|_| AugmentError::TooLarge)?;
-            parts.passes.push((put(&mut parameters, passes), passes.len() as u32, most));
+            let plain = |pass: &Pass| pass.ops + pass.patches + pass.luma + pass.histogram == 0;
+            let name = if passes.iter().all(plain) { "augment_plain" } else { "augment" };
+            parts.passes.push((put(&mut parameters, passes), passes.len() as u32, most, name));
         }
         parts.ops = put(&mut parameters, &self.ops);
         parts.patches = put(&mut parameters, &self.patches);

@@ -8,6 +8,7 @@ type Function = unsafe extern "C" fn(*const u8, u32, u32, u32);
 
 unsafe extern "C" {
     fn wellfed_host_augment(args: *const u8, x: u32, y: u32, z: u32);
+    fn wellfed_host_augment_plain(args: *const u8, x: u32, y: u32, z: u32);
     fn wellfed_host_augment_axes(args: *const u8, x: u32, y: u32, z: u32);
     fn wellfed_host_fill(args: *const u8, x: u32, y: u32, z: u32);
 }
@@ -21,6 +22,7 @@ impl Kernel {
     pub fn find(name: &str) -> Option<Self> {
         Some(Self(match name {
             "augment" => wellfed_host_augment,
+            "augment_plain" => wellfed_host_augment_plain,
             "augment_axes" => wellfed_host_augment_axes,
             "fill" => wellfed_host_fill,
             _ => return None,

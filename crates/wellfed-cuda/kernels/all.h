@@ -3,3 +3,4 @@
 #include "fill.cu"
 #include "jpeg.cu"
 #include "resample.cu"
+#include "augment.cu"

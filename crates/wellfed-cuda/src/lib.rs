@@ -8,6 +8,7 @@
 //! host, so that callers are written once. Below it lie [`module`] (the kernels on a device), [`memory`], [`stream`],
 //! [`device`], [`driver`] and [`library`]. [`nvjpeg`] decodes JPEGs by NVIDIA's library.
 
+pub mod augment;
 pub mod device;
 pub mod driver;
 pub mod error;

@@ -16,6 +16,7 @@ pub mod level;
 pub mod mix;
 pub mod opencv;
 pub mod points;
+pub mod recipe;
 pub mod resample;
 pub mod rotate;
 pub mod sharpen;

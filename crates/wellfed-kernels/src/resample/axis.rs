@@ -216,6 +216,47 @@ fn bits_in_16(largest: f64) -> u32 {
     (0..PRECISION).find(|bits| next(*bits) >= 1 << 15).unwrap_or(PRECISION)
 }
 
+/// Which source samples make output samples, and with what weights, as plain tables for kernels that run elsewhere.
+/// Neither `starts` nor the ends, `starts + lens`, decrease from one output sample to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisTable {
+    /// First source sample of each output sample.
+    pub starts: Vec<i32>,
+    /// Source samples of each output sample, 1 to `taps`.
+    pub lens: Vec<i32>,
+    /// The most source samples that an output sample has.
+    pub taps: usize,
+    /// `taps` weights for each output sample, in units of 2^-22: zero from its `lens` on. The rounded sum, shifted by
+    /// 22 bits and cut off at 0 and 255, is the output sample.
+    pub weights: Vec<i32>,
+}
+
+impl AxisTable {
+    /// The table that takes `input` samples to those of `window` out of `output`.
+    pub(super) fn new(input: usize, output: usize, filter: Filter, window: Range<usize>) -> Self {
+        let axis = Axis::new(Span::whole(input), output, filter, Level::Scalar);
+        let starts: Vec<i32> = window.clone().map(|o| axis.starts[o]).collect();
+        // Weights that were left out at the end come back as zeros where ends would decrease.
+        let mut end = 0;
+        let ends = window.clone().map(|o| {
+            end = end.max(axis.starts[o] + axis.lens[o] as i32);
+            end
+        });
+        let lens: Vec<i32> = ends.zip(&starts).map(|(end, start)| end - start).collect();
+        let taps = lens.iter().copied().max().unwrap_or(1) as usize;
+        let mut weights = vec![0; taps * lens.len()];
+        for (row, o) in weights.chunks_exact_mut(taps).zip(window) {
+            if filter.is_nearest() {
+                row[0] = 1 << PRECISION;
+            } else {
+                let of = axis.at(o).1;
+                row[..of.len()].copy_from_slice(of);
+            }
+        }
+        Self { starts, lens, taps, weights }
+    }
+}
+
 /// Weights along one axis, for every output sample.
 #[derive(Debug, Default)]
 pub(crate) struct Axis {

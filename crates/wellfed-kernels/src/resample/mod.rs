@@ -33,8 +33,8 @@ mod weights;
 
 use std::ops::Range;
 
-pub use axis::Filter;
 use axis::Span;
+pub use axis::{AxisTable, Filter};
 use cache::Cache;
 use opencv_area::Area;
 use opencv_linear::{Linear, Rule};
@@ -244,6 +244,20 @@ fn source(input: Span, output: usize, filter: Filter, first: usize, len: usize) 
     axis::reach(input, output, filter, first..first + len)
 }
 
+/// The weights that take one side of an image from `input` to `output` samples, of which `window` is wanted; `None`
+/// where pixels are no sums of such weights (OpenCV's filters but its nearest), or a side or the window does not fit.
+/// A side that keeps its length is copied, with whatever filter: it needs no table.
+pub fn axis_table(input: usize, output: usize, filter: Filter, window: Range<usize>) -> Option<AxisTable> {
+    let weighted = !matches!(filter, Filter::OpenCvLinear | Filter::OpenCvArea);
+    let fits = side(input).is_ok() && side(output).is_ok() && window.end <= output && !window.is_empty();
+    (weighted && fits).then(|| AxisTable::new(input, output, filter, window))
+}
+
+/// Whether the vertical pass comes before the horizontal one in a resize from `input` to `output`, each (height, width).
+pub fn passes_down_first(input: (usize, usize), output: (usize, usize), filter: Filter) -> bool {
+    !filter.is_torch() && vertical_first(input, output)
+}
+
 /// Whether Pillow 13 takes the vertical pass first: if the height loses rows, and more than twice as many as
 /// the width loses columns (`ImagingResampleInner`, which compares lengths and not ratios, and those of the whole image where a region is resampled).
 fn vertical_first(input: (usize, usize), output: (usize, usize)) -> bool {
@@ -399,8 +413,7 @@ impl Resizer {
         let columns = horizontal.as_ref().map_or(window.columns(), |axis| axis.source(window.columns()));
         present("rows", &rows, part.rows())?;
         present("columns", &columns, part.columns())?;
-        let down_first =
-            !resize.filter.is_torch() && vertical_first((height, width), (resize.height, resize.width));
+        let down_first = passes_down_first((height, width), (resize.height, resize.width), resize.filter);
         let plan = stream::Plan { nearest: resize.filter.is_nearest(), vertical, horizontal, down_first };
         let sink = Sink::new(self.level, output, (window.height, window.width), channels, slot)?;
         let scratch = &mut self.scratch;

@@ -183,7 +183,9 @@ def wellfed_loader(
 
     Args:
         kind: "cpu": decoded, augmented and normalized to float32 by `threads` threads, then copied.
-            "cpu uint8": the same without the normalization.
+            "cpu uint8": the same without the normalization. "resize": decoded by the threads, the rest on the device.
+            "decode": Huffman codes read by the threads, the rest on the device. "packed resize", "packed decode": the
+            same from packed coefficients in memory, of which there are some once an epoch is over.
         options: As of `Dataset.with_options`.
     """
     import wellfed as wf
@@ -191,17 +193,25 @@ def wellfed_loader(
 
     # Each measurement begins with the same order, as is wanted here.
     warnings.filterwarnings("ignore", "a pipeline whose source was opened again")
-    dataset = wf.image_folder(str(root)).shuffle(seed=0).repeat(1 + ENDLESS // 10_000)
+    dataset = wf.image_folder(str(root))
+    if kind.startswith("packed"):
+        dataset = dataset.cache(max_bytes=BUDGET)
+    dataset = dataset.shuffle(seed=0).repeat(1 + ENDLESS // 10_000)
     steps: tuple[Any, ...] = (T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip())
+    where: Any = "copy"
     match kind:
+        case "resize" | "decode" | "packed copy" | "packed resize" | "packed decode":
+            where = kind.split()[-1]
+            steps += (T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD))
         case "cpu":
             steps += (T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD))
         case "cpu uint8":
             pass
         case _:
             raise ValueError(f"there is no loader {kind!r}")
-    options = {"memory_budget": BUDGET, "row_index": "off", **options}
-    return dataset.map(*steps).batch(batch, drop_last=True).torch(device, num_workers=threads, **options)
+    options = {"memory_budget": BUDGET * (2 if kind.startswith("packed") else 1), "row_index": "off", **options}
+    dataset = dataset.map(*steps).batch(batch, drop_last=True)
+    return dataset.torch(device, on_device=where, num_workers=threads, **options)
 
 
 class Again:

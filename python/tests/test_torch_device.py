@@ -795,6 +795,8 @@ def test_batches_of_the_engine_are_read_by_the_device_where_they_are_made() -> N
     dataset = wf.from_tensor_slices(rows).shuffle(seed=2).batch(4)
     wanted = [batch.tolist() for _ in range(3) for batch in dataset.torch()]
     loader = dataset.torch(device="cuda")
+    # A new loader goes on with the epoch after those of the others.
+    loader.set_epoch(0)
     got = [batch for _ in range(3) for batch in loader]
     assert all(batch.is_cuda for batch in got)
     assert [batch.tolist() for batch in got] == wanted

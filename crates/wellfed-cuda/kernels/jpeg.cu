@@ -149,7 +149,7 @@ KERNEL(idct, BatchArgs, 256)
     SHARED u8 below[IDCT_GROUPS * 4 * 8];
     const Unfinished *image = unfinished(&a, BLOCK_Z);
     u32 t, c, total = 0;
-    if (image->kind == PIXELS)
+    if (image->kind != COEFFICIENTS && image->kind != PACKED)
         return;
     for (c = 0; c < image->planes; ++c)
         total += image->plane[c].groups * image->plane[c].rows;
@@ -264,7 +264,7 @@ KERNEL(colour, BatchArgs, 128)
     u32 words = pixel_stride(image->width) / 4, t;
     u64 plane = (u64)pixel_stride(image->width) * image->height;
     u8 *out = (u8 *)(a.scratch + image->rgb);
-    if (image->kind == PIXELS)
+    if (image->kind != COEFFICIENTS && image->kind != PACKED)
         return;
     for (t = THREAD; t < 128; t += THREADS) {
         u32 number = BLOCK_X * 128 + t, row = number / words, column = number % words * 4, i, c;

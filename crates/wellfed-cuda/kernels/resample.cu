@@ -2,10 +2,22 @@
  * elements of 8-bit values. Bit by bit what crates/wellfed-kernels does. */
 #include "unfinished.h"
 
-/* Where the pixels of an image lie, plane after plane. */
-DEVICE const u8 *pixels_of(const BatchArgs *a, const Unfinished *image)
+/* Bytes from one row of an image's pixels to the next. */
+DEVICE u32 row_of(const Unfinished *image)
 {
-    return image->kind == PIXELS ? (const u8 *)image + image->data_at : (const u8 *)(a->scratch + image->rgb);
+    return image->kind == PIXELS ? image->width
+                                 : pixel_stride(image->kind == JPEG ? image->full_width : image->width);
+}
+
+/* Where the pixels of plane `c` begin. */
+DEVICE const u8 *pixels_of(const BatchArgs *a, const Unfinished *image, u32 c)
+{
+    u32 row = row_of(image), height = image->kind == JPEG ? image->full_height : image->height;
+    const u8 *first = image->kind == PIXELS ? (const u8 *)image + image->data_at
+                                            : (const u8 *)(a->scratch + image->rgb);
+    if (image->kind == JPEG)
+        first += (u64)image->top * row + image->left;
+    return first + (u64)c * row * height;
 }
 
 /* A weighted sum of `taps` values `stride` bytes apart, rounded to 8 bits. */
@@ -46,16 +58,16 @@ KERNEL(resample_first, BatchArgs, 128)
 {
     const Unfinished *image = unfinished(&a, BLOCK_Z);
     u32 width = middle_width(image), height = middle_height(image);
-    u32 from = image->kind == PIXELS ? image->width : pixel_stride(image->width), to = pixel_stride(width), words = to / 4, t;
+    u32 from = row_of(image), to = pixel_stride(width), words = to / 4, t;
     u32 total = words * height * image->planes;
-    const u8 *pixels = pixels_of(&a, image);
     u8 *out = (u8 *)(a.scratch + image->middle);
     for (t = THREAD; t < 128; t += THREADS) {
         u32 number = BLOCK_X * 128 + t, column = number % words * 4, row = number / words % height;
         u32 c = number / words / height, word = 0, i;
-        const u8 *plane = pixels + (u64)c * from * image->height;
+        const u8 *plane;
         if (number >= total)
             continue;
+        plane = pixels_of(&a, image, c);
         for (i = 0; i < 4 && column + i < width; ++i) {
             u32 x = column + i;
             i32 value = image->vertical_first ? along(image, 1, plane + x, from, row)

@@ -7,7 +7,7 @@
 #include "kernel.h"
 
 /* What a record holds. */
-enum { PIXELS = 0, COEFFICIENTS = 1, PACKED = 2 };
+enum { PIXELS = 0, COEFFICIENTS = 1, PACKED = 2, JPEG = 3 };
 /* What its components are. */
 enum { GREY = 0, YCBCR = 1, RGB = 2 };
 enum { NO_UPSAMPLING = 0, H2V1 = 1, H1V2 = 2, H2V2 = 3, REPEAT = 4 };
@@ -46,6 +46,9 @@ typedef struct {
     u32 rows_at, row_taps, row_skip;
     u32 vertical_first;
     u32 flip_h, flip_v;
+    /* The whole image, of a JPEG. */
+    u32 full_width, full_height;
+    u32 data_bytes, padding;
     /* Where in the scratch memory things lie; filled in before a batch is copied. */
     u64 coefficients;
     u64 samples[3];

@@ -5,6 +5,8 @@
 //! are still on the host: it says how much scratch memory they need, and writes into each record where in it its parts
 //! go. Then records and offsets are copied to the device, and [`Plan::run`] launches.
 
+use std::ops::Range;
+
 use wellfed_kernels::points::PointMap;
 use wellfed_kernels::unfinished::{ALIGNMENT, Unfinished, kind};
 
@@ -60,8 +62,25 @@ pub fn table(map: &PointMap) -> Vec<u32> {
     (0..map.channels()).flat_map(|c| (0..=255).map(move |value| map.bits(c, value))).collect()
 }
 
+/// A JPEG of a batch that nvJPEG decodes, before the kernels are launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Which image of the batch.
+    pub number: usize,
+    /// Its bytes among the records.
+    pub bytes: Range<usize>,
+    /// Where in the scratch memory its three planes go, one after the other.
+    pub at: u64,
+    /// Bytes from one row to the next.
+    pub pitch: usize,
+    /// Pixels in a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
 /// Some images of a batch, and how many blocks of threads the largest of them takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chunk {
     first: usize,
     count: usize,
@@ -71,6 +90,7 @@ struct Chunk {
     words: u64,
     middle: u64,
     pixels: u64,
+    encoded: Vec<Encoded>,
 }
 
 /// How a batch is finished.
@@ -114,7 +134,10 @@ impl Plan {
             chunk.scratch = layout(&mut image, chunk.scratch);
             chunk.count += 1;
             image.write(record);
-            let coefficients = image.kind != kind::PIXELS;
+            let coefficients = matches!(image.kind, kind::COEFFICIENTS | kind::PACKED);
+            if image.kind == kind::JPEG {
+                chunk.encoded.push(encoded(&image, n, pair[0] as usize)?);
+            }
             let planes = &image.plane[..(image.planes as usize).min(3)];
             let groups = if coefficients { planes.iter().map(|plane| plane.count()).sum() } else { 0 };
             chunk.groups = chunk.groups.max(groups);
@@ -135,18 +158,27 @@ impl Plan {
         self.chunks.iter().map(|chunk| chunk.scratch).max().unwrap_or(0)
     }
 
-    /// Launches kernels by `launch`, which takes a kernel's name, a grid of blocks, the threads of a block, and what the
-    /// kernel takes.
+    /// Whether some images are JPEGs that are to be decoded first.
+    pub fn has_encoded(&self) -> bool {
+        self.chunks.iter().any(|chunk| !chunk.encoded.is_empty())
+    }
+
+    /// Has JPEGs decoded by `decode`, then launches kernels by `launch`, which takes a kernel's name, a grid of blocks, the
+    /// threads of a block, and what the kernel takes: for each part of the batch that the scratch memory is used for.
     ///
     /// # Errors
-    /// Those of `launch`.
+    /// Those of `decode` and `launch`.
     pub fn run(
         &self,
         places: Places,
         shape: Shape,
+        mut decode: impl FnMut(&[Encoded]) -> Result<()>,
         mut launch: impl FnMut(&'static str, Grid, u32, &BatchArgs) -> Result<()>,
     ) -> Result<()> {
         for chunk in &self.chunks {
+            if !chunk.encoded.is_empty() {
+                decode(&chunk.encoded)?;
+            }
             let args = BatchArgs {
                 records: places.records,
                 offsets: places.offsets,
@@ -179,6 +211,22 @@ impl Plan {
     }
 }
 
+/// Where a JPEG is, and where it goes.
+fn encoded(image: &Unfinished, number: usize, record: usize) -> Result<Encoded> {
+    let (at, end) = (image.data_at as usize, image.data_at as u64 + u64::from(image.data_bytes));
+    if end > u64::from(image.bytes) {
+        return Err(Error::Argument(format!("the JPEG of record {number} does not end in it")));
+    }
+    Ok(Encoded {
+        number,
+        bytes: record + at..record + end as usize,
+        at: image.rgb,
+        pitch: image.full_width.next_multiple_of(4) as usize,
+        width: image.full_width,
+        height: image.full_height,
+    })
+}
+
 /// Rows and columns between the passes.
 fn middle(image: &Unfinished) -> (u64, u64) {
     let (height, width) = if image.vertical_first != 0 {
@@ -198,7 +246,10 @@ fn layout(image: &mut Unfinished, at: u64) -> u64 {
         start
     };
     let planes = (image.planes as usize).min(3);
-    if image.kind != kind::PIXELS {
+    if image.kind == kind::JPEG {
+        let stride = u64::from(image.full_width).next_multiple_of(4);
+        image.rgb = take(stride * u64::from(image.full_height) * 3);
+    } else if image.kind != kind::PIXELS {
         let groups: u64 = image.plane[..planes].iter().map(|plane| plane.count()).sum();
         image.coefficients = take(if image.kind == kind::PACKED { groups * 512 } else { 0 });
         for (place, plane) in image.samples.iter_mut().zip(&image.plane[..planes]) {

@@ -57,10 +57,9 @@ impl Photos {
             }
         }
         let pixels: Vec<u8> = (0..60 * 44 * 4).map(|i| (i / 7 % 256) as u8).collect();
-        for (name, color, bytes) in [
-            ("grey", ColorType::Luma, 60 * 44),
-            ("inks", ColorType::CmykAsYcck, 60 * 44 * 4),
-        ] {
+        for (name, color, bytes) in
+            [("grey", ColorType::Luma, 60 * 44), ("inks", ColorType::CmykAsYcck, 60 * 44 * 4)]
+        {
             let encoder = Encoder::new_file(folder.join(format!("{name}.jpg")), 90).unwrap();
             encoder.encode(&pixels[..bytes], 60, 44, color).unwrap();
         }
@@ -111,11 +110,16 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
         out: out.as_mut_ptr() as u64,
     };
     let shape = Shape { channels: channels as u32, element: element as u32, step };
-    plan.run(places, shape, |name, grid, _, args| {
-        // SAFETY: everything that the arguments point to is there until the launch is over.
-        unsafe { Kernel::find(name).unwrap().launch(args, grid) };
-        Ok(())
-    })
+    plan.run(
+        places,
+        shape,
+        |_| unreachable!("nothing is left to nvJPEG"),
+        |name, grid, _, args| {
+            // SAFETY: everything that the arguments point to is there until the launch is over.
+            unsafe { Kernel::find(name).unwrap().launch(args, grid) };
+            Ok(())
+        },
+    )
     .unwrap();
     out
 }

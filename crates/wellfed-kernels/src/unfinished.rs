@@ -14,6 +14,8 @@ pub mod kind {
     pub const COEFFICIENTS: u32 = 1;
     /// Quantized coefficients, as `wellfed_jpeg::Form::Packed`.
     pub const PACKED: u32 = 2;
+    /// A JPEG as it is, which nvJPEG decodes: all of its pixels, of which a part is used.
+    pub const JPEG: u32 = 3;
 }
 
 /// What the components are.
@@ -118,6 +120,14 @@ pub struct Unfinished {
     pub flip_h: u32,
     /// Whether it is turned upside down.
     pub flip_v: u32,
+    /// Columns of the whole image, of a JPEG.
+    pub full_width: u32,
+    /// Rows of it.
+    pub full_height: u32,
+    /// Bytes of a JPEG.
+    pub data_bytes: u32,
+    /// Zero.
+    pub padding: u32,
     /// Where in the device's scratch memory the coefficients are unpacked. Zero in records that are not on their way.
     pub coefficients: u64,
     /// Where the samples of each plane go.
@@ -130,8 +140,8 @@ pub struct Unfinished {
     pub plane: [Plane; 3],
 }
 
-const _: () = assert!(size_of::<Plane>() == 176 && size_of::<Unfinished>() == 656);
-const _: () = assert!(offset_of!(Unfinished, coefficients) == 80 && offset_of!(Unfinished, plane) == 128);
+const _: () = assert!(size_of::<Plane>() == 176 && size_of::<Unfinished>() == 672);
+const _: () = assert!(offset_of!(Unfinished, coefficients) == 96 && offset_of!(Unfinished, plane) == 144);
 
 impl Plane {
     /// Groups in all rows.
@@ -181,6 +191,10 @@ impl Unfinished {
             vertical_first: 0,
             flip_h: 0,
             flip_v: 0,
+            full_width: 0,
+            full_height: 0,
+            data_bytes: 0,
+            padding: 0,
             coefficients: 0,
             samples: [0; 3],
             rgb: 0,

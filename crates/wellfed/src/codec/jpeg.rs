@@ -136,6 +136,20 @@ pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
     Ok(matches!(header.colour, Colour::Cmyk | Colour::Ycck))
 }
 
+/// Whether a file is baseline, of grey or YCbCr in one of the samplings that encoders use.
+pub(super) fn is_common(bytes: &[u8]) -> Result<bool> {
+    let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
+    let factors: Vec<(u8, u8)> = header.components().iter().map(|c| (c.horizontal, c.vertical)).collect();
+    let known = match factors[..] {
+        [_] => header.colour == Colour::Grey,
+        [first, (1, 1), (1, 1)] => {
+            header.colour == Colour::YCbCr && matches!(first, (1, 1) | (2, 1) | (1, 2) | (2, 2) | (4, 1))
+        }
+        _ => false,
+    };
+    Ok(known && header.process == wellfed_jpeg::Process::Baseline)
+}
+
 /// Whether a file has brightness by itself.
 pub(super) fn has_luma(bytes: &[u8]) -> Result<bool> {
     let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;

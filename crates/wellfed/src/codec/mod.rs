@@ -472,6 +472,16 @@ impl<'a> Encoded<'a> {
         result
     }
 
+    /// The file, if it is a JPEG of a kind that every decoder knows, and is wanted as RGB and not turned.
+    ///
+    /// # Errors
+    /// Those of [`Encoded::decode`] for headers.
+    pub(crate) fn common_jpeg(&self, request: &Request) -> Result<Option<&'a [u8]>> {
+        let turned = request.apply_orientation && self.header.orientation != 1;
+        let common = self.codec.name() == "jpeg" && !turned && request.mode == Mode::Rgb;
+        Ok((common && jpeg::is_common(self.bytes)?).then_some(self.bytes))
+    }
+
     /// Decodes what is wanted no further than to coefficients, as [`Codec::coefficients`]. `None` also where the image is
     /// turned or made smaller by the decoder.
     ///

@@ -270,12 +270,12 @@ impl Maker<'_> {
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
                     probe.lap(Phase::Write, slot.len());
                 }
-                Step::Leave { operations, coefficients, .. } => {
+                Step::Leave { operations, from, .. } => {
                     let Some(record) = record else {
                         return Err(Error::new(ErrorKind::Internal, "a record has no memory of its own"));
                     };
                     let (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
-                    self.leave(held, &fold, size, *coefficients, scratch, record, probe)?;
+                    self.leave(held, &fold, size, *from, scratch, record, probe)?;
                     probe.lap(Phase::Write, record.len());
                     return Ok(last);
                 }

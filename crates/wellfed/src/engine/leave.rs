@@ -23,7 +23,10 @@ use crate::{
     Error, Result,
     codec::{Request, Scale},
     meter::{Phase, Probe},
-    plan::field::{FieldProgram, ImageProgram},
+    plan::{
+        OnDevice,
+        field::{FieldProgram, ImageProgram},
+    },
     sample::DType,
     transform::{Rect, Size},
 };
@@ -90,14 +93,14 @@ fn left_image(program: &ImageProgram) -> Option<LeftImage> {
 const KEPT_WEIGHTS: usize = 4 << 20;
 
 impl Maker<'_> {
-    /// Writes what is left of the image into `record`; with `coefficients`, as early as an image allows.
+    /// Writes what is left of the image into `record`: `from` decoding on, where the image allows it.
     #[allow(clippy::too_many_arguments, reason = "as `render`, which it stands in for")]
     pub(super) fn leave(
         &self,
         held: Held<'_>,
         fold: &Fold,
         size: Size,
-        coefficients: bool,
+        from: OnDevice,
         scratch: &mut ImageScratch,
         record: &mut Vec<u8>,
         probe: &mut Probe<'_>,
@@ -141,8 +144,17 @@ impl Maker<'_> {
             None => head.row_skip = number(window.1 - top)?,
         }
         record.resize(record.len().next_multiple_of(ALIGNMENT), 0);
-        if let (true, Held::Encoded(encoded)) = (coefficients, held) {
-            let begin = record.len();
+        let begin = record.len();
+        if let (OnDevice::Nvjpeg, Held::Encoded(encoded)) = (from, held)
+            && let Some(jpeg) = encoded.common_jpeg(&self.request()?)?
+        {
+            reserve(record, jpeg.len() + ALIGNMENT, scratch)?;
+            record.extend_from_slice(jpeg);
+            (head.full_height, head.full_width) = (number(size.height)?, number(size.width)?);
+            (head.kind, head.data_at, head.data_bytes) = (kind::JPEG, number(begin)?, number(jpeg.len())?);
+            return finish(head, record);
+        }
+        if let (OnDevice::Decode, Held::Encoded(encoded)) = (from, held) {
             let request = Request { region: Some(needed), ..self.request()? };
             let part = encoded.coefficients(&request, self.limits, &mut scratch.codec, record);
             if let Some(part) = part.map_err(|e| e.with_stage("decode"))? {

@@ -7,6 +7,7 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
+use super::options::OnDevice;
 use crate::{
     Error, Result,
     codec::{MaskDepth, Mode},
@@ -69,9 +70,8 @@ pub(crate) enum Step {
     Whole(usize),
     /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
     Write { operations: Range<usize>, map: PointMap },
-    /// As `Write`, but what is left is written down for a device: pixels, or `coefficients` where an image has them. The last
-    /// one.
-    Leave { operations: Range<usize>, map: PointMap, coefficients: bool },
+    /// As `Write`, but what is left is written down for a device, `from` the earliest step that it runs. The last one.
+    Leave { operations: Range<usize>, map: PointMap, from: OnDevice },
     /// One `RandomErasing` on the finished image, in the batch.
     Erase(usize),
     /// As `Write`, once for each crop of an image of which several are made.
@@ -400,8 +400,12 @@ impl ImageProgram {
                 Step::Write { operations, .. } => {
                     format!("{} -> batch, in one pass", self.names(operations.clone()))
                 }
-                Step::Leave { operations, coefficients, .. } => {
-                    let first = if *coefficients { "decode (all but Huffman codes) + " } else { "" };
+                Step::Leave { operations, from, .. } => {
+                    let first = match from {
+                        OnDevice::Decode => "decode (all but Huffman codes) + ",
+                        OnDevice::Nvjpeg => "decode (by nvJPEG; not exact) + ",
+                        _ => "",
+                    };
                     format!("{first}{} -> batch, on the device", self.names(operations.clone()))
                 }
                 Step::Crops { operations, .. } => {

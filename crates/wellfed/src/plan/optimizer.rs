@@ -49,9 +49,8 @@ pub(crate) fn leave(program: &mut ImageProgram, on_device: OnDevice, field: &str
     }
     match program.steps.pop() {
         Some(Step::Write { operations, map }) => {
-            let coefficients = on_device == OnDevice::Decode;
             let what = format!("{} is done there", program.names(operations.clone()));
-            program.steps.push(Step::Leave { operations, map, coefficients });
+            program.steps.push(Step::Leave { operations, map, from: on_device });
             notes.push(Note { field: field.to_owned(), pass, change: what });
         }
         Some(other) => {

@@ -143,6 +143,8 @@ pub enum OnDevice {
     Resize,
     /// As `Resize`, and of JPEGs all but Huffman decoding.
     Decode,
+    /// As `Resize`, and JPEGs of common kinds as they are, for nvJPEG: its pixels differ a little.
+    Nvjpeg,
 }
 
 /// Memory layout of image batches.

@@ -1,0 +1,150 @@
+"""Images that the device finishes: the same bits as without, by the kernels on the host, and on a device if there is one."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import wellfed as wf
+from wellfed import transforms as T
+from wellfed._loader import Loader, torch_converter
+from wellfed._options import left_to
+from wellfed.torch._left import LeftImages
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: what it makes is not compared")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """JPEGs of several samplings, a progressive one, a grey one, a CMYK one, and a PNG."""
+    root = tmp_path_factory.mktemp("photos")
+    draw = random.Random(1)
+    for k in range(24):
+        width, height = draw.randrange(30, 200), draw.randrange(30, 200)
+        noise = np.random.default_rng(k).integers(0, 256, (8, 8, 3), np.uint8)
+        image = Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC)
+        mode = {20: "L", 21: "CMYK"}.get(k, "RGB")
+        folder = root / f"class_{k % 2}"
+        folder.mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        if k == 22:
+            image.save(buffer, "PNG")
+        else:
+            extra: dict[str, Any] = {} if mode == "CMYK" else {"subsampling": k % 3} if mode == "RGB" else {}
+            image.convert(mode).save(buffer, "JPEG", quality=60 + k, progressive=k % 5 == 4, **extra)
+        (folder / f"{k:02d}.{'png' if k == 22 else 'jpg'}").write_bytes(buffer.getvalue())
+    return str(root)
+
+
+ENDS = [
+    [],
+    [T.ToTensor(), T.Normalize((0.4, 0.5, 0.6), (0.2, 0.2, 0.3))],
+    [T.ToDtype("bfloat16", scale=True)],
+]
+STEPS = [
+    [T.RandomResizedCrop(32), T.RandomHorizontalFlip()],
+    [T.Resize(40, interpolation="bicubic"), T.CenterCrop((24, 36)), T.RandomVerticalFlip()],
+    [T.ColorJitter(0.3, 0.3), T.Resize((20, 50))],
+]
+
+
+def loader_of(dataset: Any, kind: str, **options: Any) -> Loader:
+    """Batches that are left to a device, before they are."""
+    return Loader(
+        left_to(dataset.with_options(**options), "cuda", kind), torch_converter(), "torch", None
+    )
+
+
+@pytest.mark.parametrize("kind", ["resize", "decode"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_kernels_make_the_same_bits(photos: str, kind: str, layout: Any, cached: bool) -> None:
+    source = wf.image_folder(photos)
+    for steps, end in itertools.product(STEPS, ENDS):
+        dataset = (source.cache() if cached else source).shuffle(seed=5).map(*steps, *end).batch(7)
+        plain, left = dataset.torch(layout=layout), loader_of(dataset, kind, layout=layout)
+        for epoch in range(2):
+            plain.set_epoch(epoch)
+            left.set_epoch(epoch)
+            for (wanted, labels), (images, others) in zip(plain, left, strict=True):
+                assert isinstance(images, LeftImages)
+                made = images.to("cpu")
+                assert made.shape == wanted.shape
+                assert made.dtype == wanted.dtype
+                assert torch.equal(made, wanted)
+                assert torch.equal(labels, others)
+
+
+def test_states_are_the_same_with_and_without(photos: str) -> None:
+    dataset = wf.image_folder(photos).shuffle(seed=5).map(T.RandomResizedCrop(16)).batch(5)
+    plain, left = dataset.torch(), loader_of(dataset, "decode")
+    ahead = iter(plain)
+    next(ahead)
+    left.load_state_dict(plain.state_dict())
+    for (wanted, _), (images, _) in zip(ahead, left, strict=True):
+        assert torch.equal(images.to("cpu"), wanted)
+
+
+def test_what_devices_do_not_run_stays_on_the_host(photos: str) -> None:
+    source = wf.image_folder(photos)
+    erased = source.map(T.Resize((8, 8)), T.ToTensor(), T.RandomErasing()).batch(4)
+    plain = [images for images, _ in erased.torch()]
+    left = loader_of(erased, "decode")
+    left.set_epoch(0)
+    for (images, _), wanted in zip(left, plain, strict=True):
+        assert torch.equal(images, wanted)
+    assert "not possible" in left.explain()
+    mixed = source.map(T.Resize((8, 8)), T.ToTensor()).batch(4).map(T.CutMix(num_classes=2))
+    assert isinstance(next(iter(loader_of(mixed, "decode")))[0], torch.Tensor)
+
+
+def test_explain_says_what_is_left(photos: str) -> None:
+    dataset = wf.image_folder(photos).map(T.RandomResizedCrop(16)).batch(5)
+    text = loader_of(dataset, "decode").explain()
+    assert "decode (all but Huffman codes) + RandomResizedCrop -> batch, on the device" in text
+
+
+def test_wrong_use_is_told() -> None:
+    dataset = wf.from_tensor_slices(np.zeros((4, 2), np.uint8)).batch(2)
+    with pytest.raises(ValueError, match="on_device is 'gpu'; it is one of"):
+        dataset.torch("cuda", on_device="gpu")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'hint: torch\(device="cuda"'):
+        dataset.torch(on_device="decode")
+    with pytest.raises(ValueError, match="has Python steps"):
+        dataset.map(lambda x: x).torch("cuda", on_device="decode")
+
+
+def test_a_bad_image_is_a_bad_sample(photos: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    whole = next(iter(Path(photos).glob("class_0/00.jpg"))).read_bytes()
+    (tmp_path / "a" / "0.jpg").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "a" / "1.jpg").write_bytes(whole)
+    dataset = wf.image_folder(str(tmp_path)).map(T.Resize((8, 8))).batch(2)
+    left = loader_of(dataset, "decode", on_error="skip")
+    ((images, labels),) = list(left)
+    assert images.to("cpu").shape == (1, 3, 8, 8)
+    assert [bad.stage for bad in left.errors()] == ["decode"]
+
+
+@gpu
+@pytest.mark.parametrize("kind", ["resize", "decode"])
+def test_a_device_makes_the_same_bits(photos: str, kind: Any) -> None:
+    source = wf.image_folder(photos)
+    for steps, end in itertools.product(STEPS, ENDS):
+        for cached in (False, True):
+            dataset = (source.cache() if cached else source).shuffle(seed=5).map(*steps, *end).batch(7)
+            plain, left = dataset.torch(), dataset.torch("cuda", on_device=kind)
+            for epoch in range(2):
+                plain.set_epoch(epoch)
+                left.set_epoch(epoch)
+                for (wanted, _), (images, _) in zip(plain, left, strict=True):
+                    assert images.is_cuda
+                    assert torch.equal(images.cpu(), wanted)

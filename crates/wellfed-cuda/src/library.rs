@@ -141,7 +141,11 @@ impl Loaded {
         // `WELLFED_CUDA_DRIVER`, or has among Python's packages, is as trusted as what Python itself loads.
         match unsafe { libloading::Library::new(path) } {
             Ok(handle) => Ok(Self { handle: ManuallyDrop::new(handle), path: path.display().to_string() }),
-            Err(error) => Err(std::error::Error::source(&error).unwrap_or(&error).to_string()),
+            Err(error) => {
+                // The loader's text begins with the name that the caller says before it.
+                let text = std::error::Error::source(&error).unwrap_or(&error).to_string();
+                Err(text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text).to_owned())
+            }
         }
     }
 

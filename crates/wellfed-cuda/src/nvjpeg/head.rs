@@ -14,7 +14,7 @@ pub enum Refusal {
     Precision(u8),
     /// It has neither one component nor three, as CMYK has four.
     Components(u8),
-    /// Its components are red, green and blue, which nvJPEG takes for luma and chroma.
+    /// Its components are red, green and blue, or may be.
     NotYcc,
     /// Its components are sampled in a way that engines differ in.
     Sampling,
@@ -36,7 +36,7 @@ impl fmt::Display for Refusal {
             Refusal::Process(marker) => write!(f, "coding process of SOF{}", marker & 15),
             Refusal::Precision(bits) => write!(f, "{bits} bits a sample"),
             Refusal::Components(count) => write!(f, "{count} components"),
-            Refusal::NotYcc => f.write_str("RGB components"),
+            Refusal::NotYcc => f.write_str("perhaps RGB components"),
             Refusal::Sampling => f.write_str("unusual sampling"),
             Refusal::NoHeight => f.write_str("no height in the header"),
             Refusal::Size => f.write_str("two sizes"),
@@ -71,7 +71,6 @@ impl Head {
     pub fn read(jpeg: &[u8]) -> Result<Self, Refusal> {
         let mut rest = jpeg.strip_prefix(&[0xFF, 0xD8]).ok_or(Refusal::Damaged)?;
         let mut frame = None;
-        let mut jfif = false;
         let mut transform = None;
         loop {
             let (marker, segment, after) = segment(rest).ok_or(Refusal::Damaged)?;
@@ -84,13 +83,12 @@ impl Head {
                 0xC0..=0xCF if !matches!(marker, 0xC4 | 0xC8 | 0xCC) => {
                     frame = Some(Frame::read(marker, segment)?)
                 }
-                0xE0 if segment.starts_with(b"JFIF\0") => jfif = true,
                 0xEE if segment.starts_with(b"Adobe") => transform = segment.get(11).copied(),
                 0xDA => break,
                 _ => {}
             }
         }
-        frame.ok_or(Refusal::Damaged)?.check(jfif, transform)
+        frame.ok_or(Refusal::Damaged)?.check(transform)
     }
 }
 
@@ -130,12 +128,11 @@ impl Frame {
     }
 
     /// Whether it is grey, or luma and chroma of a usual sampling: 4:4:4, 4:2:2, 4:2:0 or 4:4:0.
-    fn check(self, jfif: bool, transform: Option<u8>) -> Result<Head, Refusal> {
+    fn check(self, transform: Option<u8>) -> Result<Head, Refusal> {
         if let [luma, blue, red] = self.components[..] {
-            // libjpeg's rule: JFIF says YCbCr; else Adobe's marker says; else the identifiers do.
-            let rgb =
-                !jfif && transform.map_or((luma.0, blue.0, red.0) == (b'R', b'G', b'B'), |value| value == 0);
-            if rgb {
+            // Adobe's marker or the names of components say so. With JFIF's marker beside them libjpeg does not believe it,
+            // and what nvJPEG believes is not documented.
+            if transform == Some(0) || (luma.0, blue.0, red.0) == (b'R', b'G', b'B') {
                 return Err(Refusal::NotYcc);
             }
             let chroma = (blue.1, blue.2) == (1, 1) && (red.1, red.2) == (1, 1);
@@ -209,11 +206,14 @@ mod tests {
         let mut flat = frame(0x11);
         flat[1..3].fill(0);
         assert_eq!(refusal(&jpeg(0xC0, &flat, &[])), Refusal::NoHeight);
-        // RGB by Adobe's marker or by the names of components, but for JFIF, which libjpeg takes at its word.
+        // RGB by Adobe's marker or by the names of components.
         let adobe = |transform| [b"Adobe\0\x64\0\0\0\0".as_slice(), &[transform]].concat();
         assert_eq!(refusal(&jpeg(0xC0, &frame(0x11), &[(0xEE, &adobe(0))])), Refusal::NotYcc);
         assert!(Head::read(&jpeg(0xC0, &frame(0x11), &[(0xEE, &adobe(1))])).is_ok());
-        assert!(Head::read(&jpeg(0xC0, &frame(0x11), &[(0xE0, b"JFIF\0"), (0xEE, &adobe(0))])).is_ok());
+        assert_eq!(
+            refusal(&jpeg(0xC0, &frame(0x11), &[(0xE0, b"JFIF\0"), (0xEE, &adobe(0))])),
+            Refusal::NotYcc
+        );
         let named = [8, 1, 2, 3, 4, 3, b'R', 0x11, 0, b'G', 0x11, 1, b'B', 0x11, 1];
         assert_eq!(refusal(&jpeg(0xC0, &named, &[])), Refusal::NotYcc);
         let twice = jpeg(0xC0, &frame(0x11), &[(0xC0, &frame(0x11))]);

@@ -146,7 +146,12 @@ impl Recipes {
                 }
                 Step::Whole(at) => builder.action(*at, &actions[*at], sizes[*at])?,
                 Step::Erase(at) => patches.extend(erased(&actions[*at], sizes[*at])),
-                Step::Decode | Step::Crops { .. } | Step::TensorFlow(_) | Step::Float(_) => {
+                // Nothing is left to a device by default.
+                Step::Decode
+                | Step::Crops { .. }
+                | Step::TensorFlow(_)
+                | Step::Float(_)
+                | Step::Leave { .. } => {
                     return Err(unwritten(&self.program));
                 }
             }
@@ -228,10 +233,11 @@ impl Builder<'_> {
     }
 
     fn geometry(&mut self, at: usize, action: &Action, size: Size) -> Result<()> {
-        if let Action::Resize { interpolation, .. } = action {
-            if interpolation.is_opencv() && *interpolation != transform::Interpolation::OpenCvNearest {
-                return Err(refused(self.program, at, &format!("with interpolation {interpolation}")));
-            }
+        if let Action::Resize { interpolation, .. } = action
+            && interpolation.is_opencv()
+            && *interpolation != transform::Interpolation::OpenCvNearest
+        {
+            return Err(refused(self.program, at, &format!("with interpolation {interpolation}")));
         }
         let fold = self.fold.get_or_insert(Fold::new(size.height, size.width));
         // Pixels may be moved before their values are changed, where these do not depend on it.

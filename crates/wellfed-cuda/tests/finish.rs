@@ -57,9 +57,10 @@ impl Photos {
             }
         }
         let pixels: Vec<u8> = (0..60 * 44 * 4).map(|i| (i / 7 % 256) as u8).collect();
-        for (name, color, bytes) in
-            [("grey", ColorType::Luma, 60 * 44), ("inks", ColorType::CmykAsYcck, 60 * 44 * 4)]
-        {
+        for (name, color, bytes) in [
+            ("grey", ColorType::Luma, 60 * 44),
+            ("inks", ColorType::CmykAsYcck, 60 * 44 * 4),
+        ] {
             let encoder = Encoder::new_file(folder.join(format!("{name}.jpg")), 90).unwrap();
             encoder.encode(&pixels[..bytes], 60, 44, color).unwrap();
         }

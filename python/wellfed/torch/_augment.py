@@ -1,7 +1,7 @@
 """`Augment`: transforms on batches of images where these lie, on a CUDA device or on the CPU.
 
-Invariant: image `i` of a batch gets the pixels that the CPU gives it for the same seed, epoch and index, bit for bit. On a
-device all is submitted to the current stream of the caller, with memory of torch's own allocator: nothing waits.
+Invariant: an image gets the pixels that the CPU gives it for the same seed, epoch and index, bit for bit. On a device
+all is submitted to the current stream of the caller, with memory of torch's own allocator: nothing waits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Augment:
         transform: A `wellfed.transforms.Transform`, or several one after the other.
         seed: What draws depend on, 0 to 2**64 - 1. None takes one from torch's default generator. Processes of one
             training should have different ones, or give `indices`.
-        channels_last: Whether finished batches have ``memory_format=torch.channels_last``. None keeps that of the images.
+        channels_last: Whether finished batches have ``memory_format=torch.channels_last``. None keeps that of the
+            images.
 
     Example:
         >>> import torch
@@ -69,7 +70,9 @@ class Augment:
         self._plan = json.dumps(self.transform.to_plan())
         self._made: dict[tuple[int, int, int, bool], _native.Augmentation] = {}
 
-    def __call__(self, images: torch.Tensor, indices: Sequence[int] | torch.Tensor | None = None) -> torch.Tensor:
+    def __call__(
+        self, images: torch.Tensor, indices: Sequence[int] | torch.Tensor | None = None
+    ) -> torch.Tensor:
         """The transformed images: a new tensor on the same device.
 
         Args:

@@ -84,7 +84,7 @@ class Augment:
             TypeError: For other tensors, and for indices on a device, which it would have to wait for.
             ValueError: For other numbers of indices than images, and for transforms that a device does not have.
         """
-        return self._run(images, indices, kernels=images.device.type == "cuda")
+        return self._run(images, indices, kernels=getattr(images, "is_cuda", False))
 
     def _run(self, images: torch.Tensor, indices: Any, kernels: bool) -> torch.Tensor:
         """Beside `__call__`, on the CPU with the kernels of a device as well: for tests."""

@@ -17,6 +17,8 @@
 #define AUGMENT_ADD(at, value) atomicAdd((at), (value))
 #define AUGMENT_ALIGN __align__(16)
 #define AUGMENT_UNROLL _Pragma("unroll")
+/* Four blocks share a multiprocessor: no more than 64 registers a thread. */
+#define AUGMENT_BOUNDS AUGMENT_THREADS, 4
 DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
 {
     *(uint4 *)to = make_uint4(a, b, c, d);
@@ -29,6 +31,7 @@ DEVICE void augment_store8(void *to, u32 a, u32 b)
 #define AUGMENT_ADD(at, value) (*(at) += (value))
 #define AUGMENT_ALIGN _Alignas(16)
 #define AUGMENT_UNROLL
+#define AUGMENT_BOUNDS AUGMENT_THREADS
 DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
 {
     u32 all[4];
@@ -127,11 +130,6 @@ DEVICE i32 augment_start(AugmentSide side, i32 i)
 DEVICE i32 augment_len(AugmentSide side, i32 i)
 {
     return side.step ? side.lens[i] : 1;
-}
-
-DEVICE u32 augment_of(AugmentSide side, i32 i, i32 tap)
-{
-    return side.step ? (u32)side.weights[tap * side.step + i] : 1u << AUGMENT_BITS;
 }
 
 DEVICE u8 augment_clip(u32 sum)
@@ -383,13 +381,15 @@ DEVICE void augment_store(u8 *target, i64 at, u32 element, u32 bits)
 DEVICE void augment_tile(const AugmentArgs a, const i32 full)
 {
     /* Rows (or columns) between the passes, all channels. */
-    SHARED AUGMENT_ALIGN u8 between[3 * AUGMENT_TILE * AUGMENT_CHUNK];
+    SHARED AUGMENT_ALIGN u32 between_words[3 * AUGMENT_TILE * AUGMENT_CHUNK / 4];
     /* Sums where the source comes in several chunks; before and after that histograms, tables of 8 bits, sums. */
     SHARED AUGMENT_ALIGN u32 sums[3 * AUGMENT_TILE * AUGMENT_TILE];
-    SHARED AUGMENT_ALIGN u8 tile[3 * AUGMENT_TILE * AUGMENT_TILE];
+    SHARED AUGMENT_ALIGN u32 tile_words[3 * AUGMENT_TILE * AUGMENT_TILE / 4];
     SHARED AUGMENT_ALIGN u32 table[3 * 256];
     SHARED u32 partial[AUGMENT_THREADS];
     SHARED u32 mean;
+    u8 *const between = (u8 *)between_words;
+    u8 *const tile = (u8 *)tile_words;
     const AugmentPass *pass = (const AugmentPass *)a.passes + BLOCK_Y;
     const i32 *axes = (const i32 *)a.axes;
     const i32 across = (pass->out_width + AUGMENT_TILE - 1) / AUGMENT_TILE;
@@ -434,14 +434,16 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
             const u32 fours = (u32)(next - chunk + 3) / 4;
             /* The first pass: four samples of the second one's side at once, whose weights are the same. */
             for (i = THREAD; i < channels * fours * AUGMENT_TILE; i += THREADS) {
-                const u32 m = i % AUGMENT_TILE, four = i / AUGMENT_TILE % fours;
+                const u32 m = i % AUGMENT_TILE, line = i / AUGMENT_TILE;
+                const u32 four = line - (line >= fours ? fours : 0) - (line >= 2 * fours ? fours : 0);
                 const i32 at = chunk + (i32)(four * 4);
                 i32 start, len, t;
                 u32 s0 = AUGMENT_HALF, s1 = AUGMENT_HALF, s2 = AUGMENT_HALF, s3 = AUGMENT_HALF;
                 i64 step, d1, d2, d3;
+                const i32 *weights = one.weights + m;
                 const u8 *from;
                 u8 *to;
-                c = i / AUGMENT_TILE / fours;
+                c = (u32)(line >= fours) + (u32)(line >= 2 * fours);
                 if ((i32)m >= (down_first ? rows : columns))
                     continue;
                 start = augment_start(one, (i32)m);
@@ -453,8 +455,8 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 d3 = (next - 1 - at < 3 ? next - 1 - at : 3) * d1;
                 d2 = (next - 1 - at < 2 ? next - 1 - at : 2) * d1;
                 d1 = (next - 1 - at < 1 ? next - 1 - at : 1) * d1;
-                for (t = 0; t < len; ++t, from += step) {
-                    const u32 weight = augment_of(one, (i32)m, t);
+                for (t = 0; t < len; ++t, from += step, weights += one.step) {
+                    const u32 weight = one.step ? (u32)*weights : 1u << AUGMENT_BITS;
                     s0 += from[0] * weight;
                     s1 += from[d1] * weight;
                     s2 += from[d2] * weight;
@@ -479,6 +481,7 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
             if (down_first) {
                 for (i = THREAD; i < channels * AUGMENT_TILE * AUGMENT_TILE; i += THREADS) {
                     const i32 x = (i32)(i % AUGMENT_TILE), y = (i32)(i / AUGMENT_TILE % AUGMENT_TILE);
+                    const i32 *weights;
                     i32 start, from, to, t;
                     u32 sum;
                     if (x >= columns || y >= rows)
@@ -488,9 +491,10 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                     to = start + augment_len(second, x);
                     to = to < next ? to : next;
                     sum = chunk == begin ? AUGMENT_HALF : sums[i];
-                    for (t = from; t < to; ++t)
+                    weights = second.weights + (from - start) * second.step + x;
+                    for (t = from; t < to; ++t, weights += second.step)
                         sum += between[i / AUGMENT_TILE * AUGMENT_CHUNK + (u32)(t - chunk)] *
-                               augment_of(second, x, t - start);
+                               (second.step ? (u32)*weights : 1u << AUGMENT_BITS);
                     if (next == end)
                         tile[i] = augment_clip(sum);
                     else
@@ -500,6 +504,7 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 for (i = THREAD; i < channels * AUGMENT_TILE * AUGMENT_TILE / 4; i += THREADS) {
                     const i32 y = (i32)(i / (AUGMENT_TILE / 4) % AUGMENT_TILE);
                     const u32 *column;
+                    const i32 *weights;
                     i32 start, from, to, t;
                     u32 s0 = AUGMENT_HALF, s1 = AUGMENT_HALF, s2 = AUGMENT_HALF, s3 = AUGMENT_HALF;
                     c = i / (AUGMENT_TILE / 4) / AUGMENT_TILE;
@@ -515,20 +520,20 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                         s2 = sums[i * 4 + 2];
                         s3 = sums[i * 4 + 3];
                     }
-                    column = (const u32 *)between + c * AUGMENT_CHUNK * (AUGMENT_TILE / 4) + i % (AUGMENT_TILE / 4);
-                    for (t = from; t < to; ++t) {
-                        const u32 four = column[(t - chunk) * (AUGMENT_TILE / 4)];
-                        const u32 weight = augment_of(second, y, t - start);
+                    column = between_words + (c * AUGMENT_CHUNK + (u32)(from - chunk)) * (AUGMENT_TILE / 4) +
+                             i % (AUGMENT_TILE / 4);
+                    weights = second.weights + (from - start) * second.step + y;
+                    for (t = from; t < to; ++t, column += AUGMENT_TILE / 4, weights += second.step) {
+                        const u32 four = *column;
+                        const u32 weight = second.step ? (u32)*weights : 1u << AUGMENT_BITS;
                         s0 += (four & 255u) * weight;
                         s1 += (four >> 8 & 255u) * weight;
                         s2 += (four >> 16 & 255u) * weight;
                         s3 += (four >> 24) * weight;
                     }
                     if (next == end) {
-                        tile[i * 4] = augment_clip(s0);
-                        tile[i * 4 + 1] = augment_clip(s1);
-                        tile[i * 4 + 2] = augment_clip(s2);
-                        tile[i * 4 + 3] = augment_clip(s3);
+                        tile_words[i] = augment_clip(s0) | (u32)augment_clip(s1) << 8 |
+                                        (u32)augment_clip(s2) << 16 | (u32)augment_clip(s3) << 24;
                     } else {
                         sums[i * 4] = s0;
                         sums[i * 4 + 1] = s1;
@@ -607,36 +612,53 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
         const u32 element = finish ? a.element : 1;
         const i32 out_top = flags & FLIP_V ? pass->out_height - top - rows : top;
         const i32 out_left = flags & FLIP_H ? pass->out_width - left - columns : left;
-        /* Four neighbours at once, be they of a row of one channel or pixels with their channels: elements are dense
-         * along a line in both layouts. */
+        /* Four neighbours at once, be they of a row of one channel or of pixels with their three channels: elements are
+         * dense along a line in both layouts. */
         const i32 planar = pass->target_pixel == 1;
-        const i32 line = planar ? columns : columns * (i32)out_channels;
-        const i32 groups = (line + 3) / 4;
-        const i32 lines = planar ? rows * (i32)out_channels : rows;
-        for (i = THREAD; i < (u32)(lines * groups); i += THREADS) {
-            const i32 first = (i32)(i % (u32)groups) * 4, row = (i32)(i / (u32)groups);
-            const i32 plane = row / rows, y = row % rows;
-            const i32 from_y = flags & FLIP_V ? rows - 1 - y : y;
+        const i32 line = planar ? columns : columns * 3;
+        const u32 groups = (planar ? out_channels : 3) * AUGMENT_TILE * AUGMENT_TILE / 4;
+        for (i = THREAD; i < groups; i += THREADS) {
+            const i32 first = (i32)(planar ? i % (AUGMENT_TILE / 4) : i % (3 * AUGMENT_TILE / 4)) * 4;
+            const i32 y = (i32)(planar ? i / (AUGMENT_TILE / 4) % AUGMENT_TILE : i / (3 * AUGMENT_TILE / 4));
+            const u32 plane = planar ? i / (AUGMENT_TILE / 4) / AUGMENT_TILE : 0;
             const i32 count = line - first < 4 ? line - first : 4;
-            const i64 at = plane * pass->target_plane + (i64)(out_top + y) * pass->target_row +
-                           (i64)out_left * pass->target_pixel + first;
-            u32 bits[4];
+            u32 from, four = 0, bits[4];
+            i64 at;
             i32 k;
-            /* All four, so that they stay in registers: those past the line's end are its last one. */
+            if (y >= rows || count <= 0)
+                continue;
+            from = (plane * AUGMENT_TILE + (u32)(flags & FLIP_V ? rows - 1 - y : y)) * AUGMENT_TILE;
+            at = (i64)plane * pass->target_plane + (i64)(out_top + y) * pass->target_row +
+                 (i64)out_left * pass->target_pixel + first;
+            /* A word of four pixels, where they lie in one; what is past the line's end is not looked at. */
+            if (planar && !(flags & FLIP_H)) {
+                four = tile_words[(from + (u32)first) / 4];
+            } else if (planar && columns % 4 == 0) {
+                four = tile_words[(from + (u32)(columns - 4 - first)) / 4];
+                four = four >> 24 | (four >> 8 & 0xFF00u) | (four << 8 & 0xFF0000u) | four << 24;
+            } else {
+                AUGMENT_UNROLL
+                for (k = 0; k < 4; ++k) {
+                    const i32 place = first + (k < count ? k : count - 1);
+                    const i32 x = planar ? place : place / 3;
+                    const u32 channel = planar ? 0 : (u32)(place - x * 3);
+                    four |= (u32)tile[from + channel * AUGMENT_TILE * AUGMENT_TILE +
+                                      (u32)(flags & FLIP_H ? columns - 1 - x : x)]
+                            << (8 * k);
+                }
+            }
+            /* All four, so that they stay in registers. */
             AUGMENT_UNROLL
             for (k = 0; k < 4; ++k) {
-                const i32 place = first + (k < count ? k : count - 1);
-                const i32 x = planar ? place : place / (i32)out_channels;
-                const i32 from_x = flags & FLIP_H ? columns - 1 - x : x;
-                u32 v;
-                c = (u32)(planar ? plane : place - x * (i32)out_channels);
-                v = tile[(c * AUGMENT_TILE + (u32)from_y) * AUGMENT_TILE + (u32)from_x];
+                const i32 place = first + k;
+                c = planar ? plane : (u32)place % 3;
+                bits[k] = four >> (8 * k) & 255u;
                 if (finish) {
-                    v = table[c * 256 + v];
+                    bits[k] = table[c * 256 + bits[k]];
                     if (full && pass->patches)
-                        v = augment_patched(&a, pass, c, out_top + y, out_left + x, v);
+                        bits[k] = augment_patched(&a, pass, c, out_top + y,
+                                                  out_left + (planar ? place : place / 3), bits[k]);
                 }
-                bits[k] = v;
             }
             if (count == 4 && ((u64)target + (u64)at * element) % (4 * element) == 0) {
                 if (element == 4)
@@ -656,13 +678,13 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
 }
 
 /* Passes of all kinds. */
-KERNEL(augment, AugmentArgs, AUGMENT_THREADS)
+KERNEL(augment, AugmentArgs, AUGMENT_BOUNDS)
 {
     augment_tile(a, 1);
 }
 
 /* Passes that change no values, overwrite nothing and count nothing: with fewer registers. */
-KERNEL(augment_plain, AugmentArgs, AUGMENT_THREADS)
+KERNEL(augment_plain, AugmentArgs, AUGMENT_BOUNDS)
 {
     augment_tile(a, 0);
 }

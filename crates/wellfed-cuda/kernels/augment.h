@@ -96,7 +96,7 @@ typedef struct {
     u64 ops;
     u64 patches;
     u64 bytes;
-    u64 axes; /* words: each table is starts, lens and, tap by tap, weights, `count` of each, behind a word that says `count` */
+    u64 axes; /* words; a table is `count`, then as many starts, as many lens, and as many weights of each tap */
     u64 jobs; /* AugmentAxis */
     u64 lumas;      /* u64 sums */
     u64 histograms; /* u32 [3][256] each */

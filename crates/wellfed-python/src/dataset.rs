@@ -320,7 +320,7 @@ fn borrow(py: Python<'_>, arrays: Given<'_>) -> PyResult<Option<Vec<ArrayData>>>
     arrays.map(|arrays| arrays.into_iter().map(one).collect()).transpose()
 }
 
-fn parse<T: DeserializeOwned>(py: Python<'_>, what: &str, json: &str) -> PyResult<T> {
+pub(crate) fn parse<T: DeserializeOwned>(py: Python<'_>, what: &str, json: &str) -> PyResult<T> {
     serde_json::from_str(json).map_err(|e| {
         // The place in a text that the user never saw is no help.
         let text = e.to_string();

@@ -39,8 +39,20 @@ fn module(ordinal: u32) -> wellfed_cuda::Result<Arc<Module>> {
     Ok(module)
 }
 
+/// CUDA device `device` in the order of its stream `stream`, which is the caller's current one; the host without a device.
+pub(crate) fn place(device: Option<u32>, stream: u64) -> wellfed_cuda::Result<Place> {
+    let Some(ordinal) = device else { return Ok(Place::Host) };
+    let module = module(ordinal)?;
+    // SAFETY: the caller names a stream of this device that is its current one.
+    let stream = Arc::new(unsafe { Stream::borrowed(module.device(), stream) });
+    Ok(Place::Device { module, stream })
+}
+
 /// Runs `work` without the interpreter; its errors become RuntimeErrors.
-fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> wellfed_cuda::Result<T> + Send) -> PyResult<T> {
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> wellfed_cuda::Result<T> + Send,
+) -> PyResult<T> {
     let mut failed = None;
     let done = enter::quick(py, || {
         work().map_err(|error| {
@@ -105,15 +117,7 @@ impl FinishPlan {
         let places = Places { records, offsets, scratch, table, out };
         let shape = Shape { channels, element, step };
         run(py, || {
-            let place = match device {
-                None => Place::Host,
-                Some(ordinal) => {
-                    let module = module(ordinal)?;
-                    // SAFETY: the caller names a stream of this device that is its current one.
-                    let stream = Arc::new(unsafe { Stream::borrowed(module.device(), stream) });
-                    Place::Device { module, stream }
-                }
-            };
+            let place = place(device, stream)?;
             self.plan.run(places, shape, |kernel, grid, threads, args| {
                 // SAFETY: the plan was made of these records, and the caller holds memory as large as it says.
                 unsafe { place.launch(kernel, grid, threads, args) }

@@ -5,6 +5,7 @@
 //! `array` (arrays that go out without one).
 
 mod array;
+mod augment;
 mod command;
 mod dataset;
 mod enter;
@@ -26,6 +27,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::array::{Array, RaggedColumn};
+    #[pymodule_export]
+    use crate::augment::{AugmentPlan, Augmentation};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]

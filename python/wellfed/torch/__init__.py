@@ -15,6 +15,7 @@ Example:
 from __future__ import annotations
 
 from ._accumulate import MicroBatch, MicroBatches
+from ._augment import Augment
 from ._bad import BadSample
 from ._feed import feed
 from ._loader import DataLoader
@@ -24,6 +25,7 @@ from ._workers.threads import get_worker_info
 
 __all__ = [
     "Albumentations",
+    "Augment",
     "BadSample",
     "DataLoader",
     "MicroBatch",

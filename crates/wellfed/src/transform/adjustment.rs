@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wellfed_kernels::{image::Image, sharpen, tables};
+use wellfed_kernels::{image::Image, recipe::PixelOp, sharpen, tables};
 
 use super::{Action, ImageAction, ImageMemory, Size, image_action::elements, param::impossible};
 use crate::{Result, rng::Rng};
@@ -32,6 +32,19 @@ impl Adjustment {
 }
 
 impl ImageAction for Adjustment {
+    fn pixel_ops(&self, _input: Size) -> Option<Vec<PixelOp>> {
+        Some(vec![match *self {
+            Adjustment::Invert => PixelOp::Invert,
+            Adjustment::Posterize(bits) => PixelOp::Posterize(bits),
+            Adjustment::Solarize(threshold) => PixelOp::Solarize(threshold),
+            Adjustment::SolarizeAdd(add) => PixelOp::SolarizeAdd(add),
+            // It looks at neighbours.
+            Adjustment::Sharpness(_) => return None,
+            Adjustment::Autocontrast => PixelOp::Autocontrast,
+            Adjustment::Equalize => PixelOp::Equalize,
+        }])
+    }
+
     fn memory(&self, input: Size) -> usize {
         if matches!(self, Adjustment::Sharpness(_)) { elements(input) } else { 0 }
     }

@@ -3,7 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use wellfed_kernels::image::Image;
+use wellfed_kernels::{
+    image::Image,
+    recipe::{Fill, Patch, PixelOp},
+    resample,
+};
 
 use super::{
     Action, Class, ImageAction, ImageMemory, Operation, PerChannel, Rect, Shape, Size,
@@ -132,6 +136,15 @@ struct Holes {
 }
 
 impl ImageAction for Holes {
+    fn pixel_ops(&self, input: Size) -> Option<Vec<PixelOp>> {
+        let fill = Fill::Constant(self.fill.bytes(input.channels.max(1)).map(f32::from));
+        let patch = |&Rect { top, left, height, width }: &Rect| Patch {
+            rect: resample::Rect { top, left, height, width },
+            fill: fill.clone(),
+        };
+        Some(self.holes.iter().map(patch).map(PixelOp::Erase).collect())
+    }
+
     fn run(&self, image: &mut Image, _memory: &mut ImageMemory) -> Result<()> {
         let (width, channels) = (image.width(), image.channels());
         let fill = self.fill.bytes(channels.max(1));

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
-use wellfed_kernels::{color, hue, image::Image};
+use wellfed_kernels::{color, hue, image::Image, recipe::PixelOp};
 
 use super::{
     Action, Class, ImageAction, ImageMemory, Operation, Shape, Size, Spread,
@@ -209,6 +209,16 @@ impl fmt::Debug for ColorSteps {
 }
 
 impl ImageAction for ColorSteps {
+    fn pixel_ops(&self, _input: Size) -> Option<Vec<PixelOp>> {
+        let op = |step: &ColorStep| match *step {
+            ColorStep::Brightness(factor) => PixelOp::Brightness(factor),
+            ColorStep::Contrast(factor) => PixelOp::Contrast(factor),
+            ColorStep::Saturation(factor) => PixelOp::Saturation(factor),
+            ColorStep::Hue(factor) => PixelOp::Hue(factor),
+        };
+        Some(self.iter().map(op).collect())
+    }
+
     fn run(&self, image: &mut Image, _memory: &mut ImageMemory) -> Result<()> {
         for step in self.iter() {
             match *step {

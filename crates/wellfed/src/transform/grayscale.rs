@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use wellfed_kernels::{gray::to_gray, image::Image};
+use wellfed_kernels::{gray::to_gray, image::Image, recipe::PixelOp};
 
 use super::{
     Action, Class, ImageAction, ImageMemory, Operation, Shape, Size,
@@ -50,6 +50,10 @@ pub(super) struct Luma {
 }
 
 impl ImageAction for Luma {
+    fn pixel_ops(&self, _input: Size) -> Option<Vec<PixelOp>> {
+        Some(vec![PixelOp::Gray(self.channels)])
+    }
+
     fn size(&self, input: Size) -> Size {
         Size { channels: self.channels, ..input }
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use wellfed_kernels::image::Image;
+use wellfed_kernels::{image::Image, recipe::PixelOp};
 
 use super::{PerChannel, Size};
 use crate::Result;
@@ -31,6 +31,13 @@ pub trait ImageAction: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`crate::ErrorKind::Limit`] if there is no memory for the result.
     fn run(&self, image: &mut Image, memory: &mut ImageMemory) -> Result<()>;
+
+    /// What it does to an image of size `input`, where that is nothing but changes of values that kernels elsewhere have
+    /// as well: the same pixels, one operation after the other.
+    fn pixel_ops(&self, input: Size) -> Option<Vec<PixelOp>> {
+        let _ = input;
+        None
+    }
 
     /// What torchvision v2 does to a mask where it does this to an image; `None` leaves it as it is. `fill` turns a fill
     /// of images into one of the mask.

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use wellfed_kernels::{color::permute, image::Image};
+use wellfed_kernels::{color::permute, image::Image, recipe::PixelOp};
 
 use super::{
     Action, Class, ColorStep, ColorSteps, ImageAction, ImageMemory, Operation, Shape, Size,
@@ -135,6 +135,10 @@ impl Operation for RandomPhotometricDistort {
 struct Permutation([usize; 3]);
 
 impl ImageAction for Permutation {
+    fn pixel_ops(&self, _input: Size) -> Option<Vec<PixelOp>> {
+        Some(vec![PixelOp::Permute(self.0)])
+    }
+
     fn run(&self, image: &mut Image, _memory: &mut ImageMemory) -> Result<()> {
         permute(image, &self.0);
         Ok(())

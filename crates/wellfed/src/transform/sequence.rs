@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wellfed_kernels::image::Image;
+use wellfed_kernels::{image::Image, recipe::PixelOp};
 
 use super::{Action, ImageAction, ImageMemory, PerChannel, Size};
 use crate::Result;
@@ -23,6 +23,16 @@ pub(super) fn sequence(mut actions: Vec<Arc<dyn ImageAction>>) -> Action {
 impl ImageAction for Sequence {
     fn size(&self, input: Size) -> Size {
         self.0.iter().fold(input, |size, action| action.size(size))
+    }
+
+    fn pixel_ops(&self, input: Size) -> Option<Vec<PixelOp>> {
+        let mut size = input;
+        let mut ops = Vec::new();
+        for action in &self.0 {
+            ops.extend(action.pixel_ops(size)?);
+            size = action.size(size);
+        }
+        Some(ops)
     }
 
     fn memory(&self, input: Size) -> usize {

@@ -1,0 +1,251 @@
+"""`wellfed.torch.Augment`: the kernels of a device, run on the host, against the engine.
+
+Where there is a device, the same kernels run on it as well.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+import wellfed as wf
+from wellfed import transforms as T
+from wellfed.torch import Augment
+
+INTERPOLATIONS = [
+    "nearest",
+    "nearest-exact",
+    "bilinear",
+    "bicubic",
+    "lanczos",
+    "torch-bilinear",
+    "torch-bicubic",
+]
+
+
+def images(count: int, channels: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (count, channels, height, width), dtype=torch.uint8, generator=generator)
+
+
+def side(draw: random.Random) -> int:
+    return draw.randint(2, 70)
+
+
+def on_bytes(draw: random.Random) -> T.Transform:
+    padding_mode = draw.choice(["constant", "edge", "reflect", "symmetric"])
+    interpolation = draw.choice(INTERPOLATIONS)
+    choices: list[Any] = [
+        lambda: T.RandomResizedCrop((side(draw), side(draw)), interpolation=interpolation),
+        lambda: T.Resize((side(draw), side(draw)), interpolation=interpolation),
+        lambda: T.Resize(side(draw), interpolation=interpolation),
+        lambda: T.CenterCrop((side(draw), side(draw))),
+        lambda: T.RandomCrop(side(draw), 3, pad_if_needed=True, fill=9, padding_mode=padding_mode),
+        lambda: T.Pad(
+            draw.randint(0, 4), fill=(1, 2, 3) if draw.random() < 0.1 else 5, padding_mode=padding_mode
+        ),
+        T.RandomHorizontalFlip,
+        T.RandomVerticalFlip,
+        lambda: T.ColorJitter(0.4, 0.4, 0.4, 0.2),
+        lambda: T.ColorJitter(hue=0.5),
+        lambda: T.RandomGrayscale(0.5),
+        lambda: T.RandomPhotometricDistort(p=0.7),
+        T.RandomInvert,
+        lambda: T.RandomPosterize(draw.randint(1, 7)),
+        lambda: T.RandomSolarize(draw.uniform(0, 255)),
+        T.RandomAutocontrast,
+        T.RandomEqualize,
+        lambda: T.RandomErasing(0.8, value=200),
+        lambda: T.RandomApply([T.ColorJitter(0.8, 0.8), T.RandomInvert(1)], 0.6),
+    ]
+    return draw.choice(choices)()
+
+
+def after(draw: random.Random, channels: int) -> list[T.Transform]:
+    """A cast and what may follow it, or nothing."""
+    if draw.random() < 0.25:
+        return []
+    dtype = draw.choice(["float32", "float16", "bfloat16"])
+    chain: list[T.Transform] = (
+        [T.ToTensor()] if draw.random() < 0.2 else [T.ToDtype(dtype, draw.random() < 0.7)]
+    )
+    if draw.random() < 0.6:
+        many = channels == 3 and draw.random() < 0.7
+        chain.append(
+            T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)) if many else T.Normalize(0.5, 0.3)
+        )
+    if draw.random() < 0.3:
+        chain.append(T.RandomHorizontalFlip())
+    if draw.random() < 0.4:
+        chain.append(T.RandomErasing(0.8, value=draw.choice([0, 0.5, "random"])))
+    return chain
+
+
+def same(found: torch.Tensor, expected: torch.Tensor, what: object) -> None:
+    assert found.dtype == expected.dtype, what
+    assert found.shape == expected.shape, what
+    assert found.stride() == expected.stride(), what
+    # Bits: all numbers, negative zeros and what is no number.
+    found, expected = (x.contiguous().view(torch.uint8) for x in (found, expected))
+    assert torch.equal(found, expected), what
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_kernels_give_the_engine_s_bits(seed: int) -> None:
+    draw = random.Random(seed)
+    channels = draw.choice([1, 3, 3])
+    chain = [on_bytes(draw) for _ in range(draw.randint(0, 5))]
+    # All images end alike.
+    chain.insert(draw.randint(0, len(chain)), T.RandomResizedCrop((side(draw), side(draw))))
+    given = images(draw.randint(1, 5), channels, draw.randint(20, 90), draw.randint(20, 90), seed)
+    form = draw.choice(["plain", "last", "part"])
+    if form == "last":
+        given = given.contiguous(memory_format=torch.channels_last)
+    elif form == "part":
+        given = given[:, :, 1:, 2:].flip(0)[:, :, :, : -1 - draw.randint(0, 3)]
+    augment = Augment(
+        chain + after(draw, channels),
+        seed=draw.getrandbits(64),
+        channels_last=draw.choice([None, True, False]),
+    )
+    augment.epoch = draw.randint(0, 3)
+    indices = [draw.randint(0, 1 << 40) for _ in range(len(given))]
+    try:
+        expected = augment(given, indices)
+    except ValueError as error:
+        # What makes no sense on one side makes none on the other.
+        with pytest.raises(type(error)):
+            augment._run(given, indices, kernels=True)
+        return
+    same(augment._run(given, indices, kernels=True), expected, augment)
+    if torch.cuda.is_available():
+        same(augment(given.to("cuda"), indices).cpu(), expected, augment)
+
+
+def test_few_of_the_random_chains_are_refused() -> None:
+    draw = random.Random(0)
+    refused = 0
+    for _ in range(100):
+        try:
+            Augment([on_bytes(draw), T.CenterCrop(20)], seed=1)(images(1, 3, 40, 50))
+        except ValueError:
+            refused += 1
+    assert refused < 15
+
+
+def test_a_common_chain_takes_one_launch_for_its_pixels() -> None:
+    from wellfed import _native
+
+    chain = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToDtype("float32", True)])
+    with_hue = T.Compose([T.RandomResizedCrop(32), T.ColorJitter(0.1, 0, 0.1, 0.1)])
+    with_contrast = T.Compose([T.RandomResizedCrop(32), T.ColorJitter(contrast=0.1)])
+    for transform, expected in [
+        (chain, ["augment_axes", "augment_plain"]),
+        (with_hue, ["augment_axes", "augment"]),
+        (with_contrast, ["augment_axes", "augment", "augment"]),
+    ]:
+        augment = Augment(transform, seed=0)
+        made = _native.Augmentation(augment._plan, (3, 64, 64), False, 0)
+        plan = made.plan(list(range(4)), 0, 4096, [3 * 64 * 64, 64 * 64, 64, 1], 4096)
+        assert plan.kernels == expected
+
+
+def test_draws_belong_to_seed_epoch_and_index() -> None:
+    chain = [T.RandomResizedCrop(16), T.RandomHorizontalFlip()]
+    one = images(1, 3, 50, 60)
+    batch = one.expand(40, -1, -1, -1)
+    made = Augment(chain, seed=3)(batch)
+    assert len({tuple(image.flatten().tolist()) for image in made}) == 40, "each image has draws of its own"
+    assert torch.equal(Augment(chain, seed=3)(batch), made)
+    assert not torch.equal(Augment(chain, seed=4)(batch), made)
+    # The same images in another order and other batches.
+    augment = Augment(chain, seed=3)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
+    parts = [augment(batch[part], part) for part in order.split(7)]
+    assert torch.equal(torch.cat(parts), made[order])
+    augment.epoch = 1
+    assert not torch.equal(augment(batch, range(40)), made)
+
+
+def test_without_indices_images_are_counted() -> None:
+    chain = T.RandomResizedCrop(16)
+    batch = images(12, 3, 50, 60)
+    counted, given = Augment(chain, seed=3), Augment(chain, seed=3)
+    first, second = counted(batch[:5]), counted(batch[5:])
+    assert counted.seen == 12
+    assert torch.equal(torch.cat([first, second]), given(batch, range(12)))
+    assert given.seen == 0
+    torch.manual_seed(5)
+    seeds = [Augment(chain).seed, Augment(chain).seed]
+    torch.manual_seed(5)
+    assert [Augment(chain).seed, Augment(chain).seed] == seeds
+    assert seeds[0] != seeds[1]
+
+
+def test_many_images_are_drawn_and_made_in_several_threads() -> None:
+    augment = Augment([T.RandomResizedCrop(8), T.ColorJitter(0.4, 0.4)], seed=9)
+    batch = images(150, 3, 12, 13)
+    whole = augment(batch, range(150))
+    same(augment._run(batch, range(150), kernels=True), whole, augment)
+    assert torch.equal(torch.cat([augment(batch[i : i + 1], [i]) for i in range(150)]), whole)
+
+
+def test_empty_batches_stay_empty() -> None:
+    augment = Augment([T.RandomResizedCrop(8), T.ToDtype("bfloat16", True)], seed=9)
+    made = augment(images(3, 3, 12, 13)[:0])
+    assert made.shape == (0, 3, 8, 8)
+    assert made.dtype == torch.bfloat16
+
+
+def test_the_memory_format_is_that_of_the_images_or_what_is_asked_for() -> None:
+    batch = images(2, 3, 20, 24)
+    last = batch.contiguous(memory_format=torch.channels_last)
+    for given, asked, expected in [
+        (batch, None, False),
+        (last, None, True),
+        (batch, True, True),
+        (last, False, False),
+    ]:
+        made = Augment(T.Resize((9, 8)), channels_last=asked)(given)
+        assert made.is_contiguous(memory_format=torch.channels_last) == expected
+        assert made.is_contiguous() != expected
+
+
+@pytest.mark.parametrize(
+    ("chain", "stage"),
+    [
+        (T.GaussianBlur(3), "GaussianBlur"),
+        ([T.Resize(8), T.RandomRotation(20)], "RandomRotation"),
+        (T.JPEG(50), "JPEG"),
+        (T.FiveCrop(8), "FiveCrop"),
+        ([T.ToTensor(), T.CenterCrop(8)], "CenterCrop"),
+        (T.Resize((8, 8), "opencv-area"), "Resize"),
+    ],
+)
+def test_what_a_device_does_not_have_is_refused_by_name(chain: Any, stage: str) -> None:
+    with pytest.raises(wf.exceptions.ConfigError, match=stage) as caught:
+        Augment(chain, seed=0)._run(images(2, 3, 30, 30), None, kernels=True)
+    assert caught.value.stage == stage
+    assert "CPU" in str(caught.value.hint)
+
+
+def test_other_tensors_are_refused() -> None:
+    augment = Augment(T.Resize((8, 8)))
+    for wrong in [torch.zeros(2, 3, 8, 8), torch.zeros(3, 8, 8, dtype=torch.uint8), [1]]:
+        with pytest.raises(TypeError, match="batches are uint8 tensors"):
+            augment(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="images have 4 channels; must be 1 or 3"):
+        augment(images(1, 4, 8, 8))
+    with pytest.raises(ValueError, match="there are 2 indices for 1 images"):
+        augment(images(1, 3, 8, 8), [1, 2])
+    with pytest.raises(TypeError, match="mixes images of a batch"):
+        Augment(T.MixUp(num_classes=3))
+    with pytest.raises(TypeError, match="on meta; it knows CUDA devices and the CPU"):
+        augment(torch.empty(1, 3, 8, 8, dtype=torch.uint8, device="meta"))
+    with pytest.raises(TypeError, match="keep them on the CPU"):
+        augment(images(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64, device="meta"))
+    with pytest.raises(ValueError, match="finished images differ in size"):
+        Augment(T.RandomResize(8, 30), seed=1)(images(2, 3, 20, 20))

@@ -7,6 +7,8 @@ fn main() {
         .std("c11")
         // Products and sums are rounded one by one, as on the device (`--fmad=false`).
         .flag("-ffp-contract=off")
+        // Sums of damaged coefficients wrap, as on the device.
+        .flag("-fwrapv")
         .opt_level(2)
         .warnings(true)
         .compile("wellfed_cuda_host");

@@ -97,6 +97,184 @@ KERNEL(unpack, BatchArgs, 64)
     }
 }
 
+/* A place to read Huffman codes from: see crates/wellfed-jpeg/src/part.rs. */
+typedef struct {
+    u32 bit;
+    /* Of the MCUs: the row, counted from the first one of the part, the first column in the image, and how many. */
+    u16 row, column, count;
+    i16 predictor[3];
+} Segment;
+
+#define HUFFMAN_THREADS 64
+#define HUFFMAN_TABLES 4
+/* Codes of so many bits are looked up at once. */
+#define FAST_BITS 9
+/* Bytes of a table: counts, symbols. */
+#define HUFFMAN_TABLE 272
+
+typedef struct {
+    /* By the next bits: 256 times the length of the code, plus its symbol; 0 for longer codes. */
+    u16 fast[1 << FAST_BITS];
+    /* By length, from FAST_BITS + 1 on: the first 16 bits that are above all codes, and what makes a place among the
+     * symbols of a code. */
+    u32 above[17];
+    i32 place[17];
+} HuffmanTable;
+
+CONSTANT u8 ZIGZAG[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+                          41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+                          30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+
+DEVICE u32 swapped(u32 x)
+{
+#ifdef __CUDACC__
+    return __byte_perm(x, 0, 0x0123);
+#else
+    return __builtin_bswap32(x);
+#endif
+}
+
+/* The 32 bits from `bit` on; zeros behind the end. */
+DEVICE u32 peek(const u32 *words, u32 count, u32 bit)
+{
+    u32 at = bit >> 5, shift = bit & 31;
+    u32 first = at < count ? swapped(words[at]) : 0, second = at + 1 < count ? swapped(words[at + 1]) : 0;
+    return shift ? first << shift | second >> (32 - shift) : first;
+}
+
+/* The symbol of the code that `next` begins with, and 256 times its length. */
+DEVICE u32 huffman_symbol(const HuffmanTable *table, const u8 *symbols, u32 next)
+{
+    u32 entry = table->fast[next >> (32 - FAST_BITS)], length;
+    if (entry)
+        return entry;
+    for (length = FAST_BITS + 1; length <= 16; ++length)
+        if (next >> 16 < table->above[length])
+            return length << 8 | symbols[(u32)(table->place[length] + (i32)(next >> (32 - length))) & 255];
+    /* No code: sound files have none of these. */
+    return 16 << 8;
+}
+
+/* Fills entry `i` of a table for fast codes. */
+DEVICE u16 huffman_fast(const u8 *counts, u32 i)
+{
+    u32 code = 0, place = 0, length;
+    for (length = 1; length <= FAST_BITS; ++length) {
+        u32 count = counts[length - 1], prefix = i >> (FAST_BITS - length);
+        if (prefix - code < count)
+            return (u16)(length << 8 | counts[16 + place + prefix - code]);
+        code = (code + count) << 1;
+        place += count;
+    }
+    return 0;
+}
+
+/* The value of `size` bits, as T.81 F.2.2.1 extends it. `next` are the bits behind the code. */
+DEVICE i32 huffman_value(u32 next, u32 size)
+{
+    i32 bits = size ? (i32)(next >> (32 - size)) : 0;
+    return size && bits < 1 << (size - 1) ? bits - (1 << size) + 1 : bits;
+}
+
+/* Reads the coefficients of one block into `out` (rows 32 apart), or passes over it if there is no `out`. */
+DEVICE u32 read_block(const u32 *words, u32 count, u32 bit, const HuffmanTable *dc, const u8 *dc_symbols,
+                         const HuffmanTable *ac, const u8 *ac_symbols, const u8 *zigzag, i32 *predictor, i16 *out)
+{
+    u32 next = peek(words, count, bit), entry = huffman_symbol(dc, dc_symbols, next), k;
+    u32 length = entry >> 8, size = entry & 15;
+    *predictor += huffman_value(next << length, size);
+    bit += length + size;
+    if (out) {
+        for (k = 0; k < 8; ++k) {
+            ((u64 *)(out + k * 32))[0] = 0;
+            ((u64 *)(out + k * 32))[1] = 0;
+        }
+        out[0] = (i16)*predictor;
+    }
+    for (k = 1; k < 64; ++k) {
+        next = peek(words, count, bit);
+        entry = huffman_symbol(ac, ac_symbols, next);
+        length = entry >> 8;
+        size = entry & 15;
+        if (size) {
+            u32 place;
+            k += entry >> 4 & 15;
+            /* What comes after the last coefficient is written over the last, as in libjpeg. */
+            place = zigzag[k < 64 ? k : 63];
+            if (out)
+                out[place / 8 * 32 + place % 8] = (i16)huffman_value(next << length, size);
+            bit += length + size;
+        } else {
+            bit += length;
+            if ((entry >> 4 & 15) != 15)
+                break;
+            k += 15;
+        }
+    }
+    return bit;
+}
+
+/* Huffman codes become plain coefficients. Grid: places to read from / 64 of the largest image, 1, images. */
+KERNEL(huffman, BatchArgs, HUFFMAN_THREADS)
+{
+    SHARED HuffmanTable tables[HUFFMAN_TABLES];
+    SHARED u8 zigzag[64];
+    const Unfinished *image = unfinished(&a, BLOCK_Z);
+    const u8 *record = (const u8 *)image, *specs = record + image->tables_at;
+    const u32 *words = (const u32 *)(record + image->codes_at);
+    u32 t, count = image->codes / 4;
+    if (image->kind != HUFFMAN || BLOCK_X * HUFFMAN_THREADS >= image->segments)
+        return;
+    for (t = THREAD; t < image->tables << FAST_BITS; t += THREADS)
+        tables[t >> FAST_BITS].fast[t & ((1 << FAST_BITS) - 1)] =
+            huffman_fast(specs + (t >> FAST_BITS) * HUFFMAN_TABLE, t & ((1 << FAST_BITS) - 1));
+    for (t = THREAD; t < image->tables; t += THREADS) {
+        const u8 *counts = specs + t * HUFFMAN_TABLE;
+        u32 code = 0, place = 0, length;
+        for (length = 1; length <= 16; ++length) {
+            tables[t].place[length] = (i32)place - (i32)code;
+            code += counts[length - 1];
+            place += counts[length - 1];
+            tables[t].above[length] = code << (16 - length);
+            code <<= 1;
+        }
+    }
+    for (t = THREAD; t < 64; t += THREADS)
+        zigzag[t] = ZIGZAG[t];
+    SYNC();
+    for (t = THREAD; t < HUFFMAN_THREADS; t += THREADS) {
+        Segment segment;
+        i32 predictor[3];
+        u32 m, bit;
+        if (BLOCK_X * HUFFMAN_THREADS + t >= image->segments)
+            continue;
+        segment = ((const Segment *)(record + image->segments_at))[BLOCK_X * HUFFMAN_THREADS + t];
+        predictor[0] = segment.predictor[0];
+        predictor[1] = segment.predictor[1];
+        predictor[2] = segment.predictor[2];
+        bit = segment.bit;
+        for (m = 0; m < segment.count; ++m) {
+            u32 c, column = segment.column + m;
+            i16 *plane_out = (i16 *)(a.scratch + image->coefficients);
+            for (c = 0; c < image->planes; ++c) {
+                const Plane *plane = &image->plane[c];
+                const HuffmanTable *dc = &tables[plane->dc], *ac = &tables[plane->ac];
+                const u8 *dc_symbols = specs + plane->dc * HUFFMAN_TABLE + 16;
+                const u8 *ac_symbols = specs + plane->ac * HUFFMAN_TABLE + 16;
+                u32 b;
+                for (b = 0; b < plane->h * plane->v; ++b) {
+                    u32 y = segment.row * plane->v + b / plane->h;
+                    u32 x = (column - image->mcu_left) * plane->h + b % plane->h;
+                    i16 *out = plane_out + ((u64)y * plane->groups + x / 4) * 256 + x % 4 * 8;
+                    bit = read_block(words, count, bit, dc, dc_symbols, ac, ac_symbols, zigzag, &predictor[c],
+                                        column < image->mcu_left ? (i16 *)0 : out);
+                }
+                plane_out += (u64)plane->groups * plane->rows * 256;
+            }
+        }
+    }
+}
+
 /* Fixed-point constants with 13 fractional bits, named after their values. */
 #define F_0_298 2446
 #define F_0_390 3196
@@ -149,7 +327,7 @@ KERNEL(idct, BatchArgs, 256)
     SHARED u8 below[IDCT_GROUPS * 4 * 8];
     const Unfinished *image = unfinished(&a, BLOCK_Z);
     u32 t, c, total = 0;
-    if (image->kind != COEFFICIENTS && image->kind != PACKED)
+    if (image->kind != COEFFICIENTS && image->kind != PACKED && image->kind != HUFFMAN)
         return;
     for (c = 0; c < image->planes; ++c)
         total += image->plane[c].groups * image->plane[c].rows;
@@ -164,9 +342,9 @@ KERNEL(idct, BatchArgs, 256)
             continue;
         for (c = 0; number - begin >= image->plane[c].groups * image->plane[c].rows; ++c)
             begin += image->plane[c].groups * image->plane[c].rows;
-        group = image->kind == PACKED
-                    ? (const i16 *)(a.scratch + image->coefficients) + (u64)number * 256
-                    : (const i16 *)((const u8 *)image + image->plane[c].at) + (u64)(number - begin) * 256;
+        group = image->kind == COEFFICIENTS
+                    ? (const i16 *)((const u8 *)image + image->plane[c].at) + (u64)(number - begin) * 256
+                    : (const i16 *)(a.scratch + image->coefficients) + (u64)number * 256;
         for (r = 0; r < 8; ++r) {
             i16 x = group[r * 32 + lane];
             any |= r > 0 && x != 0;
@@ -264,7 +442,7 @@ KERNEL(colour, BatchArgs, 128)
     u32 words = pixel_stride(image->width) / 4, t;
     u64 plane = (u64)pixel_stride(image->width) * image->height;
     u8 *out = (u8 *)(a.scratch + image->rgb);
-    if (image->kind != COEFFICIENTS && image->kind != PACKED)
+    if (image->kind != COEFFICIENTS && image->kind != PACKED && image->kind != HUFFMAN)
         return;
     for (t = THREAD; t < 128; t += THREADS) {
         u32 number = BLOCK_X * 128 + t, row = number / words, column = number % words * 4, i, c;

@@ -7,7 +7,7 @@
 #include "kernel.h"
 
 /* What a record holds. */
-enum { PIXELS = 0, COEFFICIENTS = 1, PACKED = 2, JPEG = 3 };
+enum { PIXELS = 0, COEFFICIENTS = 1, PACKED = 2, JPEG = 3, HUFFMAN = 4 };
 /* What its components are. */
 enum { GREY = 0, YCBCR = 1, RGB = 2 };
 enum { NO_UPSAMPLING = 0, H2V1 = 1, H1V2 = 2, H2V2 = 3, REPEAT = 4 };
@@ -24,7 +24,9 @@ typedef struct {
     u32 upsampling;
     /* How often samples are repeated. */
     u32 across, down;
-    u32 padding[2];
+    /* Blocks in an MCU, and numbers of Huffman tables. */
+    u32 h, v;
+    u32 dc, ac;
     u16 quant[64];
 } Plane;
 
@@ -48,7 +50,12 @@ typedef struct {
     u32 flip_h, flip_v;
     /* The whole image, of a JPEG. */
     u32 full_width, full_height;
-    u32 data_bytes, padding;
+    u32 data_bytes;
+    /* Huffman codes: the first column of MCUs that is kept; places to read from; tables; the codes. */
+    u32 mcu_left;
+    u32 segments_at, segments;
+    u32 tables_at, tables;
+    u32 codes_at, codes;
     /* Where in the scratch memory things lie; filled in before a batch is copied. */
     u64 coefficients;
     u64 samples[3];

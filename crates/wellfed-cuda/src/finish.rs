@@ -86,6 +86,7 @@ struct Chunk {
     count: usize,
     scratch: u64,
     packed: u64,
+    segments: u64,
     groups: u64,
     words: u64,
     middle: u64,
@@ -134,7 +135,7 @@ impl Plan {
             chunk.scratch = layout(&mut image, chunk.scratch);
             chunk.count += 1;
             image.write(record);
-            let coefficients = matches!(image.kind, kind::COEFFICIENTS | kind::PACKED);
+            let coefficients = matches!(image.kind, kind::COEFFICIENTS | kind::PACKED | kind::HUFFMAN);
             if image.kind == kind::JPEG {
                 chunk.encoded.push(encoded(&image, n, pair[0] as usize)?);
             }
@@ -143,6 +144,9 @@ impl Plan {
             chunk.groups = chunk.groups.max(groups);
             if image.kind == kind::PACKED {
                 chunk.packed = chunk.packed.max(groups);
+            }
+            if image.kind == kind::HUFFMAN {
+                chunk.segments = chunk.segments.max(u64::from(image.segments));
             }
             let words = u64::from(image.width.div_ceil(4)) * u64::from(image.height);
             chunk.words = chunk.words.max(if coefficients { words } else { 0 });
@@ -193,6 +197,7 @@ impl Plan {
             };
             let kernels = [
                 ("unpack", chunk.packed, 64, 64),
+                ("huffman", chunk.segments, 64, 64),
                 ("idct", chunk.groups, 8, 256),
                 ("colour", chunk.words, 128, 128),
                 ("resample_first", chunk.middle, 128, 128),
@@ -251,7 +256,7 @@ fn layout(image: &mut Unfinished, at: u64) -> u64 {
         image.rgb = take(stride * u64::from(image.full_height) * 3);
     } else if image.kind != kind::PIXELS {
         let groups: u64 = image.plane[..planes].iter().map(|plane| plane.count()).sum();
-        image.coefficients = take(if image.kind == kind::PACKED { groups * 512 } else { 0 });
+        image.coefficients = take(if image.kind == kind::COEFFICIENTS { 0 } else { groups * 512 });
         for (place, plane) in image.samples.iter_mut().zip(&image.plane[..planes]) {
             *place = take(plane.count() * 256);
         }

@@ -52,7 +52,18 @@ macro_rules! kernels {
 }
 
 // What `kernels/all.h` includes.
-kernels!(fill, unpack, idct, colour, resample_first, resample_second, augment, augment_plain, augment_axes,);
+kernels!(
+    fill,
+    unpack,
+    huffman,
+    idct,
+    colour,
+    resample_first,
+    resample_second,
+    augment,
+    augment_plain,
+    augment_axes,
+);
 
 impl Kernel {
     /// The kernel of this name; `None` if there is none.

@@ -18,6 +18,7 @@ use wellfed_cuda::{
     finish::{Places, Plan, Shape},
     host::Kernel,
 };
+use wellfed_kernels::unfinished::{Unfinished, kind};
 
 /// A folder of images of all kinds that JPEG has, and a PNG; deleted with the value.
 struct Photos(std::path::PathBuf);
@@ -124,6 +125,18 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
     out
 }
 
+/// Kinds of the records of a batch.
+fn kinds(records: &[u8], offsets: &[i64]) -> Vec<u32> {
+    let kind = |at: &i64| Unfinished::read(&records[*at as usize..]).unwrap().kind;
+    offsets[..offsets.len() - 1].iter().map(kind).collect()
+}
+
+/// Offsets of a column.
+fn offsets_of(bytes: &[u8], count: usize) -> Vec<i64> {
+    let eights = bytes[..8 * (count + 1)].chunks_exact(8);
+    eights.map(|eight| i64::from_ne_bytes(eight.try_into().unwrap())).collect()
+}
+
 /// All batches of an epoch, finished.
 fn batches(data: &Dataset, epochs: usize, limit: u64) -> (Vec<Vec<u8>>, bool) {
     let loader = data.loader().unwrap();
@@ -136,11 +149,7 @@ fn batches(data: &Dataset, epochs: usize, limit: u64) -> (Vec<Vec<u8>>, bool) {
             let bytes = data.as_bytes().unwrap();
             all.push(match (data, &left) {
                 (ColumnData::Ragged { offsets, .. }, Some(left)) => {
-                    let offsets: Vec<i64> = offsets[..8 * (batch.len + 1)]
-                        .chunks_exact(8)
-                        .map(|eight| i64::from_ne_bytes(eight.try_into().unwrap()))
-                        .collect();
-                    finish(bytes, &offsets, left, limit)
+                    finish(bytes, &offsets_of(offsets, batch.len), left, limit)
                 }
                 _ => bytes.to_vec(),
             });
@@ -228,13 +237,37 @@ proptest! {
         let plain = match data.with_options(options.clone()).loader() {
             // Three values of Normalize on one channel, say.
             Err(_) => return Ok(()),
-            Ok(_) => batches(&data.with_options(options.clone()), 2, limit).0,
+            Ok(_) => batches(&data.with_options(options.clone()), 3, limit).0,
         };
-        let (finished, left) = batches(&data.with_options(Options { on_device, ..options }), 2, limit);
+        let (finished, left) = batches(&data.with_options(Options { on_device, ..options }), 3, limit);
         prop_assert!(left);
         prop_assert_eq!(plain.len(), finished.len());
         for (n, (plain, finished)) in plain.iter().zip(&finished).enumerate() {
             prop_assert!(plain == finished, "batch {} differs", n);
         }
     }
+}
+
+#[test]
+fn once_rows_are_known_the_device_reads_huffman_codes() {
+    let photos = Photos::new("kinds");
+    let options = Options { on_device: OnDevice::Decode, ..Options::default() };
+    let data = photos.dataset().map([Transform::from(RandomResizedCrop::new(20))]).batch(4, false);
+    let loader = data.with_options(options).loader().unwrap();
+    let mut found = Vec::new();
+    for _ in 0..6 {
+        let mut epoch = Vec::new();
+        for batch in loader.epoch().unwrap() {
+            let batch = batch.unwrap();
+            let ColumnData::Ragged { offsets, .. } = &batch.columns[0].data else { panic!("no records") };
+            epoch.extend(kinds(batch.columns[0].data.as_bytes().unwrap(), &offsets_of(offsets, batch.len)));
+        }
+        found.push(epoch);
+    }
+    let count = |epoch: &[u32], kind| epoch.iter().filter(|&&found| found == kind).count();
+    assert_eq!(count(&found[0], kind::HUFFMAN), 0);
+    // Of 20 photographs 8 have restart markers and one is progressive; pixels are of a PNG and of inks.
+    assert!(count(&found[5], kind::HUFFMAN) > 5, "{found:?}");
+    assert!(count(&found[5], kind::COEFFICIENTS) >= 9, "{found:?}");
+    assert_eq!(count(&found[5], kind::PIXELS), 2, "{found:?}");
 }

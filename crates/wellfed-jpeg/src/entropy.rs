@@ -174,6 +174,17 @@ impl Entropy {
         Ok(())
     }
 
+    /// The first piece without stuffing.
+    pub(crate) fn codes(&self) -> &[u8] {
+        let Piece { start, end, .. } = self.piece(0);
+        &self.data[start..end]
+    }
+
+    /// The bit of the first piece that is the file's `raw_bit`; `None` where that lies elsewhere.
+    pub(crate) fn bit_of(&self, bytes: &[u8], raw_bit: usize) -> Option<usize> {
+        self.find_bit(bytes, raw_bit).filter(|&(piece, _)| piece == 0).map(|(_, bit)| bit)
+    }
+
     /// A piece by its number.
     fn piece(&self, number: usize) -> Piece {
         self.pieces[number].into()

@@ -48,6 +48,16 @@ impl Spec {
         Ok(spec)
     }
 
+    /// How many codes there are of 1 to 16 bits.
+    pub(crate) fn counts(&self) -> &[u8; 16] {
+        &self.counts
+    }
+
+    /// Symbols by their codes, shorter ones first, and zeros.
+    pub(crate) fn symbols(&self) -> &[u8; 256] {
+        &self.symbols
+    }
+
     /// Refuses what libjpeg refuses when a scan uses the table (`jpeg_make_d_derived_tbl`): more codes than a
     /// length has room for, with the one of all ones left free; DC symbols of more than 15 bits.
     pub(crate) fn check(&self, is_dc: bool) -> Result<()> {

@@ -120,5 +120,5 @@ pub use memory::Ask;
 pub use options::{Dct, Info, Options};
 pub use output::{Format, Rows};
 pub use packed::Packed;
-pub use part::{Form, Part, PartPlane, PartUpsampling};
+pub use part::{Form, Part, PartPlane, PartUpsampling, SEGMENT, Scan, TABLE};
 pub use region::{Region, Scale};

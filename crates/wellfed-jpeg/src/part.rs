@@ -6,8 +6,11 @@
 //! [`PartPlane::upsampling`] says and converts colours; the pixels are then those of [`Decoder::decode`].
 
 use crate::decoder::{Decoder, prepare};
+use crate::entropy;
 use crate::frame::{Frame, Upsampling, Window};
 use crate::header::File;
+use crate::huffman::Spec;
+use crate::index::RowIndex;
 use crate::kernels::HEAD;
 use crate::options::{Dct, Options};
 use crate::output::{Format, Sink};
@@ -23,7 +26,40 @@ pub enum Form {
     /// As [`Packed`] has them: for each plane a table of its block rows (32-bit offsets from the beginning of the part,
     /// one more than there are rows), then for each row the heads of its groups and behind them their bodies.
     Packed,
+    /// Huffman codes without byte stuffing, and where in them to begin, as a row index says: see [`Scan`]. Coefficients are
+    /// then [`Form::Plain`]'s, wherever they are put.
+    Huffman,
 }
+
+/// Huffman codes, and where they can be read from. Offsets count from the beginning of the part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// [`SEGMENT`] bytes each, all numbers in the machine's order: the first bit (32 bits), the row of MCUs counted from the
+    /// first one of the part, the column of the first MCU in the image, MCUs, and the DC predictors of three components
+    /// (16 bits each). Longer ones come first.
+    pub segments_at: usize,
+    /// How many.
+    pub segments: usize,
+    /// [`TABLE`] bytes each: how many codes there are of 1 to 16 bits, and symbols.
+    pub tables_at: usize,
+    /// How many, at most 4.
+    pub tables: usize,
+    /// The codes, at a multiple of 4, and zeros up to the next one.
+    pub codes_at: usize,
+    /// Bytes of them, a multiple of 4.
+    pub codes: usize,
+    /// The first column of MCUs that is kept.
+    pub left: usize,
+}
+
+/// Bytes of a segment.
+pub const SEGMENT: usize = 16;
+
+/// Bytes of a Huffman table.
+pub const TABLE: usize = 16 + 256;
+
+/// Tables that a part may have.
+const MOST_TABLES: usize = 4;
 
 /// How a plane reaches the resolution of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +98,10 @@ pub struct PartPlane {
     pub upsampling: PartUpsampling,
     /// What coefficients are multiplied by, by row and column.
     pub quant: [u16; 64],
+    /// Blocks in an MCU, across and down.
+    pub blocks: (usize, usize),
+    /// Numbers of its Huffman tables, for DC and AC, if there are codes.
+    pub tables: (usize, usize),
 }
 
 impl Default for PartPlane {
@@ -76,6 +116,8 @@ impl Default for PartPlane {
             height: 0,
             upsampling: PartUpsampling::None,
             quant: [0; 64],
+            blocks: (1, 1),
+            tables: (0, 0),
         }
     }
 }
@@ -89,6 +131,8 @@ pub struct Part {
     pub colour: Colour,
     /// The pixels that they are for.
     pub region: Region,
+    /// Where Huffman codes are, if they were not read.
+    pub scan: Scan,
     planes: [PartPlane; 4],
     count: usize,
 }
@@ -131,9 +175,11 @@ impl Part {
                     }
                 },
                 quant: *quant,
+                blocks: (plane.h, plane.v),
+                tables: (0, 0),
             };
         }
-        Part { form, colour, region, planes, count: frame.planes().len() }
+        Part { form, colour, region, scan: Scan::default(), planes, count: frame.planes().len() }
     }
 }
 
@@ -196,6 +242,137 @@ impl Decoder {
             plane.quant = quant;
         }
         Ok(part)
+    }
+
+    /// As [`Decoder::part`], but no codes are read: those that the region needs are written behind what `out` holds, where
+    /// [`Options::index`] knows all of its rows. `None` where it does not, for files of several scans or with restart
+    /// markers, and for more than four Huffman tables; then nothing is written.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::part`].
+    pub fn indexed_part(
+        &mut self,
+        bytes: &[u8],
+        options: &Options<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Part>> {
+        check(options)?;
+        let Some(index) = options.index else { return Ok(None) };
+        let file = File::open(bytes, options.tolerant)?;
+        let (frame, region, _) = prepare(&file.header, options)?;
+        let window = frame.window(region);
+        let (columns, count) = (frame.mcus.0, frame.all_planes().len());
+        let known = file.in_one_scan()
+            && file.tables.restart_interval == 0
+            && count <= 3
+            // All components are needed, in the order of the scan.
+            && frame.planes().len() == count
+            && file.scan.members().iter().enumerate().all(|(c, member)| member.component == c)
+            && index.rows() >= window.bottom
+            && index.fits(count, columns)
+            && index.matches(bytes);
+        if !known {
+            return Ok(None);
+        }
+        let quant = file.quant()?;
+        let kept = Window { left: window.left & !3, ..window };
+        let mut part = Part::new(Form::Huffman, file.header.colour, &frame, region, kept, &quant);
+        let mut tables: Vec<Spec> = Vec::new();
+        for (plane, member) in part.planes.iter_mut().zip(file.scan.members()) {
+            let mut number = |ac: bool, number: usize| {
+                let spec = file.tables.huffman(ac, number)?;
+                let known = tables.iter().position(|other| *other == spec);
+                Ok(known.unwrap_or_else(|| {
+                    tables.push(spec);
+                    tables.len() - 1
+                }))
+            };
+            plane.tables = (number(false, member.dc)?, number(true, member.ac)?);
+        }
+        if tables.len() > MOST_TABLES {
+            return Ok(None);
+        }
+        let begin = out.len();
+        let written = self.write_codes(bytes, index, window, columns, &tables, &mut part, options, out);
+        match written {
+            Ok(true) => Ok(Some(part)),
+            // What the index says is not in the file.
+            Ok(false) => {
+                out.truncate(begin);
+                Ok(None)
+            }
+            Err(error) => {
+                out.truncate(begin);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes segments, tables and codes; false where they do not fit each other.
+    #[allow(clippy::too_many_arguments, reason = "all that a part with codes is made of")]
+    fn write_codes(
+        &mut self,
+        bytes: &[u8],
+        index: &RowIndex,
+        window: Window,
+        columns: usize,
+        tables: &[Spec],
+        part: &mut Part,
+        options: &Options<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let first = window.top * columns + window.left;
+        let end = (window.bottom - 1) * columns + window.right;
+        let Some(from) = index.before(first) else { return Ok(false) };
+        let to = index.after(end).map_or(bytes.len(), |to| (to.byte() + 2).min(bytes.len()));
+        let area = entropy::Part { start: from.byte(), end: to, interval: 0, mcus: 0 };
+        self.entropy.load(self.level, bytes, area, options.ask)?;
+
+        let mut segments = Vec::new();
+        for row in window.top..window.bottom {
+            let (start, last) = (row * columns + window.left, row * columns + window.right);
+            let mut here = index.before(start);
+            while let Some(point) = here.filter(|point| point.mcu < last) {
+                here = index.after(point.mcu + 1);
+                let stop = here.map_or(last, |next| next.mcu.min(last));
+                let Some(bit) = self.entropy.bit_of(bytes, point.bit) else { return Ok(false) };
+                if point.mcu < row * columns {
+                    return Ok(false);
+                }
+                segments.push((stop - point.mcu, row - window.top, point, bit));
+            }
+        }
+        // Threads that lie side by side shall have as much to do.
+        segments.sort_by_key(|&(count, ..)| std::cmp::Reverse(count));
+
+        let begin = out.len();
+        let codes = self.entropy.codes();
+        let padded = codes.len().next_multiple_of(4);
+        let all = segments.len() * SEGMENT + tables.len() * TABLE + padded + 16;
+        options.ask.reserve(out, all)?;
+        out.resize(begin.next_multiple_of(4), 0);
+        let scan = &mut part.scan;
+        (scan.segments_at, scan.segments) = (out.len() - begin, segments.len());
+        for (count, row, point, bit) in segments {
+            let Ok(bit) = u32::try_from(bit) else { return Ok(false) };
+            out.extend_from_slice(&bit.to_ne_bytes());
+            for number in [row, point.mcu % columns, count] {
+                out.extend_from_slice(&(number as u16).to_ne_bytes());
+            }
+            for predictor in &point.predictors[..3] {
+                out.extend_from_slice(&(*predictor as i16).to_ne_bytes());
+            }
+        }
+        (scan.tables_at, scan.tables) = (out.len() - begin, tables.len());
+        for table in tables {
+            out.extend_from_slice(table.counts());
+            out.extend_from_slice(table.symbols());
+        }
+        (scan.codes_at, scan.codes) = (out.len() - begin, padded);
+        scan.left = window.left & !3;
+        out.extend_from_slice(codes);
+        out.resize(begin + scan.codes_at + padded, 0);
+        Ok(true)
     }
 
     /// As [`Decoder::part`], from a record of packed coefficients, whose block rows are copied as they are.

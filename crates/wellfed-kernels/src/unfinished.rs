@@ -14,6 +14,8 @@ pub mod kind {
     pub const COEFFICIENTS: u32 = 1;
     /// Quantized coefficients, as `wellfed_jpeg::Form::Packed`.
     pub const PACKED: u32 = 2;
+    /// Huffman codes that can be read from several places, as `wellfed_jpeg::Form::Huffman`.
+    pub const HUFFMAN: u32 = 4;
     /// A JPEG as it is, which nvJPEG decodes: all of its pixels, of which a part is used.
     pub const JPEG: u32 = 3;
 }
@@ -69,8 +71,14 @@ pub struct Plane {
     pub across: u32,
     /// And down.
     pub down: u32,
-    /// Zero.
-    pub padding: [u32; 2],
+    /// Blocks in an MCU, across.
+    pub h: u32,
+    /// And down.
+    pub v: u32,
+    /// Number of its Huffman table for DC.
+    pub dc: u32,
+    /// And for AC.
+    pub ac: u32,
     /// What coefficients are multiplied by, by row and column.
     pub quant: [u16; 64],
 }
@@ -126,8 +134,20 @@ pub struct Unfinished {
     pub full_height: u32,
     /// Bytes of a JPEG.
     pub data_bytes: u32,
-    /// Zero.
-    pub padding: u32,
+    /// The first column of MCUs that is kept, of Huffman codes.
+    pub mcu_left: u32,
+    /// Where the places are that codes can be read from.
+    pub segments_at: u32,
+    /// How many.
+    pub segments: u32,
+    /// Where Huffman tables are.
+    pub tables_at: u32,
+    /// How many, at most 4.
+    pub tables: u32,
+    /// Where the codes are.
+    pub codes_at: u32,
+    /// Bytes of them, a multiple of 4.
+    pub codes: u32,
     /// Where in the device's scratch memory the coefficients are unpacked. Zero in records that are not on their way.
     pub coefficients: u64,
     /// Where the samples of each plane go.
@@ -140,8 +160,8 @@ pub struct Unfinished {
     pub plane: [Plane; 3],
 }
 
-const _: () = assert!(size_of::<Plane>() == 176 && size_of::<Unfinished>() == 672);
-const _: () = assert!(offset_of!(Unfinished, coefficients) == 96 && offset_of!(Unfinished, plane) == 144);
+const _: () = assert!(size_of::<Plane>() == 184 && size_of::<Unfinished>() == 720);
+const _: () = assert!(offset_of!(Unfinished, coefficients) == 120 && offset_of!(Unfinished, plane) == 168);
 
 impl Plane {
     /// Groups in all rows.
@@ -167,7 +187,10 @@ impl Unfinished {
             upsampling: upsampling::NONE,
             across: 0,
             down: 0,
-            padding: [0; 2],
+            h: 1,
+            v: 1,
+            dc: 0,
+            ac: 0,
             quant: [0; 64],
         };
         Self {
@@ -194,7 +217,13 @@ impl Unfinished {
             full_width: 0,
             full_height: 0,
             data_bytes: 0,
-            padding: 0,
+            mcu_left: 0,
+            segments_at: 0,
+            segments: 0,
+            tables_at: 0,
+            tables: 0,
+            codes_at: 0,
+            codes: 0,
             coefficients: 0,
             samples: [0; 3],
             rgb: 0,

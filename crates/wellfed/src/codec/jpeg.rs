@@ -91,7 +91,11 @@ impl Codec for Jpeg {
             ask: Ask::new(&allowed),
             ..of_coefficients(part, limits)
         };
-        let part = jpeg.part(bytes, &options, out);
+        // Where a row index knows enough, the device reads the codes as well.
+        let part = jpeg.indexed_part(bytes, &options, out).and_then(|part| match part {
+            Some(part) => Ok(part),
+            None => jpeg.part(bytes, &options, out),
+        });
         let part = part.map_err(|e| refusal.take().unwrap_or_else(|| error(e)))?;
         row_hint.found = jpeg.take_index();
         Ok(Some(part))

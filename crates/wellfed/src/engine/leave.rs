@@ -160,7 +160,17 @@ impl Maker<'_> {
             if let Some(part) = part.map_err(|e| e.with_stage("decode"))? {
                 probe.lap(Phase::Decode, record.len() - begin);
                 head.data_at = number(begin)?;
-                head.kind = if part.form == Form::Plain { kind::COEFFICIENTS } else { kind::PACKED };
+                head.kind = match part.form {
+                    Form::Plain => kind::COEFFICIENTS,
+                    Form::Packed => kind::PACKED,
+                    Form::Huffman => kind::HUFFMAN,
+                };
+                let scan = &part.scan;
+                head.mcu_left = number(scan.left)?;
+                (head.segments_at, head.segments) =
+                    (number(begin + scan.segments_at)?, number(scan.segments)?);
+                (head.tables_at, head.tables) = (number(begin + scan.tables_at)?, number(scan.tables)?);
+                (head.codes_at, head.codes) = (number(begin + scan.codes_at)?, number(scan.codes)?);
                 head.planes = number(part.planes().len())?;
                 head.colour = match part.colour {
                     Colour::Grey => colour::GREY,
@@ -303,7 +313,10 @@ fn component(plane: &PartPlane, begin: usize) -> Result<Plane> {
         upsampling,
         across,
         down,
-        padding: [0; 2],
+        h: number(plane.blocks.0)?,
+        v: number(plane.blocks.1)?,
+        dc: number(plane.tables.0)?,
+        ac: number(plane.tables.1)?,
         quant: plane.quant,
     })
 }

@@ -32,7 +32,7 @@ from rivals import waited
 import wellfed as wf
 from wellfed import transforms as T
 
-KINDS = ("resize", "decode", "packed resize", "packed decode")
+KINDS = ("resize", "decode", "indexed copy", "indexed decode", "packed resize", "packed decode", "nvjpeg")
 
 
 def equal(root: Any, device: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def kernels(kind: str, root: Any, batch: int, device: str) -> dict[str, Any]:
     native = loader._native
     native.start_epoch()
     # Coefficients are packed from the second epoch on.
-    for _ in range(2 * 10_000 // batch if kind.startswith("packed") else 1):
+    for _ in range(2 * 10_000 // batch if " " in kind else 1):
         columns = native.next()
     left = loader._build(columns)[0]
     for _ in range(3):
@@ -116,13 +116,13 @@ def main() -> None:
         root = photographs(args)
         if device.startswith("cuda"):
             results.attempt("equal", lambda: equal(root, device))
-            for kind in ("packed decode", "decode", "resize"):
+            for kind in ("indexed decode", "packed decode", "decode", "resize", "nvjpeg"):
                 results.attempt(f"kernels, {kind}", lambda kind=kind: kernels(kind, root, args.batch, device))
 
         def wellfed(kind: str, threads: int) -> float:
             loader = wellfed_loader(kind, root, args.batch, threads, device)
-            # Coefficients are packed while images are first read.
-            warm = 3 + 2 * 10_000 // args.batch if kind.startswith("packed") else 4
+            # Coefficients are packed, and rows found, while images are first read.
+            warm = 3 + 2 * 10_000 // args.batch if " " in kind else 4
             try:
                 return rate(waited(loader, device), args.seconds, warm, images_of)
             finally:

@@ -35,6 +35,10 @@ class RaggedColumn:
     @property
     def offsets(self) -> Array: ...
 
+def open_nvjpeg(
+    device: int, site_packages: list[str]
+) -> tuple[str, tuple[int, int] | None, str]: ...
+
 class FinishPlan:
     def __init__(self, records: int, nbytes: int, offsets: int, count: int, limit: int) -> None: ...
     @property

@@ -69,7 +69,7 @@ def flatten(plan: dict[str, Any]) -> dict[str, Any]:
     return {**flat, **plan.get("limits", {})}
 
 
-_ON_DEVICE = ("copy", "resize", "decode")
+_ON_DEVICE = ("copy", "resize", "decode", "nvjpeg")
 
 
 def left_to(dataset: Dataset, device: Any, on_device: str) -> Dataset:
@@ -88,5 +88,9 @@ def left_to(dataset: Dataset, device: Any, on_device: str) -> Dataset:
             f"on_device={on_device!r} is for pipelines that the engine runs, and this one has Python steps"
             '\nhint: leave it at "copy"'
         )
+    if on_device == "nvjpeg":
+        from .torch._left import open_nvjpeg
+
+        open_nvjpeg(device)
     options = {**dataset._plan()["options"], "on_device": on_device}
     return dataset._with(dataset._native.with_options(check.to_json(options)))

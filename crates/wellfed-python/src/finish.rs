@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,10 +13,11 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use wellfed::ErrorKind;
 use wellfed_cuda::{
     device::Device,
-    finish::{Places, Plan, Shape},
+    finish::{Encoded, Places, Plan, Shape},
     module::Module,
+    nvjpeg::{self, Nvjpeg, Planes},
     place::Place,
-    stream::Stream,
+    stream::{Event, Stream},
 };
 
 use crate::enter;
@@ -24,6 +26,8 @@ use crate::enter;
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct FinishPlan {
     plan: Plan,
+    /// The records on the host, and how many bytes they are.
+    host: (usize, usize),
 }
 
 /// The kernels on each device that was asked for. They stay until the process ends.
@@ -37,6 +41,107 @@ fn module(ordinal: u32) -> wellfed_cuda::Result<Arc<Module>> {
     let module = Arc::new(Module::load(&Device::open(ordinal)?)?);
     modules.insert(ordinal, Arc::clone(&module));
     Ok(module)
+}
+
+/// nvJPEG on one device, and its sessions that no call is using. They stay until the process ends.
+struct Opened {
+    decoder: Arc<nvjpeg::Decoder>,
+    free: Vec<Used>,
+}
+
+/// A session, and when what it was last used for is over: in this stream after this event.
+struct Used {
+    session: nvjpeg::Session,
+    stream: u64,
+    over: Event,
+}
+
+/// nvJPEG on each device that it was opened on.
+static OPENED: Mutex<Option<HashMap<u32, Opened>>> = Mutex::new(None);
+
+/// Who decodes, how many engines and cores of each it has if it is hardware, and where the library lies.
+type Engines = (&'static str, Option<(u32, u32)>, String);
+
+/// Opens nvJPEG on CUDA device `device`, for the plans that need it: what decodes, and where the library lies. The
+/// folders of Python's packages are `site_packages`.
+#[pyfunction]
+pub(crate) fn open_nvjpeg(py: Python<'_>, device: u32, site_packages: Vec<PathBuf>) -> PyResult<Engines> {
+    run(py, move || {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.get_or_insert_default();
+        if let std::collections::hash_map::Entry::Vacant(entry) = opened.entry(device) {
+            let library = Nvjpeg::find(&site_packages)?;
+            let decoder = nvjpeg::Decoder::new(&library, &Device::open(device)?, nvjpeg::Options::default())?;
+            entry.insert(Opened { decoder, free: Vec::new() });
+        }
+        let decoder = &opened[&device].decoder;
+        Ok((decoder.engine().name(), decoder.hardware(), decoder.nvjpeg().path().to_owned()))
+    })
+}
+
+/// Runs `work` with a session of device `ordinal`, for `stream`.
+fn with_session<T>(
+    ordinal: u32,
+    stream: &Stream,
+    work: impl FnOnce(&mut nvjpeg::Session) -> wellfed_cuda::Result<T>,
+) -> wellfed_cuda::Result<T> {
+    let lock = || OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = {
+        let mut opened = lock();
+        let opened = opened.get_or_insert_default().get_mut(&ordinal).ok_or_else(|| {
+            wellfed_cuda::Error::Argument(format!("nvJPEG was not opened on CUDA device {ordinal}"))
+        })?;
+        // One that this stream used needs no wait.
+        let own = opened.free.iter().position(|used| used.stream == stream.handle());
+        match own.map(|at| opened.free.swap_remove(at)).or_else(|| opened.free.pop()) {
+            Some(used) => Err(used),
+            None => Ok(opened.decoder.session()?),
+        }
+    };
+    let mut session = match taken {
+        Ok(session) => session,
+        Err(used) => {
+            if used.stream != stream.handle() {
+                used.over.synchronize()?;
+            }
+            used.session
+        }
+    };
+    let done = work(&mut session);
+    let over = Event::new(stream.device())?;
+    over.record(stream)?;
+    if let Some(opened) = lock().get_or_insert_default().get_mut(&ordinal) {
+        opened.free.push(Used { session, stream: stream.handle(), over });
+    }
+    done
+}
+
+/// Has nvJPEG decode JPEGs among `records` into the scratch memory, and the CPU those that it does not take.
+fn decode(
+    encoded: &[Encoded],
+    records: &[u8],
+    scratch: u64,
+    ordinal: u32,
+    stream: &Stream,
+) -> wellfed_cuda::Result<()> {
+    let jpegs: Vec<&[u8]> = encoded.iter().map(|one| &records[one.bytes.clone()]).collect();
+    let planes: Vec<Planes> = encoded
+        .iter()
+        .map(|one| {
+            let plane = one.pitch as u64 * u64::from(one.height);
+            Planes {
+                pointers: [0, 1, 2].map(|c| scratch + one.at + c * plane),
+                pitch: one.pitch,
+                width: one.width,
+                height: one.height,
+            }
+        })
+        .collect();
+    with_session(ordinal, stream, |session| {
+        // SAFETY: the plan laid the planes out in the scratch memory, and the caller keeps it and the records until its
+        // stream has passed.
+        unsafe { nvjpeg::decode_all(session, &jpegs, &planes, stream) }.map(drop)
+    })
 }
 
 /// CUDA device `device` in the order of its stream `stream`, which is the caller's current one; the host without a device.
@@ -88,7 +193,8 @@ impl FinishPlan {
                     std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<i64>(offsets), count + 1),
                 )
             };
-            Ok(Self { plan: Plan::new(records, offsets, limit)? })
+            let host = (records.as_ptr().expose_provenance(), records.len());
+            Ok(Self { plan: Plan::new(records, offsets, limit)?, host })
         })
     }
 
@@ -118,10 +224,24 @@ impl FinishPlan {
         let shape = Shape { channels, element, step };
         run(py, || {
             let place = place(device, stream)?;
-            self.plan.run(places, shape, |kernel, grid, threads, args| {
-                // SAFETY: the plan was made of these records, and the caller holds memory as large as it says.
-                unsafe { place.launch(kernel, grid, threads, args) }
-            })
+            // SAFETY: the caller still holds the batch that the plan was made of.
+            let host = unsafe {
+                std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(self.host.0), self.host.1)
+            };
+            self.plan.run(
+                places,
+                shape,
+                |encoded| match (&place, device) {
+                    (Place::Device { stream, .. }, Some(ordinal)) => {
+                        decode(encoded, host, scratch, ordinal, stream)
+                    }
+                    _ => Err(wellfed_cuda::Error::Argument("nvJPEG decodes on a device only".to_owned())),
+                },
+                |kernel, grid, threads, args| {
+                    // SAFETY: the plan was made of these records, and the caller holds memory as large as it says.
+                    unsafe { place.launch(kernel, grid, threads, args) }
+                },
+            )
         })
     }
 }

@@ -34,7 +34,7 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::{Dataset, apply, check_transform, default_options, device_has_streams};
     #[pymodule_export]
-    use crate::finish::FinishPlan;
+    use crate::finish::{FinishPlan, open_nvjpeg};
     #[pymodule_export]
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]

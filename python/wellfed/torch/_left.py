@@ -8,6 +8,8 @@ for the stage that copies ahead, its own.
 from __future__ import annotations
 
 import functools
+import site
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +18,22 @@ from .. import _native
 
 SCRATCH = 1 << 29
 """Bytes of device memory between the kernels; a batch that needs more is finished in parts."""
+
+
+def open_nvjpeg(device: Any) -> tuple[str, tuple[int, int] | None, str]:
+    """Finds nvJPEG and opens it on a device: who decodes (``"hardware"``, ``"hybrid"``), engines and cores, and its file.
+
+    Raises:
+        RuntimeError: There is no nvJPEG, which says what to install; or the device cannot be used.
+    """
+    place = torch.device(device)
+    with torch.cuda.device(place):
+        # torch makes the device's context first.
+        index = torch.cuda.current_device()
+        torch.zeros(1, device=f"cuda:{index}")
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    folders.append(str(Path(torch.__file__).parents[1]))
+    return _native.open_nvjpeg(index, list(dict.fromkeys(folders)))
 
 
 class Recipe:

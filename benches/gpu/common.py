@@ -185,8 +185,8 @@ def wellfed_loader(
         kind: "cpu": decoded, augmented and normalized to float32 by `threads` threads, then copied.
             "cpu uint8": the same without the normalization. "resize": decoded by the threads, the rest on the device.
             "decode": Huffman codes read by the threads, the rest on the device. "packed resize", "packed decode": the
-            same from packed coefficients in memory, of which there are some once an epoch is over. "indexed decode": the
-            device reads Huffman codes as well, once an epoch is over; "indexed copy" is the CPU with row indexes.
+            same from packed coefficients in memory, of which there are some once an epoch is over. "indexed decode":
+            the device reads Huffman codes as well, once an epoch is over; "indexed copy" is the CPU with row indexes.
             "nvjpeg": NVIDIA's decoder.
         options: As of `Dataset.with_options`.
     """
@@ -202,7 +202,16 @@ def wellfed_loader(
     steps: tuple[Any, ...] = (T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip())
     where: Any = "copy"
     match kind:
-        case "resize" | "decode" | "nvjpeg" | "indexed decode" | "indexed copy" | "packed copy" | "packed resize" | "packed decode":
+        case (
+            "resize"
+            | "decode"
+            | "nvjpeg"
+            | "indexed decode"
+            | "indexed copy"
+            | "packed copy"
+            | "packed resize"
+            | "packed decode"
+        ):
             where = kind.split()[-1]
             steps += (T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD))
         case "cpu":
@@ -211,7 +220,11 @@ def wellfed_loader(
             pass
         case _:
             raise ValueError(f"there is no loader {kind!r}")
-    options = {"memory_budget": BUDGET * (2 if kind.startswith("packed") else 1), "row_index": "off", **options}
+    options = {
+        "memory_budget": BUDGET * (2 if kind.startswith("packed") else 1),
+        "row_index": "off",
+        **options,
+    }
     if kind.startswith("indexed"):
         options["row_index"] = "memory"
     dataset = dataset.map(*steps).batch(batch, drop_last=True)

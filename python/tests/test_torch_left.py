@@ -1,4 +1,4 @@
-"""Images that the device finishes: the same bits as without, by the kernels on the host, and on a device if there is one."""
+"""Images that the device finishes: the same bits as without, by the kernels on the host and on a device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from wellfed._loader import Loader, torch_converter
 from wellfed._options import left_to
 from wellfed.torch._left import LeftImages
 
-gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: what it makes is not compared")
+gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: what it makes is not compared"
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +60,7 @@ STEPS = [
 
 def loader_of(dataset: Any, kind: str, **options: Any) -> Loader:
     """Batches that are left to a device, before they are."""
-    return Loader(
-        left_to(dataset.with_options(**options), "cuda", kind), torch_converter(), "torch", None
-    )
+    return Loader(left_to(dataset.with_options(**options), "cuda", kind), torch_converter(), "torch", None)
 
 
 @pytest.mark.parametrize("kind", ["resize", "decode"])
@@ -129,7 +129,7 @@ def test_a_bad_image_is_a_bad_sample(photos: str, tmp_path: Path) -> None:
     (tmp_path / "a" / "1.jpg").write_bytes(whole)
     dataset = wf.image_folder(str(tmp_path)).map(T.Resize((8, 8))).batch(2)
     left = loader_of(dataset, "decode", on_error="skip")
-    ((images, labels),) = list(left)
+    ((images, _),) = list(left)
     assert images.to("cpu").shape == (1, 3, 8, 8)
     assert [bad.stage for bad in left.errors()] == ["decode"]
 

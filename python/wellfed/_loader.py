@@ -431,9 +431,7 @@ class _Progress:
         return state
 
 
-def _with_left(
-    native: _native.Loader, build: Callable[[list[Any]], Any]
-) -> Callable[[list[Any]], Any]:
+def _with_left(native: _native.Loader, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """As `build`, of columns of which some hold images that the device finishes."""
     left = native.left_images()
     if not any(left):

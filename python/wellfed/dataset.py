@@ -713,11 +713,11 @@ class Dataset(Writes, Frameworks, Stacks):
         Args:
             device: Where tensors should be. For CUDA, batches are pinned and copied on a stream of their own, one step
                 ahead, and are complete for the stream that is current.
-            on_device: What of an image a CUDA device does; the values are the same. ``"copy"``: nothing, finished batches
-                are copied. ``"resize"``: decoded pixels are copied, and it crops, resizes, flips, normalizes and casts.
-                ``"decode"``: of JPEGs also all that comes after Huffman decoding, and that, too, where a row index knows
-                the file, from the second epoch on (``row_index``), or after `cache`. ``"nvjpeg"``: NVIDIA's library
-                decodes, whose pixels differ a little. `explain` says what is left to the device.
+            on_device: What of an image a CUDA device does; the values are the same. ``"copy"``: nothing, finished
+                batches are copied. ``"resize"``: it crops, resizes, flips, normalizes and casts. ``"decode"``: of JPEGs
+                also all that comes after Huffman decoding; and that, too, from the second epoch on, where a row index
+                knows the file (``row_index``), or after `cache`. ``"nvjpeg"``: NVIDIA's library decodes, whose pixels
+                differ a little. `explain` says what is left to the device.
             multiprocessing_context: For pipelines with Python steps: how their workers are started, a context or its
                 name; or ``"thread"``, and they are threads of this process, which find no seeded generators.
             options: As of `with_options`. With Python steps, ``num_workers`` are processes: ``"auto"`` is one for each

@@ -15,18 +15,23 @@ from typing import Any
 import torch
 
 from .. import _native
+from ._device import target
 
 SCRATCH = 1 << 29
 """Bytes of device memory between the kernels; a batch that needs more is finished in parts."""
 
 
 def open_nvjpeg(device: Any) -> tuple[str, tuple[int, int] | None, str]:
-    """Finds nvJPEG and opens it on a device: who decodes (``"hardware"``, ``"hybrid"``), engines and cores, and its file.
+    """Finds nvJPEG and opens it on a device.
+
+    Returns:
+        Who decodes (``"hardware"``, ``"gpu-hybrid"``, ``"hybrid"``), engines and cores of each, and the library's file.
 
     Raises:
         RuntimeError: There is no nvJPEG, which says what to install; or the device cannot be used.
     """
-    place = torch.device(device)
+    place = target(device)
+    assert place is not None  # A CUDA device was named.
     with torch.cuda.device(place):
         # torch makes the device's context first.
         index = torch.cuda.current_device()

@@ -16,6 +16,7 @@ from typing import Any
 from common import ROOT, Results, arguments
 
 FILES = [
+    "python/tests/test_gpu_augment.py",
     "python/tests/test_torch_device.py",
     "python/tests/test_torch_of_dataset.py",
     "python/tests/test_doctor_probe_units.py",

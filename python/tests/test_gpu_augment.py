@@ -5,6 +5,7 @@ Where there is a device, the same kernels run on it as well.
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
@@ -185,6 +186,16 @@ def test_without_indices_images_are_counted() -> None:
     assert seeds[0] != seeds[1]
 
 
+def test_a_copy_goes_on_where_the_first_one_stands() -> None:
+    augment = Augment([T.RandomResizedCrop(16), T.ColorJitter(0.5)], seed=3)
+    batch = images(6, 3, 30, 20)
+    augment(batch)
+    augment.epoch = 2
+    other = pickle.loads(pickle.dumps(augment))
+    assert torch.equal(other(batch), augment(batch))
+    assert (other.seen, other.epoch, repr(other)) == (12, 2, repr(augment))
+
+
 def test_many_images_are_drawn_and_made_in_several_threads() -> None:
     augment = Augment([T.RandomResizedCrop(8), T.ColorJitter(0.4, 0.4)], seed=9)
     batch = images(150, 3, 12, 13)
@@ -241,6 +252,10 @@ def test_other_tensors_are_refused() -> None:
         augment(images(1, 4, 8, 8))
     with pytest.raises(ValueError, match="there are 2 indices for 1 images"):
         augment(images(1, 3, 8, 8), [1, 2])
+    with pytest.raises(ValueError, match="indices begin with 0, and -1 is among them"):
+        augment(images(1, 3, 8, 8), [-1])
+    with pytest.raises(ValueError, match="seed is -1; must be 0 to"):
+        Augment(T.Resize((8, 8)), seed=-1)
     with pytest.raises(TypeError, match="mixes images of a batch"):
         Augment(T.MixUp(num_classes=3))
     with pytest.raises(TypeError, match="on meta; it knows CUDA devices and the CPU"):

@@ -61,6 +61,8 @@ class Augment:
                 f"{self.transform!r} mixes images of a batch, and Augment transforms each by itself"
                 "\nhint: call MixUp or CutMix on what Augment returns, with the labels"
             )
+        if seed is not None and not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed is {seed}; must be 0 to 2**64 - 1")
         self.seed = new_seed() if seed is None else seed
         self.channels_last = channels_last
         self.epoch = 0
@@ -68,6 +70,7 @@ class Augment:
         self.seen = 0
         """Images so far: the index of the next one, where `indices` are not given."""
         self._plan = json.dumps(self.transform.to_plan())
+        _native.check_transform(self._plan)
         self._made: dict[tuple[int, int, int, bool], _native.Augmentation] = {}
 
     def __call__(
@@ -126,9 +129,15 @@ class Augment:
                 )
             indices = indices.tolist()
         numbers = [int(index) for index in indices]
+        if min(numbers, default=0) < 0:
+            raise ValueError(f"indices begin with 0, and {min(numbers)} is among them")
         if len(numbers) != count:
             raise ValueError(f"there are {len(numbers)} indices for {count} images")
         return numbers
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it is and where it stands; plans are made anew."""
+        return {**self.__dict__, "_made": {}}
 
     def __repr__(self) -> str:
         return f"Augment({self.transform!r}, seed={self.seed}, channels_last={self.channels_last})"

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections import UserDict, namedtuple
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from torchvision.transforms import transforms as v1
 import wellfed as wf
 from wellfed.exceptions import StateError
 from wellfed.torch import DataLoader
-from wellfed.torch._device import BatchPages, Copies, PageLock, Staged, move, pin, target
+from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
 from wellfed.torch._precision import cast
 
@@ -434,14 +436,28 @@ def test_a_refused_page_lock_is_not_given_back() -> None:
     assert len(runtime.calls) == 1
 
 
-class Pages(BatchPages):
+class Pages:
     """Page locks of a stand-in for CUDA that knows which memory is locked now."""
 
     def __init__(self, answer: int = 0) -> None:
         self.calls: list[tuple[Any, ...]] = []
-        runtime = FakeRuntime(answer)
-        runtime.calls = self.calls
-        super().__init__(META, runtime, lambda device: contextlib.nullcontext())
+        self._answer = answer
+        self._locks: set[int] = set()
+        self.page_lock = self
+
+    def begin(self) -> None:
+        """Needs no device."""
+
+    def lock(self, address: int, nbytes: int) -> str | None:
+        self.calls.append(("register", address, nbytes))
+        if self._answer:
+            return "no more pages"
+        self._locks.add(address)
+        return None
+
+    def unlock(self, address: int) -> None:
+        self._locks.remove(address)
+        self.calls.append(("unregister", address))
 
     def covers(self, tensor: torch.Tensor) -> bool:
         """What `is_pinned` would say."""
@@ -532,6 +548,8 @@ import wellfed as wf, wellfed._loader
 from wellfed.torch import _device
 
 class Pages:
+    def __init__(self):
+        self.page_lock = self
     def begin(self):
         pass
     def lock(self, address, nbytes):
@@ -584,24 +602,50 @@ def test_an_interpreter_that_ends_amid_an_epoch_ends_well() -> None:
 def test_the_device_of_batches_is_the_one_that_is_current_when_the_first_pass_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[Any] = []
+    begun: list[int] = []
 
-    class OfCuda(Pages):
-        def __init__(self, device: torch.device) -> None:
-            super().__init__()
-            self._device = device
-            made.append(self)
+    class Locks(Pages):
+        def begin(self, device: int = -1) -> None:
+            begun.append(device)
 
     # Making a loader starts nothing: a process may still fork then, or choose its device.
     monkeypatch.setattr("torch.cuda.current_device", lambda: pytest.fail("CUDA is asked too early"))
     monkeypatch.setattr("wellfed._loader._stage_for", lambda device: None)
     monkeypatch.setattr("wellfed.torch._device.target", torch.device)
-    monkeypatch.setattr("wellfed.torch._device.BatchPages", OfCuda)
+    monkeypatch.setattr("wellfed._native.PageLocks", Locks)
     loader = wf.from_tensor_slices(np.arange(8)).batch(4).torch(device="cuda")
     monkeypatch.setattr("torch.cuda.current_device", lambda: 3)
     assert len(list(loader)) == 2
-    assert made[0]._device == torch.device("cuda:3")
-    assert made[0].count("register") > 0
+    assert begun == [3]
+    locks = loader._pages.page_lock
+    assert locks.count("register") > 0
+
+
+def test_a_pass_that_ended_leaves_no_cycle() -> None:
+    """What it staged must not wait for the garbage collector, which may run in any thread, or in a forked child."""
+
+    class Inner(Iterator[int]):
+        def __init__(self) -> None:
+            self.left = [1, 2, 3]
+
+        def ready(self) -> bool:
+            return True
+
+        def __next__(self) -> int:
+            if not self.left:
+                raise StopIteration
+            return self.left.pop(0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        batches = Staged(Inner(), Aside())
+        assert list(batches) == [1, 2, 3]
+        gone = weakref.ref(batches)
+        del batches
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 class Large(Dataset[Any]):

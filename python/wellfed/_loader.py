@@ -213,7 +213,8 @@ class Loader:
         placed = _for_this_rank(dataset)
         locked = self._to is not None and placed._native.page_locked(self._to)
         self._pages = _pages_for(to) if locked else None
-        self._native: _native.Loader | None = placed._native.loader(self._to, self._pages)
+        page_lock = None if self._pages is None else self._pages.page_lock
+        self._native: _native.Loader | None = placed._native.loader(self._to, page_lock)
         whole = convert if is_batched(dataset._plan()["root"]) else _of_one(convert)
         self._build = _with_left(self._native, structured(dataset._native.structure, whole))
         self._turn = 0

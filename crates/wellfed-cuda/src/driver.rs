@@ -53,6 +53,8 @@ functions! {
         mem_free = "cuMemFree_v2"(pointer: u64);
         host_alloc = "cuMemHostAlloc"(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
         host_free = "cuMemFreeHost"(pointer: *mut c_void);
+        host_register = "cuMemHostRegister_v2"(pointer: *mut c_void, bytes: usize, flags: c_uint);
+        host_unregister = "cuMemHostUnregister"(pointer: *mut c_void);
         copy_to_device = "cuMemcpyHtoDAsync_v2"(to: u64, from: *const c_void, bytes: usize, stream: Handle);
         copy_to_host = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: u64, bytes: usize, stream: Handle);
         memset = "cuMemsetD8Async"(to: u64, value: u8, bytes: usize, stream: Handle);

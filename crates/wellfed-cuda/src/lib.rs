@@ -19,6 +19,7 @@ pub mod library;
 pub mod memory;
 pub mod module;
 pub mod nvjpeg;
+pub mod page_lock;
 pub mod place;
 mod ptx;
 pub mod stream;

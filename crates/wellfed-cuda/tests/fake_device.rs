@@ -12,6 +12,7 @@ use wellfed_cuda::{
     device::Device,
     memory::{DeviceBuffer, PinnedBuffer},
     module::Module,
+    page_lock::PageLocks,
     place::Place,
     stream::{Event, Stream},
 };
@@ -324,4 +325,37 @@ fn a_process_that_was_forked_off_is_told_so() {
     // SAFETY: `status` lives as long as the call.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status}");
+}
+
+#[test]
+fn memory_of_others_is_locked_once_and_let_go() {
+    let fake = Fake::new();
+    let locks = PageLocks::default();
+    let mut memory = vec![7u8; 8192];
+    let start = memory.as_mut_ptr();
+    let early = locks.lock(start, 4096).unwrap_err();
+    assert!(early.to_string().contains("no pass has begun"), "{early}");
+    assert!(!locks.unlock(start));
+    locks.begin_with(|| Ok(open(&fake)));
+    let alive = fake.alive();
+    locks.lock(start, 4096).unwrap();
+    assert_eq!(fake.alive(), alive + 1);
+    assert!(matches!(locks.lock(start, 4096), Err(Error::Call { call: "cuMemHostRegister_v2", .. })));
+    // From another thread, which has no context.
+    std::thread::scope(|scope| {
+        let start = start.expose_provenance();
+        let locks = &locks;
+        scope.spawn(move || assert!(locks.unlock(std::ptr::with_exposed_provenance_mut(start))));
+    });
+    assert_eq!(fake.alive(), alive);
+    assert!(!locks.unlock(start), "it is not locked any more");
+    assert!(memory.iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_refuses_each_lock() {
+    let locks = PageLocks::default();
+    locks.begin_with(|| Err(Error::NoDevice { ordinal: 3, count: 0 }));
+    let mut memory = vec![0u8; 4096];
+    assert_eq!(locks.lock(memory.as_mut_ptr(), 4096), Err(Error::NoDevice { ordinal: 3, count: 0 }));
 }

@@ -65,7 +65,7 @@ static const struct {
 
 enum { DEVICES = 8, FAILURES = 32, CALLS = 64, HOST = DEVICES };
 
-enum kind { MEMORY, PINNED, STREAM, EVENT, MODULE };
+enum kind { MEMORY, PINNED, STREAM, EVENT, MODULE, REGISTERED };
 
 struct operation {
     enum { COPY, SET, LAUNCH, FREE, RECORD, WAIT } kind;
@@ -647,6 +647,30 @@ u32 cuMemFreeHost(void *pointer)
     BEGIN_WITH_CONTEXT;
     run_all();
     return end(release(by_address((u64)(uintptr_t)pointer, PINNED)));
+}
+
+/* Memory that somebody else owns: it is neither filled nor freed here. */
+u32 cuMemHostRegister_v2(void *pointer, size_t bytes, u32 flags)
+{
+    struct object *made;
+    BEGIN_WITH_CONTEXT;
+    if (flags & ~15u || !bytes || by_address((u64)(uintptr_t)pointer, REGISTERED))
+        return end(INVALID_VALUE);
+    made = make(REGISTERED, HOST);
+    made->memory = pointer;
+    made->bytes = bytes;
+    return end(0);
+}
+
+u32 cuMemHostUnregister(void *pointer)
+{
+    struct object *object;
+    BEGIN_WITH_CONTEXT;
+    run_all();
+    object = by_address((u64)(uintptr_t)pointer, REGISTERED);
+    if (object)
+        object->alive = 0;
+    return end(object ? 0 : INVALID_VALUE);
 }
 
 u32 cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t bytes, u64 stream)

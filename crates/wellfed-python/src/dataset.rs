@@ -173,7 +173,7 @@ impl Dataset {
         &self,
         py: Python<'_>,
         device: Option<&str>,
-        page_lock: Option<Py<PyAny>>,
+        page_lock: Option<Bound<'_, PyAny>>,
     ) -> PyResult<loader::Loader> {
         let (device, page_lock) = (device.map(Device::new), page_lock.map(page_lock::shared));
         let inner = self.inner.clone();

@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use crate::loader::Loader;
     #[pymodule_export]
-    use crate::page_lock::end_page_locks;
+    use crate::page_lock::{PageLocks, end_page_locks};
     #[pymodule_export]
     use crate::picture::{Picture, SeenRows, Values, jpeg_head};
     #[pymodule_export]

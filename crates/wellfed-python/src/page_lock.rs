@@ -1,4 +1,4 @@
-//! [`PageLock`] by a Python object with `lock(address, nbytes)`, which gives None or why it was refused, and
+//! [`PageLock`] by the CUDA driver ([`PageLocks`]), or by a Python object with `lock(address, nbytes)`, which gives None or why it was refused, and
 //! `unlock(address)`.
 //!
 //! The engine calls it from threads of its own, and from whatever thread drops the last view of a batch. Invariant:
@@ -16,17 +16,55 @@ use std::{
 use pyo3::prelude::*;
 use wellfed::{Error, ErrorKind, Result, memory::PageLock};
 
+use crate::enter;
+
 /// The interpreter is about to end.
 static ENDING: AtomicBool = AtomicBool::new(false);
 /// Calls under way.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
+/// Locks memory by the driver: no thread of the engine enters the interpreter for it.
+#[pyclass(frozen, module = "wellfed._native")]
+pub(crate) struct PageLocks(Arc<ByDriver>);
+
+#[derive(Debug, Default)]
+struct ByDriver(wellfed_cuda::page_lock::PageLocks);
+
+#[pymethods]
+impl PageLocks {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Says for which CUDA device, before the first batch is made.
+    fn begin(&self, py: Python<'_>, device: u32) -> PyResult<()> {
+        enter::quick(py, || {
+            self.0.0.begin(device);
+            Ok(())
+        })
+    }
+}
+
+impl PageLock for ByDriver {
+    fn lock(&self, start: *mut u8, len: usize) -> Result<()> {
+        self.0.lock(start, len).map_err(|error| Error::new(ErrorKind::Limit, error.to_string()))
+    }
+
+    fn unlock(&self, start: *mut u8) -> bool {
+        self.0.unlock(start)
+    }
+}
+
 #[derive(Debug)]
 struct ByPython(Py<PyAny>);
 
 /// What the engine takes.
-pub(crate) fn shared(object: Py<PyAny>) -> Arc<dyn PageLock> {
-    Arc::new(ByPython(object))
+pub(crate) fn shared(object: Bound<'_, PyAny>) -> Arc<dyn PageLock> {
+    match object.cast::<PageLocks>() {
+        Ok(locks) => locks.get().0.clone(),
+        Err(_) => Arc::new(ByPython(object.unbind())),
+    }
 }
 
 /// Runs `call` with the interpreter; None if that is about to end.

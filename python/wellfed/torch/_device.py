@@ -122,37 +122,22 @@ class PageLock:
 
 
 class BatchPages:
-    """Page-locks the buffers of the engine's batches, which calls `lock` once for each when it makes one.
+    """Page-locks the buffers of the engine's batches, by the driver, in the engine's threads.
 
-    It is called by threads of the engine, whose current device is the first one: a context there would cost every other
-    rank of the machine memory, so it is the loader's device that is current meanwhile.
+    Attributes:
+        page_lock: What the engine calls once for each buffer when it makes one.
     """
 
-    def __init__(self, device: torch.device, runtime: Any = None, current: Any = None) -> None:
-        """For a device; `runtime` stands in for CUDA's in tests, and `current` for `torch.cuda.device`."""
+    def __init__(self, device: torch.device) -> None:
+        """For a device: "cuda" is the one that is current when the first pass begins."""
         self._device = device
-        self._runtime = runtime
-        self._current: Any = torch.cuda.device if current is None else current
-        self._locks: dict[int, PageLock] = {}
+        self.page_lock = _native.PageLocks()
 
     def begin(self) -> None:
-        """Called by the caller's thread before the first batch: "cuda" is the device that is current there."""
-        if self._device.type == "cuda" and self._device.index is None:
-            self._device = torch.device("cuda", torch.cuda.current_device())
-
-    def lock(self, address: int, nbytes: int) -> str | None:
-        """Locks whole pages; None, or why it was refused."""
-        with self._current(self._device):
-            held = PageLock(address, nbytes, self._runtime)
-        if not held.held:
-            return f"CUDA refused to page-lock {nbytes} bytes (cudaHostRegister)"
-        self._locks[address] = held
-        return None
-
-    def unlock(self, address: int) -> None:
-        """Lets pages go. The engine calls it when nobody looks at them any more."""
-        with self._current(self._device):
-            self._locks.pop(address).close()
+        """Called by the caller's thread before the first batch."""
+        index = torch.cuda.current_device() if self._device.index is None else self._device.index
+        self._device = torch.device("cuda", index)
+        self.page_lock.begin(index)
 
 
 def _end(process: int) -> None:
@@ -381,7 +366,12 @@ class Staged:
         if self._stop is not None:
             stop = self._stop
             self._forget()
-            raise stop
+            try:
+                raise stop
+            finally:
+                # Its traceback has this frame, and the frame has it: a cycle that would keep the stage and its batches
+                # until garbage is collected, in whatever thread or forked child that happens.
+                del stop
         if self._next is None:
             staged = self._stage.begin(next(self._inner))
         else:

@@ -7,7 +7,6 @@ for the stage that copies ahead, its own.
 
 from __future__ import annotations
 
-import functools
 import site
 from pathlib import Path
 from typing import Any
@@ -56,14 +55,18 @@ class Recipe:
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.channels_first = channels_first
         self._table = torch.frombuffer(bytearray(table), dtype=torch.uint8)
-        self.table = functools.cache(self._make_table)
+        # Not a cache of a bound method: that is a cycle, and what is on the device would stay until the next collection.
+        self._tables: dict[torch.device, torch.Tensor] = {}
 
-    def _make_table(self, device: torch.device) -> torch.Tensor:
+    def table(self, device: torch.device) -> torch.Tensor:
         """The table in the device's memory."""
-        table = self._table.to(device)
-        if device.type == "cuda":
-            # It is used on other streams than the one that copies it.
-            torch.cuda.current_stream(device).synchronize()
+        table = self._tables.get(device)
+        if table is None:
+            table = self._table.to(device)
+            if device.type == "cuda":
+                # It is used on other streams than the one that copies it.
+                torch.cuda.current_stream(device).synchronize()
+            self._tables[device] = table
         return table
 
 

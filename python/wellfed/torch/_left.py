@@ -55,7 +55,7 @@ class Recipe:
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.channels_first = channels_first
         self._table = torch.frombuffer(bytearray(table), dtype=torch.uint8)
-        # Not a cache of a bound method: that is a cycle, and what is on the device would stay until the next collection.
+        # Not a cache of a bound method: that is a cycle, and tables would stay until garbage is collected.
         self._tables: dict[torch.device, torch.Tensor] = {}
 
     def table(self, device: torch.device) -> torch.Tensor:
@@ -85,7 +85,7 @@ class LeftImages:
     @property
     def nbytes(self) -> int:
         """Bytes that are copied."""
-        return self._records.nbytes + self._offsets.nbytes
+        return int(self._records.nbytes + self._offsets.nbytes)
 
     def to(self, device: torch.device | str, non_blocking: bool = True) -> torch.Tensor:
         """The finished images on `device`: copies and launches are submitted to its current stream.
@@ -109,7 +109,7 @@ class LeftImages:
         index, stream = None, 0
         if device.type == "cuda":
             index = torch.cuda.current_device() if device.index is None else device.index
-            stream = torch.cuda.current_stream(device).cuda_stream
+            stream = int(torch.cuda.current_stream(device).cuda_stream)
         stride = out.stride()
         step = stride if recipe.channels_first else (stride[0], stride[3], stride[1], stride[2])
         plan.run(

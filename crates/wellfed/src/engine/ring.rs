@@ -107,22 +107,29 @@ impl Pool {
     /// # Errors
     /// `Limit` if the system has no memory for it.
     pub(crate) fn take_within(self: &Arc<Self>, len: usize) -> Result<Option<Buffer>> {
-        if let Some(memory) = self.reuse(len) {
+        if let Some(memory) = self.reuse_about(len) {
             return Ok(Some(self.buffer(memory, len)));
         }
-        let size = len.max(1) as u64;
-        while !self.budget.take(size, Holder::Batches) {
-            let oldest = {
-                let mut free = lock(&self.free);
-                (!free.is_empty()).then(|| free.remove(0))
-            };
-            let Some(oldest) = oldest else { return Ok(None) };
-            let freed = oldest.size() as u64;
-            drop(oldest);
-            self.discount(freed);
-        }
+        // A little more, if there is room for it: the next batch is about as large.
+        let roomy = self.allocator.roomy(len.max(1)) as u64;
+        let size = if roomy > len as u64 && self.budget.take(roomy, Holder::Batches) {
+            roomy
+        } else {
+            let size = len.max(1) as u64;
+            while !self.budget.take(size, Holder::Batches) {
+                let oldest = {
+                    let mut free = lock(&self.free);
+                    (!free.is_empty()).then(|| free.remove(0))
+                };
+                let Some(oldest) = oldest else { return Ok(None) };
+                let freed = oldest.size() as u64;
+                drop(oldest);
+                self.discount(freed);
+            }
+            size
+        };
         self.bytes.fetch_add(size, Relaxed);
-        let memory = self.allocator.zeroed(len).inspect_err(|_| self.discount(size))?;
+        let memory = self.allocator.zeroed(size as usize).inspect_err(|_| self.discount(size))?;
         Ok(Some(self.buffer(memory, len)))
     }
 
@@ -157,6 +164,14 @@ impl Pool {
         let mut free = lock(&self.free);
         // The last one returned is the most likely to be in cache.
         free.iter().rposition(|m| m.size() == len.max(1)).map(|i| free.remove(i))
+    }
+
+    /// Memory that was kept and is large enough, but not much larger; of this size only where it costs little to make.
+    fn reuse_about(&self, len: usize) -> Option<Block> {
+        let (least, most) = (len.max(1), self.allocator.roomy(len.max(1)));
+        let mut free = lock(&self.free);
+        let about = |m: &Block| (least..=most + most / 4 * usize::from(most > least)).contains(&m.size());
+        free.iter().rposition(about).map(|i| free.remove(i))
     }
 
     /// Bytes the loader holds: under way, or kept for reuse.
@@ -307,6 +322,22 @@ mod tests {
         assert_eq!(pool.held(), 50, "one of the two made room");
         drop(other);
         assert_eq!(pool.held(), 50);
+    }
+
+    #[test]
+    fn locked_memory_of_batches_that_differ_a_little_is_used_again() {
+        let page_lock = Counting::up_to(usize::MAX);
+        let pool = Pool::with_budget(2, Budget::new(), Allocator::new(Some(page_lock.clone())));
+        for len in [1_000_000, 1_010_000, 990_000, 1_020_000, 1_000_001] {
+            let buffer = pool.take_within(len).unwrap().unwrap();
+            assert_eq!(buffer.len(), len);
+        }
+        assert_eq!(page_lock.calls.load(Relaxed), 1);
+        // Without room for more than what is needed, that is taken.
+        let tight = Pool::with_budget(2, Budget::new(), Allocator::new(Some(page_lock.clone())));
+        tight.budget().set_cap(Holder::Batches, 1_000_000);
+        assert!(tight.take_within(1_000_000).unwrap().is_some());
+        assert_eq!(tight.held(), 1_000_000);
     }
 
     #[test]

@@ -74,6 +74,18 @@ impl Allocator {
         Arc::new(Self { page_lock, ..Self::default() })
     }
 
+    /// How many bytes to take where `len` are needed now and about as many next time. Page-locking takes as long as writing
+    /// the memory once or longer, so that memory which is locked is made up to an eighth larger, and used again; other
+    /// memory is made as it is needed.
+    pub(crate) fn roomy(&self, len: usize) -> usize {
+        const SMALL: usize = 1 << 16;
+        if self.page_lock.is_none() || len < SMALL {
+            return len;
+        }
+        let step = len.checked_next_power_of_two().map_or(1, |power| power / 16);
+        len.checked_next_multiple_of(step).unwrap_or(len)
+    }
+
     /// `len` bytes of zero. The caller holds no lock that freeing memory needs.
     ///
     /// # Errors
@@ -226,6 +238,20 @@ mod tests {
         assert_eq!((stats.buffers, stats.bytes, stats.refused), (5, 1 + 1 + 100 + 5000 + (3 << 20), 0));
         drop(blocks);
         assert_eq!((page_lock.held(), allocator.stats().unwrap().bytes), (0, 0));
+    }
+
+    #[test]
+    fn memory_that_is_locked_is_made_a_little_larger_than_it_must_be() {
+        let (locked, plain) = (Allocator::new(Some(Counting::up_to(usize::MAX))), Allocator::new(None));
+        for len in [1, 5000, 1 << 16, (1 << 16) + 1, 20_000_000, 154_140_672, usize::MAX - 5] {
+            assert_eq!(plain.roomy(len), len);
+            let roomy = locked.roomy(len);
+            assert!(
+                roomy >= len && roomy - len <= len / 8 && (len >= 1 << 16 || roomy == len),
+                "{len}: {roomy}"
+            );
+        }
+        assert_eq!(locked.roomy(20_000_000), locked.roomy(20_500_000));
     }
 
     #[test]

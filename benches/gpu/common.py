@@ -211,6 +211,8 @@ def wellfed_loader(
             | "packed copy"
             | "packed resize"
             | "packed decode"
+            | "indexed auto"
+            | "packed auto"
         ):
             where = kind.split()[-1]
             steps += (T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD))
@@ -234,8 +236,10 @@ def wellfed_loader(
 class Again:
     """A loader of the engine that gives its first batch again and again."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: Any, pages: Any = None) -> None:
         self._native = native
+        if pages is not None:
+            pages.begin()
         native.start_epoch()
         self._columns = native.next()
 

@@ -54,7 +54,7 @@ def loaders(images: torch.Tensor, batch: int, device: str, workers: int) -> dict
         dataset = wf.from_tensor_slices(images.numpy()).repeat(100_000).batch(batch, drop_last=True)
         loader = dataset.torch(device=device, memory_budget=BUDGET)
         if again:
-            loader._native = Again(loader._native)
+            loader._native = Again(loader._native, loader._pages)
         return loader
 
     def stock() -> Iterable[Any]:

@@ -72,6 +72,8 @@ def kernels(kind: str, root: Any, batch: int, device: str) -> dict[str, Any]:
     """Times of the kernels on one batch, in microseconds, and the bytes that are copied for it."""
     loader = wellfed_loader(kind, root, batch, cores(), device)
     native = loader._native
+    if loader._pages is not None:
+        loader._pages.begin()
     native.start_epoch()
     # Coefficients are packed from the second epoch on.
     for _ in range(2 * 10_000 // batch if " " in kind else 1):

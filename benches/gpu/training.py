@@ -132,7 +132,7 @@ def main() -> None:
             f"wellfed cpu, {threads} threads": lambda: wellfed("cpu"),
             **{
                 f"wellfed {kind}, {threads} threads": lambda kind=kind: wellfed(kind)  # type: ignore[misc]
-                for kind in ("indexed decode", "packed decode", "nvjpeg")
+                for kind in ("indexed decode", "packed decode", "indexed auto", "packed auto")
                 if args.device.startswith("cuda")
             },
             f"torch DataLoader, {threads} workers": torch,

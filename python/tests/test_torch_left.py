@@ -63,7 +63,7 @@ def loader_of(dataset: Any, kind: str, **options: Any) -> Loader:
     return Loader(left_to(dataset.with_options(**options), "cuda", kind), torch_converter(), "torch", None)
 
 
-@pytest.mark.parametrize("kind", ["resize", "decode"])
+@pytest.mark.parametrize("kind", ["resize", "decode", "auto"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("cached", [False, True])
 def test_the_kernels_make_the_same_bits(photos: str, kind: str, layout: Any, cached: bool) -> None:
@@ -72,6 +72,9 @@ def test_the_kernels_make_the_same_bits(photos: str, kind: str, layout: Any, cac
         dataset = (source.cache() if cached else source).shuffle(seed=5).map(*steps, *end).batch(7)
         plain, left = dataset.torch(layout=layout), loader_of(dataset, kind, layout=layout)
         for epoch in range(2):
+            if kind == "auto":
+                # Half of the images in the first epoch, all of them in the second.
+                left._share._apply(0.5 + epoch / 2)
             plain.set_epoch(epoch)
             left.set_epoch(epoch)
             for (wanted, labels), (images, others) in zip(plain, left, strict=True):

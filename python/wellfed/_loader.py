@@ -6,6 +6,7 @@ import functools
 import json
 import operator
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -216,6 +217,7 @@ class Loader:
         page_lock = None if self._pages is None else self._pages.page_lock
         self._native: _native.Loader | None = placed._native.loader(self._to, page_lock)
         whole = convert if is_batched(dataset._plan()["root"]) else _of_one(convert)
+        self._share = _share_of(dataset, self._native)
         self._build = _with_left(self._native, structured(dataset._native.structure, whole))
         self._turn = 0
         self._began = False
@@ -263,6 +265,9 @@ class Loader:
         self._turn += 1
         self._dataset._passes.begun(self._pipeline, native.epoch, counted)
         epoch = _Epoch(self, native, self._turn)
+        if self._share is not None:
+            self._share.begin()
+            epoch._next = _timed(epoch._next, self._share.note)
         if self._stage is None:
             return epoch
         from .torch._device import Staged
@@ -336,7 +341,10 @@ class Loader:
             >>> loader.stats()["samples"]
             6
         """
-        return Stats(*self._open().stats())
+        stats = Stats(*self._open().stats())
+        if self._share is not None:
+            stats["on_device"] = self._share.stats()
+        return stats
 
     def errors(self) -> list[BadSample]:
         """Samples that could not be made, in the order they were met."""
@@ -430,6 +438,30 @@ class _Progress:
         """The state, now or as of `place`."""
         state: dict[str, Any] = json.loads(self.place() if place is None else place)
         return state
+
+
+def _share_of(dataset: Dataset, native: _native.Loader) -> Any:
+    """What chooses the device's share of the work, where the plan leaves that open."""
+    if dataset._plan()["options"].get("on_device") != "auto":
+        return None
+    from .torch._share import DeviceShare
+
+    return DeviceShare(native.set_device_share)
+
+
+def _timed(
+    following: Callable[[], list[Any] | None], note: Callable[[float], None]
+) -> Callable[[], list[Any] | None]:
+    """As `following`, and `note` is told how long each call took."""
+
+    def next_() -> list[Any] | None:
+        begin = time.perf_counter()
+        columns = following()
+        if columns is not None:
+            note(time.perf_counter() - begin)
+        return columns
+
+    return next_
 
 
 def _with_left(native: _native.Loader, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

@@ -69,7 +69,7 @@ def flatten(plan: dict[str, Any]) -> dict[str, Any]:
     return {**flat, **plan.get("limits", {})}
 
 
-_ON_DEVICE = ("copy", "resize", "decode", "nvjpeg")
+_ON_DEVICE = ("copy", "resize", "decode", "auto", "nvjpeg")
 
 
 def left_to(dataset: Dataset, device: Any, on_device: str) -> Dataset:

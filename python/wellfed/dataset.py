@@ -704,7 +704,7 @@ class Dataset(Writes, Frameworks, Stacks):
         self,
         device: Any = None,
         *,
-        on_device: Literal["copy", "resize", "decode", "nvjpeg"] = "copy",
+        on_device: Literal["copy", "resize", "decode", "auto", "nvjpeg"] = "copy",
         multiprocessing_context: Any = None,
         **options: Unpack[Options],
     ) -> Loader | StepsLoader:
@@ -716,8 +716,9 @@ class Dataset(Writes, Frameworks, Stacks):
             on_device: What of an image a CUDA device does; the values are the same. ``"copy"``: nothing, finished
                 batches are copied. ``"resize"``: it crops, resizes, flips, normalizes and casts. ``"decode"``: of JPEGs
                 also all that comes after Huffman decoding; and that, too, from the second epoch on, where a row index
-                knows the file (``row_index``), or after `cache`. ``"nvjpeg"``: NVIDIA's library decodes, whose pixels
-                differ a little. `explain` says what is left to the device.
+                knows the file (``row_index``), or after `cache`. ``"auto"``: of as many images as make the loop
+                fastest, which is measured all the time (``stats()["on_device"]``). ``"nvjpeg"``: NVIDIA's library
+                decodes, whose pixels differ a little. `explain` says what is left to the device.
             multiprocessing_context: For pipelines with Python steps: how their workers are started, a context or its
                 name; or ``"thread"``, and they are threads of this process, which find no seeded generators.
             options: As of `with_options`. With Python steps, ``num_workers`` are processes: ``"auto"`` is one for each

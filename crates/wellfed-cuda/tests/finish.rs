@@ -138,8 +138,9 @@ fn offsets_of(bytes: &[u8], count: usize) -> Vec<i64> {
 }
 
 /// All batches of an epoch, finished.
-fn batches(data: &Dataset, epochs: usize, limit: u64) -> (Vec<Vec<u8>>, bool) {
+fn batches(data: &Dataset, epochs: usize, limit: u64, share: f64) -> (Vec<Vec<u8>>, bool) {
     let loader = data.loader().unwrap();
+    loader.set_device_share(share);
     let left = loader.left_images().swap_remove(0);
     let mut all = Vec::new();
     for _ in 0..epochs {
@@ -218,7 +219,8 @@ proptest! {
     #[test]
     fn devices_finish_what_the_engine_would_have_made(
         transforms in transforms(),
-        on_device in select(vec![OnDevice::Resize, OnDevice::Decode]),
+        on_device in select(vec![OnDevice::Resize, OnDevice::Decode, OnDevice::Auto]),
+        share in 0.0..1.0,
         layout in select(vec![Batching::Nchw, Batching::Nhwc]),
         decode in select(vec![Decoding::Exact, Decoding::Exact, Decoding::Fast]),
         exif_orientation in any::<bool>(),
@@ -237,9 +239,9 @@ proptest! {
         let plain = match data.with_options(options.clone()).loader() {
             // Three values of Normalize on one channel, say.
             Err(_) => return Ok(()),
-            Ok(_) => batches(&data.with_options(options.clone()), 3, limit).0,
+            Ok(_) => batches(&data.with_options(options.clone()), 3, limit, 0.0).0,
         };
-        let (finished, left) = batches(&data.with_options(Options { on_device, ..options }), 3, limit);
+        let (finished, left) = batches(&data.with_options(Options { on_device, ..options }), 3, limit, share);
         prop_assert!(left);
         prop_assert_eq!(plain.len(), finished.len());
         for (n, (plain, finished)) in plain.iter().zip(&finished).enumerate() {

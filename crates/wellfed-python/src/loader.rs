@@ -130,6 +130,12 @@ impl Loader {
         Ok(self.get(py)?.left_images().into_iter().map(|image| image.map(left)).collect())
     }
 
+    /// Leaves a share of the samples to the device, where the plan says so.
+    fn set_device_share(&self, py: Python<'_>, share: f64) -> PyResult<()> {
+        self.get(py)?.set_device_share(share);
+        Ok(())
+    }
+
     /// Channels, height and width of images that can be mixed.
     #[getter]
     fn image_size(&self, py: Python<'_>) -> PyResult<Option<[usize; 3]>> {

@@ -4,7 +4,7 @@
 //! 8-bit values to elements; of JPEGs also all that comes after Huffman decoding. What they do not run (padding, alpha,
 //! OpenCV's resizes) is done here, and the record holds the finished pixels, of which only the values are left to map.
 
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
 use wellfed_jpeg::{Colour, Form, PartPlane, PartUpsampling};
 use wellfed_kernels::{
@@ -58,6 +58,17 @@ impl Executor {
         left
     }
 
+    /// Of every 256 samples of plans with [`OnDevice::Auto`], leaves so many to the device from now on.
+    pub(crate) fn set_device_share(&self, share: u32) {
+        for leaf in self.leaves() {
+            for program in &leaf.program.fields {
+                if let FieldProgram::Image(program) = program {
+                    program.device_share.store(share, Relaxed);
+                }
+            }
+        }
+    }
+
     /// Accepts leaves that leave the same to the device, if anything.
     ///
     /// # Errors
@@ -109,7 +120,15 @@ impl Maker<'_> {
         record.clear();
         let (rows, columns) = fold.size();
         (head.out_height, head.out_width) = (number(rows)?, number(columns)?);
-        let Some((fold, needed, weights)) = self.device_form(held, fold, size, scratch)? else {
+        let from = match from {
+            OnDevice::Auto if self.is_for_device() => OnDevice::Decode,
+            from => from,
+        };
+        let form = match from {
+            OnDevice::Auto => None,
+            _ => self.device_form(held, fold, size, scratch)?,
+        };
+        let Some((fold, needed, weights)) = form else {
             // Only values are left to map.
             (head.height, head.width) = (head.out_height, head.out_width);
             reserve(record, Unfinished::BYTES, scratch)?;
@@ -190,6 +209,13 @@ impl Maker<'_> {
         }
         self.pixels(held, &cut, size, (height, width), &mut head, scratch, record, probe)?;
         finish(head, record)
+    }
+
+    /// Whether this sample is among those that are left to the device.
+    fn is_for_device(&self) -> bool {
+        // Spreads neighbours: Fibonacci hashing, the golden ratio times 2^64.
+        let place = (self.pick.index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u32;
+        place < self.program.device_share.load(Relaxed)
     }
 
     /// The fold as devices run it, the pixels that it needs, and the weights of its resize; `None` if they do not run it.

@@ -498,6 +498,11 @@ impl Loader {
         self.shared.executor.left()
     }
 
+    /// Leaves `share` (0 to 1) of the samples to the device, where the plan says `auto`. Batches are the same.
+    pub fn set_device_share(&self, share: f64) {
+        self.shared.executor.set_device_share((share.clamp(0.0, 1.0) * 256.0) as u32);
+    }
+
     /// Channels, height and width of the images of finished batches, if they can be mixed: the first column's, where all have
     /// one size.
     pub fn image_size(&self) -> Option<[usize; 3]> {

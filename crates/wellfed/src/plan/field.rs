@@ -1,6 +1,9 @@
 //! The program of one field: how its values get into their column. Most of it is about images.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicU32},
+};
 
 use wellfed_kernels::{
     image::{Dtype, Layout},
@@ -106,6 +109,8 @@ pub(crate) struct ImageProgram {
     pub(crate) boxes: Option<usize>,
     pub(crate) dtype: Dtype,
     pub(crate) layout: Layout,
+    /// With [`OnDevice::Auto`]: of every 256 samples, so many are left to the device as early as may be.
+    pub(crate) device_share: Arc<AtomicU32>,
 }
 
 /// Follows the element type through the operations.
@@ -403,6 +408,7 @@ impl ImageProgram {
                 Step::Leave { operations, from, .. } => {
                     let first = match from {
                         OnDevice::Decode => "decode (all but Huffman codes) + ",
+                        OnDevice::Auto => "a share chosen while it runs: decode (all but Huffman codes) + ",
                         OnDevice::Nvjpeg => "decode (by nvJPEG; not exact) + ",
                         _ => "",
                     };

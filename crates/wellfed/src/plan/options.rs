@@ -143,6 +143,8 @@ pub enum OnDevice {
     Resize,
     /// As `Resize`, and of JPEGs all but Huffman decoding.
     Decode,
+    /// Nothing but the map of values, or as `Decode`, by a share of samples that may change while batches are made.
+    Auto,
     /// As `Resize`, and JPEGs of common kinds as they are, for nvJPEG: its pixels differ a little.
     Nvjpeg,
 }

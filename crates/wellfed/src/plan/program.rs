@@ -345,6 +345,7 @@ fn image(
         boxes: None,
         dtype: Dtype::U8,
         layout,
+        device_share: std::sync::Arc::default(),
     };
     let unknown = shape.height.is_none() || shape.width.is_none();
     let unchanged = matches!(input, Input::Encoded { mode: Mode::Unchanged | Mode::TensorFlowUnchanged, .. });

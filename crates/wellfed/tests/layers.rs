@@ -56,7 +56,7 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 26] = [
+const ENGINE: [&str; 28] = [
     "threads",
     "governor",
     "pace",
@@ -74,6 +74,8 @@ const ENGINE: [&str; 26] = [
     "cache",
     "single",
     "exec",
+    "leave",
+    "recipe",
     "foresight",
     "shares",
     "schedule",

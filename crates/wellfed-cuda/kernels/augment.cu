@@ -16,38 +16,12 @@
 #ifdef __CUDACC__
 #define AUGMENT_ADD(at, value) atomicAdd((at), (value))
 #define AUGMENT_ALIGN __align__(16)
-#define AUGMENT_UNROLL _Pragma("unroll")
 /* Four blocks share a multiprocessor: no more than 64 registers a thread. */
 #define AUGMENT_BOUNDS AUGMENT_THREADS, 4
-DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
-{
-    *(uint4 *)to = make_uint4(a, b, c, d);
-}
-DEVICE void augment_store8(void *to, u32 a, u32 b)
-{
-    *(uint2 *)to = make_uint2(a, b);
-}
 #else
 #define AUGMENT_ADD(at, value) (*(at) += (value))
 #define AUGMENT_ALIGN _Alignas(16)
-#define AUGMENT_UNROLL
 #define AUGMENT_BOUNDS AUGMENT_THREADS
-DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
-{
-    u32 all[4];
-    all[0] = a;
-    all[1] = b;
-    all[2] = c;
-    all[3] = d;
-    memcpy(to, all, sizeof all);
-}
-DEVICE void augment_store8(void *to, u32 a, u32 b)
-{
-    u32 all[2];
-    all[0] = a;
-    all[1] = b;
-    memcpy(to, all, sizeof all);
-}
 #endif
 
 DEVICE double augment_weight(u32 filter, double x)
@@ -367,16 +341,6 @@ DEVICE u32 augment_patched(const AugmentArgs *a, const AugmentPass *pass, u32 c,
     return bits;
 }
 
-DEVICE void augment_store(u8 *target, i64 at, u32 element, u32 bits)
-{
-    if (element == 1)
-        target[at] = (u8)bits;
-    else if (element == 2)
-        ((u16 *)target)[at] = (u16)bits;
-    else
-        ((u32 *)target)[at] = bits;
-}
-
 /* The tile at BLOCK_X of pass BLOCK_Y. Unless `full`, passes change no values and overwrite nothing. */
 DEVICE void augment_tile(const AugmentArgs a, const i32 full)
 {
@@ -637,7 +601,7 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 four = tile_words[(from + (u32)(columns - 4 - first)) / 4];
                 four = four >> 24 | (four >> 8 & 0xFF00u) | (four << 8 & 0xFF0000u) | four << 24;
             } else {
-                AUGMENT_UNROLL
+                UNROLL
                 for (k = 0; k < 4; ++k) {
                     const i32 place = first + (k < count ? k : count - 1);
                     const i32 x = planar ? place : place / 3;
@@ -648,7 +612,7 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 }
             }
             /* All four, so that they stay in registers. */
-            AUGMENT_UNROLL
+            UNROLL
             for (k = 0; k < 4; ++k) {
                 const i32 place = first + k;
                 c = planar ? plane : (u32)place % 3;
@@ -660,18 +624,13 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                                                   out_left + (planar ? place : place / 3), bits[k]);
                 }
             }
-            if (count == 4 && ((u64)target + (u64)at * element) % (4 * element) == 0) {
-                if (element == 4)
-                    augment_store16(target + at * 4, bits[0], bits[1], bits[2], bits[3]);
-                else if (element == 2)
-                    augment_store8(target + at * 2, bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
-                else
-                    *(u32 *)(target + at) = bits[0] | bits[1] << 8 | bits[2] << 16 | bits[3] << 24;
+            if (count == 4) {
+                store_elements(target, at, element, bits);
             } else {
-                AUGMENT_UNROLL
+                UNROLL
                 for (k = 0; k < 4; ++k)
                     if (k < count)
-                        augment_store(target, at + k, element, bits[k]);
+                        store_element(target, at + k, element, bits[k]);
             }
         }
     }

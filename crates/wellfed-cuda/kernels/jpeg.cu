@@ -125,15 +125,6 @@ CONSTANT u8 ZIGZAG[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11
                           41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                           30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-DEVICE u32 swapped(u32 x)
-{
-#ifdef __CUDACC__
-    return __byte_perm(x, 0, 0x0123);
-#else
-    return __builtin_bswap32(x);
-#endif
-}
-
 /* The 32 bits from `bit` on; zeros behind the end. */
 DEVICE u32 peek(const u32 *words, u32 count, u32 bit)
 {

@@ -78,8 +78,20 @@ typedef struct {
 DEVICE void across_taps(const Unfinished *image, const u8 *plane, u64 plane_step, u32 stride, u32 height, u32 row,
                         u32 x, const i32 *from, u32 taps, const Target *target, u8 *middle)
 {
-    u32 weights[KEPT_TAPS], c, r, t, channels = target ? target->channels : image->planes;
+    /* What is read of the record stays in registers, where the compiler cannot know that stores leave it alone. */
+    const u32 planes = image->planes, channels = target ? target->channels : planes;
+    const u32 to = pixel_stride(image->out_width);
+    const u64 middle_step = (u64)height * to;
     const u8 *lines[ACROSS_ROWS];
+    u32 weights[KEPT_TAPS], c, r, t;
+    i64 at = 0, down = 0;
+    if (target) {
+        down = image->flip_v ? -target->row : target->row;
+        at = target->first + (i64)(image->flip_v ? height - 1 - row : row) * target->row +
+             (i64)(image->flip_h ? image->out_width - 1 - x : x) * target->column;
+    } else {
+        middle += (u64)row * to + x;
+    }
     UNROLL
     for (t = 0; t < KEPT_TAPS; ++t)
         weights[t] = t < taps ? (u32)from[t] : 0;
@@ -88,7 +100,7 @@ DEVICE void across_taps(const Unfinished *image, const u8 *plane, u64 plane_step
         lines[r] = plane + (u64)(row + r < height ? row + r : height - 1) * stride;
     for (c = 0; c < channels; ++c) {
         /* One plane fills all channels. */
-        const u64 skip = c < image->planes ? c * plane_step : 0;
+        const u64 skip = c < planes ? c * plane_step : 0;
         u32 sums[ACROSS_ROWS];
         UNROLL
         for (r = 0; r < ACROSS_ROWS; ++r) {
@@ -109,14 +121,14 @@ DEVICE void across_taps(const Unfinished *image, const u8 *plane, u64 plane_step
             if (row + r >= height)
                 continue;
             if (target)
-                store_element(target->out,
-                              target->first + (i64)c * target->channel +
-                                  (i64)(image->flip_v ? height - 1 - row - r : row + r) * target->row +
-                                  (i64)(image->flip_h ? image->out_width - 1 - x : x) * target->column,
-                              target->element, target->table[c * 256 + value]);
+                store_element(target->out, at + (i64)r * down, target->element, target->table[c * 256 + value]);
             else
-                middle[((u64)c * height + row + r) * pixel_stride(image->out_width) + x] = (u8)value;
+                middle[r * to] = (u8)value;
         }
+        if (target)
+            at += target->channel;
+        else
+            middle += middle_step;
     }
 }
 

@@ -702,7 +702,14 @@ impl<'a> Builder<'a> {
             let most = passes.iter().map(tiles).max().unwrap_or(0);
             let most = u32::try_from(most).map_err(|_| AugmentError::TooLarge)?;
             let plain = |pass: &Pass| pass.ops + pass.patches + pass.luma + pass.histogram == 0;
-            let name = if passes.iter().all(plain) { "augment_plain" } else { "augment" };
+            let copy = |pass: &Pass| plain(pass) && pass.vertical == 0 && pass.horizontal == 0;
+            let name = if passes.iter().all(copy) {
+                "augment_copy"
+            } else if passes.iter().all(plain) {
+                "augment_plain"
+            } else {
+                "augment"
+            };
             parts.passes.push((put(&mut parameters, passes), passes.len() as u32, most, name));
         }
         parts.ops = put(&mut parameters, &self.ops);

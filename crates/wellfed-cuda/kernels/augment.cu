@@ -7,6 +7,8 @@
 #include "augment.h"
 
 #define AUGMENT_TILE 32
+/* Rows of a tile where pixels are only copied. */
+#define AUGMENT_COPY_TILE 128
 /* Source rows (or columns) between the two passes of a resize that are kept at once; a multiple of 4. */
 #define AUGMENT_CHUNK 96
 #define AUGMENT_THREADS 256
@@ -665,15 +667,15 @@ KERNEL(augment_copy, AugmentArgs, AUGMENT_THREADS)
     const u8 *source = (const u8 *)(flags & FROM_SCRATCH ? a.scratch + pass.source : pass.source);
     u8 *target = (u8 *)(flags & TO_SCRATCH ? a.scratch + pass.target : pass.target);
     u32 i, c, k;
-    if (tile_y * AUGMENT_TILE >= pass.out_height)
+    if (tile_y * AUGMENT_COPY_TILE >= pass.out_height)
         return;
     if (finish)
         for (i = THREAD; i < channels * 256; i += THREADS)
             table[i] = ((const u32 *)a.table)[i];
     SYNC();
-    for (i = THREAD; i < AUGMENT_TILE * AUGMENT_TILE / 4; i += THREADS) {
+    for (i = THREAD; i < AUGMENT_COPY_TILE * AUGMENT_TILE / 4; i += THREADS) {
         const i32 x = tile_x * AUGMENT_TILE + (i32)(i % (AUGMENT_TILE / 4) * 4);
-        const i32 y = tile_y * AUGMENT_TILE + (i32)(i / (AUGMENT_TILE / 4));
+        const i32 y = tile_y * AUGMENT_COPY_TILE + (i32)(i / (AUGMENT_TILE / 4));
         const i32 count = pass.out_width - x < 4 ? pass.out_width - x : 4;
         const i32 from_x = pass.left + x, from_y = augment_padded(pass.top + y, pass.height, mode);
         u32 words[3] = {0, 0, 0}, bits[4];

@@ -425,43 +425,120 @@ DEVICE i32 upsampled(const Plane *plane, const u8 *samples, u32 x, u32 y)
     return (3 * here + there + 8 - (i32)(x & 1)) >> 4;
 }
 
+/* Four neighbours of twice as many columns than there are samples, from pixel `x` on, of which the first four samples
+ * that they are made of are given, from (x - 1) / 2 on. Odd pixels have another bias. */
+DEVICE u32 twice_as_wide(u32 s0, u32 s1, u32 s2, u32 s3, u32 x, u32 even, u32 odd, u32 shift)
+{
+    u32 a, b, c, d;
+    if (x & 1) {
+        a = (3 * s0 + s1 + odd) >> shift;
+        b = (3 * s1 + s0 + even) >> shift;
+        c = (3 * s1 + s2 + odd) >> shift;
+        d = (3 * s2 + s1 + even) >> shift;
+    } else {
+        a = (3 * s1 + s0 + even) >> shift;
+        b = (3 * s1 + s2 + odd) >> shift;
+        c = (3 * s2 + s1 + even) >> shift;
+        d = (3 * s2 + s3 + odd) >> shift;
+    }
+    return a | b << 8 | c << 16 | d << 24;
+}
+
+/* Four samples of a row from `first` on, those beyond the plane's sides being those at them. */
+DEVICE u32 four_samples(const Plane *plane, const u8 *row, i32 first)
+{
+    const i32 last = (i32)plane->width - 1, left = (i32)plane->left;
+    u32 word = 0;
+    i32 i;
+    if (first >= 0 && first + 3 <= last)
+        return load_four(row + (first - left));
+    for (i = 0; i < 4; ++i)
+        word |= (u32)row[clamp_i32(first + i, 0, last) - left] << (8 * i);
+    return word;
+}
+
+/* `upsampled` of the four pixels from (x, y) on, of which `count` are in the image. What others are does not matter: the
+ * samples that are read for them are still in the scratch memory, as pixels come behind samples. */
+DEVICE u32 upsampled_four(const Plane *plane, const u8 *samples, u32 x, u32 y, u32 count)
+{
+    const u32 stride = sample_stride(plane), last = plane->height - 1;
+    const i32 first = (i32)((x + 1) / 2) - 1;
+    u32 near, far, here, there, word = 0, i;
+    if (plane->upsampling == NO_UPSAMPLING)
+        return load_four(samples + (u64)(y - plane->top) * stride + (x - plane->left));
+    if (plane->upsampling == REPEAT) {
+        for (i = 0; i < count; ++i)
+            word |= (u32)upsampled(plane, samples, x + i, y) << (8 * i);
+        return word;
+    }
+    if (plane->upsampling == H2V1) {
+        here = four_samples(plane, samples + (u64)(y - plane->top) * stride, first);
+        return twice_as_wide(here & 255u, here >> 8 & 255u, here >> 16 & 255u, here >> 24, x, 1, 2, 2);
+    }
+    near = y / 2;
+    far = y & 1 ? (near < last ? near + 1 : last) : (near ? near - 1 : 0);
+    samples -= (u64)plane->top * stride;
+    if (plane->upsampling == H1V2) {
+        here = load_four(samples + (u64)near * stride + (x - plane->left));
+        there = load_four(samples + (u64)far * stride + (x - plane->left));
+    } else {
+        here = four_samples(plane, samples + (u64)near * stride, first);
+        there = four_samples(plane, samples + (u64)far * stride, first);
+    }
+    {
+        /* Two sums of 16 bits at once. */
+        const u32 even = 3 * (here & 0xFF00FFu) + (there & 0xFF00FFu);
+        const u32 odd = 3 * (here >> 8 & 0xFF00FFu) + (there >> 8 & 0xFF00FFu);
+        if (plane->upsampling == H1V2) {
+            const u32 bias = (1 + (y & 1)) * 0x10001u;
+            return ((even + bias) >> 2 & 0xFF00FFu) | ((odd + bias) >> 2 & 0xFF00FFu) << 8;
+        }
+        return twice_as_wide(even & 0xFFFFu, odd & 0xFFFFu, even >> 16, odd >> 16, x, 8, 7, 4);
+    }
+}
+
 /* Samples become pixels: planes of red, green and blue, or one of grey. Grid: words of four pixels / 128 of the largest
  * image, 1, images. */
 KERNEL(colour, BatchArgs, 128)
 {
     const Unfinished *image = unfinished(&a, BLOCK_Z);
-    u32 words = pixel_stride(image->width) / 4, t;
-    u64 plane = (u64)pixel_stride(image->width) * image->height;
-    u8 *out = (u8 *)(a.scratch + image->rgb);
+    const u32 words = pixel_stride(image->width) / 4, planes = image->planes;
+    const u64 plane = (u64)words * 4 * image->height;
+    u32 t;
     if (image->kind != COEFFICIENTS && image->kind != PACKED && image->kind != HUFFMAN)
         return;
     for (t = THREAD; t < 128; t += THREADS) {
-        u32 number = BLOCK_X * 128 + t, row = number / words, column = number % words * 4, i, c;
-        u32 packed[3] = {0, 0, 0};
+        const u32 number = BLOCK_X * 128 + t, row = number / words, column = (number - row * words) * 4;
+        const u32 x = image->left + column, y = image->top + row;
+        const u32 count = image->width - column < 4 ? image->width - column : 4;
+        u32 *out = (u32 *)(a.scratch + image->rgb + (u64)row * words * 4 + column);
+        u32 first, second, third;
         if (row >= image->height)
             continue;
-        for (i = 0; i < 4 && column + i < image->width; ++i) {
-            u32 x = image->left + column + i, y = image->top + row;
-            i32 first = upsampled(&image->plane[0], (const u8 *)(a.scratch + image->samples[0]), x, y);
-            i32 second, third;
-            if (image->planes == 1) {
-                packed[0] |= (u32)first << (8 * i);
-                continue;
-            }
-            second = upsampled(&image->plane[1], (const u8 *)(a.scratch + image->samples[1]), x, y);
-            third = upsampled(&image->plane[2], (const u8 *)(a.scratch + image->samples[2]), x, y);
-            if (image->colour == YCBCR) {
-                /* 1.402, 0.34414, 0.71414 and 1.772 times 2^16, rounded. */
-                i32 cb = second - 128, cr = third - 128, luma = first;
-                first = clamp_i32(luma + ((91881 * cr + 32768) >> 16), 0, 255);
-                second = clamp_i32(luma + ((-22554 * cb - 46802 * cr + 32768) >> 16), 0, 255);
-                third = clamp_i32(luma + ((116130 * cb + 32768) >> 16), 0, 255);
-            }
-            packed[0] |= (u32)first << (8 * i);
-            packed[1] |= (u32)second << (8 * i);
-            packed[2] |= (u32)third << (8 * i);
+        first = upsampled_four(&image->plane[0], (const u8 *)(a.scratch + image->samples[0]), x, y, count);
+        if (planes == 1) {
+            *out = first;
+            continue;
         }
-        for (c = 0; c < image->planes; ++c)
-            *(u32 *)(out + c * plane + (u64)row * pixel_stride(image->width) + column) = packed[c];
+        second = upsampled_four(&image->plane[1], (const u8 *)(a.scratch + image->samples[1]), x, y, count);
+        third = upsampled_four(&image->plane[2], (const u8 *)(a.scratch + image->samples[2]), x, y, count);
+        if (image->colour == YCBCR) {
+            u32 red = 0, green = 0, blue = 0, i;
+            UNROLL
+            for (i = 0; i < 4; ++i) {
+                /* 1.402, 0.34414, 0.71414 and 1.772 times 2^16, rounded. */
+                const i32 luma = (i32)(first >> (8 * i) & 255u);
+                const i32 cb = (i32)(second >> (8 * i) & 255u) - 128, cr = (i32)(third >> (8 * i) & 255u) - 128;
+                red |= (u32)clamp_i32(luma + ((91881 * cr + 32768) >> 16), 0, 255) << (8 * i);
+                green |= (u32)clamp_i32(luma + ((-22554 * cb - 46802 * cr + 32768) >> 16), 0, 255) << (8 * i);
+                blue |= (u32)clamp_i32(luma + ((116130 * cb + 32768) >> 16), 0, 255) << (8 * i);
+            }
+            first = red;
+            second = green;
+            third = blue;
+        }
+        *out = first;
+        *(u32 *)((u8 *)out + plane) = second;
+        *(u32 *)((u8 *)out + 2 * plane) = third;
     }
 }

@@ -240,7 +240,8 @@ fn run(plan: &Plan, out: &mut [u8]) {
 /// A random batch; geometry alone, if it is `plain`, and no resize if it `copies`.
 fn check(seed: u64, plain: bool, copies: bool) {
     let mut draw = Draw(seed);
-    let end = (draw.between(1, 90), draw.between(1, 90));
+    // Copies come in higher tiles.
+    let end = (draw.between(1, if copies { 300 } else { 90 }), draw.between(1, 90));
     let out = if draw.flag() { 3 } else { 1 };
     let map = draw.map(out);
     let layout = if draw.flag() { Layout::Chw } else { Layout::Hwc };

@@ -105,7 +105,10 @@ typedef struct {
     i16 predictor[3];
 } Segment;
 
-#define HUFFMAN_THREADS 64
+#define HUFFMAN_THREADS 128
+/* Threads to a place to read from: there are few places, and threads of a warp wait for each other. */
+#define HUFFMAN_SPREAD 4
+#define HUFFMAN_PLACES (HUFFMAN_THREADS / HUFFMAN_SPREAD)
 #define HUFFMAN_TABLES 4
 /* Codes of so many bits are looked up at once. */
 #define FAST_BITS 9
@@ -125,12 +128,44 @@ CONSTANT u8 ZIGZAG[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11
                           41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                           30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-/* The 32 bits from `bit` on; zeros behind the end. */
-DEVICE u32 peek(const u32 *words, u32 count, u32 bit)
+/* Bits that are read one after the other: those at hand, the first one uppermost, how many, and the word that comes
+ * then, so that nothing waits for it; zeros behind the end. */
+typedef struct {
+    const u32 *words;
+    u32 count, at;
+    u64 bits;
+    u32 have, then;
+} BitsAhead;
+
+/* The next word. */
+DEVICE u32 word_ahead(BitsAhead *from)
 {
-    u32 at = bit >> 5, shift = bit & 31;
-    u32 first = at < count ? swapped(words[at]) : 0, second = at + 1 < count ? swapped(words[at + 1]) : 0;
-    return shift ? first << shift | second >> (32 - shift) : first;
+    const u32 word = from->at < from->count ? swapped(from->words[from->at]) : 0;
+    ++from->at;
+    return word;
+}
+
+/* Sees to more than 32 bits being at hand. */
+DEVICE void fill_up(BitsAhead *from)
+{
+    if (from->have <= 32) {
+        from->bits |= (u64)from->then << (32 - from->have);
+        from->have += 32;
+        from->then = word_ahead(from);
+    }
+}
+
+DEVICE BitsAhead bits_from(const u32 *words, u32 count, u32 bit)
+{
+    BitsAhead from;
+    from.words = words;
+    from.count = count;
+    from.at = bit >> 5;
+    from.bits = (u64)word_ahead(&from) << (32 + (bit & 31));
+    from.have = 32 - (bit & 31);
+    from.then = word_ahead(&from);
+    fill_up(&from);
+    return from;
 }
 
 /* The symbol of the code that `next` begins with, and 256 times its length. */
@@ -167,54 +202,17 @@ DEVICE i32 huffman_value(u32 next, u32 size)
     return size && bits < 1 << (size - 1) ? bits - (1 << size) + 1 : bits;
 }
 
-/* Reads the coefficients of one block into `out` (rows 32 apart), or passes over it if there is no `out`. */
-DEVICE u32 read_block(const u32 *words, u32 count, u32 bit, const HuffmanTable *dc, const u8 *dc_symbols,
-                         const HuffmanTable *ac, const u8 *ac_symbols, const u8 *zigzag, i32 *predictor, i16 *out)
-{
-    u32 next = peek(words, count, bit), entry = huffman_symbol(dc, dc_symbols, next), k;
-    u32 length = entry >> 8, size = entry & 15;
-    *predictor += huffman_value(next << length, size);
-    bit += length + size;
-    if (out) {
-        for (k = 0; k < 8; ++k) {
-            ((u64 *)(out + k * 32))[0] = 0;
-            ((u64 *)(out + k * 32))[1] = 0;
-        }
-        out[0] = (i16)*predictor;
-    }
-    for (k = 1; k < 64; ++k) {
-        next = peek(words, count, bit);
-        entry = huffman_symbol(ac, ac_symbols, next);
-        length = entry >> 8;
-        size = entry & 15;
-        if (size) {
-            u32 place;
-            k += entry >> 4 & 15;
-            /* What comes after the last coefficient is written over the last, as in libjpeg. */
-            place = zigzag[k < 64 ? k : 63];
-            if (out)
-                out[place / 8 * 32 + place % 8] = (i16)huffman_value(next << length, size);
-            bit += length + size;
-        } else {
-            bit += length;
-            if ((entry >> 4 & 15) != 15)
-                break;
-            k += 15;
-        }
-    }
-    return bit;
-}
-
-/* Huffman codes become plain coefficients. Grid: places to read from / 64 of the largest image, 1, images. */
+/* Huffman codes become plain coefficients. Grid: places to read from / 32 of the largest image, 1, images. */
 KERNEL(huffman, BatchArgs, HUFFMAN_THREADS)
 {
     SHARED HuffmanTable tables[HUFFMAN_TABLES];
+    /* Where coefficients go among those of their block, whose rows are 32 apart. */
     SHARED u8 zigzag[64];
     const Unfinished *image = unfinished(&a, BLOCK_Z);
     const u8 *record = (const u8 *)image, *specs = record + image->tables_at;
     const u32 *words = (const u32 *)(record + image->codes_at);
     u32 t, count = image->codes / 4;
-    if (image->kind != HUFFMAN || BLOCK_X * HUFFMAN_THREADS >= image->segments)
+    if (image->kind != HUFFMAN || BLOCK_X * HUFFMAN_PLACES >= image->segments)
         return;
     for (t = THREAD; t < image->tables << FAST_BITS; t += THREADS)
         tables[t >> FAST_BITS].fast[t & ((1 << FAST_BITS) - 1)] =
@@ -231,37 +229,88 @@ KERNEL(huffman, BatchArgs, HUFFMAN_THREADS)
         }
     }
     for (t = THREAD; t < 64; t += THREADS)
-        zigzag[t] = ZIGZAG[t];
+        zigzag[t] = (u8)(ZIGZAG[t] / 8 * 32 + ZIGZAG[t] % 8);
     SYNC();
     for (t = THREAD; t < HUFFMAN_THREADS; t += THREADS) {
+        const u32 place = BLOCK_X * HUFFMAN_PLACES + t / HUFFMAN_SPREAD;
         Segment segment;
-        i32 predictor[3];
-        u32 m, bit;
-        if (BLOCK_X * HUFFMAN_THREADS + t >= image->segments)
+        BitsAhead from;
+        const Plane *plane = image->plane;
+        i16 *plane_out = (i16 *)(a.scratch + image->coefficients), *out = (i16 *)0;
+        i32 predictor, others[2];
+        u32 m = 0, c = 0, b = 0, k = 0, dc = 0, ac = 0;
+        if (t % HUFFMAN_SPREAD || place >= image->segments)
             continue;
-        segment = ((const Segment *)(record + image->segments_at))[BLOCK_X * HUFFMAN_THREADS + t];
-        predictor[0] = segment.predictor[0];
-        predictor[1] = segment.predictor[1];
-        predictor[2] = segment.predictor[2];
-        bit = segment.bit;
-        for (m = 0; m < segment.count; ++m) {
-            u32 c, column = segment.column + m;
-            i16 *plane_out = (i16 *)(a.scratch + image->coefficients);
-            for (c = 0; c < image->planes; ++c) {
-                const Plane *plane = &image->plane[c];
-                const HuffmanTable *dc = &tables[plane->dc], *ac = &tables[plane->ac];
-                const u8 *dc_symbols = specs + plane->dc * HUFFMAN_TABLE + 16;
-                const u8 *ac_symbols = specs + plane->ac * HUFFMAN_TABLE + 16;
-                u32 b;
-                for (b = 0; b < plane->h * plane->v; ++b) {
-                    u32 y = segment.row * plane->v + b / plane->h;
-                    u32 x = (column - image->mcu_left) * plane->h + b % plane->h;
-                    i16 *out = plane_out + ((u64)y * plane->groups + x / 4) * 256 + x % 4 * 8;
-                    bit = read_block(words, count, bit, dc, dc_symbols, ac, ac_symbols, zigzag, &predictor[c],
-                                        column < image->mcu_left ? (i16 *)0 : out);
+        segment = ((const Segment *)(record + image->segments_at))[place];
+        predictor = segment.predictor[0];
+        others[0] = segment.predictor[1];
+        others[1] = segment.predictor[2];
+        from = bits_from(words, count, segment.bit);
+        /* One code after the other, whatever block it is of, so that threads do not wait for each other's blocks. */
+        while (m < segment.count) {
+            u32 next, entry, length, size, run;
+            i32 value;
+            if (k == 0) {
+                const u32 column = segment.column + m;
+                dc = plane->dc;
+                ac = plane->ac;
+                out = (i16 *)0;
+                if (column >= image->mcu_left) {
+                    const u32 y = segment.row * plane->v + b / plane->h;
+                    const u32 x = (column - image->mcu_left) * plane->h + b % plane->h;
+                    u32 r;
+                    out = plane_out + ((u64)y * plane->groups + x / 4) * 256 + x % 4 * 8;
+                    for (r = 0; r < 8; ++r)
+                        store16(out + r * 32, 0, 0, 0, 0);
                 }
-                plane_out += (u64)plane->groups * plane->rows * 256;
             }
+            {
+                const u32 table = k ? ac : dc;
+                next = (u32)(from.bits >> 32);
+                entry = huffman_symbol(&tables[table], specs + table * HUFFMAN_TABLE + 16, next);
+            }
+            length = entry >> 8;
+            size = entry & 15;
+            run = entry >> 4 & 15;
+            value = huffman_value(next << length, size);
+            from.bits <<= length + size;
+            from.have -= length + size;
+            fill_up(&from);
+            if (k == 0) {
+                predictor += value;
+                if (out)
+                    out[0] = (i16)predictor;
+                k = 1;
+            } else if (size) {
+                k += run;
+                /* What comes after the last coefficient is written over the last, as in libjpeg. */
+                if (out)
+                    out[zigzag[k < 64 ? k : 63]] = (i16)value;
+                ++k;
+            } else {
+                k = run == 15 ? k + 16 : 64;
+            }
+            if (k < 64)
+                continue;
+            /* The next block. */
+            k = 0;
+            if (++b < plane->h * plane->v)
+                continue;
+            b = 0;
+            if (image->planes == 3) {
+                const i32 own = predictor;
+                predictor = others[0];
+                others[0] = others[1];
+                others[1] = own;
+            }
+            plane_out += (u64)plane->groups * plane->rows * 256;
+            ++plane;
+            if (++c < image->planes)
+                continue;
+            c = 0;
+            plane = image->plane;
+            plane_out = (i16 *)(a.scratch + image->coefficients);
+            ++m;
         }
     }
 }

@@ -207,7 +207,7 @@ impl Plan {
             };
             let kernels = [
                 ("unpack", chunk.packed, 64, 64),
-                ("huffman", chunk.segments, 64, 64),
+                ("huffman", chunk.segments, 32, 128),
                 ("idct", chunk.groups, 8, 256),
                 ("colour", chunk.words, 128, 128),
                 ("resample_first", chunk.middle, 128, 128),

@@ -23,77 +23,164 @@ DEVICE u32 ones(u32 x)
 #endif
 }
 
-/* Unpacks one group: `body` has `size` bytes, and nothing beyond them is read, whatever they say. */
-DEVICE void unpack_group(const u8 *head, const u8 *body, u32 size, i16 *group)
+/* Groups that a block of threads unpacks, 32 threads each: one for every byte of a group's map. */
+#define UNPACK_GROUPS 8
+
+/* A group that is being unpacked. */
+typedef struct {
+    const u8 *head, *body;
+    i16 *out;
+    u32 present;
+    /* Nothing is read beyond so many bytes of the body, whatever they say. */
+    u32 size;
+    /* 0 where there is no group, 1 where it becomes zeros, 2 where only its head can be used, 3 where all of it can. */
+    u32 parts;
+} PackedGroup;
+
+/* A row of a block. */
+typedef union {
+    i16 values[8];
+    u32 words[4];
+} CoefficientRow;
+
+/* Finds group `number` of an image. */
+DEVICE PackedGroup packed_group(const BatchArgs *a, const Unfinished *image, u32 number)
 {
-    u32 present = read_u32(head + 2), used = ones(present), escapes = 0, quarter, i, b;
-    const u8 *map = body, *nibbles = body + used, *bytes, *words, *end = body + size;
-    if (used <= size) {
-        for (quarter = 0; quarter < 4; ++quarter) {
-            u32 n = 0;
-            for (i = 0; i < 8; ++i) {
-                u32 bits;
-                if (!(present >> (quarter * 8 + i) & 1))
-                    continue;
-                for (bits = *map++; bits; bits &= bits - 1, ++n) {
-                    u32 place = quarter * 64 + i * 8 + ones((bits & (0u - bits)) - 1);
-                    const u8 *nibble = nibbles + n / 2;
-                    i32 value = nibble < end ? (i32)(*nibble >> (n % 2 * 4) & 15) - 8 : 0;
-                    group[place] = (i16)value;
-                    escapes += value == -8;
-                }
-            }
-            nibbles += (n + 1) / 2;
+    PackedGroup group;
+    u32 c, begin = 0, i;
+    group.head = group.body = (const u8 *)0;
+    group.out = (i16 *)(a->scratch + image->coefficients) + (u64)number * 256;
+    group.present = group.size = group.parts = 0;
+    for (c = 0; c < image->planes; ++c) {
+        const Plane *plane = &image->plane[c];
+        const u32 count = plane->groups * plane->rows;
+        if (number - begin < count) {
+            const u32 row = (number - begin) / plane->groups, g = (number - begin) - row * plane->groups;
+            const u8 *data = (const u8 *)image + image->data_at;
+            const u32 *table = (const u32 *)((const u8 *)image + plane->at);
+            const u8 *heads = data + table[row];
+            group.head = heads + g * GROUP_HEAD;
+            group.body = heads + plane->groups * GROUP_HEAD;
+            for (i = 0; i < g; ++i)
+                group.body += read_u16(heads + i * GROUP_HEAD);
+            group.size = read_u16(group.head);
+            group.present = read_u32(group.head + 2);
+            if (group.body + group.size > data + table[row + 1])
+                group.parts = 1;
+            else
+                group.parts = ones(group.present) <= group.size ? 3 : 2;
+            break;
         }
-        /* Values of another size stand behind. */
-        bytes = nibbles;
-        words = nibbles + escapes;
-        for (i = 0; escapes && i < 256; ++i) {
-            if (group[i] != -8)
-                continue;
-            --escapes;
-            group[i] = bytes < end ? (i8)*bytes : 0;
-            ++bytes;
-            if (group[i] == -128) {
-                group[i] = words + 1 < end ? (i16)read_u16(words) : 0;
-                words += 2;
-            }
-        }
+        begin += count;
     }
-    for (b = 0; b < 4; ++b)
-        group[b * 8] = (i16)read_u16(head + 6 + 2 * b);
+    return group;
 }
 
-/* Packed coefficients become plain ones. Grid: groups / 64 of the largest image, 1, images. */
-KERNEL(unpack, BatchArgs, 64)
+/* Ones in the bytes of eight words before byte `end`, from byte `begin` on: a multiple of 4. */
+DEVICE u32 ones_before(const u32 *words, u32 begin, u32 end)
 {
+    u32 sum = 0, w;
+    UNROLL
+    for (w = 0; w < 8; ++w) {
+        if (w * 4 >= begin && w * 4 < end)
+            sum += ones(end >= w * 4 + 4 ? words[w] : words[w] & ((1u << (8 * (end - w * 4))) - 1));
+    }
+    return sum;
+}
+
+/* Bytes of the values of the quarters before one, each of which begins with a byte. */
+DEVICE u32 nibbles_before(const u32 *map, u32 quarter)
+{
+    u32 sum = 0, q;
+    UNROLL
+    for (q = 0; q < 4; ++q)
+        if (q < quarter)
+            sum += (ones(map[2 * q]) + ones(map[2 * q + 1]) + 1) / 2;
+    return sum;
+}
+
+/* Packed coefficients become plain ones. Grid: groups / 8 of the largest image, 1, images. */
+KERNEL(unpack, BatchArgs, 256)
+{
+    SHARED PackedGroup groups[UNPACK_GROUPS];
+    /* Bytes of the maps, and which of their values are escapes: stand in a byte, or in two. */
+    SHARED u32 maps[UNPACK_GROUPS * 8], escapes[UNPACK_GROUPS * 8], wide[UNPACK_GROUPS * 8];
+    SHARED CoefficientRow rows[UNPACK_GROUPS * 32];
     const Unfinished *image = unfinished(&a, BLOCK_Z);
-    u32 t, c, begin = 0;
+    u32 t, c, total = 0;
     if (image->kind != PACKED)
         return;
-    for (t = THREAD; t < 64; t += THREADS) {
-        u32 number = BLOCK_X * 64 + t;
-        begin = 0;
-        for (c = 0; c < image->planes; ++c) {
-            const Plane *plane = &image->plane[c];
-            u32 count = plane->groups * plane->rows;
-            if (number - begin < count) {
-                u32 row = (number - begin) / plane->groups, g = (number - begin) % plane->groups, i;
-                const u8 *data = (const u8 *)image + image->data_at;
-                const u32 *table = (const u32 *)((const u8 *)image + plane->at);
-                const u8 *heads = data + table[row], *body = heads + plane->groups * GROUP_HEAD;
-                u32 size = read_u16(heads + g * GROUP_HEAD);
-                i16 *group = (i16 *)(a.scratch + image->coefficients) + (u64)number * 256;
-                for (i = 0; i < 64; ++i)
-                    ((u64 *)group)[i] = 0;
-                for (i = 0; i < g; ++i)
-                    body += read_u16(heads + i * GROUP_HEAD);
-                if (body + size <= data + table[row + 1])
-                    unpack_group(heads + g * GROUP_HEAD, body, size, group);
-                break;
+    for (c = 0; c < image->planes; ++c)
+        total += image->plane[c].groups * image->plane[c].rows;
+    if (BLOCK_X * UNPACK_GROUPS >= total)
+        return;
+    for (t = THREAD; t < UNPACK_GROUPS; t += THREADS)
+        groups[t] = packed_group(&a, image, BLOCK_X * UNPACK_GROUPS + t);
+    SYNC();
+    for (t = THREAD; t < UNPACK_GROUPS * 32; t += THREADS) {
+        const PackedGroup *group = &groups[t / 32];
+        const u32 k = t % 32, shown = group->parts == 3 && (group->present >> k & 1);
+        ((u8 *)maps)[t] = shown ? group->body[ones(group->present & ((1u << k) - 1))] : 0;
+    }
+    SYNC();
+    for (t = THREAD; t < UNPACK_GROUPS * 32; t += THREADS) {
+        const PackedGroup *group = &groups[t / 32];
+        const u32 k = t % 32, *map = maps + t / 32 * 8;
+        CoefficientRow *row = &rows[t];
+        u32 bits = ((const u8 *)maps)[t], own = 0;
+        row->words[0] = row->words[1] = row->words[2] = row->words[3] = 0;
+        if (bits) {
+            const u8 *nibbles = group->body + ones(group->present) + nibbles_before(map, k / 8);
+            const u8 *end = group->body + group->size;
+            u32 n = ones_before(map, k & ~7u, k);
+            for (; bits; bits &= bits - 1, ++n) {
+                const u32 place = ones((bits & (0u - bits)) - 1);
+                const u8 *nibble = nibbles + n / 2;
+                const i32 value = nibble < end ? (i32)(*nibble >> (n % 2 * 4) & 15) - 8 : 0;
+                row->values[place] = (i16)value;
+                own |= (u32)(value == -8) << place;
             }
-            begin += count;
         }
+        ((u8 *)escapes)[t] = (u8)own;
+    }
+    SYNC();
+    /* Values of another size stand behind, in a byte. */
+    for (t = THREAD; t < UNPACK_GROUPS * 32; t += THREADS) {
+        const PackedGroup *group = &groups[t / 32];
+        const u32 k = t % 32;
+        CoefficientRow *row = &rows[t];
+        u32 bits = ((const u8 *)escapes)[t], own = 0;
+        if (bits) {
+            const u8 *bytes = group->body + ones(group->present) + nibbles_before(maps + t / 32 * 8, 4) +
+                              ones_before(escapes + t / 32 * 8, 0, k);
+            const u8 *end = group->body + group->size;
+            for (; bits; bits &= bits - 1, ++bytes) {
+                const u32 place = ones((bits & (0u - bits)) - 1);
+                row->values[place] = bytes < end ? (i8)*bytes : 0;
+                own |= (u32)(row->values[place] == -128) << place;
+            }
+        }
+        ((u8 *)wide)[t] = (u8)own;
+    }
+    SYNC();
+    /* And behind these, in two. */
+    for (t = THREAD; t < UNPACK_GROUPS * 32; t += THREADS) {
+        const PackedGroup *group = &groups[t / 32];
+        const u32 k = t % 32;
+        CoefficientRow *row = &rows[t];
+        u32 bits = ((const u8 *)wide)[t];
+        if (bits) {
+            const u8 *words = group->body + ones(group->present) + nibbles_before(maps + t / 32 * 8, 4) +
+                              ones_before(escapes + t / 32 * 8, 0, 32) + 2 * ones_before(wide + t / 32 * 8, 0, k);
+            const u8 *end = group->body + group->size;
+            for (; bits; bits &= bits - 1, words += 2)
+                row->values[ones((bits & (0u - bits)) - 1)] = words + 1 < end ? (i16)read_u16(words) : 0;
+        }
+        if (!group->parts)
+            continue;
+        if (k < 4 && group->parts >= 2)
+            row->values[0] = (i16)read_u16(group->head + 6 + 2 * k);
+        store16(group->out + k * 8, row->words[0], row->words[1], row->words[2], row->words[3]);
     }
 }
 

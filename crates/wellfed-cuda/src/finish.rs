@@ -206,7 +206,7 @@ impl Plan {
                 step: shape.step,
             };
             let kernels = [
-                ("unpack", chunk.packed, 64, 64),
+                ("unpack", chunk.packed, 8, 256),
                 ("huffman", chunk.segments, 32, 128),
                 ("idct", chunk.groups, 8, 256),
                 ("colour", chunk.words, 128, 128),

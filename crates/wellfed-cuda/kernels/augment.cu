@@ -7,6 +7,8 @@
 #include "augment.h"
 
 #define AUGMENT_TILE 32
+/* Rows of a tile where pixels are only copied. */
+#define AUGMENT_COPY_TILE 128
 /* Source rows (or columns) between the two passes of a resize that are kept at once; a multiple of 4. */
 #define AUGMENT_CHUNK 96
 #define AUGMENT_THREADS 256
@@ -16,38 +18,12 @@
 #ifdef __CUDACC__
 #define AUGMENT_ADD(at, value) atomicAdd((at), (value))
 #define AUGMENT_ALIGN __align__(16)
-#define AUGMENT_UNROLL _Pragma("unroll")
 /* Four blocks share a multiprocessor: no more than 64 registers a thread. */
 #define AUGMENT_BOUNDS AUGMENT_THREADS, 4
-DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
-{
-    *(uint4 *)to = make_uint4(a, b, c, d);
-}
-DEVICE void augment_store8(void *to, u32 a, u32 b)
-{
-    *(uint2 *)to = make_uint2(a, b);
-}
 #else
 #define AUGMENT_ADD(at, value) (*(at) += (value))
 #define AUGMENT_ALIGN _Alignas(16)
-#define AUGMENT_UNROLL
 #define AUGMENT_BOUNDS AUGMENT_THREADS
-DEVICE void augment_store16(void *to, u32 a, u32 b, u32 c, u32 d)
-{
-    u32 all[4];
-    all[0] = a;
-    all[1] = b;
-    all[2] = c;
-    all[3] = d;
-    memcpy(to, all, sizeof all);
-}
-DEVICE void augment_store8(void *to, u32 a, u32 b)
-{
-    u32 all[2];
-    all[0] = a;
-    all[1] = b;
-    memcpy(to, all, sizeof all);
-}
 #endif
 
 DEVICE double augment_weight(u32 filter, double x)
@@ -367,16 +343,6 @@ DEVICE u32 augment_patched(const AugmentArgs *a, const AugmentPass *pass, u32 c,
     return bits;
 }
 
-DEVICE void augment_store(u8 *target, i64 at, u32 element, u32 bits)
-{
-    if (element == 1)
-        target[at] = (u8)bits;
-    else if (element == 2)
-        ((u16 *)target)[at] = (u16)bits;
-    else
-        ((u32 *)target)[at] = bits;
-}
-
 /* The tile at BLOCK_X of pass BLOCK_Y. Unless `full`, passes change no values and overwrite nothing. */
 DEVICE void augment_tile(const AugmentArgs a, const i32 full)
 {
@@ -637,7 +603,7 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 four = tile_words[(from + (u32)(columns - 4 - first)) / 4];
                 four = four >> 24 | (four >> 8 & 0xFF00u) | (four << 8 & 0xFF0000u) | four << 24;
             } else {
-                AUGMENT_UNROLL
+                UNROLL
                 for (k = 0; k < 4; ++k) {
                     const i32 place = first + (k < count ? k : count - 1);
                     const i32 x = planar ? place : place / 3;
@@ -648,7 +614,7 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 }
             }
             /* All four, so that they stay in registers. */
-            AUGMENT_UNROLL
+            UNROLL
             for (k = 0; k < 4; ++k) {
                 const i32 place = first + k;
                 c = planar ? plane : (u32)place % 3;
@@ -660,18 +626,13 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                                                   out_left + (planar ? place : place / 3), bits[k]);
                 }
             }
-            if (count == 4 && ((u64)target + (u64)at * element) % (4 * element) == 0) {
-                if (element == 4)
-                    augment_store16(target + at * 4, bits[0], bits[1], bits[2], bits[3]);
-                else if (element == 2)
-                    augment_store8(target + at * 2, bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
-                else
-                    *(u32 *)(target + at) = bits[0] | bits[1] << 8 | bits[2] << 16 | bits[3] << 24;
+            if (count == 4) {
+                store_elements(target, at, element, bits);
             } else {
-                AUGMENT_UNROLL
+                UNROLL
                 for (k = 0; k < 4; ++k)
                     if (k < count)
-                        augment_store(target, at + k, element, bits[k]);
+                        store_element(target, at + k, element, bits[k]);
             }
         }
     }
@@ -687,4 +648,113 @@ KERNEL(augment, AugmentArgs, AUGMENT_BOUNDS)
 KERNEL(augment_plain, AugmentArgs, AUGMENT_BOUNDS)
 {
     augment_tile(a, 0);
+}
+
+/* Passes that take pixels as they are, from where the window lies or from what is padded. A thread makes four neighbours
+ * of all channels. */
+KERNEL(augment_copy, AugmentArgs, AUGMENT_THREADS)
+{
+    SHARED u32 table[3 * 256];
+    const AugmentPass pass = ((const AugmentPass *)a.passes)[BLOCK_Y];
+    const u32 flags = pass.flags, channels = pass.channels, mode = flags >> PAD_SHIFT & 3u;
+    const i32 finish = (flags & FINISH) != 0, planar = pass.target_pixel == 1;
+    /* Whether four pixels are twelve bytes. */
+    const i32 together = channels == 3 && pass.source_plane == 1 && pass.source_pixel == 3;
+    const i32 dense = pass.source_pixel == 1 || together;
+    const u32 element = finish ? a.element : 1;
+    const i32 across = (pass.out_width + AUGMENT_TILE - 1) / AUGMENT_TILE;
+    const i32 tile_y = (i32)BLOCK_X / across, tile_x = (i32)BLOCK_X - tile_y * across;
+    const u8 *source = (const u8 *)(flags & FROM_SCRATCH ? a.scratch + pass.source : pass.source);
+    u8 *target = (u8 *)(flags & TO_SCRATCH ? a.scratch + pass.target : pass.target);
+    u32 i, c, k;
+    if (tile_y * AUGMENT_COPY_TILE >= pass.out_height)
+        return;
+    if (finish)
+        for (i = THREAD; i < channels * 256; i += THREADS)
+            table[i] = ((const u32 *)a.table)[i];
+    SYNC();
+    for (i = THREAD; i < AUGMENT_COPY_TILE * AUGMENT_TILE / 4; i += THREADS) {
+        const i32 x = tile_x * AUGMENT_TILE + (i32)(i % (AUGMENT_TILE / 4) * 4);
+        const i32 y = tile_y * AUGMENT_COPY_TILE + (i32)(i / (AUGMENT_TILE / 4));
+        const i32 count = pass.out_width - x < 4 ? pass.out_width - x : 4;
+        const i32 from_x = pass.left + x, from_y = augment_padded(pass.top + y, pass.height, mode);
+        u32 words[3] = {0, 0, 0}, bits[4];
+        i64 at;
+        if (y >= pass.out_height || count <= 0)
+            continue;
+        if (dense && count == 4 && from_y >= 0 && from_x >= 0 && from_x + 4 <= pass.width) {
+            const u8 *from = source + from_y * pass.source_row + from_x * pass.source_pixel;
+            if (together) {
+                const u32 first = load_four(from), second = load_four(from + 4), third = load_four(from + 8);
+                words[0] = (first & 255u) | (first >> 24) << 8 | (second & 0xFF0000u) | (third & 0xFF00u) << 16;
+                words[1] = (first >> 8 & 255u) | (second & 255u) << 8 | (second >> 24) << 16 |
+                           (third & 0xFF0000u) << 8;
+                words[2] = (first >> 16 & 255u) | (second & 0xFF00u) | (third & 255u) << 16 | (third & 0xFF000000u);
+            } else {
+                words[0] = load_four(from);
+                if (channels == 3) {
+                    words[1] = load_four(from + pass.source_plane);
+                    words[2] = load_four(from + 2 * pass.source_plane);
+                }
+            }
+        } else {
+            UNROLL
+            for (k = 0; k < 4; ++k) {
+                const i32 at_x = augment_padded(from_x + (i32)k, pass.width, mode);
+                const i32 inside = from_y >= 0 && at_x >= 0 && (i32)k < count;
+                UNROLL
+                for (c = 0; c < 3; ++c)
+                    if (c < channels)
+                        words[c] |= (inside ? (u32)source[(i64)c * pass.source_plane + from_y * pass.source_row +
+                                                          at_x * pass.source_pixel]
+                                            : pass.fill >> (8 * c) & 255u)
+                                    << (8 * k);
+            }
+        }
+        if (flags & FLIP_H)
+            UNROLL
+            for (c = 0; c < 3; ++c)
+                words[c] = swapped(words[c]) >> (32 - 8 * count);
+        at = (flags & FLIP_V ? pass.out_height - 1 - y : y) * pass.target_row +
+             (flags & FLIP_H ? pass.out_width - x - count : x) * pass.target_pixel;
+        if (planar) {
+            UNROLL
+            for (c = 0; c < 3; ++c) {
+                if (c >= channels)
+                    continue;
+                UNROLL
+                for (k = 0; k < 4; ++k) {
+                    bits[k] = words[c] >> (8 * k) & 255u;
+                    if (finish)
+                        bits[k] = table[c * 256 + bits[k]];
+                }
+                if (count == 4)
+                    store_elements(target, at + c * pass.target_plane, element, bits);
+                else
+                    UNROLL
+                    for (k = 0; k < 4; ++k)
+                        if ((i32)k < count)
+                            store_element(target, at + c * pass.target_plane + k, element, bits[k]);
+            }
+        } else {
+            /* Whole pixels of three channels. */
+            UNROLL
+            for (c = 0; c < 3; ++c) {
+                UNROLL
+                for (k = 0; k < 4; ++k) {
+                    const u32 place = c * 4 + k;
+                    bits[k] = words[place % 3] >> (place / 3 * 8) & 255u;
+                    if (finish)
+                        bits[k] = table[place % 3 * 256 + bits[k]];
+                }
+                if (count == 4)
+                    store_elements(target, at + c * 4, element, bits);
+                else
+                    UNROLL
+                    for (k = 0; k < 4; ++k)
+                        if ((i32)(c * 4 + k) < count * 3)
+                            store_element(target, at + c * 4 + k, element, bits[k]);
+            }
+        }
+    }
 }

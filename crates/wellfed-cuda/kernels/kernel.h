@@ -30,6 +30,7 @@ typedef long long i64;
 #define BLOCK_X blockIdx.x
 #define BLOCK_Y blockIdx.y
 #define BLOCK_Z blockIdx.z
+#define UNROLL _Pragma("unroll")
 
 #else
 
@@ -85,12 +86,94 @@ struct wellfed_kernel {
 #define BLOCK_X wellfed_block.x
 #define BLOCK_Y wellfed_block.y
 #define BLOCK_Z wellfed_block.z
+#define UNROLL
 
 #endif
 
 DEVICE i32 clamp_i32(i32 value, i32 low, i32 high)
 {
     return value < low ? low : value > high ? high : value;
+}
+
+/* The bytes of a word in the other order. */
+DEVICE u32 swapped(u32 x)
+{
+#ifdef __CUDACC__
+    return __byte_perm(x, 0, 0x0123);
+#else
+    return __builtin_bswap32(x);
+#endif
+}
+
+/* Four bytes as a word, wherever they lie. On the device whole words are read, each of which has one of the bytes. */
+DEVICE u32 load_four(const u8 *from)
+{
+#ifdef __CUDACC__
+    const u32 *low = (const u32 *)((u64)from & ~3ull), *high = (const u32 *)((u64)(from + 3) & ~3ull);
+    return __funnelshift_r(*low, *high, ((u32)(u64)from & 3u) * 8);
+#else
+    u32 word;
+    memcpy(&word, from, sizeof word);
+    return word;
+#endif
+}
+
+/* Stores 16 bytes at a multiple of 16. */
+DEVICE void store16(void *to, u32 a, u32 b, u32 c, u32 d)
+{
+#ifdef __CUDACC__
+    *(uint4 *)to = make_uint4(a, b, c, d);
+#else
+    u32 all[4];
+    all[0] = a;
+    all[1] = b;
+    all[2] = c;
+    all[3] = d;
+    memcpy(to, all, sizeof all);
+#endif
+}
+
+/* Stores 8 bytes at a multiple of 8. */
+DEVICE void store8(void *to, u32 a, u32 b)
+{
+#ifdef __CUDACC__
+    *(uint2 *)to = make_uint2(a, b);
+#else
+    u32 all[2];
+    all[0] = a;
+    all[1] = b;
+    memcpy(to, all, sizeof all);
+#endif
+}
+
+/* Stores element `at` of an array of elements of 1, 2 or 4 bytes: the low ones of `bits`. */
+DEVICE void store_element(u8 *to, i64 at, u32 element, u32 bits)
+{
+    if (element == 4)
+        ((u32 *)to)[at] = bits;
+    else if (element == 2)
+        ((u16 *)to)[at] = (u16)bits;
+    else
+        to[at] = (u8)bits;
+}
+
+/* Stores four elements from `at` on, at once where they lie at a multiple of their size. */
+DEVICE void store_elements(u8 *to, i64 at, u32 element, const u32 *bits)
+{
+    u8 *first = to + at * element;
+    if (((u32)(u64)first & (4 * element - 1)) == 0) {
+        if (element == 4)
+            store16(first, bits[0], bits[1], bits[2], bits[3]);
+        else if (element == 2)
+            store8(first, (bits[0] & 0xFFFFu) | bits[1] << 16, (bits[2] & 0xFFFFu) | bits[3] << 16);
+        else
+            *(u32 *)first = (bits[0] & 255u) | (bits[1] & 255u) << 8 | (bits[2] & 255u) << 16 | bits[3] << 24;
+    } else {
+        u32 k;
+        UNROLL
+        for (k = 0; k < 4; ++k)
+            store_element(to, at + k, element, bits[k]);
+    }
 }
 
 #endif

@@ -22,6 +22,9 @@ use wellfed_kernels::{
 const TILE: usize = 32;
 const THREADS: u32 = 256;
 
+/// Rows of a tile of `augment_copy`: `AUGMENT_COPY_TILE`.
+const COPY_TILE: usize = 128;
+
 /// Output samples of a block of `augment_axes`, and its threads.
 const AXIS_THREADS: u32 = 128;
 
@@ -696,13 +699,20 @@ impl<'a> Builder<'a> {
         let mut parameters = Vec::new();
         let mut parts = Parts::default();
         for passes in &self.launches {
+            let plain = |pass: &Pass| pass.ops + pass.patches + pass.luma + pass.histogram == 0;
+            let copy = |pass: &Pass| plain(pass) && pass.vertical == 0 && pass.horizontal == 0;
+            let (name, tall) = if passes.iter().all(copy) {
+                ("augment_copy", COPY_TILE)
+            } else if passes.iter().all(plain) {
+                ("augment_plain", TILE)
+            } else {
+                ("augment", TILE)
+            };
             let tiles = |pass: &Pass| {
-                (pass.out_height as usize).div_ceil(TILE) * (pass.out_width as usize).div_ceil(TILE)
+                (pass.out_height as usize).div_ceil(tall) * (pass.out_width as usize).div_ceil(TILE)
             };
             let most = passes.iter().map(tiles).max().unwrap_or(0);
             let most = u32::try_from(most).map_err(|_| AugmentError::TooLarge)?;
-            let plain = |pass: &Pass| pass.ops + pass.patches + pass.luma + pass.histogram == 0;
-            let name = if passes.iter().all(plain) { "augment_plain" } else { "augment" };
             parts.passes.push((put(&mut parameters, passes), passes.len() as u32, most, name));
         }
         parts.ops = put(&mut parameters, &self.ops);

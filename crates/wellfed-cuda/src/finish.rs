@@ -31,6 +31,9 @@ pub struct BatchArgs {
 
 const _: () = assert!(size_of::<BatchArgs>() == 88);
 
+/// Channels of a finished image, at most: `CHANNELS` of `kernels/resample.cu`.
+const CHANNELS: u32 = 4;
+
 /// Where a batch lies, in the memory of the device that finishes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
@@ -151,8 +154,9 @@ impl Plan {
             let words = u64::from(image.width.div_ceil(4)) * u64::from(image.height);
             chunk.words = chunk.words.max(if coefficients { words } else { 0 });
             let (height, width) = middle(&image);
-            chunk.middle = chunk.middle.max(width.div_ceil(4) * height * u64::from(image.planes));
-            chunk.pixels = chunk.pixels.max(u64::from(image.out_width) * u64::from(image.out_height));
+            chunk.middle = chunk.middle.max(fours(height, width));
+            chunk.pixels =
+                chunk.pixels.max(fours(u64::from(image.out_height), u64::from(image.out_width)));
         }
         Ok(Self { chunks })
     }
@@ -171,7 +175,7 @@ impl Plan {
     /// threads of a block, and what the kernel takes: for each part of the batch that the scratch memory is used for.
     ///
     /// # Errors
-    /// Those of `decode` and `launch`.
+    /// Those of `decode` and `launch`; [`Error::Argument`] for more than 4 channels.
     pub fn run(
         &self,
         places: Places,
@@ -179,6 +183,12 @@ impl Plan {
         mut decode: impl FnMut(&[Encoded]) -> Result<()>,
         mut launch: impl FnMut(&'static str, Grid, u32, &BatchArgs) -> Result<()>,
     ) -> Result<()> {
+        if shape.channels > CHANNELS {
+            return Err(Error::Argument(format!(
+                "images of {} channels cannot be finished, of {CHANNELS} at most",
+                shape.channels
+            )));
+        }
         for chunk in &self.chunks {
             if !chunk.encoded.is_empty() {
                 decode(&chunk.encoded)?;
@@ -196,12 +206,12 @@ impl Plan {
                 step: shape.step,
             };
             let kernels = [
-                ("unpack", chunk.packed, 64, 64),
-                ("huffman", chunk.segments, 64, 64),
+                ("unpack", chunk.packed, 8, 256),
+                ("huffman", chunk.segments, 32, 128),
                 ("idct", chunk.groups, 8, 256),
                 ("colour", chunk.words, 128, 128),
                 ("resample_first", chunk.middle, 128, 128),
-                ("resample_second", chunk.pixels, 128, 128),
+                ("resample_second", chunk.pixels, 256, 128),
             ];
             for (name, items, each, threads) in kernels {
                 let blocks = u32::try_from(items.div_ceil(each)).map_err(|_| {
@@ -230,6 +240,11 @@ fn encoded(image: &Unfinished, number: usize, record: usize) -> Result<Encoded> 
         width: image.full_width,
         height: image.full_height,
     })
+}
+
+/// Words of four neighbours in rows or in columns, whichever are more: what a thread of a pass makes.
+fn fours(height: u64, width: u64) -> u64 {
+    (width.div_ceil(4) * height).max(height.div_ceil(4) * width)
 }
 
 /// Rows and columns between the passes.

@@ -62,6 +62,7 @@ kernels!(
     resample_second,
     augment,
     augment_plain,
+    augment_copy,
     augment_axes,
 );
 

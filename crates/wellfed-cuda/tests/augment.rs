@@ -237,9 +237,11 @@ fn run(plan: &Plan, out: &mut [u8]) {
     assert!(!out.is_empty());
 }
 
-fn check(seed: u64) {
+/// A random batch; geometry alone, if it is `plain`, and no resize if it `copies`.
+fn check(seed: u64, plain: bool, copies: bool) {
     let mut draw = Draw(seed);
-    let end = (draw.between(1, 90), draw.between(1, 90));
+    // Copies come in higher tiles.
+    let end = (draw.between(1, if copies { 300 } else { 90 }), draw.between(1, 90));
     let out = if draw.flag() { 3 } else { 1 };
     let map = draw.map(out);
     let layout = if draw.flag() { Layout::Chw } else { Layout::Hwc };
@@ -250,7 +252,29 @@ fn check(seed: u64) {
         let size = (draw.side(), draw.side());
         let channels = if draw.below(4) == 0 { 1 } else { 3 };
         pictures.push(picture(&mut draw, size, channels));
-        recipes.push(draw.recipe(size, end, out));
+        let mut recipe = draw.recipe(size, end, out);
+        if copies {
+            recipe.stages.truncate(1);
+            let geometry = &mut recipe.stages[0].geometry;
+            *geometry = loop {
+                let other = draw.geometry(size.0, size.1, Some(end));
+                // Nothing but a window, inside or not.
+                if other.resize.is_none() {
+                    break other;
+                }
+            };
+            if draw.flag() && geometry.crop.height >= end.0 && geometry.crop.width >= end.1 {
+                geometry.window.top = draw.below(geometry.crop.height - end.0 + 1) as i64;
+                geometry.window.left = draw.below(geometry.crop.width - end.1 + 1) as i64;
+            }
+        }
+        if plain {
+            pictures.pop();
+            pictures.push(picture(&mut draw, size, out));
+            recipe.stages.iter_mut().for_each(|stage| stage.ops.clear());
+            recipe.patches.clear();
+        }
+        recipes.push(recipe);
     }
     let bytes = end.0 * end.1 * out * map.dtype().size();
     let mut made = vec![0xCC; bytes * count + 64];
@@ -287,8 +311,39 @@ proptest! {
 
     #[test]
     fn a_batch_is_bit_equal_to_the_cpu_s(seed in any::<u64>()) {
-        check(seed);
+        check(seed, false, false);
     }
+
+    #[test]
+    fn a_batch_of_which_no_values_change_is_bit_equal_to_the_cpu_s(seed in any::<u64>()) {
+        check(seed, true, false);
+    }
+
+    #[test]
+    fn a_batch_of_crops_is_bit_equal_to_the_cpu_s(seed in any::<u64>()) {
+        check(seed, true, true);
+    }
+}
+
+/// The kernel of copies is for them alone.
+#[test]
+fn crops_have_a_kernel_of_their_own() {
+    let mut recipe = Recipe::new(30, 20);
+    recipe.stages[0].geometry.window = Window { top: -2, left: 3, height: 24, width: 24 };
+    let map = PointMap::identity(3).unwrap();
+    let output = Output { address: 0, map: &map, layout: Layout::Chw, height: 24, width: 24 };
+    let source = Source { address: 0, height: 30, width: 20, channels: 3, plane: 600, row: 20, pixel: 1 };
+    let names = |recipe: &Recipe| {
+        let plan = Plan::new(std::slice::from_ref(recipe), &[source], output).unwrap();
+        plan.launches(0, 0).map(|launch| launch.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&recipe), ["augment_copy"]);
+    recipe.stages[0].ops = vec![PixelOp::Invert];
+    assert_eq!(names(&recipe), ["augment"]);
+    recipe.stages[0].ops.clear();
+    recipe.stages[0].geometry.resize = Some((30, 40, Filter::Bilinear));
+    recipe.stages[0].geometry.window = Window { top: 2, left: 3, height: 24, width: 24 };
+    assert_eq!(names(&recipe), ["augment_axes", "augment_plain"]);
 }
 
 /// Each operation by itself on all kinds of colours, since a random batch has few of each.

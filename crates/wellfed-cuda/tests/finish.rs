@@ -39,11 +39,20 @@ impl Photos {
         for (i, sampling) in samplings.into_iter().enumerate() {
             for (width, height) in [(97u16, 130u16), (160, 64), (33, 47), (5, 40)] {
                 let wide = usize::from(width);
+                // Black and white without losses has the largest coefficients that there are.
                 let pixels: Vec<u8> = (0..usize::from(height) * wide * 3)
-                    .map(|n| ((n / 3 % wide) * 2 + n / (3 * wide) + n % 3 * 40 + n * n % 31) as u8)
+                    .map(|n| match width {
+                        5 => (n.wrapping_mul(0x9E37_79B1) >> 13 & 1) as u8 * 255,
+                        _ => ((n / 3 % wide) * 2 + n / (3 * wide) + n % 3 * 40 + n * n % 31) as u8,
+                    })
                     .collect();
+                let quality = match width {
+                    5 => 100,
+                    33 => 30,
+                    _ => 90,
+                };
                 let path = folder.join(format!("{i}-{width}.jpg"));
-                let mut encoder = Encoder::new_file(path, if width == 33 { 30 } else { 90 }).unwrap();
+                let mut encoder = Encoder::new_file(path, quality).unwrap();
                 encoder.set_sampling_factor(sampling);
                 if i % 2 == 1 {
                     encoder.set_restart_interval(3);
@@ -97,7 +106,11 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
     let [channels, height, width] = left.size.map(|side| side as i64);
     let element = left.dtype.size();
     let count = offsets.len() - 1;
-    let mut out = vec![0xEEu8; count * (channels * height * width) as usize * element];
+    let bytes = count * (channels * height * width) as usize * element;
+    // Places that are no multiple of what is stored at once, but of an element.
+    let shift = records.len() / 16 % 5 * element;
+    let mut out = vec![0xEEu8; bytes + 32 + shift];
+    let begin = out.as_ptr().align_offset(16) + shift;
     let step = if left.channels_first {
         [channels * height * width, height * width, width, 1]
     } else {
@@ -108,7 +121,7 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
         offsets: offsets.as_ptr() as u64,
         scratch: (scratch.as_mut_ptr() as u64).next_multiple_of(16),
         table: left.table.as_ptr() as u64,
-        out: out.as_mut_ptr() as u64,
+        out: out[begin..].as_mut_ptr() as u64,
     };
     let shape = Shape { channels: channels as u32, element: element as u32, step };
     plan.run(
@@ -122,7 +135,8 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
         },
     )
     .unwrap();
-    out
+    assert!(out[..begin].iter().chain(&out[begin + bytes..]).all(|&byte| byte == 0xEE), "beside the images");
+    out.drain(begin..begin + bytes).collect()
 }
 
 /// Kinds of the records of a batch.

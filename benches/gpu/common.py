@@ -156,6 +156,18 @@ def rate(batches: Iterable[Any], seconds: float, warm: int, count: Callable[[Any
     return samples / took
 
 
+ONLY: dict[str, Any] = {
+    "default": "",
+    "help": "only cases whose names have one of these texts, separated by commas",
+}
+"""An option of parts that have many cases."""
+
+
+def chosen(cases: Mapping[str, Callable[[], float]], only: str) -> dict[str, Callable[[], float]]:
+    """The cases that `--only` names, or all."""
+    return {name: one for name, one in cases.items() if any(text in name for text in only.split(","))}
+
+
 def in_turns(
     results: Results, cases: Mapping[str, Callable[[], float]], rounds: int, unit: str
 ) -> dict[str, float]:

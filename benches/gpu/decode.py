@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from common import (
     MEAN,
+    ONLY,
     SIZE,
     STD,
     Results,
     arguments,
+    chosen,
     close,
     cores,
     images_of,
@@ -112,11 +114,11 @@ def kernels(kind: str, root: Any, batch: int, device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    args = arguments(__doc__, seconds=2.5, limit=140, rounds={"type": int, "default": 2})
+    args = arguments(__doc__, seconds=2.5, limit=140, rounds={"type": int, "default": 2}, only=ONLY)
     device = args.device
     with Results("decode", args) as results:
         root = photographs(args)
-        if device.startswith("cuda"):
+        if device.startswith("cuda") and not args.only:
             results.attempt("equal", lambda: equal(root, device))
             for kind in ("indexed decode", "packed decode", "decode", "resize", "nvjpeg"):
                 results.attempt(f"kernels, {kind}", lambda kind=kind: kernels(kind, root, args.batch, device))
@@ -136,7 +138,7 @@ def main() -> None:
         for threads in sorted({2, cores()}):
             for kind in kinds:
                 cases[f"wellfed {kind}, {threads} threads"] = lambda k=kind, t=threads: wellfed(k, t)
-        in_turns(results, cases, args.rounds, "images/s")
+        in_turns(results, chosen(cases, args.only), args.rounds, "images/s")
 
 
 if __name__ == "__main__":

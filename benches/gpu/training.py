@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from common import (
+    ONLY,
     SIZE,
     Results,
     arguments,
+    chosen,
     close,
     cores,
     in_turns,
@@ -89,6 +91,7 @@ def main() -> None:
         seconds=4,
         limit=110,
         rounds={"type": int, "default": 2},
+        only=ONLY,
         cores={"type": int, "default": 0, "help": "use only so many cores; 0: all"},
     )
     if args.cores:
@@ -137,6 +140,7 @@ def main() -> None:
             },
             f"torch DataLoader, {threads} workers": torch,
         }
+        cases = chosen(cases, args.only)
         medians = in_turns(results, cases, args.rounds, "images/s")
         if "synthetic" in medians:
             shares = {name: one / medians["synthetic"] for name, one in medians.items()}

@@ -155,8 +155,7 @@ impl Plan {
             chunk.words = chunk.words.max(if coefficients { words } else { 0 });
             let (height, width) = middle(&image);
             chunk.middle = chunk.middle.max(fours(height, width));
-            chunk.pixels =
-                chunk.pixels.max(fours(u64::from(image.out_height), u64::from(image.out_width)));
+            chunk.pixels = chunk.pixels.max(fours(u64::from(image.out_height), u64::from(image.out_width)));
         }
         Ok(Self { chunks })
     }

@@ -264,6 +264,10 @@ impl Decoder {
             self.reconstructor.emit(&job, done, ready, target, options.ask)?;
             done = done.max(ready);
         }
+        if self.reconstructor.kept.is_some() && walk.record.is_some() {
+            // Whoever takes coefficients can do with Huffman codes next time, but only of rows that are known.
+            walk.go_to(level, columns * frame.mcus.1, mcu, &self.tables)?;
+        }
         self.recorded = walk.record.filter(|record| index.is_none_or(|index| record.extends(index)));
         Ok(())
     }

@@ -205,7 +205,8 @@ impl Kept {
 
 impl Decoder {
     /// Decodes no further than to coefficients, which it writes behind what `out` holds. The scale must be 1 and the
-    /// inverse DCT the accurate one.
+    /// inverse DCT the accurate one. With [`Options::record`] rows are noted up to the file's end, whatever the region, so
+    /// that [`Decoder::indexed_part`] finds all that it needs.
     ///
     /// # Errors
     /// Those of [`Decoder::decode`]; then `out` is as long as before.

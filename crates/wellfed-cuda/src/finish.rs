@@ -1,5 +1,5 @@
-//! Finishes a batch of images that the engine left to the device: five launches, or a few times five where the batch's
-//! pixels take more scratch memory than there may be.
+//! Finishes a batch of images that the engine left to the device: some five launches, or a few times as many where the
+//! batch's pixels take more scratch memory than there may be.
 //!
 //! A batch is records one after the other ([`Unfinished`]) and where each begins. [`Plan::new`] looks at them while they
 //! are still on the host: it says how much scratch memory they need, and writes into each record where in it its parts
@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use wellfed_kernels::points::PointMap;
 use wellfed_kernels::unfinished::{ALIGNMENT, Unfinished, kind};
 
 use crate::error::{Error, Result};
@@ -43,7 +42,7 @@ pub struct Places {
     pub offsets: u64,
     /// [`Plan::scratch`] bytes, at a multiple of 16.
     pub scratch: u64,
-    /// [`table`].
+    /// From 8-bit values to elements: for each channel 256 numbers of 32 bits, of which an element's bytes count.
     pub table: u64,
     /// The finished images.
     pub out: u64,
@@ -58,11 +57,6 @@ pub struct Shape {
     pub element: u32,
     /// Elements from one image, channel, row and column to the next.
     pub step: [i64; 4],
-}
-
-/// From 8-bit values to elements: 256 numbers of 32 bits for each channel, of which an element's bytes count.
-pub fn table(map: &PointMap) -> Vec<u32> {
-    (0..map.channels()).flat_map(|c| (0..=255).map(move |value| map.bits(c, value))).collect()
 }
 
 /// A JPEG of a batch that nvJPEG decodes, before the kernels are launched.

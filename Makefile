@@ -67,7 +67,7 @@ $(STAMPS)/tensorflow: requirements-tensorflow.lock
 	@mkdir -p $(STAMPS) && touch $@
 
 # They start scripts and wait for them for most of their time, so they run beside the others.
-WAITING_TESTS := $(wildcard python/tests/test_doctor_*.py python/tests/test_planted.py python/tests/test_torch_examples.py python/tests/test_handover.py python/tests/test_keras.py python/tests/test_feed_tensorflow.py python/tests/test_errors.py python/tests/test_resume.py)
+WAITING_TESTS := $(wildcard python/tests/test_doctor_*.py python/tests/test_planted.py python/tests/test_torch_examples.py python/tests/test_handover.py python/tests/test_keras.py python/tests/test_errors.py python/tests/test_resume.py)
 WAITING_LOG := $(VENV)/waiting-tests.log
 
 .PHONY: test-python

@@ -5,8 +5,8 @@ The shipped PTX is made by NVRTC 12.0: its ISA (8.0) is loaded by every driver o
 newer compilers write newer ISAs, which older drivers refuse. It is for compute capability 7.5, and drivers compile it
 for what device there is.
 
-    pip install --target /tmp/nvrtc nvidia-cuda-nvrtc-cu12==12.0.140
-    python3 build.py --nvrtc /tmp/nvrtc
+    pip install --target nvrtc nvidia-cuda-nvrtc-cu12==12.0.140
+    python3 build.py --nvrtc nvrtc
 
 The first line of the PTX holds a hash of the sources, by which a test of the crate sees that they have changed since.
 Only the standard library is needed.

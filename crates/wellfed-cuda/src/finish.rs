@@ -122,12 +122,11 @@ impl Plan {
                     ))
                 })?;
             let own = layout(&mut image, 0);
-            let chunk = match chunks.last_mut() {
-                Some(chunk) if chunk.scratch + own <= limit => chunk,
-                _ => {
-                    chunks.push(Chunk { first: n, ..Chunk::default() });
-                    chunks.last_mut().expect("one was pushed")
-                }
+            if chunks.last().is_none_or(|chunk| chunk.scratch + own > limit) {
+                chunks.push(Chunk { first: n, ..Chunk::default() });
+            }
+            let Some(chunk) = chunks.last_mut() else {
+                return Err(Error::Argument(format!("record {n} has no part of the batch to go to")));
             };
             chunk.scratch = layout(&mut image, chunk.scratch);
             chunk.count += 1;

@@ -41,7 +41,11 @@ impl PinnedBuffer {
         // SAFETY: `data` lives as long as the call. There is no allocation of 0 bytes.
         let taken = unsafe { device.driver().host_alloc(&mut data, bytes.max(1), PORTABLE) };
         taken.map_err(|error| out_of_memory(error, "page-locked host", bytes, None))?;
-        let data = NonNull::new(data.cast::<u8>()).expect("the driver gives memory where it reports success");
+        let data = NonNull::new(data.cast::<u8>()).ok_or_else(|| {
+            Error::Argument(format!(
+                "the driver gave no memory where {bytes} page-locked bytes were asked for"
+            ))
+        })?;
         // SAFETY: the memory has that many bytes. The driver does not promise what they hold.
         unsafe { data.write_bytes(0, bytes) };
         Ok(Self { device: Arc::clone(device), data, bytes })

@@ -1,5 +1,5 @@
-//! [`PageLock`] by the CUDA driver ([`PageLocks`]), or by a Python object with `lock(address, nbytes)`, which gives None or why it was refused, and
-//! `unlock(address)`.
+//! [`PageLock`] by the CUDA driver ([`PageLocks`]), or by a Python object with `lock(address, nbytes)`, which gives None
+//! or why it was refused, and `unlock(address)`: what stands in for a device in tests.
 //!
 //! The engine calls it from threads of its own, and from whatever thread drops the last view of a batch. Invariant:
 //! after [`end_page_locks`], which runs before the interpreter ends, no thread waits for the interpreter here, as one

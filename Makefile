@@ -12,6 +12,8 @@ VENV_TENSORFLOW := .venv-tensorflow
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 # Warnings are errors everywhere, in one set of flags, so that nothing is built twice.
 CARGO_FLAGS := --locked --workspace
+# How the extension is built. With `dev` it has checks, is slower, and shares what the tests of Rust build.
+PROFILE ?= release
 
 say = @printf '\n== %s\n' "$(1)"
 
@@ -26,8 +28,8 @@ $(STAMPS)/requirements: requirements-dev.lock
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/extension: $(STAMPS)/requirements $(RUST_SOURCES) pyproject.toml
-	$(call say,Rust extension (release))
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --locked --quiet
+	$(call say,Rust extension ($(PROFILE)))
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --profile $(PROFILE) --locked --quiet
 	@touch $@
 
 .PHONY: build
@@ -50,6 +52,10 @@ lint: $(STAMPS)/requirements ## Formatting, clippy, ruff, types
 	@$(VENV)/bin/ruff check python benches examples crates
 	$(call say,mypy)
 	@$(VENV)/bin/mypy
+	@$(MAKE) --no-print-directory clippy
+
+.PHONY: clippy
+clippy: ## Rust's lints
 	$(call say,clippy)
 	@cargo clippy $(CARGO_FLAGS) --all-targets --quiet -- -D warnings
 
@@ -65,6 +71,9 @@ $(STAMPS)/tensorflow: requirements-tensorflow.lock
 	@$(VENV_TENSORFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		-r requirements-tensorflow.lock || echo "note: TensorFlow cannot be installed; its tests are left out" >&2
 	@mkdir -p $(STAMPS) && touch $@
+
+.PHONY: environments
+environments: $(STAMPS)/requirements $(STAMPS)/tensorflow ## Both Python environments
 
 # They start scripts and wait for them for most of their time, so they run beside the others.
 WAITING_TESTS := $(wildcard python/tests/test_doctor_*.py python/tests/test_planted.py python/tests/test_torch_examples.py python/tests/test_handover.py python/tests/test_keras.py python/tests/test_errors.py python/tests/test_resume.py)

@@ -57,6 +57,40 @@ def test_nothing_differs(jpegs: Path, tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.usefixtures("epochs_not_counted")
+def test_the_next_loader_finds_what_an_earlier_one_cached(jpegs: Path) -> None:
+    source = wf.image_folder(jpegs)
+    cached = source.cache()
+    expected = epochs(pipeline(source).numpy(), 1)
+
+    def there(ds: wf.Dataset, **options: Any) -> int:
+        """Samples that a new loader finds in its cache, before an epoch that fills it."""
+        loader = ds.numpy(**options)
+        found: int = loader.stats()["cache"]["samples"]
+        assert len(epochs(loader, 1)) == len(expected)
+        loader.close()
+        return found
+
+    assert there(pipeline(cached)) == 0
+    assert same([array for batch in pipeline(cached) for array in batch], expected)
+    # Of the same data set, whatever comes after it.
+    assert there(pipeline(cached)) == 11
+    assert same(epochs(pipeline(cached).numpy(), 1), expected)
+    assert there(pipeline(cached.shuffle(seed=1)), num_workers=1) == 11
+    # One that is under way keeps its own.
+    with pipeline(cached).numpy() as loader:
+        batches = iter(loader)
+        next(batches)
+        assert there(pipeline(cached)) == 0
+        assert sum(len(batch[1]) for batch in batches) == 7
+    assert there(pipeline(cached)) == 11
+    # One that may have less begins anew; one that may have more goes on from there.
+    assert there(pipeline(source.cache(max_bytes=30_000))) == 0
+    assert there(pipeline(cached)) < 11
+    assert there(pipeline(cached)) == 11
+    assert there(pipeline(wf.image_folder(jpegs).cache())) == 0
+
+
+@pytest.mark.usefixtures("epochs_not_counted")
 def test_row_indexes_are_kept_and_counted(jpegs: Path) -> None:
     loader = pipeline(wf.image_folder(jpegs)).numpy(row_index="beside")
     first = epochs(loader, 1)

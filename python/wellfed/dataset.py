@@ -263,7 +263,8 @@ class Dataset(Writes, Frameworks, Stacks):
             path: The folder to keep them in, for later runs and other processes too. None is memory. When a loader
                 first asks for a sample, its path (or shard, and place in it), size and time of change are compared
                 with those it was kept under; what differs is kept anew. Every record has checksums; what is
-                damaged is kept anew. In memory, files that change while the loader lives are not noticed.
+                damaged is kept anew. In memory it is there as long as this data set, for one loader after the other
+                (of two at a time, one begins anew), and files that change meanwhile are not noticed.
             max_bytes: What they may take. None: half of the memory that is available, or half of
                 ``memory_budget`` if that is set; on disk without limit.
 

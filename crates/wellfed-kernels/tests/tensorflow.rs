@@ -21,7 +21,7 @@ fn resized<T: Sample>(
         "bilinear" if antialias => Kernel::Triangle,
         "bicubic" if antialias => Kernel::KeysCubic,
         "bilinear" => {
-            resize_bilinear(image, shape, &mut out, size);
+            resize_bilinear(image, shape, &mut out, size, &[]);
             return out;
         }
         "bicubic" => {

@@ -6,6 +6,7 @@ use crate::{
     Error, Result,
     engine::{
         Batch, Loader,
+        cache::KeptCaches,
         exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
     },
@@ -36,6 +37,8 @@ pub struct Dataset {
     plan: Plan,
     /// What every `filter` of the plan keeps, those further down first.
     filters: Vec<Filtered>,
+    /// What loaders of this data set, and of others made from it, cached in memory.
+    caches: Arc<KeptCaches>,
 }
 
 /// What a `filter` keeps.
@@ -53,7 +56,7 @@ impl Dataset {
     pub fn new(source: Arc<dyn Source>) -> Self {
         let root = Node::source(source.spec());
         let plan = Plan { version: PLAN_VERSION, root, options: Options::default() };
-        Self { sources: vec![source], plan, filters: Vec::new() }
+        Self { sources: vec![source], plan, filters: Vec::new(), caches: Arc::default() }
     }
 
     /// Opens the sources that `plan` names.
@@ -87,7 +90,7 @@ impl Dataset {
         }
         plan.root.check()?;
         plan.root.seal();
-        let mut this = Self { sources, plan, filters: Vec::new() };
+        let mut this = Self { sources, plan, filters: Vec::new(), caches: Arc::default() };
         this.run_filters()?;
         Ok(this)
     }
@@ -105,7 +108,7 @@ impl Dataset {
     pub fn verb(&self, verb: Node) -> Result<Self> {
         let root = verb.with_inputs(vec![self.plan.root.clone()])?;
         let plan = Plan { root, ..self.plan.clone() };
-        let mut this = Self { sources: self.sources.clone(), plan, filters: self.filters.clone() };
+        let mut this = Self { plan, ..self.clone() };
         if matches!(this.plan.root, Node::Filter { .. }) {
             this.run_filters()?;
         }
@@ -138,7 +141,8 @@ impl Dataset {
         let root = zipped.map_or_else(|| verb.with_inputs(inputs), Ok)?;
         let sources = datasets.iter().flat_map(|dataset| dataset.sources.clone()).collect();
         let filters = datasets.iter().flat_map(|dataset| dataset.filters.clone()).collect();
-        Self { sources, plan: Plan { version: PLAN_VERSION, root, options }, filters }.checked()
+        let plan = Plan { version: PLAN_VERSION, root, options };
+        Self { sources, plan, filters, caches: Arc::default() }.checked()
     }
 
     /// Batches that are zipped as batches of a zip; `None` where not all data sets end with `batch`.
@@ -244,7 +248,8 @@ impl Dataset {
     /// large again as the files, and several times faster to decode, to the same bits. In memory, or in the folder
     /// `path` for later runs too. `max_bytes` as in [`Node::Cache`]; what does not fit is decoded from files.
     ///
-    /// In memory, files that change while the loader lives are not noticed. On disk, the path (or shard and place in
+    /// In memory it is there as long as this data set and those made from it, for one loader after the other; of two at a
+    /// time, one begins anew. Files that change meanwhile are not noticed. On disk, the path (or shard and place in
     /// it), size and time of change of a file are compared when it is first asked for by a loader.
     #[must_use]
     pub fn cache(&self, path: Option<&str>, max_bytes: Option<u64>) -> Self {
@@ -311,7 +316,7 @@ impl Dataset {
         let source = stacked?;
         let mut plan = self.plan.clone();
         plan.root.replace_source(source.spec());
-        let mut this = Self { sources: vec![source], plan, filters: Vec::new() };
+        let mut this = Self { sources: vec![source], plan, filters: Vec::new(), caches: Arc::default() };
         this.plan.root.seal();
         this.checked()
     }
@@ -459,6 +464,7 @@ impl Dataset {
             sources: self.sources[start..*first].to_vec(),
             plan: Plan { root: (**input).clone(), ..self.plan.clone() },
             filters: self.filters[below..].to_vec(),
+            caches: Arc::default(),
         };
         let keeps = |number: i64| {
             values.as_ref().is_none_or(|values| values.contains(&number))
@@ -727,7 +733,7 @@ impl Dataset {
             batches(order),
             outline,
             self.plan.options.clone(),
-            &caches,
+            (&caches, &self.caches),
             Allocator::new(page_lock.filter(|_| stages.page_locked())),
         )
     }

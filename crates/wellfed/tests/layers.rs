@@ -56,7 +56,7 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 28] = [
+const ENGINE: [&str; 29] = [
     "threads",
     "governor",
     "pace",
@@ -74,6 +74,7 @@ const ENGINE: [&str; 28] = [
     "cache",
     "single",
     "exec",
+    "open",
     "leave",
     "recipe",
     "foresight",

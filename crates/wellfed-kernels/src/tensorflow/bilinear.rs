@@ -1,7 +1,7 @@
 //! `ResizeBilinear` with half-pixel centres.
 
 use super::{
-    Sample, Shape, at_best_level,
+    Arithmetic, Sample, Shape, arithmetic, at_best_level,
     gather::{LANES, Picks},
     ratio,
 };
@@ -30,15 +30,28 @@ fn between(input: usize, output: usize) -> Vec<Between> {
 }
 
 at_best_level! {
-    /// Resamples `image` to `size` by linear interpolation between four neighbours.
+    /// Resamples `image` to `size` by linear interpolation between four neighbours, and applies `then` to the result, as
+    /// [`arithmetic`] does, row by row while it is in the cache.
     ///
     /// # Panics
     /// If `image` or `out` are not of their shapes, or empty.
-    resize_bilinear = run<T>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usize))
+    resize_bilinear = run<T>(
+        image: &[T],
+        shape: Shape,
+        out: &mut [f32],
+        size: (usize, usize),
+        then: &[(Arithmetic, &[f32])],
+    )
 }
 
 #[inline(always)]
-fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usize)) {
+fn run<T: Sample>(
+    image: &[T],
+    shape: Shape,
+    out: &mut [f32],
+    size: (usize, usize),
+    then: &[(Arithmetic, &[f32])],
+) {
     shape.check(image);
     let resized = shape.resized(size);
     resized.check(out);
@@ -76,6 +89,9 @@ fn run<T: Sample>(image: &[T], shape: Shape, out: &mut [f32], size: (usize, usiz
         let [top, bottom] = &rows;
         for ((out, &top), &bottom) in out.iter_mut().zip(top).zip(bottom) {
             *out = top + (bottom - top) * y.part;
+        }
+        for &(operation, constants) in then {
+            arithmetic(operation, constants, out);
         }
     }
 }
@@ -192,6 +208,24 @@ mod tests {
                 across_any(row, channels, &xs, &mut expected);
                 prop_assert_eq!(&found[..channels * output], &expected[..]);
             }
+        }
+
+        #[test]
+        fn arithmetic_row_by_row_is_that_of_the_whole(
+            image in prop::collection::vec(any::<u8>(), 1..300),
+            size in (1usize..9, 1usize..40),
+            constants in prop::collection::vec(-3.0f32..3.0, 3),
+        ) {
+            let shape = Shape { height: 1, width: image.len() / 3, channels: 3 };
+            prop_assume!(shape.width > 0);
+            let image = &image[..shape.elements()];
+            let then = [(Arithmetic::Div, &constants[..1]), (Arithmetic::SubFrom, &constants[..])];
+            let (mut found, mut expected) = (vec![0.0; 3 * size.0 * size.1], vec![0.0; 3 * size.0 * size.1]);
+            resize_bilinear(image, shape, &mut found, size, &then);
+            resize_bilinear(image, shape, &mut expected, size, &[]);
+            then.iter().for_each(|(operation, constants)| arithmetic(*operation, constants, &mut expected));
+            let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&found), bits(&expected));
         }
 
         #[test]

@@ -24,6 +24,8 @@ pub enum Arithmetic {
 ///
 /// # Panics
 /// If there are no constants.
+// Inlined, so that it is compiled for the instructions of its caller.
+#[inline(always)]
 pub fn arithmetic(operation: Arithmetic, constants: &[f32], values: &mut [f32]) {
     match operation {
         Arithmetic::Mul => each(constants, values, |x, c| x * c),

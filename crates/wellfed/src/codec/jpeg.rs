@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use wellfed_jpeg::{Ask, Colour, Format, Region, Rows};
 use wellfed_kernels::{gray::luma, image::Planes};
 
-use super::{Codec, Header, Mode, Part, Push, Rect, Scratch, at_least};
+use super::{Codec, Dct, Header, Mode, Part, Push, Rect, RowHint, Scale, Scratch, at_least};
 use crate::{Error, ErrorKind, Limits, Result, budget::Room};
 
 /// The JPEG codec.
@@ -41,23 +41,10 @@ impl Codec for Jpeg {
         scratch: &mut Scratch,
         push: &mut Push<'_>,
     ) -> Result<()> {
-        let Rect { top, left, height, width } = part.region;
         let Scratch { jpeg, row_hint, pixels, room, .. } = scratch;
         let (room, refusal) = (room.as_deref(), RefCell::new(None));
         let allowed = |bytes| allows(room, bytes, &refusal);
-        let luma = part.mode == Mode::TensorFlowL;
-        let options = wellfed_jpeg::Options {
-            region: Some(Region { left, top, width, height }),
-            scale: part.scale,
-            dct: part.dct,
-            format: format(part.mode),
-            limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
-            // Where rows begin is noted for images of all channels.
-            index: row_hint.known.as_ref().filter(|_| !luma),
-            record: row_hint.record && !luma,
-            ask: Ask::new(&allowed),
-            ..Default::default()
-        };
+        let options = with_rows(of_part(part, format(part.mode), limits, Ask::new(&allowed)), row_hint);
         let mut pushed = Ok(());
         let decoded = jpeg.decode_rows(bytes, &options, |band| {
             if pushed.is_ok() {
@@ -68,6 +55,27 @@ impl Codec for Jpeg {
         decoded.map_err(|e| refusal.take().unwrap_or_else(|| error(e)))?;
         row_hint.found = jpeg.take_index();
         Ok(())
+    }
+
+    fn decode_into(
+        &self,
+        bytes: &[u8],
+        part: &Part,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        let header = wellfed_jpeg::Header::parse(bytes).map_err(error)?;
+        let Some(format) = interleaved(part.mode, header.colour) else { return Ok(false) };
+        let Scratch { jpeg, row_hint, room, .. } = scratch;
+        let (room, refusal) = (room.as_deref(), RefCell::new(None));
+        let allowed = |bytes| allows(room, bytes, &refusal);
+        let options = with_rows(of_part(part, format, limits, Ask::new(&allowed)), row_hint);
+        let stride = part.region.width * part.mode.channels(header_of(&header).channels);
+        let decoded = jpeg.decode_into(bytes, &options, out, stride);
+        decoded.map_err(|e| refusal.take().unwrap_or_else(|| error(e)))?;
+        row_hint.found = jpeg.take_index();
+        Ok(true)
     }
 
     fn coefficients(
@@ -84,13 +92,7 @@ impl Codec for Jpeg {
         let Scratch { jpeg, row_hint, room, .. } = scratch;
         let (room, refusal) = (room.as_deref(), RefCell::new(None));
         let allowed = |bytes| allows(room, bytes, &refusal);
-        let index = row_hint.known.as_ref();
-        let options = wellfed_jpeg::Options {
-            index,
-            record: row_hint.record,
-            ask: Ask::new(&allowed),
-            ..of_coefficients(part, limits)
-        };
+        let options = with_rows(of_coefficients(part, limits, Ask::new(&allowed)), row_hint);
         // Where a row index knows enough, the device reads the codes as well.
         let part = jpeg.indexed_part(bytes, &options, out).and_then(|part| match part {
             Some(part) => Ok(part),
@@ -103,13 +105,46 @@ impl Codec for Jpeg {
 }
 
 /// What a decoder is asked for that stops at coefficients.
-pub(super) fn of_coefficients(part: &Part, limits: &Limits) -> wellfed_jpeg::Options<'static> {
+pub(super) fn of_coefficients<'a>(part: &Part, limits: &Limits, ask: Ask<'a>) -> wellfed_jpeg::Options<'a> {
+    of_part(&Part { scale: Scale::Full, dct: Dct::Accurate, ..*part }, Format::Rgb, limits, ask)
+}
+
+/// What a decoder is asked for.
+pub(super) fn of_part<'a>(
+    part: &Part,
+    format: Format,
+    limits: &Limits,
+    ask: Ask<'a>,
+) -> wellfed_jpeg::Options<'a> {
     let Rect { top, left, height, width } = part.region;
     wellfed_jpeg::Options {
         region: Some(Region { left, top, width, height }),
-        format: Format::Rgb,
+        scale: part.scale,
+        dct: part.dct,
+        format,
         limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
+        ask,
         ..Default::default()
+    }
+}
+
+/// The same with what is known of where rows begin, and is to be found out. It is noted for images of all channels.
+fn with_rows<'a>(options: wellfed_jpeg::Options<'a>, hint: &'a RowHint) -> wellfed_jpeg::Options<'a> {
+    let all = options.format != Format::Grey;
+    wellfed_jpeg::Options {
+        index: hint.known.as_ref().filter(|_| all),
+        record: hint.record && all,
+        ..options
+    }
+}
+
+/// What the decoder is asked for to write interleaved pixels of `mode` by itself, if it can.
+pub(super) fn interleaved(mode: Mode, colour: Colour) -> Option<Format> {
+    match (mode, colour) {
+        (_, Colour::Cmyk | Colour::Ycck) => None,
+        (Mode::Rgb, _) => Some(Format::Rgb),
+        (Mode::Unchanged, _) | (Mode::L | Mode::TensorFlowL, Colour::Grey) => Some(Format::Native),
+        _ => None,
     }
 }
 

@@ -236,6 +236,22 @@ pub trait Codec: Send + Sync + std::fmt::Debug {
         push: &mut Push<'_>,
     ) -> Result<()>;
 
+    /// Decodes what [`Codec::decode`] does to where it belongs: pixel after pixel of [`Mode::channels`] channels, row after
+    /// row. False, and nothing was done, where the codec only gives bands.
+    ///
+    /// # Errors
+    /// Those of [`Codec::decode`]; `out` then holds unspecified values.
+    fn decode_into(
+        &self,
+        _bytes: &[u8],
+        _part: &Part,
+        _limits: &Limits,
+        _scratch: &mut Scratch,
+        _out: &mut [u8],
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Decodes `part.region` no further than to coefficients, which are written behind what `out` holds. `None`, and
     /// nothing is written, where the image has none or they make other pixels than `mode` wants.
     ///
@@ -385,9 +401,11 @@ pub fn decode_image(
 ) -> Result<Header> {
     let encoded = Encoded::open(bytes)?;
     let region = encoded.region(request, limits)?;
-    collect(region, encoded.channels(request.mode), out, |push| {
-        encoded.decode(request, limits, scratch, push)
-    })?;
+    let (bands, channels) = encoded.channels(request.mode);
+    let slot = out.reshape(region.height, region.width, channels).map_err(kernel_error)?;
+    if !encoded.decode_into(request, limits, scratch, slot)? {
+        collect(region, (bands, channels), out, |push| encoded.decode(request, limits, scratch, push))?;
+    }
     Ok(encoded.header)
 }
 
@@ -444,25 +462,20 @@ impl<'a> Encoded<'a> {
         scratch: &mut Scratch,
         push: &mut Push<'_>,
     ) -> Result<()> {
-        let region = self.region(request, limits)?;
-        let Request { scale, .. } = *request;
-        let mode = self.mode(request.mode)?;
-        let dct = match request.mode {
-            Mode::TensorFlow | Mode::TensorFlowUnchanged | Mode::TensorFlowL => Dct::Fast,
-            _ => Dct::Accurate,
-        };
+        let part = self.part(request, limits)?;
         let orientation = self.header.orientation;
-        if !request.apply_orientation || orientation == 1 {
-            return self.codec.decode(self.bytes, &Part { mode, region, scale, dct }, limits, scratch, push);
+        if !self.is_turned(request) {
+            return self.codec.decode(self.bytes, &part, limits, scratch, push);
         }
-        let Header { height, width, .. } = self.stored(scale);
-        let region = orientation::stored_rect(region, orientation, height, width);
-        let bands = mode.band_channels(self.header.channels);
+        let Header { height, width, .. } = self.stored(part.scale);
+        let region = orientation::stored_rect(part.region, orientation, height, width);
+        let part = Part { region, ..part };
+        let bands = part.mode.band_channels(self.header.channels);
         let held: usize = scratch.turned.iter().map(Image::capacity).sum();
         scratch.reserve(2 * region.height * region.width * bands, held)?;
         let [mut stored, mut turned] = std::mem::take(&mut scratch.turned);
         let result = collect(region, (bands, bands), &mut stored, |push| {
-            self.codec.decode(self.bytes, &Part { mode, region, scale, dct }, limits, scratch, push)
+            self.codec.decode(self.bytes, &part, limits, scratch, push)
         });
         let result = result.and_then(|()| {
             orientation::apply_orientation(stored.view(), orientation, &mut turned)?;
@@ -472,13 +485,45 @@ impl<'a> Encoded<'a> {
         result
     }
 
+    /// Decodes what is wanted into `out`, of [`Mode::channels`] interleaved, as [`Codec::decode_into`]. False, and nothing was
+    /// done, also where the image is turned.
+    ///
+    /// # Errors
+    /// Those of [`Encoded::decode`].
+    pub(crate) fn decode_into(
+        &self,
+        request: &Request,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        if self.is_turned(request) {
+            return Ok(false);
+        }
+        self.codec.decode_into(self.bytes, &self.part(request, limits)?, limits, scratch, out)
+    }
+
+    /// What the codec is asked for, before it is turned.
+    fn part(&self, request: &Request, limits: &Limits) -> Result<Part> {
+        let dct = match request.mode {
+            Mode::TensorFlow | Mode::TensorFlowUnchanged | Mode::TensorFlowL => Dct::Fast,
+            _ => Dct::Accurate,
+        };
+        let region = self.region(request, limits)?;
+        Ok(Part { mode: self.mode(request.mode)?, region, scale: request.scale, dct })
+    }
+
+    /// Whether the image is turned as its EXIF orientation says.
+    fn is_turned(&self, request: &Request) -> bool {
+        request.apply_orientation && self.header.orientation != 1
+    }
+
     /// The file, if it is a JPEG of a kind that every decoder knows, and is wanted as RGB and not turned.
     ///
     /// # Errors
     /// Those of [`Encoded::decode`] for headers.
     pub(crate) fn common_jpeg(&self, request: &Request) -> Result<Option<&'a [u8]>> {
-        let turned = request.apply_orientation && self.header.orientation != 1;
-        let common = self.codec.name() == "jpeg" && !turned && request.mode == Mode::Rgb;
+        let common = self.codec.name() == "jpeg" && !self.is_turned(request) && request.mode == Mode::Rgb;
         Ok((common && jpeg::is_common(self.bytes)?).then_some(self.bytes))
     }
 
@@ -495,10 +540,9 @@ impl<'a> Encoded<'a> {
         out: &mut Vec<u8>,
     ) -> Result<Option<wellfed_jpeg::Part>> {
         let region = self.region(request, limits)?;
-        let turned = request.apply_orientation && self.header.orientation != 1;
         // Others make other pixels, or other channels.
         let plain = matches!(request.mode, Mode::Rgb | Mode::OpenCv | Mode::TensorFlowAccurate);
-        if turned || !plain || request.scale != Scale::Full {
+        if self.is_turned(request) || !plain || request.scale != Scale::Full {
             return Ok(None);
         }
         let mode = self.mode(request.mode)?;

@@ -2,17 +2,22 @@
 
 use std::cell::RefCell;
 
-use wellfed_jpeg::{Ask, Colour, Packed, Region};
+use wellfed_jpeg::{Ask, Colour, Packed};
 
 use super::{
-    Codec, Header, Part, Push, Rect, Scratch,
-    jpeg::{allows, convert, error, format, header_of, of_coefficients},
+    Codec, Header, Part, Push, Scratch,
+    jpeg::{allows, convert, error, format, header_of, interleaved, of_coefficients, of_part},
 };
 use crate::{Limits, Result};
 
 /// The codec of [`wellfed_jpeg::Packed`] records.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedJpeg;
+
+/// The record, with a look at its checksum unless it is known to be `sound`.
+fn open(bytes: &[u8], sound: bool) -> Result<Packed<'_>> {
+    if sound { Packed::reopen(bytes) } else { Packed::open(bytes) }.map_err(error)
+}
 
 /// Whether a record has four channels of ink.
 pub(super) fn has_inks(bytes: &[u8]) -> Result<bool> {
@@ -51,20 +56,11 @@ impl Codec for PackedJpeg {
         scratch: &mut Scratch,
         push: &mut Push<'_>,
     ) -> Result<()> {
-        let Rect { top, left, height, width } = part.region;
         let Scratch { jpeg, sound, pixels, room, .. } = scratch;
         let (room, refusal) = (room.as_deref(), RefCell::new(None));
         let allowed = |bytes| allows(room, bytes, &refusal);
-        let packed = if *sound { Packed::reopen(bytes) } else { Packed::open(bytes) }.map_err(error)?;
-        let options = wellfed_jpeg::Options {
-            region: Some(Region { left, top, width, height }),
-            scale: part.scale,
-            dct: part.dct,
-            format: format(part.mode),
-            limits: wellfed_jpeg::Limits { max_pixels: limits.max_pixels, ..Default::default() },
-            ask: Ask::new(&allowed),
-            ..Default::default()
-        };
+        let packed = open(bytes, *sound)?;
+        let options = of_part(part, format(part.mode), limits, Ask::new(&allowed));
         let mut pushed = Ok(());
         let decoded = jpeg.decode_packed_rows(&packed, &options, |band| {
             if pushed.is_ok() {
@@ -73,6 +69,25 @@ impl Codec for PackedJpeg {
         });
         pushed?;
         decoded.map(|_| ()).map_err(|e| refusal.take().unwrap_or_else(|| error(e)))
+    }
+
+    fn decode_into(
+        &self,
+        bytes: &[u8],
+        part: &Part,
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        let Scratch { jpeg, sound, room, .. } = scratch;
+        let packed = open(bytes, *sound)?;
+        let Some(format) = interleaved(part.mode, packed.header().colour) else { return Ok(false) };
+        let (room, refusal) = (room.as_deref(), RefCell::new(None));
+        let allowed = |bytes| allows(room, bytes, &refusal);
+        let options = of_part(part, format, limits, Ask::new(&allowed));
+        let stride = part.region.width * part.mode.channels(header_of(packed.header()).channels);
+        let decoded = jpeg.decode_packed_into(&packed, &options, out, stride);
+        decoded.map(|_| true).map_err(|e| refusal.take().unwrap_or_else(|| error(e)))
     }
 
     fn coefficients(
@@ -89,8 +104,8 @@ impl Codec for PackedJpeg {
         let Scratch { jpeg, sound, room, .. } = scratch;
         let (room, refusal) = (room.as_deref(), RefCell::new(None));
         let allowed = |bytes| allows(room, bytes, &refusal);
-        let packed = if *sound { Packed::reopen(bytes) } else { Packed::open(bytes) }.map_err(error)?;
-        let options = wellfed_jpeg::Options { ask: Ask::new(&allowed), ..of_coefficients(part, limits) };
+        let packed = open(bytes, *sound)?;
+        let options = of_coefficients(part, limits, Ask::new(&allowed));
         let part = jpeg.packed_part(&packed, &options, out);
         part.map(Some).map_err(|e| refusal.take().unwrap_or_else(|| error(e)))
     }

@@ -222,3 +222,46 @@ fn tensorflow_s_grey_is_the_brightness_of_jpegs_and_its_rgba_is_of_pngs() {
     assert_eq!(opaque.pixels(), decode(&colours, Mode::Rgba, None).unwrap().pixels());
     assert_eq!(opaque.channels(), 4);
 }
+
+/// Of all modes that a codec writes to where they belong, and those that it refuses.
+#[test]
+fn pixels_written_in_place_are_those_of_the_bands() {
+    let jpeg = |channels: usize| {
+        let mut file = Vec::new();
+        wellfed_jpeg::encode(&pixels(channels), (HEIGHT, WIDTH, channels), 90, &mut file).unwrap();
+        file
+    };
+    let packed = |jpeg: &[u8]| wellfed_jpeg::Decoder::new().pack(jpeg, &Default::default()).unwrap();
+    let modes = [
+        (Mode::Rgb, true, true),
+        (Mode::Unchanged, true, true),
+        (Mode::L, true, false),
+        (Mode::Rgba, false, false),
+        (Mode::TensorFlow, true, true),
+        (Mode::TensorFlowAccurate, true, true),
+        (Mode::TensorFlowUnchanged, true, true),
+        (Mode::TensorFlowL, true, false),
+    ];
+    for (file, grey) in [(jpeg(1), true), (jpeg(3), false)] {
+        for file in [packed(&file), file] {
+            for (mode, of_grey, of_colours) in modes {
+                for region in [None, Some(Rect { top: 3, left: 5, height: 9, width: 14 })] {
+                    let request = Request { mode, region, ..Request::default() };
+                    let (encoded, mut scratch) = (Encoded::open(&file).unwrap(), Scratch::default());
+                    let region = encoded.region(&request, &Limits::default()).unwrap();
+                    let channels = encoded.channels(mode);
+                    let mut expected = Image::new();
+                    collect(region, channels, &mut expected, |push| {
+                        encoded.decode(&request, &Limits::default(), &mut scratch, push)
+                    })
+                    .unwrap();
+                    let mut found = vec![7; region.height * region.width * channels.1];
+                    let wrote =
+                        encoded.decode_into(&request, &Limits::default(), &mut scratch, &mut found).unwrap();
+                    assert_eq!(wrote, if grey { of_grey } else { of_colours }, "{mode:?}");
+                    assert!(!wrote || found == expected.pixels(), "{mode:?} {region:?}");
+                }
+            }
+        }
+    }
+}

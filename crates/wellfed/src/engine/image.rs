@@ -546,7 +546,16 @@ impl Maker<'_> {
         scratch.codec.reserve(height * width * size.channels, scratch.spare.capacity())?;
         let mut spare = std::mem::take(&mut scratch.spare);
         let slot = spare.reshape(height, width, size.channels)?;
-        let result = self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe);
+        let decoded = match held {
+            Held::Encoded(encoded) if fold.is_identity(size.height, size.width) => {
+                self.decode_into(encoded, scratch, slot, probe)
+            }
+            _ => Ok(false),
+        };
+        let result = match decoded {
+            Ok(false) => self.render(held, fold, size, map, Layout::Hwc, scratch, slot, probe),
+            other => other.map(|_| ()),
+        };
         scratch.spare = std::mem::replace(&mut scratch.work, spare);
         result?;
         probe.lap(Phase::Transform, height * width * size.channels);
@@ -635,6 +644,22 @@ impl Maker<'_> {
         let channels = request.mode.channels(encoded.header().channels);
         probe.lap_without(Phase::Decode, pixels * channels, spent);
         Ok(())
+    }
+
+    /// Decodes all of an image to where it belongs, if its codec does that without another copy.
+    fn decode_into(
+        &self,
+        encoded: Encoded<'_>,
+        scratch: &mut ImageScratch,
+        slot: &mut [u8],
+        probe: &mut Probe<'_>,
+    ) -> Result<bool> {
+        let decoded = encoded.decode_into(&self.request()?, self.limits, &mut scratch.codec, slot);
+        let decoded = decoded.map_err(|e| e.with_stage("decode"))?;
+        if decoded {
+            probe.lap(Phase::Decode, slot.len());
+        }
+        Ok(decoded)
     }
 
     /// How encoded images are decoded.

@@ -9,13 +9,14 @@ use std::{
 
 use super::{
     batch::{Batch, ColumnData},
-    cache::{Caches, CoefficientCache, RowIndexCache},
+    cache::KeptCaches,
     epochs::Epochs,
     exec::Executor,
     foresight,
     governor::{self, Bounds, Observation, Settings},
     job::Failure,
     mix::Images,
+    open::with_caches,
     pace::{LINGER, Pace},
     ring::Pool,
     schedule::{MOST_CLAIMED, MOST_GATHERED, Pieces, Schedule},
@@ -26,9 +27,8 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result,
-    budget::{Budget, Holder},
+    budget::Budget,
     column::{ColumnShape, ColumnSpec},
-    groups::Groups,
     io::{cache::READERS, layer::Mailbox},
     lock,
     memory::allocator::Allocator,
@@ -40,9 +40,6 @@ use crate::{
 
 /// Bad samples kept in the list; later ones are only counted.
 const MAX_LISTED: usize = 10_000;
-
-/// The least that groups which sources decode are given beside their own size, as far as the budget has it: bytes.
-const LEAST_GROUPS: u64 = 16 << 20;
 
 /// Sizes of buffers that are kept for a column whose batches differ in size: about those of eight buckets.
 const KEPT_SIZES: usize = 8;
@@ -158,7 +155,7 @@ impl Loader {
         batches: Batches,
         plan: Outline,
         options: Options,
-        caches: &[Option<LeafCache>],
+        (caches, kept): (&[Option<LeafCache>], &KeptCaches),
         allocator: Arc<Allocator>,
     ) -> Result<Self> {
         let samples: u64 =
@@ -169,7 +166,7 @@ impl Loader {
             .mixed_as_given(Images::of(executor.columns(), 0, options.layout));
         let batch_bytes = bytes_of(&columns, order.batch_size());
         let mailbox = Arc::<Mailbox>::default();
-        let (executor, budget, total) = with_caches(executor, &options, caches, &counted, &mailbox)?;
+        let (executor, budget, total) = with_caches(executor, &options, (caches, kept), &counted, &mailbox)?;
         let planned = batches.bounded();
         let (keeper, budget) = foresight::open(&options, &executor, &order, planned, budget)?;
         check_budget(batch_bytes, order.batch_size(), budget)?;
@@ -739,78 +736,6 @@ fn check_budget(batch_bytes: u64, samples: usize, budget: u64) -> Result<()> {
         format!("two batches of {samples} samples take {two} bytes, above the memory budget of {budget}"),
     )
     .with_hint("use a smaller batch_size, or raise it with with_options(memory_budget=...)"))
-}
-
-/// Opens what is to be kept from epoch to epoch, for every source what its cache says. Of the budget it gives back what
-/// is left for everything else, and how much there is in all.
-fn with_caches(
-    mut executor: Executor,
-    options: &Options,
-    wanted: &[Option<LeafCache>],
-    counted: &Arc<Budget>,
-    mailbox: &Arc<Mailbox>,
-) -> Result<(Executor, u64, u64)> {
-    options.row_index.check()?;
-    let given = options.memory_budget;
-    let mut budget = given.unwrap_or_else(governor::default_budget);
-    let mut total = budget;
-    // Sources that share a limit have equal parts of it, and all caches without a limit share half of what there is.
-    let unlimited =
-        wanted.iter().flatten().filter(|c| c.path.is_none() && c.max_bytes.is_none()).count() as u64;
-    let half = given.unwrap_or_else(governor::available_memory) / 2;
-    if unlimited > 0 {
-        if given.is_some() {
-            budget -= half;
-        } else {
-            total = total.saturating_add(half);
-        }
-    }
-    let mut limits = Vec::new();
-    for cache in wanted {
-        limits.push(cache.as_ref().map(|cache| match (&cache.path, cache.max_bytes) {
-            (Some(_), limit) => limit.map_or(u64::MAX, |limit| limit / cache.shared_by),
-            (None, Some(limit)) => {
-                let part = limit / cache.shared_by;
-                total = total.saturating_add(part);
-                part
-            }
-            (None, None) => half / unlimited,
-        }));
-    }
-    // Groups that sources decode have room for all of them, as far as that is half of what there is.
-    let sizes = executor.leaves().iter().filter_map(|leaf| leaf.shared_source().groups());
-    if let Some(all) = sizes.map(|sizes| sizes.all.max(sizes.largest)).reduce(u64::saturating_add) {
-        // What decoding takes in between counts as well.
-        let part = all.saturating_mul(2).saturating_add(LEAST_GROUPS).min(budget / 2);
-        budget -= part;
-        counted.set_cap(Holder::Groups, part);
-        let far = executor.leaves().iter().any(|leaf| leaf.shared_source().groups_store().is_some());
-        let groups = if far {
-            let mailbox = mailbox.clone();
-            Groups::far(counted.clone(), move || mailbox.ring())
-        } else {
-            Groups::new(counted.clone())
-        };
-        let leaves = executor.leaves_mut().iter_mut().enumerate();
-        leaves.for_each(|(number, leaf)| leaf.set_groups(groups.of_leaf(number)));
-    }
-    let regions = executor.leaves().iter().filter(|leaf| leaf.program().decodes_regions()).count() as u64;
-    for (number, leaf) in executor.leaves_mut().iter_mut().enumerate() {
-        let source = leaf.shared_source();
-        let mut caches = Caches::default();
-        if let Some(cache) = wanted.get(number).and_then(Option::as_ref) {
-            let limit = limits[number].unwrap_or(0);
-            let cache = CoefficientCache::open(source.clone(), cache.path.as_deref(), limit)?;
-            caches.coefficients = Some(cache.counted(counted));
-        }
-        if leaf.program().decodes_regions() {
-            // An eighth: see `Shares`.
-            let opened = RowIndexCache::open(source.clone(), &options.row_index, budget / 8 / regions)?;
-            caches.row_indexes = opened.map(|cache| Arc::new(cache.counted(counted)));
-        }
-        leaf.set_caches(caches);
-    }
-    Ok((executor, budget, total))
 }
 
 /// What the governor may choose from, given the user's fixed numbers and the budget.

@@ -23,6 +23,7 @@ mod kernel;
 mod leave;
 mod loader;
 pub(crate) mod mix;
+mod open;
 mod pace;
 mod recipe;
 mod remote;

@@ -99,16 +99,20 @@ impl TfImage {
         if place.len() != shape.elements() {
             return Err(wrong_place(4 * place.len(), shape));
         }
-        self.resize(source, method, (height, width), antialias, Some(place))?;
+        // Which place a value has makes no difference to arithmetic, so flips may come last.
+        let then: Vec<_> = after
+            .iter()
+            .filter_map(|op| match op {
+                TfOp::Arithmetic { operator, constants } => {
+                    Some((Arithmetic::from(*operator), &constants[..]))
+                }
+                _ => None,
+            })
+            .collect();
+        self.resize(source, method, (height, width), antialias, Some(place), &then)?;
         for op in after {
-            match *op {
-                TfOp::Arithmetic { operator, ref constants } => {
-                    arithmetic(Arithmetic::from(operator), constants, place);
-                }
-                TfOp::Flip { horizontal, vertical } => {
-                    flip(place, shape.row(), shape.channels, horizontal, vertical);
-                }
-                _ => {}
+            if let &TfOp::Flip { horizontal, vertical } = op {
+                flip(place, shape.row(), shape.channels, horizontal, vertical);
             }
         }
         Ok(())
@@ -129,7 +133,7 @@ impl TfImage {
         let shape = self.shape()?;
         match *op {
             TfOp::Resize { method, size: [height, width], antialias } => {
-                self.resize(source, method, (height, width), antialias, None)
+                self.resize(source, method, (height, width), antialias, None, &[])
             }
             TfOp::Cast { dtype: ImageDtype::UInt8 } => {
                 if self.held == Held::Floats {
@@ -306,7 +310,7 @@ impl TfImage {
         }
     }
 
-    /// Resizes the image, as floats to `place`, if there is one.
+    /// Resizes the image, as floats to `place`, if there is one, and applies `then` to floats.
     fn resize(
         &mut self,
         source: &[u8],
@@ -314,6 +318,7 @@ impl TfImage {
         size: (usize, usize),
         antialias: bool,
         place: Option<&mut [f32]>,
+        then: &[(Arithmetic, &[f32])],
     ) -> Result<()> {
         let shape = self.shape()?;
         let resized = shape.resized(size);
@@ -344,8 +349,13 @@ impl TfImage {
             (_, TfResize::Bicubic, true) => resize_bicubic(floats, shape, out, size),
             (_, TfResize::Area, false) => resize_area(bytes, shape, out, size),
             (_, TfResize::Area, true) => resize_area(floats, shape, out, size),
-            (_, _, false) => resize_bilinear(bytes, shape, out, size),
-            (_, _, true) => resize_bilinear(floats, shape, out, size),
+            (_, _, false) => resize_bilinear(bytes, shape, out, size, then),
+            (_, _, true) => resize_bilinear(floats, shape, out, size, then),
+        }
+        if method.kernel(antialias).is_some() || method != TfResize::Bilinear {
+            for &(operation, constants) in then {
+                arithmetic(operation, constants, out);
+            }
         }
         if !in_place {
             self.floats.swap(0, 1);

@@ -122,6 +122,21 @@ impl CoefficientCache {
         }
     }
 
+    /// For another loader, with up to `limit` bytes, which are no fewer than there are.
+    pub(crate) fn handed_on(self, limit: u64) -> Self {
+        Self {
+            share: self.share.with_limit(limit),
+            full: AtomicBool::new(false),
+            hits: AtomicU64::new(0),
+            ..self
+        }
+    }
+
+    /// Bytes that are taken.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.share.used()
+    }
+
     /// Fills `record` with sample `index`, if that is cached.
     pub(crate) fn restore(&self, index: u64, record: &mut Record) -> bool {
         let slot = lock(self.shard(index)).get(&index).cloned();

@@ -2,10 +2,11 @@
 //!
 //! `row_index` keeps where the rows of JPEGs begin, in this process or (`row_indexes`) for several ones, and `seen_rows`
 //! of images that are opened one by one; `coefficients` keeps samples whose JPEGs are without Huffman coding, in memory (`slab`)
-//! or by way of `disk`.
+//! or by way of `disk`; `kept` hands what is in memory on to the next loader.
 
 mod coefficients;
 mod disk;
+mod kept;
 mod row_index;
 mod row_index_build;
 mod row_index_file;
@@ -17,6 +18,7 @@ mod share;
 use std::sync::Arc;
 
 pub(crate) use coefficients::CoefficientCache;
+pub(crate) use kept::KeptCaches;
 pub(crate) use row_index::RowIndexCache;
 pub use row_index_build::{Indexed, index_rows};
 pub use row_indexes::RowIndexes;
@@ -28,14 +30,14 @@ use crate::meter::{CacheStats, RowIndexStats};
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
     pub(crate) row_indexes: Option<Arc<RowIndexCache>>,
-    pub(crate) coefficients: Option<CoefficientCache>,
+    pub(crate) coefficients: Option<Arc<CoefficientCache>>,
 }
 
 impl Caches {
     /// Whether [`Caches::save`] has something to do.
     pub(crate) fn unsaved(&self) -> bool {
         self.row_indexes.as_ref().is_some_and(|rows| rows.unsaved())
-            || self.coefficients.as_ref().is_some_and(CoefficientCache::unsaved)
+            || self.coefficients.as_ref().is_some_and(|cache| cache.unsaved())
     }
 
     /// Writes what belongs into files and is not there yet.
@@ -53,6 +55,6 @@ impl Caches {
     }
 
     pub(crate) fn sample_stats(&self) -> Option<CacheStats> {
-        self.coefficients.as_ref().map(CoefficientCache::stats)
+        self.coefficients.as_ref().map(|cache| cache.stats())
     }
 }

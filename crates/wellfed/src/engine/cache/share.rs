@@ -27,6 +27,11 @@ impl Share {
         Self { counted: Some((budget.clone(), who)), ..self }
     }
 
+    /// The same with another limit, counted nowhere.
+    pub(crate) fn with_limit(self, limit: u64) -> Self {
+        Self { limit, counted: None, ..self }
+    }
+
     /// Takes `bytes` if there are as many left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);

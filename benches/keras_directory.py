@@ -53,7 +53,7 @@ def data_set(
 
 
 def route(root: Path, size: int, batch_size: int, flip: bool, cached: bool = False) -> Callable[[], int]:
-    """The same pixels by a pipeline of wellfed's own, as `ds.keras()` gives it; coefficients cached in the first round."""
+    """The same pixels by a pipeline of wellfed's own, as `ds.keras()` gives it; with a cache of the first round."""
     layers = wf.keras.layers
     steps = [layers.Resizing(size, size), *([layers.RandomFlip("horizontal")] if flip else [])]
     stored = wf.image_folder(root).with_options(layout="NHWC", mode="TENSORFLOW")

@@ -1,0 +1,155 @@
+"""What results say: shares with confidence intervals, errors of promises, each script's truth beside what was said."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from statistics import median
+from typing import Any
+
+from truth import Asked, Score, advice, score
+
+
+def asked(result: dict[str, Any]) -> Asked:
+    """A line of results as it is scored."""
+    return Asked(
+        gains=result["gains"],
+        verdict=(result.get("report") or {}).get("verdict") or {},
+        lines=result["lines"],
+        workers=result["workers"],
+        named=result.get("named"),
+    )
+
+
+def wilson(part: int, whole: int, z: float = 1.96) -> tuple[float, float]:
+    """95 % interval of a share by Wilson's score.
+
+    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927): the values p
+    for which the share differs from p by no more than z standard deviations of a binomial with p.
+    """
+    if not whole:
+        return 0.0, 1.0
+    share, wide = part / whole, z * z / whole
+    middle = (share + wide / 2) / (1 + wide)
+    half = z * math.sqrt(share * (1 - share) / whole + wide / (4 * whole)) / (1 + wide)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def told(part: int, whole: int) -> str:
+    """A share with its interval."""
+    if not whole:
+        return "0 of 0"
+    low, high = wilson(part, whole)
+    return f"{part} of {whole}, {part / whole:.0%} ({low:.0%} to {high:.0%})"
+
+
+def middle(values: list[float]) -> str:
+    """A median with the 95 % interval that order statistics give: ranks n/2 -+ 0.98 sqrt(n)."""
+    if not values:
+        return "of none"
+    ordered, n = sorted(values), len(values)
+    low = max(0, math.floor(n / 2 - 0.98 * math.sqrt(n)))
+    high = min(n - 1, math.ceil(n / 2 + 0.98 * math.sqrt(n)) - 1)
+    return f"{median(ordered):.1%} ({ordered[low]:.1%} to {ordered[max(high, low)]:.1%}) of {n}"
+
+
+def said(result: dict[str, Any]) -> str:
+    """What the doctor said, in few words."""
+    verdict = (result.get("report") or {}).get("verdict") or {}
+    if not verdict:
+        return "no report"
+    gain, fix = verdict.get("gain"), verdict.get("fix") or {}
+    text = str(verdict["id"])
+    if (how := advice(verdict, result["workers"])) != verdict["id"]:
+        text += f" [{how}]"
+    if gain:
+        text += f" {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})"
+    if place := fix.get("place"):
+        slot = next((s for s, lines in result["lines"].items() if place["line"] in lines), "frame")
+        text += f" at line {place['line']} ({slot})"
+    return text
+
+
+def line(result: dict[str, Any], scored: Score) -> str:
+    """A script's truth and what was said of it."""
+    truth = ", ".join(
+        f"{name} {gain:.2f}" for name, gain in sorted(result["gains"].items(), key=lambda g: -g[1])
+    )
+    mark = "right " if scored.right else "family" if scored.family else "WRONG "
+    actual = f", which gains {scored.actual:.2f}" if scored.actual is not None else ""
+    parts = [n for slot, n in result["parts"].items() if slot != "framework" and n not in QUIET]
+    return (
+        f"{result['set']}-{result['seed']:<4} {mark} {'+'.join(parts)}\n"
+        f"      truth: {truth or 'no candidate'}\n"
+        f"      said:  {said(result)}{actual}"
+    )
+
+
+QUIET = frozenset({"Kept", "NotCoded", "NoWork", "Default", "NoLog", "NoEvaluation", "NoLimits"})
+"""Productions that are the absence of something, which a line need not name."""
+
+
+def summary(results: list[dict[str, Any]], lines: bool = True) -> str:
+    """All figures as text."""
+    pairs = [(result, score(asked(result))) for result in results if result.get("report")]
+    if not pairs:
+        return f"{len(results)} results, none of them with a report"
+    scores = [scored for _, scored in pairs]
+    healthy = [s for s in scores if s.alarm is not None]
+    errors = [s.error for s in scores if s.error is not None]
+    inside = [s.inside for s in scores if s.inside is not None]
+    slower = [(result, s) for result, s in pairs if s.slower]
+    alarms = [(result, s) for result, s in pairs if s.alarm]
+    other = [result for result in results if result.get("other_losses")]
+    strange = Counter(
+        advice(result["report"]["verdict"], result["workers"]) for result, s in pairs if s.unknown
+    )
+    costs = [result["doctor_cost"] for result in results if result.get("doctor_cost") is not None]
+    right, gaining = sum(s.right for s in scores), [s for s in scores if s.best]
+    text = [
+        f"{len(pairs)} scripts with a report; shares and medians with 95 % intervals",
+        f"  right (the fix that gains most, or one within 5 % of it): {told(right, len(scores))}",
+        f"  family right: {told(sum(s.family for s in scores), len(scores))}",
+        f"  right where something gains: {told(sum(s.right for s in gaining), len(gaining))}",
+        f"  false alarms where no candidate gains 5 %: {told(sum(bool(s.alarm) for s in healthy), len(healthy))}",
+        f"  error of promised gains: median {middle(errors)}",
+        f"  measured gains inside of the 80 % interval: {told(sum(inside), len(inside))}",
+        f"  named fixes that made the script slower than 0.97: {len(slower)}",
+        f"  the doctor's own cost: median {median(costs):+.1%}" if costs else "",
+    ]
+    if other:
+        text.append(
+            "  LOSSES THAT DIFFER: "
+            + "; ".join(f"{r['set']}-{r['seed']} {', '.join(r['other_losses'])}" for r in other)
+        )
+    if strange:
+        text.append(
+            f"  ADVICE THAT IS IN NO TABLE: {', '.join(f'{name} {n}' for name, n in strange.items())}"
+        )
+    failed = [(r, name) for r in results for name in r.get("failed", {})]
+    if failed:
+        text.append(
+            "  candidates that did not run: "
+            + "; ".join(f"{r['set']}-{r['seed']} {name}" for r, name in failed)
+        )
+    for title, some in (("Slower by what was named", slower), ("False alarms", alarms)):
+        if some:
+            text += ["", f"{title}:", *(line(result, s) for result, s in some)]
+    if lines:
+        text += ["", "All scripts:", *(line(result, s) for result, s in pairs)]
+    text += ["", *by_production(pairs)]
+    return "\n".join(part for part in text if part is not None)
+
+
+def by_production(pairs: list[tuple[dict[str, Any], Score]]) -> list[str]:
+    """How often the doctor is right by production that stands in a script."""
+    seen: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for result, s in pairs:
+        for name in set(result["parts"].values()) - QUIET:
+            seen[name] += 1
+            right[name] += s.right
+    return [
+        "Right by production:",
+        *(f"  {name:18} {right[name]:3} of {n}" for name, n in sorted(seen.items())),
+    ]

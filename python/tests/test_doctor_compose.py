@@ -145,18 +145,21 @@ SAMPLE = (("open", 45), ("open", 59), ("kept", 22))
 """Few scripts, with as many productions and fixes as they can have."""
 
 
+LINES = {"work": [5, 6], "access": [9], "logging": [20], "loader": [30, 31], "evaluation": [40]}
+
+
 def asked(
     gains: dict[str, float], verdict: str, line: int = 0, gain: tuple | None = None, **more: Any
 ) -> Any:
     """A made-up result."""
-    apply = more.pop("apply", None)
+    apply, file, code = more.pop("apply", None), more.pop("file", "/at/train.py"), more.pop("code", "")
     told = {
         "id": verdict,
         "family": more.pop("family", "cpu"),
-        "fix": {"apply": apply, "place": {"line": line} if line else None},
+        "fix": {"apply": apply, "place": {"file": file, "line": line, "code": code} if line else None},
         "gain": dict(zip(("factor", "low", "high"), gain)) if gain else None,
     }
-    return truth.Asked(gains, told, {"work": [5, 6], "access": [9], "logging": [20]}, **more)
+    return truth.Asked(gains, told, LINES, **more)
 
 
 def test_the_fix_that_gains_most_is_right_and_one_that_is_alike() -> None:
@@ -178,6 +181,17 @@ def test_an_edit_must_be_at_the_lines_of_what_it_repairs() -> None:
     assert truth.score(asked(gains, "python-overhead", 9)).named == ["keep-open"]
     assert truth.score(asked(gains, "python-overhead", 1)).named == []
     assert truth.score(asked(gains, "python-overhead")).right is False
+    # A statement of several lines, and a line of a library that happens to have the number.
+    assert truth.score(asked(gains, "python-overhead", 4, code="a = (\n    1\n)")).named == ["cheaper-work"]
+    assert truth.score(asked(gains, "python-overhead", 6, file="/lib/PIL/ImageFile.py")).named == []
+
+
+def test_the_loader_that_is_named_counts() -> None:
+    gains = {"workers": 1.2, "evaluation-workers": 1.9}
+    apply = {"loader": {"num_workers": 2}}
+    assert truth.score(asked(gains, "serial-loading", 30, apply=apply)).named == ["workers"]
+    assert truth.score(asked(gains, "serial-loading", 40, apply=apply)).named == ["evaluation-workers"]
+    assert truth.score(asked(gains, "serial-loading", apply=apply)).named == ["workers"]
 
 
 def test_what_a_fix_sets_tells_what_it_is() -> None:
@@ -230,6 +244,7 @@ def test_intervals_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
             "workers": 2,
             "report": {"verdict": verdict.verdict},
             "doctor_cost": 0.01,
+            "others": 0.5,
         }
 
     some = [
@@ -243,6 +258,7 @@ def test_intervals_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no candidate gains 5 %: 1 of 2, 50%" in text
     assert "slower than 0.97: 1" in text
     assert "inside of the 80 % interval: 1 of 2" in text
+    assert "others used 0.50 cores" in text
     assert "open-1    WRONG  SolarizeLoop" in text
     assert "augment [feed] 1.50 (1.20-2.00), which gains 0.90" in text
 

@@ -7,7 +7,10 @@ from collections import Counter
 from statistics import median
 from typing import Any
 
-from truth import Asked, Score, advice, score
+from truth import Asked, Score, advice, places, score
+
+QUIET_MACHINE = 0.2
+"""Cores that others may use while truth is measured."""
 
 
 def asked(result: dict[str, Any]) -> Asked:
@@ -65,8 +68,10 @@ def said(result: dict[str, Any]) -> str:
     if gain:
         text += f" {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})"
     if place := fix.get("place"):
-        slot = next((s for s, lines in result["lines"].items() if place["line"] in lines), "frame")
-        text += f" at line {place['line']} ({slot})"
+        at = places(verdict)
+        slots = [slot for slot, lines in result["lines"].items() if at & set(lines)]
+        where = "+".join(slots) or ("no production's line" if at else place["file"].split("/")[-1])
+        text += f" at line {place['line']} ({where})"
     return text
 
 
@@ -105,6 +110,7 @@ def summary(results: list[dict[str, Any]], lines: bool = True) -> str:
         advice(result["report"]["verdict"], result["workers"]) for result, s in pairs if s.unknown
     )
     costs = [result["doctor_cost"] for result in results if result.get("doctor_cost") is not None]
+    busy = [result["others"] for result in results if result.get("others") is not None]
     right, gaining = sum(s.right for s in scores), [s for s in scores if s.best]
     text = [
         f"{len(pairs)} scripts with a report; shares and medians with 95 % intervals",
@@ -115,8 +121,12 @@ def summary(results: list[dict[str, Any]], lines: bool = True) -> str:
         f"  error of promised gains: median {middle(errors)}",
         f"  measured gains inside of the 80 % interval: {told(sum(inside), len(inside))}",
         f"  named fixes that made the script slower than 0.97: {len(slower)}",
-        f"  the doctor's own cost: median {median(costs):+.1%}" if costs else "",
+        *([f"  the doctor's own cost: median {median(costs):+.1%}"] if costs else []),
     ]
+    if busy and median(busy) > QUIET_MACHINE:
+        text.append(
+            f"  others used {median(busy):.2f} cores meanwhile: these figures are a look, and no more"
+        )
     if other:
         text.append(
             "  LOSSES THAT DIFFER: "
@@ -138,7 +148,7 @@ def summary(results: list[dict[str, Any]], lines: bool = True) -> str:
     if lines:
         text += ["", "All scripts:", *(line(result, s) for result, s in pairs)]
     text += ["", *by_production(pairs)]
-    return "\n".join(part for part in text if part is not None)
+    return "\n".join(text)
 
 
 def by_production(pairs: list[tuple[dict[str, Any], Score]]) -> list[str]:

@@ -8,6 +8,7 @@ for nothing. Advice that is not in the table is scored as wrong and listed, so t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,6 +17,9 @@ WORTH = 1.05
 
 ALIKE = 0.05
 """Gains that differ by less are the same: either fix is right."""
+
+SCRIPT = "train.py"
+"""Name of a composed script's file."""
 
 FINE = frozenset({"healthy", "compute-bound"})
 """Verdicts that promise nothing."""
@@ -29,16 +33,18 @@ class Fix:
     """Families of verdicts that are near it."""
     slots: tuple[str, ...] = ()
     """Slots whose lines advice must name; empty where the advice says all without a place."""
+    placed: bool = True
+    """Whether advice without a place is none. Settings of a loader are told by what they set, unless of another one."""
     same: bool = True
     """Whether all losses stay the same."""
 
 
 FIXES: dict[str, Fix] = {
     # Of the loader. Random numbers of workers differ with how many there are, the first epoch's samples do not.
-    "workers": Fix(("loading",)),
-    "more-workers": Fix(("loading", "storage")),
-    "fewer-workers": Fix(("contention", "loading")),
-    "persistent": Fix(("loop", "loading")),
+    "workers": Fix(("loading",), ("loader",), placed=False),
+    "more-workers": Fix(("loading", "storage"), ("loader",), placed=False),
+    "fewer-workers": Fix(("contention", "loading"), ("loader",), placed=False),
+    "persistent": Fix(("loop", "loading"), ("loader",), placed=False),
     "one-thread": Fix(("contention",)),
     "fewer-threads": Fix(("contention",)),
     "no-lock": Fix(("contention", "loading", "cpu"), ("loader", "storage", "access", "decoding")),
@@ -165,9 +171,11 @@ class Asked:
 
 
 def places(verdict: dict[str, Any]) -> set[int]:
-    """Lines of the script that a fix is to be made at."""
+    """Lines of the script that a fix is to be made at: of the statement there. None for a place in a library."""
     place = (verdict.get("fix") or {}).get("place")
-    return {int(place["line"])} if place else set()
+    if not place or Path(place["file"]).name != SCRIPT:
+        return set()
+    return set(range(place["line"], place["line"] + len((place.get("code") or "").splitlines() or [""])))
 
 
 def named(asked: Asked) -> list[str]:
@@ -177,8 +185,9 @@ def named(asked: Asked) -> list[str]:
     for name in ADVICE.get(advice(asked.verdict, asked.workers), ()):
         if name not in asked.gains:
             continue
-        slots = FIXES[name].slots
-        if slots and not at & {line for slot in slots for line in asked.lines.get(slot, ())}:
+        fix = FIXES[name]
+        own = {line for slot in fix.slots for line in asked.lines.get(slot, ())}
+        if fix.slots and not at & own and (fix.placed or at):
             continue
         found.append(name)
     return found

@@ -160,15 +160,20 @@ def productions() -> list[type[Production]]:
     return [Torch, *(part for group in GROUPS.values() for part in group), *pipelines.PRODUCTIONS]
 
 
+CALM = 0.2
+"""Share of scripts with as few faults as can be drawn: without them nothing says how often healthy ones are blamed."""
+
+
 def choose(
     rng: random.Random, some: list[type[Production]], script: Script, of: str, slot: str
 ) -> Production:
     """One that fits, of the set or of neither."""
+    nothing = 1.0 if script.about.calm and slot != "storage" else NOTHING.get(slot, 0.0)
     fitting = [part for part in some if part.of in (of, PLAIN) and part.fits(script)]
     own, neither = ([p for p in fitting if (p.of == PLAIN) is none] for none in (False, True))
     if not fitting:
         raise LookupError(f"nothing of the set {of} fits into the slot {slot} beside {script.names}")
-    among = own if not neither else neither if not own or rng.random() < NOTHING.get(slot, 0.0) else own
+    among = own if not neither else neither if not own or rng.random() < nothing else own
     picked = rng.choices(among, [part.weight for part in among])[0]
     return picked.draw(rng, script)
 
@@ -187,7 +192,8 @@ def draw(seed: int, of: str = OPEN, dataflow: bool = False, cores: int = 0, smal
         return pipelines.draw(rng, About(seed, "tensorflow", 512, 16, cores, small), of)
     kind = rng.choices(["image", "vector", "text"], [0.45, 0.37, 0.18])[0]
     batch = rng.choice({"image": [8, 16, 32], "vector": [16, 32, 64], "text": [8, 16, 32]}[kind])
-    script = Script(About(seed, kind, 512, batch, cores, small), {"framework": Torch()})
+    calm = random.Random(f"{of}-{seed}-calm").random() < CALM
+    script = Script(About(seed, kind, 512, batch, cores, small, calm), {"framework": Torch()})
     for slot in SLOTS[1:]:
         script = script.having({slot: choose(rng, GROUPS[slot], script, of, slot)})
     return sized(script)

@@ -53,6 +53,8 @@ class About:
     """Cores of this machine: what a right number of workers is."""
     small: bool = False
     """Little data and short steps, for tests."""
+    calm: bool = False
+    """Whether nothing is drawn that could be left out, and steps are long: such scripts are mostly healthy."""
 
 
 @dataclass(frozen=True)

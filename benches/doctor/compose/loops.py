@@ -163,12 +163,13 @@ class Step(Production):
 
 
 def milliseconds(rng: random.Random, script: Script) -> float:
-    """How long a device takes a step: from a third of what loading a batch takes to three times that."""
+    """How long a device takes a step: a third to three times as long as loading a batch; calm scripts twice or more."""
     about = script.about
     each = sum(part.cost(script) for part in script.parts.values())
     load = each * about.batch / max(1, min(getattr(script["loader"], "workers", 1), about.cores))
     most = 3.0 if about.small else 60.0
-    return round(min(max(load * 3 ** rng.uniform(-1, 1), 0.5), most), 2)
+    times = 3 ** rng.uniform(-1, 1) if not about.calm else rng.uniform(2, 5)
+    return round(min(max(load * times, 0.5 if not about.calm else 3.0), most), 2)
 
 
 DEVICE = '''

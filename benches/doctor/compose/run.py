@@ -116,6 +116,9 @@ def main() -> int:
         for number, script in enumerate(scripts, 1):
             try:
                 result = running.one(settings, script, args.set)
+            except KeyboardInterrupt:
+                print(f"stopped; {len(scripts) - number + 1} are left", file=sys.stderr)
+                return 130
             except (running.FailedError, OSError) as error:
                 failed += 1
                 print(f"{args.set}-{script.about.seed} FAILED: {error}", file=sys.stderr, flush=True)

@@ -694,7 +694,7 @@ class ListsFolder(Access):
 
 
 @dataclass(frozen=True)
-class StreamedFolder(Access):
+class NumberedFiles(Access):
     """The path of a sample is put together by number, after a look whether it is there: nothing to repair."""
 
     of: ClassVar[str] = OPEN
@@ -780,5 +780,5 @@ STORAGES: list[type[Production]] = [
     PngFolder, TarJpegs, PickleEach, MappedImages, H5Rows, SqliteRows, CsvGzRows, FrameRows, JsonLines,
 ]  # fmt: skip
 ACCESSES: list[type[Production]] = [
-    Kept, Reopened, OpenedByFunction, ListsFolder, StreamedFolder, OwnPart, ReadsAll, ReadsAllRows,
+    Kept, Reopened, OpenedByFunction, ListsFolder, NumberedFiles, OwnPart, ReadsAll, ReadsAllRows,
 ]  # fmt: skip

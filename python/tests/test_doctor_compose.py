@@ -192,6 +192,30 @@ def test_the_loader_that_is_named_counts() -> None:
     assert truth.score(asked(gains, "serial-loading", 30, apply=apply)).named == ["workers"]
     assert truth.score(asked(gains, "serial-loading", 40, apply=apply)).named == ["evaluation-workers"]
     assert truth.score(asked(gains, "serial-loading", apply=apply)).named == ["workers"]
+    workers = {"loader": 2, "evaluation": 0}
+    assert asked(gains, "x", 40, apply=apply, workers=workers).advice == "num_workers up"
+    assert asked(gains, "x", 30, apply=apply, workers=workers).advice == "num_workers down"
+
+
+def test_what_is_printed_is_pasted_where_it_belongs() -> None:
+    source = "a = 1\nb = f(\n    2,\n)\nc = 3\n"
+    fix = {
+        "change": "b = f(\n    2, 3\n)",
+        "place": {"file": "x/train.py", "line": 2, "code": "b = f(\n    2,\n)"},
+    }
+    assert truth.pasted(source, {"fix": fix}) == "a = 1\nb = f(\n    2, 3\n)\nc = 3\n"
+    for other in ({"change": "# f(2, 3)"}, {"place": None}, {"place": {**fix["place"], "line": 1}}):
+        assert truth.pasted(source, {"fix": {**fix, **other}}) is None
+    gains = {"workers": 1.5, "feed": 1.1}
+    literal = asked(
+        gains, "serial-loading", 30, (1.6, 1.2, 1.9), apply={"loader": {"num_workers": 1}}, named=0.9
+    )
+    # The kind of fix is the right one, and the very change that is printed is not.
+    assert (truth.score(literal).right, truth.score(literal).actual, truth.score(literal).slower) == (
+        True,
+        0.9,
+        True,
+    )
 
 
 def test_what_a_fix_sets_tells_what_it_is() -> None:
@@ -241,7 +265,7 @@ def test_intervals_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
             "parts": {"work": "SolarizeLoop", "access": "Kept"},
             "gains": gains,
             "lines": {"work": [5]},
-            "workers": 2,
+            "workers": {"loader": 2},
             "report": {"verdict": verdict.verdict},
             "doctor_cost": 0.01,
             "others": 0.5,

@@ -7,7 +7,7 @@ from collections import Counter
 from statistics import median
 from typing import Any
 
-from truth import Asked, Score, advice, places, score
+from truth import Asked, Score, places, score
 
 QUIET_MACHINE = 0.2
 """Cores that others may use while truth is measured."""
@@ -63,7 +63,7 @@ def said(result: dict[str, Any]) -> str:
         return "no report"
     gain, fix = verdict.get("gain"), verdict.get("fix") or {}
     text = str(verdict["id"])
-    if (how := advice(verdict, result["workers"])) != verdict["id"]:
+    if (how := asked(result).advice) != verdict["id"]:
         text += f" [{how}]"
     if gain:
         text += f" {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})"
@@ -75,6 +75,11 @@ def said(result: dict[str, Any]) -> str:
     return text
 
 
+def name(result: dict[str, Any]) -> str:
+    """Such as `open-7`."""
+    return f"{result['set']}-{result['seed']}"
+
+
 def line(result: dict[str, Any], scored: Score) -> str:
     """A script's truth and what was said of it."""
     truth = ", ".join(
@@ -84,7 +89,7 @@ def line(result: dict[str, Any], scored: Score) -> str:
     actual = f", which gains {scored.actual:.2f}" if scored.actual is not None else ""
     parts = [n for slot, n in result["parts"].items() if slot != "framework" and n not in QUIET]
     return (
-        f"{result['set']}-{result['seed']:<4} {mark} {'+'.join(parts)}\n"
+        f"{name(result):9} {mark} {'+'.join(parts)}\n"
         f"      truth: {truth or 'no candidate'}\n"
         f"      said:  {said(result)}{actual}"
     )
@@ -106,9 +111,7 @@ def summary(results: list[dict[str, Any]], lines: bool = True) -> str:
     slower = [(result, s) for result, s in pairs if s.slower]
     alarms = [(result, s) for result, s in pairs if s.alarm]
     other = [result for result in results if result.get("other_losses")]
-    strange = Counter(
-        advice(result["report"]["verdict"], result["workers"]) for result, s in pairs if s.unknown
-    )
+    strange = Counter(asked(result).advice for result, s in pairs if s.unknown)
     costs = [result["doctor_cost"] for result in results if result.get("doctor_cost") is not None]
     busy = [result["others"] for result in results if result.get("others") is not None]
     right, gaining = sum(s.right for s in scores), [s for s in scores if s.best]
@@ -128,20 +131,14 @@ def summary(results: list[dict[str, Any]], lines: bool = True) -> str:
             f"  others used {median(busy):.2f} cores meanwhile: these figures are a look, and no more"
         )
     if other:
-        text.append(
-            "  LOSSES THAT DIFFER: "
-            + "; ".join(f"{r['set']}-{r['seed']} {', '.join(r['other_losses'])}" for r in other)
-        )
+        told_of = (f"{name(r)} {', '.join(r['other_losses'])}" for r in other)
+        text.append(f"  LOSSES THAT DIFFER: {'; '.join(told_of)}")
     if strange:
-        text.append(
-            f"  ADVICE THAT IS IN NO TABLE: {', '.join(f'{name} {n}' for name, n in strange.items())}"
-        )
-    failed = [(r, name) for r in results for name in r.get("failed", {})]
-    if failed:
-        text.append(
-            "  candidates that did not run: "
-            + "; ".join(f"{r['set']}-{r['seed']} {name}" for r, name in failed)
-        )
+        text.append(f"  ADVICE THAT IS IN NO TABLE: {', '.join(f'{key} {n}' for key, n in strange.items())}")
+    if broken := [name(r) for r in results if "advised" in r.get("failed", {})]:
+        text.append(f"  PRINTED CHANGES THAT DO NOT RUN: {', '.join(broken)}")
+    if failed := [f"{name(r)} {fix}" for r in results for fix in r.get("failed", {}) if fix != "advised"]:
+        text.append(f"  candidates that did not run: {', '.join(failed)}")
     for title, some in (("Slower by what was named", slower), ("False alarms", alarms)):
         if some:
             text += ["", f"{title}:", *(line(result, s) for result, s in some)]

@@ -218,7 +218,11 @@ def one(settings: Settings, script: Script, of: str) -> dict[str, Any]:
         "seed": script.about.seed,
         "parts": script.names,
         "about": {"kind": script.about.kind, "count": script.about.count, "cores": script.about.cores},
-        "workers": getattr(script.parts.get("loader"), "workers", 0),
+        "workers": {
+            slot: part.workers  # type: ignore[attr-defined]
+            for slot, part in script.parts.items()
+            if hasattr(part, "workers")
+        },
         "lines": lines_of(script),
         "epochs": epochs,
     }
@@ -228,9 +232,14 @@ def one(settings: Settings, script: Script, of: str) -> dict[str, Any]:
         watched = doctored(settings, script, folder, epochs)
         result["report"] = report_of(folder / "doctor.json")
         verdict = (result["report"] or {}).get("verdict") or {}
+    advised: list[Run] = []
+    apply = (verdict.get("fix") or {}).get("apply")
+    literal = truth.pasted(script.source(), verdict)
+    if literal:
+        forms["advised"] = script
+        (folder / "advised.py").write_text(literal)
     plain: list[Run] = []
-    fixed: dict[str, list[Run]] = {name: [] for name in forms if name != "train"}
-    applied: list[Run] = []
+    fixed: dict[str, list[Run]] = {name: [] for name in forms if name.startswith("fix-")}
     for number in range(settings.rounds):
         ran = run("train", epochs)
         assert ran is not None
@@ -244,9 +253,11 @@ def one(settings: Settings, script: Script, of: str) -> dict[str, Any]:
         gains = gains_of(plain, fixed)
         asked = truth.Asked(gains, verdict, result["lines"], result["workers"])
         names = truth.named(asked)
-        apply = (verdict.get("fix") or {}).get("apply")
-        if apply and not names:
-            applied.append(doctored(settings, script, folder, epochs, apply))
+        if literal and "advised" not in failed:
+            if again := run("advised", epochs):
+                advised.append(again)
+        elif apply and not names and not literal:
+            advised.append(doctored(settings, script, folder, epochs, apply))
         most = max(gains.values(), default=1.0)
         for name, gain in gains.items():
             if gain < HOPELESS * most and name not in names:
@@ -257,10 +268,8 @@ def one(settings: Settings, script: Script, of: str) -> dict[str, Any]:
         **result.get("once", {}),
         **{name: round(gain, 4) for name, gain in gains_of(plain, fixed).items()},
     }
-    if applied:
-        result["named"] = round(
-            truth.gains([r.steady for r in plain], {"x": [r.steady for r in applied]})["x"], 4
-        )
+    if advised:
+        result["named"] = round(gains_of(plain, {"advised": advised})["advised"], 4)
     if watched:
         result["doctor_cost"] = round(
             median(watched.steady) / median([median(r.steady) for r in plain]) - 1, 4

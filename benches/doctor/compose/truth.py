@@ -134,7 +134,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
 
 
 def advice(verdict: dict[str, Any], workers: int = 0) -> str:
-    """What a verdict advises, as a key of `ADVICE`; `workers` are those that the script has."""
+    """What a verdict advises, as a key of `ADVICE`; `workers` are those of the loader that it is about."""
     apply = (verdict.get("fix") or {}).get("apply") or {}
     loader = apply.get("loader") or {}
     if apply.get("feed"):
@@ -152,7 +152,7 @@ def advice(verdict: dict[str, Any], workers: int = 0) -> str:
 
 
 AS_ADVISED = "as advised"
-"""Name among gains of what the doctor would apply from outside, where no candidate is that."""
+"""Name among gains of the very change that the doctor printed, or would apply from outside."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,17 @@ class Asked:
     """The doctor's first verdict; empty for none."""
     lines: dict[str, list[int]] = field(default_factory=dict)
     """By slot, the lines of the script that are its own, from 1 on."""
-    workers: int = 0
+    workers: dict[str, int] = field(default_factory=dict)
+    """By slot, the workers of its loaders."""
     named: float | None = None
-    """Measured gain of the change that the verdict would apply from outside, where no candidate is that change."""
+    """Measured gain of the very change that is printed, or would be applied from outside; nothing where it is none."""
+
+    @property
+    def advice(self) -> str:
+        """What the verdict advises: of the loader at its place, else of the one that trains."""
+        at = places(self.verdict)
+        slots = [slot for slot in self.workers if at & set(self.lines.get(slot, ()))]
+        return advice(self.verdict, self.workers.get((slots or ["loader"])[0], 0))
 
 
 def places(verdict: dict[str, Any]) -> set[int]:
@@ -182,7 +190,7 @@ def named(asked: Asked) -> list[str]:
     """Candidate fixes that the verdict names: of those whose lines are asked for, the ones that it points at."""
     at = places(asked.verdict)
     found = []
-    for name in ADVICE.get(advice(asked.verdict, asked.workers), ()):
+    for name in ADVICE.get(asked.advice, ()):
         if name not in asked.gains:
             continue
         fix = FIXES[name]
@@ -227,17 +235,31 @@ class Score:
         return self.actual is not None and self.actual < 0.97
 
 
+def pasted(source: str, verdict: dict[str, Any]) -> str | None:
+    """The script with the printed change in place of the lines that it is for; nothing where it is a comment."""
+    fix = verdict.get("fix") or {}
+    place, change = fix.get("place"), fix.get("change") or ""
+    if not places(verdict) or not place.get("code") or change.lstrip().startswith("#"):
+        return None
+    lines, old = source.splitlines(), place["code"].splitlines()
+    begin = place["line"] - 1
+    if lines[begin : begin + len(old)] != old:
+        return None
+    return "\n".join([*lines[:begin], *change.splitlines(), *lines[begin + len(old) :]]) + "\n"
+
+
 def score(asked: Asked) -> Score:
     """Scores one."""
     verdict = asked.verdict
     gains = dict(asked.gains)
     names = named(asked)
-    if asked.named is not None and not names:
+    if asked.named is not None:
         gains[AS_ADVISED] = asked.named
     gain = verdict.get("gain") if verdict.get("id") not in FINE else None
     promised = gain["factor"] if gain else None
-    # Of several candidates that one piece of advice stands for, the one that gains most is what it comes to.
-    actual = max((gains[name] for name in names), default=asked.named)
+    # What is printed was run as it is, if it is more than a comment. Else, of several candidates that one piece of
+    # advice stands for, the one that gains most is what it comes to.
+    actual = max((gains[name] for name in names), default=None) if asked.named is None else asked.named
     most = max(gains.values(), default=1.0)
     best = max(gains, key=lambda name: gains[name], default="") if most >= WORTH else ""
     alike = [name for name, value in gains.items() if value >= WORTH and value >= most * (1 - ALIKE)]
@@ -257,7 +279,7 @@ def score(asked: Asked) -> Score:
         promised=promised,
         actual=actual,
         inside=gain["low"] <= actual <= gain["high"] if gain and actual is not None else None,
-        unknown=bool(verdict) and advice(verdict, asked.workers) not in ADVICE,
+        unknown=bool(verdict) and asked.advice not in ADVICE,
     )
 
 

@@ -87,7 +87,7 @@ def line(result: dict[str, Any], scored: Score) -> str:
     )
     mark = "right " if scored.right else "family" if scored.family else "WRONG "
     actual = f", which gains {scored.actual:.2f}" if scored.actual is not None else ""
-    parts = [n for slot, n in result["parts"].items() if slot != "framework" and n not in QUIET]
+    parts = [part for part in result["parts"].values() if part not in QUIET]
     return (
         f"{name(result):9} {mark} {'+'.join(parts)}\n"
         f"      truth: {truth or 'no candidate'}\n"
@@ -95,7 +95,12 @@ def line(result: dict[str, Any], scored: Score) -> str:
     )
 
 
-QUIET = frozenset({"Kept", "NotCoded", "NoWork", "Default", "NoLog", "NoEvaluation", "NoLimits"})
+QUIET = frozenset(
+    {
+        *("Torch", "Dataflow", "Kept", "NotCoded", "NoWork", "Default"),
+        *("NoLog", "NoCallback", "NoEvaluation", "NoLimits"),
+    }
+)
 """Productions that are the absence of something, which a line need not name."""
 
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -232,57 +232,73 @@ def one(settings: Settings, script: Script, of: str) -> dict[str, Any]:
         watched = doctored(settings, script, folder, epochs)
         result["report"] = report_of(folder / "doctor.json")
         verdict = (result["report"] or {}).get("verdict") or {}
-    advised: list[Run] = []
     apply = (verdict.get("fix") or {}).get("apply")
     literal = truth.pasted(script.source(), verdict)
     if literal:
         forms["advised"] = script
         (folder / "advised.py").write_text(literal)
-    plain: list[Run] = []
-    fixed: dict[str, list[Run]] = {name: [] for name in forms if name.startswith("fix-")}
-    for number in range(settings.rounds):
-        ran = run("train", epochs)
-        assert ran is not None
-        plain.append(ran)
-        # In turns, every other round backwards, so that what slows the machine down slows no candidate alone.
-        for name in list(fixed)[:: -1 if number % 2 else 1]:
-            if again := run(name, epochs):
-                fixed[name].append(again)
-            else:
-                del fixed[name]
-        gains = gains_of(plain, fixed)
-        asked = truth.Asked(gains, verdict, result["lines"], result["workers"])
-        names = truth.named(asked)
-        if literal and "advised" not in failed:
-            if again := run("advised", epochs):
-                advised.append(again)
-        elif apply and not names and not literal:
-            advised.append(doctored(settings, script, folder, epochs, apply))
-        most = max(gains.values(), default=1.0)
-        for name, gain in gains.items():
-            if gain < HOPELESS * most and name not in names:
-                # What was measured of it stays, and it is not measured again.
-                result.setdefault("once", {})[name] = round(gain, 4)
-                del fixed[f"fix-{name}"]
-    result["gains"] = {
-        **result.get("once", {}),
-        **{name: round(gain, 4) for name, gain in gains_of(plain, fixed).items()},
-    }
-    if advised:
-        result["named"] = round(gains_of(plain, {"advised": advised})["advised"], 4)
+
+    def advised(named: list[str]) -> Run | None:
+        """The change that the doctor printed, or would make from outside where it is none of the candidates."""
+        if literal:
+            return run("advised", epochs) if "advised" not in failed else None
+        return doctored(settings, script, folder, epochs, apply) if apply and not named else None
+
+    def named(gains: dict[str, float]) -> list[str]:
+        return truth.named(truth.Asked(gains, verdict, result["lines"], result["workers"]))
+
+    fixes = [name for name in forms if name.startswith("fix-")]
+    plain, fixed, extra = in_turns(settings.rounds, lambda name: run(name, epochs), fixes, named, advised)
+    result["gains"] = {name: round(gain, 4) for name, gain in gains_of(plain, fixed).items()}
+    if extra:
+        result["named"] = round(gains_of(plain, {"advised": extra})["advised"], 4)
     if watched:
-        result["doctor_cost"] = round(
-            median(watched.steady) / median([median(r.steady) for r in plain]) - 1, 4
-        )
+        usual = median([median(ran.steady) for ran in plain])
+        result["doctor_cost"] = round(median(watched.steady) / usual - 1, 4)
     result["other_losses"] = other_losses(script, plain, watched, fixed)
     result["seconds"] = {
-        "plain": [r.seconds for r in plain],
-        **{name.removeprefix("fix-"): [r.seconds for r in runs] for name, runs in fixed.items()},
+        "plain": [ran.seconds for ran in plain],
+        **{name.removeprefix("fix-"): [ran.seconds for ran in runs] for name, runs in fixed.items()},
     }
-    result["others"] = round(median([r.others for r in plain]), 2)
+    result["others"] = round(median([ran.others for ran in plain]), 2)
     result["failed"] = failed
     result["took"] = round(time.monotonic() - begin, 1)
     return result
+
+
+def in_turns(
+    rounds: int,
+    run: Callable[[str], Run | None],
+    fixes: list[str],
+    named: Callable[[dict[str, float]], list[str]],
+    advised: Callable[[list[str]], Run | None],
+) -> tuple[list[Run], dict[str, list[Run]], list[Run]]:
+    """Runs plain, each fix and what was advised, again and again: the runs of each.
+
+    `named` says which fixes the doctor named, given the gains so far; they are not left out, however little they gain.
+    """
+    plain: list[Run] = []
+    fixed: dict[str, list[Run]] = {name: [] for name in fixes}
+    extra: list[Run] = []
+    left = list(fixes)
+    for number in range(rounds):
+        ran = run("train")
+        assert ran is not None
+        plain.append(ran)
+        # Every other round backwards, so that what slows the machine down slows no candidate alone.
+        for name in list(left)[:: -1 if number % 2 else 1]:
+            if again := run(name):
+                fixed[name].append(again)
+            else:
+                left.remove(name)
+        gains = gains_of(plain, fixed)
+        told = named(gains)
+        if again := advised(told):
+            extra.append(again)
+        most = max(gains.values(), default=1.0)
+        hopeless = {n for n, gain in gains.items() if gain < HOPELESS * most and n not in told}
+        left = [name for name in left if name.removeprefix("fix-") not in hopeless]
+    return plain, fixed, extra
 
 
 def gains_of(plain: list[Run], fixed: dict[str, list[Run]]) -> dict[str, float]:

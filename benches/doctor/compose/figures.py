@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -24,46 +25,35 @@ def asked(result: dict[str, Any]) -> Asked:
     )
 
 
-def wilson(part: int, whole: int, z: float = 1.96) -> tuple[float, float]:
-    """95 % interval of a share by Wilson's score.
-
-    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927): the values p
-    for which the share differs from p by no more than z standard deviations of a binomial with p.
-    """
-    if not whole:
-        return 0.0, 1.0
-    share, wide = part / whole, z * z / whole
-    middle = (share + wide / 2) / (1 + wide)
-    half = z * math.sqrt(share * (1 - share) / whole + wide / (4 * whole)) / (1 + wide)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def told(part: int, whole: int) -> str:
-    """A share with its interval."""
+    """A share with its 95 % interval, by Wilson's score."""
+    from scipy.stats import binomtest
+
     if not whole:
         return "0 of 0"
-    low, high = wilson(part, whole)
+    low, high = binomtest(part, whole).proportion_ci(0.95, "wilson")
     return f"{part} of {whole}, {part / whole:.0%} ({low:.0%} to {high:.0%})"
 
 
 def middle(values: list[float]) -> str:
-    """A median with the 95 % interval that order statistics give: ranks n/2 -+ 0.98 sqrt(n)."""
+    """A median with its 95 % interval, by order statistics; fewer than six values have none."""
+    from scipy.stats import quantile_test
+
     if not values:
         return "of none"
-    ordered, n = sorted(values), len(values)
-    low = max(0, math.floor(n / 2 - 0.98 * math.sqrt(n)))
-    high = min(n - 1, math.ceil(n / 2 + 0.98 * math.sqrt(n)) - 1)
-    return f"{median(ordered):.1%} ({ordered[low]:.1%} to {ordered[max(high, low)]:.1%}) of {n}"
+    low, high = quantile_test(values, q=median(values), p=0.5).confidence_interval(0.95)
+    interval = f"({low:.1%} to {high:.1%})" if math.isfinite(low) and math.isfinite(high) else "(no interval)"
+    return f"{median(values):.1%} {interval} of {len(values)}"
 
 
-def said(result: dict[str, Any]) -> str:
-    """What the doctor said, in few words."""
-    verdict = (result.get("report") or {}).get("verdict") or {}
+def said(result: dict[str, Any], which: str = "verdict") -> str:
+    """What the doctor said, in few words: its `verdict` or its `runner_up`."""
+    verdict = (result.get("report") or {}).get(which) or {}
     if not verdict:
-        return "no report"
+        return "nothing"
     gain, fix = verdict.get("gain"), verdict.get("fix") or {}
     text = str(verdict["id"])
-    if (how := asked(result).advice) != verdict["id"]:
+    if (how := replace(asked(result), verdict=verdict).advice) != verdict["id"]:
         text += f" [{how}]"
     if gain:
         text += f" {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})"
@@ -91,7 +81,7 @@ def line(result: dict[str, Any], scored: Score) -> str:
     return (
         f"{name(result):9} {mark} {'+'.join(parts)}\n"
         f"      truth: {truth or 'no candidate'}\n"
-        f"      said:  {said(result)}{actual}"
+        f"      said:  {said(result)}{actual}; then {said(result, 'runner_up')}"
     )
 
 

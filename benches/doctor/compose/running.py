@@ -31,7 +31,7 @@ from common import slow_reads  # noqa: E402
 from companions import Surroundings, beside  # noqa: E402
 from grammar import Script  # noqa: E402
 
-LIMIT = 150.0
+LIMIT = 240.0
 """Seconds after which a run is given up."""
 
 START = 5.0
@@ -212,7 +212,9 @@ def one(settings: Settings, script: Script, of: str) -> dict[str, Any]:
 
     first = run("train", 2)
     assert first is not None
-    epochs = 1 + min(max(round(settings.seconds / max(first.seconds[-1], 1e-3)), 2), 40)
+    each = max(first.seconds[-1], 1e-3)
+    # Two at least after the first, unless one is long enough by itself.
+    epochs = 1 + min(max(round(settings.seconds / each), 1 if each > settings.seconds else 2), 40)
     result: dict[str, Any] = {
         "set": of,
         "seed": script.about.seed,

@@ -7,6 +7,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import kept_loops
+import kept_reading
 import loops
 import pipelines
 import samples
@@ -141,23 +143,27 @@ def dataset(text: Text, script: Script) -> list[Line]:
 
 
 GROUPS: dict[str, list[type[Production]]] = {
-    "storage": storages.STORAGES,
-    "access": storages.ACCESSES,
-    "decoding": samples.DECODINGS,
-    "work": samples.WORKS,
-    "collate": samples.COLLATES,
-    "loader": loops.LOADERS,
-    "step": loops.STEPS,
-    "logging": loops.LOGGINGS,
-    "evaluation": loops.EVALUATIONS,
-    "limits": loops.LIMITS,
+    "storage": [*storages.STORAGES, *kept_reading.STORAGES],
+    "access": [*storages.ACCESSES, *kept_reading.ACCESSES],
+    "decoding": [*samples.DECODINGS, *kept_reading.DECODINGS],
+    "work": [*samples.WORKS, *kept_reading.WORKS],
+    "collate": [*samples.COLLATES, *kept_reading.COLLATES],
+    "loader": [*loops.LOADERS, *kept_loops.LOADERS],
+    "step": [*loops.STEPS, *kept_loops.STEPS],
+    "logging": [*loops.LOGGINGS, *kept_loops.LOGGINGS],
+    "evaluation": [*loops.EVALUATIONS, *kept_loops.EVALUATIONS],
+    "limits": [*loops.LIMITS, *kept_loops.LIMITS],
 }
 """Productions of scripts on torch by slot, in the order in which they are drawn: what fits depends on those before."""
 
 
+PIPELINES: list[type[Production]] = [*pipelines.PRODUCTIONS, *kept_loops.PIPELINES]
+"""Those of scripts on TensorFlow."""
+
+
 def productions() -> list[type[Production]]:
     """All there are."""
-    return [Torch, *(part for group in GROUPS.values() for part in group), *pipelines.PRODUCTIONS]
+    return [Torch, *(part for group in GROUPS.values() for part in group), *PIPELINES]
 
 
 CALM = 0.2
@@ -189,7 +195,8 @@ def draw(seed: int, of: str = OPEN, dataflow: bool = False, cores: int = 0, smal
     cores = cores or len(os.sched_getaffinity(0))
     # Drawn in any case, so that torch's scripts are the same whether there is TensorFlow or not.
     if rng.random() < DATAFLOW and dataflow:
-        return pipelines.draw(rng, About(seed, "tensorflow", 512, 16, cores, small), of)
+        some = [part for part in PIPELINES if part.of in (of, PLAIN)]
+        return pipelines.draw(rng, About(seed, "tensorflow", 512, 16, cores, small), some)
     kind = rng.choices(["image", "vector", "text"], [0.45, 0.37, 0.18])[0]
     batch = rng.choice({"image": [8, 16, 32], "vector": [16, 32, 64], "text": [8, 16, 32]}[kind])
     calm = random.Random(f"{of}-{seed}-calm").random() < CALM

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from grammar import KEPT, OPEN, SIZE, Production, Script, Text, outdented
+from grammar import OPEN, SIZE, Production, Script, Text, outdented
 from storages import storage
 
 
@@ -74,58 +74,6 @@ class PillowCrop(Decoding):
             image = image[top : top + {SIZE}, top : top + {SIZE}].copy()
             """,
         )
-
-
-@dataclass(frozen=True)
-class TorchvisionDecode(Decoding):
-    """`torchvision.io`, then resized."""
-
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("torchvision") is not None
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from torchvision.io import ImageReadMode, decode_image")
-        text.need("from torchvision.transforms.v2 import functional as F")
-        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
-        text.add(
-            "get",
-            f"""
-            stored = torch.from_numpy(np.frombuffer({whole}, np.uint8).copy())
-            image = F.resize(decode_image(stored, ImageReadMode.RGB), [{SIZE}, {SIZE}], antialias=True)
-            image = image.permute(1, 2, 0).numpy()
-            """,
-        )
-
-
-@dataclass(frozen=True)
-class OpencvDecode(Decoding):
-    """OpenCV, then resized. Repaired: it decodes at half the size."""
-
-    reduced: bool = False
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("cv2") is not None
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import cv2", "import numpy as np")
-        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
-        how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
-        text.add(
-            "get",
-            f"""
-            image = cv2.imdecode(np.frombuffer({whole}, np.uint8), cv2.{how})
-            image = cv2.resize(image, ({SIZE}, {SIZE}), interpolation=cv2.INTER_AREA)
-            image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
 
 
 @dataclass(frozen=True)
@@ -305,88 +253,6 @@ class TransformsV2(Work):
 
 
 @dataclass(frozen=True)
-class RandAugmented(Work):
-    """RandAugment and others of `torchvision.transforms` on Pillow images."""
-
-    operations: int = 2
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("torchvision") is not None
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(operations=rng.choice([1, 2, 4]))
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("from PIL import Image", "from torchvision import transforms as T")
-        text.add(
-            "init",
-            f"""
-            self.transform = T.Compose([
-                T.RandomHorizontalFlip(),
-                T.RandAugment({self.operations}),
-                T.PILToTensor(),
-            ])
-            """,
-        )
-        text.add("work", "image = self.transform(Image.fromarray(image))")
-        text.told["sample"] = "image"
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
-
-    def cost(self, script: Script) -> float:
-        return 0.2 + 0.15 * self.operations
-
-    @property
-    def random(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class EqualizeLoop(Work):
-    """A histogram is counted and applied pixel by pixel in Python. Repaired: by NumPy."""
-
-    step: int = 2
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(step=rng.choice([1, 2, 4]))
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        if self.cheap:
-            body = f"""
-                grey = image[::{self.step}, ::{self.step}, 1]
-                counts = np.bincount(grey.ravel(), minlength=256).cumsum()
-                image[::{self.step}, ::{self.step}, 1] = counts[grey] * 255 // grey.size
-                return image
-            """
-        else:
-            body = f"""
-                grey = image[::{self.step}, ::{self.step}, 1]
-                counts = [0] * 256
-                for value in grey.ravel().tolist():
-                    counts[value] += 1
-                for value in range(1, 256):
-                    counts[value] += counts[value - 1]
-                mapped = [counts[value] * 255 // grey.size for value in grey.ravel().tolist()]
-                image[::{self.step}, ::{self.step}, 1] = np.array(mapped).reshape(grey.shape)
-                return image
-            """
-        text.add("top", "def equalize(image):\n" + shifted(body))
-        text.add("work", "image = equalize(image)")
-
-    def cost(self, script: Script) -> float:
-        return (SIZE / self.step) ** 2 * 1.6e-4
-
-
-@dataclass(frozen=True)
 class StandardizeList(Work):
     """Features are standardized one by one in Python. Repaired: by NumPy."""
 
@@ -411,30 +277,6 @@ class StandardizeList(Work):
 
     def cost(self, script: Script) -> float:
         return getattr(storage(script), "features", 64) * 2e-4
-
-
-@dataclass(frozen=True)
-class BisectBins(Work):
-    """Each feature is put into a bin by `bisect`. Repaired: by `np.searchsorted`."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    weight: ClassVar[float] = 1.5
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.add("constants", "EDGES = np.linspace(-4, 4, 65)")
-        if self.cheap:
-            body = 'return np.searchsorted(EDGES, x, side="right").astype(np.float32)'
-        else:
-            text.need("import bisect")
-            text.add("constants", "EDGE_LIST = EDGES.tolist()")
-            body = "return np.array([float(bisect.bisect_right(EDGE_LIST, value)) for value in x.tolist()], np.float32)"
-        text.add("top", "def bins(x):\n" + shifted(body))
-        text.add("work", "x = bins(x)")
-
-    def cost(self, script: Script) -> float:
-        return getattr(storage(script), "features", 64) * 2.5e-4
 
 
 @dataclass(frozen=True)
@@ -468,32 +310,6 @@ class RegexTokens(Work):
 
     def cost(self, script: Script) -> float:
         return getattr(storage(script), "words", 60) * 7e-4
-
-
-@dataclass(frozen=True)
-class CleanedTokens(RegexTokens):
-    """Texts are cleaned by some substitutions, then cut and counted."""
-
-    of: ClassVar[str] = KEPT
-
-    def constants(self) -> str:
-        return 'COMMON = re.compile(r"\\b(the|of|and|to|in)\\b")'
-
-    def tokenize(self) -> str:
-        return """
-            def tokenize(text):
-                text = re.sub(r"\\d+", " number ", text.lower())
-                text = re.sub(r"[^a-z ]+", " ", text)
-                text = COMMON.sub(" ", text)
-                words = re.sub(r"\\s+", " ", text).strip().split(" ")
-                counts = collections.Counter(words)
-                ranks = {word: rank for rank, (word, _) in enumerate(counts.most_common(), 1)}
-                return [ranks[word] + zlib.crc32(word.encode()) % 4000 for word in words]
-        """
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import collections")
-        super().write(text, script)
 
 
 @dataclass(frozen=True)
@@ -568,26 +384,6 @@ class PaddedLists(Collate):
 
 
 @dataclass(frozen=True)
-class ZippedLists(PaddedLists):
-    """Lists are padded by `zip_longest`, and turned twice."""
-
-    of: ClassVar[str] = KEPT
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import itertools")
-        text.told["collate"] = "collate"
-        text.add(
-            "top",
-            """
-            def collate(samples):
-                columns = list(itertools.zip_longest(*[tokens for tokens, _ in samples], fillvalue=0))
-                rows = [list(row) for row in zip(*columns)]
-                return torch.tensor(rows), torch.tensor([int(label) for _, label in samples])
-            """,
-        )
-
-
-@dataclass(frozen=True)
 class ManyTensors(Collate):
     """A sample is a dict of many small tensors. Repaired: one tensor."""
 
@@ -613,41 +409,13 @@ class ManyTensors(Collate):
         return self.tensors * 4e-3
 
 
-@dataclass(frozen=True)
-class ListCollate(Collate):
-    """Arrays are made lists of numbers and tensors again. Repaired: stacked."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
-
-    def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "collate"
-        made = "torch.uint8" if script.about.kind == "image" else "torch.float32"
-        text.add(
-            "top",
-            f"""
-            def collate(samples):
-                rows = torch.tensor([sample.tolist() for sample, _ in samples], dtype={made})
-                return rows, torch.tensor([label for _, label in samples])
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"stack-arrays": {"collate": Default()}}
-
-    def cost(self, script: Script) -> float:
-        values = SIZE * SIZE * 3 if script.about.kind == "image" else getattr(storage(script), "features", 64)
-        return values * 6e-5
-
-
 def shifted(block: str, steps: int = 1) -> str:
     """A block without its common indentation, moved to the right."""
     return "\n".join(("    " * steps + line) if line else "" for line in outdented(block))
 
 
-DECODINGS: list[type[Production]] = [NotCoded, PillowResize, PillowCrop, TorchvisionDecode, OpencvDecode]
+DECODINGS: list[type[Production]] = [NotCoded, PillowResize, PillowCrop]
 WORKS: list[type[Production]] = [
     NoWork, SolarizeLoop, BlurShifts, TorchFilter, TransformsV2, StandardizeList, RegexTokens,
-    RandAugmented, EqualizeLoop, BisectBins, CleanedTokens,
 ]  # fmt: skip
-COLLATES: list[type[Production]] = [Default, PadSequence, PaddedLists, ManyTensors, ZippedLists, ListCollate]
+COLLATES: list[type[Production]] = [Default, PadSequence, PaddedLists, ManyTensors]

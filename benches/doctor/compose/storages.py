@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import material
-from grammar import KEPT, OPEN, SIZE, Maker, Production, Script, Text
+from grammar import OPEN, SIZE, Maker, Production, Script, Text
 
 INFLATE = 4e-6
 """Milliseconds of CPU that a byte takes to inflate, about."""
@@ -81,41 +81,6 @@ class JpegFolder(Storage):
 
 
 @dataclass(frozen=True)
-class PngFolder(JpegFolder):
-    """A folder of PNGs."""
-
-    of: ClassVar[str] = KEPT
-    ending: ClassVar[str] = "png"
-    pixel: ClassVar[float] = 4e-5
-
-    def bytes_each(self, script: Script) -> float:
-        return self.size**2 * 2.2
-
-
-@dataclass(frozen=True)
-class TarJpegs(JpegFolder):
-    """A tar of JPEGs, of which a member is looked up for each sample."""
-
-    of: ClassVar[str] = KEPT
-    form: ClassVar[str] = "container"
-
-    def name(self, script: Script) -> str:
-        return f"jpg-{self.size}px-{script.about.count}.tar"
-
-    def opening(self, script: Script) -> str:
-        return f'tarfile.open(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return f'coded = io.BytesIO({source}.extractfile(f"{{index:05}}.jpg").read())\nlabel = index % 10'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import io", "import tarfile")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.image_tar(script.about.count, self.size)}
-
-
-@dataclass(frozen=True)
 class NpzEach(Storage):
     """An npz for each image, compressed or not. Repaired: uncompressed, or all in one array that is mapped."""
 
@@ -148,42 +113,6 @@ class NpzEach(Storage):
 
     def cost(self, script: Script) -> float:
         return 0.3 + (SIZE**2 * 3 * 6 * INFLATE if self.compressed else 0.0)
-
-
-@dataclass(frozen=True)
-class PickleEach(Storage):
-    """A pickle for each image, by gzip or not."""
-
-    packed: bool = True
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.6)
-
-    def name(self, script: Script) -> str:
-        return f"{'pickle-gz' if self.packed else 'pickle'}-{script.about.count}"
-
-    def reading(self, script: Script, source: str) -> str:
-        opened = f"{'gzip.open' if self.packed else 'open'}({source}, 'rb')".replace("'", '"')
-        return f'with {opened} as stored:\n    image = pickle.load(stored)["image"]\nlabel = index % 10'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import pickle", *(["import gzip"] if self.packed else []))
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        kept = Kept(script["access"].shuffle)  # type: ignore[attr-defined]
-        found: dict[str, dict[str, Production]] = {"pack": {"storage": MappedImages(), "access": kept}}
-        if self.packed:
-            found["uncompressed"] = {"storage": replace(self, packed=False)}
-        return found
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.pickle_folder(script.about.count, SIZE, self.packed)}
-
-    def cost(self, script: Script) -> float:
-        return 0.15 + (SIZE**2 * 3 * 6 * INFLATE if self.packed else 0.0)
 
 
 @dataclass(frozen=True)
@@ -332,61 +261,6 @@ class MappedRows(Storage):
 
 
 @dataclass(frozen=True)
-class H5Rows(MappedRows):
-    """Rows in a contiguous HDF5 data set: nothing to repair but how often it is opened."""
-
-    of: ClassVar[str] = KEPT
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.h5"
-
-    def opening(self, script: Script) -> str:
-        return f'h5py.File(DATA / "{self.name(script)}", "r")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return f'x = {source}["x"][index]\nlabel = int({source}["labels"][index])'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import h5py")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_h5(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.25
-
-
-@dataclass(frozen=True)
-class SqliteRows(MappedRows):
-    """Rows as bytes in a table of SQLite."""
-
-    of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 1.5
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.db"
-
-    def opening(self, script: Script) -> str:
-        return f'sqlite3.connect(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f'row = {source}.execute("SELECT x, label FROM samples WHERE id = ?", (index,)).fetchone()\n'
-            "x = np.frombuffer(row[0], np.float32).copy()\n"
-            "label = row[1]"
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import sqlite3", "import numpy as np")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_sqlite(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.03
-
-
-@dataclass(frozen=True)
 class CsvRows(Storage):
     """A CSV file that is read from its beginning and parsed in each epoch. Repaired: parsed once into an npy."""
 
@@ -434,17 +308,6 @@ class CsvRows(Storage):
 
     def bytes_each(self, script: Script) -> float:
         return self.features * 7.0
-
-
-@dataclass(frozen=True)
-class CsvGzRows(CsvRows):
-    """The same by gzip."""
-
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 256]), True)
 
 
 @dataclass(frozen=True)
@@ -496,52 +359,6 @@ class Tensors(Storage):
 
 
 @dataclass(frozen=True)
-class FrameRows(Storage):
-    """A pandas DataFrame, of which a row is taken by `iloc` for each sample. Repaired: arrays instead."""
-
-    features: int = 64
-    arrays: bool = False
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    form: ClassVar[str] = "memory"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 128]))
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.csv"
-
-    def reading(self, script: Script, source: str) -> str:
-        if self.arrays:
-            return "x = self.x[index]\nlabel = int(self.y[index])"
-        return (
-            "row = self.frame.iloc[index]\n"
-            'x = row.drop("label").to_numpy(dtype="float32")\n'
-            'label = int(row["label"])'
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import pandas as pd")
-        names = f'["label", *(f"x{{i}}" for i in range({self.features}))]'
-        text.add("init", f'frame = pd.read_csv(DATA / "{self.name(script)}", names={names})')
-        if self.arrays:
-            text.add("init", 'self.x = frame.drop(columns="label").to_numpy(dtype="float32")')
-            text.add("init", 'self.y = frame["label"].to_numpy()')
-        else:
-            text.add("init", "self.frame = frame")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, arrays=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_csv(script.about.count, self.features, False)}
-
-    def cost(self, script: Script) -> float:
-        return 0.25
-
-
-@dataclass(frozen=True)
 class TextLines(Storage):
     """A file of one text a line, held in memory."""
 
@@ -566,24 +383,6 @@ class TextLines(Storage):
 
     def data(self, script: Script) -> dict[str, Maker]:
         return {self.name(script): material.text_lines(script.about.count, self.words)}
-
-
-@dataclass(frozen=True)
-class JsonLines(TextLines):
-    """A file of one JSON object a line, of which each is parsed when it is asked for."""
-
-    of: ClassVar[str] = KEPT
-
-    def name(self, script: Script) -> str:
-        return f"texts-{script.about.count}-{self.words}.jsonl"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import json")
-        text.add("init", f'self.lines = (DATA / "{self.name(script)}").read_text().splitlines()')
-        text.add("methods", 'def text(self, index):\n    return json.loads(self.lines[index])["text"]')
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.text_jsonl(script.about.count, self.words)}
 
 
 @dataclass(frozen=True)
@@ -662,38 +461,6 @@ class Reopened(Access):
 
 
 @dataclass(frozen=True)
-class OpenedByFunction(Reopened):
-    """The same, by a function of the data set that is called for each sample."""
-
-    of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 1.5
-
-    def write(self, text: Text, script: Script) -> None:
-        text.add("methods", f"def connect(self):\n    return {storage(script).opening(script)}")
-        text.add("get", "file = self.connect()")
-        self.read(text, script, "file")
-
-
-@dataclass(frozen=True)
-class ListsFolder(Access):
-    """The folder is listed for each sample. Repaired: once."""
-
-    of: ClassVar[str] = KEPT
-    forms: ClassVar[tuple[str, ...]] = ("files",)
-    weight: ClassVar[float] = 0.6
-
-    def write(self, text: Text, script: Script) -> None:
-        text.add("get", f'path = sorted((DATA / "{storage(script).name(script)}").iterdir())[index]')
-        self.read(text, script, "path")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"list-once": {"access": Kept(self.shuffle)}}
-
-    def cost(self, script: Script) -> float:
-        return script.about.count * 1.5e-3
-
-
-@dataclass(frozen=True)
 class NumberedFiles(Access):
     """The path of a sample is put together by number, after a look whether it is there: nothing to repair."""
 
@@ -750,35 +517,10 @@ class ReadsAll(OwnPart):
         return {"own-part": {"access": OwnPart(False)}}
 
 
-@dataclass(frozen=True)
-class ReadsAllRows(ReadsAll):
-    """The same, where a generator parses and `islice` keeps."""
-
-    of: ClassVar[str] = KEPT
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import itertools", "from torch.utils.data import get_worker_info")
-        text.told["depth"] = "1"
-        kind = storage(script)
-        text.add(
-            "methods", f"def rows(self):\n    with {kind.opening(script)} as file:\n        for line in file:"
-        )
-        for line in [*kind.reading(script, "line").split("\n"), "yield x, label"]:
-            text.sections["methods"].append(("            " + line, "storage"))
-        text.add(
-            "iterate",
-            """
-            worker = get_worker_info()
-            part, parts = (worker.id, worker.num_workers) if worker else (0, 1)
-            for x, label in itertools.islice(self.rows(), part, None, parts):
-            """,
-        )
-
-
 STORAGES: list[type[Production]] = [
     JpegFolder, NpzEach, ChunkedImages, WholeNpz, MappedRows, CsvRows, Tensors, TextLines,
-    PngFolder, TarJpegs, PickleEach, MappedImages, H5Rows, SqliteRows, CsvGzRows, FrameRows, JsonLines,
+    MappedImages,
 ]  # fmt: skip
 ACCESSES: list[type[Production]] = [
-    Kept, Reopened, OpenedByFunction, ListsFolder, NumberedFiles, OwnPart, ReadsAll, ReadsAllRows,
+    Kept, Reopened, NumberedFiles, OwnPart, ReadsAll,
 ]  # fmt: skip

@@ -132,7 +132,7 @@ def test_scripts_run_and_fixes_change_no_losses(tmp_path: Path) -> None:
         for name in running.prepare(script, folder, tmp_path / "data"):
             forms[folder / f"{name}.py"] = (script, name)
     command = [sys.executable, "-c", RUN_ALL, *map(str, forms)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     for path, (script, name) in forms.items():

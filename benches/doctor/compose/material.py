@@ -1,0 +1,250 @@
+"""Data that composed scripts read: made once by name, the same for all scripts that name it.
+
+Invariant: what is made depends on the arguments alone, and a data set in another format holds the same samples.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import pickle
+import sqlite3
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from grammar import Maker
+
+DISTINCT = 32
+"""Different images of a data set: the others are copies, which cost as much to read."""
+
+WORDS = [
+    *("the", "of", "signal", "image", "deep", "batch", "learning", "and", "to", "layer"),
+    *("gradient", "in", "rate", "with", "weights", "noise", "loss", "for"),
+]
+
+
+def ensure(path: Path, make: Maker) -> None:
+    """Makes data unless it is there, so that no other process sees half of it."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f".{os.getpid()}.{path.name}")
+    make(half)
+    half.rename(path)
+
+
+def picture(index: int, size: int) -> np.ndarray:
+    """A photograph-like image: soft areas, edges, grain. uint8, size x size x 3."""
+    from PIL import Image
+
+    rng = np.random.default_rng([index % DISTINCT, size])
+    image = np.zeros((size, size, 3), np.float32)
+    for cells, weight in ((4, 0.5), (16, 0.3), (48, 0.2)):
+        coarse = rng.integers(0, 255, (cells, cells, 3), np.uint8)
+        image += np.asarray(Image.fromarray(coarse).resize((size, size), 3), np.float32) * weight
+    return (image + rng.normal(0, 5, image.shape)).clip(0, 255).astype(np.uint8)
+
+
+def pictures(count: int, size: int) -> Iterator[np.ndarray]:
+    """So many images, of which some are distinct."""
+    made = [picture(i, size) for i in range(min(count, DISTINCT))]
+    for i in range(count):
+        yield made[i % DISTINCT]
+
+
+def vectors(count: int, features: int) -> np.ndarray:
+    """Rows of float32 with few digits, so that text holds them exactly."""
+    rng = np.random.default_rng(features)
+    return (rng.integers(-4000, 4000, (count, features)) / 1000).astype(np.float32)
+
+
+def texts(count: int, words: int) -> list[str]:
+    """Sentences of half to one and a half times so many words, with numbers and punctuation."""
+    rng = np.random.default_rng(words)
+    made = []
+    for _ in range(count):
+        picked = rng.integers(0, len(WORDS), rng.integers(words // 2, words * 3 // 2) + 1)
+        parts = [
+            WORDS[w] + ("," if w % 5 == 0 else "") + (f" {w * 37}" if w % 7 == 0 else "") for w in picked
+        ]
+        made.append(" ".join(parts).capitalize() + ".")
+    return made
+
+
+def encoded(image: np.ndarray, form: str) -> bytes:
+    """An image as a file: `jpg` or `png`."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    if form == "jpg":
+        Image.fromarray(image).save(out, "JPEG", quality=90)
+    else:
+        Image.fromarray(image).save(out, "PNG", compress_level=6)
+    return out.getvalue()
+
+
+def folder_of(write: Callable[[np.ndarray], bytes], count: int, size: int, ending: str) -> Maker:
+    """A folder of one file for each image."""
+
+    def make(path: Path) -> None:
+        path.mkdir()
+        for i, image in enumerate(pictures(count, size)):
+            place = path / f"{i:05}.{ending}"
+            if i < DISTINCT:
+                place.write_bytes(write(image))
+            else:
+                os.link(path / f"{i % DISTINCT:05}.{ending}", place)
+
+    return make
+
+
+def image_folder(count: int, size: int, form: str) -> Maker:
+    """JPEGs or PNGs."""
+    return folder_of(lambda image: encoded(image, form), count, size, form)
+
+
+def npz_folder(count: int, size: int, compressed: bool) -> Maker:
+    """One npz for each image, under the key `image`."""
+
+    def write(image: np.ndarray) -> bytes:
+        out = io.BytesIO()
+        (np.savez_compressed if compressed else np.savez)(out, image=image)
+        return out.getvalue()
+
+    return folder_of(write, count, size, "npz")
+
+
+def pickle_folder(count: int, size: int, packed: bool) -> Maker:
+    """One pickle of a dict for each image, by gzip if packed."""
+
+    def write(image: np.ndarray) -> bytes:
+        whole = pickle.dumps({"image": image, "shape": image.shape})
+        return gzip.compress(whole, 6) if packed else whole
+
+    return folder_of(write, count, size, "pkl.gz" if packed else "pkl")
+
+
+def image_array(count: int, size: int) -> Maker:
+    """All images as one npy."""
+
+    def make(path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, np.stack(list(pictures(count, size))))
+
+    return make
+
+
+def image_tar(count: int, size: int) -> Maker:
+    """A tar of JPEGs."""
+
+    def make(path: Path) -> None:
+        files = [encoded(picture(i, size), "jpg") for i in range(min(count, DISTINCT))]
+        with tarfile.open(path, "w") as tar:
+            for i in range(count):
+                member = tarfile.TarInfo(f"{i:05}.jpg")
+                member.size = len(files[i % DISTINCT])
+                tar.addfile(member, io.BytesIO(files[i % DISTINCT]))
+
+    return make
+
+
+def image_h5(count: int, size: int, chunk: int, gzipped: bool) -> Maker:
+    """An HDF5 file with the data set `images`, in chunks of so many; 0: contiguous."""
+
+    def make(path: Path) -> None:
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            shape = (count, size, size, 3)
+            how = {"chunks": (min(chunk, count), size, size, 3)} if chunk else {}
+            images = file.create_dataset(
+                "images", shape, np.uint8, compression="gzip" if gzipped else None, **how
+            )
+            images[:] = np.stack(list(pictures(count, size)))
+            file["labels"] = np.arange(count) % 10
+
+    return make
+
+
+def vector_array(count: int, features: int) -> Maker:
+    """All rows as one npy."""
+
+    def make(path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, vectors(count, features))
+
+    return make
+
+
+def vector_npz(count: int, features: int, compressed: bool) -> Maker:
+    """All rows as one npz under the key `x`."""
+
+    def make(path: Path) -> None:
+        with path.open("wb") as file:
+            (np.savez_compressed if compressed else np.savez)(file, x=vectors(count, features))
+
+    return make
+
+
+def vector_csv(count: int, features: int, zipped: bool) -> Maker:
+    """CSV without a header: the label, then the features."""
+
+    def make(path: Path) -> None:
+        with gzip.open(path, "wt") if zipped else path.open("w") as file:
+            out = csv.writer(file)
+            for i, row in enumerate(vectors(count, features)):
+                out.writerow([i % 10, *(f"{value:.3f}" for value in row)])
+
+    return make
+
+
+def vector_sqlite(count: int, features: int) -> Maker:
+    """A table `samples` with `id`, `x` (float32 as bytes) and `label`."""
+
+    def make(path: Path) -> None:
+        with sqlite3.connect(path) as base:
+            base.execute("CREATE TABLE samples (id INTEGER PRIMARY KEY, x BLOB, label INTEGER)")
+            rows = ((i, row.tobytes(), i % 10) for i, row in enumerate(vectors(count, features)))
+            base.executemany("INSERT INTO samples VALUES (?, ?, ?)", rows)
+        base.close()
+
+    return make
+
+
+def vector_h5(count: int, features: int) -> Maker:
+    """An HDF5 file with the contiguous data set `x`."""
+
+    def make(path: Path) -> None:
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file["x"] = vectors(count, features)
+            file["labels"] = np.arange(count) % 10
+
+    return make
+
+
+def text_lines(count: int, words: int) -> Maker:
+    """One text a line."""
+
+    def make(path: Path) -> None:
+        path.write_text("\n".join(texts(count, words)) + "\n")
+
+    return make
+
+
+def text_jsonl(count: int, words: int) -> Maker:
+    """One JSON object a line: `text`, `label` and what else such files carry."""
+
+    def make(path: Path) -> None:
+        with path.open("w") as file:
+            for i, text in enumerate(texts(count, words)):
+                more = {"id": i, "source": f"page-{i % 100}", "scores": [round(i % 7 / 7, 3)] * 20}
+                file.write(json.dumps({**more, "text": text, "label": i % 10}) + "\n")
+
+    return make

@@ -365,7 +365,7 @@ pub struct Stack {
     pub wall: u64,
     /// The part of it in which the thread ran, as far as looks tell.
     pub cpu: u64,
-    /// What it waited for: `file`, `fault` (memory that is not there yet), `socket`, `pipe`, `gil`, `lock`, `shared-lock`
+    /// What it waited for: `core`, `file`, `fault` (memory that is not there yet), `socket`, `pipe`, `gil`, `lock`, `shared-lock`
     /// (between processes), `file-lock`, `child`, `sleep`, `device`, `other`. Empty where it ran, and where nobody knows.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub on: String,

@@ -169,6 +169,10 @@ impl Stages {
                         if in_window(stacks, steps.window) && stacks.outside == outside =>
                     {
                         for stack in &stacks.rows {
+                            // That is told by clocks, and is nothing that the line does.
+                            if stack.on == "core" {
+                                continue;
+                            }
                             let list: Vec<&Frame> =
                                 stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
                             // What makes a batch lies inside of torch's fetcher, wherever that runs.

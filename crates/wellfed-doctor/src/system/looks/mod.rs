@@ -5,6 +5,10 @@
 //! comes at moments that have nothing to do with what the script does, so a line that takes a third of a thread's CPU time is
 //! found in a third of the looks that find the thread running, and so for each kind of waiting.
 //!
+//! The kernel says of a thread that it runs where it only would, if it had a core. For one that was interrupted that is no harm:
+//! it befalls lines as they use the processor. One that has been woken is still at the line that waited, though. How long threads
+//! waited for a core their clocks tell, and how often after a wait: so much is taken from the lines that wait.
+//!
 //! Processes are those whose probe writes into the run's directory. Whatever may not be looked at is left to the probe, and said.
 
 mod elf;
@@ -32,6 +36,7 @@ use self::{
 use super::{
     clock::{monotonic, thread_cpu},
     files::Kept,
+    memory::value,
 };
 use crate::record::{self, Frame, Frames, Record, Stack, Stacks};
 
@@ -40,8 +45,8 @@ const SHORTEST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// Share of one core that looks may take, and after [`SETTLED`].
-const MAX_SHARE: f64 = 0.008;
-const SETTLED_SHARE: f64 = 0.004;
+const MAX_SHARE: f64 = 0.01;
+const SETTLED_SHARE: f64 = 0.005;
 
 /// Time after which there is enough to have seen, nanoseconds.
 const SETTLED: u64 = 10_000_000_000;
@@ -61,6 +66,9 @@ const DEPTH: usize = 48;
 
 /// Numbers of frames from here on are ours; the probe's begin with 0.
 const FIRST_FRAME: u32 = 1 << 31;
+
+/// What records call the wait for a core.
+const CORE: &str = "core";
 
 /// Frames of the probe itself, which are left out.
 const PROBE: &str = "/wellfed_probe/";
@@ -255,8 +263,10 @@ struct Thread {
     counts: Option<(u64, u64)>,
     /// What it was found at.
     at: Option<(Vec<u32>, Doing)>,
-    /// Looks, time, and the part of it in which it ran.
-    rows: HashMap<(Vec<u32>, &'static str), (u32, u64, u64)>,
+    /// Looks, and time.
+    rows: HashMap<(Vec<u32>, &'static str), (u32, u64)>,
+    /// Time at each stack so far: running, and waiting.
+    stacks: HashMap<Vec<u32>, (u64, u64)>,
 }
 
 impl Process {
@@ -287,7 +297,7 @@ impl Process {
             let task = format!("/proc/{}/task/{}", self.pid, python.tid);
             let open = |name: &str| Kept::open(format!("{task}/{name}"));
             if let (Ok(schedule), Ok(call)) = (open("schedstat"), open("syscall")) {
-                let (t, rows) = (monotonic(), HashMap::new());
+                let (t, rows, stacks) = (monotonic(), HashMap::new(), HashMap::new());
                 self.threads.push(Thread {
                     python,
                     own: false,
@@ -297,6 +307,7 @@ impl Process {
                     counts: None,
                     at: None,
                     rows,
+                    stacks,
                 });
             }
         }
@@ -329,7 +340,6 @@ impl Process {
                 let row = thread.rows.entry((frames.clone(), name)).or_default();
                 row.0 += 1;
                 row.1 += passed;
-                row.2 += if *doing == Doing::Runs { passed } else { 0 };
             }
             thread.at = found;
         }
@@ -347,11 +357,7 @@ impl Process {
             records.push(Record::Frames(Frames { rows }));
         }
         for thread in &mut self.threads {
-            let rows: Vec<Stack> = thread
-                .rows
-                .drain()
-                .map(|((frames, on), (n, wall, cpu))| Stack { frames, n, wall, cpu, on: on.to_owned() })
-                .collect();
+            let rows = thread.take(self.pid);
             if !rows.is_empty() {
                 let name = if thread.python.tid == self.pid { "MainThread" } else { "Thread" };
                 records.push(Record::Stacks(Stacks { t: now, thread: name.to_owned(), rows, outside: true }));
@@ -393,6 +399,57 @@ impl Thread {
         self.counts = counts;
         let Some(doing) = waits::doing(pid, self.call.read(buffer).ok()?) else { return Some((None, false)) };
         Some((Some((python.stack(self.python), doing)), false))
+    }
+}
+
+/// Share of the time at a stack from which on that is one that waits.
+const WAITS: f64 = 0.05;
+
+/// Stacks that are told apart.
+const MOST_STACKS: usize = 20_000;
+
+impl Thread {
+    /// What was seen since the last time.
+    fn take(&mut self, pid: u32) -> Vec<Stack> {
+        for ((frames, on), (_, wall)) in &self.rows {
+            if self.stacks.len() < MOST_STACKS || self.stacks.contains_key(frames) {
+                let (runs, waits) = self.stacks.entry(frames.clone()).or_default();
+                *(if on.is_empty() { runs } else { waits }) += wall;
+            }
+        }
+        let waits = |(runs, waits): &(u64, u64)| *waits as f64 > WAITS * (*runs + *waits) as f64;
+        let woken = if self.rows.is_empty() { 0.0 } else { self.woken(pid) };
+        let there: u64 = self.stacks.values().filter(|stack| waits(stack)).map(|(runs, _)| *runs).sum();
+        let queued = (woken / there.max(1) as f64).min(1.0);
+        let mut rows = Vec::new();
+        for ((frames, on), (n, wall)) in self.rows.drain() {
+            let row = |frames, on: &str, wall| {
+                let cpu = if on.is_empty() { wall } else { 0 };
+                Stack { frames, n, wall, cpu, on: on.to_owned() }
+            };
+            if on.is_empty() && self.stacks.get(&frames).is_some_and(waits) {
+                let core = (wall as f64 * queued) as u64;
+                rows.push(Stack { n: 0, ..row(frames.clone(), CORE, core) });
+                rows.push(row(frames, on, wall - core));
+            } else {
+                rows.push(row(frames, on, wall));
+            }
+        }
+        rows
+    }
+
+    /// Time so far that it had been woken and waited for a core, nanoseconds: the share of its waits for a core that goes with the
+    /// number of times it gave its core up by itself.
+    fn woken(&self, pid: u32) -> f64 {
+        let mut buffer = Vec::new();
+        let delay = self.schedule.read(&mut buffer).ok().and_then(|text| {
+            std::str::from_utf8(text).ok()?.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+        });
+        let status = Kept::open(format!("/proc/{pid}/task/{}/status", self.python.tid));
+        let status = status.and_then(|file| file.read(&mut buffer).map(<[u8]>::to_vec)).unwrap_or_default();
+        let count = |name| value(&status, name).unwrap_or(0) as f64;
+        let (waited, interrupted) = (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"));
+        delay.unwrap_or(0) as f64 * waited / (waited + interrupted).max(1.0)
     }
 }
 

@@ -87,6 +87,49 @@ pub(super) struct Place {
     pub(super) entry: bool,
 }
 
+/// A piece of the memory that frames lie in.
+#[derive(Debug)]
+struct Piece {
+    begin: u64,
+    len: usize,
+    bytes: [u8; PIECE],
+}
+
+/// Bytes that are read at once.
+const PIECE: usize = 2048;
+
+impl Default for Piece {
+    fn default() -> Self {
+        Self { begin: 0, len: 0, bytes: [0; PIECE] }
+    }
+}
+
+impl Piece {
+    /// So many bytes at an address: as they were when the piece was read, if they are in it.
+    fn at(&mut self, memory: Memory, address: u64, size: usize) -> Option<&[u8]> {
+        let inside = |this: &Self| {
+            let at = usize::try_from(address.checked_sub(this.begin)?).ok()?;
+            (at + size <= this.len).then_some(at)
+        };
+        if address == 0 {
+            return None;
+        }
+        let at = inside(self).or_else(|| {
+            // As far before it as that is memory at all.
+            for before in [PIECE - size, 0] {
+                self.begin = address.saturating_sub(before as u64);
+                self.len = before + size;
+                if memory.read(self.begin, &mut self.bytes[..self.len]).is_ok() {
+                    return inside(self);
+                }
+            }
+            self.len = 0;
+            None
+        })?;
+        self.bytes.get(at..at + size)
+    }
+}
+
 impl Python {
     /// That of a process.
     ///
@@ -195,12 +238,11 @@ impl Python {
             None => pointer,
         };
         let mut frame = frame.unwrap_or(0);
-        let mut bytes = [0; 104];
-        let bytes = &mut bytes[..layout.frame_size];
+        // Callers' frames lie before those they call, next to each other, unless they are generators' or older than 3.11: most of a
+        // stack is had by one read.
+        let mut piece = Piece::default();
         for _ in 0..DEPTH {
-            if frame == 0 || self.memory.read(frame, bytes).is_err() {
-                break;
-            }
+            let Some(bytes) = piece.at(self.memory, frame, layout.frame_size) else { break };
             frame = word(bytes, layout.previous);
             let own = |owner| bytes.get(owner as usize).is_some_and(|owner| *owner >= 3);
             if layout.owner.is_some_and(own) {

@@ -14,7 +14,7 @@ pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
 pub use machine::{Load, Neighbour};
-pub use stages::{Culprit, StageTime, Stages, Waited, Waits};
+pub use stages::{Culprit, StageTime, Stages, Waited, Waits, Work};
 
 use std::collections::BTreeMap;
 

@@ -68,6 +68,8 @@ pub struct Stages {
     pub outside_looks: u64,
     /// What making a batch waits for, most time first; only looks from outside tell.
     pub waited: Vec<Waited>,
+    /// Work that may be done anew for each sample, if there is any: see [`Work`].
+    pub works: Vec<Work>,
     /// Samples that were traced call by call.
     pub traced: u64,
     /// Looks behind `looping`.
@@ -77,6 +79,19 @@ pub struct Stages {
     pub gil_late: f64,
     /// Python threads of the training process that were running or runnable, mean.
     pub gil_threads: f64,
+}
+
+/// Work of a kind that may be done once instead of for each sample, with all that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// `load`: a file is read into memory; `connect`: a data base is connected to; `chunk`: HDF5 is read.
+    pub kind: &'static str,
+    /// CPU seconds a batch.
+    pub cpu: f64,
+    /// Seconds a batch of waiting.
+    pub blocked: f64,
+    /// The line of the script where most of it is.
+    pub at: Frame,
 }
 
 /// What making a batch waits for.
@@ -119,6 +134,62 @@ impl Function {
 /// Time of waiting by what is waited for, and within by the line of the script.
 type Waiting = BTreeMap<String, HashMap<(String, u32), (Frame, u64)>>;
 
+/// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
+const WORKS: [(&str, &[&str], &[&str]); 3] = [
+    ("connect", &["connect("], &[]),
+    (
+        "load",
+        &[
+            "np.load(",
+            "numpy.load(",
+            "torch.load(",
+            "pickle.load(",
+            "loadmat(",
+            "read_csv(",
+            "read_bytes(",
+            "load_file(",
+        ],
+        &["/numpy/lib/", "/zipfile"],
+    ),
+    ("chunk", &[], &["/h5py/"]),
+];
+
+/// Time of each of [`WORKS`], by lines of the script.
+#[derive(Default)]
+struct Works {
+    wall: u64,
+    cpu: u64,
+    of: [(u64, u64, HashMap<(String, u32), (Frame, u64)>); WORKS.len()],
+}
+
+impl Works {
+    fn note(&mut self, list: &[&Frame], wall: u64, cpu: u64) {
+        self.wall += wall;
+        self.cpu += cpu;
+        let Some(user) = list.iter().position(|frame| !stage::library(frame)) else { return };
+        for ((_, words, files), of) in WORKS.iter().zip(&mut self.of) {
+            let named = words.iter().any(|word| list[user].call.contains(word));
+            if named || list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part))) {
+                (of.0, of.1) = (of.0 + wall, of.1 + cpu);
+                let key = (list[user].file.clone(), list[user].line);
+                of.2.entry(key).or_insert_with(|| (list[user].clone(), 0)).1 += wall;
+            }
+        }
+    }
+
+    fn scaled(self, cpu: f64, blocked: f64) -> Vec<Work> {
+        let idle = self.wall.saturating_sub(self.cpu);
+        let of = WORKS.iter().zip(self.of).filter_map(|((kind, ..), (wall, run, lines))| {
+            let (at, _) = lines.into_values().max_by_key(|(frame, wall)| (*wall, frame.line))?;
+            let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+            let (cpu, blocked) =
+                (cpu * share(run, self.cpu), blocked * share(wall.saturating_sub(run), idle));
+            Some(Work { kind, cpu, blocked, at: Frame { call: headline(&at.call), ..at } })
+        });
+        of.collect()
+    }
+}
+
 impl Stages {
     pub(super) fn of(run: &RunDir, main: &ProcessRecords, loading: &Loading, steps: &Loop) -> Self {
         let mut made: BTreeMap<&'static str, Sum> = BTreeMap::new();
@@ -128,6 +199,7 @@ impl Stages {
         let mut stages = Self::default();
         let (mut late, mut looks, mut threads) = (0.0, 0.0, 0.0);
         let mut waiting = Waiting::new();
+        let mut works = Works::default();
         for process in &run.processes {
             let is_main = process.pid == main.pid;
             if !is_main && !loading.pids.contains(&process.pid) {
@@ -190,6 +262,7 @@ impl Stages {
                                 let sum = made.entry(name).or_default();
                                 sum.add(making, culprit, stack.wall, stack.cpu);
                                 sum.wait(name, making, stack.wall);
+                                works.note(making, stack.wall, stack.cpu);
                                 if !stack.on.is_empty() {
                                     note(&mut waiting, making, &stack.on, stack.wall);
                                 }
@@ -213,6 +286,7 @@ impl Stages {
         // What requests wait for, looks find as surely as tracing does, and in more of them.
         let looked = made.get("network").filter(|sum| sum.wall > 0).map(Sum::waits);
         stages.waited = waited(waiting, blocked);
+        stages.works = works.scaled(cpu, blocked);
         if stages.traced >= TRACED && stages.outside_looks < LOOKED {
             // Collation is no sample's.
             made = made.into_iter().filter(|&(name, _)| name == "collate").collect();

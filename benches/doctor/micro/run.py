@@ -2,9 +2,10 @@
 
     python benches/doctor/micro/run.py [--seconds 20] [--case NAME ...] [--python EXE] [--inside] [--out FILE.md]
 
-Each script of `script.py` runs under `wellfed doctor run`, and times its parts by the clocks of its threads. Told is for each
-part its share of the processor time, and of the waiting where the case is about that, in percent: as the script measured it, and
-as stacks show it. `--inside` adds what looks from inside of the process find, which need the interpreter's lock.
+Each script of `script.py` runs under `wellfed doctor run`, and times its parts by the clocks of its threads. Told is for
+each part its share of the processor time, and of the waiting where the case is about that, in percent: as the script
+measured it, and as stacks show it. `--inside` adds what looks from inside of the process find, which need the
+interpreter's lock.
 """
 
 from __future__ import annotations
@@ -84,7 +85,16 @@ def run(case: str, workers: int, seconds: float, python: str, outside: bool) -> 
         (folder / "truth").mkdir()
         env = {**os.environ, "WELLFED_MICRO_TRUTH": str(folder / "truth")}
         env["WELLFED_DOCTOR_LOOKS"] = "" if outside else "inside"
-        doctor = [sys.executable, "-m", "wellfed", "doctor", "run", "--no-live", "--keep", str(folder / "run")]
+        doctor = [
+            sys.executable,
+            "-m",
+            "wellfed",
+            "doctor",
+            "run",
+            "--no-live",
+            "--keep",
+            str(folder / "run"),
+        ]
         script = ["--python", python, str(HERE / "script.py"), case]
         script += ["--workers", str(workers), "--seconds", str(seconds)]
         subprocess.run([*doctor, *script], env=env, check=True, stderr=subprocess.DEVNULL)
@@ -104,7 +114,9 @@ def main() -> None:
     parser.add_argument("--inside", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    head = "| case | workers | part | of | true | outside | off |" + (" inside | off |" if options.inside else "")
+    head = "| case | workers | part | of | true | outside | off |" + (
+        " inside | off |" if options.inside else ""
+    )
     lines = [head, "|---" * (head.count("|") - 1) + "|"]
     print("\n".join(lines))
     worst: dict[bool, list[float]] = {True: [], False: []}

@@ -20,7 +20,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -140,7 +139,15 @@ CASES: dict[str, list[Callable[[], Any]]] = {
     "one of each": [part_sort, part_inflate],
     "Python and what gives it up": [part_python, part_hash, part_small_inflate],
     "many short calls": [part_short_calls, part_short_reads, part_small_inflate],
-    "mixture": [part_sort, part_inflate, part_python, part_hash, part_short_calls, part_short_reads, part_json],
+    "mixture": [
+        part_sort,
+        part_inflate,
+        part_python,
+        part_hash,
+        part_short_calls,
+        part_short_reads,
+        part_json,
+    ],
     "waits": [part_disk, part_child, part_sleep, part_socket, part_sort],
     "a lock": [part_lock, part_python],
 }
@@ -183,7 +190,7 @@ class Parts(Dataset):  # type: ignore[type-arg]
 
 
 class Lines(Dataset):  # type: ignore[type-arg]
-    """Lines of a compressed file, parsed: what one line of Python and what unpacking costs, told apart by leaving one out."""
+    """Lines of a compressed file, parsed: every other time they are not, which tells what unpacking costs."""
 
     def __init__(self, length: int) -> None:
         self.length = length

@@ -81,12 +81,7 @@ impl Monitor {
         let seen = self.looks.take().map(Looks::stop).unwrap_or_default();
         let mut trace = self.end().unwrap_or_default();
         trace.monitor_cpu += seen.cpu;
-        let why = seen.problems.iter().map(|why| {
-            format!(
-                "what lines of Python cost, by the clocks of their threads: looks come from inside ({why})"
-            )
-        });
-        trace.missing.extend(why);
+        seen.problems.iter().for_each(|why| trace.not_seen(why));
         trace
     }
 

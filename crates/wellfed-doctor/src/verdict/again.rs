@@ -20,6 +20,12 @@ const SAME: f64 = 0.5;
 /// What is left of the time that reading a file as a whole takes, once its content is in memory.
 const INDEXED: f64 = 0.03;
 
+/// Share of making a batch from which on connections are made again and again.
+const SELDOM: f64 = 0.01;
+
+/// What is left of connecting and asking, once the connection is there.
+const ASKED: f64 = 0.2;
+
 /// Bytes read for each byte of a sample, from which on most of a chunk is read in vain.
 const WASTED: f64 = 2.0;
 
@@ -99,30 +105,37 @@ fn load(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Setting, "read-again", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
-/// A connection that is made for each sample.
+/// A connection that is made for each sample. What its first statement takes is mostly the connection's, too: it reads the schema.
 fn connect(case: &Case) -> Option<Finding> {
-    let work = work(case, "connect")?;
+    let of = |kind: &str| case.e.stages.works.iter().find(|work| work.kind == kind);
+    let made = of("connect")?;
+    let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12);
+    let asked = of("query").map_or((0.0, 0.0), |work| (work.cpu, work.blocked));
+    let work = Work { cpu: made.cpu + asked.0, blocked: made.blocked + asked.1, ..made.clone() };
+    let time = work.cpu + work.blocked;
+    // One that each worker makes once is hardly ever seen.
+    if made.cpu + made.blocked < SELDOM * whole || time < LEAST * whole {
+        return None;
+    }
     let mut facts = loading::waiting(case);
-    facts.push(takes(case, work, "connects for each sample"));
+    facts.push(takes(case, &work, "connects for each sample, with the statements that follow"));
     let fix = Fix {
         title: "Keep the connection, one for each worker".to_owned(),
         change: format!(
             "# once in each process: if self.connection is None: self.connection = {}",
-            work.at.call
+            work.at.call.split_once(" = ").map_or(work.at.call.as_str(), |(_, call)| call)
         ),
         place: Some(code::place_of(&work.at)),
-        why: "Connecting opens files and reads the schema, or greets a server, before the first row is asked for. Made on first use, it is not shared by workers.".to_owned(),
+        why: "Connecting opens files and reads the schema, or greets a server, before the first row is there. Made on first use, it is not shared by workers.".to_owned(),
         apply: None,
     };
     let title = format!(
-        "A connection is made for each sample ({}): {} of making a batch, at least",
+        "A connection is made for each sample ({}): with its statements {} of making a batch",
         code::where_is(&work.at),
-        percent(
-            (work.cpu + work.blocked) / case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12)
-        )
+        percent(time / whole)
     );
-    let changed = with_left(case, work, 0.0);
-    Some(case.finding(Kind::Setting, "connect-again", "cpu", Said { title, facts, fix }, &changed, 0.2))
+    let changed = with_left(case, &work, ASKED);
+    Some(case.finding(Kind::Setting, "connect-again", "cpu", Said { title, facts, fix }, &changed, 0.25))
 }
 
 /// Chunks of HDF5 of which a sample uses a small part.

@@ -267,15 +267,29 @@ struct Thread {
     rows: HashMap<(Vec<u32>, &'static str), (u32, u64)>,
     /// Time at each stack so far: running, and waiting.
     stacks: HashMap<Vec<u32>, (u64, u64)>,
+    /// As of the first look.
+    switches: Switches,
+}
+
+/// How a thread came and went, since it began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Switches {
+    /// Nanoseconds that it waited for a core.
+    delay: u64,
+    /// Times that it gave its core up by itself.
+    waited: u64,
+    /// Times that another one was given it.
+    interrupted: u64,
 }
 
 impl Process {
     fn open(pid: u32, path: &Path) -> Result<Self, String> {
         let python = Python::of(pid)?;
-        let task = format!("/proc/{pid}/task/{pid}/syscall");
-        Kept::open(&task)
-            .and_then(|file| file.read(&mut Vec::new()).map(drop))
-            .map_err(|error| format!("{task}: {error}"))?;
+        for name in ["syscall", "schedstat"] {
+            let path = format!("/proc/{pid}/task/{pid}/{name}");
+            let read = Kept::open(&path).and_then(|file| file.read(&mut Vec::new()).map(drop));
+            read.map_err(|error| format!("{path}: {error}"))?;
+        }
         let out = OpenOptions::new().append(true).create_new(true).open(path);
         let out = out.map_err(|error| format!("{}: {error}", path.display()))?;
         let mut process =
@@ -308,6 +322,7 @@ impl Process {
                     at: None,
                     rows,
                     stacks,
+                    switches: Switches::of(self.pid, python.tid),
                 });
             }
         }
@@ -438,18 +453,34 @@ impl Thread {
         rows
     }
 
-    /// Time so far that it had been woken and waited for a core, nanoseconds: the share of its waits for a core that goes with the
-    /// number of times it gave its core up by itself.
+    /// Time since the first look that it had been woken and waited for a core, nanoseconds: the share of its waits for a core that
+    /// goes with the number of times it gave its core up by itself.
     fn woken(&self, pid: u32) -> f64 {
-        let mut buffer = Vec::new();
-        let delay = self.schedule.read(&mut buffer).ok().and_then(|text| {
-            std::str::from_utf8(text).ok()?.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-        });
-        let status = Kept::open(format!("/proc/{pid}/task/{}/status", self.python.tid));
-        let status = status.and_then(|file| file.read(&mut buffer).map(<[u8]>::to_vec)).unwrap_or_default();
-        let count = |name| value(&status, name).unwrap_or(0) as f64;
-        let (waited, interrupted) = (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"));
-        delay.unwrap_or(0) as f64 * waited / (waited + interrupted).max(1.0)
+        let now = Switches::of(pid, self.python.tid);
+        let since = |now: u64, before: u64| now.saturating_sub(before) as f64;
+        let waited = since(now.waited, self.switches.waited);
+        let interrupted = since(now.interrupted, self.switches.interrupted);
+        since(now.delay, self.switches.delay) * waited / (waited + interrupted).max(1.0)
+    }
+}
+
+impl Switches {
+    /// Those of a thread; none if it has ended.
+    fn of(pid: u32, tid: u32) -> Self {
+        let read = |name: &str| {
+            let file = Kept::open(format!("/proc/{pid}/task/{tid}/{name}"));
+            file.and_then(|file| file.read(&mut Vec::new()).map(<[u8]>::to_vec)).unwrap_or_default()
+        };
+        let (schedule, status) = (read("schedstat"), read("status"));
+        let delay = std::str::from_utf8(&schedule)
+            .ok()
+            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
+        let count = |name| value(&status, name).unwrap_or(0);
+        Self {
+            delay: delay.unwrap_or(0),
+            waited: count("voluntary_ctxt_switches:"),
+            interrupted: count("nonvoluntary_ctxt_switches:"),
+        }
     }
 }
 

@@ -42,8 +42,10 @@ pub(super) struct Python {
     runtime: (u64, u64),
     /// The type of code objects, once one was seen.
     code_type: Option<u64>,
-    codes: HashMap<u64, Code>,
-    /// Looks so far at what was not looked at for a while.
+    /// Code objects by address: which of `seen`, and the generation it was compared in.
+    codes: HashMap<u64, (u32, u32)>,
+    /// All code objects that were seen, also those that are gone.
+    seen: Vec<Code>,
     generation: u32,
 }
 
@@ -56,14 +58,13 @@ struct Code {
     table: Vec<u8>,
     /// Address of its table: another one has another, where its own place was used again.
     identity: (u64, u32),
-    seen: u32,
 }
 
 /// A frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spot {
-    /// Address of the code.
-    pub(super) code: u64,
+    /// The code, numbered as it was seen.
+    pub(super) code: u32,
     /// Instruction, in units of two bytes from the first one on.
     pub(super) unit: u64,
 }
@@ -171,6 +172,7 @@ impl Python {
             runtime: (start, start + runtime.size),
             code_type: None,
             codes: HashMap::new(),
+            seen: Vec::new(),
             generation: 0,
         };
         if this.states().is_empty() {
@@ -257,9 +259,7 @@ impl Python {
             };
             // A frame that is being made has not begun with its first instruction.
             let Some(unit) = unit.filter(|unit| *unit < 1 << 24) else { continue };
-            if !self.knows(code) {
-                break;
-            }
+            let Some(code) = self.number(code) else { break };
             spots.push(Spot { code, unit });
         }
         spots
@@ -270,26 +270,24 @@ impl Python {
         self.generation += 1;
     }
 
-    /// Whether there is a code object at this address.
-    fn knows(&mut self, address: u64) -> bool {
-        if let Some(code) = self.codes.get_mut(&address) {
-            if code.seen == self.generation {
-                return true;
+    /// Number of the code object at this address, if there is one.
+    fn number(&mut self, address: u64) -> Option<u32> {
+        if let Some((number, generation)) = self.codes.get_mut(&address) {
+            if *generation == self.generation {
+                return Some(*number);
             }
             let positions = self.memory.word(address + self.layout.positions).unwrap_or(0);
             let line = self.memory.array(address + self.layout.line).map_or(0, u32::from_ne_bytes);
-            if code.identity == (positions, line) {
-                code.seen = self.generation;
-                return true;
+            if self.seen.get(*number as usize).is_some_and(|code| code.identity == (positions, line)) {
+                *generation = self.generation;
+                return Some(*number);
             }
         }
-        match self.read_code(address) {
-            Ok(code) => {
-                self.codes.insert(address, code);
-                true
-            }
-            Err(_) => false,
-        }
+        let code = self.read_code(address).ok()?;
+        let number = u32::try_from(self.seen.len()).ok()?;
+        self.seen.push(code);
+        self.codes.insert(address, (number, self.generation));
+        Some(number)
     }
 
     fn read_code(&mut self, address: u64) -> io::Result<Code> {
@@ -312,7 +310,6 @@ impl Python {
             line,
             table: self.memory.bytes(table.wrapping_add(32), len)?,
             identity: (table, line),
-            seen: self.generation,
         })
     }
 
@@ -336,7 +333,7 @@ impl Python {
 
     /// What a spot is called; nothing if it has not been seen.
     pub(super) fn place(&self, spot: Spot) -> Option<Place> {
-        let code = self.codes.get(&spot.code)?;
+        let code = self.seen.get(spot.code as usize)?;
         let new = self.layout.instructions.is_some();
         let mut position = if new {
             positions::of(&code.table, code.line, spot.unit)

@@ -3,9 +3,9 @@
     python benches/doctor/micro/run.py [--seconds 20] [--case NAME ...] [--python EXE] [--inside] [--out FILE.md]
 
 Each script of `script.py` runs under `wellfed doctor run`, and times its parts by the clocks of its threads. Told is
-for each part its share of the processor time, and of the waiting where the case is about that, in percent: as the script
-measured it, and as stacks show it. `--inside` adds what looks from inside of the process find, which need the
-interpreter's lock.
+for each part its share of the processor time, and of the waiting where the case is about that, in percent: as the
+script measured it, and as stacks show it. `--inside` adds what looks from inside of the process find, which need
+the interpreter's lock.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ pub enum Record {
     Frames(Frames),
     /// Stacks seen since the last such record.
     Stacks(Stacks),
+    /// From now on stacks are looked at from outside: the first record of that file.
+    Looks(Looks),
     /// Some samples, call by call.
     Profile(Profile),
     /// How long the sampling thread waited for the interpreter's lock.
@@ -363,6 +365,10 @@ pub struct Stack {
     pub wall: u64,
     /// The part of it in which the thread ran, as far as looks tell.
     pub cpu: u64,
+    /// What it waited for: `core`, `file`, `fault` (memory that is not there yet), `socket`, `pipe`, `gil`, `lock`, `shared-lock`
+    /// (between processes), `file-lock`, `child`, `sleep`, `device`, `other`. Empty where it ran, and where nobody knows.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub on: String,
 }
 
 /// See [`Record::Stacks`].
@@ -375,6 +381,17 @@ pub struct Stacks {
     pub thread: String,
     /// Stacks.
     pub rows: Vec<Stack>,
+    /// Whether they were seen from outside of the process, without the interpreter's lock.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
+}
+
+/// See [`Record::Looks`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Looks {
+    /// Now.
+    pub t: u64,
 }
 
 /// See [`Record::Profile`].

@@ -78,7 +78,16 @@ impl RunDir {
                 Some("jsonl") => {
                     let (records, broken) = record::read(&path).map_err(|error| at(&path, error))?;
                     let process = processes.entry(pid).or_default();
-                    (process.records, process.broken) = (records, broken);
+                    process.records.splice(0..0, records);
+                    process.broken += broken;
+                    process
+                }
+                // What was seen of it from outside.
+                Some("looks") => {
+                    let (records, broken) = record::read(&path).map_err(|error| at(&path, error))?;
+                    let process = processes.entry(pid).or_default();
+                    process.records.extend(records);
+                    process.broken += broken;
                     process
                 }
                 Some("error") => {

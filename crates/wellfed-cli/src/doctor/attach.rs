@@ -26,7 +26,7 @@ pub(crate) struct Attach {
 impl Attach {
     /// Watches; whoever closes the other end of standard input, or ends, ends this.
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let monitor = Monitor::start(self.pid, INTERVAL)
+        let monitor = Monitor::start(self.pid, INTERVAL, self.file.parent())
             .map_err(|error| Error::io("watch", self.pid.to_string(), error))?;
         let mut rest = io::stdin().lock();
         let mut piece = [0; 64];

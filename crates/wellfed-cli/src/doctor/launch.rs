@@ -120,7 +120,7 @@ impl Launch {
         let signals = Signals::handle();
         let t0 = monotonic();
         let mut child = command.spawn().map_err(|error| self.cannot_start(error))?;
-        let monitor = Monitor::start(child.id(), INTERVAL);
+        let monitor = Monitor::start(child.id(), INTERVAL, Some(directory.path()));
         let (mut monitor, problem) = match monitor {
             Ok(monitor) => (Some(monitor), None),
             Err(error) => (None, Some(format!("the machine: {error}"))),

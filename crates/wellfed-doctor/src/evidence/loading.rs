@@ -93,6 +93,8 @@ pub struct Loading {
     pub busy: f64,
     /// Some files that were opened: path and size.
     pub files: Vec<(String, u64)>,
+    /// The first files that each process opened, in order.
+    pub opened: Vec<Vec<String>>,
 }
 
 impl Loading {
@@ -107,6 +109,7 @@ impl Loading {
         let mut workers = Vec::new();
         for process in family(run, main) {
             let mut made = false;
+            let mut opened = Vec::new();
             for record in &process.records {
                 match record {
                     Record::Fetch(fetch) if fetch.loader == loader.loader => {
@@ -127,6 +130,8 @@ impl Loading {
                         }
                     }
                     Record::Files(files) => {
+                        let room = FIRST.saturating_sub(opened.len());
+                        opened.extend(files.paths.iter().take(room).cloned());
                         let known = files.paths.iter().cloned().zip(files.sizes.iter().copied());
                         loading.files.extend(known.take(1_000 - loading.files.len().min(1_000)));
                     }
@@ -136,6 +141,7 @@ impl Loading {
             if made {
                 loading.pids.push(process.pid);
                 workers.push(process.pid);
+                loading.opened.push(opened);
             }
         }
         let count = f64::from(sends.3.max(1));
@@ -154,6 +160,25 @@ impl Loading {
         loading
     }
 
+    /// The file that is opened most, its size, and its share of all that is opened.
+    pub fn most_opened(&self) -> Option<(&str, u64, f64)> {
+        let mut times: BTreeMap<&str, (u64, u32)> = BTreeMap::new();
+        for (path, size) in &self.files {
+            let entry = times.entry(path).or_insert((*size, 0));
+            entry.1 += 1;
+        }
+        let (path, (size, count)) = times.into_iter().max_by_key(|(_, (_, count))| *count)?;
+        (count > 1).then(|| (path, size, f64::from(count) / self.files.len() as f64))
+    }
+
+    /// Whether all processes open the same files in the same order: each of them reads everything.
+    pub fn all_open_the_same(&self) -> bool {
+        let mut lists = self.opened.iter();
+        let Some(first) = lists.next().filter(|list| !list.is_empty()) else { return false };
+        self.opened.len() > 1
+            && lists.all(|list| !list.is_empty() && list.iter().zip(first).all(|(a, b)| a == b))
+    }
+
     /// Samples a batch, mean.
     pub fn samples_per_batch(&self) -> f64 {
         mean(self.batches.iter().map(|batch| f64::from(batch.samples)))
@@ -164,6 +189,9 @@ impl Loading {
         mean(self.batches.iter().map(what))
     }
 }
+
+/// Files of each process that are kept in order.
+const FIRST: usize = 64;
 
 /// Processes that descend from `main`, and itself.
 fn family<'a>(run: &'a RunDir, main: &'a ProcessRecords) -> impl Iterator<Item = &'a ProcessRecords> {

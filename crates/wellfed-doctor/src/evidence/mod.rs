@@ -14,7 +14,7 @@ pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
 pub use machine::{Load, Neighbour};
-pub use stages::{Culprit, StageTime, Stages, Waits};
+pub use stages::{Culprit, StageTime, Stages, Waited, Waits, Work};
 
 use std::collections::BTreeMap;
 
@@ -133,6 +133,13 @@ impl Evidence {
         evidence.loading = Loading::of(run, main, &loader, window);
         evidence.flow = Flow::of(main, loader.loader);
         evidence.stages = Stages::of(run, main, &evidence.loading, &evidence.steps);
+        if evidence.stages.outside_looks == 0
+            && let Some(why) = run.trace.not_seen_from_outside().next()
+        {
+            evidence.notes.push(format!(
+                "Lines of Python were looked at from inside of the process, which finds code that gives up the interpreter's lock too often ({why})."
+            ));
+        }
         evidence.load = Load::of(&run.trace, main.pid, &evidence.loading, window);
         evidence.engine = Engine::of(main, loader.loader, window);
         if let Some(engine) = &evidence.engine

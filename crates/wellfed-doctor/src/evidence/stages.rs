@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Loading, Loop};
 use crate::{
-    record::{Frame, Record},
+    record::{Frame, Record, Stacks},
     run_dir::{ProcessRecords, RunDir},
     stage,
 };
@@ -64,6 +64,12 @@ pub struct Stages {
     pub looping: Vec<StageTime>,
     /// Looks at stacks behind `loading`.
     pub loading_looks: u64,
+    /// Of those, the ones from outside of the process.
+    pub outside_looks: u64,
+    /// What making a batch waits for, most time first; only looks from outside tell.
+    pub waited: Vec<Waited>,
+    /// Work that may be done anew for each sample, if there is any: see [`Work`].
+    pub works: Vec<Work>,
     /// Samples that were traced call by call.
     pub traced: u64,
     /// Looks behind `looping`.
@@ -75,13 +81,114 @@ pub struct Stages {
     pub gil_threads: f64,
 }
 
+/// Work of a kind that may be done once instead of for each sample, with all that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `chunk`: HDF5 is read.
+    pub kind: &'static str,
+    /// CPU seconds a batch.
+    pub cpu: f64,
+    /// Seconds a batch of waiting.
+    pub blocked: f64,
+    /// The line of the script where most of it is.
+    pub at: Frame,
+}
+
+/// What making a batch waits for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waited {
+    /// As [`Stack::on`](crate::record::Stack::on) has it.
+    pub on: String,
+    /// Seconds a batch.
+    pub time: f64,
+    /// The line of the script that waits most.
+    pub at: Frame,
+}
+
 #[derive(Default)]
 struct Sum {
     wall: u64,
     cpu: u64,
-    culprits: HashMap<(String, String), (Culprit, u64)>,
+    culprits: HashMap<(String, String), Function>,
     /// Of `wall`, in the order of [`Waits`].
     waits: [u64; 4],
+}
+
+/// What a function took, line by line.
+#[derive(Clone, Debug, Default)]
+struct Function {
+    wall: u64,
+    cpu: u64,
+    /// The function at a line, the expression of the user's code that led there, and the time there.
+    lines: HashMap<(u32, u32), (Frame, Option<Frame>, u64)>,
+}
+
+impl Function {
+    /// The function where it takes most time.
+    fn most(&self) -> Option<(&Frame, &Option<Frame>)> {
+        let most = self.lines.iter().max_by_key(|&(key, &(_, _, wall))| (wall, key));
+        most.map(|(_, (frame, call, _))| (frame, call))
+    }
+}
+
+/// Time of waiting by what is waited for, and within by the line of the script.
+type Waiting = BTreeMap<String, HashMap<(String, u32), (Frame, u64)>>;
+
+/// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
+const WORKS: [(&str, &[&str], &[&str]); 4] = [
+    ("connect", &["connect("], &[]),
+    ("query", &[".execute(", ".cursor(", ".close("], &[]),
+    (
+        "load",
+        &[
+            "np.load(",
+            "numpy.load(",
+            "torch.load(",
+            "pickle.load(",
+            "loadmat(",
+            "read_csv(",
+            "read_bytes(",
+            "load_file(",
+        ],
+        &["/numpy/lib/", "/zipfile"],
+    ),
+    ("chunk", &[], &["/h5py/"]),
+];
+
+/// Time of each of [`WORKS`], by lines of the script.
+#[derive(Default)]
+struct Works {
+    wall: u64,
+    cpu: u64,
+    of: [(u64, u64, HashMap<(String, u32), (Frame, u64)>); WORKS.len()],
+}
+
+impl Works {
+    fn note(&mut self, list: &[&Frame], wall: u64, cpu: u64) {
+        self.wall += wall;
+        self.cpu += cpu;
+        let Some(user) = list.iter().position(|frame| !stage::library(frame)) else { return };
+        for ((_, words, files), of) in WORKS.iter().zip(&mut self.of) {
+            let named = words.iter().any(|word| list[user].call.contains(word));
+            if named || list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part))) {
+                (of.0, of.1) = (of.0 + wall, of.1 + cpu);
+                let key = (list[user].file.clone(), list[user].line);
+                of.2.entry(key).or_insert_with(|| (list[user].clone(), 0)).1 += wall;
+            }
+        }
+    }
+
+    fn scaled(self, cpu: f64, blocked: f64) -> Vec<Work> {
+        let idle = self.wall.saturating_sub(self.cpu);
+        let of = WORKS.iter().zip(self.of).filter_map(|((kind, ..), (wall, run, lines))| {
+            let (at, _) = lines.into_values().max_by_key(|(frame, wall)| (*wall, frame.line))?;
+            let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+            let (cpu, blocked) =
+                (cpu * share(run, self.cpu), blocked * share(wall.saturating_sub(run), idle));
+            Some(Work { kind, cpu, blocked, at: Frame { call: headline(&at.call), ..at } })
+        });
+        of.collect()
+    }
 }
 
 impl Stages {
@@ -92,11 +199,17 @@ impl Stages {
         let mut traced: BTreeMap<&'static str, Sum> = BTreeMap::new();
         let mut stages = Self::default();
         let (mut late, mut looks, mut threads) = (0.0, 0.0, 0.0);
+        let mut waiting = Waiting::new();
+        let mut works = Works::default();
         for process in &run.processes {
             let is_main = process.pid == main.pid;
             if !is_main && !loading.pids.contains(&process.pid) {
                 continue;
             }
+            // Looks from inside find where a thread gives the interpreter's lock up; those from outside find where it is.
+            let outside = process.records.iter().any(
+                |record| matches!(record, Record::Stacks(stacks) if stacks.outside && in_window(stacks, steps.window)),
+            );
             // Frames are described when there is time for it, maybe after the stacks they are in.
             let frames: HashMap<u32, &Frame> = process
                 .records
@@ -125,8 +238,14 @@ impl Stages {
                             }
                         }
                     }
-                    Record::Stacks(stacks) if stacks.t >= steps.window.0 && stacks.t <= steps.window.1 => {
+                    Record::Stacks(stacks)
+                        if in_window(stacks, steps.window) && stacks.outside == outside =>
+                    {
                         for stack in &stacks.rows {
+                            // That is told by clocks, and is nothing that the line does.
+                            if stack.on == "core" {
+                                continue;
+                            }
                             let list: Vec<&Frame> =
                                 stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
                             // What makes a batch lies inside of torch's fetcher, wherever that runs.
@@ -134,6 +253,7 @@ impl Stages {
                             let waits = list.iter().any(|frame| is_next(frame));
                             if let Some(fetch) = fetch {
                                 stages.loading_looks += u64::from(stack.n);
+                                stages.outside_looks += if outside { u64::from(stack.n) } else { 0 };
                                 // The fetcher itself does nothing: a look that finds only it came between two calls.
                                 if fetch == 0 && !list[0].call.contains("collate_fn") {
                                     continue;
@@ -143,6 +263,10 @@ impl Stages {
                                 let sum = made.entry(name).or_default();
                                 sum.add(making, culprit, stack.wall, stack.cpu);
                                 sum.wait(name, making, stack.wall);
+                                works.note(making, stack.wall, stack.cpu);
+                                if !stack.on.is_empty() {
+                                    note(&mut waiting, making, &stack.on, stack.wall);
+                                }
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
                                 stages.looping_looks += u64::from(stack.n);
@@ -162,7 +286,9 @@ impl Stages {
         let blocked = loading.mean(super::Batch::blocked);
         // What requests wait for, looks find as surely as tracing does, and in more of them.
         let looked = made.get("network").filter(|sum| sum.wall > 0).map(Sum::waits);
-        if stages.traced >= TRACED {
+        stages.waited = waited(waiting, blocked);
+        stages.works = works.scaled(cpu, blocked);
+        if stages.traced >= TRACED && stages.outside_looks < LOOKED {
             // Collation is no sample's.
             made = made.into_iter().filter(|&(name, _)| name == "collate").collect();
             fit(&mut traced, &mut made, loading);
@@ -189,6 +315,13 @@ impl Stages {
         self.get(name).map_or(0.0, |stage| stage.cpu)
     }
 
+    /// What making a batch waits for of such kinds, seconds a batch, and the line that waits most for it.
+    pub fn waits_for(&self, kinds: &[&str]) -> (f64, Option<&Waited>) {
+        let mut of = self.waited.iter().filter(|waited| kinds.contains(&waited.on.as_str()));
+        let first = of.next();
+        (first.map_or(0.0, |waited| waited.time) + of.map(|waited| waited.time).sum::<f64>(), first)
+    }
+
     /// Seconds a batch of a stage; 0 if it was not seen.
     pub fn time(&self, name: &str) -> f64 {
         self.get(name).map_or(0.0, StageTime::time)
@@ -199,7 +332,10 @@ impl Sum {
     fn scale(&mut self, by: f64) {
         let scaled = |value: u64| (value as f64 * by) as u64;
         (self.wall, self.cpu) = (scaled(self.wall), scaled(self.cpu));
-        self.culprits.values_mut().for_each(|(_, wall)| *wall = scaled(*wall));
+        for function in self.culprits.values_mut() {
+            (function.wall, function.cpu) = (scaled(function.wall), scaled(function.cpu));
+            function.lines.values_mut().for_each(|(_, _, wall)| *wall = scaled(*wall));
+        }
         self.waits = self.waits.map(scaled);
     }
 
@@ -224,8 +360,13 @@ impl Sum {
         self.wall += other.wall;
         self.cpu += other.cpu;
         self.waits.iter_mut().zip(other.waits).for_each(|(wait, more)| *wait += more);
-        for (key, (culprit, wall)) in other.culprits {
-            self.culprits.entry(key).or_insert((culprit, 0)).1 += wall;
+        for (key, function) in other.culprits {
+            let ours = self.culprits.entry(key).or_default();
+            ours.wall += function.wall;
+            ours.cpu += function.cpu;
+            for (line, (frame, call, wall)) in function.lines {
+                ours.lines.entry(line).or_insert((frame, call, 0)).2 += wall;
+            }
         }
     }
 
@@ -244,12 +385,41 @@ impl Sum {
             .find(|frame| !stage::library(frame))
             .map(|&frame| Frame { call: headline(&frame.call), ..frame.clone() });
         let key = (list[at].file.clone(), list[at].func.clone());
-        let entry = self
-            .culprits
-            .entry(key)
-            .or_insert_with(|| (Culprit { frame: list[at].clone(), call, time: 0.0 }, 0));
-        entry.1 += wall;
+        let function = self.culprits.entry(key).or_default();
+        function.wall += wall;
+        function.cpu += cpu;
+        let line = (list[at].line, call.as_ref().map_or(0, |call| call.line));
+        function.lines.entry(line).or_insert_with(|| (list[at].clone(), call, 0)).2 += wall;
     }
+}
+
+fn in_window(stacks: &Stacks, window: (u64, u64)) -> bool {
+    stacks.t >= window.0 && stacks.t <= window.1
+}
+
+/// Notes that a stack waits: at the innermost line of the script, or of whatever there is.
+fn note(waiting: &mut Waiting, list: &[&Frame], on: &str, wall: u64) {
+    let Some(frame) = list.iter().find(|frame| !stage::library(frame)).or_else(|| list.first()) else {
+        return;
+    };
+    let lines = waiting.entry(on.to_owned()).or_default();
+    lines.entry((frame.file.clone(), frame.line)).or_insert_with(|| ((*frame).clone(), 0)).1 += wall;
+}
+
+/// The same in seconds, of `blocked` in all.
+fn waited(waiting: Waiting, blocked: f64) -> Vec<Waited> {
+    let sum = |lines: &HashMap<_, (Frame, u64)>| lines.values().map(|(_, wall)| *wall).sum::<u64>();
+    let all: u64 = waiting.values().map(sum).sum();
+    let mut waited: Vec<Waited> = waiting
+        .into_iter()
+        .filter_map(|(on, lines)| {
+            let time = blocked * sum(&lines) as f64 / all.max(1) as f64;
+            let (at, _) = lines.into_values().max_by_key(|(frame, wall)| (*wall, frame.line))?;
+            Some(Waited { on, time, at: Frame { call: headline(&at.call), ..at } })
+        })
+        .collect();
+    waited.sort_by(|a, b| b.time.total_cmp(&a.time));
+    waited
 }
 
 /// Of a statement with a body, what stands before the body: a loop is not told in full.
@@ -274,8 +444,11 @@ fn is_next(frame: &Frame) -> bool {
     loader && frame.func.ends_with("__next__")
 }
 
-/// Traced samples from which on they are believed rather than looks.
+/// Traced samples from which on they are believed rather than looks from inside.
 const TRACED: u64 = 6;
+
+/// Looks from outside from which on they are believed rather than traced samples: shares are right within 4 % of the whole.
+const LOOKED: u64 = 150;
 
 /// Moves what was traced to `made`, in proportion to collation: as the clocks of batches say.
 fn fit(traced: &mut BTreeMap<&'static str, Sum>, made: &mut BTreeMap<&'static str, Sum>, loading: &Loading) {
@@ -318,15 +491,18 @@ fn scaled(
         .iter()
         .filter_map(|&name| {
             let sum = sums.get(name)?;
-            let idle = (sum.wall - sum.cpu.min(sum.wall)) as f64;
-            let time = sum.cpu.min(sum.wall) as f64 * scale_cpu + idle * scale_idle;
-            let blocked = idle * scale_blocked;
+            let scale = |wall: u64, cpu: u64| {
+                let idle = wall.saturating_sub(cpu) as f64;
+                (cpu.min(wall) as f64 * scale_cpu + idle * scale_idle, idle * scale_blocked)
+            };
+            let (time, blocked) = scale(sum.wall, sum.cpu);
             let mut culprits: Vec<Culprit> = sum
                 .culprits
                 .values()
-                .map(|(culprit, wall)| Culprit {
-                    time: (time + blocked) * *wall as f64 / sum.wall.max(1) as f64,
-                    ..culprit.clone()
+                .filter_map(|function| {
+                    let (frame, call) = function.most()?;
+                    let (cpu, blocked) = scale(function.wall, function.cpu);
+                    Some(Culprit { frame: frame.clone(), call: call.clone(), time: cpu + blocked })
                 })
                 .collect();
             culprits.sort_by(|a, b| b.time.total_cmp(&a.time));

@@ -1,6 +1,6 @@
 //! Where there is no `/proc`: what the standard library knows, and what is missing.
 
-use std::{io, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use super::{Machine, Tick, Trace};
 
@@ -34,7 +34,7 @@ impl Monitor {
     /// # Errors
     ///
     /// None on this system.
-    pub fn start(_root_pid: u32, _interval: Duration) -> io::Result<Self> {
+    pub fn start(_root_pid: u32, _interval: Duration, _records: Option<&Path>) -> io::Result<Self> {
         Ok(Self(()))
     }
 

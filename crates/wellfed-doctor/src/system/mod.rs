@@ -15,6 +15,8 @@ mod files;
 #[cfg(target_os = "linux")]
 mod gpu;
 #[cfg(target_os = "linux")]
+mod looks;
+#[cfg(target_os = "linux")]
 mod machine;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -3,7 +3,8 @@
 //! It takes less than [`MAX_SHARE`] of one core: the more there is to look at, the more seldom it looks.
 
 use std::{
-    io,
+    env, io,
+    path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
@@ -16,6 +17,7 @@ use super::{
     cores::Cores,
     disk::{Disks, Network},
     gpu,
+    looks::Looks,
     memory::{Memory, Stalls},
     neighbours,
     processes::Processes,
@@ -30,6 +32,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Time between two looks at who the neighbours are, nanoseconds.
 const NEIGHBOURS: u64 = 1_000_000_000;
 
+/// `inside` leaves looks at stacks to the probes, as where they are not possible from outside.
+const LOOKS: &str = "WELLFED_DOCTOR_LOOKS";
+
 /// Looks that are kept; then each two become one.
 const MAX_TICKS: usize = 6000;
 
@@ -38,6 +43,7 @@ const MAX_TICKS: usize = 6000;
 pub struct Monitor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Trace>>,
+    looks: Option<Looks>,
 }
 
 #[derive(Debug, Default)]
@@ -48,18 +54,21 @@ struct Shared {
 }
 
 impl Monitor {
-    /// Begins to look at the machine, and at `root_pid` and all processes below it, every `interval`.
+    /// Begins to look at the machine, and at `root_pid` and all processes below it, every `interval`. Stacks of processes whose
+    /// probes write into `records` are looked at, too, and written there.
     ///
     /// # Errors
     ///
     /// If no thread can be started.
-    pub fn start(root_pid: u32, interval: Duration) -> io::Result<Self> {
+    pub fn start(root_pid: u32, interval: Duration, records: Option<&Path>) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("wellfed-monitor".to_owned())
             .spawn(move || watch(root_pid, interval, &theirs))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let wanted = env::var_os(LOOKS).is_none_or(|from| from != "inside");
+        let looks = records.filter(|_| wanted).map(Looks::start).transpose()?;
+        Ok(Self { shared, thread: Some(thread), looks })
     }
 
     /// The last look.
@@ -69,7 +78,11 @@ impl Monitor {
 
     /// Ends, and gives all looks. The last one is of now.
     pub fn stop(mut self) -> Trace {
-        self.end().unwrap_or_default()
+        let seen = self.looks.take().map(Looks::stop).unwrap_or_default();
+        let mut trace = self.end().unwrap_or_default();
+        trace.monitor_cpu += seen.cpu;
+        seen.problems.iter().for_each(|why| trace.not_seen(why));
+        trace
     }
 
     fn end(&mut self) -> Option<Trace> {
@@ -291,7 +304,7 @@ mod tests {
     #[test]
     fn our_time_and_that_of_others_are_told_apart() {
         let (ours, theirs) = (Busy::start(), Busy::start());
-        let monitor = Monitor::start(ours.0.id(), Duration::from_millis(50)).unwrap();
+        let monitor = Monitor::start(ours.0.id(), Duration::from_millis(50), None).unwrap();
         let sum = |trace: &Trace| {
             let own: u64 =
                 trace.ticks.iter().filter_map(|tick| tick.processes.get(&ours.0.id())).map(|p| p.cpu).sum();
@@ -320,7 +333,7 @@ mod tests {
     #[test]
     fn the_end_of_the_script_is_no_trouble() {
         let mut child = Command::new("true").spawn().unwrap();
-        let monitor = Monitor::start(child.id(), Duration::from_millis(5)).unwrap();
+        let monitor = Monitor::start(child.id(), Duration::from_millis(5), None).unwrap();
         child.wait().unwrap();
         thread::sleep(Duration::from_millis(30));
         let trace = monitor.stop();

@@ -4,7 +4,21 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::{Disk, GpuTick, Neighbours, Pressure, Process, Tick, Trace};
 
+/// What [`Trace::missing`] begins with where stacks could not be looked at from outside of a process.
+const OUTSIDE: &str = "stacks from outside: ";
+
 impl Trace {
+    /// Notes why the stacks of a process could not be looked at from outside.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked at"))]
+    pub(super) fn not_seen(&mut self, why: &str) {
+        self.missing.push(format!("{OUTSIDE}{why}"));
+    }
+
+    /// Why the stacks of processes could not be looked at from outside.
+    pub fn not_seen_from_outside(&self) -> impl Iterator<Item = &str> {
+        self.missing.iter().filter_map(|missing| missing.strip_prefix(OUTSIDE))
+    }
+
     /// Joins each two looks but the first, which is where counting begins.
     pub(super) fn halve(&mut self) {
         let mut joined: Vec<Tick> = Vec::with_capacity(self.ticks.len() / 2 + 2);

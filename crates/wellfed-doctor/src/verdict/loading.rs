@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, ms, network, percent, pipeline};
+use super::{Case, Finding, Kind, Said, code, fact, locks, ms, network, percent, pipeline};
 use crate::{
     evidence::mean,
     model::Pipeline,
@@ -85,6 +85,10 @@ fn serial(case: &Case) -> Option<Finding> {
     }
     // Workers wait for storage: what they lack is not cores. `storage` names that.
     if mostly_blocked(case) && case.p.workers > 0 {
+        return None;
+    }
+    // Nor do those that wait for each other.
+    if locks::held(case).is_some() {
         return None;
     }
     let cores = case.p.cores.floor().max(1.0) as usize;

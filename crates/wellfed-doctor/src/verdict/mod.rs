@@ -5,12 +5,14 @@
 //! there: removing all decoding would help any loop that waits, but a loop that decodes in its own process lacks
 //! workers first.
 
+mod again;
 mod code;
 mod contention;
 mod costs;
 mod dataflow;
 mod engine;
 mod loading;
+mod locks;
 mod network;
 mod pipeline;
 mod remote;
@@ -244,6 +246,8 @@ fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
         costs::find(case),
         storage::find(case),
         contention::find(case),
+        locks::find(case).into_iter().collect(),
+        again::find(case),
         dataflow::find(case),
         engine::find(case),
         training::find(case),

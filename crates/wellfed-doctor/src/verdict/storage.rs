@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, network, percent};
+use super::{Case, Finding, Kind, Said, code, fact, loading, locks, ms, network, percent};
 use crate::{
     evidence::{StageTime, mean},
     model::{Cost, Pipeline},
@@ -34,13 +34,15 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
 
 /// Seconds a batch waits for storage: in whatever stage that is, since decoders read, too.
 fn blocked(case: &Case) -> f64 {
-    case.e
+    let all: f64 = case
+        .e
         .stages
         .loading
         .iter()
         .filter(|stage| stage.name != "augment" && stage.name != "network")
         .map(|stage| stage.blocked)
-        .sum()
+        .sum();
+    (all - locks::elsewhere(case)).max(0.0)
 }
 
 fn without_blocking(case: &Case, share: f64) -> Pipeline {

@@ -1,0 +1,211 @@
+//! Work that is done anew for each sample, or by each worker, though once would do: files that are read as a whole, connections, chunks
+//! of which little is used, data that every worker reads.
+
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
+use crate::{
+    evidence::Work,
+    model::{Cost, Pipeline},
+    report::{Fact, Fix},
+};
+
+/// Share of making a batch below which such work is not worth a look.
+const LEAST: f64 = 0.1;
+
+/// Opens for each sample, from which on a file is opened for each.
+const EACH: f64 = 0.8;
+
+/// Share of all opens from which on it is one file that is opened again and again.
+const SAME: f64 = 0.5;
+
+/// What is left of the time that reading a file as a whole takes, once its content is in memory.
+const INDEXED: f64 = 0.03;
+
+/// Share of making a batch from which on connections are made again and again.
+const SELDOM: f64 = 0.01;
+
+/// What is left of connecting and asking, once the connection is there.
+const ASKED: f64 = 0.2;
+
+/// Bytes read for each byte of a sample, from which on most of a chunk is read in vain.
+const WASTED: f64 = 2.0;
+
+pub(super) fn find(case: &Case) -> Vec<Finding> {
+    if case.e.loading.batches.is_empty() {
+        return Vec::new();
+    }
+    [load(case), connect(case), chunk(case), twice(case)].into_iter().flatten().collect()
+}
+
+fn work<'a>(case: &Case<'a>, kind: &str) -> Option<&'a Work> {
+    let found = case.e.stages.works.iter().find(|work| work.kind == kind)?;
+    let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked());
+    (found.cpu + found.blocked >= LEAST * whole).then_some(found)
+}
+
+/// The pipeline with so much of the work left.
+fn with_left(case: &Case, work: &Work, left: f64) -> Pipeline {
+    let cpu = case.e.loading.mean(|batch| batch.cpu).max(1e-12);
+    let blocked = case.e.loading.mean(crate::evidence::Batch::blocked).max(1e-12);
+    let gone = |part: f64, whole: f64| 1.0 - (1.0 - left) * (part / whole).min(1.0);
+    let (runs, waits) = (gone(work.cpu, cpu), gone(work.blocked, blocked));
+    case.p.with_make(|cost| Cost { cpu: cost.cpu * runs, blocked: cost.blocked * waits, ..*cost })
+}
+
+/// How much such work takes.
+fn takes(case: &Case, work: &Work, does: &str) -> Fact {
+    let (time, whole) = (work.cpu + work.blocked, case.e.loading.mean(|batch| batch.cpu + batch.blocked()));
+    let text = format!(
+        "`{}` ({}) {does}: {} of the {} that a batch takes.",
+        work.at.call,
+        code::where_is(&work.at),
+        ms(time),
+        ms(whole)
+    );
+    fact(text, time, "s", "stacks")
+}
+
+/// A file that is read as a whole for each sample.
+fn load(case: &Case) -> Option<Finding> {
+    let loading = &case.e.loading;
+    let work = work(case, "load")?;
+    let (path, size, share) = loading.most_opened()?;
+    let opens = loading.mean(|batch| batch.opens) / loading.samples_per_batch().max(1.0);
+    if share < SAME || opens * share < EACH * SAME || loading.files.len() < 10 {
+        return None;
+    }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, work, "reads a file into memory"));
+    facts.push(fact(
+        format!("{name} ({:.1} MB) is opened {opens:.1} times for each sample.", size as f64 / 1e6),
+        opens,
+        "opens",
+        "workers",
+    ));
+    let change = if path.ends_with(".npy") {
+        "# np.load(path, mmap_mode=\"r\") once in each worker: then a sample reads its own rows"
+    } else if path.ends_with(".npz") {
+        "# np.load(path)[name] once in __init__, and index it here; or one .npy for each array, with mmap_mode=\"r\""
+    } else {
+        "# read it once, in __init__ or in each worker's first sample, and index it here"
+    };
+    let fix = Fix {
+        title: format!("Read {name} once, not for each sample"),
+        change: change.to_owned(),
+        place: Some(code::place_of(&work.at)),
+        why: "All of the file is read and unpacked for each sample, of which it uses a part.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "{name} is read as a whole for each sample ({}): {} of making a batch",
+        code::where_is(&work.at),
+        percent((work.cpu + work.blocked) / loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12))
+    );
+    let changed = with_left(case, work, INDEXED);
+    Some(case.finding(Kind::Setting, "read-again", "storage", Said { title, facts, fix }, &changed, 0.15))
+}
+
+/// A connection that is made for each sample. What its first statement takes is mostly the connection's, too: it reads the schema.
+fn connect(case: &Case) -> Option<Finding> {
+    let of = |kind: &str| case.e.stages.works.iter().find(|work| work.kind == kind);
+    let made = of("connect")?;
+    let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12);
+    let asked = of("query").map_or((0.0, 0.0), |work| (work.cpu, work.blocked));
+    let work = Work { cpu: made.cpu + asked.0, blocked: made.blocked + asked.1, ..made.clone() };
+    let time = work.cpu + work.blocked;
+    // One that each worker makes once is hardly ever seen.
+    if made.cpu + made.blocked < SELDOM * whole || time < LEAST * whole {
+        return None;
+    }
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, &work, "connects for each sample, with the statements that follow"));
+    let fix = Fix {
+        title: "Keep the connection, one for each worker".to_owned(),
+        change: format!(
+            "# once in each process: if self.connection is None: self.connection = {}",
+            work.at.call.split_once(" = ").map_or(work.at.call.as_str(), |(_, call)| call)
+        ),
+        place: Some(code::place_of(&work.at)),
+        why: "Connecting opens files and reads the schema, or greets a server, before the first row is there. Made on first use, it is not shared by workers.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "A connection is made for each sample ({}): with its statements {} of making a batch",
+        code::where_is(&work.at),
+        percent(time / whole)
+    );
+    let changed = with_left(case, &work, ASKED);
+    Some(case.finding(Kind::Setting, "connect-again", "cpu", Said { title, facts, fix }, &changed, 0.25))
+}
+
+/// Chunks of HDF5 of which a sample uses a small part.
+fn chunk(case: &Case) -> Option<Finding> {
+    let work = work(case, "chunk")?;
+    let used = case.e.batch.as_ref().map_or(0.0, |batch| batch.bytes as f64);
+    let read = case.e.loading.mean(|batch| batch.bytes);
+    if used <= 0.0 || read < WASTED * used {
+        return None;
+    }
+    let times = read / used;
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, work, "reads from HDF5"));
+    facts.push(fact(
+        format!(
+            "A batch reads {:.1} MB and has {:.1} MB: {times:.0} times what it uses.",
+            read / 1e6,
+            used / 1e6
+        ),
+        times,
+        "bytes/byte",
+        "/proc",
+    ));
+    let fix = Fix {
+        title: "Write chunks of one sample each, or read in the order of chunks".to_owned(),
+        change: "# create_dataset(..., chunks=(1, *shape)) once; or shuffle chunks, and samples within them".to_owned(),
+        place: Some(code::place_of(&work.at)),
+        why: "HDF5 reads and unpacks whole chunks: of one that holds many samples, a sample in random order uses a small part."
+            .to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Each sample unpacks a whole chunk ({}), {times:.0} times the bytes that it uses",
+        code::where_is(&work.at)
+    );
+    let changed = with_left(case, work, 1.0 / times);
+    Some(case.finding(Kind::Setting, "whole-chunks", "storage", Said { title, facts, fix }, &changed, 0.2))
+}
+
+/// Data that every worker reads as a whole, to keep its part.
+fn twice(case: &Case) -> Option<Finding> {
+    let loader = case.e.loader()?;
+    let workers = case.p.workers;
+    if !loader.iterable || workers < 2 || !case.e.loading.all_open_the_same() {
+        return None;
+    }
+    let left = 1.0 / workers as f64;
+    let share = 1.0 - case.e.stages.cpu("collate") / case.e.loading.mean(|batch| batch.cpu).max(1e-12);
+    let by = 1.0 - share.clamp(0.0, 1.0) * (1.0 - left);
+    let mut changed = case.p.with_make(|cost| Cost { cpu: cost.cpu * by, ..*cost });
+    changed.receive = pipeline::receive_on_idle_cores(case.e, &case.p);
+    let mut facts = loading::waiting(case);
+    let first = case.e.loading.opened.first().and_then(|list| list.first()).cloned().unwrap_or_default();
+    facts.push(fact(
+        format!("All {workers} workers open the same files in the same order, {first} first."),
+        workers as f64,
+        "workers",
+        "workers",
+    ));
+    let heaviest = case.e.stages.loading.iter().max_by(|a, b| a.time().total_cmp(&b.time()));
+    let culprit = heaviest.and_then(|stage| stage.culprits.first());
+    facts.extend(heaviest.map(super::costs::functions).into_iter().flatten());
+    let fix = Fix {
+        title: "Give each worker its own part, before the work is done".to_owned(),
+        change: "# info = torch.utils.data.get_worker_info(): each worker takes every info.num_workers-th file, or skips lines before it parses them".to_owned(),
+        place: culprit.map(|culprit| code::place_of(culprit.call.as_ref().unwrap_or(&culprit.frame))),
+        why: "What a worker reads and parses and then leaves to another is work for nothing; without any division each sample is given once by each worker.".to_owned(),
+        apply: None,
+    };
+    let title =
+        format!("Each of {workers} workers reads all of the data, so that it is read {workers} times");
+    Some(case.finding(Kind::Setting, "read-by-each", "cpu", Said { title, facts, fix }, &changed, 0.25))
+}

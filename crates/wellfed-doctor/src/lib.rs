@@ -10,9 +10,11 @@
 //! Everything after `evidence` is a pure function of it, so that a kept run can be judged again.
 
 mod diagnose;
+pub mod edit;
 pub mod evidence;
 pub mod exit;
 pub mod model;
+pub mod patch;
 pub mod proof;
 pub mod record;
 pub mod report;

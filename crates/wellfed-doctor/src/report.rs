@@ -152,6 +152,21 @@ pub struct Verdict {
     pub gain: Option<Gain>,
     /// What limits the gain: the next bottleneck.
     pub cap: String,
+    /// Lines of the fix's file that have to change as well; `fix.place` and `fix.change` are the first change.
+    pub more: Vec<Lines>,
+}
+
+/// Whole lines of a file, and what stands in their place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Lines {
+    /// The first of them, from 1.
+    pub line: u32,
+    /// As they are.
+    pub code: String,
+    /// As they should be.
+    pub change: String,
 }
 
 /// A measured number.

@@ -11,11 +11,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    edit::Edit,
     exit::Exit,
     record::{self, Record},
     source::Sources,
     system::Trace,
 };
+
+/// Name of the file with [`RunDir::edits`].
+pub const EDITS: &str = "edits.json";
 
 /// What the starter of the script knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +59,8 @@ pub struct RunDir {
     pub trace: Trace,
     /// The probes' files, by process id.
     pub processes: Vec<ProcessRecords>,
+    /// `edits.json`: what the syntax trees of the script's files show, if they were looked at.
+    pub edits: Vec<Edit>,
 }
 
 impl RunDir {
@@ -96,7 +102,9 @@ impl RunDir {
         for process in &mut processes {
             sources.quote(&mut process.records);
         }
-        Ok(Self { run, trace, processes })
+        // Runs that were kept by earlier versions have none.
+        let edits = json(&dir.join(EDITS)).unwrap_or_default();
+        Ok(Self { run, trace, processes, edits })
     }
 }
 

@@ -19,6 +19,7 @@ pub use stages::{Culprit, StageTime, Stages, Waits};
 use std::collections::BTreeMap;
 
 use crate::{
+    edit::Edit,
     exit::Exit,
     record::{self, Record},
     run_dir::{ProcessRecords, RunDir},
@@ -68,6 +69,8 @@ pub struct Evidence {
     pub fed: Option<record::Fed>,
     /// Share of the time the device was busy, if anything says.
     pub device_busy: Option<f64>,
+    /// Changes that the syntax trees of the script's files allow.
+    pub edits: Vec<Edit>,
     /// Remarks on what is missing.
     pub notes: Vec<String>,
 }
@@ -94,6 +97,7 @@ impl Evidence {
             duration: seconds(run.run.t1.saturating_sub(run.run.t0)),
             machine: run.trace.machine.clone(),
             storage: run.trace.storage.clone(),
+            edits: run.edits.clone(),
             ..Self::default()
         };
         for process in &run.processes {

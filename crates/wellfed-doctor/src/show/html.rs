@@ -208,6 +208,10 @@ fn fix_view(report: &Report, verdict: &Verdict, fix: &Fix) -> FixView {
     }
     let sign = if fix.place.is_some() { "+" } else { " " };
     lines.extend(code(&fix.change).map(|text| Line { sign, text }));
+    for more in &verdict.more {
+        lines.extend(code(&more.code).map(|text| Line { sign: "-", text }));
+        lines.extend(code(&more.change).map(|text| Line { sign: "+", text }));
+    }
     FixView {
         title: clean(&fix.title),
         place: fix.place.as_ref().map(place).unwrap_or_default(),

@@ -110,7 +110,7 @@ impl Page {
         let Some(fix) = &verdict.fix else { return };
         self.gap();
         self.fix_line("Fix", fix, verdict);
-        self.change(fix);
+        self.change(fix, verdict);
         if !fix.why.is_empty() {
             self.words("Why", Ink::Plain, &fix.why);
         }
@@ -151,30 +151,10 @@ impl Page {
     }
 
     /// The change, like a diff.
-    fn change(&mut self, fix: &Fix) {
+    fn change(&mut self, fix: &Fix, verdict: &Verdict) {
         let style = self.style;
         let mut lines = Vec::new();
-        let mut code = |sign: &str, text: &str, ink| {
-            let all: Vec<_> = text.trim_end().lines().collect();
-            let mut open = 0;
-            for line in all.iter().take(CODE_LINES) {
-                let room = self.room() - sign.len() - 1;
-                let inner = style.clean(line.trim_start());
-                let indent = (line.len() - line.trim_start().len()).min(room / 3);
-                let mut parts = wrap(&inner, room - indent - 4);
-                if sign == "+" && !breaks(&parts, open) {
-                    parts = vec![inner];
-                }
-                open += opened(line);
-                for (i, part) in parts.into_iter().enumerate() {
-                    let indent = " ".repeat(indent + if i == 0 { 0 } else { 4 });
-                    lines.push(style.ink(ink, &format!("{sign} {indent}{part}")));
-                }
-            }
-            if all.len() > CODE_LINES {
-                lines.push(style.ink(Ink::Faint, &format!("{sign} ({} more lines)", all.len() - CODE_LINES)));
-            }
-        };
+        let mut code = |sign: &str, text: &str, ink| lines.extend(self.code_lines(sign, text, ink));
         match &fix.place {
             Some(place) => {
                 let place_at = style.clean(&at(&place.file, place.line));
@@ -188,9 +168,42 @@ impl Page {
             }
             None => code(" ", &fix.change, Ink::Good),
         }
+        for more in &verdict.more {
+            let file = fix.place.as_ref().map_or("", |place| place.file.as_str());
+            lines.push(style.ink(Ink::Faint, &cut_front(&style.clean(&at(file, more.line)), self.room())));
+            let mut lines_of = |sign: &str, text: &str, ink| lines.extend(self.code_lines(sign, text, ink));
+            lines_of("-", &more.code, Ink::Bad);
+            lines_of("+", &more.change, Ink::Good);
+        }
         if !fix.change.trim().is_empty() {
             self.under("", &lines);
         }
+    }
+
+    /// Lines of code behind a sign; those that are too long in parts.
+    fn code_lines(&self, sign: &str, text: &str, ink: Ink) -> Vec<String> {
+        let style = self.style;
+        let mut lines = Vec::new();
+        let all: Vec<_> = text.trim_end().lines().collect();
+        let mut open = 0;
+        for line in all.iter().take(CODE_LINES) {
+            let room = self.room() - sign.len() - 1;
+            let inner = style.clean(line.trim_start());
+            let indent = (line.len() - line.trim_start().len()).min(room / 3);
+            let mut parts = wrap(&inner, room - indent - 4);
+            if sign == "+" && !breaks(&parts, open) {
+                parts = vec![inner];
+            }
+            open += opened(line);
+            for (i, part) in parts.into_iter().enumerate() {
+                let indent = " ".repeat(indent + if i == 0 { 0 } else { 4 });
+                lines.push(style.ink(ink, &format!("{sign} {indent}{part}")));
+            }
+        }
+        if all.len() > CODE_LINES {
+            lines.push(style.ink(Ink::Faint, &format!("{sign} ({} more lines)", all.len() - CODE_LINES)));
+        }
+        lines
     }
 
     fn step(&mut self, report: &Report) {
@@ -330,7 +343,7 @@ impl Page {
         self.words("Next", Ink::Plain, &next.title);
         if let Some(fix) = &next.fix {
             self.fix_line("", fix, next);
-            self.change(fix);
+            self.change(fix, next);
         }
         for other in report.others.iter().take(3) {
             let gain = promise(other).map(|(factor, interval)| format!(": {factor} ({interval})"));

@@ -151,7 +151,17 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let fix = Fix { title: remedy.fix, change, place, why: remedy.why.to_owned(), apply: remedy.apply };
     let title = if at.is_empty() { remedy.title } else { format!("{} ({name}, {at})", remedy.title) };
     let gain = case.gain_of_idle_cores(&changed, remedy.unsure);
-    Some(Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed)))
+    let fed = fix.apply.is_some();
+    let finding =
+        Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed));
+    Some(match code::known(case.e, &["rows"], &[stage]) {
+        Some(edit) if !fed => finding.edited(
+            edit,
+            "Take rows from an array that is made once".to_owned(),
+            "`.iloc[i]` makes a Series of each row, which takes a hundred times as long as the row of an array.",
+        ),
+        _ => finding,
+    })
 }
 
 /// What is left of all of a batch's cost when the engine makes it.

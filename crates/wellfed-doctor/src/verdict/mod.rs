@@ -18,12 +18,15 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod training;
+mod whole;
 
 pub(crate) use loading::{most_workers, with_workers};
 
 use crate::{
+    edit::Edit,
     evidence::{Evidence, FEWEST},
     model::Pipeline,
+    record::Place,
     report::{Fact, Fix, Gain, Verdict},
 };
 
@@ -93,6 +96,19 @@ impl Finding {
         (gain.factor.ln() + ahead) / (gain.high / gain.factor).ln().max(1e-9)
     }
 
+    /// The finding with a known form's lines as its fix.
+    fn edited(mut self, edit: &Edit, title: String, why: &str) -> Self {
+        let (first, more) = code::edited(edit);
+        if let (Some(fix), Some(first)) = (&mut self.verdict.fix, first) {
+            let code = first.code.clone();
+            let call = Some([0, code.len()]);
+            let place = Place { file: edit.file.clone(), line: first.line, code, call, wellfed: None };
+            *fix = Fix { title, change: first.change, place: Some(place), why: why.to_owned(), apply: None };
+            self.verdict.more = more;
+        }
+        self
+    }
+
     /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
     fn weight(&self) -> f64 {
         let gain = self.factor().max(1.0).ln();
@@ -117,6 +133,7 @@ impl Said {
             fix: Some(self.fix),
             gain: Some(gain),
             cap,
+            ..Verdict::default()
         };
         Finding { verdict, kind }
     }
@@ -189,10 +206,12 @@ impl<'a> Case<'a> {
         let rate = self.e.batch_size() / time.max(1e-12);
         if alone >= 0.95 * time {
             format!("The step itself is the limit: {} a step, {rate:.0} samples/s.", ms(alone))
+        } else if alone < 1e-3 * time {
+            format!("Loading is still the limit, at {rate:.0} samples/s.")
         } else {
             format!(
                 "Loading is still the limit, at {rate:.0} samples/s of the {:.0} that the step could take.",
-                self.e.batch_size() / alone.max(1e-12)
+                self.e.batch_size() / alone
             )
         }
     }
@@ -247,6 +266,7 @@ fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
         dataflow::find(case),
         engine::find(case),
         training::find(case),
+        whole::find(case).into_iter().collect(),
     ]
     .into_iter()
     .flatten()

@@ -778,3 +778,72 @@ proptest! {
         }
     }
 }
+
+/// A change of a known form at line 7 of `train.py`.
+fn known(kind: &str) -> crate::edit::Edit {
+    let hunk = |line, code: &str, change: &str| crate::report::Lines {
+        line,
+        code: code.to_owned(),
+        change: change.to_owned(),
+    };
+    crate::edit::Edit {
+        kind: kind.to_owned(),
+        file: "/home/me/train.py".to_owned(),
+        line: 7,
+        last: 7,
+        func: "start".to_owned(),
+        hunks: vec![hunk(3, "    a", "    a\n    b"), hunk(7, "    slow()", "    fast()")],
+    }
+}
+
+/// A stage whose time goes into line 7 of `train.py`.
+fn at_line_7(name: &'static str, cpu: f64) -> StageTime {
+    let frame = record::Frame { file: "/home/me/train.py".to_owned(), line: 7, ..record::Frame::default() };
+    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu };
+    StageTime { name, cpu, culprits: vec![culprit], ..StageTime::default() }
+}
+
+fn changed(e: &Evidence, id: &str) -> Vec<(u32, String)> {
+    let verdict = judge(e).verdict;
+    assert_eq!(verdict.id, id);
+    assert!(verdict.fix.as_ref().unwrap().apply.is_none());
+    let (place, lines) = crate::patch::changes(&verdict).unwrap();
+    assert_eq!((place.file.as_str(), place.line), ("/home/me/train.py", 7));
+    lines.into_iter().map(|lines| (lines.line, lines.change)).collect()
+}
+
+#[test]
+fn known_forms_at_lines_that_take_the_time_are_changed_as_lines() {
+    let both = [(3, "    a\n    b".to_owned()), (7, "    fast()".to_owned())];
+    let mut e = loading(4, "python", 0.2, 0.0, 0.01);
+    e.stages.loading = vec![at_line_7("python", 0.2)];
+    e.edits = vec![known("map"), known("rows")];
+    assert_eq!(changed(&e, "python-overhead"), both);
+    // Elsewhere it is not what takes the time.
+    e.edits[1].line = 8;
+    e.edits[1].last = 8;
+    assert!(crate::patch::changes(&judge(&e).verdict).is_none());
+    let mut e = loading(4, "read", 0.2, 0.0, 0.01);
+    e.stages.loading = vec![at_line_7("read", 0.2)];
+    assert_ne!(said(&e)[0], "whole-file");
+    e.edits = vec![known("map")];
+    assert_eq!(changed(&e, "whole-file"), both);
+    let mut e = looping(2, 0.0, 0.02);
+    e.stages.looping = vec![at_line_7("log", 0.015)];
+    e.edits = vec![known("every")];
+    assert_eq!(changed(&e, "sync-logging"), both);
+}
+
+#[test]
+fn threads_that_the_script_asks_for_are_its_own_line() {
+    let mut e = loading(4, "augment", 0.2, 0.0, 0.01);
+    for batch in &mut e.loading.batches {
+        batch.process_cpu = 4.0 * batch.cpu;
+    }
+    e.load.worker_threads = 8.0;
+    e.load.busy = CORES;
+    assert!(!judge(&e).verdict.fix.unwrap().apply.unwrap().env.is_empty());
+    e.edits = vec![known("threads")];
+    assert_eq!(changed(&e, "cpu-oversubscription").len(), 2);
+    assert!(judge(&e).verdict.fix.unwrap().title.contains("start"));
+}

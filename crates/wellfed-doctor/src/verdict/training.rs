@@ -137,7 +137,15 @@ fn sync(case: &Case) -> Option<Finding> {
         "Synchronization and logging in the loop take {} of a step",
         percent((sync.time() + log.time()) / step.max(1e-12))
     );
-    Some(case.finding(Kind::Work, "sync-logging", "loop", Said { title, facts, fix }, &changed, 0.1))
+    let finding = case.finding(Kind::Work, "sync-logging", "loop", Said { title, facts, fix }, &changed, 0.1);
+    Some(match code::known(case.e, &["every"], &[worst]) {
+        Some(edit) => finding.edited(
+            edit,
+            "Log every 50 steps, not in each".to_owned(),
+            "What is logged has to be there first: reading a value from the device waits until all work before it is done.",
+        ),
+        None => finding,
+    })
 }
 
 /// Host time to launch the work of a module: its forward and backward pass and its optimizer step. Measured with modules too small to
@@ -309,8 +317,7 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
         title,
         evidence: facts,
         fix,
-        gain: None,
-        cap: String::new(),
+        ..Verdict::default()
     }
 }
 

@@ -16,6 +16,7 @@ pub mod exit;
 pub mod model;
 pub mod patch;
 pub mod proof;
+pub mod proved;
 pub mod record;
 pub mod report;
 pub mod run_dir;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     edit::Edit,
     exit::Exit,
+    proved::{TRIED, Tried},
     record::{self, Record},
     source::Sources,
     system::Trace,
@@ -61,6 +62,8 @@ pub struct RunDir {
     pub processes: Vec<ProcessRecords>,
     /// `edits.json`: what the syntax trees of the script's files show, if they were looked at.
     pub edits: Vec<Edit>,
+    /// `tried.json`: changes that were tried after the run.
+    pub tried: Vec<Tried>,
 }
 
 impl RunDir {
@@ -104,7 +107,8 @@ impl RunDir {
         }
         // Runs that were kept by earlier versions have none.
         let edits = json(&dir.join(EDITS)).unwrap_or_default();
-        Ok(Self { run, trace, processes, edits })
+        let tried = json(&dir.join(TRIED)).unwrap_or_default();
+        Ok(Self { run, trace, processes, edits, tried })
     }
 }
 

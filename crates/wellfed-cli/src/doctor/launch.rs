@@ -9,7 +9,11 @@ use std::{
     os::unix::{fs::DirBuilderExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio, id},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
     time::Duration,
 };
 
@@ -49,6 +53,8 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Whether the script's output goes to [`OUTPUT`] in the run's directory, and it gets no input.
     pub(crate) captured: bool,
+    /// The script is ended after so long.
+    pub(crate) deadline: Option<Duration>,
     /// The live view, and what it captures.
     pub(crate) live: Option<Capture>,
 }
@@ -131,7 +137,20 @@ impl Launch {
         let live = self.live.is_some() && !self.captured;
         let view =
             live.then(|| View::open(&mut child, words.clone(), directory.path().to_owned(), monitor.take()));
-        let status = signals.wait(&mut child).map_err(|error| Error::io("wait for", self.name(), error))?;
+        let (ended, over) = mpsc::channel::<()>();
+        let watch = self.deadline.map(|deadline| {
+            thread::spawn(move || {
+                if over.recv_timeout(deadline) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    Signals::kill_script();
+                }
+            })
+        });
+        let status = signals.wait(&mut child).map_err(|error| Error::io("wait for", self.name(), error));
+        drop(ended);
+        if let Some(watch) = watch {
+            drop(watch.join());
+        }
+        let status = status?;
         let t1 = monotonic();
         let monitor = view.map_or(monitor, View::close);
         let mut trace = monitor.map(Monitor::stop).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The final report in the terminal. The answer comes first: a tired reader may stop after the second paragraph.
 
 use super::{
-    Kind, Part, at, ceiling, circumstances, ending, gain, is_loop, parts, percent, rate, seconds,
+    Kind, Part, at, ceiling, circumstances, ending, gain, is_loop, parts, percent, rate, seconds, shares,
     style::{Ink, Style, columns, cut, cut_front, pad, wrap},
 };
 use crate::{
     record::Place,
-    report::{Fix, Function, Report, Stage, Verdict},
+    report::{Fix, Function, Gain, Report, Stage, Verdict},
 };
 
 /// Columns of the headings at the left.
@@ -18,9 +18,13 @@ const CODE_LINES: usize = 8;
 pub fn terminal(report: &Report, style: Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.head(report);
+    page.title(report);
+    if report.verdict.family != "healthy" {
+        page.script(report);
+        page.step(report);
+    }
     page.answer(report);
     if report.verdict.family != "healthy" {
-        page.step(report);
         page.stages(report);
     }
     page.evidence(&report.verdict);
@@ -88,8 +92,17 @@ impl Page {
         }
     }
 
-    /// Verdict, and the fix with what it gains.
-    fn answer(&mut self, report: &Report) {
+    /// `Script    training 38 %, evaluation 55 %, checkpoints 5 %`, where there is more than one of them.
+    fn script(&mut self, report: &Report) {
+        let shares = shares(report);
+        if !shares.is_empty() {
+            self.gap();
+            self.words("Script", Ink::Plain, &shares);
+        }
+    }
+
+    /// The verdict.
+    fn title(&mut self, report: &Report) {
         let verdict = &report.verdict;
         let (ink, title) = if verdict.family == "healthy" {
             (Ink::Good, healthy_title(&verdict.title))
@@ -105,6 +118,13 @@ impl Page {
                     self.line(&line);
                 }
             }
+        }
+    }
+
+    /// The fix with what it gains.
+    fn answer(&mut self, report: &Report) {
+        let verdict = &report.verdict;
+        if verdict.family == "healthy" {
             return;
         }
         let Some(fix) = &verdict.fix else { return };
@@ -117,11 +137,20 @@ impl Page {
         if !verdict.cap.is_empty() {
             self.words("Then", Ink::Plain, &verdict.cap);
         }
-        if fix.apply.is_some() {
+        if let Some(measured) = verdict.measured {
+            let (before, after) = (seconds(measured.before), seconds(measured.after));
+            let text = format!(
+                "{before} a step without it, {after} with it, in {} after the run.",
+                seconds(measured.seconds)
+            );
+            self.words("Tried", Ink::Plain, &text);
+        } else if fix.apply.is_none() && verdict.gain.is_some() {
+            self.words("Note", Ink::Faint, "The gain is a prediction: an edit cannot be tried from outside.");
+        } else if fix.apply.is_some() {
             self.words(
                 "Try",
                 Ink::Faint,
-                "`wellfed doctor try` in place of `run` measures it without an edit.",
+                "The gain is a prediction: `wellfed doctor try` in place of `run` measures it.",
             );
         }
     }
@@ -135,6 +164,12 @@ impl Page {
             return self.words(label, Ink::Strong, &title);
         };
         let tail = format!("{factor} as fast ({interval})");
+        let tail = match verdict.measured {
+            // The promise comes second: what was measured is what there is.
+            Some(measured) => format!("{} as fast, tried ({} promised)", times(measured.factor), factor),
+            None => tail,
+        };
+        let factor = verdict.measured.map_or(factor, |measured| times(measured.factor));
         let mut lines = wrap(&format!("{title}: {}", tail.replace(' ', "\u{a0}")), self.room());
         for line in &mut lines {
             *line = match line.split_once(factor.as_str()).filter(|(_, rest)| rest.starts_with('\u{a0}')) {
@@ -414,6 +449,11 @@ pub(crate) fn healthy_title(title: &str) -> String {
         _ => title.to_owned(),
     };
     if lowered.is_empty() { "Nothing to fix".to_owned() } else { format!("Nothing to fix: {lowered}") }
+}
+
+/// `1.8x`.
+fn times(factor: f64) -> String {
+    gain(&Gain { factor, low: factor, high: factor }).0
 }
 
 /// Gain and interval, if one is promised.

@@ -253,6 +253,12 @@ pub(super) fn place_of(frame: &Frame) -> Place {
     Place { file: frame.file.clone(), line: frame.line, code: frame.call.clone(), ..Place::default() }
 }
 
+/// ` (its loader: file.py:12)`.
+pub(super) fn where_made(place: &Place) -> String {
+    let frame = Frame { file: place.file.clone(), line: place.line, ..Frame::default() };
+    format!(" (its loader: {})", where_is(&frame))
+}
+
 /// `file.py:12`, by the last part of the path.
 pub(super) fn where_is(frame: &Frame) -> String {
     let file = frame.file.rsplit(['/', '\\']).next().unwrap_or(&frame.file);

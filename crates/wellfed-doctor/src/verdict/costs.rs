@@ -321,7 +321,13 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             }
             // Where samples stay in Python and are made in the training process, wellfed collates them as torch does.
             let apply = if case.p.workers > 0 && loading::collates(case) { feed() } else { None };
-            let (fix, change) = if apply.is_some() {
+            let own = !loading::torch_collates(case);
+            let (fix, change) = if own {
+                (
+                    "Collate whole arrays instead of looping in Python: pad_sequence pads, torch.stack stacks",
+                    "whole arrays",
+                )
+            } else if apply.is_some() {
                 ("Return few large tensors a sample instead of many small ones, or let wellfed collate", "")
             } else {
                 ("Return few large tensors a sample instead of many small ones", "one array a sample")
@@ -336,7 +342,11 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
                     title,
                     fix,
                     change,
-                    "Each tensor of a sample is stacked and sent by itself.",
+                    if own {
+                        "The script's collate function runs in Python for every batch."
+                    } else {
+                        "Each tensor of a sample is stacked and sent by itself."
+                    },
                 )
             }
         }

@@ -24,8 +24,9 @@ pub(crate) use loading::{most_workers, with_workers};
 
 use crate::{
     edit::Edit,
-    evidence::{Evidence, FEWEST},
+    evidence::{Evidence, FEWEST, Purpose},
     model::Pipeline,
+    proved::Tried,
     record::Place,
     report::{Fact, Fix, Gain, Verdict},
 };
@@ -241,16 +242,20 @@ pub fn judge(e: &Evidence) -> Judgement {
         }
         findings = beside(findings, own.unwrap_or_default(), neighbour, held_up);
     }
+    let found = findings.len();
+    proved(&mut findings, &e.tried);
+    let refuted = findings.len() < found;
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
     let verdict = verdicts
         .next()
-        .or_else(|| training::unexplained(&case, guessed))
+        .or_else(|| training::unexplained(&case, guessed || refuted))
         .unwrap_or_else(|| training::well_fed(&case));
     let runner_up = verdicts.next();
+    let of_the_script = |verdict| of_the_script(e, verdict);
     Judgement {
-        verdict,
-        runner_up,
-        others: verdicts.chain(training::device_memory(&case)).collect(),
+        verdict: named(e, of_the_script(verdict)),
+        runner_up: runner_up.map(of_the_script),
+        others: verdicts.chain(training::device_memory(&case)).map(of_the_script).collect(),
         ceiling: case.ideal * case.misfit.exp(),
         pipeline: Some(case.p),
     }
@@ -289,6 +294,53 @@ fn settle(findings: &mut Vec<Finding>, held_up: bool) {
     } else {
         findings.clear();
     }
+}
+
+/// Notes what trials measured, and takes out what they refuted.
+fn proved(findings: &mut Vec<Finding>, tried: &[Tried]) {
+    findings.retain_mut(|finding| {
+        let apply = finding.verdict.fix.as_ref().and_then(|fix| fix.apply.as_ref());
+        let trial = apply.and_then(|apply| tried.iter().find(|tried| tried.apply == *apply));
+        finding.verdict.measured = trial.and_then(Tried::measured);
+        !trial.is_some_and(Tried::refuted)
+    });
+}
+
+/// Share of the script's time from which on a loop is the script.
+const ALL_OF_IT: f64 = 0.95;
+
+/// The same verdict, with gains of the script in place of the loop's: the rest of it takes as long as before.
+fn of_the_script(e: &Evidence, mut verdict: Verdict) -> Verdict {
+    let share = e.share();
+    if share >= ALL_OF_IT {
+        return verdict;
+    }
+    let of_all = |factor: f64| 1.0 / (1.0 - share + share / factor.max(1e-9));
+    if let Some(gain) = &mut verdict.gain {
+        *gain = Gain { factor: of_all(gain.factor), low: of_all(gain.low), high: of_all(gain.high) };
+    }
+    if let Some(measured) = &mut verdict.measured {
+        measured.factor = of_all(measured.factor);
+    }
+    verdict
+}
+
+/// The verdict with the loop that it is about, where there are several.
+fn named(e: &Evidence, mut verdict: Verdict) -> Verdict {
+    let used = e.loaders.iter().filter(|used| used.steps > 0).count();
+    let (share, subject) = (e.share(), e.subject);
+    if let Some(subject) = subject.filter(|_| used > 1 && share < ALL_OF_IT && verdict.gain.is_some()) {
+        let loader = &e.loaders[subject];
+        let purpose = match Purpose::of(loader) {
+            Purpose::Unknown => "One loop".to_owned(),
+            known => {
+                format!("The {} loop", if known == Purpose::Training { "training" } else { "evaluation" })
+            }
+        };
+        let at = loader.loader.place.as_ref().map(code::where_made).unwrap_or_default();
+        verdict.title = format!("{purpose}{at}, {} of the script's time: {}", percent(share), verdict.title);
+    }
+    verdict
 }
 
 /// What is said of the script and its neighbours: `now` are its causes as things are, `alone` those that it had without neighbours.

@@ -5,7 +5,8 @@ Invariant: a changed script gives the samples and losses that it gave. What cann
 that may stand for something else, a frame that is written to later) is no known form, and gets no change.
 
 Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' `.iloc[i]` for each sample), ``threads``
-(`torch.set_num_threads` in workers), ``every`` (what is logged in each step).
+(`torch.set_num_threads` in workers), ``every`` (what is logged in each step). ``loops`` is no change: functions that
+loop in Python, and not over batches.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def edits_of(text: str) -> list[dict[str, Any]]:
                 found.append(
                     {"kind": form.__name__[1:], "line": node, "last": last, "func": function, "hunks": hunks}
                 )
-    return found
+    return found + list(_loops(source))
 
 
 Found = Iterator[tuple[int, int, list[Any], str]]
@@ -435,6 +436,34 @@ def _seldom(source: Source, loop: ast.For, group: list[ast.stmt]) -> tuple[int, 
     )
     function = source.function(loop)
     return begin, end, hunks, function.name if function is not None else "<module>"
+
+
+# What tells that a loop is over batches, or that a function is a step of training.
+STEPS = {"backward", "step", "zero_grad", "train_on_batch", "train_step", "apply_gradients"}
+BATCHES = ("loader", "dataloader", "batches")
+
+
+def _loops(source: Source) -> Iterator[dict[str, Any]]:
+    """Functions with a loop or a comprehension in them, that neither train nor go through batches."""
+    kinds = (ast.For, ast.While, ast.comprehension)
+    for node in ast.walk(source.tree):
+        if not isinstance(node, FUNCTIONS) or not any(isinstance(inner, kinds) for inner in ast.walk(node)):
+            continue
+        if node.name in ("forward", "__iter__", "__call__", "__getitem__", "main") or source.function(node):
+            continue
+        calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+        called = {getattr(function, "attr", getattr(function, "id", "")) for function in calls}
+        over = {
+            name.lower()
+            for n in ast.walk(node)
+            if isinstance(n, (ast.For, ast.comprehension))
+            for inner in ast.walk(n.iter)
+            if (name := getattr(inner, "id", getattr(inner, "attr", "")))
+        }
+        if called & STEPS or any(name.endswith(BATCHES) for name in over) or "DataLoader" in called:
+            continue
+        last = node.end_lineno or node.lineno
+        yield {"kind": "loops", "line": node.lineno, "last": last, "func": node.name, "hunks": []}
 
 
 def main(files: list[str], out: Callable[[str], Any]) -> None:

@@ -318,6 +318,9 @@ fn noting(epochs: &[Epoch]) -> f64 {
 /// Counted steps from which on their mean is known better than that of the recorded ones.
 const COUNTED: f64 = 512.0;
 
+/// How many times as long as usual a stretch of counted steps takes that has a pause in it. A busy machine makes some a few times as long.
+const PAUSE: f64 = 12.0;
+
 /// Makes recorded steps as long, in the mean, as those that were only counted, where those are more: where steps take microseconds,
 /// what is recorded is what was disturbed, by noting it and by whatever writes it down.
 fn to_the_mean(epochs: &mut [(usize, Vec<Step>)], all: &[Epoch]) {
@@ -325,7 +328,7 @@ fn to_the_mean(epochs: &mut [(usize, Vec<Step>)], all: &[Epoch]) {
     // A pause of the script lies in one of them, and is no step.
     spans.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
     let Some(&(time, steps)) = spans.get(spans.len() / 2) else { return };
-    spans.retain(|span| span.0 / span.1 < 4.0 * time / steps);
+    spans.retain(|span| span.0 / span.1 < PAUSE * time / steps);
     let (time, count) = spans.iter().fold((0.0, 0.0), |sum, span| (sum.0 + span.0, sum.1 + span.1));
     let recorded = || epochs.iter().flat_map(|(_, steps)| steps);
     let mean = mean(recorded().map(|step| step.wait + step.compute));
@@ -507,7 +510,8 @@ mod tests {
             // What precedes a span is one of the recorded steps.
             let expected = micro as f64 * 1e-9 * (6_000.0 + 50.0) / 6_001.0;
             assert!((steady.time() / expected - 1.0).abs() < 0.01, "{} {expected}", steady.time());
-            assert!((steady.wait() / steady.time() - 0.68).abs() < 0.01);
+            // Noting is taken for a part of the computation, not of the wait.
+            assert!((0.67..0.72).contains(&(steady.wait() / steady.time())));
         }
     }
 

@@ -164,9 +164,26 @@ def judged(folder: Path, loader: dict[str, Any], workers: int, plan: str) -> lis
     (kept / "run.json").write_text(json.dumps(about))
     machine = {"cores": 4.0, "scaling": 4.0, "cores_online": 4, "cores_affinity": 4}
     (kept / "system.json").write_text(json.dumps({"machine": machine, "ticks": []}))
-    assert main(["doctor", "report", str(kept), "--json", str(folder / "report.json")]) == 0
+    diff = folder / "fix.diff"
+    diff.unlink(missing_ok=True)
+    words = ["--json", str(folder / "report.json"), "--patch", str(diff)]
+    assert main(["doctor", "report", str(kept), *words]) == 0
     report = json.loads((folder / "report.json").read_text())
+    taken(diff, report["verdict"]["fix"], folder)
     return [verdict for verdict in (report["verdict"], report["runner_up"], *report["others"]) if verdict]
+
+
+def taken(diff: Path, fix: dict[str, Any] | None, folder: Path) -> None:
+    """The diff is that of the pasted lines, and `git apply` takes it; there is none where there are no lines."""
+    if fix is None or not fix["place"] or not fix["place"]["call"] or _comment(fix):
+        assert not diff.exists()
+        return
+    script = Path(fix["place"]["file"])
+    # The diff is against this folder, as the script is not below the current one.
+    before, after = script.read_text(), pasted(script, fix)
+    subprocess.run(["git", "apply", str(diff)], cwd=folder, check=True, capture_output=True)
+    assert script.read_text() == after
+    script.write_text(before)
 
 
 def pasted(script: Path, fix: dict[str, Any]) -> str:

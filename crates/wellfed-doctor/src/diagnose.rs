@@ -1,9 +1,10 @@
 //! From a run to a report.
 
 use crate::{
-    evidence::{Culprit, Evidence, StageTime, mean, seconds},
+    evidence::{Culprit, Evidence, Purpose, StageTime, mean, seconds},
+    proved::Tried,
     record::Record,
-    report::{Function, Loader, Report, SCHEMA, Stage, Steps, Timeline},
+    report::{Function, Loader, Report, SCHEMA, Share, Stage, Steps, Timeline},
     run_dir::RunDir,
     system::Tick,
     verdict::{self, Judgement},
@@ -17,8 +18,7 @@ const STEPS: usize = 400;
 
 /// Judges a run. Whatever is missing from it is missing from the report, with a note.
 pub fn diagnose(run: &RunDir) -> Report {
-    let evidence = Evidence::of(run);
-    let judgement = verdict::judge(&evidence);
+    let (evidence, judgement) = worst(run);
     let mut report = Report {
         schema: SCHEMA.to_owned(),
         command: evidence.command.clone(),
@@ -30,6 +30,7 @@ pub fn diagnose(run: &RunDir) -> Report {
         loaders: loaders(&evidence),
         subject: evidence.subject,
         steps: steps(&evidence, &judgement),
+        script: script(&evidence),
         stages: stages(&evidence),
         timeline: timeline(run, &evidence),
         notes: notes(&evidence),
@@ -39,6 +40,65 @@ pub fn diagnose(run: &RunDir) -> Report {
     report.runner_up = judgement.runner_up;
     report.others = judgement.others;
     report
+}
+
+/// Share of the script's time from which on a loop may be the one to begin with.
+const MATTERS: f64 = 0.1;
+
+/// The loop whose fix gains the script most, and what is said of it; the one that most of the time is spent on where gains are alike.
+fn worst(run: &RunDir) -> (Evidence, Judgement) {
+    let first = Evidence::of(run);
+    let judged = verdict::judge(&first);
+    let gain = |judgement: &Judgement| judgement.verdict.gain.map_or(1.0, |gain| gain.factor);
+    let others: Vec<usize> = (0..first.loaders.len())
+        .filter(|&i| {
+            let used = &first.loaders[i];
+            first.subject != Some(i) && used.steps > 1 && used.own >= MATTERS * first.script.time
+        })
+        .collect();
+    let mut best = (first, judged);
+    for other in others {
+        let evidence = Evidence::about(run, Some(other));
+        let judged = verdict::judge(&evidence);
+        if gain(&judged) > verdict::WORTH * gain(&best.1) {
+            best = (evidence, judged);
+        }
+    }
+    best
+}
+
+/// Parts of the script's time from its first loop on.
+fn script(e: &Evidence) -> Vec<Share> {
+    let whole = &e.script;
+    if whole.time <= 0.0 {
+        return Vec::new();
+    }
+    let mut parts: Vec<(&str, f64)> = Vec::new();
+    for used in &e.loaders {
+        let name = Purpose::of(used).name();
+        match parts.iter_mut().find(|part| part.0 == name) {
+            Some(part) => part.1 += used.own,
+            None => parts.push((name, used.own)),
+        }
+    }
+    let loops: f64 = parts.iter().map(|part| part.1).sum();
+    let beside = whole.checkpoints + whole.metrics + whole.logging;
+    // What is done between loops belongs to what is done besides, as far as there is any.
+    let between = (whole.time - loops).max(0.0);
+    let outside = beside.min(between);
+    let within = beside - outside;
+    for part in &mut parts {
+        part.1 = (part.1 - within * part.1 / loops.max(1e-12)).max(0.0);
+    }
+    let rest = [
+        ("metrics", whole.metrics),
+        ("checkpoints", whole.checkpoints),
+        ("logging", whole.logging),
+        ("between", between - outside),
+    ];
+    parts.extend(rest);
+    let share = |(name, time): (&str, f64)| Share { name: name.to_owned(), time, share: time / whole.time };
+    parts.into_iter().filter(|part| part.1 >= 0.005 * whole.time).map(share).collect()
 }
 
 fn loaders(e: &Evidence) -> Vec<Loader> {
@@ -156,6 +216,7 @@ fn show(stage: &StageTime, runs_in: &str) -> Stage {
 
 fn notes(e: &Evidence) -> Vec<String> {
     let mut notes = e.notes.clone();
+    notes.extend(e.tried.iter().filter_map(Tried::note));
     if e.subject.is_some() && e.load.looks == 0 {
         notes.push(
             "The machine was not watched in the steady state: processor, disk and memory are not known."

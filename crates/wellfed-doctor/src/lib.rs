@@ -10,10 +10,13 @@
 //! Everything after `evidence` is a pure function of it, so that a kept run can be judged again.
 
 mod diagnose;
+pub mod edit;
 pub mod evidence;
 pub mod exit;
 pub mod model;
+pub mod patch;
 pub mod proof;
+pub mod proved;
 pub mod record;
 pub mod report;
 pub mod run_dir;

@@ -34,6 +34,9 @@ pub struct Report {
     pub subject: Option<usize>,
     /// Its steps.
     pub steps: Steps,
+    /// What the script's time goes into from its first loop on: `training`, `evaluation` and other loops, without what is done in them
+    /// besides: `checkpoints`, `metrics` (functions of the script that loop in Python), `logging`; and what is `between` loops.
+    pub script: Vec<Share>,
     /// Where the time goes, in the order of the data: the loader's stages, then the loop's.
     pub stages: Vec<Stage>,
     /// The answer.
@@ -96,6 +99,19 @@ pub struct Steps {
     pub device_busy: Option<f64>,
 }
 
+/// A part of the script's time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Share {
+    /// What it goes into.
+    pub name: String,
+    /// Seconds.
+    pub time: f64,
+    /// Of all, 0 to 1.
+    pub share: f64,
+}
+
 /// Part of the way of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -152,6 +168,38 @@ pub struct Verdict {
     pub gain: Option<Gain>,
     /// What limits the gain: the next bottleneck.
     pub cap: String,
+    /// Lines of the fix's file that have to change as well; `fix.place` and `fix.change` are the first change.
+    pub more: Vec<Lines>,
+    /// What the fix gained when it was tried after the run; nothing if it was not: then `gain` is a prediction only.
+    pub measured: Option<Measured>,
+}
+
+/// What a change did when it was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Measured {
+    /// Steps a second with it, divided by steps a second without it.
+    pub factor: f64,
+    /// Seconds a step without it.
+    pub before: f64,
+    /// Seconds a step with it.
+    pub after: f64,
+    /// Seconds that the trial took.
+    pub seconds: f64,
+}
+
+/// Whole lines of a file, and what stands in their place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Lines {
+    /// The first of them, from 1.
+    pub line: u32,
+    /// As they are.
+    pub code: String,
+    /// As they should be.
+    pub change: String,
 }
 
 /// A measured number.

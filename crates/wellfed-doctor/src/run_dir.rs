@@ -11,11 +11,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    edit::Edit,
     exit::Exit,
+    proved::{TRIED, Tried},
     record::{self, Record},
     source::Sources,
     system::Trace,
 };
+
+/// Name of the file with [`RunDir::edits`].
+pub const EDITS: &str = "edits.json";
 
 /// What the starter of the script knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +60,10 @@ pub struct RunDir {
     pub trace: Trace,
     /// The probes' files, by process id.
     pub processes: Vec<ProcessRecords>,
+    /// `edits.json`: what the syntax trees of the script's files show, if they were looked at.
+    pub edits: Vec<Edit>,
+    /// `tried.json`: changes that were tried after the run.
+    pub tried: Vec<Tried>,
 }
 
 impl RunDir {
@@ -105,7 +114,10 @@ impl RunDir {
         for process in &mut processes {
             sources.quote(&mut process.records);
         }
-        Ok(Self { run, trace, processes })
+        // Runs that were kept by earlier versions have none.
+        let edits = json(&dir.join(EDITS)).unwrap_or_default();
+        let tried = json(&dir.join(TRIED)).unwrap_or_default();
+        Ok(Self { run, trace, processes, edits, tried })
     }
 }
 

@@ -9,16 +9,21 @@ use std::{
     os::unix::{fs::DirBuilderExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio, id},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
     time::Duration,
 };
 
 use wellfed::Error;
 use wellfed_doctor::{
+    edit::{self, Edit},
     exit::Exit,
     proof,
     record::Record,
-    run_dir::{Run, RunDir},
+    run_dir::{EDITS, Run, RunDir},
     show::live::Capture,
     system::{Monitor, monotonic},
 };
@@ -36,6 +41,8 @@ pub(crate) const OUTPUT: &str = "output.txt";
 pub(crate) struct Launch {
     /// Program and arguments.
     pub(crate) command: Vec<OsString>,
+    /// Interpreter that parses the script's files.
+    pub(crate) python: Option<OsString>,
     /// Folder of the probes.
     pub(crate) inject: Option<PathBuf>,
     /// End after so many steps.
@@ -46,6 +53,8 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Whether the script's output goes to [`OUTPUT`] in the run's directory, and it gets no input.
     pub(crate) captured: bool,
+    /// The script is ended after so long.
+    pub(crate) deadline: Option<Duration>,
     /// The live view, and what it captures.
     pub(crate) live: Option<Capture>,
 }
@@ -76,8 +85,8 @@ impl Launch {
         }
         let default = || setting.interpreter.clone().filter(|path| !path.is_empty());
         let python = python.map(OsStr::to_owned).or_else(default).unwrap_or_else(|| "python3".into());
-        let command = by_python.then_some(python).into_iter().chain(words.iter().cloned()).collect();
-        Ok(Self { command, inject: setting.inject.clone(), ..Self::default() })
+        let command = by_python.then(|| python.clone()).into_iter().chain(words.iter().cloned()).collect();
+        Ok(Self { command, python: Some(python), inject: setting.inject.clone(), ..Self::default() })
     }
 
     /// Runs the script to its end. Files of the run are in `directory` then.
@@ -128,7 +137,20 @@ impl Launch {
         let live = self.live.is_some() && !self.captured;
         let view =
             live.then(|| View::open(&mut child, words.clone(), directory.path().to_owned(), monitor.take()));
-        let status = signals.wait(&mut child).map_err(|error| Error::io("wait for", self.name(), error))?;
+        let (ended, over) = mpsc::channel::<()>();
+        let watch = self.deadline.map(|deadline| {
+            thread::spawn(move || {
+                if over.recv_timeout(deadline) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    Signals::kill_script();
+                }
+            })
+        });
+        let status = signals.wait(&mut child).map_err(|error| Error::io("wait for", self.name(), error));
+        drop(ended);
+        if let Some(watch) = watch {
+            drop(watch.join());
+        }
+        let status = status?;
         let t1 = monotonic();
         let monitor = view.map_or(monitor, View::close);
         let mut trace = monitor.map(Monitor::stop).unwrap_or_default();
@@ -141,11 +163,36 @@ impl Launch {
         let system = directory.path().join("system.json");
         write(&system, &trace)?;
         // What is missing or broken in the directory is told by whoever judges it.
-        trace.storage = directory.read().map(|run| proof::storage(&run)).unwrap_or_default();
+        let Ok(run) = directory.read() else { return Ok(status) };
+        trace.storage = proof::storage(&run);
         if !trace.storage.is_empty() {
             write(&system, &trace)?;
         }
+        if let Some(edits) = self.edits(&run) {
+            write(&directory.path().join(EDITS), &edits)?;
+        }
         Ok(status)
+    }
+
+    /// Changes that the syntax trees of the script's files allow. Without them the report has comments in place of lines.
+    fn edits(&self, run: &RunDir) -> Option<Vec<Edit>> {
+        let files = edit::files(run);
+        let (inject, python) = (self.inject.as_ref()?, self.python.as_ref()?);
+        if files.is_empty() {
+            return None;
+        }
+        let mut command = Command::new(python);
+        command.args(["-I", "-S"]).arg(inject.join("wellfed_probe").join("edits.py"));
+        command.args(files.iter().map(|(_, path)| path)).stdin(Stdio::null()).stderr(Stdio::null());
+        let done = command.output().ok().filter(|done| done.status.success())?;
+        let mut edits: Vec<Edit> = serde_json::from_slice(&done.stdout).ok()?;
+        for edit in &mut edits {
+            // As frames have it.
+            if let Some((name, _)) = files.iter().find(|(_, path)| path.to_str() == Some(&edit.file)) {
+                edit.file.clone_from(name);
+            }
+        }
+        Some(edits)
     }
 
     fn name(&self) -> String {

@@ -5,6 +5,7 @@ mod env;
 mod launch;
 mod live;
 mod probe;
+mod prove;
 mod report;
 mod run;
 mod signals;

@@ -1,15 +1,15 @@
 //! `wellfed doctor report`: what is said about a run, now or again.
 
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
 use clap::Args;
 use wellfed::Error;
 use wellfed_doctor::{
-    diagnose,
+    diagnose, patch,
     report::Report,
     run_dir::RunDir,
     show::{Style, html::html, terminal::terminal},
@@ -30,6 +30,9 @@ pub(crate) struct Output {
     /// Write the report as JSON; - is standard output
     #[arg(long, value_name = "FILE", value_parser = target)]
     pub(crate) json: Option<PathBuf>,
+    /// Write the fix as a diff that git apply takes; - is standard output
+    #[arg(long, value_name = "FILE", value_parser = target)]
+    pub(crate) patch: Option<PathBuf>,
     /// Exit with status 3 unless steps run at X of the speed they would have if data were always there (0.9 or 90%)
     #[arg(long, value_name = "X", value_parser = share)]
     pub(crate) fail_under: Option<f64>,
@@ -95,6 +98,9 @@ impl Output {
             text.push(b'\n');
             save(path, &text)?;
         }
+        if let Some(path) = &self.patch {
+            Self::write_patch(&report, path)?;
+        }
         let Some(least) = self.fail_under else { return Ok(true) };
         let efficiency = report.steps.efficiency;
         let met = report.steps.count > 0 && efficiency >= least;
@@ -107,6 +113,27 @@ impl Output {
             output::note(format_args!("--fail-under {:.1} % is not met: {seen}", least * 100.0));
         }
         Ok(met)
+    }
+}
+
+impl Output {
+    /// Writes the fix of the verdict as a diff, or says why there is none.
+    fn write_patch(report: &Report, path: &Path) -> Result<(), Error> {
+        let cwd = env::current_dir().map_err(|error| Error::io("find", "the current directory", error))?;
+        match patch::patch(&report.verdict, &cwd) {
+            Ok(patch) => {
+                save(path, &patch.diff)?;
+                if path.as_os_str() == "-" {
+                    return Ok(());
+                }
+                let here = patch.base == cwd;
+                let folder = if here { String::new() } else { format!("-C {} ", patch.base.display()) };
+                let path = if here { path.to_owned() } else { path::absolute(path).unwrap_or_default() };
+                output::note(format_args!("the fix as a diff: git {folder}apply {}", path.display()));
+            }
+            Err(why) => output::note(format_args!("no patch: {why}")),
+        }
+        Ok(())
     }
 }
 

@@ -1,13 +1,19 @@
 //! `wellfed doctor run`: a script as it is, measured.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
 
 use clap::Args;
-use wellfed_doctor::show::live::possible;
+use wellfed_doctor::{proved::TRIED, run_dir::RunDir, show::live::possible};
 
 use super::{
     Setting,
     launch::{Directory, Launch, code},
+    prove::Prover,
     report::{self, Output},
 };
 use crate::output;
@@ -35,6 +41,12 @@ pub(crate) struct Run {
     /// Show nothing while the script runs
     #[arg(long)]
     no_live: bool,
+    /// Do not run the script again for some seconds, unable to change anything, to try the fix
+    #[arg(long, conflicts_with = "trial")]
+    no_trial: bool,
+    /// Try the fix, also where standard error is no terminal [default: if it is one]
+    #[arg(long)]
+    trial: bool,
     /// Interpreter for scripts and modules [default: the one that runs this command]
     #[arg(long, value_name = "EXE")]
     python: Option<OsString>,
@@ -48,6 +60,15 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         Ok(_) => Err("must be more than 0".to_owned()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Keeps what trials showed, for another report on the same run.
+fn keep(directory: &Directory, run: &RunDir) {
+    if !run.tried.is_empty() {
+        // Where it cannot be written, this report has it all the same.
+        let text = serde_json::to_vec(&run.tried).unwrap_or_default();
+        drop(fs::write(directory.path().join(TRIED), text));
     }
 }
 
@@ -75,7 +96,18 @@ impl Run {
         };
         let code = code(status);
         // What goes wrong from here on is no reason to change what the script says of itself.
-        match directory.read().and_then(|run| self.output.show(&run)) {
+        let tried = directory.read().map(|mut run| {
+            // A script or a module, which begins with the interpreter that confines it.
+            let first = self.command.first().map(|word| word.to_string_lossy());
+            let by_python = first.is_some_and(|word| word == "-m" || word.ends_with(".py"));
+            if by_python && !self.no_trial && (self.trial || io::stderr().is_terminal()) {
+                let prover = Prover { words: &self.command, python: self.python.as_ref(), setting };
+                prover.prove(&mut run);
+                keep(&directory, &run);
+            }
+            run
+        });
+        match tried.and_then(|run| self.output.show(&run)) {
             Ok(met) => {
                 if let Some(path) = &self.keep {
                     output::note(format_args!("kept in {}", path.display()));

@@ -74,6 +74,11 @@ impl Signals {
         }
     }
 
+    /// Ends the script that is waited for, if there is one.
+    pub(super) fn kill_script() {
+        pass_on(libc::SIGKILL);
+    }
+
     /// Waits for the end of `child`, to which signals are passed on meanwhile.
     pub(super) fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
         let pid = child.id();

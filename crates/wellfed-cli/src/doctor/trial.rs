@@ -1,6 +1,11 @@
 //! Runs of one script under different changes, for `try` and `sweep`: captured, measured, and told on standard error.
 
-use std::{ffi::OsString, fs, io::Write as _, time::Instant};
+use std::{
+    ffi::OsString,
+    fs,
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
 use wellfed::Error;
 use wellfed_doctor::{evidence::Evidence, report::Apply, run_dir::RunDir};
@@ -26,6 +31,8 @@ pub(crate) struct Trials {
     launch: Launch,
     /// Whether somebody pressed Ctrl-C.
     interrupted: bool,
+    /// Whether the script must change nothing: then what it says when it fails is nobody's business, either.
+    confined: bool,
 }
 
 /// A run that ended well.
@@ -70,7 +77,18 @@ impl Trials {
             return Err(Error::config("the folder of the probes is not known")
                 .with_hint("run it as python -m wellfed doctor, or set WELLFED_DOCTOR_INJECT"));
         }
-        Ok(Self { launch: Launch { steps, time, captured: true, ..launch }, interrupted: false })
+        Ok(Self {
+            launch: Launch { steps, time, captured: true, ..launch },
+            interrupted: false,
+            confined: false,
+        })
+    }
+
+    /// From now on the script can change nothing outside of its run's folder, and ends after `deadline` at the latest.
+    pub(crate) fn confine(&mut self, deadline: Duration) {
+        self.confined = true;
+        self.launch.deadline = Some(deadline);
+        self.launch.env.insert("WELLFED_DOCTOR_CONFINED".into(), "1".into());
     }
 
     /// Runs the script with a change; `name` says which run this is.
@@ -88,11 +106,21 @@ impl Trials {
             launch.env.insert(variable.into(), value.into());
         }
         let directory = Directory::private()?;
+        if self.confined {
+            // A short name: paths of sockets have 107 bytes at most.
+            let temporary = directory.path().join("t");
+            fs::create_dir(&temporary)
+                .map_err(|error| Error::io("make", temporary.display().to_string(), error))?;
+            launch.env.insert("TMPDIR".into(), temporary.into());
+        }
         let begin = Instant::now();
         let status = launch.run(&directory)?;
         let seconds = begin.elapsed().as_secs_f64();
         let run = directory.read()?;
         let complain = |what: String| {
+            if self.confined {
+                return Error::config(what);
+            }
             let written = fs::read(directory.path().join(OUTPUT)).unwrap_or_default();
             show(&written);
             Error::config(what)
@@ -100,6 +128,13 @@ impl Trials {
         if run.run.exit.reason == "interrupt" {
             self.interrupted = true;
             return Err(Error::config(format!("interrupted in the run {name}")));
+        }
+        if self.confined && code(status) != 0 {
+            return Err(Error::config(match code(status) {
+                97 => "this system cannot keep a script from changing anything (Landlock), as a trial needs".to_owned(),
+                137 => "the script took too long when it was run again".to_owned(),
+                _ => "the script failed when it was run again without permission to write files or connect; `wellfed doctor try` runs it with it".to_owned(),
+            }));
         }
         if code(status) != 0 {
             return Err(complain(format!(
@@ -250,8 +285,11 @@ mod tests {
 
     #[test]
     fn runs_get_as_long_as_it_takes() {
-        let launch =
-            |steps, time| Trials { launch: Launch { steps, time, ..Launch::default() }, interrupted: false };
+        let launch = |steps, time| Trials {
+            launch: Launch { steps, time, ..Launch::default() },
+            interrupted: false,
+            confined: false,
+        };
         let trials = launch(None, Some(3.0));
         assert_eq!(trials.short(&trial(ENOUGH, 20, "time")), None);
         // What ended by itself gets no longer by another limit.

@@ -93,7 +93,7 @@ impl Try {
         let time = self.time.or(if self.steps.is_none() { Some(SECONDS) } else { None });
         let mut trials = Trials::new(&self.command, self.python.as_ref(), setting, self.steps, time)?;
         output::note("measuring the script as it is");
-        let first = trials.run("as it is", None)?;
+        let first = trials.long_enough("as it is", None)?;
         let report = diagnose(&first.run);
         let mut tried = Tried {
             schema: "wellfed.doctor.try/1",
@@ -116,6 +116,8 @@ impl Try {
             tried.title = report.verdict.title.clone();
             return self.say(&tried, &nothing(&report));
         };
+        let runs = 2 * self.rounds - 1;
+        output::note(format_args!("{runs} more runs, {:.0} s in all", f64::from(runs) * first.seconds));
         for round in 0..self.rounds {
             // A B, then B A: what changes slowly meanwhile weighs on both alike. The first A has run.
             for with in if round % 2 == 0 { [false, true] } else { [true, false] } {

@@ -128,18 +128,19 @@ impl Epoch {
         }
     }
 
-    /// Seconds a step, and how many there were, where steps were only counted: between two recorded ones all is known but their
+    /// Seconds, and how many steps there were, where steps were only counted: between two recorded ones all is known but their
     /// parts. Those take what the script takes, without what recording costs.
-    fn counted(&self) -> (f64, f64) {
-        let (mut time, mut count) = (0.0, 0.0);
-        for i in 1..self.numbers.len() {
+    fn spans(&self) -> impl Iterator<Item = (f64, f64)> {
+        (1..self.numbers.len()).filter_map(|i| {
             let steps = self.numbers[i].saturating_sub(self.numbers[i - 1]);
-            if steps > 1 {
-                time += seconds(self.steps.t0[i].saturating_sub(self.steps.t0[i - 1]));
-                count += steps as f64;
-            }
-        }
-        (time, count)
+            let time = self.steps.t0[i].saturating_sub(self.steps.t0[i - 1]);
+            (steps > 1).then(|| (seconds(time), steps as f64))
+        })
+    }
+
+    /// The sums of these.
+    fn counted(&self) -> (f64, f64) {
+        self.spans().fold((0.0, 0.0), |sum, span| (sum.0 + span.0, sum.1 + span.1))
     }
 
     fn last(&self) -> u64 {
@@ -198,9 +199,16 @@ impl Loops {
                     steps: epochs.iter().map(Epoch::count).sum(),
                     epochs: epochs.len() as u32,
                     own: epochs.iter().map(|epoch| self.own(*id, epoch)).sum(),
+                    whole: epochs.iter().map(|epoch| seconds(epoch.last().saturating_sub(epoch.t0))).sum(),
                 }
             })
             .collect()
+    }
+
+    /// From the begin of the first loop of all to the end of the last, nanoseconds.
+    pub(super) fn span(&self) -> (u64, u64) {
+        let all = || self.epochs.values().flatten();
+        (all().map(|epoch| epoch.t0).min().unwrap_or(0), all().map(Epoch::last).max().unwrap_or(0))
     }
 
     /// Seconds of an epoch without loops of other loaders that began and ended within it.
@@ -261,6 +269,7 @@ impl Loops {
                 steps.drain(..warm);
             }
         }
+        to_the_mean(&mut epochs, all);
         let begin = epochs.iter().flat_map(|(_, steps)| steps).map(|step| step.t0).min().unwrap_or(0);
         let end = epochs.iter().map(|&(i, _)| all[i].last()).max().unwrap_or(0);
         // The begin of the first of all is not like that of others: modules are imported, files read for the first time.
@@ -304,6 +313,41 @@ fn noting(epochs: &[Epoch]) -> f64 {
         return 0.0;
     }
     (mean(recorded) - time / count).clamp(0.0, NOTING)
+}
+
+/// Counted steps from which on their mean is known better than that of the recorded ones.
+const COUNTED: f64 = 512.0;
+
+/// How many times as long as usual a stretch of counted steps takes that has a pause in it. A busy machine makes some a few times as long.
+const PAUSE: f64 = 12.0;
+
+/// Makes recorded steps as long, in the mean, as those that were only counted, where those are more: where steps take microseconds,
+/// what is recorded is what was disturbed, by noting it and by whatever writes it down.
+fn to_the_mean(epochs: &mut [(usize, Vec<Step>)], all: &[Epoch]) {
+    let mut spans: Vec<(f64, f64)> = epochs.iter().flat_map(|&(i, _)| all[i].spans()).collect();
+    // A pause of the script lies in one of them, and is no step.
+    spans.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+    let Some(&(time, steps)) = spans.get(spans.len() / 2) else { return };
+    spans.retain(|span| span.0 / span.1 < PAUSE * time / steps);
+    let (time, count) = spans.iter().fold((0.0, 0.0), |sum, span| (sum.0 + span.0, sum.1 + span.1));
+    let recorded = || epochs.iter().flat_map(|(_, steps)| steps);
+    let mean = mean(recorded().map(|step| step.wait + step.compute));
+    if count < COUNTED.max(recorded().count() as f64) || mean <= 0.0 {
+        return;
+    }
+    let by = time / count / mean;
+    for step in epochs.iter_mut().flat_map(|(_, steps)| steps) {
+        for part in [
+            &mut step.wait,
+            &mut step.compute,
+            &mut step.wait_cpu,
+            &mut step.thread_cpu,
+            &mut step.process_cpu,
+            &mut step.unpickle,
+        ] {
+            *part *= by;
+        }
+    }
 }
 
 /// Steps of an epoch but the first one, whose wait is the epoch's start; each without the `noting` seconds that it took to record it.
@@ -439,6 +483,36 @@ mod tests {
         assert!((steady.time() / 37e-6 - 1.0).abs() < 1e-3, "{}", steady.time());
         assert!((steady.wait() / 12e-6 - 1.0).abs() < 1e-3, "{}", steady.wait());
         assert!(steady.steps.iter().all(|step| step.compute < 1e-4));
+    }
+
+    #[test]
+    fn recorded_steps_that_were_disturbed_take_as_long_as_the_counted_ones() {
+        for micro in [5_000, 37_000] {
+            let mut records = Vec::new();
+            let (mut t, mut number) = (0, 0);
+            records.push(Record::Iter(record::Iter::default()));
+            for burst in 0..8 {
+                let mut steps = record::Steps { first: number, ..record::Steps::default() };
+                for _ in 0..256 {
+                    // Fifty times as long as the others; two thirds of it waiting.
+                    steps.t0.push(t);
+                    steps.t1.push(t + 34 * micro);
+                    t += 50 * micro;
+                }
+                records.push(Record::Steps(steps));
+                // The script pauses once.
+                t += 6_000 * micro + if burst == 3 { 9_000_000_000 } else { 0 };
+                number += 256 + 6_000;
+            }
+            let end = record::End { t0: t, t, steps: Some(number), ..record::End::default() };
+            records.push(Record::End(end));
+            let steady = loops(records).steady(0, &record::Loader::default(), &mut Vec::new());
+            // What precedes a span is one of the recorded steps.
+            let expected = micro as f64 * 1e-9 * (6_000.0 + 50.0) / 6_001.0;
+            assert!((steady.time() / expected - 1.0).abs() < 0.01, "{} {expected}", steady.time());
+            // Noting is taken for a part of the computation, not of the wait.
+            assert!((0.67..0.72).contains(&(steady.wait() / steady.time())));
+        }
     }
 
     #[test]

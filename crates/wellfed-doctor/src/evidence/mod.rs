@@ -7,6 +7,7 @@ mod flow;
 mod loading;
 mod loops;
 mod machine;
+mod script;
 mod stages;
 
 pub use engine::{Engine, Requests};
@@ -14,12 +15,15 @@ pub use flow::Flow;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
 pub use machine::{Load, Neighbour};
+pub use script::{Purpose, Script, loops, saves};
 pub use stages::{Culprit, StageTime, Stages, Waited, Waits, Work};
 
 use std::collections::BTreeMap;
 
 use crate::{
+    edit::Edit,
     exit::Exit,
+    proved::Tried,
     record::{self, Record},
     run_dir::{ProcessRecords, RunDir},
     system::{Machine, Reads},
@@ -68,6 +72,12 @@ pub struct Evidence {
     pub fed: Option<record::Fed>,
     /// Share of the time the device was busy, if anything says.
     pub device_busy: Option<f64>,
+    /// The whole script, from its first loop on.
+    pub script: Script,
+    /// Changes that the syntax trees of the script's files allow.
+    pub edits: Vec<Edit>,
+    /// Changes that were tried after the run.
+    pub tried: Vec<Tried>,
     /// Remarks on what is missing.
     pub notes: Vec<String>,
 }
@@ -83,17 +93,26 @@ pub struct LoaderUse {
     pub epochs: u32,
     /// Seconds in its loops, without loops of other loaders inside of them.
     pub own: f64,
+    /// Seconds in its loops, with those of others inside of them.
+    pub whole: f64,
 }
 
 impl Evidence {
-    /// Extracts it.
+    /// Extracts it, for the loader that most of the time is spent on.
     pub fn of(run: &RunDir) -> Self {
+        Self::about(run, None)
+    }
+
+    /// Extracts it, for a certain one of the loaders.
+    pub fn about(run: &RunDir, subject: Option<usize>) -> Self {
         let mut evidence = Self {
             command: run.run.command.clone(),
             exit: exit(run),
             duration: seconds(run.run.t1.saturating_sub(run.run.t0)),
             machine: run.trace.machine.clone(),
             storage: run.trace.storage.clone(),
+            edits: run.edits.clone(),
+            tried: run.tried.clone(),
             ..Self::default()
         };
         for process in &run.processes {
@@ -123,7 +142,10 @@ impl Evidence {
         }
         let loops = loops::Loops::of(main);
         evidence.loaders = loops.uses();
-        let Some(subject) = loops.subject() else {
+        script::leave_out_steps(&mut evidence.edits, main);
+        evidence.script = Script::of(main, loops.span(), &evidence.edits);
+        let Some(subject) = subject.filter(|&i| i < evidence.loaders.len()).or_else(|| loops.subject())
+        else {
             return evidence;
         };
         let loader = evidence.loaders[subject].loader.clone();
@@ -162,6 +184,12 @@ impl Evidence {
     /// The loader this is about.
     pub fn loader(&self) -> Option<&record::Loader> {
         self.subject.map(|subject| &self.loaders[subject].loader)
+    }
+
+    /// Share of the script's time, from its first loop on, that goes into this loop.
+    pub fn share(&self) -> f64 {
+        let whole = self.subject.map_or(0.0, |subject| self.loaders[subject].whole);
+        if self.script.time > 0.0 { (whole / self.script.time).min(1.0) } else { 1.0 }
     }
 
     /// Samples a step, mean.

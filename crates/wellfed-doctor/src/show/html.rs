@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     record::Place,
-    report::{Fix, Report, Verdict},
+    report::{Fix, Gain, Report, Verdict},
 };
 
 /// Part of a meter's width that stands for the ceiling, in percent; rates above it go on to the right.
@@ -35,6 +35,8 @@ struct Page {
     circumstances: String,
     ending: Option<String>,
     failed: bool,
+    /// What the script's time goes into.
+    shares: String,
     fix: Option<FixView>,
     cap: String,
     pace: String,
@@ -146,6 +148,7 @@ pub fn html(report: &Report) -> String {
         circumstances: clean(&circumstances(report)),
         ending: ending(report).map(|text| clean(&text)),
         failed: report.exit.reason == "exception" || report.exit.exception.is_some(),
+        shares: super::shares(report),
         fix: verdict.fix.as_ref().map(|fix| fix_view(report, verdict, fix)),
         cap: clean(&verdict.cap),
         pace: pace(report) + ".",
@@ -208,12 +211,16 @@ fn fix_view(report: &Report, verdict: &Verdict, fix: &Fix) -> FixView {
     }
     let sign = if fix.place.is_some() { "+" } else { " " };
     lines.extend(code(&fix.change).map(|text| Line { sign, text }));
+    for more in &verdict.more {
+        lines.extend(code(&more.code).map(|text| Line { sign: "-", text }));
+        lines.extend(code(&more.change).map(|text| Line { sign: "+", text }));
+    }
     FixView {
         title: clean(&fix.title),
         place: fix.place.as_ref().map(place).unwrap_or_default(),
         lines,
         why: clean(&fix.why),
-        can_try: fix.apply.is_some(),
+        can_try: fix.apply.is_some() && verdict.measured.is_none(),
         gain: gain_view(report, verdict),
     }
 }
@@ -226,10 +233,17 @@ fn gain_view(report: &Report, verdict: &Verdict) -> Option<GainView> {
     // The scale ends at the ceiling, or where the interval does if that is further.
     let end = if bounded { ceiling.max(gain.high) } else { gain.high }.max(1.01);
     let at = |factor: f64| ((factor - 1.0) / (end - 1.0) * 100.0).clamp(0.0, 100.0);
+    let there = verdict.measured.map_or(gain.factor, |measured| measured.factor);
+    let (factor, interval) = match verdict.measured {
+        Some(measured) => {
+            (super::gain(&Gain { factor: measured.factor, ..gain }).0, format!("tried; {factor} promised"))
+        }
+        None => (factor, format!("{interval}, predicted")),
+    };
     Some(GainView {
         factor,
         interval,
-        at: css(at(gain.factor)),
+        at: css(at(there)),
         low_at: css(at(gain.low)),
         band: css(at(gain.high) - at(gain.low)),
         limit: format!("{}x", rate(end)),

@@ -148,6 +148,15 @@ pub(crate) fn circumstances(report: &Report) -> String {
     parts.join(", ")
 }
 
+/// `training 38 %, evaluation 55 %, checkpoints 7 %`: what the script's time goes into; empty where that is one thing.
+pub(crate) fn shares(report: &Report) -> String {
+    let told: Vec<_> = report.script.iter().filter(|part| part.share >= 0.01).collect();
+    if told.len() < 2 {
+        return String::new();
+    }
+    told.iter().map(|part| format!("{} {}", part.name, percent(part.share))).collect::<Vec<_>>().join(", ")
+}
+
 /// A time span with three digits at most: `1.24 s`, `69.4 ms`, `410 us`.
 pub(crate) fn seconds(value: f64) -> String {
     if !value.is_finite() {

@@ -1,12 +1,12 @@
 //! The final report in the terminal. The answer comes first: a tired reader may stop after the second paragraph.
 
 use super::{
-    Kind, Part, at, ceiling, circumstances, ending, gain, is_loop, parts, percent, rate, seconds,
+    Kind, Part, at, ceiling, circumstances, ending, gain, is_loop, parts, percent, rate, seconds, shares,
     style::{Ink, Style, columns, cut, cut_front, pad, wrap},
 };
 use crate::{
     record::Place,
-    report::{Fix, Function, Report, Stage, Verdict},
+    report::{Fix, Function, Gain, Report, Stage, Verdict},
 };
 
 /// Columns of the headings at the left.
@@ -18,9 +18,13 @@ const CODE_LINES: usize = 8;
 pub fn terminal(report: &Report, style: Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.head(report);
+    page.title(report);
+    if report.verdict.family != "healthy" {
+        page.script(report);
+        page.step(report);
+    }
     page.answer(report);
     if report.verdict.family != "healthy" {
-        page.step(report);
         page.stages(report);
     }
     page.evidence(&report.verdict);
@@ -88,8 +92,17 @@ impl Page {
         }
     }
 
-    /// Verdict, and the fix with what it gains.
-    fn answer(&mut self, report: &Report) {
+    /// `Script    training 38 %, evaluation 55 %, checkpoints 5 %`, where there is more than one of them.
+    fn script(&mut self, report: &Report) {
+        let shares = shares(report);
+        if !shares.is_empty() {
+            self.gap();
+            self.words("Script", Ink::Plain, &shares);
+        }
+    }
+
+    /// The verdict.
+    fn title(&mut self, report: &Report) {
         let verdict = &report.verdict;
         let (ink, title) = if verdict.family == "healthy" {
             (Ink::Good, healthy_title(&verdict.title))
@@ -105,23 +118,39 @@ impl Page {
                     self.line(&line);
                 }
             }
+        }
+    }
+
+    /// The fix with what it gains.
+    fn answer(&mut self, report: &Report) {
+        let verdict = &report.verdict;
+        if verdict.family == "healthy" {
             return;
         }
         let Some(fix) = &verdict.fix else { return };
         self.gap();
         self.fix_line("Fix", fix, verdict);
-        self.change(fix);
+        self.change(fix, verdict);
         if !fix.why.is_empty() {
             self.words("Why", Ink::Plain, &fix.why);
         }
         if !verdict.cap.is_empty() {
             self.words("Then", Ink::Plain, &verdict.cap);
         }
-        if fix.apply.is_some() {
+        if let Some(measured) = verdict.measured {
+            let (before, after) = (seconds(measured.before), seconds(measured.after));
+            let text = format!(
+                "{before} a step without it, {after} with it, in {} after the run.",
+                seconds(measured.seconds)
+            );
+            self.words("Tried", Ink::Plain, &text);
+        } else if fix.apply.is_none() && verdict.gain.is_some() {
+            self.words("Note", Ink::Faint, "The gain is a prediction: an edit cannot be tried from outside.");
+        } else if fix.apply.is_some() {
             self.words(
                 "Try",
                 Ink::Faint,
-                "`wellfed doctor try` in place of `run` measures it without an edit.",
+                "The gain is a prediction: `wellfed doctor try` in place of `run` measures it.",
             );
         }
     }
@@ -135,6 +164,12 @@ impl Page {
             return self.words(label, Ink::Strong, &title);
         };
         let tail = format!("{factor} as fast ({interval})");
+        let tail = match verdict.measured {
+            // The promise comes second: what was measured is what there is.
+            Some(measured) => format!("{} as fast, tried ({} promised)", times(measured.factor), factor),
+            None => tail,
+        };
+        let factor = verdict.measured.map_or(factor, |measured| times(measured.factor));
         let mut lines = wrap(&format!("{title}: {}", tail.replace(' ', "\u{a0}")), self.room());
         for line in &mut lines {
             *line = match line.split_once(factor.as_str()).filter(|(_, rest)| rest.starts_with('\u{a0}')) {
@@ -151,30 +186,10 @@ impl Page {
     }
 
     /// The change, like a diff.
-    fn change(&mut self, fix: &Fix) {
+    fn change(&mut self, fix: &Fix, verdict: &Verdict) {
         let style = self.style;
         let mut lines = Vec::new();
-        let mut code = |sign: &str, text: &str, ink| {
-            let all: Vec<_> = text.trim_end().lines().collect();
-            let mut open = 0;
-            for line in all.iter().take(CODE_LINES) {
-                let room = self.room() - sign.len() - 1;
-                let inner = style.clean(line.trim_start());
-                let indent = (line.len() - line.trim_start().len()).min(room / 3);
-                let mut parts = wrap(&inner, room - indent - 4);
-                if sign == "+" && !breaks(&parts, open) {
-                    parts = vec![inner];
-                }
-                open += opened(line);
-                for (i, part) in parts.into_iter().enumerate() {
-                    let indent = " ".repeat(indent + if i == 0 { 0 } else { 4 });
-                    lines.push(style.ink(ink, &format!("{sign} {indent}{part}")));
-                }
-            }
-            if all.len() > CODE_LINES {
-                lines.push(style.ink(Ink::Faint, &format!("{sign} ({} more lines)", all.len() - CODE_LINES)));
-            }
-        };
+        let mut code = |sign: &str, text: &str, ink| lines.extend(self.code_lines(sign, text, ink));
         match &fix.place {
             Some(place) => {
                 let place_at = style.clean(&at(&place.file, place.line));
@@ -188,9 +203,42 @@ impl Page {
             }
             None => code(" ", &fix.change, Ink::Good),
         }
+        for more in &verdict.more {
+            let file = fix.place.as_ref().map_or("", |place| place.file.as_str());
+            lines.push(style.ink(Ink::Faint, &cut_front(&style.clean(&at(file, more.line)), self.room())));
+            let mut lines_of = |sign: &str, text: &str, ink| lines.extend(self.code_lines(sign, text, ink));
+            lines_of("-", &more.code, Ink::Bad);
+            lines_of("+", &more.change, Ink::Good);
+        }
         if !fix.change.trim().is_empty() {
             self.under("", &lines);
         }
+    }
+
+    /// Lines of code behind a sign; those that are too long in parts.
+    fn code_lines(&self, sign: &str, text: &str, ink: Ink) -> Vec<String> {
+        let style = self.style;
+        let mut lines = Vec::new();
+        let all: Vec<_> = text.trim_end().lines().collect();
+        let mut open = 0;
+        for line in all.iter().take(CODE_LINES) {
+            let room = self.room() - sign.len() - 1;
+            let inner = style.clean(line.trim_start());
+            let indent = (line.len() - line.trim_start().len()).min(room / 3);
+            let mut parts = wrap(&inner, room - indent - 4);
+            if sign == "+" && !breaks(&parts, open) {
+                parts = vec![inner];
+            }
+            open += opened(line);
+            for (i, part) in parts.into_iter().enumerate() {
+                let indent = " ".repeat(indent + if i == 0 { 0 } else { 4 });
+                lines.push(style.ink(ink, &format!("{sign} {indent}{part}")));
+            }
+        }
+        if all.len() > CODE_LINES {
+            lines.push(style.ink(Ink::Faint, &format!("{sign} ({} more lines)", all.len() - CODE_LINES)));
+        }
+        lines
     }
 
     fn step(&mut self, report: &Report) {
@@ -330,7 +378,7 @@ impl Page {
         self.words("Next", Ink::Plain, &next.title);
         if let Some(fix) = &next.fix {
             self.fix_line("", fix, next);
-            self.change(fix);
+            self.change(fix, next);
         }
         for other in report.others.iter().take(3) {
             let gain = promise(other).map(|(factor, interval)| format!(": {factor} ({interval})"));
@@ -401,6 +449,11 @@ pub(crate) fn healthy_title(title: &str) -> String {
         _ => title.to_owned(),
     };
     if lowered.is_empty() { "Nothing to fix".to_owned() } else { format!("Nothing to fix: {lowered}") }
+}
+
+/// `1.8x`.
+fn times(factor: f64) -> String {
+    gain(&Gain { factor, low: factor, high: factor }).0
 }
 
 /// Gain and interval, if one is promised.

@@ -8,9 +8,10 @@ use std::{collections::BTreeMap, ops::Range};
 use serde_json::Value;
 
 use crate::{
-    evidence::Evidence,
+    edit::Edit,
+    evidence::{Evidence, StageTime},
     record::{Frame, Place},
-    report::Apply,
+    report::{Apply, Lines},
 };
 
 /// Arguments of torch's loader that may be given without their names, in order.
@@ -227,9 +228,35 @@ pub(super) fn apply_loader(arguments: &[(&str, Value)]) -> Apply {
     }
 }
 
+/// The change of one of these kinds for the lines at which a stage spends its time.
+pub(super) fn known<'e>(e: &'e Evidence, kinds: &[&str], stages: &[&StageTime]) -> Option<&'e Edit> {
+    let culprits = stages.iter().flat_map(|stage| &stage.culprits);
+    let frames: Vec<&Frame> = culprits
+        .filter(|culprit| culprit.time > 0.0)
+        .flat_map(|culprit| [Some(&culprit.frame), culprit.call.as_ref()])
+        .flatten()
+        .collect();
+    let mut edits = e.edits.iter().filter(|edit| kinds.contains(&edit.kind.as_str()));
+    edits.find(|edit| frames.iter().any(|frame| edit.is_at(frame)))
+}
+
+/// The lines of a change, those at what is slow apart from the others.
+pub(super) fn edited(edit: &Edit) -> (Option<Lines>, Vec<Lines>) {
+    let mut lines = edit.hunks.clone();
+    let at = lines.iter().rposition(|lines| lines.line <= edit.line);
+    let first = at.map(|at| lines.remove(at));
+    (first, lines)
+}
+
 /// A place of a frame.
 pub(super) fn place_of(frame: &Frame) -> Place {
     Place { file: frame.file.clone(), line: frame.line, code: frame.call.clone(), ..Place::default() }
+}
+
+/// ` (its loader: file.py:12)`.
+pub(super) fn where_made(place: &Place) -> String {
+    let frame = Frame { file: place.file.clone(), line: place.line, ..Frame::default() };
+    format!(" (its loader: {})", where_is(&frame))
 }
 
 /// `file.py:12`, by the last part of the path.

@@ -169,14 +169,24 @@ fn threads(case: &Case) -> Option<Finding> {
         "{} workers with {threads:.0} threads each fight for {:.0} cores",
         case.p.workers, case.p.cores
     );
-    Some(case.finding(
+    let finding = case.finding(
         Kind::Setting,
         "cpu-oversubscription",
         "contention",
         Said { title, facts, fix },
         &changed,
         SPINNING,
-    ))
+    );
+    // What the script asks for itself, a variable does not change.
+    let own = case.e.edits.iter().find(|edit| edit.kind == "threads");
+    Some(match own {
+        Some(edit) => finding.edited(
+            edit,
+            format!("One thread a worker, not what {} asks for", edit.func),
+            "Together the workers' threads fight for the cores and wait for each other; torch takes this number, whatever OMP_NUM_THREADS says.",
+        ),
+        None => finding,
+    })
 }
 
 fn lock(case: &Case) -> Option<Finding> {

@@ -151,7 +151,17 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let fix = Fix { title: remedy.fix, change, place, why: remedy.why.to_owned(), apply: remedy.apply };
     let title = if at.is_empty() { remedy.title } else { format!("{} ({name}, {at})", remedy.title) };
     let gain = case.gain_of_idle_cores(&changed, remedy.unsure);
-    Some(Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed)))
+    let fed = fix.apply.is_some();
+    let finding =
+        Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed));
+    Some(match code::known(case.e, &["rows"], &[stage]) {
+        Some(edit) if !fed => finding.edited(
+            edit,
+            "Take rows from an array that is made once".to_owned(),
+            "`.iloc[i]` makes a Series of each row, which takes a hundred times as long as the row of an array.",
+        ),
+        _ => finding,
+    })
 }
 
 /// What is left of all of a batch's cost when the engine makes it.
@@ -311,7 +321,13 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             }
             // Where samples stay in Python and are made in the training process, wellfed collates them as torch does.
             let apply = if case.p.workers > 0 && loading::collates(case) { feed() } else { None };
-            let (fix, change) = if apply.is_some() {
+            let own = !loading::torch_collates(case);
+            let (fix, change) = if own {
+                (
+                    "Collate whole arrays instead of looping in Python: pad_sequence pads, torch.stack stacks",
+                    "whole arrays",
+                )
+            } else if apply.is_some() {
                 ("Return few large tensors a sample instead of many small ones, or let wellfed collate", "")
             } else {
                 ("Return few large tensors a sample instead of many small ones", "one array a sample")
@@ -326,7 +342,11 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
                     title,
                     fix,
                     change,
-                    "Each tensor of a sample is stacked and sent by itself.",
+                    if own {
+                        "The script's collate function runs in Python for every batch."
+                    } else {
+                        "Each tensor of a sample is stacked and sent by itself."
+                    },
                 )
             }
         }

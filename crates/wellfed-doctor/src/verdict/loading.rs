@@ -293,6 +293,12 @@ pub(super) fn collates(case: &Case) -> bool {
     !refused && !case.e.loader().is_some_and(|loader| own(&loader.collate))
 }
 
+/// Whether batches are put together by torch's own function, tensor by tensor.
+pub(super) fn torch_collates(case: &Case) -> bool {
+    let torch = |name: &str| name.is_empty() || name.starts_with("torch.") || name.starts_with("wellfed.");
+    case.e.loader().is_none_or(|loader| torch(&loader.collate))
+}
+
 /// Sending batches from workers and taking them up.
 fn hand_over(case: &Case) -> Option<Finding> {
     let loading = &case.e.loading;

@@ -20,12 +20,16 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod training;
+mod whole;
 
 pub(crate) use loading::{most_workers, with_workers};
 
 use crate::{
-    evidence::{Evidence, FEWEST},
+    edit::Edit,
+    evidence::{Evidence, FEWEST, Purpose},
     model::Pipeline,
+    proved::Tried,
+    record::Place,
     report::{Fact, Fix, Gain, Verdict},
 };
 
@@ -95,6 +99,19 @@ impl Finding {
         (gain.factor.ln() + ahead) / (gain.high / gain.factor).ln().max(1e-9)
     }
 
+    /// The finding with a known form's lines as its fix.
+    fn edited(mut self, edit: &Edit, title: String, why: &str) -> Self {
+        let (first, more) = code::edited(edit);
+        if let (Some(fix), Some(first)) = (&mut self.verdict.fix, first) {
+            let code = first.code.clone();
+            let call = Some([0, code.len()]);
+            let place = Place { file: edit.file.clone(), line: first.line, code, call, wellfed: None };
+            *fix = Fix { title, change: first.change, place: Some(place), why: why.to_owned(), apply: None };
+            self.verdict.more = more;
+        }
+        self
+    }
+
     /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
     fn weight(&self) -> f64 {
         let gain = self.factor().max(1.0).ln();
@@ -119,6 +136,7 @@ impl Said {
             fix: Some(self.fix),
             gain: Some(gain),
             cap,
+            ..Verdict::default()
         };
         Finding { verdict, kind }
     }
@@ -191,10 +209,12 @@ impl<'a> Case<'a> {
         let rate = self.e.batch_size() / time.max(1e-12);
         if alone >= 0.95 * time {
             format!("The step itself is the limit: {} a step, {rate:.0} samples/s.", ms(alone))
+        } else if alone < 1e-3 * time {
+            format!("Loading is still the limit, at {rate:.0} samples/s.")
         } else {
             format!(
                 "Loading is still the limit, at {rate:.0} samples/s of the {:.0} that the step could take.",
-                self.e.batch_size() / alone.max(1e-12)
+                self.e.batch_size() / alone
             )
         }
     }
@@ -224,16 +244,20 @@ pub fn judge(e: &Evidence) -> Judgement {
         }
         findings = beside(findings, own.unwrap_or_default(), neighbour, held_up);
     }
+    let found = findings.len();
+    proved(&mut findings, &e.tried);
+    let refuted = findings.len() < found;
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
     let verdict = verdicts
         .next()
-        .or_else(|| training::unexplained(&case, guessed))
+        .or_else(|| training::unexplained(&case, guessed || refuted))
         .unwrap_or_else(|| training::well_fed(&case));
     let runner_up = verdicts.next();
+    let of_the_script = |verdict| of_the_script(e, verdict);
     Judgement {
-        verdict,
-        runner_up,
-        others: verdicts.chain(training::device_memory(&case)).collect(),
+        verdict: named(e, of_the_script(verdict)),
+        runner_up: runner_up.map(of_the_script),
+        others: verdicts.chain(training::device_memory(&case)).map(of_the_script).collect(),
         ceiling: case.ideal * case.misfit.exp(),
         pipeline: Some(case.p),
     }
@@ -251,6 +275,7 @@ fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
         dataflow::find(case),
         engine::find(case),
         training::find(case),
+        whole::find(case).into_iter().collect(),
     ]
     .into_iter()
     .flatten()
@@ -273,6 +298,53 @@ fn settle(findings: &mut Vec<Finding>, held_up: bool) {
     } else {
         findings.clear();
     }
+}
+
+/// Notes what trials measured, and takes out what they refuted.
+fn proved(findings: &mut Vec<Finding>, tried: &[Tried]) {
+    findings.retain_mut(|finding| {
+        let apply = finding.verdict.fix.as_ref().and_then(|fix| fix.apply.as_ref());
+        let trial = apply.and_then(|apply| tried.iter().find(|tried| tried.apply == *apply));
+        finding.verdict.measured = trial.and_then(Tried::measured);
+        !trial.is_some_and(Tried::refuted)
+    });
+}
+
+/// Share of the script's time from which on a loop is the script.
+const ALL_OF_IT: f64 = 0.95;
+
+/// The same verdict, with gains of the script in place of the loop's: the rest of it takes as long as before.
+fn of_the_script(e: &Evidence, mut verdict: Verdict) -> Verdict {
+    let share = e.share();
+    if share >= ALL_OF_IT {
+        return verdict;
+    }
+    let of_all = |factor: f64| 1.0 / (1.0 - share + share / factor.max(1e-9));
+    if let Some(gain) = &mut verdict.gain {
+        *gain = Gain { factor: of_all(gain.factor), low: of_all(gain.low), high: of_all(gain.high) };
+    }
+    if let Some(measured) = &mut verdict.measured {
+        measured.factor = of_all(measured.factor);
+    }
+    verdict
+}
+
+/// The verdict with the loop that it is about, where there are several.
+fn named(e: &Evidence, mut verdict: Verdict) -> Verdict {
+    let used = e.loaders.iter().filter(|used| used.steps > 0).count();
+    let (share, subject) = (e.share(), e.subject);
+    if let Some(subject) = subject.filter(|_| used > 1 && share < ALL_OF_IT && verdict.gain.is_some()) {
+        let loader = &e.loaders[subject];
+        let purpose = match Purpose::of(loader) {
+            Purpose::Unknown => "One loop".to_owned(),
+            known => {
+                format!("The {} loop", if known == Purpose::Training { "training" } else { "evaluation" })
+            }
+        };
+        let at = loader.loader.place.as_ref().map(code::where_made).unwrap_or_default();
+        verdict.title = format!("{purpose}{at}, {} of the script's time: {}", percent(share), verdict.title);
+    }
+    verdict
 }
 
 /// What is said of the script and its neighbours: `now` are its causes as things are, `alone` those that it had without neighbours.

@@ -3,8 +3,9 @@
 
 use super::{Case, Finding, Kind, Said, code, costs, fact, loading, ms, percent};
 use crate::{
-    evidence::StageTime,
+    evidence::{self, Culprit, StageTime},
     model::Cost,
+    record::Frame,
     report::{Fact, Fix, Verdict},
 };
 
@@ -12,13 +13,18 @@ use crate::{
 pub(super) const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    [copy(case), sync(case), launch(case)].into_iter().flatten().collect()
+    [copy(case), sync(case), launch(case), saving(case), python(case)].into_iter().flatten().collect()
 }
 
 /// The pipeline with `time` less in every step.
 fn without(case: &Case, time: f64) -> crate::model::Pipeline {
     let step = crate::evidence::mean(case.p.step.iter().map(Cost::alone));
-    let share = (time / step.max(1e-12)).min(1.0);
+    without_share(case, time / step.max(1e-12))
+}
+
+/// The pipeline without such a share of what each step computes.
+fn without_share(case: &Case, share: f64) -> crate::model::Pipeline {
+    let share = share.min(1.0);
     case.p.with_step(|cost| Cost {
         blocked: cost.blocked * (1.0 - share),
         cpu: cost.cpu * (1.0 - share),
@@ -99,9 +105,12 @@ fn copy(case: &Case) -> Option<Finding> {
 }
 
 fn sync(case: &Case) -> Option<Finding> {
-    let empty = StageTime::default();
-    let sync = case.e.stages.get("sync").unwrap_or(&empty);
-    let log = case.e.stages.get("log").unwrap_or(&empty);
+    // Checkpoints, and functions that loop in Python, are causes of their own.
+    let apart = |name: &str| {
+        let stage = case.e.stages.get(name).cloned().unwrap_or_default();
+        without_culprits(stage, |culprit| saves(culprit) || loops_in_python(case, culprit))
+    };
+    let (sync, log) = (&apart("sync"), &apart("log"));
     let step = case.e.steps.compute();
     // The device has to do its work: what is waited for in a synchronization is hidden behind the rest at most.
     let rest = (step - sync.time() - log.time()).max(0.0);
@@ -137,7 +146,101 @@ fn sync(case: &Case) -> Option<Finding> {
         "Synchronization and logging in the loop take {} of a step",
         percent((sync.time() + log.time()) / step.max(1e-12))
     );
-    Some(case.finding(Kind::Work, "sync-logging", "loop", Said { title, facts, fix }, &changed, 0.1))
+    let finding = case.finding(Kind::Work, "sync-logging", "loop", Said { title, facts, fix }, &changed, 0.1);
+    Some(match code::known(case.e, &["every"], &[worst]) {
+        Some(edit) => finding.edited(
+            edit,
+            "Log every 50 steps, not in each".to_owned(),
+            "What is logged has to be there first: reading a value from the device waits until all work before it is done.",
+        ),
+        None => finding,
+    })
+}
+
+/// The stage without some of what it consists of.
+fn without_culprits(mut stage: StageTime, gone: impl Fn(&Culprit) -> bool) -> StageTime {
+    let time: f64 = stage.culprits.iter().filter(|culprit| gone(culprit)).map(|culprit| culprit.time).sum();
+    let left = 1.0 - (time / stage.time().max(1e-12)).min(1.0);
+    stage.culprits.retain(|culprit| !gone(culprit));
+    (stage.cpu, stage.blocked) = (stage.cpu * left, stage.blocked * left);
+    stage
+}
+
+fn frames(culprit: &Culprit) -> impl Iterator<Item = &Frame> {
+    [Some(&culprit.frame), culprit.call.as_ref()].into_iter().flatten()
+}
+
+fn saves(culprit: &Culprit) -> bool {
+    frames(culprit).any(evidence::saves)
+}
+
+fn loops_in_python(case: &Case, culprit: &Culprit) -> bool {
+    // What sleeps or waits is no Python.
+    let waits =
+        ["sleep(", ".wait(", ".join(", ".acquire("].iter().any(|word| culprit.frame.call.contains(word));
+    !waits && frames(culprit).any(|frame| evidence::loops(frame, &case.e.edits))
+}
+
+/// Seconds a step of some of the loop's culprits, and the one that takes most.
+fn part<'a>(case: &'a Case, of: impl Fn(&Culprit) -> bool) -> Option<(f64, &'a Culprit)> {
+    let all = || case.e.stages.looping.iter().flat_map(|stage| &stage.culprits).filter(|culprit| of(culprit));
+    let worst = all().max_by(|a, b| a.time.total_cmp(&b.time))?;
+    Some((all().map(|culprit| culprit.time).sum(), worst))
+}
+
+/// How many times as seldom a checkpoint is advised to be written.
+const SELDOM: f64 = 10.0;
+
+fn saving(case: &Case) -> Option<Finding> {
+    let (time, worst) = part(case, saves)?;
+    let line = worst.call.as_ref().filter(|call| !crate::stage::library(call)).unwrap_or(&worst.frame);
+    let changed = without_share(case, time * (1.0 - 1.0 / SELDOM) / case.e.steps.compute().max(1e-12));
+    let share = time / case.e.steps.time().max(1e-12);
+    let facts = vec![fact(
+        format!(
+            "Of a step of {}, {} go into writing checkpoints, as a mean over all steps.",
+            ms(case.e.steps.time()),
+            ms(time)
+        ),
+        time,
+        "s",
+        "stacks",
+    )];
+    let fix = Fix {
+        title: format!("Save {SELDOM:.0} times as seldom, or a copy of the weights in a thread"),
+        change: format!("# less often: {}", line.call),
+        place: Some(code::place_of(line)),
+        why: "The loop stands still while a checkpoint is written; what a crash costs then is the time since the last one.".to_owned(),
+        apply: None,
+    };
+    let title =
+        format!("Saving checkpoints takes {} of the loop's time ({})", percent(share), code::where_is(line));
+    Some(case.finding(Kind::Work, "checkpoint", "loop", Said { title, facts, fix }, &changed, 0.08))
+}
+
+fn python(case: &Case) -> Option<Finding> {
+    let (time, worst) = part(case, |culprit| loops_in_python(case, culprit) && !saves(culprit))?;
+    let name = costs::short(&worst.frame.func);
+    let line = worst.call.as_ref().filter(|call| !crate::stage::library(call)).unwrap_or(&worst.frame);
+    let changed = without_share(case, time / case.e.steps.compute().max(1e-12));
+    let share = time / case.e.steps.time().max(1e-12);
+    let facts = vec![fact(
+        format!("{name} takes {} of a step of {}, and loops in Python.", ms(time), ms(case.e.steps.time())),
+        time,
+        "s",
+        "stacks",
+    )];
+    let fix = Fix {
+        title: format!("Call {name} seldom, or have it work on whole tensors"),
+        change: format!("# every 50 steps, or by operations on whole tensors: {}", line.call),
+        place: Some(code::place_of(line)),
+        why: "The loop waits for it after each step; Python takes some 50 ns for each operation on a number."
+            .to_owned(),
+        apply: None,
+    };
+    let title =
+        format!("{name} takes {} of the loop's time ({})", percent(share), code::where_is(&worst.frame));
+    Some(case.finding(Kind::Work, "python-step", "loop", Said { title, facts, fix }, &changed, 0.08))
 }
 
 /// Host time to launch the work of a module: its forward and backward pass and its optimizer step. Measured with modules too small to
@@ -218,7 +321,7 @@ fn launch(case: &Case) -> Option<Finding> {
 /// how much.
 pub(super) fn unexplained(case: &Case, guessed: bool) -> Option<Verdict> {
     let (time, wait) = (case.e.steps.time(), case.e.steps.wait());
-    if wait < UNEXPLAINED * time || (!guessed && case.ideal > (1.0 - UNEXPLAINED) * case.now) {
+    if wait < UNEXPLAINED * time && !(guessed && case.ideal <= (1.0 - UNEXPLAINED) * case.now) {
         return None;
     }
     let mut facts = loading::waiting(case);
@@ -309,8 +412,7 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
         title,
         evidence: facts,
         fix,
-        gain: None,
-        cap: String::new(),
+        ..Verdict::default()
     }
 }
 

@@ -12,6 +12,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 def _probe(directory: str) -> None:
     """Starts the probe."""
+    if os.environ.get("WELLFED_DOCTOR_CONFINED"):
+        _confine(directory)
     try:
         sys.path.insert(0, _HERE)
         try:
@@ -27,6 +29,19 @@ def _probe(directory: str) -> None:
                 out.write(traceback.format_exc())
         except OSError:
             pass  # There is nowhere left to say it.
+
+
+def _confine(directory: str) -> None:
+    """Forbids this process, and those that it starts, to change anything; ends it where that fails."""
+    try:
+        sys.path.insert(0, _HERE)
+        try:
+            from wellfed_probe import confine  # type: ignore[import-not-found, unused-ignore]
+        finally:
+            sys.path.remove(_HERE)
+        confine.confine(directory)
+    except BaseException:
+        os._exit(97)
 
 
 def _others() -> None:

@@ -1,0 +1,72 @@
+//! Locks that workers share, and work that is done again.
+
+use super::*;
+use crate::{
+    evidence::{Waited, Work},
+    record::Frame,
+};
+
+fn at(call: &str) -> Frame {
+    Frame { file: "/home/me/train.py".to_owned(), line: 7, call: call.to_owned(), ..Frame::default() }
+}
+
+#[test]
+fn workers_that_wait_for_each_other_need_no_more_of_them_and_no_disk() {
+    let mut e = loading(2, "python", 0.005, 0.04, 0.001);
+    e.stages.waited = vec![
+        Waited { on: "shared-lock".to_owned(), time: 0.03, at: at("with lock:") },
+        Waited { on: "sleep".to_owned(), time: 0.01, at: at("time.sleep(0.01)") },
+    ];
+    let judged = judge(&e);
+    assert_eq!(judged.verdict.id, "lock-contention");
+    assert_eq!(judged.verdict.fix.unwrap().place.unwrap().line, 7);
+    assert!(!said(&e).iter().any(|id| id.starts_with("storage") || id == "serial-loading"), "{:?}", said(&e));
+    // One worker waits for nobody, and a short wait is none.
+    e.loaders[0].loader.num_workers = 1;
+    assert!(!said(&e).contains(&"lock-contention".to_owned()));
+    e.loaders[0].loader.num_workers = 2;
+    e.stages.waited[0].time = 0.001;
+    assert!(!said(&e).contains(&"lock-contention".to_owned()));
+}
+
+#[test]
+fn a_file_is_loaded_again_only_if_it_is_the_same_one() {
+    let mut e = loading(2, "read", 0.04, 0.0, 0.001);
+    e.loading.batches.iter_mut().for_each(|batch| batch.opens = 16.0);
+    e.stages.works = vec![Work { kind: "load", cpu: 0.038, blocked: 0.0, at: at("np.load(path)") }];
+    let path = |i: usize| (format!("/data/{i}.npz"), 20_000_000);
+    e.loading.files = (0..100).map(|_| path(0)).collect();
+    let judged = judge(&e);
+    assert_eq!(judged.verdict.id, "read-again");
+    assert!(judged.verdict.title.contains("0.npz") && judged.verdict.gain.unwrap().factor > 2.0);
+    e.loading.files = (0..100).map(path).collect();
+    assert!(!said(&e).contains(&"read-again".to_owned()));
+}
+
+#[test]
+fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
+    let mut e = loading(2, "python", 0.04, 0.0, 0.001);
+    e.stages.works = vec![Work { kind: "connect", cpu: 0.02, blocked: 0.0, at: at("sqlite3.connect(path)") }];
+    let judged = judge(&e);
+    assert_eq!(judged.verdict.id, "connect-again");
+    assert!(judged.verdict.fix.unwrap().change.contains("self.connection = sqlite3.connect(path)"));
+    e.stages.works = vec![Work { kind: "chunk", cpu: 0.035, blocked: 0.0, at: at("self.file[i]") }];
+    e.batch = Some(record::Batch { bytes: 100_000, ..record::Batch::default() });
+    e.loading.batches.iter_mut().for_each(|batch| batch.bytes = 150_000.0);
+    assert!(!said(&e).contains(&"whole-chunks".to_owned()));
+    e.loading.batches.iter_mut().for_each(|batch| batch.bytes = 1_600_000.0);
+    assert_eq!(judge(&e).verdict.id, "whole-chunks");
+}
+
+#[test]
+fn workers_that_open_the_same_files_in_the_same_order_do_the_same() {
+    let mut e = loading(2, "python", 0.04, 0.0, 0.001);
+    e.loaders[0].loader.iterable = true;
+    let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    e.loading.opened = vec![list(&["a", "b", "a"]), list(&["a", "b"])];
+    assert_eq!(judge(&e).verdict.id, "read-by-each");
+    e.loading.opened = vec![list(&["a", "c"]), list(&["b", "d"])];
+    assert!(!said(&e).contains(&"read-by-each".to_owned()));
+    e.loading.opened = vec![list(&["a"]), Vec::new()];
+    assert!(!said(&e).contains(&"read-by-each".to_owned()));
+}

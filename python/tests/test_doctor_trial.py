@@ -1,0 +1,172 @@
+"""The trial after a run: the script runs again, can change nothing, and what was measured is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor_probe import HOME, INJECT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the doctor watches /proc")
+pytest.importorskip("torch")
+
+ATTEMPTS = """
+import os, socket, sys, tempfile
+
+def attempt(name, function):
+    try:
+        function()
+    except OSError as error:
+        print(name, type(error).__name__)
+    else:
+        print(name, "done")
+
+there = sys.argv[1]
+attempt("read", lambda: open(there).read())
+attempt("write", lambda: open(there, "r+"))
+attempt("append", lambda: open(there, "a"))
+attempt("make", lambda: open(there + ".new", "w"))
+attempt("folder", lambda: os.mkdir(there + ".folder"))
+attempt("remove", lambda: os.remove(there))
+attempt("rename", lambda: os.rename(there, there + ".new"))
+attempt("truncate", lambda: os.truncate(there, 0))
+attempt("link", lambda: os.symlink(there, there + ".link"))
+attempt("child", lambda: sys.exit(1) if os.system(f"echo x 2>/dev/null >> '{there}'") == 0 else open("/none"))
+server = socket.socket()
+server.bind(("127.0.0.1", 0))
+server.listen()
+attempt("connect", lambda: socket.create_connection(server.getsockname(), timeout=5))
+attempt("signal", lambda: os.kill(os.getppid(), 0))
+attempt("temporary", lambda: tempfile.TemporaryFile())
+attempt("discard", lambda: open(os.devnull, "w").write("x"))
+"""
+
+
+def confined(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(script)
+    # Not below the test's folder, whose path is too long for sockets.
+    with tempfile.TemporaryDirectory() as own:
+        return _confined(folder, own, *words)
+
+
+def _confined(folder: Path, own: str, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{INJECT}{os.pathsep}{HOME}",
+        "WELLFED_DOCTOR_DIR": own,
+        "WELLFED_DOCTOR_CONFINED": "1",
+        "TMPDIR": own,
+    }
+    command = [sys.executable, str(folder / "script.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
+    if done.returncode == 97:
+        pytest.skip("this kernel cannot confine processes")
+    return done
+
+
+def test_a_confined_script_can_read_and_nothing_else(tmp_path: Path) -> None:
+    there = tmp_path / "model.pt"
+    there.write_text("weights")
+    done = confined(tmp_path, ATTEMPTS, str(there))
+    said = dict(line.split() for line in done.stdout.splitlines())
+    assert done.returncode == 0, done.stderr
+    fine = {name for name, what in said.items() if what == "done"}
+    assert fine == {"read", "temporary", "discard"}, said
+    assert len(said) == 14
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "script.py"]
+    assert there.read_text() == "weights"
+
+
+def test_loaders_of_a_confined_script_have_workers(tmp_path: Path) -> None:
+    text = "import torch\nfrom torch.utils.data import DataLoader\n"
+    text += (
+        "print(sum(x.sum().item() for x in DataLoader(torch.arange(100), batch_size=10, num_workers=2)))\n"
+    )
+    assert confined(tmp_path, text).stdout == "4950\n"
+
+
+TRAIN = """
+import time
+from torch.utils.data import DataLoader
+
+class Squares:
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, i):
+        return sum(k * k for k in range(30_000)) + i
+
+if __name__ == "__main__":
+    START
+    for batch in DataLoader(Squares(), batch_size=4):
+        time.sleep(0.005)
+    END
+"""
+
+
+def run(folder: Path, text: str, *words: str) -> tuple[dict[str, Any], str]:
+    (folder / "train.py").write_text(text)
+    command = [sys.executable, "-m", "wellfed", "doctor", "run", "--json", "report.json", *words, "train.py"]
+    with tempfile.TemporaryDirectory() as temporary:
+        env = {**os.environ, "TMPDIR": temporary}
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, cwd=folder, env=env, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert [name for name in os.listdir(temporary) if "wellfed" in name] == [], (
+            "trials leave nothing behind"
+        )
+    return json.loads((folder / "report.json").read_text()), done.stderr
+
+
+def verdicts(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [verdict for verdict in (report["verdict"], report["runner_up"], *report["others"]) if verdict]
+
+
+def test_what_was_tried_is_measured_or_it_is_said_why_not(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a single core has no room for a worker")
+    report, said = run(
+        tmp_path, TRAIN.replace("START", "pass").replace("END", "pass"), "--trial", "--keep", "kept"
+    )
+    tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
+    for trial in tried:
+        advised = [
+            verdict for verdict in verdicts(report) if (verdict["fix"] or {}).get("apply") == trial["apply"]
+        ]
+        if trial["problem"]:
+            assert any(trial["problem"] in note for note in report["notes"])
+        elif trial["before"] / trial["after"] < 1.02:
+            assert advised == [], "what a trial refutes is no fix"
+            assert any("left out" in note for note in report["notes"])
+        else:
+            (verdict,) = advised
+            assert verdict["measured"]["factor"] == pytest.approx(trial["before"] / trial["after"])
+            assert "tried" in said
+    assert tried
+    assert "trying for" in said or "a trial would take" in said
+
+
+def test_a_trial_overwrites_nothing(tmp_path: Path) -> None:
+    text = TRAIN.replace("START", "open('model.pt', 'a').write('first ')").replace(
+        "END", "open('model.pt', 'a').write('last ')"
+    )
+    report, _ = run(tmp_path, text, "--trial", "--keep", "kept")
+    assert (tmp_path / "model.pt").read_text() == "first last "
+    tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
+    assert all(trial["problem"] for trial in tried)
+    assert all(verdict["measured"] is None for verdict in verdicts(report))
+
+
+def test_without_a_terminal_or_with_no_trial_nothing_runs_again(tmp_path: Path) -> None:
+    text = TRAIN.replace("400", "120").replace("START", "pass").replace("END", "pass")
+    report, said = run(tmp_path, text)
+    assert "trying for" not in said
+    assert all(verdict["measured"] is None for verdict in verdicts(report))

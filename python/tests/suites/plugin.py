@@ -99,9 +99,7 @@ def pytest_collectreport(report: Any) -> None:
 
 
 def pytest_sessionfinish(session: Any) -> None:
-    with open(os.environ["WELLFED_SUITE_OUTCOMES"], "w") as file:
-        json.dump({"outcomes": outcomes, "reasons": reasons}, file)
     feed = sys.modules.get("tfdata_feed")
-    if feed is not None:
-        for text, count in feed.outcomes.most_common():
-            print(f"\n{count} data sets: {text}", end="")
+    fed = {} if feed is None else dict(feed.outcomes)
+    with open(os.environ["WELLFED_SUITE_OUTCOMES"], "w") as file:
+        json.dump({"outcomes": outcomes, "reasons": reasons, "fed": fed}, file)

@@ -40,7 +40,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    if SUITE != "tfdata-verbs":
+    if not SUITE.startswith("tfdata"):
         return
     for item in items:
         if "_mode_graph" in item.name:
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         if any(name in item.nodeid for name in ("PrefetchTest::testPrefetching", "MapTest::testPrefetch_")):
             # They would wait forever for calls that are counted.
             item.add_marker(pytest.mark.skip(reason="how much is made ahead"))
-    if WITH:
+    if WITH and SUITE == "tfdata-verbs":
         import tfdata_verbs
 
         for module in {item.module for item in items}:

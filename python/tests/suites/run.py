@@ -1,7 +1,7 @@
 """Runs the tests of another project with and without wellfed, and says which of them it changes.
 
     python python/tests/suites/run.py SUITE [--folder FOLDER] [--known FILE] [--tests FILE...] [--counts FILE]
-        [-- ARGUMENTS OF PYTEST]
+        [--baseline FOLDER] [-- ARGUMENTS OF PYTEST]
 
 `SUITE` is ``pillow`` or ``torchvision``, with `wellfed.accelerate`; ``tfdata-verbs``, with wellfed's data sets in the
 place of tf.data's; or ``tfdata-feed``, with `wellfed.feed` of each data set. The folder is a checkout of that project
@@ -145,6 +145,18 @@ def outcomes(suite: str, folder: Path, tests: list[str], more: list[str], with_:
         return Made(**json.loads(found.read_text()))
 
 
+def baseline(suite: str, folder: Path, tests: str, more: list[str], kept: Path | None) -> Made:
+    """What becomes of a file of tests without wellfed, which is looked up in the folder `kept` if it lies there."""
+    file = kept and kept / f"{SUITES[suite].variable}-{tests.replace('/', '-')}.json"
+    if file and not more and file.exists():
+        return Made(**json.loads(file.read_text()))
+    found = outcomes(suite, folder, [tests], more, with_=False)
+    if file and not more:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found._asdict()))
+    return found
+
+
 def worse(without: dict[str, str], with_: dict[str, str]) -> list[str]:
     """Tests that are good without wellfed and not with it. One that is gone is not good."""
     return sorted(test for test in without if without[test] in GOOD and with_.get(test) not in GOOD)
@@ -165,11 +177,11 @@ def reason_of(test: str, expected: dict[str, str]) -> str | None:
 
 
 def compare(
-    suite: str, folder: Path, tests: list[str], more: list[str], expected: dict[str, str]
+    suite: str, folder: Path, tests: str, more: list[str], expected: dict[str, str], kept: Path | None
 ) -> Compared:
-    """Runs them, and prints what differs."""
-    without = outcomes(suite, folder, tests, more, with_=False)
-    with_ = outcomes(suite, folder, tests, more, with_=True)
+    """Runs a file of tests, and prints what differs."""
+    without = baseline(suite, folder, tests, more, kept)
+    with_ = outcomes(suite, folder, [tests], more, with_=True)
     candidates = worse(without.outcomes, with_.outcomes)
     unknown = [test for test in candidates if reason_of(test, expected) is None and test in with_.outcomes]
     if unknown:
@@ -181,9 +193,9 @@ def compare(
     found.without.update(without.outcomes.values())
     found.with_.update(with_.outcomes.values())
     found.fed.update(with_.fed)
-    for test, reason in with_.reasons.items():
+    for test, why in with_.reasons.items():
         if with_.outcomes[test] == "skipped" and without.outcomes.get(test) != "skipped":
-            found.skipped[reason] += 1
+            found.skipped[why] += 1
     for test in candidates:
         reason = reason_of(test, expected)
         if reason is None:
@@ -227,6 +239,9 @@ def main() -> None:
     parser.add_argument(
         "--counts", type=Path, help="a JSON file for the counts of each file of tests, kept of others"
     )
+    parser.add_argument(
+        "--baseline", type=Path, help="where to keep what tests do without wellfed, which runs once"
+    )
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
     options, more = parser.parse_args(given[:end]), given[end + 1 :]
@@ -252,7 +267,7 @@ def main() -> None:
     total = Compared(*(Counter() for _ in Compared._fields))
     for tests in options.tests or suite.tests:
         print(f"== {tests}", flush=True)
-        found = compare(options.suite, folder, [tests], more, expected)
+        found = compare(options.suite, folder, tests, more, expected, options.baseline)
         tell(found)
         total = total.plus(found)
         if options.counts is not None:

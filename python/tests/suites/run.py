@@ -1,7 +1,7 @@
 """Runs the tests of another project with and without wellfed, and says which of them it changes.
 
     python python/tests/suites/run.py SUITE [--folder FOLDER] [--known FILE] [--tests FILE...] [--counts FILE]
-        [--baseline FOLDER] [-- ARGUMENTS OF PYTEST]
+        [-- ARGUMENTS OF PYTEST]
 
 `SUITE` is ``pillow`` or ``torchvision``, with `wellfed.accelerate`; ``tfdata-verbs``, with wellfed's data sets in the
 place of tf.data's; or ``tfdata-feed``, with `wellfed.feed` of each data set. The folder is a checkout of that project
@@ -110,15 +110,15 @@ class Made(NamedTuple):
 class Compared(NamedTuple):
     """What a file of tests has come to.
 
-    Outcomes without and with wellfed; why tests were skipped with it that were not skipped without; what `feed` made of
-    data sets; tests that differ by the reason, and those that have none.
+    Outcomes with wellfed; why tests were skipped for it; what `feed` made of data sets; tests that fail with it: by the
+    reason that is known, those that fail without it, too, and all others.
     """
 
-    without: Counter[str]
-    with_: Counter[str]
+    outcomes: Counter[str]
     skipped: Counter[str]
     fed: Counter[str]
     known: Counter[str]
+    either_way: Counter[str]
     differs: Counter[str]
 
     def plus(self, other: Compared) -> Compared:
@@ -145,23 +145,6 @@ def outcomes(suite: str, folder: Path, tests: list[str], more: list[str], with_:
         return Made(**json.loads(found.read_text()))
 
 
-def baseline(suite: str, folder: Path, tests: str, more: list[str], kept: Path | None) -> Made:
-    """What becomes of a file of tests without wellfed, which is looked up in the folder `kept` if it lies there."""
-    file = kept and kept / f"{SUITES[suite].variable}-{tests.replace('/', '-')}.json"
-    if file and not more and file.exists():
-        return Made(**json.loads(file.read_text()))
-    found = outcomes(suite, folder, [tests], more, with_=False)
-    if file and not more:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(found._asdict()))
-    return found
-
-
-def worse(without: dict[str, str], with_: dict[str, str]) -> list[str]:
-    """Tests that are good without wellfed and not with it. One that is gone is not good."""
-    return sorted(test for test in without if without[test] in GOOD and with_.get(test) not in GOOD)
-
-
 def known(file: Path) -> dict[str, str]:
     """Tests that are known to differ, with the reason: lines of ``test: reason``; `*` stands for what its cases add."""
     lines = file.read_text().splitlines() if file.exists() else []
@@ -176,47 +159,52 @@ def reason_of(test: str, expected: dict[str, str]) -> str | None:
     return next(found, None) or next(alike, None)
 
 
-def compare(
-    suite: str, folder: Path, tests: str, more: list[str], expected: dict[str, str], kept: Path | None
-) -> Compared:
-    """Runs a file of tests, and prints what differs."""
-    without = baseline(suite, folder, tests, more, kept)
+def failing(made: dict[str, str]) -> list[str]:
+    """Those that are not good."""
+    return sorted(test for test in made if made[test] not in GOOD)
+
+
+def compare(suite: str, folder: Path, tests: str, more: list[str], expected: dict[str, str]) -> Compared:
+    """Runs a file of tests, and prints what differs. Tests that are good with wellfed are not run without it."""
     with_ = outcomes(suite, folder, [tests], more, with_=True)
-    candidates = worse(without.outcomes, with_.outcomes)
-    unknown = [test for test in candidates if reason_of(test, expected) is None and test in with_.outcomes]
-    if unknown:
-        # Some tests fail now and then: only what does so again is told.
-        without.outcomes.update(outcomes(suite, folder, unknown, [], with_=False).outcomes)
-        with_.outcomes.update(outcomes(suite, folder, unknown, [], with_=True).outcomes)
-        candidates = worse(without.outcomes, with_.outcomes)
     found = Compared(*(Counter() for _ in Compared._fields))
-    found.without.update(without.outcomes.values())
-    found.with_.update(with_.outcomes.values())
     found.fed.update(with_.fed)
     for test, why in with_.reasons.items():
-        if with_.outcomes[test] == "skipped" and without.outcomes.get(test) != "skipped":
+        # Others are skipped by the tests themselves.
+        if with_.outcomes[test] == "skipped" and not why.startswith("Skipped: "):
             found.skipped[why] += 1
-    for test in candidates:
+    failed = failing(with_.outcomes)
+    without = outcomes(suite, folder, failed, [], with_=False).outcomes if failed else {}
+    found.either_way.update(set(failed) & {*failing(without)})
+    failed = [test for test in failed if test not in found.either_way]
+    unknown = [test for test in failed if reason_of(test, expected) is None]
+    if unknown:
+        # Some tests fail now and then: only what does so again is told.
+        again = outcomes(suite, folder, unknown, [], with_=True).outcomes
+        with_.outcomes.update({test: again.get(test, with_.outcomes[test]) for test in unknown})
+        failed = [test for test in failed if with_.outcomes[test] not in GOOD]
+    found.outcomes.update(with_.outcomes.values())
+    for test in failed:
         reason = reason_of(test, expected)
         if reason is None:
             found.differs[test] += 1
-            print(f"DIFFERS: {test}: {with_.outcomes.get(test, 'not there')}", flush=True)
+            print(f"DIFFERS: {test}: {with_.outcomes[test]}", flush=True)
         else:
             found.known[reason] += 1
     for name in expected:
         alike = [test for test in with_.outcomes if reason_of(test, {name: "it"})]
-        if alike and not {*alike} & {*candidates}:
+        if alike and not {*alike} & {*failed}:
             print(f"no longer: {name}: {expected[name]}", flush=True)
     return found
 
 
 def tell(found: Compared) -> None:
     """Prints the counts."""
-    for name, made in (("without", found.without), ("with", found.with_)):
-        print(f"{name:8} " + ", ".join(f"{made[kind]} {kind}" for kind in sorted(made)))
+    print("outcomes: " + ", ".join(f"{found.outcomes[kind]} {kind}" for kind in sorted(found.outcomes)))
     for name in ("skipped", "known", "fed"):
         for reason, count in getattr(found, name).most_common():
             print(f"{name}: {count}: {reason}")
+    print(f"{found.either_way.total()} fail without wellfed, too", flush=True)
     print(f"{found.differs.total()} differ that are not known to", flush=True)
 
 
@@ -238,9 +226,6 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", help="files of tests, in place of all")
     parser.add_argument(
         "--counts", type=Path, help="a JSON file for the counts of each file of tests, kept of others"
-    )
-    parser.add_argument(
-        "--baseline", type=Path, help="where to keep what tests do without wellfed, which runs once"
     )
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
@@ -267,7 +252,7 @@ def main() -> None:
     total = Compared(*(Counter() for _ in Compared._fields))
     for tests in options.tests or suite.tests:
         print(f"== {tests}", flush=True)
-        found = compare(options.suite, folder, tests, more, expected, options.baseline)
+        found = compare(options.suite, folder, tests, more, expected)
         tell(found)
         total = total.plus(found)
         if options.counts is not None:

@@ -5,11 +5,13 @@ Every function whose name begins with ``case_`` is a test. Prints what failed as
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import tempfile
 import traceback
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -697,15 +699,34 @@ def case_data_sets_of_graphs_are_left() -> None:
     assert int(total()) == 6
 
 
+def case_data_sets_that_are_left_end_with_their_last_reference() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for make in (
+            lambda: tf.data.Dataset.range(9).cache().batch(2),
+            lambda: paths().map(lambda p, y: (load(p), y)).shuffle(3).batch(1),
+        ):
+            dataset = make()
+            held = weakref.ref(dataset)
+            left(dataset, "")
+            del dataset
+            assert held() is None, gc.get_referrers(held())
+    finally:
+        gc.enable()
+
+
 def main() -> None:
     """Runs the cases that are named, or all; prints their failures."""
     tf.autograph.set_verbosity(0)
     # Its cases use what is in here, once.
     sys.modules["feed_tensorflow_cases"] = sys.modules[__name__]
     import feed_tensorflow_colours
+    import feed_tensorflow_images
     import feed_tensorflow_places
 
-    every = {**globals(), **vars(feed_tensorflow_colours), **vars(feed_tensorflow_places)}
+    parts = (feed_tensorflow_colours, feed_tensorflow_images, feed_tensorflow_places)
+    every = {**globals(), **{name: run for part in parts for name, run in vars(part).items()}}
     cases = {name.removeprefix("case_"): run for name, run in every.items() if name.startswith("case_")}
     failures = {}
     for name in sys.argv[1:] or cases:

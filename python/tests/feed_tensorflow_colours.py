@@ -337,6 +337,8 @@ def case_padded_batches_of_another_kind_are_left() -> None:
     minus = plain.padded_batch(4, ([9, 9, 3], []), padding_values=(-1.0, np.int32(0)))
     assert "other values than 0" in fed(minus).explain()
     equal(minus, fed(minus), 6)
+    signed = plain.padded_batch(4, ([9, 9, 3], []), padding_values=(-0.0, np.int32(0)))
+    equal(signed, fed(signed), 6)
     channels = plain.padded_batch(4, ([8, 8, 4], []))
     assert "padded shape" in fed(channels).explain()
     equal(channels, fed(channels), 6)
@@ -419,7 +421,7 @@ def case_images_in_memory_that_gain_nothing_are_left() -> None:
     left(slices(pixels).map(lambda x: tf.sqrt(tf.cast(x, tf.float32))).batch(2), "Sqrt")
     left(
         slices((pixels, pixels)).map(lambda x, y: (image.flip_up_down(x), image.flip_left_right(y))).batch(2),
-        "2 images",
+        "in memory",
     )
     left(slices(pixels.astype(np.float32)).map(lambda x: x / 255).batch(2), "")
     beside = slices((pixels, pixels)).map(lambda x, y: (tf.cast(x, tf.float32) / 255, y)).batch(2)

@@ -21,7 +21,8 @@ PYTHON = os.environ.get("WELLFED_TENSORFLOW_PYTHON") or (
 )
 SCRIPT = Path(__file__).with_name("feed_tensorflow_cases.py")
 TEXTS = [
-    SCRIPT.with_name(f"feed_tensorflow_{part}.py").read_text() for part in ("cases", "colours", "places")
+    SCRIPT.with_name(f"feed_tensorflow_{part}.py").read_text()
+    for part in ("cases", "colours", "images", "places")
 ]
 CASES = re.findall(r"^def case_(\w+)", "".join(TEXTS), re.MULTILINE)
 

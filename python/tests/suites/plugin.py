@@ -40,7 +40,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    if SUITE != "tfdata-verbs":
+    if not SUITE.startswith("tfdata"):
         return
     for item in items:
         if "_mode_graph" in item.name:
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         if any(name in item.nodeid for name in ("PrefetchTest::testPrefetching", "MapTest::testPrefetch_")):
             # They would wait forever for calls that are counted.
             item.add_marker(pytest.mark.skip(reason="how much is made ahead"))
-    if WITH:
+    if WITH and SUITE == "tfdata-verbs":
         import tfdata_verbs
 
         for module in {item.module for item in items}:
@@ -99,9 +99,7 @@ def pytest_collectreport(report: Any) -> None:
 
 
 def pytest_sessionfinish(session: Any) -> None:
-    with open(os.environ["WELLFED_SUITE_OUTCOMES"], "w") as file:
-        json.dump({"outcomes": outcomes, "reasons": reasons}, file)
     feed = sys.modules.get("tfdata_feed")
-    if feed is not None:
-        for text, count in feed.outcomes.most_common():
-            print(f"\n{count} data sets: {text}", end="")
+    fed = {} if feed is None else dict(feed.outcomes)
+    with open(os.environ["WELLFED_SUITE_OUTCOMES"], "w") as file:
+        json.dump({"outcomes": outcomes, "reasons": reasons, "fed": fed}, file)

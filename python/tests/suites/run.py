@@ -1,11 +1,13 @@
 """Runs the tests of another project with and without wellfed, and says which of them it changes.
 
-    python python/tests/suites/run.py SUITE [--folder FOLDER] [--known FILE] [--tests FILE...] [-- ARGUMENTS OF PYTEST]
+    python python/tests/suites/run.py SUITE [--folder FOLDER] [--known FILE] [--tests FILE...] [--counts FILE]
+        [-- ARGUMENTS OF PYTEST]
 
 `SUITE` is ``pillow`` or ``torchvision``, with `wellfed.accelerate`; ``tfdata-verbs``, with wellfed's data sets in the
 place of tf.data's; or ``tfdata-feed``, with `wellfed.feed` of each data set. The folder is a checkout of that project
 at the version that is installed, or what `WELLFED_PILLOW_SUITE`, `WELLFED_TORCHVISION_SUITE` or
-`WELLFED_TENSORFLOW_SUITE` say. Exits with 1 if a test passes without wellfed and not with it. See README.md beside it.
+`WELLFED_TENSORFLOW_SUITE` say. Each file of tests has processes of its own, and is told as soon as it is done. Exits
+with 1 if a test passes without wellfed and not with it. See README.md beside it.
 """
 
 from __future__ import annotations
@@ -98,10 +100,30 @@ GOOD = ("passed", "skipped")
 
 
 class Made(NamedTuple):
-    """What became of each test, by its name; and why tests were skipped for want of what wellfed does not have."""
+    """What became of each test, by its name; why tests were skipped; and what `feed` made of how many data sets."""
 
     outcomes: dict[str, str]
     reasons: dict[str, str]
+    fed: dict[str, int]
+
+
+class Compared(NamedTuple):
+    """What a file of tests has come to.
+
+    Outcomes with wellfed; why tests were skipped for it; what `feed` made of data sets; tests that fail with it: by the
+    reason that is known, those that fail without it, too, and all others.
+    """
+
+    outcomes: Counter[str]
+    skipped: Counter[str]
+    fed: Counter[str]
+    known: Counter[str]
+    either_way: Counter[str]
+    differs: Counter[str]
+
+    def plus(self, other: Compared) -> Compared:
+        """Of two files."""
+        return Compared(*(one + two for one, two in zip(self, other, strict=True)))
 
 
 def outcomes(suite: str, folder: Path, tests: list[str], more: list[str], with_: bool) -> Made:
@@ -123,11 +145,6 @@ def outcomes(suite: str, folder: Path, tests: list[str], more: list[str], with_:
         return Made(**json.loads(found.read_text()))
 
 
-def worse(without: dict[str, str], with_: dict[str, str]) -> list[str]:
-    """Tests that are good without wellfed and not with it. One that is gone is not good."""
-    return sorted(test for test in without if without[test] in GOOD and with_.get(test) not in GOOD)
-
-
 def known(file: Path) -> dict[str, str]:
     """Tests that are known to differ, with the reason: lines of ``test: reason``; `*` stands for what its cases add."""
     lines = file.read_text().splitlines() if file.exists() else []
@@ -142,33 +159,62 @@ def reason_of(test: str, expected: dict[str, str]) -> str | None:
     return next(found, None) or next(alike, None)
 
 
-def compare(suite: str, folder: Path, tests: list[str], more: list[str], expected: dict[str, str]) -> int:
-    """Runs them, prints what differs, and says how many differ that are not known to."""
-    without = outcomes(suite, folder, tests, more, with_=False)
-    with_ = outcomes(suite, folder, tests, more, with_=True)
-    candidates = worse(without.outcomes, with_.outcomes)
-    unknown = [test for test in candidates if reason_of(test, expected) is None and test in with_.outcomes]
+def failing(made: dict[str, str]) -> list[str]:
+    """Those that are not good."""
+    return sorted(test for test in made if made[test] not in GOOD)
+
+
+def compare(suite: str, folder: Path, tests: str, more: list[str], expected: dict[str, str]) -> Compared:
+    """Runs a file of tests, and prints what differs. Tests that are good with wellfed are not run without it."""
+    with_ = outcomes(suite, folder, [tests], more, with_=True)
+    found = Compared(*(Counter() for _ in Compared._fields))
+    found.fed.update(with_.fed)
+    for test, why in with_.reasons.items():
+        # Others are skipped by the tests themselves.
+        if with_.outcomes[test] == "skipped" and not why.startswith("Skipped: "):
+            found.skipped[why] += 1
+    failed = failing(with_.outcomes)
+    without = outcomes(suite, folder, failed, [], with_=False).outcomes if failed else {}
+    found.either_way.update(set(failed) & {*failing(without)})
+    failed = [test for test in failed if test not in found.either_way]
+    unknown = [test for test in failed if reason_of(test, expected) is None]
     if unknown:
         # Some tests fail now and then: only what does so again is told.
-        without.outcomes.update(outcomes(suite, folder, unknown, [], with_=False).outcomes)
-        with_.outcomes.update(outcomes(suite, folder, unknown, [], with_=True).outcomes)
-        candidates = worse(without.outcomes, with_.outcomes)
-    for name, made in (("without", without.outcomes), ("with", with_.outcomes)):
-        counts = {kind: list(made.values()).count(kind) for kind in sorted({*made.values()})}
-        print(f"{name:8} " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
-    skipped = Counter(with_.reasons[test] for test in with_.reasons if with_.outcomes[test] == "skipped")
-    for reason, count in skipped.most_common():
-        print(f"skipped: {count} for {reason}")
-    for test in candidates:
+        again = outcomes(suite, folder, unknown, [], with_=True).outcomes
+        with_.outcomes.update({test: again.get(test, with_.outcomes[test]) for test in unknown})
+        failed = [test for test in failed if with_.outcomes[test] not in GOOD]
+    found.outcomes.update(with_.outcomes.values())
+    for test in failed:
         reason = reason_of(test, expected)
-        print(
-            f"{'known' if reason else 'DIFFERS'}: {test}: {reason or with_.outcomes.get(test, 'not there')}"
-        )
+        if reason is None:
+            found.differs[test] += 1
+            print(f"DIFFERS: {test}: {with_.outcomes[test]}", flush=True)
+        else:
+            found.known[reason] += 1
     for name in expected:
         alike = [test for test in with_.outcomes if reason_of(test, {name: "it"})]
-        if alike and not {*alike} & {*candidates}:
-            print(f"no longer: {name}: {expected[name]}")
-    return sum(reason_of(test, expected) is None for test in candidates)
+        if alike and not {*alike} & {*failed}:
+            print(f"no longer: {name}: {expected[name]}", flush=True)
+    return found
+
+
+def tell(found: Compared) -> None:
+    """Prints the counts."""
+    print("outcomes: " + ", ".join(f"{found.outcomes[kind]} {kind}" for kind in sorted(found.outcomes)))
+    for name in ("skipped", "known", "fed"):
+        for reason, count in getattr(found, name).most_common():
+            print(f"{name}: {count}: {reason}")
+    print(f"{found.either_way.total()} fail without wellfed, too", flush=True)
+    print(f"{found.differs.total()} differ that are not known to", flush=True)
+
+
+def write(file: Path, suite: str, tests: str, found: Compared) -> None:
+    """Notes the counts of a file of tests, so that a run may be done in several calls."""
+    counts = json.loads(file.read_text()) if file.exists() else {}
+    counts.setdefault(suite, {})[tests] = {
+        name: dict(sorted(made.items())) for name, made in found._asdict().items()
+    }
+    file.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
 def main() -> None:
@@ -178,6 +224,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--known", type=Path, help="tests that may differ; the default lies beside this file")
     parser.add_argument("--tests", nargs="+", help="files of tests, in place of all")
+    parser.add_argument(
+        "--counts", type=Path, help="a JSON file for the counts of each file of tests, kept of others"
+    )
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
     options, more = parser.parse_args(given[:end]), given[end + 1 :]
@@ -199,8 +248,18 @@ def main() -> None:
             "hint: copy the folder of tests to a place by itself"
         )
     expected = known(options.known or HERE / suite.known)
-    tests = options.tests or suite.tests
-    sys.exit(1 if compare(options.suite, folder.resolve(), tests, more, expected) else 0)
+    folder = folder.resolve()
+    total = Compared(*(Counter() for _ in Compared._fields))
+    for tests in options.tests or suite.tests:
+        print(f"== {tests}", flush=True)
+        found = compare(options.suite, folder, tests, more, expected)
+        tell(found)
+        total = total.plus(found)
+        if options.counts is not None:
+            write(options.counts, options.suite, tests, found)
+    print("== all")
+    tell(total)
+    sys.exit(1 if total.differs else 0)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,14 @@ def _fed(dataset: Any) -> Any:
     if "_fed_before" not in vars(dataset):
         _busy.now = True
         try:
-            dataset._fed_before = wf.feed(dataset)
+            fed = wf.feed(dataset)
         finally:
             _busy.now = False
-        text = dataset._fed_before.explain()
+        # One that is given back must not hold itself: tests look at what ends with the last reference.
+        dataset._fed_before = None if fed is dataset else fed
+        text = fed.explain()
         outcomes[text.splitlines()[0] if "all of it is" in text else "in part or as a whole wellfed's"] += 1
-    return dataset._fed_before
+    return dataset if dataset._fed_before is None else dataset._fed_before
 
 
 def install() -> None:

@@ -14,13 +14,14 @@ from tensorflow.python.ops import gen_dataset_ops
 from .. import sources
 from .._features import FixedLenFeature
 from .._handover.passes import Epochs, Pass
+from .._several import budget_of_each
 from ..dataset import Dataset
 from ._constants import array_of
 from ._iterators import EpochPasses, OrderedPasses, Passes
 from ._operations import TensorFlowOps
 from ._order import Ordered, Replay, counted
 from ._pipeline import Left, Lowered, Pipeline
-from ._values import Bytes, Const, Image, Number, Value, applied, is_made
+from ._values import Bytes, Const, Image, Number, Value, applied, images_of, is_made
 
 __all__ = ["components", "handed_over", "native", "rebuilt", "reference", "with_rest"]
 
@@ -28,21 +29,29 @@ __all__ = ["components", "handed_over", "native", "rebuilt", "reference", "with_
 _TOGETHER = 16
 
 
-def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
-    """The engine's data set. Its samples are an image, and a position or numbers.
+def native(lowered: Lowered, options: dict[str, Any]) -> list[Dataset]:
+    """The engine's data sets, one for each image of a sample. Samples of the first have a position or numbers, too.
 
     They come in the order of the source, where the pipeline's is one that TensorFlow has to be asked for.
 
     Raises:
-        Left: There is no image, or more than one.
+        Left: There is no image, or the engine cannot read it.
     """
-    images = list({_of(value): value for value in lowered.values if is_made(value)}.values())
-    if len(images) != 1:
-        raise Left(f"{len(images)} images of a sample; one is known")
-    (image,) = images
-    kind, what = lowered.source
+    images = images_of(lowered.values)
+    if not images:
+        raise Left("it makes no images")
     options = dict(options)
     unpack_to = options.pop("unpack_to", None)
+    made = [_native(lowered, image, options, unpack_to, at > 0) for at, image in enumerate(images)]
+    if len(made) > 1:
+        budget = budget_of_each(made[0], options.get("memory_budget"), len(made))
+        made = [dataset.with_options(memory_budget=budget) for dataset in made]
+    return made
+
+
+def _native(lowered: Lowered, image: Image, options: dict[str, Any], unpack_to: Any, alone: bool) -> Dataset:
+    """The data set of one image; `alone` leaves out the numbers of records beside it."""
+    kind, what = lowered.source
     if image.held:
         pixels = what[image.key]
         dataset = sources.from_tensor_slices((pixels, np.arange(len(pixels))), pixels="hwc")
@@ -52,7 +61,7 @@ def native(lowered: Lowered, options: dict[str, Any]) -> Dataset:
             raise Left("files that are not local")
         dataset = sources.image_files(paths, labels=np.arange(len(paths)))
     else:
-        dataset = _records(lowered, image, unpack_to)
+        dataset = _records(lowered, image, unpack_to, alone)
     if image.ops:
         dataset = dataset.map(TensorFlowOps(image.ops))
     for verb, argument in () if lowered.ordered else lowered.verbs:
@@ -70,9 +79,9 @@ def _numbers(lowered: Lowered) -> list[Any]:
     return list(dict.fromkeys(keys))
 
 
-def _records(lowered: Lowered, image: Image, unpack_to: Any) -> Dataset:
+def _records(lowered: Lowered, image: Image, unpack_to: Any, alone: bool) -> Dataset:
     features: dict[str, FixedLenFeature] = {}
-    for _, name, dtype, shape, default in [image.key, *_numbers(lowered)]:
+    for _, name, dtype, shape, default in [image.key, *(() if alone else _numbers(lowered))]:
         if features.get(name) is not None:
             raise Left(f"feature {name} is read twice")
         given = None if default is None else np.frombuffer(default, dtype).reshape(shape)
@@ -89,8 +98,13 @@ def _records(lowered: Lowered, image: Image, unpack_to: Any) -> Dataset:
 
 def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
     """What turns a batch of the engine's into the components of the pipeline's."""
-    if lowered.source[0] == "records":
-        place = {key: i + 1 for i, key in enumerate(_numbers(lowered))}
+    records = lowered.source[0] == "records"
+    beside = {key: i + 1 for i, key in enumerate(_numbers(lowered))} if records else {}
+    # Of the columns of several images, each after those of the one before, with its own position.
+    of_image = {
+        _of(image): (at + len(beside) if at and records else at * (1 if records else 2))
+        for at, image in enumerate(images_of(lowered.values))
+    }
     arrays = lowered.source[1]
 
     def one(value: Value, batch: Any) -> Any:
@@ -98,16 +112,16 @@ def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
             case Image(key) if not is_made(value):
                 return arrays[key][batch[1]]
             case Image():
-                return batch[0]
+                return batch[of_image[_of(value)]]
             case Const(array):
                 constant = np.asarray(array)
                 return np.broadcast_to(constant, (len(batch[0]), *constant.shape))
             case Bytes(key):
                 return arrays[key][batch[1]]
-            case Number(key) if lowered.source[0] == "slices":
+            case Number(key) if not records:
                 return applied(value, arrays[key][batch[1]])
             case Number(key):
-                return applied(value, np.asarray(batch[place[key]]))
+                return applied(value, np.asarray(batch[beside[key]]))
         raise AssertionError(value)
 
     return lambda batch: tuple(
@@ -116,7 +130,7 @@ def components(lowered: Lowered) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def handed_over(
-    dataset: Dataset,
+    datasets: list[Dataset],
     lowered: Lowered,
     order: Any,
     batch: tuple[int, bool],
@@ -127,9 +141,9 @@ def handed_over(
     """A ``tf.data.Dataset`` of the engine's batches, which are tuples of components; its loader; its passes.
 
     Args:
-        dataset: The engine's samples.
+        datasets: The engine's samples, of each image by itself.
         lowered: What they are.
-        order: A ``tf.data.Dataset`` of the numbers of samples; None where `dataset` has the order.
+        order: A ``tf.data.Dataset`` of the numbers of samples; None where the one of `datasets` has the order.
         batch: Samples of a batch, and whether a smaller last one is left out.
         types: Of components.
         shapes: Of components of batches.
@@ -137,7 +151,8 @@ def handed_over(
     """
     signature = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
     if order is not None:
-        return _ordered(dataset, lowered, (order, replay), batch, signature)
+        return _ordered(datasets, lowered, (order, replay), batch, signature)
+    (dataset,) = datasets
     batches, split = dataset.batch(batch[0], drop_last=batch[1]), components(lowered)
     # A second iterator beside the first has threads of its own.
     epochs = Epochs(lambda: batches.numpy())
@@ -155,14 +170,15 @@ def handed_over(
 
 
 def _ordered(
-    dataset: Dataset,
+    datasets: list[Dataset],
     lowered: Lowered,
     order: tuple[Any, Replay | None],
     batch: tuple[int, bool],
     signature: Any,
 ) -> tuple[Any, Ordered, OrderedPasses]:
     """`handed_over` in an order of TensorFlow's."""
-    loader = Ordered(dataset, order[0], batch, dataset._plan()["options"].get("seed") or 0, order[1])
+    seed = datasets[0]._plan()["options"].get("seed") or 0
+    loader = Ordered(datasets, order[0], batch, seed, order[1])
     split, marks = components(lowered), loader.marks()
 
     def generate(mark: Any) -> Iterator[tuple[Any, ...]]:
@@ -171,7 +187,7 @@ def _ordered(
     flat = marks.flat_map(
         lambda mark: tf.data.Dataset.from_generator(generate, args=(mark,), output_signature=signature)
     )
-    fed = _counted(flat, dataset, loader.count()).prefetch(2)
+    fed = _counted(flat, datasets[0], loader.count()).prefetch(2)
     return fed, loader, OrderedPasses(loader, split, signature, marks, flat)
 
 
@@ -193,7 +209,7 @@ def _count(dataset: Any) -> int:
 
 
 def with_rest(
-    dataset: Dataset, lowered: Lowered, order: Any, shapes: list[Any], types: list[Any]
+    datasets: list[Dataset], lowered: Lowered, order: Any, shapes: list[Any], types: list[Any]
 ) -> tuple[Any, Any]:
     """As `handed_over`, sample by sample, with what TensorFlow does of the map function. `shapes` are of samples."""
     rest = lowered.rest
@@ -202,8 +218,8 @@ def with_rest(
     else:
         specs = [([None, *_shape(value)], _type(value)) for value in lowered.values]
     kinds, sides = [dtype for _, dtype in specs], [shape for shape, _ in specs]
-    fed, loader, _ = handed_over(dataset, lowered, order, (_TOGETHER, False), kinds, sides)
-    fed = _counted(fed.unbatch(), dataset, _count(dataset) if order is None else counted(order))
+    fed, loader, _ = handed_over(datasets, lowered, order, (_TOGETHER, False), kinds, sides)
+    fed = _counted(fed.unbatch(), datasets[0], _count(datasets[0]) if order is None else counted(order))
     if rest is None:
         return fed, loader
     body = _function(rest.body.graph, list(rest.given), rest.body.outputs)

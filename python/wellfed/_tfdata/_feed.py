@@ -15,7 +15,7 @@ from ..exceptions import WellfedError
 from ._build import components, handed_over, native, rebuilt, reference, with_rest
 from ._iterators import Fed
 from ._order import Ordered, numbers, replay
-from ._pipeline import PASSED, Left, Lowered, Pipeline
+from ._pipeline import PASSED, Left, Lowered, Pipeline, is_given
 from ._values import is_made
 
 __all__ = ["feed", "outlook"]
@@ -88,6 +88,7 @@ def _boundary(pipeline: Pipeline) -> tuple[Lowered, Any, list[tuple[Any, str]]]:
             lowered = pipeline.lowered(node)
             if any(map(is_made, lowered.values)):
                 pipeline.check_ready(lowered)
+                lowered = _given(lowered)
         except Left as left:
             above.append((node, str(left)))
             continue
@@ -99,8 +100,15 @@ def _boundary(pipeline: Pipeline) -> tuple[Lowered, Any, list[tuple[Any, str]]]:
     return lowered, node, above
 
 
+def _given(lowered: Lowered) -> Lowered:
+    """As the engine is given it: samples of several images in an order that is TensorFlow's, also where it is plain."""
+    return replace(lowered, ordered=True) if is_given(lowered) else lowered
+
+
 def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool) -> Any:
     lowered, node, above = _boundary(pipeline)
+    if is_given(lowered) and options.get("on_error", "raise") != "raise":
+        raise Left("bad samples are left out, and samples have several images")
     ours = native(lowered, options)
     # Batches and maps, which images come from, say what they give.
     shapes = [tf.TensorShape(shape) for shape in node.attr["output_shapes"].list.shape]
@@ -112,7 +120,7 @@ def _fed(dataset: Any, pipeline: Pipeline, options: dict[str, Any], check: bool)
         chosen = dataset.options()
 
         def make() -> Any:
-            return numbers(pipeline, node, ours, chosen)
+            return numbers(pipeline, node, ours[0], chosen)
 
         order, again = make(), replay(pipeline, node, make, chosen)
     passes = None
@@ -153,17 +161,18 @@ def _compared(
         padded = node.op.startswith("Padded")
         node = pipeline.nodes[node.input[0].partition(":")[0]]
         if padded:
-            lowered = pipeline.lowered(node)
+            lowered = _given(pipeline.lowered(node))
     # Images that differ in size do not fit into one batch before they are padded.
     most = 1 if any(is_made(value) and value.size is None for value in lowered.values) else 2
     if lowered.ordered:
-        count, ours = most, native(lowered, {**options, "num_workers": 1})
-        order = numbers(pipeline, node, ours, pipeline_options, shuffles=False)
-        plain: Any = Ordered(ours, order.take(count), (count, False), 0)
+        count, parts = most, native(lowered, {**options, "num_workers": 1})
+        order = numbers(pipeline, node, parts[0], pipeline_options, shuffles=False)
+        plain: Any = Ordered(parts, order.take(count), (count, False), 0)
     else:
         verbs = tuple(verb for verb in lowered.verbs if verb[0] != "shuffle")
         count = min(most, lowered.aligned)
-        plain = native(replace(lowered, verbs=verbs), options).take(count).batch(count).numpy(num_workers=1)
+        (ours,) = native(replace(lowered, verbs=verbs), options)
+        plain = ours.take(count).batch(count).numpy(num_workers=1)
     split = components(lowered)
     try:
         theirs = list(reference(pipeline, node, lowered).take(count))

@@ -20,6 +20,7 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
 from .._loader import BadSample, Stats, to_numpy
+from .._several import Loaders
 from ..dataset import Dataset
 from ..exceptions import StateError
 from ._pipeline import READS_FILES, Left, Pipeline
@@ -199,7 +200,7 @@ class Ordered:
     before it: it is drawn when the iterator is made.
 
     Args:
-        dataset: Samples in the order of the source.
+        datasets: Samples in the order of the source, of each of their images by itself.
         order: Their numbers.
         batch: How many, and whether a smaller last batch is left out.
         seed: Of the engine's random numbers.
@@ -207,19 +208,29 @@ class Ordered:
     """
 
     def __init__(
-        self, dataset: Dataset, order: Any, batch: tuple[int, bool], seed: int, replay: Replay | None = None
+        self,
+        datasets: list[Dataset],
+        order: Any,
+        batch: tuple[int, bool],
+        seed: int,
+        replay: Replay | None = None,
     ) -> None:
-        self._dataset, self._batch, self._seed, self._replay = dataset, batch, seed, replay
+        self._datasets, self._batch, self._seed, self._replay = datasets, batch, seed, replay
         self._numbers = self._batched(order)
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._main: Any = dataset._native.loader_given()
+        self._main: Any = self._made()
         self._idle = [self._main]
         self._passes = 0
         # Passes that were asked for a batch, and whether they were so in the order in which they were made.
         self._asked, self._in_order = 0, True
         self._marks = self.marks()
         self._begins: dict[tuple[int, ...], tuple[Any, int]] = {}
+
+    def _made(self) -> Any:
+        """A loader of the engine."""
+        loaders = [dataset._native.loader_given() for dataset in self._datasets]
+        return Loaders(loaders) if len(loaders) > 1 else loaders[0]
 
     def _batched(self, order: Any) -> Any:
         return order.batch(self._batch[0], drop_remainder=self._batch[1])
@@ -293,7 +304,13 @@ class Ordered:
 
     def _identity(self) -> list[Any]:
         assert self._replay is not None
-        return [len(self._dataset), self._open().fingerprint, self._batch[0], self._seed, self._replay.form]
+        return [
+            len(self._datasets[0]),
+            self._open().fingerprint,
+            self._batch[0],
+            self._seed,
+            self._replay.form,
+        ]
 
     def _check(self) -> None:
         if os.getpid() != self._process:
@@ -322,7 +339,7 @@ class Ordered:
         with self._lock:
             if self._main is None:
                 raise StateError("the loader is closed")
-            loader = self._idle.pop() if self._idle else self._dataset._native.loader_given()
+            loader = self._idle.pop() if self._idle else self._made()
         try:
             loader.begin((self._seed + number) % 2**64, position)
             yield from self._batches(loader, numbers)
@@ -364,8 +381,9 @@ class Ordered:
 
     def explain(self) -> str:
         """What the engine does."""
-        text = self._dataset.batch(self._batch[0]).explain()
-        return f"{text.rstrip()}\nThe order is that of TensorFlow's own shuffles, which run on numbers of samples.\n"
+        texts = [dataset.batch(self._batch[0]).explain().rstrip() for dataset in self._datasets]
+        texts.append("The order is that of TensorFlow's own shuffles, which run on numbers of samples.")
+        return "\n".join(texts) + "\n"
 
     def stats(self) -> Stats:
         """As `Loader.stats`, of the first of the loaders that run at the same time."""

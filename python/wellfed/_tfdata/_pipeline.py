@@ -6,6 +6,7 @@ not known to be equal raises `Left`, whose text says where the boundary is and w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +16,9 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 
 from ._constants import array_of
 from ._function import Body
-from ._values import Bytes, Const, Image, Number, Unknown, Value
+from ._values import Bytes, Const, Image, Number, Unknown, Value, images_of
 
-__all__ = ["PASSED", "READS_FILES", "Left", "Lowered", "Pipeline", "Rest", "deliverable"]
+__all__ = ["PASSED", "READS_FILES", "Left", "Lowered", "Pipeline", "Rest", "deliverable", "is_given"]
 
 
 class Left(Exception):  # noqa: N818 (it is no error)
@@ -73,6 +74,8 @@ READS_FILES = {
 
 # Bytes.
 _MOST_PIXELS = 1 << 30
+# Images of a sample that are made of one file, which is decoded for each.
+_MOST_OF_ONE = 2
 
 
 class Pipeline:
@@ -91,7 +94,8 @@ class Pipeline:
         self.library = {function.signature.name: function for function in self.graph.library.function}
         self.top = next(node.input[0] for node in self.graph.node if node.op == "_Retval").partition(":")[0]
         self._shuffle, self._random, self._unpacks = shuffle, random, unpacks
-        self._made: dict[str, Lowered | Left] = {}
+        # A reason, and not the error: that would hold the frames it went through, and with them the data set.
+        self._made: dict[str, Lowered | str] = {}
 
     def chain(self) -> list[Any]:
         """The data sets from the last to the source."""
@@ -114,10 +118,10 @@ class Pipeline:
             try:
                 found = self._lower(node)
             except Left as left:
-                found = left
+                found = str(left)
             self._made[node.name] = found
-        if isinstance(found, Left):
-            raise found
+        if isinstance(found, str):
+            raise Left(found)
         return found
 
     def _lower(self, node: Any) -> Lowered:
@@ -349,6 +353,19 @@ class Pipeline:
         if held and (lowered.rest is not None or lowered.batch is None):
             # One by one, small images take longer than in TensorFlow.
             raise Left("; ".join((*lowered.notes, "images in memory, of which no whole batches are made")))
+        if is_given(lowered):
+            self._check_several(lowered)
+
+    def _check_several(self, lowered: Lowered) -> None:
+        images = images_of(lowered.values)
+        if self._shuffle and any(name == "shuffle" for name, _ in lowered.verbs):
+            raise Left("a permutation of samples with several images")
+        if any(op["op"].startswith("random") for image in images for op in image.ops):
+            raise Left("random operations of samples with several images")
+        if any(image.held for image in images):
+            raise Left("several images of a sample of which some are in memory")
+        if max(Counter(repr(image.key) for image in images).values()) > _MOST_OF_ONE:
+            raise Left(f"more than {_MOST_OF_ONE} images of one file, which TensorFlow decodes once")
 
     def _op_PaddedBatchDatasetV2(self, node: Any) -> Lowered:
         before = self._samples(node, "a batch")
@@ -393,7 +410,7 @@ def _padded(value: Value, shape: list[int], filling: Any) -> Value:
                 raise Left("a padded shape that is not the images'")
             if whole == sides:
                 return value
-            if filling != 0:
+            if filling != 0 or np.signbit(filling):
                 raise Left("images padded with other values than 0")
             op = {"op": "pad", "top": 0, "left": 0, "height": whole[0], "width": whole[1]}
             return value.then(op, size=(whole[0], whole[1]))
@@ -411,6 +428,11 @@ def _padded(value: Value, shape: list[int], filling: Any) -> Value:
         ]:
             raise Left("a constant that is padded")
     return value
+
+
+def is_given(lowered: Lowered) -> bool:
+    """Whether the engine has to be given the order of samples, as it makes several images of each."""
+    return len(images_of(lowered.values)) > 1
 
 
 def deliverable(value: Value, lowered: Lowered) -> bool:

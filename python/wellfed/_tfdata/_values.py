@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeGuard
 
@@ -20,6 +21,7 @@ __all__ = [
     "Unknown",
     "Value",
     "applied",
+    "images_of",
     "is_made",
 ]
 
@@ -102,6 +104,12 @@ Value = Const | Bytes | Number | Image | Sizes | Drawn | Unknown
 def is_made(value: Value) -> TypeGuard[Image]:
     """Whether it is an image that the engine makes, and not one that an array has as it is."""
     return isinstance(value, Image) and (not value.held or len(value.ops) > 0)
+
+
+def images_of(values: Sequence[Value]) -> list[Image]:
+    """Those that the engine makes, each once."""
+    made = {repr((value.key, value.mode, value.ops)): value for value in values if is_made(value)}
+    return list(made.values())
 
 
 def applied(number: Number, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -19,6 +19,7 @@ from torch.utils.data import default_collate, default_convert
 
 import wellfed as wf
 from wellfed._loader import torch_converter
+from wellfed._several import Loaders
 
 from .._bad import BadSamples
 from .._fetch import MapFetcher, note
@@ -33,7 +34,7 @@ from .forms import Chain
 from .hugging import Table
 from .joint import Boxes, Lazy
 from .mixing import Drawn, mixing_of
-from .several import Assembly, Loaders, have_parts
+from .several import Assembly, have_parts
 from .tensors import Rows
 from .together import puts_together
 from .users import Columns, Layout

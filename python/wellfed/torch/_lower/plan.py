@@ -19,6 +19,7 @@ from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, defau
 
 from wellfed._cores import engine_threads
 from wellfed._options import Options
+from wellfed._several import budget_of_each
 from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
 
@@ -631,7 +632,7 @@ def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
     source = source.with_options(layout=chain.form.layout)
     others = several.others_of(flat.leaves, chain)
     if others:
-        options["memory_budget"] = several.budget_of_each(source, options["memory_budget"], 1 + len(others))
+        options["memory_budget"] = budget_of_each(source, options["memory_budget"], 1 + len(others))
     source = source.with_options(**options)
     others = [other.with_options(**options) for other in others]
     native_source = NativeSource(flat, source, loader, chain, memory, others)

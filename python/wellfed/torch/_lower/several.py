@@ -6,10 +6,8 @@ batch is what ``default_collate`` makes of such samples.
 
 from __future__ import annotations
 
-import json
 import time
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -47,13 +45,11 @@ __all__ = [
     "Apart",
     "Assembly",
     "Images",
-    "Loaders",
     "OwnBoxes",
     "Sample",
     "Together",
     "are_pillow",
     "are_several",
-    "budget_of_each",
     "have_parts",
     "lower_apart",
     "lower_images",
@@ -552,81 +548,6 @@ def others_of(leaves: list[Leaf], chain: Chain) -> list[wf.Dataset]:
         )
         sets.append(files.map(*other.native) if other.native else files)
     return sets
-
-
-def budget_of_each(source: wf.Dataset, given: int | None, loaders: int) -> int:
-    """What each of several loaders of the engine may hold of the memory that all may take together.
-
-    Args:
-        source: What one of them is made of.
-        given: What all may take; None for what one would take by itself.
-        loaders: How many there are.
-    """
-    if given is None:
-        alone = source._native.loader_given(False)
-        given = json.loads(alone.stats()[0])["memory_budget"]
-        alone.close()
-    return max(given // loaders, 1)
-
-
-class Loaders:
-    """Loaders of the engine over the images of samples, of which each has one: as one loader of all."""
-
-    def __init__(self, loaders: list[Any]) -> None:
-        self._loaders = loaders
-        # For each batch under way what each loader had to say against it.
-        self._refused: deque[list[Exception | None]] = deque()
-        self.depth: int = min(loader.depth for loader in loaders)
-        self.image_size = None
-
-    def begin(self, seed: int, samples: int) -> None:
-        """Begins an epoch in all."""
-        self._refused.clear()
-        for loader in self._loaders:
-            loader.begin(seed, samples)
-
-    def submit(self, rows: Any) -> None:
-        """Has all make a batch. What one of them has against it, `next` raises in its turn."""
-        refused: list[Exception | None] = []
-        for loader in self._loaders:
-            try:
-                loader.submit(rows)
-                refused.append(None)
-            except wf.LimitExceededError as error:
-                refused.append(error)
-        self._refused.append(refused)
-
-    def finish(self) -> None:
-        """There are no more batches."""
-        for loader in self._loaders:
-            loader.finish()
-
-    def ready(self) -> bool:
-        """Whether the next batch is there."""
-        if not self._refused:
-            return False
-        pairs = zip(self._loaders, self._refused[0], strict=True)
-        return all(refused is not None or loader.ready() for loader, refused in pairs)
-
-    def next(self) -> list[Any]:
-        """The columns of all. Where one fails, each is through with the batch nevertheless."""
-        columns: list[Any] = []
-        failed: Exception | None = None
-        for loader, refused in zip(self._loaders, self._refused.popleft(), strict=True):
-            try:
-                if refused is not None:
-                    raise refused
-                columns += loader.next()
-            except Exception as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        return columns
-
-    def close(self) -> None:
-        """Ends all."""
-        for loader in self._loaders:
-            loader.close()
 
 
 # Samples and batches.

@@ -36,6 +36,17 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     [load(case), connect(case), chunk(case), twice(case)].into_iter().flatten().collect()
 }
 
+/// Whether most of what Python does for a sample is such work, of which more is known than that it is Python.
+pub(super) fn explain_python(case: &Case) -> bool {
+    let python = case.e.stages.cpu("python");
+    let known = case.e.stages.works.iter().filter(|work| ["load", "connect", "query"].contains(&work.kind));
+    let known: f64 = known.map(|work| work.cpu).sum();
+    !find(case).is_empty() && (known >= MOSTLY * python || twice(case).is_some())
+}
+
+/// Share of the time in Python from which on something is most of it.
+const MOSTLY: f64 = 0.4;
+
 fn work<'a>(case: &Case<'a>, kind: &str) -> Option<&'a Work> {
     let found = case.e.stages.works.iter().find(|work| work.kind == kind)?;
     let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked());

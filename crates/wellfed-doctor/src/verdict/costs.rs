@@ -1,6 +1,6 @@
 //! Work that takes long: decoding, augmenting, decompressing, collating, Python for each sample. Each is named with the function that costs it.
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
+use super::{Case, Finding, Kind, Said, again, code, fact, loading, ms, percent, pipeline};
 use crate::{
     evidence::{StageTime, mean},
     model::Cost,
@@ -54,7 +54,9 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
         return Vec::new();
     }
-    case.e.stages.loading.iter().filter_map(|stage| of_stage(case, stage)).collect()
+    let explained = again::explain_python(case);
+    let stages = case.e.stages.loading.iter().filter(|stage| !(explained && stage.name == "python"));
+    stages.filter_map(|stage| of_stage(case, stage)).collect()
 }
 
 struct Remedy {

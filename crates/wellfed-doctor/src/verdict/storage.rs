@@ -179,6 +179,10 @@ fn small_files(case: &Case) -> Option<Finding> {
 }
 
 fn waiting(case: &Case) -> Option<Finding> {
+    // Whatever is waited for within a lock is waited for by one worker at a time.
+    if locks::held(case).is_some() {
+        return None;
+    }
     let blocked = blocked(case);
     let all = case.e.loading.mean(crate::evidence::Batch::blocked);
     // Waiting that is the smaller part of making a batch is not what makes it slow: more workers would help as they help others.

@@ -77,9 +77,8 @@ pub fn saves(frame: &Frame) -> bool {
         ["torch.save(", "save_file(", "save_checkpoint(", "save_state(", "save_pretrained(", "save_weights("];
     let file = frame.file.replace('\\', "/");
     let writes = frame.func.rsplit('.').next().is_some_and(|name| name.contains("save"));
-    (file.ends_with("/torch/serialization.py") && writes)
-        || (file.contains("/safetensors/") && writes)
-        || WORDS.iter().any(|word| frame.call.contains(word))
+    let library = file.ends_with("/torch/serialization.py") || file.contains("/safetensors/");
+    (library && writes) || WORDS.iter().any(|word| frame.call.contains(word))
 }
 
 /// The frames of a process by their numbers.

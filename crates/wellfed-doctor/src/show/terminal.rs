@@ -112,11 +112,9 @@ impl Page {
         for line in wrap(&self.style.clean(&title), self.style.width) {
             self.line(&self.style.ink(ink, &line));
         }
-        if verdict.family == "healthy" {
-            if report.steps.count > 0 {
-                for line in wrap(&self.style.clean(&pace(report)), self.style.width) {
-                    self.line(&line);
-                }
+        if verdict.family == "healthy" && report.steps.count > 0 {
+            for line in wrap(&self.style.clean(&pace(report)), self.style.width) {
+                self.line(&line);
             }
         }
     }

@@ -1,0 +1,177 @@
+//! Changes of the script's lines, what is done beside its batches, several loops, and what trials showed.
+
+use super::*;
+
+/// A change of a known form at line 7 of `train.py`.
+fn known(kind: &str) -> crate::edit::Edit {
+    let hunk = |line, code: &str, change: &str| crate::report::Lines {
+        line,
+        code: code.to_owned(),
+        change: change.to_owned(),
+    };
+    crate::edit::Edit {
+        kind: kind.to_owned(),
+        file: "/home/me/train.py".to_owned(),
+        line: 7,
+        last: 7,
+        func: "start".to_owned(),
+        hunks: vec![hunk(3, "    a", "    a\n    b"), hunk(7, "    slow()", "    fast()")],
+    }
+}
+
+/// A stage whose time goes into line 7 of `train.py`.
+fn at_line_7(name: &'static str, cpu: f64) -> StageTime {
+    let frame = record::Frame { file: "/home/me/train.py".to_owned(), line: 7, ..record::Frame::default() };
+    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu };
+    StageTime { name, cpu, culprits: vec![culprit], ..StageTime::default() }
+}
+
+fn changed(e: &Evidence, id: &str) -> Vec<(u32, String)> {
+    let verdict = judge(e).verdict;
+    assert_eq!(verdict.id, id);
+    assert!(verdict.fix.as_ref().unwrap().apply.is_none());
+    let (place, lines) = crate::patch::changes(&verdict).unwrap();
+    assert_eq!((place.file.as_str(), place.line), ("/home/me/train.py", 7));
+    lines.into_iter().map(|lines| (lines.line, lines.change)).collect()
+}
+
+#[test]
+fn known_forms_at_lines_that_take_the_time_are_changed_as_lines() {
+    let both = [(3, "    a\n    b".to_owned()), (7, "    fast()".to_owned())];
+    let mut e = loading(4, "python", 0.2, 0.0, 0.01);
+    e.stages.loading = vec![at_line_7("python", 0.2)];
+    e.edits = vec![known("map"), known("rows")];
+    assert_eq!(changed(&e, "python-overhead"), both);
+    // Elsewhere it is not what takes the time.
+    e.edits[1].line = 8;
+    e.edits[1].last = 8;
+    assert!(crate::patch::changes(&judge(&e).verdict).is_none());
+    let mut e = loading(4, "read", 0.2, 0.0, 0.01);
+    e.stages.loading = vec![at_line_7("read", 0.2)];
+    assert_ne!(said(&e)[0], "whole-file");
+    e.edits = vec![known("map")];
+    assert_eq!(changed(&e, "whole-file"), both);
+    let mut e = looping(2, 0.0, 0.02);
+    e.stages.looping = vec![at_line_7("log", 0.015)];
+    e.edits = vec![known("every")];
+    assert_eq!(changed(&e, "sync-logging"), both);
+}
+
+#[test]
+fn threads_that_the_script_asks_for_are_its_own_line() {
+    let mut e = loading(4, "augment", 0.2, 0.0, 0.01);
+    for batch in &mut e.loading.batches {
+        batch.process_cpu = 4.0 * batch.cpu;
+    }
+    e.load.worker_threads = 8.0;
+    e.load.busy = CORES;
+    assert!(!judge(&e).verdict.fix.unwrap().apply.unwrap().env.is_empty());
+    e.edits = vec![known("threads")];
+    assert_eq!(changed(&e, "cpu-oversubscription").len(), 2);
+    assert!(judge(&e).verdict.fix.unwrap().title.contains("start"));
+}
+
+/// The time of a step goes into these lines of the script: `call` with a function that loops in Python, or one that saves.
+fn beside(cpu: f64, file: &str, func: &str, call: &str, compute: f64) -> Evidence {
+    let mut e = looping(2, 1e-4, compute);
+    let named = |file: &str, func: &str, line, call: &str| record::Frame {
+        file: file.to_owned(),
+        func: func.to_owned(),
+        line,
+        call: call.to_owned(),
+        ..record::Frame::default()
+    };
+    let culprit = crate::evidence::Culprit {
+        frame: named(file, func, 12, ""),
+        call: Some(named("/home/me/train.py", "<module>", 40, call)),
+        time: cpu,
+    };
+    let rest = StageTime { name: "forward", cpu: compute - cpu, ..StageTime::default() };
+    e.stages.looping =
+        vec![rest, StageTime { name: "log", cpu, culprits: vec![culprit], ..StageTime::default() }];
+    e.steps.steps.iter_mut().for_each(|step| step.thread_cpu = compute);
+    e
+}
+
+#[test]
+fn a_checkpoint_is_saving_and_not_logging() {
+    let e = beside(0.012, "/x/site-packages/torch/serialization.py", "save", "torch.save(state, path)", 0.02);
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "checkpoint");
+    assert!(verdict.title.contains("Saving checkpoints takes 60 %"), "{}", verdict.title);
+    assert!((1.9..2.5).contains(&verdict.gain.unwrap().factor), "{:?}", verdict.gain);
+    assert_eq!(verdict.fix.unwrap().place.unwrap().line, 40);
+}
+
+#[test]
+fn a_function_of_the_loop_that_loops_in_python_is_the_verdict() {
+    let mut e = beside(0.0116, "/home/me/metrics.py", "f1", "f1(out, y)", 0.02);
+    e.edits = vec![crate::edit::Edit {
+        kind: "loops".to_owned(),
+        file: "/home/me/metrics.py".to_owned(),
+        line: 10,
+        last: 15,
+        func: "f1".to_owned(),
+        hunks: Vec::new(),
+    }];
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "python-step");
+    assert!(verdict.title.starts_with("f1 takes 58 % of the loop's time"), "{}", verdict.title);
+    assert!((1.9..2.5).contains(&verdict.gain.unwrap().factor), "{:?}", verdict.gain);
+}
+
+#[test]
+fn a_loop_that_waits_a_fifth_of_the_time_is_not_healthy() {
+    for wait in [0.006, 0.02, 0.1] {
+        let mut e = looping(2, wait, 0.02);
+        // Nothing is known of how its batches are made.
+        e.loaders[0].loader.framework = "mine".to_owned();
+        assert_eq!(judge(&e).verdict.id, "unknown", "{wait}");
+    }
+    assert_eq!(judge(&looping(2, 0.001, 0.02)).verdict.family, "healthy");
+}
+
+#[test]
+fn gains_are_of_the_script_and_the_loop_is_said_first() {
+    let mut e = loading(0, "decode", 0.02, 0.0, 0.02);
+    let alone = judge(&e).verdict.gain.unwrap().factor;
+    let place = record::Place {
+        file: "/home/me/train.py".to_owned(),
+        line: 31,
+        code: "val_loader = DataLoader(val_set)".to_owned(),
+        ..record::Place::default()
+    };
+    e.loaders[0].loader.place = Some(place);
+    e.loaders.push(e.loaders[0].clone());
+    e.script.time = 18.0;
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "serial-loading");
+    let start = "The evaluation loop (its loader: train.py:31), 50 % of the script's time: Batches";
+    assert!(verdict.title.starts_with(start), "{}", verdict.title);
+    let expected = 1.0 / (0.5 + 0.5 / alone);
+    assert!((verdict.gain.unwrap().factor - expected).abs() < 1e-9);
+}
+
+#[test]
+fn what_a_trial_refutes_is_no_fix_and_what_it_shows_is_said() {
+    let mut e = loading(0, "decode", 0.02, 0.0, 0.02);
+    let apply = judge(&e).verdict.fix.unwrap().apply.unwrap();
+    assert!(judge(&e).verdict.measured.is_none());
+    let tried = |after| Tried { apply: apply.clone(), before: 0.04, after, ..Tried::default() };
+    e.tried = vec![tried(0.02)];
+    assert!((judge(&e).verdict.measured.unwrap().factor - 2.0).abs() < 1e-9);
+    e.tried = vec![tried(0.0395)];
+    let judged = judge(&e);
+    let all = [Some(judged.verdict), judged.runner_up].into_iter().flatten().chain(judged.others);
+    assert!(all.filter_map(|verdict| verdict.fix?.apply).all(|other| other != apply));
+    assert!(e.tried[0].note().unwrap().contains("1.01 times as fast"));
+}
+
+#[test]
+fn collating_in_python_is_not_said_to_stack_tensors() {
+    let mut e = loading(4, "collate", 0.2, 0.0, 0.01);
+    let why = |e: &Evidence| judge(e).verdict.fix.unwrap().why;
+    assert!(why(&e).contains("Each tensor"));
+    e.loaders[0].loader.collate = "padded".to_owned();
+    assert!(!why(&e).contains("Each tensor") && why(&e).contains("collate function"));
+}

@@ -1,7 +1,7 @@
 //! Work that is done anew for each sample, or by each worker, though once would do: files that are read as a whole, connections, chunks
 //! of which little is used, data that every worker reads.
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
+use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline, whole};
 use crate::{
     evidence::Work,
     model::{Cost, Pipeline},
@@ -113,7 +113,14 @@ fn load(case: &Case) -> Option<Finding> {
         percent((work.cpu + work.blocked) / loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12))
     );
     let changed = with_left(case, work, INDEXED);
-    Some(case.finding(Kind::Setting, "read-again", "storage", Said { title, facts, fix }, &changed, 0.15))
+    let finding =
+        case.finding(Kind::Setting, "read-again", "storage", Said { title, facts, fix }, &changed, 0.15);
+    // Where only parts of it are used, which its lines show, they can stay where they are.
+    let mapped = case.e.edits.iter().find(|edit| edit.kind == "map" && edit.is_at(&work.at));
+    Some(match mapped {
+        Some(edit) => finding.edited(edit, whole::TITLE.to_owned(), whole::WHY),
+        None => finding,
+    })
 }
 
 /// A connection that is made for each sample. What its first statement takes is mostly the connection's, too: it reads the schema.

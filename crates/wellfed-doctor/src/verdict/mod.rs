@@ -265,17 +265,20 @@ pub fn judge(e: &Evidence) -> Judgement {
 
 /// Causes in the script that would gain something, and whether there are some of which nobody could say how much.
 fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
+    let again = again::find(case);
+    // One file that is read again and again is more than one that is read whole.
+    let whole = whole::find(case).filter(|_| again.iter().all(|finding| finding.verdict.id != "read-again"));
     let findings: Vec<Finding> = [
         loading::find(case),
         costs::find(case),
         storage::find(case),
         contention::find(case),
         locks::find(case).into_iter().collect(),
-        again::find(case),
+        again,
         dataflow::find(case),
         engine::find(case),
         training::find(case),
-        whole::find(case).into_iter().collect(),
+        whole.into_iter().collect(),
     ]
     .into_iter()
     .flatten()

@@ -3,6 +3,12 @@
 use super::{Case, Finding, Kind, Said, code, costs, fact, loading, ms, percent};
 use crate::{evidence::StageTime, model::Cost, report::Fix};
 
+/// What maps a file, in words.
+pub(super) const TITLE: &str = "Map the file, and read what is used of it";
+
+/// Why that helps.
+pub(super) const WHY: &str = "A mapped array reads the pages that an index touches. Copy-on-write: what is written to it stays in memory, as before.";
+
 /// Of the time that reading the whole file takes, what reading a part of it is taken for.
 const LEFT: f64 = 0.1;
 
@@ -50,9 +56,5 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
         &changed,
         0.2,
     );
-    Some(finding.edited(
-        edit,
-        "Map the file, and read what is used of it".to_owned(),
-        "A mapped array reads the pages that an index touches. Copy-on-write: what is written to it stays in memory, as before.",
-    ))
+    Some(finding.edited(edit, TITLE.to_owned(), WHY))
 }

@@ -45,7 +45,7 @@ fn a_file_is_loaded_again_only_if_it_is_the_same_one() {
 
 #[test]
 fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
-    let mut e = loading(2, "python", 0.04, 0.0, 0.001);
+    let mut e = loading(4, "python", 0.04, 0.0, 0.001);
     e.stages.works = vec![Work { kind: "connect", cpu: 0.02, blocked: 0.0, at: at("sqlite3.connect(path)") }];
     let judged = judge(&e);
     assert_eq!(judged.verdict.id, "connect-again");

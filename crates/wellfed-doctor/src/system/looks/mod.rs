@@ -333,19 +333,19 @@ impl Process {
         let mut there = false;
         let Self { pid, python, threads, known, new, .. } = self;
         for thread in threads.iter_mut().filter(|thread| !thread.own) {
-            let Some((at, same)) = thread.look(*pid, python, buffer) else { continue };
+            let Some(found) = thread.look(*pid, python, buffer) else { continue };
             there = true;
-            let found = match at {
-                Some((_, doing)) if same => thread.at.as_ref().map(|(frames, _)| (frames.clone(), doing)),
-                Some((spots, doing)) => {
+            match found {
+                Found::Same => {}
+                Found::At(spots, doing) => {
                     let frames = number(&spots, python, known, new);
                     thread.own = frames.is_none();
-                    Some((frames.unwrap_or_default(), doing))
+                    thread.at = Some((frames.unwrap_or_default(), doing));
                 }
-                None => None,
-            };
+                Found::Nothing => thread.at = None,
+            }
             let passed = now.saturating_sub(std::mem::replace(&mut thread.t, now));
-            if let Some((frames, doing)) = &found
+            if let Some((frames, doing)) = &thread.at
                 && !frames.is_empty()
             {
                 let name = match doing {
@@ -356,7 +356,6 @@ impl Process {
                 row.0 += 1;
                 row.1 += passed;
             }
-            thread.at = found;
         }
         if !there {
             self.write(now);
@@ -393,27 +392,29 @@ impl Process {
     }
 }
 
+/// What a look at a thread finds.
+#[derive(Debug)]
+enum Found {
+    /// It waits as it did.
+    Same,
+    /// It is here, and does this.
+    At(Vec<Spot>, Doing),
+    /// The kernel tells nothing that is known.
+    Nothing,
+}
+
 impl Thread {
-    /// What it is at now, and whether it is still at what it was at; `None` if it has ended.
-    #[expect(clippy::type_complexity, reason = "a stack, what it does, and whether that is all as before")]
-    fn look(
-        &mut self,
-        pid: u32,
-        python: &mut Python,
-        buffer: &mut Vec<u8>,
-    ) -> Option<(Option<(Vec<Spot>, Doing)>, bool)> {
+    /// What it is at now; `None` if it has ended.
+    fn look(&mut self, pid: u32, python: &mut Python, buffer: &mut Vec<u8>) -> Option<Found> {
         let counts = counts(self.schedule.read(buffer).ok()?);
         // Whoever waited and was given no core since then waits on.
-        if let Some((_, doing)) = &self.at
-            && *doing != Doing::Runs
-            && counts.is_some()
-            && counts == self.counts
-        {
-            return Some((Some((Vec::new(), *doing)), true));
+        let waits = self.at.as_ref().is_some_and(|(_, doing)| *doing != Doing::Runs);
+        if waits && counts.is_some() && counts == self.counts {
+            return Some(Found::Same);
         }
         self.counts = counts;
-        let Some(doing) = waits::doing(pid, self.call.read(buffer).ok()?) else { return Some((None, false)) };
-        Some((Some((python.stack(self.python), doing)), false))
+        let doing = waits::doing(pid, self.call.read(buffer).ok()?);
+        Some(doing.map_or(Found::Nothing, |doing| Found::At(python.stack(self.python), doing)))
     }
 }
 

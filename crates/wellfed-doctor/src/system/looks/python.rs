@@ -352,8 +352,8 @@ impl Python {
 /// The file that holds the interpreter, opened as the process sees it, where its first byte lies in memory, and its name.
 fn library(pid: u32) -> Result<(u64, File, String), String> {
     let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|error| format!("process {pid}: {error}"))?;
-    let mut program = fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let program = program.take().map(|path| path.as_os_str().as_bytes().to_vec()).unwrap_or_default();
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    let program = program.map(|path| path.as_os_str().as_bytes().to_vec()).unwrap_or_default();
     let mut found: Option<(u64, String, String)> = None;
     for line in maps.split(|byte| *byte == b'\n') {
         // start-end permissions offset device inode path

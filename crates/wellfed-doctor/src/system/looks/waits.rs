@@ -109,8 +109,7 @@ pub(super) fn doing(pid: u32, text: &[u8]) -> Option<Doing> {
         | libc::SYS_io_uring_enter
         | libc::SYS_msync
         | libc::SYS_execve => Doing::File,
-        libc::SYS_flock => Doing::FileLock,
-        libc::SYS_fcntl => Doing::FileLock,
+        libc::SYS_flock | libc::SYS_fcntl => Doing::FileLock,
         libc::SYS_recvfrom
         | libc::SYS_recvmsg
         | libc::SYS_recvmmsg
@@ -152,18 +151,13 @@ pub(super) fn doing(pid: u32, text: &[u8]) -> Option<Doing> {
 fn descriptor(pid: u32, number: u64) -> Doing {
     let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{}", number as u32)) else { return Doing::Other };
     let target = target.as_os_str().as_bytes();
-    if target.starts_with(b"socket:") {
-        Doing::Socket
-    } else if target.starts_with(b"pipe:") {
-        Doing::Pipe
-    } else if target.starts_with(b"/dev/shm/") {
-        Doing::File
-    } else if target.starts_with(b"/dev/") {
-        Doing::Device
-    } else if target.starts_with(b"/") {
-        Doing::File
-    } else {
-        Doing::Other
+    let device = target.starts_with(b"/dev/") && !target.starts_with(b"/dev/shm/");
+    match target {
+        _ if device => Doing::Device,
+        [b'/', ..] => Doing::File,
+        _ if target.starts_with(b"socket:") => Doing::Socket,
+        _ if target.starts_with(b"pipe:") => Doing::Pipe,
+        _ => Doing::Other,
     }
 }
 

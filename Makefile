@@ -76,7 +76,7 @@ $(STAMPS)/tensorflow: requirements-tensorflow.lock
 environments: $(STAMPS)/requirements $(STAMPS)/tensorflow ## Both Python environments
 
 # They start scripts and wait for them for most of their time, so they run beside the others.
-WAITING_TESTS := $(wildcard python/tests/test_doctor_*.py python/tests/test_planted.py python/tests/test_torch_examples.py python/tests/test_handover.py python/tests/test_keras.py python/tests/test_errors.py python/tests/test_resume.py)
+WAITING_TESTS := $(wildcard python/tests/test_doctor_*.py python/tests/test_planted.py python/tests/test_torch_examples.py python/tests/test_handover.py python/tests/test_keras.py)
 WAITING_LOG := $(VENV)/waiting-tests.log
 
 .PHONY: test-python

@@ -160,7 +160,16 @@ const WORKS: [(&str, &[&str], &[&str]); 4] = [
 struct Works {
     wall: u64,
     cpu: u64,
-    of: [(u64, u64, HashMap<(String, u32), (Frame, u64)>); WORKS.len()],
+    of: [OfWork; WORKS.len()],
+}
+
+/// Time of one of [`WORKS`].
+#[derive(Default)]
+struct OfWork {
+    wall: u64,
+    cpu: u64,
+    /// Lines of the script, by file and number, and the time of each.
+    lines: HashMap<(String, u32), (Frame, u64)>,
 }
 
 impl Works {
@@ -171,16 +180,17 @@ impl Works {
         for ((_, words, files), of) in WORKS.iter().zip(&mut self.of) {
             let named = words.iter().any(|word| list[user].call.contains(word));
             if named || list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part))) {
-                (of.0, of.1) = (of.0 + wall, of.1 + cpu);
+                (of.wall, of.cpu) = (of.wall + wall, of.cpu + cpu);
                 let key = (list[user].file.clone(), list[user].line);
-                of.2.entry(key).or_insert_with(|| (list[user].clone(), 0)).1 += wall;
+                of.lines.entry(key).or_insert_with(|| (list[user].clone(), 0)).1 += wall;
             }
         }
     }
 
     fn scaled(self, cpu: f64, blocked: f64) -> Vec<Work> {
         let idle = self.wall.saturating_sub(self.cpu);
-        let of = WORKS.iter().zip(self.of).filter_map(|((kind, ..), (wall, run, lines))| {
+        let of = WORKS.iter().zip(self.of).filter_map(|((kind, ..), work)| {
+            let OfWork { wall, cpu: run, lines } = work;
             let (at, _) = lines.into_values().max_by_key(|(frame, wall)| (*wall, frame.line))?;
             let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
             let (cpu, blocked) =

@@ -521,7 +521,8 @@ fn number(
         probes |= frame.own;
         others |= !frame.own && !frame.begin;
         // Who enters a function does so for the line that calls it.
-        if !frame.own && !(frame.entry && frames.is_empty()) && frames.len() < DEPTH {
+        let entering = frame.entry && frames.is_empty();
+        if !frame.own && !entering && frames.len() < DEPTH {
             frames.push(frame.number);
         }
     }

@@ -83,6 +83,8 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// Words of an expression or the name of a function, in lower case, and what they mean. The first that occurs counts.
 const WORDS: &[(&str, &str)] = &[
+    ("zlib.crc32", "python"),
+    ("zlib.adler32", "python"),
     ("decompress", "decompress"),
     ("gzip.", "decompress"),
     ("zlib.", "decompress"),

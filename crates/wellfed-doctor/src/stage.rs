@@ -437,6 +437,11 @@ mod tests {
         assert_eq!(stage(&[frame("/home/me/train.py", "elastic_noise", "x ** 2")]), "augment");
         assert_eq!(stage(&[frame("/home/me/train.py", "Photos.__getitem__", "handle.read(n)")]), "read");
         assert_eq!(stage(&[frame("/home/me/train.py", "Photos.__getitem__", "x + 1")]), "python");
+        assert_eq!(stage(&[frame("/home/me/train.py", "Words.__getitem__", "zlib.crc32(word)")]), "python");
+        assert_eq!(
+            stage(&[frame("/home/me/train.py", "Words.__getitem__", "zlib.decompress(b)")]),
+            "decompress"
+        );
     }
 
     #[test]

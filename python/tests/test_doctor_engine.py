@@ -71,8 +71,8 @@ def test_the_engines_counters_are_its_stages(tmp_path: Path, framework: str, scr
     assert report["steps"]["batch_size"] == 16
     assert made["decode"]["time"] > 0
     verdict = report["verdict"]
-    # Photographs of 1,600 x 1,200 pixels for steps of a millisecond. Tests may have neighbours, and an extension that is not optimized
-    # resizes slower than it decodes.
+    # Photographs of 1,600 x 1,200 pixels for steps of a millisecond. Tests may have neighbours, and an
+    # extension that is not optimized resizes slower than it decodes.
     assert verdict["id"] in ("decode", "augment", "noisy-neighbour"), verdict
     if verdict["id"] == "decode":
         assert any("The engine's" in fact["text"] for fact in verdict["evidence"])

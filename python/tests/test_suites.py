@@ -62,13 +62,15 @@ def test_what_accelerate_changes_is_named(tmp_path: Path) -> None:
     )
     done = _run(tmp_path, "--known", str(known))
     assert done.returncode == 1, done
-    assert done.stdout.splitlines() == [
-        "without  1 failed, 4 passed, 1 skipped",
-        "with     3 failed, 2 passed, 1 skipped",
-        "known: Tests/test_small.py::test_that_is_known_to_look_at_the_class: of a class: a subclass",
+    lines = done.stdout.splitlines()
+    for line in (
         "DIFFERS: Tests/test_small.py::test_that_looks_at_the_class: failed",
         "no longer: Tests/test_small.py::test_good_either_way: it was bad once",
-    ]
+        "known: 1: of a class: a subclass",
+        "1 fail without wellfed, too",
+        "1 differ that are not known to",
+    ):
+        assert line in lines, (line, lines)
     chosen = _run(tmp_path, "--known", str(known), "--", "-k", "either_way")
     assert chosen.returncode == 0, chosen
 

@@ -1,7 +1,8 @@
 //! The trial after a run: what can be changed from outside is tried for some seconds, in the script that was run.
 //!
-//! Invariant: a trial changes nothing. The script runs confined (`wellfed_probe/confine.py`): it cannot write outside of the run's own
-//! folder, connect to anything, or send signals; where the kernel cannot see to that, it does not run. What needs more than that is
+//! Invariant: a trial overwrites nothing. The script runs confined (`wellfed_probe/confine.py`): it cannot write outside of the run's own
+//! folder, `/dev` and `/proc`, connect by TCP, or send signals; where the kernel cannot see to that, it does not run. UDP and Unix
+//! sockets in the file system are beyond what the kernel forbids. What needs more than that is
 //! tried with `wellfed doctor try`, by whoever knows that the script may run again.
 
 use std::{ffi::OsString, time::Duration};

@@ -31,7 +31,7 @@ pub(crate) struct Trials {
     launch: Launch,
     /// Whether somebody pressed Ctrl-C.
     interrupted: bool,
-    /// Whether the script must change nothing: then what it says when it fails is nobody's business, either.
+    /// Whether the script is confined: then what it says when it fails is nobody's business, either.
     confined: bool,
 }
 
@@ -84,7 +84,7 @@ impl Trials {
         })
     }
 
-    /// From now on the script can change nothing outside of its run's folder, and ends after `deadline` at the latest.
+    /// From now on the script is confined (`confine.py`), and ends after `deadline` at the latest.
     pub(crate) fn confine(&mut self, deadline: Duration) {
         self.confined = true;
         self.launch.deadline = Some(deadline);

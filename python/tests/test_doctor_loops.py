@@ -109,12 +109,9 @@ def test_a_metric_in_python_is_the_verdict(tmp_path: Path) -> None:
     said = report(tmp_path, METRIC)
     own = [v for v in (said["verdict"], said["runner_up"], *said["others"]) if v and v["id"] == "python-step"]
     assert said["verdict"]["family"] != "healthy"
-    if not own:
-        # On a machine that others use, too, that may be all that is sure.
-        assert said["verdict"]["id"] == "noisy-neighbour", said["verdict"]["title"]
-        return
+    assert own, said["verdict"]["title"]
     assert own[0]["title"].startswith("accuracy takes")
-    assert shares(said)["metrics"] > 0
+    assert shares(said)["metrics"] > 0.4
 
 
 def test_writing_checkpoints_is_saving_and_not_reading_a_value(tmp_path: Path) -> None:

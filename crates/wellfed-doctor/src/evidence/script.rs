@@ -1,11 +1,11 @@
 //! The whole script from its first loop on: what part of its time each loop takes, and what is done beside the batches.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::{LoaderUse, seconds};
 use crate::{
     edit::Edit,
-    record::{Frame, Record},
+    record::{Frame, Record, Stacks},
     run_dir::ProcessRecords,
     stage,
 };
@@ -95,34 +95,59 @@ fn asks(list: &[&Frame]) -> bool {
     list.iter().any(|frame| stage::library(frame) && frame.func.ends_with("__next__"))
 }
 
+/// Stacks that were seen: from outside where there are such, since looks from inside find where a thread gives the interpreter's lock up
+/// and not where it is.
+fn stacks(main: &ProcessRecords) -> impl Iterator<Item = &Stacks> {
+    let all = || {
+        main.records.iter().filter_map(|record| match record {
+            Record::Stacks(stacks) => Some(stacks),
+            _ => None,
+        })
+    };
+    let outside = all().any(|stacks| stacks.outside);
+    all().filter(move |stacks| stacks.outside == outside)
+}
+
+/// Share of a function's time in stacks that ask for batches or train from which on it is one that loops over them. A stack that was
+/// read while it changed may show as much by mistake, but seldom.
+const STEPS: f64 = 0.05;
+
 /// Leaves out functions that loop over batches, whatever they are called: they were seen to ask for them, or to train.
 pub(super) fn leave_out_steps(edits: &mut Vec<Edit>, main: &ProcessRecords) {
     if edits.iter().all(|edit| edit.kind != "loops") {
         return;
     }
     let frames = frames(main);
-    let mut seen: BTreeSet<u32> = BTreeSet::new();
-    for record in &main.records {
-        let Record::Stacks(stacks) = record else { continue };
+    // Time in each of the functions, and how much of it belongs to steps.
+    let mut spent = vec![(0u64, 0u64); edits.len()];
+    for stacks in stacks(main) {
         for stack in &stacks.rows {
             let list: Vec<&Frame> = stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
-            let trains =
-                |list: &[&Frame]| ["forward", "backward", "optimizer"].contains(&stage::looping(list).0);
-            if !list.is_empty() && (asks(&list) || trains(&list)) {
-                seen.extend(&stack.frames);
+            if list.is_empty() {
+                continue;
+            }
+            let steps =
+                asks(&list) || ["forward", "backward", "optimizer"].contains(&stage::looping(&list).0);
+            for (edit, (all, in_steps)) in edits.iter().zip(&mut spent) {
+                if edit.kind == "loops" && list.iter().any(|frame| edit.is_at(frame)) {
+                    *all += stack.wall;
+                    *in_steps += if steps { stack.wall } else { 0 };
+                }
             }
         }
     }
-    let steps: Vec<&Frame> = seen.iter().filter_map(|id| frames.get(id).copied()).collect();
-    edits.retain(|edit| edit.kind != "loops" || !steps.iter().any(|frame| edit.is_at(frame)));
+    let mut spent = spent.into_iter();
+    edits.retain(|edit| {
+        let (all, steps) = spent.next().unwrap_or_default();
+        edit.kind != "loops" || steps as f64 <= STEPS * all as f64
+    });
 }
 
 impl Script {
     pub(super) fn of(main: &ProcessRecords, span: (u64, u64), edits: &[Edit]) -> Self {
         let frames = frames(main);
         let (mut all, mut saving, mut python, mut logging) = (0u64, 0u64, 0u64, 0u64);
-        for record in &main.records {
-            let Record::Stacks(stacks) = record else { continue };
+        for stacks in stacks(main) {
             if stacks.thread != "MainThread" || stacks.t < span.0 || stacks.t > span.1 {
                 continue;
             }
@@ -152,4 +177,65 @@ impl Script {
 /// Whether a frame is in a function of the script that loops in Python, and not over batches.
 pub fn loops(frame: &Frame, edits: &[Edit]) -> bool {
     edits.iter().any(|edit| edit.kind == "loops" && edit.is_at(frame))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Frames, Stack};
+
+    fn frame(id: u32, file: &str, func: &str, line: u32) -> Frame {
+        Frame { id, file: file.to_owned(), func: func.to_owned(), line, ..Frame::default() }
+    }
+
+    /// Looks at a script whose `accuracy` loops in Python: rows of frames and their time, from outside of the process or from inside.
+    fn seen(looks: &[(bool, &[u32], u64)]) -> ProcessRecords {
+        let rows = vec![
+            frame(0, "train.py", "<module>", 30),
+            frame(1, "train.py", "accuracy", 5),
+            frame(2, "/lib/site-packages/torch/_tensor.py", "Tensor.backward", 600),
+            frame(
+                3,
+                "/lib/site-packages/torch/utils/data/dataloader.py",
+                "_BaseDataLoaderIter.__next__",
+                700,
+            ),
+        ];
+        let mut records = vec![Record::Frames(Frames { rows })];
+        records.extend(looks.iter().map(|(outside, frames, wall)| {
+            let rows =
+                vec![Stack { frames: frames.to_vec(), n: 1, wall: *wall, cpu: *wall, ..Stack::default() }];
+            Record::Stacks(Stacks { t: 50, thread: "MainThread".to_owned(), rows, outside: *outside })
+        }));
+        ProcessRecords { records, ..ProcessRecords::default() }
+    }
+
+    fn accuracy() -> Vec<Edit> {
+        let (kind, func) = ("loops".to_owned(), "accuracy".to_owned());
+        vec![Edit { kind, func, file: "train.py".to_owned(), line: 4, last: 8, ..Edit::default() }]
+    }
+
+    #[test]
+    fn where_a_thread_gives_up_the_lock_is_not_where_it_spends_its_time() {
+        let main = seen(&[(true, &[1, 0], 75), (true, &[0], 25), (false, &[2, 0], 100)]);
+        let script = Script::of(&main, (0, 100), &accuracy());
+        assert!((script.metrics / script.time - 0.75).abs() < 1e-9, "{script:?}");
+        // Where nobody looked from outside, looks from inside are all there is.
+        let main = seen(&[(false, &[1, 0], 10), (false, &[0], 90)]);
+        let script = Script::of(&main, (0, 100), &accuracy());
+        assert!((script.metrics / script.time - 0.1).abs() < 1e-9, "{script:?}");
+    }
+
+    #[test]
+    fn a_stack_of_two_moments_makes_no_step_of_a_function() {
+        let mut edits = accuracy();
+        leave_out_steps(&mut edits, &seen(&[(true, &[1, 0], 970), (true, &[2, 1, 0], 30)]));
+        assert_eq!(edits.len(), 1);
+        // One that trains, or asks for batches, does so in more of them.
+        for inner in [2, 3] {
+            let mut edits = accuracy();
+            leave_out_steps(&mut edits, &seen(&[(true, &[1, 0], 900), (true, &[inner, 1, 0], 100)]));
+            assert!(edits.is_empty());
+        }
+    }
 }

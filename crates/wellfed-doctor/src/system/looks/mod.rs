@@ -51,6 +51,9 @@ const SETTLED_SHARE: f64 = 0.005;
 /// Time after which there is enough to have seen, nanoseconds.
 const SETTLED: u64 = 10_000_000_000;
 
+/// Time between two looks for the first process: a loop of a second is not to be over before.
+const FIRST: Duration = Duration::from_millis(20);
+
 /// Time between two looks for new processes and threads, and between two writings, nanoseconds.
 const LIST: u64 = 200_000_000;
 const WRITE: u64 = 500_000_000;
@@ -158,14 +161,15 @@ impl Looking {
         loop {
             // Looks at equal distances would find a loop of twice that period at the same two places each time.
             phase = (phase + 0.618_034) % 1.0;
-            let pause = if self.processes.is_empty() { LONGEST } else { pace.mul_f64(0.5 + phase) };
+            let none = self.processes.is_empty();
+            let pause = if none { FIRST } else { pace.mul_f64(0.5 + phase) };
             let stop = shared.stop.lock().unwrap_or_else(PoisonError::into_inner);
             let waited = shared.wake.wait_timeout_while(stop, pause, |stop| !*stop);
             let stop = *waited.unwrap_or_else(PoisonError::into_inner).0;
             let now = monotonic();
             let buffer = &mut self.buffer;
             self.processes.retain_mut(|process| process.look(now, buffer));
-            if now.saturating_sub(listed) >= LIST {
+            if none || now.saturating_sub(listed) >= LIST {
                 listed = now;
                 self.list();
             }

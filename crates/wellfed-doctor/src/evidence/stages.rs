@@ -18,7 +18,12 @@ pub struct Culprit {
     pub call: Option<Frame>,
     /// Seconds a batch or a step.
     pub time: f64,
+    /// The call that nearly all of it goes into, without a function of Python's within: native code does the work then.
+    pub native: Option<Frame>,
 }
+
+/// Share of a function's time from which on one expression is nearly all of it. Loops in Python spread over more.
+const NEARLY_ALL: f64 = 0.8;
 
 /// A stage.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -121,9 +126,19 @@ struct Function {
     cpu: u64,
     /// The function at a line, the expression of the user's code that led there, and the time there.
     lines: HashMap<(u32, u32), (Frame, Option<Frame>, u64)>,
+    /// Time at each of its expressions.
+    expressions: HashMap<(u32, Option<(u32, u32, u32)>), (Frame, u64)>,
 }
 
 impl Function {
+    /// The call that nearly all of its time goes into.
+    fn native(&self) -> Option<Frame> {
+        let (frame, wall) = self.expressions.values().max_by_key(|(frame, wall)| (*wall, frame.line))?;
+        let nearly_all = *wall as f64 >= NEARLY_ALL * self.wall as f64;
+        let call = headline(&frame.call);
+        (nearly_all && frame.span.is_some() && call.ends_with(')')).then(|| Frame { call, ..frame.clone() })
+    }
+
     /// The function where it takes most time.
     fn most(&self) -> Option<(&Frame, &Option<Frame>)> {
         let most = self.lines.iter().max_by_key(|&(key, &(_, _, wall))| (wall, key));
@@ -345,6 +360,7 @@ impl Sum {
         for function in self.culprits.values_mut() {
             (function.wall, function.cpu) = (scaled(function.wall), scaled(function.cpu));
             function.lines.values_mut().for_each(|(_, _, wall)| *wall = scaled(*wall));
+            function.expressions.values_mut().for_each(|(_, wall)| *wall = scaled(*wall));
         }
         self.waits = self.waits.map(scaled);
     }
@@ -377,6 +393,9 @@ impl Sum {
             for (line, (frame, call, wall)) in function.lines {
                 ours.lines.entry(line).or_insert((frame, call, 0)).2 += wall;
             }
+            for (place, (frame, wall)) in function.expressions {
+                ours.expressions.entry(place).or_insert((frame, 0)).1 += wall;
+            }
         }
     }
 
@@ -400,6 +419,8 @@ impl Sum {
         function.cpu += cpu;
         let line = (list[at].line, call.as_ref().map_or(0, |call| call.line));
         function.lines.entry(line).or_insert_with(|| (list[at].clone(), call, 0)).2 += wall;
+        let place = (list[at].line, list[at].span);
+        function.expressions.entry(place).or_insert_with(|| (list[at].clone(), 0)).1 += wall;
     }
 }
 
@@ -512,7 +533,8 @@ fn scaled(
                 .filter_map(|function| {
                     let (frame, call) = function.most()?;
                     let (cpu, blocked) = scale(function.wall, function.cpu);
-                    Some(Culprit { frame: frame.clone(), call: call.clone(), time: cpu + blocked })
+                    let native = function.native();
+                    Some(Culprit { frame: frame.clone(), call: call.clone(), time: cpu + blocked, native })
                 })
                 .collect();
             culprits.sort_by(|a, b| b.time.total_cmp(&a.time));

@@ -33,7 +33,7 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
         return Vec::new();
     }
-    [load(case), connect(case), chunk(case), twice(case)].into_iter().flatten().collect()
+    [load(case), load_each(case), connect(case), chunk(case), twice(case)].into_iter().flatten().collect()
 }
 
 /// Whether most of what Python does for a sample is such work, of which more is known than that it is Python.
@@ -121,6 +121,40 @@ fn load(case: &Case) -> Option<Finding> {
         Some(edit) => finding.edited(edit, whole::TITLE.to_owned(), whole::WHY),
         None => finding,
     })
+}
+
+/// Reading a file of its own into arrays for each sample, and how often one is opened for each.
+pub(super) fn loads_each<'a>(case: &Case<'a>) -> Option<(&'a Work, f64)> {
+    let loading = &case.e.loading;
+    // Bytes are not parsed there, but by what follows.
+    let work = work(case, "load").filter(|work| !work.at.call.contains("read_bytes("))?;
+    let same = loading.most_opened().map_or(0.0, |(.., share)| share);
+    let opens = loading.mean(|batch| batch.opens) / loading.samples_per_batch().max(1.0);
+    (same < SAME && opens >= EACH).then_some((work, opens))
+}
+
+/// A file of its own that is opened and parsed for each sample.
+fn load_each(case: &Case) -> Option<Finding> {
+    let (work, opens) = loads_each(case)?;
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, work, "opens and parses a file"));
+    facts.push(fact(format!("{opens:.1} files are opened for each sample."), opens, "opens", "workers"));
+    let fix = Fix {
+        title: "Write all samples into one array once, and map it".to_owned(),
+        change: "# once: np.save(\"all.npy\", np.stack(samples)); then np.load(\"all.npy\", mmap_mode=\"r\") in __init__, and index it here".to_owned(),
+        place: Some(code::place_of(&work.at)),
+        why: "Opening a file and parsing its headers takes longer than copying a row. Samples of different sizes: one array for each size, or one long array and where each begins.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "A file is opened and parsed for each sample ({}): {} of making a batch",
+        code::where_is(&work.at),
+        percent(
+            (work.cpu + work.blocked) / case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12)
+        )
+    );
+    let changed = with_left(case, work, INDEXED);
+    Some(case.finding(Kind::Work, "small-files", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
 /// A connection that is made for each sample. What its first statement takes is mostly the connection's, too: it reads the schema.

@@ -132,10 +132,10 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     facts.push(fact(
         format!(
             "{} batches, {:.1} of {:.0} cores are busy.",
-            if case.p.workers == 0 {
-                "The training process itself makes".to_owned()
-            } else {
-                format!("{} workers make", case.p.workers)
+            match case.p.workers {
+                0 => "The training process itself makes".to_owned(),
+                1 => "One worker makes".to_owned(),
+                workers => format!("{workers} workers make"),
             },
             case.e.load.busy,
             case.p.cores
@@ -358,16 +358,37 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             "Have wellfed make whole batches",
             "No Python runs for a sample then; the data set stays as it is.",
         ),
-        "python" => edit(
-            "python-overhead",
-            0.1,
-            keeps("Python code for each sample"),
-            format!("Do the work of {name} once for all samples, or for a batch at a time"),
-            format!("{name}: `__getitems__`, or arrays prepared once"),
-            "The interpreter's cost comes with every sample.",
-        ),
+        "python" => match native_call(case, stage) {
+            Some(call) => Remedy {
+                unsure: 0.3,
+                ..edit(
+                    "python-overhead",
+                    0.1,
+                    keeps(&format!("`{call}` for each sample")),
+                    format!("Compute it once for all epochs, if it gives the same in each: {call}"),
+                    format!("once for each sample, before training, and kept: {call}"),
+                    "Native code works there, not the interpreter: for a whole batch at a time it would take as long.",
+                )
+            },
+            None => edit(
+                "python-overhead",
+                0.1,
+                keeps("Python code for each sample"),
+                format!("Do the work of {name} once for all samples, or for a batch at a time"),
+                format!("{name}: `__getitems__`, or arrays prepared once"),
+                "The interpreter's cost comes with every sample.",
+            ),
+        },
         _ => return None,
     })
+}
+
+/// The call of native code that most of a stage's time goes into. Only looks from outside tell: those from inside find the
+/// interpreter's lock given up, which is where native code is called.
+fn native_call(case: &Case, stage: &StageTime) -> Option<String> {
+    let culprit = stage.culprits.first().filter(|culprit| culprit.time > 0.6 * stage.time())?;
+    let call = culprit.native.as_ref().filter(|_| case.e.stages.outside_looks > 0)?;
+    Some(call.call.clone())
 }
 
 /// Whether images are opened by Pillow, which wellfed's workers make faster together with what is done to them.

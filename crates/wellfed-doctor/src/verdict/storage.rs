@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, locks, ms, network, percent};
+use super::{Case, Finding, Kind, Said, again, code, fact, loading, locks, ms, network, percent};
 use crate::{
     evidence::{StageTime, mean},
     model::{Cost, Pipeline},
@@ -130,6 +130,9 @@ fn small_files(case: &Case) -> Option<Finding> {
     let (opens, bytes) = (loading.mean(|batch| batch.opens), loading.mean(|batch| batch.bytes));
     let read = case.e.stages.get("read")?;
     let make = loading.mean(|batch| batch.wall);
+    if again::loads_each(case).is_some() {
+        return None;
+    }
     // Milliseconds for each file are the latency of the storage, not the cost of opening many.
     let per_open = read.time() / opens.max(1.0);
     if opens < 0.8 * samples

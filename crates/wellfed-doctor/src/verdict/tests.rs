@@ -155,6 +155,22 @@ fn work_is_named_where_all_cores_do_it() {
     assert_eq!(said(&loading(4, "python", 0.2, 0.0, 0.01))[0], "python-overhead");
 }
 
+#[test]
+fn a_call_of_native_code_is_not_the_interpreters_cost() {
+    let mut e = loading(4, "python", 0.2, 0.0, 0.01);
+    let mut stage = made_by("python", 0.2, "/home/me/train.py", "x = x.sort()");
+    stage.culprits[0].native =
+        Some(record::Frame { call: "x.sort()".to_owned(), ..record::Frame::default() });
+    e.stages.loading = vec![stage];
+    let title = |e: &Evidence| judge(e).verdict.title;
+    assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));
+    e.stages.outside_looks = 500;
+    assert!(title(&e).starts_with("`x.sort()` for each sample"), "{}", title(&e));
+    // Where it is a smaller part, the rest is the interpreter's.
+    e.stages.loading[0].culprits[0].time = 0.1;
+    assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));
+}
+
 /// A finding of the work rules, with what is known of wellfed's loader.
 fn with_outlook(plan: &str, images: bool) -> (f64, bool) {
     let mut e = loading(4, "decode", 0.2, 0.0, 0.01);
@@ -482,7 +498,7 @@ fn an_interval_that_says_nothing_is_no_verdict() {
 /// A stage whose time goes into one call of a library.
 fn made_by(name: &'static str, cpu: f64, file: &str, call: &str) -> StageTime {
     let frame = record::Frame { file: file.to_owned(), call: call.to_owned(), ..record::Frame::default() };
-    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu };
+    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu, native: None };
     StageTime { culprits: vec![culprit], ..stage(name, cpu, 0.0) }
 }
 

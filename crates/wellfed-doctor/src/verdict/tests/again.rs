@@ -44,6 +44,31 @@ fn a_file_is_loaded_again_only_if_it_is_the_same_one() {
 }
 
 #[test]
+fn a_file_for_each_sample_is_parsed_by_the_line_that_loads_it() {
+    // Half of it is reading and half unpacking, for one and the same line.
+    let mut e = loading(2, "read", 0.02, 0.0, 0.001);
+    e.stages.loading.push(stage("decompress", 0.02, 0.0));
+    e.loading.batches.iter_mut().for_each(|batch| {
+        batch.cpu = 0.04;
+        batch.opens = 16.0;
+    });
+    e.loading.files = (0..100).map(|i| (format!("/data/{i}.npz"), 40_000)).collect();
+    e.stages.works = vec![Work { kind: "load", cpu: 0.036, blocked: 0.0, at: at("np.load(path)[\"x\"]") }];
+    let verdict = judge(&e).verdict;
+    assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().place.unwrap().line), ("small-files", 7));
+    assert!(verdict.gain.unwrap().factor > 3.0);
+    // Bytes that something else decodes, and files that hold many samples, are another matter.
+    let parsed =
+        |e: &Evidence| judge(e).verdict.title.starts_with("A file is opened and parsed for each sample");
+    assert!(parsed(&e));
+    e.stages.works[0].at = at("path.read_bytes()");
+    assert!(!parsed(&e));
+    e.stages.works[0].at = at("np.load(path)");
+    e.loading.batches.iter_mut().for_each(|batch| batch.opens = 1.0);
+    assert!(!parsed(&e));
+}
+
+#[test]
 fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
     let mut e = loading(4, "python", 0.04, 0.0, 0.001);
     e.stages.works = vec![Work { kind: "connect", cpu: 0.02, blocked: 0.0, at: at("sqlite3.connect(path)") }];

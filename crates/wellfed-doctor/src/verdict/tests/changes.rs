@@ -22,7 +22,7 @@ fn known(kind: &str) -> crate::edit::Edit {
 /// A stage whose time goes into line 7 of `train.py`.
 fn at_line_7(name: &'static str, cpu: f64) -> StageTime {
     let frame = record::Frame { file: "/home/me/train.py".to_owned(), line: 7, ..record::Frame::default() };
-    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu };
+    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu, native: None };
     StageTime { name, cpu, culprits: vec![culprit], ..StageTime::default() }
 }
 
@@ -85,6 +85,7 @@ fn beside(cpu: f64, file: &str, func: &str, call: &str, compute: f64) -> Evidenc
         frame: named(file, func, 12, ""),
         call: Some(named("/home/me/train.py", "<module>", 40, call)),
         time: cpu,
+        native: None,
     };
     let rest = StageTime { name: "forward", cpu: compute - cpu, ..StageTime::default() };
     e.stages.looping =

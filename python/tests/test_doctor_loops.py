@@ -63,6 +63,17 @@ def train():
 train()
 """
 )
+REMADE = (
+    HEAD
+    + """
+def train_epoch():
+    for batch in DataLoader(Slow(96, 0.002), batch_size=8, num_workers=2):
+        time.sleep(0.002)
+
+for epoch in range(8):
+    train_epoch()
+"""
+)
 CHECKPOINTS = (
     HEAD
     + """
@@ -112,6 +123,17 @@ def test_a_metric_in_python_is_the_verdict(tmp_path: Path) -> None:
     assert own, said["verdict"]["title"]
     assert own[0]["title"].startswith("accuracy takes")
     assert shares(said)["metrics"] > 0.4
+
+
+def test_a_loader_that_is_made_for_each_epoch_is_one(tmp_path: Path) -> None:
+    said = report(tmp_path, REMADE)
+    assert [(used["epochs"], used["steps"]) for used in said["loaders"]] == [(8, 96)]
+    kept = [
+        v for v in (said["verdict"], said["runner_up"], *said["others"]) if v and v["id"] == "worker-restart"
+    ]
+    # Arguments of a loader that ends with its epoch keep no workers.
+    assert kept and kept[0]["fix"]["apply"] is None
+    assert kept[0]["fix"]["change"].startswith("# once, before the loop over epochs")
 
 
 def test_writing_checkpoints_is_saving_and_not_reading_a_value(tmp_path: Path) -> None:

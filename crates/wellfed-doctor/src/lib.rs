@@ -18,6 +18,7 @@ pub mod patch;
 pub mod proof;
 pub mod proved;
 pub mod record;
+mod remade;
 pub mod report;
 pub mod run_dir;
 pub mod show;

@@ -185,6 +185,9 @@ pub struct Loader {
     pub pipeline: Vec<String>,
     /// TensorFlow's operations in it that decode or parse, such as `DecodeJpeg`.
     pub decodes: Vec<String>,
+    /// How many loaders this one stands for, if its line made it anew, for each epoch say; else 0. Found when records are read.
+    #[serde(skip)]
+    pub made: u32,
 }
 
 /// See [`Record::Iter`].

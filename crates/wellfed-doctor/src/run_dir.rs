@@ -15,6 +15,7 @@ use crate::{
     exit::Exit,
     proved::{TRIED, Tried},
     record::{self, Record},
+    remade,
     source::Sources,
     system::Trace,
 };
@@ -109,6 +110,7 @@ impl RunDir {
             process.pid = pid;
         }
         let mut processes: Vec<_> = processes.into_values().collect();
+        remade::join(&mut processes);
         let (run, trace) = (json(&dir.join("run.json"))?, json(&dir.join("system.json"))?);
         let mut sources = Sources::new(began(dir, &run));
         for process in &mut processes {

@@ -1,6 +1,8 @@
 //! Each rule on evidence made for it, and what no verdict may say.
 
+mod again;
 mod changes;
+mod loaders;
 
 use proptest::prelude::*;
 
@@ -9,8 +11,6 @@ use crate::{
     evidence::{Batch, Engine, Loading, Loop, Requests, StageTime, Step, Waits},
     record,
 };
-
-mod again;
 
 const CORES: f64 = 4.0;
 

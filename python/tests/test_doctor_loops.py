@@ -132,7 +132,8 @@ def test_a_loader_that_is_made_for_each_epoch_is_one(tmp_path: Path) -> None:
         v for v in (said["verdict"], said["runner_up"], *said["others"]) if v and v["id"] == "worker-restart"
     ]
     # Arguments of a loader that ends with its epoch keep no workers.
-    assert kept and kept[0]["fix"]["apply"] is None
+    assert kept
+    assert kept[0]["fix"]["apply"] is None
     assert kept[0]["fix"]["change"].startswith("# once, before the loop over epochs")
 
 

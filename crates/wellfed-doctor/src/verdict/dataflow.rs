@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Case, Finding, HELD_UP, Kind, Said, code, fact, loading, ms, percent};
 use crate::{
-    evidence::Flow,
+    evidence::{Evidence, Flow},
     model::{Cost, Pipeline},
     record::Node,
     report::{Apply, Fact, Fix},
@@ -17,6 +17,7 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     let serial = serial(case, flow, heavy).filter(|_| !parses_csv);
     let busy = match () {
         () if parses_csv => csv(case, flow, heavy),
+        () if python(case.e).is_some() => in_python(case, flow, heavy),
         // Elements that are made one after the other first of all want to be made by all cores.
         () if serial.is_none() => feed(case, flow, heavy).or_else(|| decode(case, flow, heavy)),
         () => decode(case, flow, heavy),
@@ -28,6 +29,17 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
 /// Whether the pipeline has an operation that decodes such things.
 fn decodes(case: &Case, what: &str) -> bool {
     case.e.loader().is_some_and(|loader| loader.decodes.iter().any(|operation| operation.contains(what)))
+}
+
+/// What of a pipeline runs as Python code: a generator, or a function of a map.
+fn python(e: &Evidence) -> Option<&'static str> {
+    let steps = &e.loader()?.pipeline;
+    ["generator", "py_function"].into_iter().find(|what| steps.iter().any(|step| step.contains(what)))
+}
+
+/// Whether elements come from a generator of Python's.
+pub(super) fn generated(e: &Evidence) -> bool {
+    python(e) == Some("generator")
 }
 
 /// What keeps the cores busy, in a title.
@@ -47,13 +59,16 @@ fn cheaper(case: &Case, left: f64) -> Pipeline {
 
 fn facts(case: &Case, flow: &Flow, heavy: &Node) -> Vec<Fact> {
     let mut facts = loading::waiting(case);
-    let time = flow.time(heavy);
-    facts.push(fact(
-        format!("{} takes {} a batch; {} at a time.", heavy.name, ms(time), heavy.parallelism.max(1)),
-        time,
-        "s",
-        "loader",
-    ));
+    // A generator's time is not in its node.
+    if !generated(case.e) {
+        let time = flow.time(heavy);
+        facts.push(fact(
+            format!("{} takes {} a batch; {} at a time.", heavy.name, ms(time), heavy.parallelism.max(1)),
+            time,
+            "s",
+            "loader",
+        ));
+    }
     facts.push(loading::busy(case));
     facts
 }
@@ -80,41 +95,74 @@ fn serial(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
     if (heavy.parallelism > 1 && flow.prefetches()) || blocked_share(&case.p) > 0.5 {
         return None;
     }
-    let mut changed = parallel(&case.p, cores);
-    changed.restart = restart_with(case, case.p.workers.max(1) as f64 / cores as f64);
-    let generator = case
-        .e
-        .loader()?
-        .pipeline
-        .iter()
-        .any(|step| step.contains("generator") || step.contains("py_function"));
-    let mut facts = facts(case, flow, heavy);
-    if generator {
-        facts.push(fact(
-            "It runs Python code, which only one thread at a time can do.".to_owned(),
-            1.0,
-            "threads",
-            "loader",
-        ));
+    let python = python(case.e);
+    // One thread of Python at a time: another can only be ahead of the loop.
+    let calls = if python.is_some() { 1 } else { cores };
+    if calls <= case.p.workers {
+        return None;
     }
+    let mut changed = parallel(&case.p, calls);
+    changed.restart = restart_with(case, case.p.workers.max(1) as f64 / calls as f64);
+    let mut facts = facts(case, flow, heavy);
+    facts.extend(python.map(one_thread));
+    let (title, change, why, apply) = if python.is_some() {
+        (
+            "Make the next elements while the step computes",
+            "# prefetch(tf.data.AUTOTUNE) at the end",
+            "Without it Python makes an element when it is asked for, and the step waits for it.",
+            vec![("prefetch", json!(-1))],
+        )
+    } else {
+        (
+            "Map in parallel and prefetch",
+            "# map(..., num_parallel_calls=tf.data.AUTOTUNE), and prefetch(tf.data.AUTOTUNE) at the end",
+            "Elements are made one after the other, or only when they are asked for.",
+            vec![("num_parallel_calls", json!(-1)), ("prefetch", json!(-1))],
+        )
+    };
     let fix = Fix {
-        title: "Map in parallel and prefetch".to_owned(),
-        change: "# map(..., num_parallel_calls=tf.data.AUTOTUNE), and prefetch(tf.data.AUTOTUNE) at the end"
-            .to_owned(),
+        title: title.to_owned(),
+        change: change.to_owned(),
         place: case.e.loader().and_then(|loader| loader.place.clone()),
-        why: if generator {
-            "A generator makes one sample after the other in Python; a map of TensorFlow's operations runs on all cores.".to_owned()
-        } else {
-            "Elements are made one after the other, or only when they are asked for.".to_owned()
-        },
-        apply: (!generator)
-            .then(|| code::apply_loader(&[("num_parallel_calls", json!(-1)), ("prefetch", json!(-1))])),
+        why: why.to_owned(),
+        apply: Some(code::apply_loader(&apply)),
     };
     let title = format!(
         "tf.data makes one element at a time: the loop waits {} of the time",
         percent(case.e.steps.wait() / case.e.steps.time())
     );
     Some(case.finding(Kind::Setting, "serial-loading", "loading", Said { title, facts, fix }, &changed, 0.15))
+}
+
+fn one_thread(what: &str) -> Fact {
+    fact(
+        format!("Python code makes elements ({what}), which only one thread at a time can do."),
+        1.0,
+        "threads",
+        "loader",
+    )
+}
+
+/// What is left of making elements in Python once it is done by arrays or by TensorFlow.
+const IN_ARRAYS: f64 = 0.1;
+
+/// Python code that makes elements: calls at once would wait for each other.
+fn in_python(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {
+    if blocked_share(&case.p) > 0.5 {
+        return None;
+    }
+    let what = python(case.e)?;
+    let mut facts = facts(case, flow, heavy);
+    facts.push(one_thread(what));
+    let fix = Fix {
+        title: "Make elements from arrays, or by TensorFlow's operations".to_owned(),
+        change: "# what Python computes, once before training; then from_tensor_slices, or a map of TensorFlow's operations".to_owned(),
+        place: case.e.loader().and_then(|loader| loader.place.clone()),
+        why: "Python makes one element at a time, whatever num_parallel_calls says.".to_owned(),
+        apply: None,
+    };
+    let said = Said { title: keeps_busy(case, "Python code for each element"), facts, fix };
+    Some(case.finding(Kind::Work, "python-overhead", "cpu", said, &cheaper(case, IN_ARRAYS), 0.3))
 }
 
 fn latency(case: &Case, flow: &Flow, heavy: &Node) -> Option<Finding> {

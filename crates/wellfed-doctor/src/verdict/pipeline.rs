@@ -89,10 +89,16 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
 fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
     let Some((flow, heavy)) = e.flow.as_ref().and_then(|flow| Some((flow, flow.heaviest()?))) else { return };
     let thread = mean(e.steps.steps.iter().map(|step| step.thread_cpu));
-    let work = flow.work();
-    let cpu = (e.load.ours * e.steps.whole() - thread).clamp(0.0, work);
-    p.workers =
-        if flow.prefetches() || heavy.parallelism > 1 { heavy.parallelism.max(1) as usize } else { 0 };
+    let others = (e.load.ours * e.steps.whole() - thread).max(0.0);
+    // What a generator takes its node does not count; one thread of Python makes all of its elements.
+    let generated = super::dataflow::generated(e);
+    let work = if generated { flow.work().max(others) } else { flow.work() };
+    let cpu = others.min(work);
+    p.workers = match heavy.parallelism.max(1) as usize {
+        _ if generated => usize::from(flow.prefetches()),
+        calls if flow.prefetches() || calls > 1 => calls,
+        _ => 0,
+    };
     p.make = vec![Cost { blocked: work - cpu, cpu: cpu * speed, parallel: 1.0, bytes: 0.0 }];
     // Threads of tf.data are not the step's.
     for (cost, step) in p.step.iter_mut().zip(&e.steps.steps) {
@@ -115,7 +121,7 @@ fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {
     }
     // One call after the other, and the loop waits: then a batch takes as long to make as a step, and what its nodes do not tell of
     // that (handing elements on) is work of the same thread.
-    if p.workers == 1 && e.steps.wait() > WAITS * e.steps.time() {
+    if (p.workers == 1 || generated) && e.steps.wait() > WAITS * e.steps.time() {
         let missing = (e.steps.whole() - p.time()).max(0.0);
         *p = p.with_make(|cost| Cost { cpu: cost.cpu + missing, ..*cost });
     }

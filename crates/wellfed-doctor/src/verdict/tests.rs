@@ -2,6 +2,7 @@
 
 mod again;
 mod changes;
+mod dataflow;
 mod loaders;
 
 use proptest::prelude::*;

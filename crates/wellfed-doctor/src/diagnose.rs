@@ -153,6 +153,7 @@ fn steps(e: &Evidence, judgement: &Judgement) -> Steps {
         } else {
             mean(e.steps.starts.iter().copied())
         },
+        restart: e.steps.restart(),
         device_busy: e.device_busy,
     }
 }

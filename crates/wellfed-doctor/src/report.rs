@@ -95,6 +95,8 @@ pub struct Steps {
     pub ceiling_rate: f64,
     /// Seconds from the begin of an epoch to its first batch, mean.
     pub epoch_start: f64,
+    /// The part of `time` that beginnings and ends of epochs add to a step, beyond what each step waits, seconds.
+    pub restart: f64,
     /// Share of the time the device was busy, 0 to 1, if there is one that says.
     pub device_busy: Option<f64>,
 }

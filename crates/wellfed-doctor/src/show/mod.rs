@@ -75,12 +75,16 @@ pub(crate) fn parts(report: &Report) -> Vec<Part> {
     };
     let loading: Vec<_> = report.stages.iter().filter(inline).collect();
     split(&mut parts, &loading, wait, Kind::Load, "waiting", Kind::Wait);
+    let restart = some(steps.restart).min(steps.time - wait);
+    // What is less than a hundredth of a step is seen nowhere.
+    let restart = if restart > steps.time / 100.0 { restart } else { 0.0 };
+    split(&mut parts, &[], restart, Kind::Wait, "epochs begin", Kind::Wait);
     // The device's own times say more than those of its launches, where both are known.
     let on_device = report.stages.iter().any(|stage| is_loop(stage) && stage.runs_in == "device");
     let ours = |stage: &&Stage| is_loop(stage) && (stage.runs_in == "device") == on_device;
     let computing: Vec<_> = report.stages.iter().filter(ours).collect();
     let rest = if computing.is_empty() { "computing" } else { "other" };
-    split(&mut parts, &computing, steps.time - wait, Kind::Compute, rest, Kind::Compute);
+    split(&mut parts, &computing, steps.time - wait - restart, Kind::Compute, rest, Kind::Compute);
     parts
 }
 

@@ -13,7 +13,10 @@ use crate::{
 pub(super) const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    [copy(case), sync(case), launch(case), saving(case), python(case)].into_iter().flatten().collect()
+    [copy(case), sync(case), launch(case), saving(case), collecting(case), python(case)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The pipeline with `time` less in every step.
@@ -108,7 +111,9 @@ fn sync(case: &Case) -> Option<Finding> {
     // Checkpoints, and functions that loop in Python, are causes of their own.
     let apart = |name: &str| {
         let stage = case.e.stages.get(name).cloned().unwrap_or_default();
-        without_culprits(stage, |culprit| saves(culprit) || loops_in_python(case, culprit))
+        without_culprits(stage, |culprit| {
+            saves(culprit) || collects(culprit) || loops_in_python(case, culprit)
+        })
     };
     let (sync, log) = (&apart("sync"), &apart("log"));
     let step = case.e.steps.compute();
@@ -174,6 +179,15 @@ fn saves(culprit: &Culprit) -> bool {
     frames(culprit).any(evidence::saves)
 }
 
+/// Whether a line asks for garbage to be looked for, or for a device's free memory to be given back.
+fn collects_at(frame: &Frame) -> bool {
+    ["gc.collect(", ".empty_cache("].iter().any(|word| frame.call.contains(word))
+}
+
+fn collects(culprit: &Culprit) -> bool {
+    frames(culprit).any(collects_at)
+}
+
 fn loops_in_python(case: &Case, culprit: &Culprit) -> bool {
     // What sleeps or waits is no Python.
     let waits =
@@ -218,8 +232,32 @@ fn saving(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Work, "checkpoint", "loop", Said { title, facts, fix }, &changed, 0.08))
 }
 
+/// Garbage that is collected in each step.
+fn collecting(case: &Case) -> Option<Finding> {
+    let (time, worst) = part(case, collects)?;
+    let line = frames(worst).find(|frame| collects_at(frame)).unwrap_or(&worst.frame);
+    let changed = without_share(case, time * (1.0 - 1.0 / SELDOM) / case.e.steps.compute().max(1e-12));
+    let share = percent(time / case.e.steps.time().max(1e-12));
+    let facts = vec![fact(
+        format!("Of a step of {}, `{}` takes {}.", ms(case.e.steps.time()), line.call, ms(time)),
+        time,
+        "s",
+        "stacks",
+    )];
+    let fix = Fix {
+        title: "Leave garbage to Python and to the framework, or collect it once an epoch".to_owned(),
+        change: format!("# once an epoch, or never: {}", line.call),
+        place: Some(code::place_of(line)),
+        why: "A full collection looks at every object of the process. Python frees most of them without it, and a framework uses a device's free memory again.".to_owned(),
+        apply: None,
+    };
+    let title = format!("`{}` takes {share} of the loop's time ({})", line.call, code::where_is(line));
+    Some(case.finding(Kind::Work, "garbage-collection", "loop", Said { title, facts, fix }, &changed, 0.08))
+}
+
 fn python(case: &Case) -> Option<Finding> {
-    let (time, worst) = part(case, |culprit| loops_in_python(case, culprit) && !saves(culprit))?;
+    let loops = |culprit: &Culprit| loops_in_python(case, culprit) && !saves(culprit) && !collects(culprit);
+    let (time, worst) = part(case, loops)?;
     let name = costs::short(&worst.frame.func);
     let line = worst.call.as_ref().filter(|call| !crate::stage::library(call)).unwrap_or(&worst.frame);
     let changed = without_share(case, time / case.e.steps.compute().max(1e-12));

@@ -105,6 +105,16 @@ fn a_checkpoint_is_saving_and_not_logging() {
 }
 
 #[test]
+fn garbage_that_is_collected_in_each_step_is_its_own_cause() {
+    let e = beside(0.012, "/home/me/util.py", "tidy", "gc.collect()", 0.02);
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "garbage-collection");
+    assert!(verdict.title.starts_with("`gc.collect()` takes 60 % of the loop's time"), "{}", verdict.title);
+    assert!((1.9..2.5).contains(&verdict.gain.unwrap().factor), "{:?}", verdict.gain);
+    assert!(!said(&e).contains(&"sync-logging".to_owned()));
+}
+
+#[test]
 fn a_function_of_the_loop_that_loops_in_python_is_the_verdict() {
     let mut e = beside(0.0116, "/home/me/metrics.py", "f1", "f1(out, y)", 0.02);
     e.edits = vec![crate::edit::Edit {

@@ -236,7 +236,7 @@ fn saving(case: &Case) -> Option<Finding> {
 fn collecting(case: &Case) -> Option<Finding> {
     let (time, worst) = part(case, collects)?;
     let line = frames(worst).find(|frame| collects_at(frame)).unwrap_or(&worst.frame);
-    let changed = without_share(case, time * (1.0 - 1.0 / SELDOM) / case.e.steps.compute().max(1e-12));
+    let changed = without_share(case, time / case.e.steps.compute().max(1e-12));
     let share = percent(time / case.e.steps.time().max(1e-12));
     let facts = vec![fact(
         format!("Of a step of {}, `{}` takes {}.", ms(case.e.steps.time()), line.call, ms(time)),

@@ -37,7 +37,11 @@ def interpreter(package: str) -> str:
 @pytest.mark.parametrize(
     ("package", "backend", "checks"),
     [
-        ("tensorflow", "tensorflow", ["check_tensorflow.py", "check_keras.py", "check_guide.py"]),
+        (
+            "tensorflow",
+            "tensorflow",
+            ["check_tensorflow.py", "check_sparse.py", "check_keras.py", "check_guide.py"],
+        ),
         ("jax", "jax", ["check_jax.py", "check_keras.py", "check_guide.py"]),
         ("keras", "torch", ["check_keras.py"]),
     ],

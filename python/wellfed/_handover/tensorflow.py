@@ -12,13 +12,13 @@ Invariant: an iterator that was advanced from Python, or restored, goes on at th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _native
-from .._loader import Loader
+from .._loader import Loader, is_batched
 from ..exceptions import StateError
 from .columns import Column, batch_size, columns_of, counted, map_tree, without_lists
 from .passes import Epochs, Pass, steps_loader
@@ -34,6 +34,7 @@ except ModuleNotFoundError as e:
 
 from .generated import generated
 from .iterators import TakenOver, as_tensors, from_tensors
+from .sparse import Sparse
 
 if TYPE_CHECKING:
     from .._steps.loader import StepsLoader
@@ -54,10 +55,11 @@ def make(
     context: Any,
     restructure: Restructure,
     kind: type[TensorFlowDataset] | None = None,
+    sparse: Sequence[str | int] = (),
 ) -> TensorFlowDataset:
     """The `tf.data.Dataset` of a data set; `restructure` is done to every element, and to what is known of them.
 
-    `kind` is the class of it, if another one than `TensorFlowDataset`.
+    `kind` is the class of it, if another one than `TensorFlowDataset`; `sparse` names columns, as of `Sparse`.
     """
     steps = dataset._has_python()
 
@@ -70,17 +72,21 @@ def make(
 
     epochs = Epochs(opened)
     if element_spec is not None:
-        spec = element_spec
+        elements = spec = element_spec
     elif isinstance(epochs.loader, Loader):
-        spec = map_tree(_spec_of, restructure(without_lists(columns_of(dataset, epochs.loader))))
+        elements = restructure(without_lists(columns_of(dataset, epochs.loader)))
+        spec = map_tree(_spec_of, elements)
     else:
-        spec = _looked_at(dataset, restructure)
-    finish: Restructure = _Checked(spec, restructure) if steps else _rebuilt(restructure)
+        elements = spec = _looked_at(dataset, restructure)
+    if sparse != ():
+        made = Sparse(sparse, elements, is_batched(dataset._plan()["root"]))
+        spec, restructure = made.specs(spec), _both(restructure, made)
+    finish: Restructure = _Checked(spec, restructure) if steps else _both(without_lists, restructure)
     return (kind or TensorFlowDataset)(epochs, spec, counted(dataset), finish)
 
 
-def _rebuilt(restructure: Restructure) -> Restructure:
-    return lambda batch: restructure(without_lists(batch))
+def _both(first: Restructure, second: Restructure) -> Restructure:
+    return lambda element: second(first(element))
 
 
 def of_engine(value: Any) -> Any:
@@ -142,8 +148,6 @@ def _spec_of(column: Column) -> Any:
 
 def _looked_at(dataset: Dataset, restructure: Restructure) -> Any:
     """The spec of elements of Python steps: that of the first one, whose number of samples is left open."""
-    from .._loader import is_batched
-
     if counted(dataset)[0] == 0:
         raise ValueError(
             "tf(): what elements are is not known, since there are none and a Python step makes them\n"

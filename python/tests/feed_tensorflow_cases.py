@@ -506,6 +506,10 @@ def case_what_cannot_be_equal_is_left() -> None:
     drawn = paths().map(lambda p, y: (small(p, y)[0] + tf.random.uniform([]), y)).shuffle(4)
     assert "TensorFlow's in part" in fed(drawn).explain()
     left(tf.data.Dataset.from_tensor_slices(["/there/is/none"]).map(lambda p: small(p, 1)), "No such file")
+    for scheme in ("gs", "s3", "http"):
+        far = f"{scheme}://127.0.0.1:9/x"
+        left(tf.data.Dataset.from_tensor_slices([far]).map(lambda p: small(p, 1)), "not local")
+        left(tf.data.TFRecordDataset([far]).map(parsed).batch(2), "not local")
     outside = tf.Variable(2.0)
     left(paths().map(lambda p, _: tf.image.resize(load(p), [8, 8]) * outside), "")
     tables = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int32))

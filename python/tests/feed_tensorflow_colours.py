@@ -109,6 +109,22 @@ def case_colours_of_any_floats_have_tensorflows_bits() -> None:
             assert np.array_equal(source.sample(0), np.moveaxis(found, -1, 0))
 
 
+def case_powers_are_tensorflows() -> None:
+    """The same numbers have other bits in a vector register than behind the last full one."""
+    numbers = tf.constant(np.random.default_rng(0).random(4096, dtype=np.float32))
+    alone = tf.stack([tf.pow(number, 2.2) for number in tf.unstack(numbers[:256])])
+    assert tf.reduce_any(alone != tf.pow(numbers, 2.2)[:256])
+    for prepare in map(before_an_operation, (0, 1)):
+
+        def make(path: Any, _: Any, prepare: Any = prepare) -> Any:
+            return image.adjust_gamma(image.resize(prepare(path), [30, 31]) / 255.0, 2.2)
+
+        dataset = paths().map(make).batch(6)
+        result = fed(dataset)
+        assert "a power" in result.explain(), result.explain()
+        equal(dataset, result)
+
+
 def case_casts_to_bytes_are_known_where_values_fit() -> None:
     known = {
         "resized": lambda x: tf.cast(x, tf.uint8),

@@ -37,9 +37,19 @@ def interpreter(package: str) -> str:
 @pytest.mark.parametrize(
     ("package", "backend", "checks"),
     [
-        ("tensorflow", "tensorflow", ["check_tensorflow.py", "check_keras.py", "check_guide.py"]),
-        ("jax", "jax", ["check_jax.py", "check_keras.py", "check_guide.py"]),
-        ("keras", "torch", ["check_keras.py"]),
+        (
+            "tensorflow",
+            "tensorflow",
+            [
+                "check_tensorflow.py",
+                "check_sparse.py",
+                "check_keras.py",
+                "check_streams.py",
+                "check_guide.py",
+            ],
+        ),
+        ("jax", "jax", ["check_jax.py", "check_keras.py", "check_streams.py", "check_guide.py"]),
+        ("keras", "torch", ["check_keras.py", "check_streams.py"]),
     ],
 )
 def test_checks(package: str, backend: str, checks: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import gc
 import os
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 import wellfed as wf
-from wellfed._handover import methods
+from wellfed._handover import foreign, methods
 from wellfed._handover.tensorflow import of_engine, of_python
 from wellfed.exceptions import StateError
 
@@ -357,6 +358,42 @@ def test_nothing_is_left_behind() -> None:
     chain = pairs().tf().map(lambda x, y: (x, y)).prefetch(1)
     gc.collect()
     assert len(labels(chain)) == 4
+
+
+def test_states_of_threads_are_let_go_at_the_end_and_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `prefetch` has a thread of its own, which ends with its iterator."""
+    chain = pairs().tf().map(lambda x, y: (x, y)).prefetch(1)
+    labels(chain)
+    before = foreign._count
+    for _ in range(3):
+        assert len(labels(chain)) == 4
+    assert foreign._count == before
+    monkeypatch.setattr(foreign, "MOST", before + 2)
+    endless = wf.from_tensor_slices(Y).repeat().batch(4).tf().map(lambda y: y).prefetch(1)
+    for _ in range(4):
+        next(iter(endless))
+    assert before < foreign._count <= before + 2
+    assert len(labels(chain)) == 4
+    assert foreign._count <= before + 2
+
+
+def test_a_state_is_kept_and_let_go_once() -> None:
+    seen = []
+
+    def body() -> None:
+        before = foreign._count
+        for _ in range(3):
+            foreign.keep_state()
+            seen.append(foreign._count - before)
+        for _ in range(3):
+            foreign.let_state_go()
+            seen.append(foreign._count - before)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    full = foreign._count >= foreign.MOST
+    assert seen == ([0] * 6 if full else [1, 1, 1, 0, 0, 0])
 
 
 def doubled(sample: Any) -> Any:

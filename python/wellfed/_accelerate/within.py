@@ -65,8 +65,10 @@ class Within:
             patches.leave(everywhere=False)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # At the interpreter's end what is needed may be gone.
+        try:  # noqa: SIM105
             self.close()
+        except Exception:  # At the interpreter's end what is needed may be gone, `contextlib` too.
+            pass
 
 
 def _unusable() -> bool:

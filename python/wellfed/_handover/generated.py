@@ -2,7 +2,8 @@
 
 `from_generator` has TensorFlow run the function that calls Python by its threads: for each element one of them is
 woken, and the one that asked waits for it. A `MapDataset` can be told to run its function in the thread that asks
-(`use_inter_op_parallelism=False`), which only the operation itself offers. Each iterator has a generator of its own,
+(`use_inter_op_parallelism=False`), which only the operation itself offers. That thread is one of TensorFlow's, whose
+state in the interpreter is kept from one batch to the next (`foreign`). Each iterator has a generator of its own,
 and `from_generator` gives that one's number, since it says when the iterator is gone.
 """
 
@@ -13,6 +14,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import tensorflow as tf
+
+from .foreign import keep_state, let_state_go
 
 __all__ = ["generated"]
 
@@ -28,6 +31,8 @@ def generated(generate: Callable[[], Generator[Any, None, None]], spec: Any) -> 
     # Those of a ragged tensor are two.
     parts = tf.nest.flatten(spec, expand_composites=True)
     plain = all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(spec))
+    # Elements that are flat as they are.
+    flat = type(spec) is tuple and all(isinstance(one, tf.TensorSpec) for one in spec)
     dtypes, shapes = [part.dtype for part in parts], [part.shape for part in parts]
 
     def numbered() -> Any:
@@ -40,8 +45,14 @@ def generated(generate: Callable[[], Generator[Any, None, None]], spec: Any) -> 
             iterator.close()
 
     def pull(number: Any) -> Any:
-        # A StopIteration is what TensorFlow takes for the end.
-        tensors = tf.nest.flatten(next(running[number.numpy().item()]), expand_composites=True)
+        keep_state()
+        try:
+            # A StopIteration is what TensorFlow takes for the end.
+            element = next(running[int(number)])
+        except BaseException:
+            let_state_go()
+            raise
+        tensors = element if flat else tf.nest.flatten(element, expand_composites=True)
         for tensor, shape in zip(tensors, shapes, strict=True):
             if not shape.is_compatible_with(tensor.shape):
                 raise TypeError(f"an element has a tensor of shape {tensor.shape}, but {shape} was expected")

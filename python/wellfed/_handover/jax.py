@@ -18,7 +18,7 @@ from .. import _native
 from .._loader import BadSample, Loader, Stats
 from .._ragged import Ragged
 from ..exceptions import ShapeError
-from .passes import steps_loader
+from .passes import steps_loader, stream_loader
 
 try:
     import jax
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .._steps.loader import StepsLoader
+    from .._steps.stream import StreamDataset, StreamLoader
     from ..dataset import Dataset
 
-__all__ = ["JaxIterator", "JaxLoader", "make"]
+__all__ = ["JaxIterator", "JaxLoader", "make", "make_stream"]
 
 _NARROWER = {"int64": np.int32, "uint64": np.uint32}
 """What JAX makes of whole numbers unless `jax_enable_x64` is set."""
@@ -61,6 +62,15 @@ def make(dataset: Dataset, sharding: Any, context: Any) -> JaxLoader:
         steps = steps_loader(dataset, lambda batch: _each(host, as_numpy(batch)), "JAX", context)
         return JaxLoader(steps, place)
     return JaxLoader(Loader(dataset, lambda column: _each(host, column), "JAX", None), place)
+
+
+def make_stream(dataset: StreamDataset, sharding: Any, context: Any) -> JaxLoader:
+    """The loader of a stream; the arguments are those of `make`."""
+    from .._steps.collate import as_numpy
+
+    place = _Placing(sharding)
+    host = _aliased if place.nowhere else _on_host
+    return JaxLoader(stream_loader(dataset, lambda batch: _each(host, as_numpy(batch)), context), place)
 
 
 def _each(host: Callable[[Any], Any], value: Any) -> Any:
@@ -157,14 +167,14 @@ class JaxLoader:
     All else is as of `wellfed.Loader`, over which it stands.
     """
 
-    def __init__(self, loader: Loader | StepsLoader, place: _Placing) -> None:
+    def __init__(self, loader: Loader | StepsLoader | StreamLoader, place: _Placing) -> None:
         self._loader, self._place = loader, place
         self._current: JaxIterator | None = None
 
     @property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> Dataset | StreamDataset:
         """What is loaded."""
-        dataset: Dataset = self._loader.dataset
+        dataset: Dataset | StreamDataset = self._loader.dataset
         return dataset
 
     def __iter__(self) -> JaxIterator:

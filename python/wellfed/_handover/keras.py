@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     from .._options import Options
     from .._steps.loader import StepsLoader
+    from .._steps.stream import StreamDataset, StreamLoader
     from ..dataset import Dataset
 
-__all__ = ["KerasData", "make", "optioned"]
+__all__ = ["KerasData", "make", "make_stream", "optioned"]
 
 # Keras 2 has none: it takes what `Dataset.tf` gives.
 _Base: Any = getattr(keras.utils, "PyDataset", object)
@@ -58,6 +59,22 @@ def make(dataset: Dataset, x: Any, y: Any, sample_weight: Any, context: Any) -> 
     return KerasData(dataset, pick, context, backend)
 
 
+def make_stream(dataset: StreamDataset, parts: tuple[Any, Any, Any], element_spec: Any, context: Any) -> Any:
+    """What Keras' methods take of a stream; `parts` are ``(x, y, sample_weight)`` as of `Dataset.keras`."""
+    pick = picker(*parts)
+    if keras.backend.backend() == "tensorflow":
+        from .tensorflow import make_stream as make_tensorflow
+
+        return make_tensorflow(dataset, element_spec, context, pick)
+    if element_spec is not None:
+        raise ValueError(
+            f"element_spec is for Keras on TensorFlow; on {keras.backend.backend()} nothing is asked for it"
+        )
+    from .keras_stream import KerasStream
+
+    return KerasStream(dataset, pick, context)
+
+
 class KerasData(_Base):
     """Batches for Keras on torch or JAX; see `wellfed.Dataset.keras`. Every pass is the next epoch."""
 
@@ -80,7 +97,7 @@ class KerasData(_Base):
             map_tree(_refuse, self._pick(without_lists(columns_of(dataset, self._epochs.loader))))
 
     @property
-    def loader(self) -> Loader | StepsLoader:
+    def loader(self) -> Loader | StepsLoader | StreamLoader:
         """The loader: `stats`, `errors`, `explain`, `set_epoch`, `state_dict`, `close`."""
         return self._epochs.loader
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Unpack
 
     from .._options import Options
@@ -24,6 +26,7 @@ class Frameworks:
         self: Dataset,
         *,
         element_spec: Any = None,
+        sparse: Sequence[str | int] = (),
         multiprocessing_context: Any = None,
         **options: Unpack[Options],
     ) -> TensorFlowDataset:
@@ -40,11 +43,17 @@ class Frameworks:
         Args:
             element_spec: What elements are, as of `tf.data.Dataset.from_generator`. Only for pipelines with Python
                 steps, of which otherwise the first element tells it.
+            sparse: Columns that come as `tf.SparseTensor`, by the names that a data set is printed with, or by their
+                places in a tuple (0 where an element is one array). Of columns that differ in length
+                (`ragged_batch`, or single samples of such a field) every value is kept; of other arrays and of texts
+                those that are zero, False or empty are left out, as by `tf.sparse.from_dense`.
             multiprocessing_context: As of `torch`.
             options: As of `with_options`.
 
         Raises:
-            TypeError: Elements have JSON values, which are no tensors.
+            TypeError: Elements have JSON values, which are no tensors; a column in `sparse` is a single value, or comes
+                with its lengths.
+            ValueError: There is no column of a name in `sparse`.
 
         Example:
             >>> import numpy as np
@@ -56,6 +65,9 @@ class Frameworks:
             [[0, 1, 2], [3, 4, 5]]
             >>> [int(x) for x in data.map(lambda batch: batch["y"][0])]
             [0, 3]
+            >>> ragged = wf.from_tensor_slices([[7, 0], [], [5]]).ragged_batch(3).tf(sparse=[0])
+            >>> next(iter(ragged)).indices.numpy().tolist()
+            [[0, 0], [0, 1], [2, 0]]
         """
         from .tensorflow import make
 
@@ -63,7 +75,7 @@ class Frameworks:
         _only_steps(this, multiprocessing_context)
         if element_spec is not None and not this._has_python():
             raise ValueError("element_spec is for pipelines with Python steps; of this one it is known")
-        return make(this, element_spec, multiprocessing_context, lambda element: element)
+        return make(this, element_spec, multiprocessing_context, lambda element: element, sparse=sparse)
 
     def keras(  # type: ignore[misc]
         self: Dataset,

@@ -6,6 +6,7 @@ has begun goes on undisturbed when another one begins: that one gets a loader of
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
     from .._loader import Loader
     from .._steps.loader import StepsLoader
+    from .._steps.stream import StreamDataset, StreamLoader
     from ..dataset import Dataset
 
-    AnyLoader: TypeAlias = Loader | StepsLoader
+    AnyLoader: TypeAlias = Loader | StepsLoader | StreamLoader
 
-__all__ = ["Epochs", "Pass", "steps_loader"]
+__all__ = ["Epochs", "Pass", "steps_loader", "stream_loader"]
 
 
 def steps_loader(
@@ -31,16 +33,33 @@ def steps_loader(
     Raises:
         ModuleNotFoundError: torch is not installed, whose workers run Python steps.
     """
-    try:
+    with _torch_said():
         from .._steps.loader import StepsLoader
 
         return StepsLoader(dataset, convert, name, None, context)
+
+
+def stream_loader(
+    dataset: StreamDataset, convert: Callable[[Any], Any] | None, context: Any = None
+) -> StreamLoader:
+    """The loader of a stream; raises as `steps_loader`."""
+    with _torch_said():
+        from .._steps.stream import StreamLoader
+
+        return StreamLoader(dataset, convert, None, context)
+
+
+@contextlib.contextmanager
+def _torch_said() -> Iterator[None]:
+    """Says what torch is for where it is missing."""
+    try:
+        yield
     except ModuleNotFoundError as e:
         if e.name != "torch":
             raise
         raise ModuleNotFoundError(
-            "Python steps (callables in map, filter or collate_fn) are run by torch's workers, and torch is not "
-            "installed\nhint: install torch (its build for CPUs is enough), or use wellfed.transforms",
+            "Python steps (callables in map, filter or collate_fn, and generators) are run by torch's workers, and "
+            "torch is not installed\nhint: install torch (its build for CPUs is enough), or use wellfed.transforms",
             name="torch",
         ) from None
 

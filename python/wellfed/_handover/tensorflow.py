@@ -12,16 +12,16 @@ Invariant: an iterator that was advanced from Python, or restored, goes on at th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _native
-from .._loader import Loader
+from .._loader import Loader, is_batched
 from ..exceptions import StateError
 from .columns import Column, batch_size, columns_of, counted, map_tree, without_lists
-from .passes import Epochs, Pass, steps_loader
+from .passes import Epochs, Pass, steps_loader, stream_loader
 
 try:
     import tensorflow as tf
@@ -34,15 +34,20 @@ except ModuleNotFoundError as e:
 
 from .generated import generated
 from .iterators import TakenOver, as_tensors, from_tensors
+from .sparse import Sparse
 
 if TYPE_CHECKING:
     from .._steps.loader import StepsLoader
+    from .._steps.stream import StreamDataset, StreamLoader
     from ..dataset import Dataset
 
-__all__ = ["TensorFlowDataset", "make"]
+__all__ = ["TensorFlowDataset", "make", "make_stream"]
 
 ALIGNMENT = 64
 """Bytes; tensors that are not aligned so abort the process."""
+
+_UNKNOWN = (0, False)
+"""What `counted` gives where nothing is known of the number of elements."""
 
 Restructure = Callable[[Any], Any]
 _from_dlpack = tf.experimental.dlpack.from_dlpack
@@ -54,10 +59,11 @@ def make(
     context: Any,
     restructure: Restructure,
     kind: type[TensorFlowDataset] | None = None,
+    sparse: Sequence[str | int] = (),
 ) -> TensorFlowDataset:
     """The `tf.data.Dataset` of a data set; `restructure` is done to every element, and to what is known of them.
 
-    `kind` is the class of it, if another one than `TensorFlowDataset`.
+    `kind` is the class of it, if another one than `TensorFlowDataset`; `sparse` names columns, as of `Sparse`.
     """
     steps = dataset._has_python()
 
@@ -70,17 +76,45 @@ def make(
 
     epochs = Epochs(opened)
     if element_spec is not None:
-        spec = element_spec
+        elements = spec = element_spec
     elif isinstance(epochs.loader, Loader):
-        spec = map_tree(_spec_of, restructure(without_lists(columns_of(dataset, epochs.loader))))
+        elements = restructure(without_lists(columns_of(dataset, epochs.loader)))
+        spec = map_tree(_spec_of, elements)
     else:
-        spec = _looked_at(dataset, restructure)
-    finish: Restructure = _Checked(spec, restructure) if steps else _rebuilt(restructure)
+        elements = spec = _looked_at(dataset, restructure)
+    if sparse != ():
+        made = Sparse(sparse, elements, is_batched(dataset._plan()["root"]))
+        spec, restructure = made.specs(spec), _both(restructure, made)
+    finish: Restructure = _Checked(spec, restructure) if steps else _both(without_lists, restructure)
     return (kind or TensorFlowDataset)(epochs, spec, counted(dataset), finish)
 
 
-def _rebuilt(restructure: Restructure) -> Restructure:
-    return lambda batch: restructure(without_lists(batch))
+def make_stream(
+    dataset: StreamDataset,
+    element_spec: Any,
+    context: Any,
+    restructure: Restructure,
+    sparse: Sequence[str | int] = (),
+) -> TensorFlowDataset:
+    """The `tf.data.Dataset` of a stream; the arguments are those of `make`."""
+    from .._steps.collate import as_numpy
+
+    epochs = Epochs(lambda: stream_loader(dataset, as_numpy, context))
+    batched, size = dataset._batching()
+    spec = element_spec
+    if spec is None:
+        first = dataset._first()
+        if first is None:
+            raise _none("a generator makes them")
+        spec = _spec_of_first(first[0], restructure, batched, size)
+    if sparse != ():
+        made = Sparse(sparse, spec, batched)
+        spec, restructure = made.specs(spec), _both(restructure, made)
+    return TensorFlowDataset(epochs, spec, _UNKNOWN, _Checked(spec, restructure))
+
+
+def _both(first: Restructure, second: Restructure) -> Restructure:
+    return lambda element: second(first(element))
 
 
 def of_engine(value: Any) -> Any:
@@ -141,16 +175,21 @@ def _spec_of(column: Column) -> Any:
 
 
 def _looked_at(dataset: Dataset, restructure: Restructure) -> Any:
-    """The spec of elements of Python steps: that of the first one, whose number of samples is left open."""
-    from .._loader import is_batched
-
+    """The spec of elements of Python steps: that of the first one."""
     if counted(dataset)[0] == 0:
-        raise ValueError(
-            "tf(): what elements are is not known, since there are none and a Python step makes them\n"
-            "hint: tf(element_spec=...) says it"
-        )
+        raise _none("a Python step makes them")
     plan = dataset._plan()
-    batched, size = is_batched(plan["root"]), batch_size(plan)
+    return _spec_of_first(dataset[0], restructure, is_batched(plan["root"]), batch_size(plan))
+
+
+def _none(who: str) -> ValueError:
+    return ValueError(
+        f"tf(): what elements are is not known, since there are none and {who}\nhint: tf(element_spec=...) says it"
+    )
+
+
+def _spec_of_first(first: Any, restructure: Restructure, batched: bool, size: int | None) -> Any:
+    """The spec of elements of which one is given; unless `size` says it, the number of samples is left open."""
 
     def spec(tensor: Any) -> Any:
         found = tf.type_spec_from_value(tensor)
@@ -159,7 +198,7 @@ def _looked_at(dataset: Dataset, restructure: Restructure) -> Any:
         front = size if tensor.shape[0] == size else None
         return tf.TensorSpec([front, *tensor.shape[1:]], found.dtype)
 
-    return tf.nest.map_structure(spec, restructure(_of_steps(dataset[0])))
+    return tf.nest.map_structure(spec, restructure(_of_steps(first)))
 
 
 class _Checked:
@@ -240,7 +279,7 @@ class TensorFlowDataset(tf.data.Dataset):
         return generated(generate, self._spec)
 
     @property
-    def loader(self) -> Loader | StepsLoader:
+    def loader(self) -> Loader | StepsLoader | StreamLoader:
         """The loader: `stats`, `errors`, `explain`, `set_epoch`, `state_dict`, `close`."""
         return self._epochs.loader
 

@@ -6,14 +6,16 @@ pass is a function of (what the generator gives, seed, epoch), so that going thr
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
+import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _arguments as check
 from .._passes import Passes, Pipeline
@@ -21,9 +23,13 @@ from ..exceptions import ConfigError, StateError
 from .collate import as_numpy, collated, converted
 from .epochs import EpochLoader
 from .failures import Failure, failure_of
-from .loader import as_it_is, generator, worker_count
+from .loader import THREAD, as_it_is, generator, worker_count
 from .program import name_of
 from .seeds import Undisturbed, mix, seed_all
+
+if TYPE_CHECKING:
+    from .._handover.jax import JaxLoader
+    from .._handover.tensorflow import TensorFlowDataset
 
 __all__ = ["StreamDataset", "StreamLoader"]
 
@@ -162,6 +168,71 @@ class StreamDataset:
         """A loader of NumPy arrays; see `wellfed.Dataset.numpy`."""
         return StreamLoader(self.with_options(**options), as_numpy, None)
 
+    def tf(
+        self,
+        *,
+        element_spec: Any = None,
+        sparse: Sequence[str | int] = (),
+        multiprocessing_context: Any = None,
+        **options: Any,
+    ) -> TensorFlowDataset:
+        """A `tf.data.Dataset` of tensors; see `wellfed.Dataset.tf`.
+
+        Its cardinality is not known. Checkpoints are states of a stream: one is restored by going through the stream
+        again, so the generator must give the same each time.
+
+        Args:
+            element_spec: What elements are, as of `tf.data.Dataset.from_generator`. None: as the first one, for which
+                the generator is called once more, in this process.
+            sparse: As of `wellfed.Dataset.tf`; of the arrays of a stream, values that are zero are left out.
+            multiprocessing_context: How the worker is started, as of torch: ``"fork"``, ``"spawn"``, ``"forkserver"``.
+            options: As of `with_options`.
+        """
+        from .._handover.tensorflow import make_stream
+
+        this = self.with_options(**options)
+        return make_stream(this, element_spec, multiprocessing_context, lambda element: element, sparse)
+
+    def keras(
+        self,
+        x: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        element_spec: Any = None,
+        multiprocessing_context: Any = None,
+        **options: Any,
+    ) -> Any:
+        """What `fit`, `evaluate` and `predict` of Keras take; see `wellfed.Dataset.keras`.
+
+        On TensorFlow it is as of `tf`; on torch and JAX a `torch.utils.data.DataLoader`, with which Keras does not take
+        ``class_weight``. Keras learns in the first epoch how many batches there are.
+
+        Args:
+            x: As of `wellfed.Dataset.keras`.
+            y: As there.
+            sample_weight: As there.
+            element_spec: What elements are, in Keras' structure ``(x, y)``. On TensorFlow alone, as of `tf`.
+            multiprocessing_context: As of `tf`.
+            options: As of `with_options`.
+        """
+        from .._handover.keras import make_stream
+
+        parts = (x, y, sample_weight)
+        return make_stream(self.with_options(**options), parts, element_spec, multiprocessing_context)
+
+    def jax(self, sharding: Any = None, *, multiprocessing_context: Any = None, **options: Any) -> JaxLoader:
+        """A loader of JAX arrays; see `wellfed.Dataset.jax`. Batches are not copied ahead.
+
+        Args:
+            sharding: As of `wellfed.Dataset.jax`.
+            multiprocessing_context: As of `tf`.
+            options: As of `with_options`.
+        """
+        from .._handover.jax import make_stream
+
+        return make_stream(self.with_options(**options), sharding, multiprocessing_context)
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self.numpy(num_workers=0))
 
@@ -190,6 +261,25 @@ class StreamDataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StreamDataset, (self._make, self._name, self._stages, self._options)
+
+    def _first(self) -> tuple[Any] | None:
+        """The first element that can be made, as arrays; the generator is called for it, in this process."""
+        with contextlib.closing(iter(Pass(self, isolate=True))) as elements:
+            for _, value, samples, failures, _ in elements:
+                for failure in failures:
+                    if failure.passing or self._options["on_error"] == "raise":
+                        raise failure.exception()
+                if samples:
+                    return (as_numpy(value),)
+        return None
+
+    def _batching(self) -> tuple[bool, int | None]:
+        """Whether elements are batches, and the size of all of them, if it is one."""
+        for stage in self._stages:
+            if stage["verb"] == "batch":
+                whole = stage["drop_last"] and self._options["on_error"] == "raise"
+                return True, stage["batch_size"] if whole else None
+        return False, None
 
     def _fingerprint(self) -> str:
         text = json.dumps([repr(self), self._options["seed"]])
@@ -239,8 +329,9 @@ class Pass:
         self.epoch = self.start = 0
         self.nanos: dict[str, int] = {}
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any, None, None]:
         made = enumerate(self._run(len(self.dataset._stages), self.epoch))
+        count = 0
         batched = any(stage["verb"] == "batch" for stage in self.dataset._stages)
         while True:
             if self.isolate:
@@ -249,13 +340,25 @@ class Pass:
             else:
                 one = next(made, None)
             if one is None:
+                if count < self.start:
+                    yield self._too_short(count)
                 return
             number, item = one
+            count += 1
             if number < self.start:
                 continue
             value = item.value if batched or item.samples == 0 else converted(item.value)
             nanos, self.nanos = self.nanos, {}
             yield number, value, item.samples, item.failures, nanos
+
+    def _too_short(self, count: int) -> Any:
+        """What is given where there are fewer batches than were handed out before the state was taken."""
+        error = StateError(
+            f"the stream ended after {count} batches, but the state is of batch {self.start} of it\nhint: a stream is "
+            "resumed by going through it again, so it must give the same in every process"
+        )
+        item = self._failed(Item(count, self.epoch, None), error, self.dataset._name, passing=True)
+        return count, None, 0, item.failures, {}
 
     def _run(self, stages: int, epoch: int) -> Iterator[Item]:
         """What comes after the first `stages` stages."""
@@ -400,10 +503,21 @@ class StreamLoader(EpochLoader):
         [[2, 3], [4, 5]]
     """
 
-    def __init__(self, dataset: StreamDataset, convert: Callable[[Any], Any] | None, device: Any) -> None:
+    def __init__(
+        self,
+        dataset: StreamDataset,
+        convert: Callable[[Any], Any] | None,
+        device: Any,
+        context: Any = None,
+    ) -> None:
         from ..torch import DataLoader
         from .stream_pass import IterablePass
 
+        if context == THREAD:
+            raise ConfigError(
+                "a stream is not made in a thread, where what its elements draw would be mixed with what others draw"
+                "\nhint: num_workers=0 makes it in this one"
+            )
         workers = min(1, worker_count(dataset._options["num_workers"]))
         ahead = dataset._options["prefetch"]
         self._pass = IterablePass(dataset, isolate=workers == 0)
@@ -412,6 +526,7 @@ class StreamLoader(EpochLoader):
             batch_size=None,
             num_workers=workers,
             collate_fn=as_it_is,
+            multiprocessing_context=context if workers > 0 else None,
             prefetch_factor=None if workers == 0 else 2 if ahead == "auto" else max(1, int(ahead)),
             generator=generator(),
             device=device,
@@ -469,6 +584,15 @@ class StreamLoader(EpochLoader):
                 "those of the state, since it is resumed by going through it again"
             )
         self._restore((check.whole(state["epoch"], "epoch"), 0, check.whole(state["batch"], "batch")))
+
+    def explain(self) -> str:
+        """As of `StreamDataset.explain`."""
+        text: str = self._dataset.explain()
+        return text
+
+    def write_trace(self, path: str | os.PathLike[str]) -> None:
+        """Not for streams: what runs in other processes is not traced."""
+        raise StateError("the loader of a stream keeps no trace\nhint: stats() has times by step")
 
     def __repr__(self) -> str:
         where = "a worker process" if self._workers else "this process"

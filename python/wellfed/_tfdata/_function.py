@@ -246,6 +246,11 @@ class Body:
                     return image
         return _unknown(node)
 
+    def _op_Pow(self, node: Any, _: list[Value]) -> Value:
+        return Unknown(
+            f"a power ({node.name}), whose bits depend on the place of a value in a vector register"
+        )
+
     def _op_Const(self, node: Any, _: list[Value]) -> Value:
         return Const(array_of(node))
 

@@ -209,6 +209,9 @@ class Pipeline:
             raise Left("compressed records have no positions (unpack_to=folder unpacks them there, once)")
         if any(set(name) & set("*?[]{}") for name in names):
             raise Left("names of files with stars or braces")
+        # Credentials and endpoints of TensorFlow's are not those of the engine's.
+        if any("://" in name for name in names):
+            raise Left("files that are not local")
         return Lowered(("records", names), (Bytes("record"),), compression=packing)
 
     def _op_TFRecordDataset(self, node: Any) -> Lowered:

@@ -688,6 +688,18 @@ def case_iterators_do_not_disturb_each_other() -> None:
     equal(tf.data.Dataset.zip((dataset, dataset)), tf.data.Dataset.zip((result, result)))
 
 
+def case_functions_of_tensorflow_1_are_left() -> None:
+    from tensorflow.python.framework import function
+
+    @function.Defun(tf.int64)  # type: ignore[untyped-decorator]
+    def more(x: Any) -> Any:
+        return x + 1000
+
+    dataset = tf.data.Dataset.range(3).map(more)
+    left(dataset, "a map function: Op type not registered 'more_")
+    assert [int(x) for x in dataset] == [1000, 1001, 1002]
+
+
 def case_data_sets_of_graphs_are_left() -> None:
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.range(3)

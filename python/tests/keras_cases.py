@@ -260,13 +260,20 @@ def case_verbs_that_are_refused_on_arrays() -> None:
         lambda: mapped.unbatch(),
         lambda: mapped.cache(),
         lambda: data.cache("file"),
-        lambda: data.shuffle(3, reshuffle_each_iteration=False),
     ):
         try:
             call()
         except wf.ConfigError:
             continue
         raise AssertionError(call)
+
+
+def case_a_shuffle_may_have_one_order_for_all_epochs() -> None:
+    data = ours(THREE, image_size=(8, 8), batch_size=None, shuffle=False, verbose=False)
+    fixed = data.shuffle(1000, seed=3, reshuffle_each_iteration=False)
+    first, second = ([int(parts(x)[1]) for x in fixed] for _ in range(2))
+    assert first == second
+    assert first != [int(parts(x)[1]) for x in data]
 
 
 def case_what_is_not_the_engines_is_keras_or_an_error() -> None:

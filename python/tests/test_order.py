@@ -6,7 +6,9 @@ import json
 import random
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +74,71 @@ def test_repetitions_are_shuffled_anew() -> None:
     first, second = (batch.tolist() for batch in ds.numpy())
     assert sorted(first) == sorted(second) == list(range(50))
     assert first != second
+
+
+@pytest.mark.parametrize("blocks", [{}, {"block_size": 4, "window": 3}])
+def test_a_shuffle_may_have_one_order_for_all_epochs(blocks: dict[str, Any]) -> None:
+    source = wf.from_tensor_slices(np.arange(50))
+    fixed = source.shuffle(seed=2, reshuffle_each_iteration=False, **blocks)
+
+    def epochs_of(ds: wf.Dataset) -> list[list[int]]:
+        loader = ds.batch(50).numpy()
+        return [[int(x) for batch in loader for x in batch] for _ in range(3)]
+
+    again = epochs_of(source.shuffle(seed=2, **blocks))
+    assert again[0] != again[1]
+    assert epochs_of(fixed) == [again[0]] * 3
+    assert [int(fixed[at]) for at in range(50)] == again[0]
+    # Each time round of repeat, too.
+    assert epochs_of(fixed.repeat(2)) == [again[0] * 2] * 3
+    # take and skip split the samples for good, and what is shuffled anew behind them stays on its side.
+    kept, held = (epochs_of(part.shuffle(seed=1)) for part in (fixed.take(40), fixed.skip(40)))
+    assert len({tuple(sorted(one)) for one in kept}) == len({tuple(sorted(one)) for one in held}) == 1
+    assert len({tuple(one) for one in kept}) == 3
+    assert all(sorted(one + other) == list(range(50)) for one, other in zip(kept, held, strict=True))
+    # Behind a shuffle that changes, the order changes.
+    assert (
+        len(
+            {
+                tuple(one)
+                for one in epochs_of(source.shuffle(seed=5).shuffle(reshuffle_each_iteration=False, **blocks))
+            }
+        )
+        == 3
+    )
+    # What a function keeps of it holds in all epochs.
+    assert epochs_of(fixed.filter(lambda x: x % 2 == 0)) == [[x for x in again[0] if x % 2 == 0]] * 3
+    with pytest.raises(wf.ConfigError, match="comes after shuffle"):
+        len(fixed.shuffle(seed=1).filter(lambda x: x % 2 == 0))
+    text = fixed.to_json()
+    assert epochs_of(wf.Dataset.from_json(text, [np.arange(50)])) == [again[0]] * 3
+    assert "reshuffle_each_iteration=False" in fixed.explain()
+    assert "reshuffle_each_iteration" not in source.shuffle(seed=2, **blocks).to_json()
+
+
+def test_a_fixed_shuffle_leaves_draws_random_and_is_another_pipeline() -> None:
+    images = wf.from_tensor_slices(np.random.default_rng(0).integers(0, 256, (20, 6, 6, 3), np.uint8))
+    fixed = images.shuffle(seed=2, reshuffle_each_iteration=False)
+    loader = fixed.map(T.RandomHorizontalFlip()).batch(20).numpy()
+    (first,), (second,) = list(loader), list(loader)
+    assert not np.array_equal(first, second)
+    assert np.array_equal(np.sort(first, -1), np.sort(second, -1)), "only mirrored, where they stood"
+    state = fixed.batch(4).numpy().state_dict()
+    with pytest.raises(wf.StateError, match="shuffle"):
+        images.shuffle(seed=2).batch(4).numpy().load_state_dict(state)
+
+
+def test_a_source_that_is_opened_again_is_no_news_for_a_fixed_shuffle() -> None:
+    def order(again: bool) -> list[int]:
+        ds = wf.from_tensor_slices(np.arange(31)).shuffle(seed=7, reshuffle_each_iteration=again)
+        return [int(x) for batch in ds.batch(31).numpy() for x in batch]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert order(False) == order(False)
+        first = order(True)
+    with pytest.warns(UserWarning, match="starts at epoch 0 again"):
+        assert order(True) == first
 
 
 @pytest.mark.usefixtures("epochs_not_counted")

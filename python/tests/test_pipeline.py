@@ -142,12 +142,15 @@ def test_explain_shows_plan_and_program_and_times(photos: Path) -> None:
 
 
 def test_repr_is_the_pipeline(photos: Path) -> None:
-    ds = wf.image_folder(photos).shuffle(seed=3).map(T.CenterCrop(3)).repeat(2).shard(0, 2)
+    ds = wf.image_folder(photos).shuffle(seed=3).shuffle(seed=4, reshuffle_each_iteration=False)
+    ds = ds.shuffle(block_size=2).map(T.CenterCrop(3)).repeat(2).shard(0, 2)
     ds = ds.batch(4, drop_last=True).take(3).skip(1).with_options(mode="L", max_pixels=9)
     lines = repr(ds).split("\n    ")
     assert lines[0].startswith(f"image_folder({str(photos)!r}")
     assert lines[1:] == [
         ".shuffle(seed=3)",
+        ".shuffle(seed=4, reshuffle_each_iteration=False)",
+        ".shuffle(seed=0, block_size=2, window=16)",
         ".map(CenterCrop(size=(3, 3)))",
         ".repeat(count=2)",
         ".shard(rank=0, world_size=2)",
@@ -173,6 +176,9 @@ def test_verbs_mean_what_tf_data_means() -> None:
     assert values(ds.take(3)) == [0, 1, 2]
     assert values(ds.skip(8)) == [8, 9]
     assert values(ds.take(20).skip(20)) == []
+    assert values(ds.take(-1)) == list(range(10))
+    assert values(ds.skip(-1)) == []
+    assert values(ds.batch(4).take(-1).skip(2)) == [[8, 9]]
     assert values(ds.batch(4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert values(ds.batch(4, drop_last=True)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert values(ds.batch(4).take(1)) == [[0, 1, 2, 3]]
@@ -182,8 +188,9 @@ def test_verbs_mean_what_tf_data_means() -> None:
     assert values(ds.batch(6).repeat(2)) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]] * 2
     assert sorted(values(ds.shuffle(seed=3))) == list(range(10))
     assert sorted(values(ds.shuffle(seed=3))) != values(ds.shuffle(seed=3))
-    endless = iter(ds.repeat().batch(7).numpy())
-    assert [len(next(endless)) for _ in range(50)] == [7] * 50
+    for forever in (ds.repeat(), ds.repeat(-1)):
+        endless = iter(forever.batch(7).numpy())
+        assert [len(next(endless)) for _ in range(50)] == [7] * 50
     with pytest.raises(TypeError, match="without end"):
         len(ds.repeat())
     with pytest.raises(TypeError, match="without end"):
@@ -196,7 +203,8 @@ def test_verbs_mean_what_tf_data_means() -> None:
         ("batch", 0, ValueError),
         ("batch", -1, ValueError),
         ("batch", 1.5, TypeError),
-        ("take", -1, ValueError),
+        ("take", -2, ValueError),
+        ("skip", -2, ValueError),
         ("skip", "a", TypeError),
         ("repeat", -2, ValueError),
         ("shuffle", -1, TypeError),

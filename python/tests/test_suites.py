@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,21 @@ def test_what_accelerate_changes_is_named(tmp_path: Path) -> None:
         assert line in lines, (line, lines)
     chosen = _run(tmp_path, "--known", str(known), "--", "-k", "either_way")
     assert chosen.returncode == 0, chosen
+
+
+def test_a_folder_of_packages_without_torch_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_torch = runpy.run_path(str(SCRIPT))["check_torch"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (tmp_path / "torch").mkdir()
+    monkeypatch.setenv("WELLFED_SUITE_PACKAGES", str(tmp_path))
+    check_torch()
+    monkeypatch.setenv("WELLFED_SUITE_PACKAGES", str(tmp_path / "torch"))
+    with pytest.raises(
+        SystemExit, match=r"there is no torch in .*torch, and Python steps need it\nhint: name"
+    ):
+        check_torch()
 
 
 def test_a_folder_without_tests_is_refused_with_a_hint(tmp_path: Path) -> None:

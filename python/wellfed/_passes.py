@@ -6,6 +6,7 @@ So ``for epoch in ...: for batch in ds.torch():`` gives new epochs, though it ma
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import warnings
@@ -34,6 +35,9 @@ _RANDOM = (
 )
 """How the names of nodes and transforms begin that differ from epoch to epoch."""
 
+_FIXED = re.compile(r'"shuffle",[^{}]*"reshuffle_each_iteration": ?false')
+"""A shuffle that does not."""
+
 
 class Pipeline(NamedTuple):
     """What is counted by: ranks of one process and other batch sizes are other pipelines."""
@@ -44,7 +48,8 @@ class Pipeline(NamedTuple):
     @property
     def random(self) -> bool:
         """Whether epochs differ."""
-        return any(f'"{name}' in self.plan for name in _RANDOM)
+        plan = _FIXED.sub("", self.plan)
+        return any(f'"{name}' in plan for name in _RANDOM)
 
 
 _STARTED: set[Pipeline] = set()

@@ -124,7 +124,10 @@ def verb_repr(verb: dict[str, Any]) -> str:
             given = [f"{k}={v!r}" for k, v in parameters.items() if v is not None and v != "coefficients"]
             return f".cache({', '.join(given)})"
         case "shuffle" if parameters["block_size"] is None:
-            return f".shuffle(seed={parameters['seed']})"
+            fixed = (
+                "" if parameters.get("reshuffle_each_iteration", True) else ", reshuffle_each_iteration=False"
+            )
+            return f".shuffle(seed={parameters['seed']}{fixed})"
         case "take" | "skip" as name:
             return f".{name}({parameters['count']})"
         case name:

@@ -15,6 +15,7 @@ from ._loader import Loader, structured, to_numpy, torch_converter
 from ._native import Dataset as NativeDataset
 from ._of_class import of_class
 from ._options import Options, flatten, left_to, merge
+from ._parts import Parts
 from ._passes import Passes
 from ._repr import node_repr, verb_repr
 from ._stack import Stacks
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset"]
 
 
-class Dataset(Writes, Frameworks, Stacks):
+class Dataset(Writes, Frameworks, Parts, Stacks):
     """Samples of a source, and what happens to them on the way to a batch.
 
     Made by `wellfed.image_folder` and its siblings. Every verb returns a new data set and leaves this one alone.
@@ -107,7 +108,12 @@ class Dataset(Writes, Frameworks, Stacks):
         return self._verb("python", kind=kind, name=name_of(step), field=field, steps=[step])
 
     def shuffle(
-        self, *args: Never, seed: int = 0, block_size: int | None = None, window: int = 16
+        self,
+        *args: Never,
+        seed: int = 0,
+        block_size: int | None = None,
+        window: int = 16,
+        reshuffle_each_iteration: bool = True,
     ) -> Dataset:
         """Orders samples by a permutation of all of them, a new one in every epoch.
 
@@ -124,6 +130,8 @@ class Dataset(Writes, Frameworks, Stacks):
                 is a mixture of about ``window`` blocks: use whole permutations where neighbours are alike and reading
                 allows it. None: one permutation of everything.
             window: How many blocks are mixed with each other.
+            reshuffle_each_iteration: False: the order of epoch 0 in every epoch and each time round of `repeat`, so
+                that `take` and `skip` behind it split the samples for good. Random transforms draw anew all the same.
 
         Example:
             >>> import numpy as np
@@ -140,7 +148,10 @@ class Dataset(Writes, Frameworks, Stacks):
             )
         size = None if block_size is None else check.whole(block_size, "block_size", 1)
         blocks = check.whole(window, "window", 1)
-        return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks)
+        # As in tf.data, None is True.
+        anew = reshuffle_each_iteration is None or bool(reshuffle_each_iteration)
+        fixed: dict[str, Any] = {} if anew else {"reshuffle_each_iteration": False}
+        return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks, **fixed)
 
     def map(self, *transforms: Transform | Callable[[Any], Any], field: str | None = None) -> Dataset:
         """Transforms images, or calls Python functions.
@@ -584,61 +595,6 @@ class Dataset(Writes, Frameworks, Stacks):
         return combined(
             "interleave", list(datasets), block_length=check.whole(block_length, "block_length", 1)
         )
-
-    def repeat(self, count: int | None = None) -> Dataset:
-        """The data set several times over, as one epoch. Each time round has its own order and random parameters.
-
-        Args:
-            count: How often; None is without end.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> len(wf.from_tensor_slices(np.arange(10)).repeat(3))
-            30
-        """
-        return self._verb("repeat", count=None if count is None else check.whole(count, "count"))
-
-    def take(self, count: int) -> Dataset:
-        """At most the first ``count`` elements (samples, or batches after `batch`).
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> list(wf.from_tensor_slices(np.arange(10)).take(2).numpy())
-            [array(0), array(1)]
-        """
-        return self._verb("take", count=check.whole(count, "count"))
-
-    def skip(self, count: int) -> Dataset:
-        """All but the first ``count`` elements (samples, or batches after `batch`).
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> len(wf.from_tensor_slices(np.arange(10)).skip(3))
-            7
-        """
-        return self._verb("skip", count=check.whole(count, "count"))
-
-    def shard(self, rank: int, world_size: int) -> Dataset:
-        """The part of this process among ``world_size`` that share the data set.
-
-        Every rank gets the same number of batches.
-
-        Args:
-            rank: This process, 0 to ``world_size - 1``.
-            world_size: How many processes share the data set.
-
-        Example:
-            >>> import numpy as np
-            >>> import wellfed as wf
-            >>> ds = wf.from_tensor_slices(np.arange(8))
-            >>> [list(map(int, ds.shard(r, 2).batch(4).numpy().__iter__().__next__())) for r in (0, 1)]
-            [[0, 2, 4, 6], [1, 3, 5, 7]]
-        """
-        ranks = check.whole(world_size, "world_size", 1)
-        return self._verb("shard", rank=check.whole(rank, "rank"), world_size=ranks)
 
     def with_options(self, **options: Unpack[Options]) -> Dataset:
         """Sets how the pipeline is run. `torch` and `numpy` take the same options.

@@ -226,6 +226,7 @@ impl Dataset {
             seed,
             block_size: Some(block_size),
             window,
+            reshuffle_each_iteration: true,
             input: Box::new(input),
         })
     }

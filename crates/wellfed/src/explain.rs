@@ -237,9 +237,10 @@ fn tree(text: &mut String, node: &Node, depth: usize, leaves: &mut Leaves<'_>) {
 pub(crate) fn describe(node: &Node) -> String {
     match node {
         Node::Source { .. } => "source".to_owned(),
-        Node::Shuffle { seed, block_size: None, .. } => format!("shuffle(seed={seed})"),
-        Node::Shuffle { seed, block_size: Some(size), window, .. } => {
-            format!("shuffle(seed={seed}, block_size={size}, window={window})")
+        Node::Shuffle { seed, block_size, window, reshuffle_each_iteration: anew, .. } => {
+            let blocks = block_size.map(|size| format!(", block_size={size}, window={window}"));
+            let fixed = if *anew { "" } else { ", reshuffle_each_iteration=False" };
+            format!("shuffle(seed={seed}{}{fixed})", blocks.unwrap_or_default())
         }
         Node::Map { field, transforms, .. } => {
             let mut parts: Vec<String> = transforms.iter().map(Transform::to_string).collect();

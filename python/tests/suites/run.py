@@ -13,6 +13,7 @@ with 1 if a test passes without wellfed and not with it. See README.md beside it
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -217,6 +218,18 @@ def write(file: Path, suite: str, tests: str, found: Compared) -> None:
     file.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
+def check_torch() -> None:
+    """Python steps need torch: without it tests would fail that say nothing about wellfed."""
+    packages = os.environ.get("WELLFED_SUITE_PACKAGES")
+    if importlib.util.find_spec("torch") or (packages and (Path(packages) / "torch").is_dir()):
+        return
+    raise SystemExit(
+        f"there is no torch in {packages or 'this environment'}, and Python steps need it\n"
+        "hint: name the folder of packages that it lies in, which may be of another environment of the same Python, in "
+        "WELLFED_SUITE_PACKAGES, as `make tfdata-suite` does"
+    )
+
+
 def main() -> None:
     """Compare one suite."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -241,6 +254,8 @@ def main() -> None:
             f"hint: check out {project} at the version that is installed (see `pip show {project}`) and "
             f"name the folder in --folder or {suite.variable}"
         )
+    if options.suite == "tfdata-verbs":
+        check_torch()
     package = suite.package
     if package and (folder / package).is_dir():
         raise SystemExit(

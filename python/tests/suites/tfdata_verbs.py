@@ -396,8 +396,7 @@ class Verbs(metaclass=_Methods):
         return Verbs(asked(lambda: self.ours.skip(whole(count))))
 
     def repeat(self, count: Any = None, name: Any = None) -> Verbs:
-        number = whole(count)
-        return Verbs(asked(lambda: self.ours.repeat(None if number == -1 else number)))
+        return Verbs(asked(lambda: self.ours.repeat(whole(count))))
 
     def shard(self, num_shards: Any, index: Any, name: Any = None) -> Verbs:
         return Verbs(asked(lambda: self.ours.shard(rank=whole(index), world_size=whole(num_shards))))
@@ -455,9 +454,10 @@ class Verbs(metaclass=_Methods):
     def shuffle(
         self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: Any = None, name: Any = None
     ) -> Verbs:
-        if reshuffle_each_iteration is False:
-            raise no("reshuffle_each_iteration=False: each epoch has its own order")
-        return Verbs(asked(lambda: self.ours.shuffle(seed=whole(seed) or 0)))
+        number = whole(seed) or 0
+        return Verbs(
+            asked(lambda: self.ours.shuffle(seed=number, reshuffle_each_iteration=reshuffle_each_iteration))
+        )
 
 
 def widened(ours: wf.Dataset, spec: Any) -> Any:

@@ -56,7 +56,7 @@ def check(plan: dict[str, Any]) -> None:
 
 
 def _found(node: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    if node["node"] in names:
+    if node["node"] in names and node.get("reshuffle_each_iteration", True):
         return str(node["node"])
     inputs = node.get("inputs") or ([node["input"]] if "input" in node else [])
     return next((name for name in (_found(one, names) for one in inputs) if name is not None), None)

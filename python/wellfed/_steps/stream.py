@@ -110,16 +110,19 @@ class StreamDataset:
         )
 
     def take(self, count: int) -> StreamDataset:
-        """At most the first `count` elements; the rest of the stream is not asked for."""
-        return self._with("take", count=check.whole(count, "count"))
+        """At most the first `count` elements, all with -1; the rest of the stream is not asked for."""
+        number = check.whole(count, "count", -1)
+        return self if number == -1 else self._with("take", count=number)
 
     def skip(self, count: int) -> StreamDataset:
-        """All but the first `count` elements, which are made all the same."""
-        return self._with("skip", count=check.whole(count, "count"))
+        """All but the first `count` elements, which are made all the same; none with -1."""
+        number = check.whole(count, "count", -1)
+        return self.take(0) if number == -1 else self._with("skip", count=number)
 
     def repeat(self, count: int | None = None) -> StreamDataset:
-        """The stream several times over: the generator is called anew each time. None is without end."""
-        return self._with("repeat", count=None if count is None else check.whole(count, "count"))
+        """The stream several times over: the generator is called anew each time. None and -1 are without end."""
+        endless = count is None or check.whole(count, "count", -1) == -1
+        return self._with("repeat", count=None if endless else check.whole(count, "count"))
 
     def shard(self, rank: int, world_size: int) -> StreamDataset:
         """Every `world_size`-th element, from `rank` on. Every rank goes through the whole stream.

@@ -72,6 +72,9 @@ class Body:
         library: All functions by name.
         arguments: What is known of the arguments.
         random: Whether random operations may be drawn by the engine.
+
+    Raises:
+        ValueError: It calls what TensorFlow does not know as an operation.
     """
 
     def __init__(
@@ -80,7 +83,11 @@ class Body:
         self.function = function
         self._library = library
         self._random = random
-        self.graph, names = function_def_to_graph.function_def_to_graph_def(function)
+        try:
+            self.graph, names = function_def_to_graph.function_def_to_graph_def(function)
+        except RuntimeError as error:
+            # A `Defun` of TensorFlow 1 is called as an operation, which is none outside of its graph.
+            raise ValueError(f"a map function: {str(error).partition(' in binary')[0]}") from error
         self.nodes = {node.name: node for node in self.graph.node}
         signature = function.signature
         self.arguments = [argument.name for argument in signature.input_arg]

@@ -115,15 +115,15 @@ class ArrayData(KerasData):
 
     def take(self, count: int, name: Any = None) -> ArrayData:
         """At most the first `count` elements of each epoch; all with -1."""
-        return self if count == -1 else self._with(self.dataset.take(count))
+        return self._with(self.dataset.take(count))
 
     def skip(self, count: int, name: Any = None) -> ArrayData:
-        """All but the first `count` elements of each epoch."""
+        """All but the first `count` elements of each epoch; none with -1."""
         return self._with(self.dataset.skip(count))
 
     def repeat(self, count: int | None = None, name: Any = None) -> ArrayData:
         """The elements several times over, as one epoch; without end with None or -1."""
-        return self._with(self.dataset.repeat(None if count == -1 else count))
+        return self._with(self.dataset.repeat(count))
 
     def prefetch(self, buffer_size: Any, name: Any = None) -> ArrayData:
         """This data set: batches are made ahead in any case, as many as its memory budget and speed ask for."""
@@ -144,11 +144,9 @@ class ArrayData(KerasData):
         reshuffle_each_iteration: Any = True,
         name: Any = None,
     ) -> ArrayData:
-        """All elements change places, anew in each epoch, whatever the size of the buffer."""
-        if reshuffle_each_iteration is False:
-            raise ConfigError("shuffle() with the same order in each epoch (reshuffle_each_iteration=False)")
+        """All elements change places, whatever the size of the buffer: anew in each epoch, unless that is False."""
         drawn = int(np.random.randint(1_000_000)) if seed is None else seed
-        return self._with(self.dataset.shuffle(seed=drawn))
+        return self._with(self.dataset.shuffle(seed=drawn, reshuffle_each_iteration=reshuffle_each_iteration))
 
     def batch(
         self,

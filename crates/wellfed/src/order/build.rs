@@ -166,9 +166,9 @@ impl Building<'_> {
                 let made = self.push(Step::Sample(sample), &inputs, len, batched(&inputs));
                 Ok(Made { shuffles: made.shuffles + 1, ..made })
             }
-            Node::Shuffle { seed, block_size, window, input } => {
+            Node::Shuffle { seed, block_size, window, reshuffle_each_iteration, input } => {
                 let input = self.input(node, input)?;
-                self.shuffle(*seed, *block_size, *window, input)
+                self.shuffle(*seed, *reshuffle_each_iteration, *block_size, *window, input)
             }
             Node::Take { count, input } => {
                 let input = self.input(node, input)?;
@@ -264,9 +264,16 @@ impl Building<'_> {
         Ok(self.push(step, inputs, len, batched(inputs)))
     }
 
-    fn shuffle(&mut self, seed: u64, block_size: Option<u64>, window: u64, input: Made) -> Result<Made> {
+    fn shuffle(
+        &mut self,
+        seed: u64,
+        anew: bool,
+        block_size: Option<u64>,
+        window: u64,
+        input: Made,
+    ) -> Result<Made> {
         let len = input.len.ok_or_else(|| endless("shuffle", "shuffle before repeat()"))?;
-        let whole = Shuffle { len, seed, stage: input.shuffles };
+        let whole = Shuffle { len, seed, stage: input.shuffles, anew };
         let step = match block_size {
             None => Step::Shuffle(whole),
             Some(block_size) if block_size == 0 || window == 0 => {

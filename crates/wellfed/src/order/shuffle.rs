@@ -12,16 +12,23 @@ pub(super) struct Shuffle {
     pub(super) seed: u64,
     /// Shuffles below.
     pub(super) stage: u32,
+    /// Whether each epoch has an order of its own; otherwise all have that of epoch 0.
+    pub(super) anew: bool,
 }
 
 impl Shuffle {
+    /// The epoch whose order `epoch` has.
+    fn epoch(&self, epoch: u64) -> u64 {
+        if self.anew { epoch } else { 0 }
+    }
+
     pub(super) fn at(&self, epoch: u64, position: u64) -> u64 {
-        Permutation::recent(self.len, self.seed, epoch, self.stage).at(position)
+        Permutation::recent(self.len, self.seed, self.epoch(epoch), self.stage).at(position)
     }
 
     /// [`Shuffle::at`] of each of `positions`, in place.
     pub(super) fn at_all(&self, epoch: u64, positions: &mut [u64]) {
-        Permutation::recent(self.len, self.seed, epoch, self.stage).at_all(positions);
+        Permutation::recent(self.len, self.seed, self.epoch(epoch), self.stage).at_all(positions);
     }
 }
 
@@ -85,7 +92,8 @@ struct Blocks {
 
 impl Blocks {
     fn of(shuffle: &BlockShuffle, epoch: u64) -> Self {
-        let Shuffle { len, seed, stage } = shuffle.whole;
+        let Shuffle { len, seed, stage, .. } = shuffle.whole;
+        let epoch = shuffle.whole.epoch(epoch);
         let count = len.div_ceil(shuffle.block_size);
         let order = Permutation::recent(count, seed, epoch, stage | BLOCKS);
         let lacking = count * shuffle.block_size - len;
@@ -111,7 +119,7 @@ impl Blocks {
 
     /// The first position of a window, and how what is in it is permuted.
     fn inside(&self, window: u64) -> (u64, Permutation) {
-        let Shuffle { len, seed, stage } = self.shuffle.whole;
+        let Shuffle { len, seed, stage, .. } = self.shuffle.whole;
         let start = self.start_of(window * self.shuffle.window);
         let end = self.start_of((window + 1).saturating_mul(self.shuffle.window).min(self.count)).min(len);
         (start, Permutation::inside(end - start, seed, self.epoch, stage, window))
@@ -148,7 +156,8 @@ mod tests {
     fn blocks_are_permuted_whatever_the_length() {
         for len in [1, 2, 9, 10, 11, 99, 100, 101, 257] {
             for (block_size, window) in [(1, 1), (3, 2), (10, 1), (10, 3), (7, 100), (1000, 4)] {
-                let shuffle = BlockShuffle { whole: Shuffle { len, seed: 4, stage: 0 }, block_size, window };
+                let whole = Shuffle { len, seed: 4, stage: 0, anew: true };
+                let shuffle = BlockShuffle { whole, block_size, window };
                 let mut order: Vec<u64> = (0..len).map(|i| shuffle.at(1, i)).collect();
                 // Together, wherever the first one is, and in whatever order.
                 for first in [0, len / 3, len - 1] {
@@ -175,8 +184,8 @@ mod tests {
     #[test]
     fn every_sample_comes_at_every_place_alike() {
         // 12 samples in blocks of 5, windows of 2: over many epochs each is at position 0 about as often.
-        let shuffle =
-            BlockShuffle { whole: Shuffle { len: 12, seed: 1, stage: 0 }, block_size: 5, window: 2 };
+        let whole = Shuffle { len: 12, seed: 1, stage: 0, anew: true };
+        let shuffle = BlockShuffle { whole, block_size: 5, window: 2 };
         let mut counts = [0u32; 12];
         let epochs = 12_000u32;
         for epoch in 0..u64::from(epochs) {

@@ -21,7 +21,7 @@ pub enum Node {
         /// How it is opened.
         spec: SourceSpec,
     },
-    /// A new permutation in every epoch.
+    /// A permutation, a new one in every epoch.
     Shuffle {
         /// Seed of the permutation.
         seed: u64,
@@ -32,6 +32,9 @@ pub enum Node {
         /// Blocks of a window.
         #[serde(default = "default_window")]
         window: u64,
+        /// Whether every epoch, and every repetition, has a permutation of its own; otherwise all have that of epoch 0.
+        #[serde(default = "yes", skip_serializing_if = "is_yes")]
+        reshuffle_each_iteration: bool,
         /// What is shuffled.
         input: Box<Node>,
     },
@@ -243,6 +246,16 @@ pub enum Node {
 
 fn default_window() -> u64 {
     16
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Plans in which each epoch has its own order are written as they were before there were others.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// What a function of Python's works on.
@@ -458,7 +471,13 @@ impl Node {
     /// See [`Node::Shuffle`].
     #[must_use]
     pub fn shuffle(self, seed: u64) -> Self {
-        Node::Shuffle { seed, block_size: None, window: default_window(), input: self.boxed() }
+        Node::Shuffle {
+            seed,
+            block_size: None,
+            window: default_window(),
+            reshuffle_each_iteration: true,
+            input: self.boxed(),
+        }
     }
 
     /// See [`Node::Batch`].

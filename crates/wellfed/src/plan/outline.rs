@@ -108,8 +108,11 @@ fn note(node: &Node, identities: &mut impl Iterator<Item = u64>, verbs: &mut Vec
         }
         Node::Map { field, transforms, .. } => json!([field, transforms]),
         Node::Mix { transforms, .. } => json!(transforms),
-        Node::Shuffle { seed, block_size, window, .. } => {
+        Node::Shuffle { seed, block_size, window, reshuffle_each_iteration: true, .. } => {
             json!([seed, block_size.map(|size| (size, window))])
+        }
+        Node::Shuffle { seed, block_size, window, .. } => {
+            json!([seed, block_size.map(|size| (size, window)), "reshuffle_each_iteration=False"])
         }
         Node::PythonFilter { name, kept, .. } => json!([name, kept]),
         Node::Python { kind, name, field, .. } => json!([kind, name, field]),

@@ -355,13 +355,14 @@ impl<'a> Generator<'a> {
         match self.below(12) {
             0..=2 => self.part(data),
             3 | 4 => {
-                let seed = u64::from(self.below(4));
-                self.verb(data, |input| Node::Shuffle { seed, block_size: None, window: 16, input })
+                let (seed, anew) = (u64::from(self.below(4)), self.below(4) > 0);
+                self.verb(data, |input| shuffle(seed, None, 16, anew, input))
             }
             5 => {
                 let (seed, size, window) = (self.below(4), 1 + self.below(5), 1 + self.below(3));
                 let (block_size, window) = (Some(u64::from(size)), u64::from(window));
-                self.verb(data, |input| Node::Shuffle { seed: seed.into(), block_size, window, input })
+                let anew = self.below(4) > 0;
+                self.verb(data, |input| shuffle(seed.into(), block_size, window, anew, input))
             }
             6 | 7 => {
                 let count = Some([2, 3, 2, 4, 3, 1, 0][self.below(7) as usize]);
@@ -572,4 +573,8 @@ impl<'a> Generator<'a> {
 /// What is put in the place of an input until there is one.
 fn hole() -> Box<Node> {
     Box::new(Node::Concatenate { inputs: Vec::new() })
+}
+
+fn shuffle(seed: u64, block_size: Option<u64>, window: u64, anew: bool, input: Box<Node>) -> Node {
+    Node::Shuffle { seed, block_size, window, reshuffle_each_iteration: anew, input }
 }

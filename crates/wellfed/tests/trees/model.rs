@@ -299,7 +299,10 @@ impl<'a> Model<'a> {
 
     /// The order in which a shuffle gives `len` elements.
     fn permutation(&self, node: &Node, len: usize, epoch: u64) -> Vec<usize> {
-        let Node::Shuffle { seed, block_size, window, input } = node else { panic!("{node:?}") };
+        let Node::Shuffle { seed, block_size, window, reshuffle_each_iteration, input } = node else {
+            panic!("{node:?}")
+        };
+        let epoch = if *reshuffle_each_iteration { epoch } else { 0 };
         assert!(len < ALL, "a data set without end is shuffled");
         let stage = shuffles(input);
         let key = format!("{len} {seed} {block_size:?} {window} {stage} {epoch}");

@@ -84,7 +84,8 @@ pub struct Stages {
 /// Work of a kind that may be done once instead of for each sample, with all that it calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `chunk`: HDF5 is read.
+    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `open`: an HDF5 file is opened;
+    /// `chunk`: HDF5 is read.
     pub kind: &'static str,
     /// CPU seconds a batch.
     pub cpu: f64,
@@ -135,8 +136,9 @@ impl Function {
 type Waiting = BTreeMap<String, HashMap<(String, u32), (Frame, u64)>>;
 
 /// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
-const WORKS: [(&str, &[&str], &[&str]); 4] = [
+const WORKS: [(&str, &[&str], &[&str]); 5] = [
     ("connect", &["connect("], &[]),
+    ("open", &["h5py.File("], &["/h5py/_hl/files.py"]),
     ("query", &[".execute(", ".cursor(", ".close("], &[]),
     (
         "load",

@@ -325,6 +325,19 @@ PAD = {
         "    for i, x in enumerate(batch):\n        for j, value in enumerate(x):\n"
         "            out[i, j] = value  # each\n    return out"
     ),
+    "with_labels": (
+        "    longest = max(len(tokens) for tokens, _ in batch)\n"
+        "    out = torch.full((len(batch), longest), -1, dtype=torch.long)\n"
+        "    labels, ends = torch.zeros(len(batch), dtype=torch.long), []\n"
+        "    for i, (x, y) in enumerate(batch):\n        labels[i] = y\n"
+        "        out[i, : len(x)] = torch.tensor(x)\n        ends.append(len(x))\n"
+        "    return out, labels, torch.tensor(ends)"
+    ),
+    "lists_with_labels": (
+        "    longest = max(len(x) for x, _ in batch)\n"
+        "    rows = torch.tensor([x + [0] * (longest - len(x)) for x, _ in batch], dtype=torch.long)\n"
+        "    return rows, torch.tensor([y for _, y in batch])"
+    ),
     "lists": (
         "    longest = max(len(x) for x in batch)\n"
         "    return torch.tensor([x + [-1] * (longest - len(x)) for x in batch], dtype=torch.int64)"
@@ -346,6 +359,8 @@ def test_padding_by_one_call_is_the_same(name: str, tmp_path: Path) -> None:
     for _ in range(20):
         lengths = generator.integers(0, 6, size=generator.integers(1, 6))
         batch: list[Any] = [generator.integers(-9, 9, size=n).tolist() for n in lengths]
+        if name.endswith("with_labels"):
+            batch = [(row, i) for i, row in enumerate(batch)]
         if name == "slices":
             batch = [torch.tensor(row, dtype=torch.float32) + 0.5 for row in batch]
         a, b = before(list(batch)), after(list(batch))
@@ -375,6 +390,12 @@ def test_padding_by_one_call_is_the_same(name: str, tmp_path: Path) -> None:
         ("slices", "zeros(", "ones("),
         ("slices", "dtype=torch.long", "dtype=torch.long, device='cuda'"),
         ("slices_of_lists", ", dtype=torch.int32", ""),
+        ("with_labels", "for tokens, _ in batch", "for _, tokens in batch"),
+        ("with_labels", "labels[i] = y", "x = x[:2]"),
+        ("with_labels", "labels[i] = y", "out[i, 0] = y"),
+        ("with_labels", "labels[i] = y", "if y: continue"),
+        ("with_labels", "(x, y) in", "(x, y, z) in"),
+        ("lists_with_labels", "for x, _ in batch]", "for _, x in batch]"),
         ("elements", "out[i, j] = value", "out[i, j] = value * 2"),
         ("elements", "out[i, j]", "out[j, i]"),
         ("elements", "enumerate(x)", "enumerate(x, 1)"),

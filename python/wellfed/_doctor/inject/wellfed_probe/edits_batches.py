@@ -13,6 +13,12 @@ from .source import FUNCTIONS, Change, Found, Source, where
 
 __all__ = ["asynchronous", "padded", "shared"]
 
+# Where a sequence is in a sample: at a position of so many, or all of it.
+Part = tuple[int, int]
+WHOLE = (-1, 0)
+# Types to which single numbers, lists and tensors are brought in the same way.
+DTYPES = {"bool", "double", "float", "float32", "float64", "int", "int32", "int64", "long"}
+
 
 def padded(source: Source) -> Found:
     """Sequences that are padded to the longest one in Python: `torch.nn.utils.rnn.pad_sequence`.
@@ -58,8 +64,9 @@ def _filled(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
         return
     count, longest = shape
     sequences = _length_of(source, count)
-    if not isinstance(sequences, ast.Name) or not _longest(source, function, longest, sequences.id):
+    if not isinstance(sequences, ast.Name):
         return
+    part = _longest(source, function, longest, sequences.id)
     block = source.block(made)
     after = block[block.index(made) + 1 :]
     loop = next((s for s in after if _mentions(s, target.id)), None)
@@ -68,28 +75,31 @@ def _filled(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
     between = after[: after.index(loop)]
     if any(not isinstance(s, ast.Assign) or _stores(s, sequences.id) for s in between):
         return
-    value = _row(source, loop, target.id, sequences.id)
-    if value is None or not _unchanged(source, function, sequences.id):
+    row = _row(source, loop, target.id, sequences.id)
+    if part is None or row is None or row.part != part or not _unchanged(source, function, sequences.id):
         return
-    item, each = value
-    # Names of the loop are not used behind it.
-    names = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    inside = set(ast.walk(loop))
-    loads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id in names and n not in inside]
-    if any(not _in_comprehension(source, n) for n in loads):
+    rest = [s for s in loop.body if s is not row.statement and s is not row.length]
+    if any(_touches(source, other, row.item) for other in rest):
+        return
+    # Names of what goes are not used besides.
+    gone: ast.stmt = row.statement if rest else loop
+    inside = set(ast.walk(gone))
+    used = [
+        n for n in ast.walk(function) if isinstance(n, ast.Name) and n not in inside and n.id in _stored(gone)
+    ]
+    if any(not _in_comprehension(source, n) for n in used) or not source.begins(gone):
         return
     dtype = options.get("dtype")
-    if dtype is not None and not source.dotted(dtype).startswith("torch."):
+    if dtype is not None and not _typed(source, dtype):
         return
     kind = source.text(dtype) if dtype is not None else f"{torch}.get_default_dtype()"
     padding = f", padding_value={fill}" if fill else ""
-    text = _pad(torch, f"{torch}.as_tensor({each}, dtype={kind})", item, sequences.id, padding)
+    text = _pad(torch, f"{torch}.as_tensor({row.value}, dtype={kind})", row.target(), sequences.id, padding)
     change = Change(source)
     change.replaced.append((call, text))
-    change.drop(loop)
-    first, last = where(made)[0], where(loop)[1]
-    if source.alone(_last(loop)):
-        yield first, last, change.hunks(), function.name
+    change.drop(gone)
+    if source.alone(_last(gone)):
+        yield where(made)[0], where(loop)[1], change.hunks(), function.name
 
 
 def _pad(torch: str, each: str, item: str, sequences: str, padding: str) -> str:
@@ -97,57 +107,122 @@ def _pad(torch: str, each: str, item: str, sequences: str, padding: str) -> str:
     return f"{torch}.nn.utils.rnn.pad_sequence({rows}, batch_first=True{padding})"
 
 
-def _last(loop: ast.For) -> ast.stmt:
-    statement: ast.stmt = loop
+def _last(statement: ast.stmt) -> ast.stmt:
     while isinstance(statement, ast.For):
         statement = statement.body[-1]
     return statement
 
 
-def _row(source: Source, loop: ast.For, out: str, sequences: str) -> tuple[str, str] | None:
-    """What a loop calls a sequence, and the tensor or list of it that it writes into the beginning of its row."""
+def _typed(source: Source, dtype: ast.expr) -> bool:
+    """Whether a type is one of torch's own that are known here."""
+    module, _, name = source.dotted(dtype).rpartition(".")
+    return module == "torch" and name in DTYPES
+
+
+class Row:
+    """How a loop writes a sequence into its row."""
+
+    def __init__(self, item: str, part: Part, statement: ast.stmt) -> None:
+        self.item, self.part, self.statement = item, part, statement
+        # The tensor or list that is written.
+        self.value = item
+        # `n = len(x)`, if there is such a statement.
+        self.length: ast.stmt | None = None
+
+    def target(self) -> str:
+        """The item as the target of a loop over samples."""
+        position, count = self.part
+        if self.part == WHOLE:
+            return self.item
+        names = [self.item if i == position else "_" for i in range(count)]
+        return ", ".join(names) + ("," if count == 1 else "")
+
+
+def _touches(source: Source, statement: ast.stmt, item: str) -> bool:
+    """Whether a statement does more with a sequence than asking for its length."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and node.id == item:
+            parent = source.parents[node]
+            if not isinstance(parent, ast.expr) or _length_name(source, parent) != item:
+                return True
+    return isinstance(statement, (ast.For, ast.While, ast.If, ast.Try, ast.With, ast.Return))
+
+
+def _parts(target: ast.expr) -> dict[str, Part]:
+    """Names of a loop's target, and where in a sample they are."""
+    if isinstance(target, ast.Name):
+        return {target.id: WHOLE}
+    names = target.elts if isinstance(target, ast.Tuple) else []
+    if not all(isinstance(name, ast.Name) for name in names):
+        return {}
+    return {name.id: (i, len(names)) for i, name in enumerate(names) if isinstance(name, ast.Name)}
+
+
+def _row(source: Source, loop: ast.For, out: str, sequences: str) -> Row | None:
+    """The sequence that a loop over samples writes into the beginning of its row, all of it."""
     walked = _enumerated(source, loop)
-    if walked is None or walked[2] != sequences:
+    writing = [statement for statement in loop.body if _mentions(statement, out)]
+    if walked is None or walked[2] != sequences or len(writing) != 1:
         return None
-    index, item, _ = walked
-    body = list(loop.body)
-    length = ""
-    if len(body) == 2 and isinstance(body[0], ast.Assign) and isinstance(body[0].targets[0], ast.Name):
-        if len(body[0].targets) != 1 or _length_name(source, body[0].value) != item:
-            return None
-        length = body[0].targets[0].id
-        body = body[1:]
-    if len(body) != 1:
+    index, parts = walked[0], _parts(walked[1])
+    (statement,) = writing
+    if index in parts or any(not isinstance(s, (ast.Assign, ast.Expr, ast.For)) for s in loop.body):
         return None
-    (statement,) = body
-    if isinstance(statement, ast.For) and not statement.orelse and len(statement.body) == 1:
-        inner = _enumerated(source, statement)
-        if inner is None or inner[2] != item or len({index, item, inner[0], inner[1]}) != 4:
-            return None
-        write = statement.body[0]
-        known = _written_at(write, out, index)
-        if known is None or not isinstance(known[0], ast.Name) or known[0].id != inner[0]:
-            return None
-        return (item, item) if isinstance(known[1], ast.Name) and known[1].id == inner[1] else None
+    if isinstance(statement, ast.For):
+        return _element_by_element(source, statement, out, index, parts)
     known = _written_at(statement, out, index)
     if known is None or not isinstance(known[0], ast.Slice):
         return None
-    part, value = known
-    upper = part.upper if isinstance(part, ast.Slice) and part.lower is None and part.step is None else None
-    if upper is None or not (
-        _length_name(source, upper) == item or (isinstance(upper, ast.Name) and upper.id == length)
-    ):
+    at, value = known
+    item = _sequence_of(source, value)
+    if item not in parts or not isinstance(at, ast.Slice) or at.lower is not None or at.step is not None:
         return None
+    row = Row(item, parts[item], statement)
+    row.value = source.text(value)
+    for before in loop.body[: loop.body.index(statement)]:
+        plain = isinstance(before, ast.Assign) and len(before.targets) == 1
+        if plain and isinstance(before, ast.Assign) and _length_name(source, before.value) == item:
+            row.length = before
+    end = at.upper
+    if end is None or _length_name(source, end) != item:
+        (length,) = _stored(row.length) if row.length is not None else [""]
+        single = length and sum(length in _stored(s) for s in loop.body if s is not statement) == 1
+        if not isinstance(end, ast.Name) or end.id != length or not single or length in (index, *parts):
+            return None
+    return row
+
+
+def _sequence_of(source: Source, value: ast.expr) -> str:
+    """`x` of ``x`` and ``torch.tensor(x)``."""
     if isinstance(value, ast.Name):
-        return (item, item) if value.id == item else None
+        return value.id
     makers = ("torch.tensor", "torch.as_tensor", "torch.from_numpy")
     if not isinstance(value, ast.Call) or source.dotted(value.func) not in makers or len(value.args) != 1:
-        return None
+        return ""
     (argument,) = value.args
-    dtypes = all(k.arg == "dtype" and source.dotted(k.value).startswith("torch.") for k in value.keywords)
-    if not dtypes or not isinstance(argument, ast.Name) or argument.id != item:
+    plain = all(k.arg == "dtype" and _typed(source, k.value) for k in value.keywords)
+    return argument.id if plain and isinstance(argument, ast.Name) else ""
+
+
+def _element_by_element(
+    source: Source, loop: ast.For, out: str, index: str, parts: dict[str, Part]
+) -> Row | None:
+    """``for j, v in enumerate(x): out[i, j] = v``."""
+    inner = _enumerated(source, loop)
+    if inner is None or inner[2] not in parts or loop.orelse or len(loop.body) != 1:
         return None
-    return item, source.text(value)
+    at, element, item = inner
+    known = _written_at(loop.body[0], out, index)
+    if (
+        known is None
+        or not isinstance(element, ast.Name)
+        or len({index, at, element.id, *parts}) != 3 + len(parts)
+    ):
+        return None
+    second, value = known
+    if getattr(second, "id", "") != at or getattr(value, "id", "") != element.id:
+        return None
+    return Row(item, parts[item], loop)
 
 
 def _written_at(statement: ast.stmt, out: str, index: str) -> tuple[ast.expr, ast.expr] | None:
@@ -167,21 +242,16 @@ def _written_at(statement: ast.stmt, out: str, index: str) -> tuple[ast.expr, as
     return (at.elts[1], statement.value) if at.elts[0].id == index else None
 
 
-def _enumerated(source: Source, loop: ast.For) -> tuple[str, str, str] | None:
+def _enumerated(source: Source, loop: ast.For) -> tuple[str, ast.expr, str] | None:
     """Index, item and what is walked of ``for i, x in enumerate(batch)``."""
     call, target = loop.iter, loop.target
-    if (
-        not isinstance(call, ast.Call)
-        or getattr(call.func, "id", "") != "enumerate"
-        or "enumerate" in source.bound
-    ):
-        return None
-    if len(call.args) != 1 or call.keywords:
+    if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "enumerate":
         return None
     names = target.elts if isinstance(target, ast.Tuple) else []
-    (walked,) = call.args
-    found = [n.id for n in [*names, walked] if isinstance(n, ast.Name)]
-    return (found[0], found[1], found[2]) if len(found) == 3 == len(names) + 1 else None
+    if "enumerate" in source.bound or len(call.args) != 1 or call.keywords or len(names) != 2:
+        return None
+    index, walked = getattr(names[0], "id", ""), getattr(call.args[0], "id", "")
+    return (index, names[1], walked) if index and walked else None
 
 
 def _length_of(source: Source, node: ast.expr) -> ast.expr | None:
@@ -196,33 +266,30 @@ def _length_name(source: Source, node: ast.expr) -> str:
     return of.id if isinstance(of, ast.Name) else ""
 
 
-def _longest(source: Source, function: ast.FunctionDef, node: ast.expr, sequences: str) -> bool:
-    """Whether an expression is the length of the longest: ``max(len(x) for x in batch)``, or a name of it."""
+def _longest(source: Source, function: ast.FunctionDef, node: ast.expr, sequences: str) -> Part | None:
+    """Of what an expression is the greatest length: of `x` in ``max(len(x) for x in batch)``, or a name of that."""
     if isinstance(node, ast.Name):
         stores = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == node.id]
         stores = [n for n in stores if isinstance(n.ctx, ast.Store)]
         assigned = source.parents[stores[0]] if len(stores) == 1 else None
-        plain = isinstance(assigned, ast.Assign) and len(assigned.targets) == 1
-        value = assigned.value if isinstance(assigned, ast.Assign) and plain else None
-        return (
-            value is not None
-            and not isinstance(value, ast.Name)
-            and _longest(source, function, value, sequences)
-        )
+        if not isinstance(assigned, ast.Assign) or len(assigned.targets) != 1:
+            return None
+        value = assigned.value
+        return None if isinstance(value, ast.Name) else _longest(source, function, value, sequences)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "max":
-        return False
+        return None
     if "max" in source.bound or len(node.args) != 1 or node.keywords:
-        return False
+        return None
     (lengths,) = node.args
     if isinstance(lengths, ast.Call) and isinstance(lengths.func, ast.Name) and lengths.func.id == "map":
         given = [a.id for a in lengths.args if isinstance(a, ast.Name)]
-        return given == ["len", sequences] and not {"map", "len"} & set(source.bound)
+        return WHOLE if given == ["len", sequences] and not {"map", "len"} & set(source.bound) else None
     if not isinstance(lengths, (ast.GeneratorExp, ast.ListComp)) or len(lengths.generators) != 1:
-        return False
+        return None
     (each,) = lengths.generators
-    if not isinstance(each.target, ast.Name) or not isinstance(each.iter, ast.Name) or each.ifs:
-        return False
-    return each.iter.id == sequences and _length_name(source, lengths.elt) == each.target.id
+    if not isinstance(each.iter, ast.Name) or each.iter.id != sequences or each.ifs:
+        return None
+    return _parts(each.target).get(_length_name(source, lengths.elt))
 
 
 def _listed(source: Source, function: ast.FunctionDef, call: ast.Call, torch: str) -> Found:
@@ -233,14 +300,11 @@ def _listed(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
     if not isinstance(rows, ast.ListComp) or len(rows.generators) != 1:
         return
     (each,), row = rows.generators, rows.elt
-    if (
-        not isinstance(each.target, ast.Name)
-        or not isinstance(each.iter, ast.Name)
-        or each.ifs
-        or each.is_async
-    ):
+    if not isinstance(each.iter, ast.Name) or each.ifs or each.is_async:
         return
-    item, sequences = each.target.id, each.iter.id
+    item, sequences = getattr(getattr(row, "left", None), "id", ""), each.iter.id
+    if item not in _parts(each.target):
+        return
     if (
         not isinstance(row, ast.BinOp)
         or not isinstance(row.op, ast.Add)
@@ -250,13 +314,12 @@ def _listed(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
     fill, missing = row.right.left, row.right.right
     if not isinstance(row.right.op, ast.Mult) or not isinstance(fill, ast.List) or len(fill.elts) != 1:
         return
-    if not isinstance(row.left, ast.Name) or row.left.id != item:
-        return
     if not isinstance(missing, ast.BinOp) or not isinstance(missing.op, ast.Sub):
         return
-    if _length_name(source, missing.right) != item or not _longest(source, function, missing.left, sequences):
+    part = _longest(source, function, missing.left, sequences)
+    if _length_name(source, missing.right) != item or part != _parts(each.target)[item]:
         return
-    if not source.dotted(dtype).startswith("torch.") or not _unchanged(source, function, sequences):
+    if not _typed(source, dtype) or not _unchanged(source, function, sequences):
         return
     (value,) = fill.elts
     number = value.operand if isinstance(value, ast.UnaryOp) else value
@@ -270,7 +333,7 @@ def _listed(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
         else f", padding_value={source.text(value)}"
     )
     change = Change(source)
-    change.replaced.append((call, _pad(torch, tensor, item, sequences, padding)))
+    change.replaced.append((call, _pad(torch, tensor, source.text(each.target), sequences, padding)))
     yield (*where(call), change.hunks(), function.name)
 
 

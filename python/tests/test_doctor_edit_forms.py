@@ -308,39 +308,31 @@ def test_other_open_files_are_left_alone(old: str, new: str) -> None:
 
 
 PAD = {
-    "slices": (
+    "tensors": (
         "    longest = max(len(x) for x in batch)\n"
         "    out = torch.zeros(len(batch), longest, dtype=torch.long)\n"
-        "    for i, x in enumerate(batch):\n        out[i, : len(x)] = x\n    return out, longest"
+        "    for i, x in enumerate(batch):\n        for j, value in enumerate(x):\n"
+        "            out[i, j] = value\n    return out, longest"
     ),
-    "slices_of_lists": (
-        "    ids, labels = zip(*[(x, len(x)) for x in batch])\n    longest = max(map(len, ids))\n"
-        "    out = torch.full((len(ids), longest), PAD, dtype=torch.int32)\n"
-        "    labels = torch.tensor(labels)\n"
-        "    for i, row in enumerate(ids):\n        n = len(row)\n        out[i, :n] = torch.as_tensor(row)\n"
-        "    return out, labels"
-    ),
-    "elements": (
+    "lists": (
         "    out = torch.zeros((len(batch), max([len(x) for x in batch])))\n"
         "    for i, x in enumerate(batch):\n        for j, value in enumerate(x):\n"
         "            out[i, j] = value  # each\n    return out"
+    ),
+    "zipped": (
+        "    ids, labels = zip(*[(x, len(x)) for x in batch])\n    longest = max(map(len, ids))\n"
+        "    out = torch.full((len(ids), longest), PAD, dtype=torch.int32)\n"
+        "    labels = torch.tensor(labels)\n"
+        "    for i, row in enumerate(ids):\n        for j, one in enumerate(row):\n"
+        "            out[i, j] = one\n    return out, labels"
     ),
     "with_labels": (
         "    longest = max(len(tokens) for tokens, _ in batch)\n"
         "    out = torch.full((len(batch), longest), -1, dtype=torch.long)\n"
         "    labels, ends = torch.zeros(len(batch), dtype=torch.long), []\n"
         "    for i, (x, y) in enumerate(batch):\n        labels[i] = y\n"
-        "        out[i, : len(x)] = torch.tensor(x)\n        ends.append(len(x))\n"
-        "    return out, labels, torch.tensor(ends)"
-    ),
-    "lists_with_labels": (
-        "    longest = max(len(x) for x, _ in batch)\n"
-        "    rows = torch.tensor([x + [0] * (longest - len(x)) for x, _ in batch], dtype=torch.long)\n"
-        "    return rows, torch.tensor([y for _, y in batch])"
-    ),
-    "lists": (
-        "    longest = max(len(x) for x in batch)\n"
-        "    return torch.tensor([x + [-1] * (longest - len(x)) for x in batch], dtype=torch.int64)"
+        "        for j, value in enumerate(x):\n            out[i, j] = value\n"
+        "        ends.append(len(x))\n    return out, labels, torch.tensor(ends)"
     ),
 }
 
@@ -361,8 +353,9 @@ def test_padding_by_one_call_is_the_same(name: str, tmp_path: Path) -> None:
         batch: list[Any] = [generator.integers(-9, 9, size=n).tolist() for n in lengths]
         if name.endswith("with_labels"):
             batch = [(row, i) for i, row in enumerate(batch)]
-        if name == "slices":
+        if name == "tensors":
             batch = [torch.tensor(row, dtype=torch.float32) + 0.5 for row in batch]
+            batch[0] = batch[0][:, None]  # A column.
         a, b = before(list(batch)), after(list(batch))
         for x, y in zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]:
             if isinstance(x, torch.Tensor):
@@ -376,29 +369,28 @@ def test_padding_by_one_call_is_the_same(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("lists", ", dtype=torch.int64", ""),  # Of empty lists and mixed numbers, another type.
-        ("lists", "max(len(x) for x in batch)", "min(9, max(len(x) for x in batch))"),
-        ("lists", "[-1] * (longest - len(x))", "[x[0]] * (longest - len(x))"),
-        ("lists", "for x in batch], d", "for x in batch if x], d"),
-        ("slices", ": len(x)] = x", "-len(x) :] = x"),
-        ("slices", "] = x\n", "] = x\n        out[i, 0] = 3\n"),
-        ("slices", "    for i, x", "    batch.sort()\n    for i, x"),
-        ("slices", "    for i, x", "    out += 1\n    for i, x"),
-        ("slices", "return out, longest", "return out, x"),
-        ("slices", "len(batch), longest", "len(batch), longest, 3"),
-        ("slices", "max(len(x) for x in batch)", "max(len(x) for x in other)"),
-        ("slices", "zeros(", "ones("),
-        ("slices", "dtype=torch.long", "dtype=torch.long, device='cuda'"),
-        ("slices_of_lists", ", dtype=torch.int32", ""),
+        ("tensors", "max(len(x) for x in batch)", "min(9, max(len(x) for x in batch))"),
+        ("tensors", "max(len(x) for x in batch)", "max(len(x) for x in other)"),
+        ("tensors", "out[i, j] = value\n", "out[i, j] = value\n        out[i, 0] = 3\n"),
+        ("tensors", "    for i, x", "    batch.sort()\n    for i, x"),
+        ("tensors", "    for i, x", "    out += 1\n    for i, x"),
+        ("tensors", "return out, longest", "return out, x"),
+        ("tensors", "return out, longest", "return out, value"),
+        ("tensors", "len(batch), longest", "len(batch), longest, 3"),
+        ("tensors", "zeros(", "ones("),
+        ("tensors", "dtype=torch.long", "dtype=torch.long, device='cuda'"),
+        ("tensors", "dtype=torch.long", "dtype=torch.uint8"),
+        ("tensors", "import torch\n", "import torch\ntorch.set_default_device('cuda')\n"),
+        ("zipped", ", dtype=torch.int32", ""),
+        ("lists", "out[i, j] = value", "out[i, j] = value * 2"),
+        ("lists", "out[i, j]", "out[j, i]"),
+        ("lists", "enumerate(x)", "enumerate(x, 1)"),
         ("with_labels", "for tokens, _ in batch", "for _, tokens in batch"),
         ("with_labels", "labels[i] = y", "x = x[:2]"),
+        ("with_labels", "labels[i] = y", "i = y"),
         ("with_labels", "labels[i] = y", "out[i, 0] = y"),
         ("with_labels", "labels[i] = y", "if y: continue"),
         ("with_labels", "(x, y) in", "(x, y, z) in"),
-        ("lists_with_labels", "for x, _ in batch]", "for _, x in batch]"),
-        ("elements", "out[i, j] = value", "out[i, j] = value * 2"),
-        ("elements", "out[i, j]", "out[j, i]"),
-        ("elements", "enumerate(x)", "enumerate(x, 1)"),
     ],
 )
 def test_other_collate_functions_are_left_alone(name: str, old: str, new: str) -> None:

@@ -138,7 +138,7 @@ type Waiting = BTreeMap<String, HashMap<(String, u32), (Frame, u64)>>;
 /// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
 const WORKS: [(&str, &[&str], &[&str]); 5] = [
     ("connect", &["connect("], &[]),
-    ("open", &["h5py.File("], &["/h5py/_hl/files.py"]),
+    ("open", &[], &["/h5py/_hl/files.py"]),
     ("query", &[".execute(", ".cursor(", ".close("], &[]),
     (
         "load",

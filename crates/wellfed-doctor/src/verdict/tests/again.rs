@@ -72,12 +72,15 @@ fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
     let verdict = judge(&e).verdict;
     assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().change.as_str()), ("connect-again", "kept"));
     assert!(verdict.title.contains("HDF5 file is opened"), "{}", verdict.title);
+    let opened = e.stages.works[0].clone();
     e.stages.works = vec![Work { kind: "chunk", cpu: 0.035, blocked: 0.0, at: at("self.file[i]") }];
     e.batch = Some(record::Batch { bytes: 100_000, ..record::Batch::default() });
     e.loading.batches.iter_mut().for_each(|batch| batch.bytes = 150_000.0);
     assert!(!said(&e).contains(&"whole-chunks".to_owned()));
     e.loading.batches.iter_mut().for_each(|batch| batch.bytes = 1_600_000.0);
     assert_eq!(judge(&e).verdict.id, "whole-chunks");
+    e.stages.works.push(opened);
+    assert!(!said(&e).contains(&"whole-chunks".to_owned()), "it reads what it takes to open the file");
 }
 
 #[test]

@@ -23,8 +23,8 @@ DTYPES = {"bool", "double", "float", "float32", "float64", "int", "int32", "int6
 def padded(source: Source) -> Found:
     """Sequences that are padded to the longest one in Python: `torch.nn.utils.rnn.pad_sequence`.
 
-    ``out = torch.zeros(len(batch), longest, …)`` with ``out[i, : len(x)] = x`` or ``out[i, j] = v`` in loops over
-    `batch`, and ``torch.tensor([x + [0] * (longest - len(x)) for x in batch], dtype=…)``.
+    The form is ``out = torch.zeros(len(batch), longest, …)`` with ``out[i, j] = v`` in a loop over each sequence. Rows
+    that are written by slices, and lists that are made longer by lists, take no longer than `pad_sequence` does.
     """
     torch = next((name for name, meant in source.means.items() if meant == "torch"), "")
     moved = ("set_default_device", "set_default_tensor_type")
@@ -36,11 +36,8 @@ def padded(source: Source) -> Found:
         for node in ast.walk(function):
             if not isinstance(node, ast.Call) or source.function(node) is not function:
                 continue
-            name = source.dotted(node.func)
-            if name in ("torch.zeros", "torch.full"):
+            if source.dotted(node.func) in ("torch.zeros", "torch.full"):
                 yield from _filled(source, function, node, torch)
-            elif name == "torch.tensor":
-                yield from _listed(source, function, node, torch)
 
 
 def _filled(source: Source, function: ast.FunctionDef, call: ast.Call, torch: str) -> Found:
@@ -78,8 +75,8 @@ def _filled(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
     row = _row(source, loop, target.id, sequences.id)
     if part is None or row is None or row.part != part or not _unchanged(source, function, sequences.id):
         return
-    rest = [s for s in loop.body if s is not row.statement and s is not row.length]
-    if any(_touches(source, other, row.item) for other in rest):
+    rest = [s for s in loop.body if s is not row.statement]
+    if any(_touches(source, other, row.item) or _stores(other, row.index) for other in rest):
         return
     # Names of what goes are not used besides.
     gone: ast.stmt = row.statement if rest else loop
@@ -94,17 +91,14 @@ def _filled(source: Source, function: ast.FunctionDef, call: ast.Call, torch: st
         return
     kind = source.text(dtype) if dtype is not None else f"{torch}.get_default_dtype()"
     padding = f", padding_value={fill}" if fill else ""
-    text = _pad(torch, f"{torch}.as_tensor({row.value}, dtype={kind})", row.target(), sequences.id, padding)
+    # Flat, as elements of a column are single numbers, too.
+    rows = f"[{torch}.as_tensor({row.item}, dtype={kind}).flatten() for {row.target()} in {sequences.id}]"
+    text = f"{torch}.nn.utils.rnn.pad_sequence({rows}, batch_first=True{padding})"
     change = Change(source)
     change.replaced.append((call, text))
     change.drop(gone)
     if source.alone(_last(gone)):
         yield where(made)[0], where(loop)[1], change.hunks(), function.name
-
-
-def _pad(torch: str, each: str, item: str, sequences: str, padding: str) -> str:
-    rows = f"[{each} for {item} in {sequences}]"
-    return f"{torch}.nn.utils.rnn.pad_sequence({rows}, batch_first=True{padding})"
 
 
 def _last(statement: ast.stmt) -> ast.stmt:
@@ -122,12 +116,8 @@ def _typed(source: Source, dtype: ast.expr) -> bool:
 class Row:
     """How a loop writes a sequence into its row."""
 
-    def __init__(self, item: str, part: Part, statement: ast.stmt) -> None:
-        self.item, self.part, self.statement = item, part, statement
-        # The tensor or list that is written.
-        self.value = item
-        # `n = len(x)`, if there is such a statement.
-        self.length: ast.stmt | None = None
+    def __init__(self, index: str, item: str, part: Part, statement: ast.For) -> None:
+        self.index, self.item, self.part, self.statement = index, item, part, statement
 
     def target(self) -> str:
         """The item as the target of a loop over samples."""
@@ -168,40 +158,9 @@ def _row(source: Source, loop: ast.For, out: str, sequences: str) -> Row | None:
     (statement,) = writing
     if index in parts or any(not isinstance(s, (ast.Assign, ast.Expr, ast.For)) for s in loop.body):
         return None
-    if isinstance(statement, ast.For):
-        return _element_by_element(source, statement, out, index, parts)
-    known = _written_at(statement, out, index)
-    if known is None or not isinstance(known[0], ast.Slice):
-        return None
-    at, value = known
-    item = _sequence_of(source, value)
-    if item not in parts or not isinstance(at, ast.Slice) or at.lower is not None or at.step is not None:
-        return None
-    row = Row(item, parts[item], statement)
-    row.value = source.text(value)
-    for before in loop.body[: loop.body.index(statement)]:
-        plain = isinstance(before, ast.Assign) and len(before.targets) == 1
-        if plain and isinstance(before, ast.Assign) and _length_name(source, before.value) == item:
-            row.length = before
-    end = at.upper
-    if end is None or _length_name(source, end) != item:
-        (length,) = _stored(row.length) if row.length is not None else [""]
-        single = length and sum(length in _stored(s) for s in loop.body if s is not statement) == 1
-        if not isinstance(end, ast.Name) or end.id != length or not single or length in (index, *parts):
-            return None
-    return row
-
-
-def _sequence_of(source: Source, value: ast.expr) -> str:
-    """`x` of ``x`` and ``torch.tensor(x)``."""
-    if isinstance(value, ast.Name):
-        return value.id
-    makers = ("torch.tensor", "torch.as_tensor", "torch.from_numpy")
-    if not isinstance(value, ast.Call) or source.dotted(value.func) not in makers or len(value.args) != 1:
-        return ""
-    (argument,) = value.args
-    plain = all(k.arg == "dtype" and _typed(source, k.value) for k in value.keywords)
-    return argument.id if plain and isinstance(argument, ast.Name) else ""
+    return (
+        _element_by_element(source, statement, out, index, parts) if isinstance(statement, ast.For) else None
+    )
 
 
 def _element_by_element(
@@ -222,7 +181,7 @@ def _element_by_element(
     second, value = known
     if getattr(second, "id", "") != at or getattr(value, "id", "") != element.id:
         return None
-    return Row(item, parts[item], loop)
+    return Row(index, item, parts[item], loop)
 
 
 def _written_at(statement: ast.stmt, out: str, index: str) -> tuple[ast.expr, ast.expr] | None:
@@ -290,51 +249,6 @@ def _longest(source: Source, function: ast.FunctionDef, node: ast.expr, sequence
     if not isinstance(each.iter, ast.Name) or each.iter.id != sequences or each.ifs:
         return None
     return _parts(each.target).get(_length_name(source, lengths.elt))
-
-
-def _listed(source: Source, function: ast.FunctionDef, call: ast.Call, torch: str) -> Found:
-    """Lists that are made longer by lists."""
-    if len(call.args) != 1 or [k.arg for k in call.keywords] != ["dtype"]:
-        return
-    rows, dtype = call.args[0], call.keywords[0].value
-    if not isinstance(rows, ast.ListComp) or len(rows.generators) != 1:
-        return
-    (each,), row = rows.generators, rows.elt
-    if not isinstance(each.iter, ast.Name) or each.ifs or each.is_async:
-        return
-    item, sequences = getattr(getattr(row, "left", None), "id", ""), each.iter.id
-    if item not in _parts(each.target):
-        return
-    if (
-        not isinstance(row, ast.BinOp)
-        or not isinstance(row.op, ast.Add)
-        or not isinstance(row.right, ast.BinOp)
-    ):
-        return
-    fill, missing = row.right.left, row.right.right
-    if not isinstance(row.right.op, ast.Mult) or not isinstance(fill, ast.List) or len(fill.elts) != 1:
-        return
-    if not isinstance(missing, ast.BinOp) or not isinstance(missing.op, ast.Sub):
-        return
-    part = _longest(source, function, missing.left, sequences)
-    if _length_name(source, missing.right) != item or part != _parts(each.target)[item]:
-        return
-    if not _typed(source, dtype) or not _unchanged(source, function, sequences):
-        return
-    (value,) = fill.elts
-    number = value.operand if isinstance(value, ast.UnaryOp) else value
-    plain = isinstance(number, ast.Constant) and type(number.value) in (int, float)
-    if not plain and not isinstance(value, ast.Name):
-        return
-    tensor = f"{torch}.tensor({item}, dtype={source.text(dtype)})"
-    padding = (
-        ""
-        if isinstance(value, ast.Constant) and value.value == 0
-        else f", padding_value={source.text(value)}"
-    )
-    change = Change(source)
-    change.replaced.append((call, _pad(torch, tensor, source.text(each.target), sequences, padding)))
-    yield (*where(call), change.hunks(), function.name)
 
 
 def _bound_once(function: ast.FunctionDef, name: ast.Name) -> bool:

@@ -177,6 +177,9 @@ def test_other_connections_are_left_alone(name: str) -> None:
             "        self.path = path\n\n    def drop(self):\n        os.unlink(self.path)",
         ),
         ("class Rows", "@wrapped\nclass Rows"),
+        ("\nclass Rows", "\ndef f(paths):\n    return [Rows(path) for path in paths]\n\n\nclass Rows"),
+        ("\nclass Rows", "\ndef f(paths):\n    return map(Rows, paths)\n\n\nclass Rows"),
+        ("import sqlite3\n", "import sqlite3\n\ndef f():\n    class More(Rows):\n        path = 3\n"),
         ("Rows(Dataset)", "Rows(Mine)"),
         ("import sqlite3\n", "import sqlite3\nfrom mine import *\n"),
         ("import sqlite3\n", "from mine import sqlite3\n"),
@@ -191,7 +194,7 @@ def test_connections_of_other_classes_are_left_alone(old: str, new: str) -> None
     text = sql(CLOSED).replace(old, new, 1)
     compile(text, "x", "exec")
     assert text != sql(CLOSED)
-    assert edits_of(text) == []
+    assert "connect" not in [edit["kind"] for edit in edits_of(text)]
 
 
 H5 = {

@@ -39,7 +39,8 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
 /// Whether most of what Python does for a sample is such work, of which more is known than that it is Python.
 pub(super) fn explain_python(case: &Case) -> bool {
     let python = case.e.stages.cpu("python");
-    let known = case.e.stages.works.iter().filter(|work| ["load", "connect", "query"].contains(&work.kind));
+    let known =
+        case.e.stages.works.iter().filter(|work| ["load", "connect", "query", "open"].contains(&work.kind));
     let known: f64 = known.map(|work| work.cpu).sum();
     !find(case).is_empty() && (known >= MOSTLY * python || twice(case).is_some())
 }

@@ -109,7 +109,12 @@ def _openings(source: Source, opener: str, options: set[str]) -> Iterator[Openin
                 calls.setdefault(kind, []).append(node)
     for kind, (call, *more) in calls.items():
         function = source.function(call)
-        if more or not _plain(source, kind) or not isinstance(function, ast.FunctionDef):
+        if (
+            more
+            or not _plain(source, kind)
+            or not _few(source, kind)
+            or not isinstance(function, ast.FunctionDef)
+        ):
             continue
         if function.name != "__getitem__" or not _method(function) or not _arguments(source, call, options):
             continue
@@ -147,10 +152,13 @@ def _replaced(source: Source) -> bool:
 
 
 def _plain(source: Source, kind: ast.ClassDef) -> bool:
-    """Whether a class is one to which an attribute can be added: no decorators, and bases that are data sets."""
+    """Whether a class is one to which an attribute can be added: no decorators, bases that are data sets, no heirs."""
     plain = [base.value if isinstance(base, ast.Subscript) else base for base in kind.bases]
     bases = {getattr(base, "attr", getattr(base, "id", "")) for base in plain}
-    own = {node.name for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
+    classes = [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
+    own = {node.name for node in classes}
+    if any(getattr(base, "id", "") == kind.name for node in classes for base in node.bases):
+        return False
     first = kind.body[1] if len(kind.body) > 1 and _docstring(kind.body[0]) else kind.body[0]
     return (
         not kind.decorator_list
@@ -159,6 +167,21 @@ def _plain(source: Source, kind: ast.ClassDef) -> bool:
         and source.begins(first)
         and first.lineno > kind.lineno
     )
+
+
+def _few(source: Source, kind: ast.ClassDef) -> bool:
+    """Whether data sets of a class are made one by one: of many, each with a file, all would be kept open."""
+    many = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name) and node.id == kind.name and isinstance(node.ctx, ast.Load):
+            parent = source.parents[node]
+            called = parent.func if isinstance(parent, ast.Call) else None
+            by_name = getattr(called, "id", "") in ("isinstance", "super")
+            if by_name or source.kind(node) is kind:
+                continue
+            if called is not node or any(isinstance(up, many) for up in source.up(node)):
+                return False
+    return True
 
 
 def _docstring(statement: ast.stmt) -> bool:

@@ -233,10 +233,13 @@ def same_rows(before: Any, after: Any) -> None:
 @pytest.mark.parametrize("body", H5)
 def test_a_kept_hdf5_file_gives_the_same(tables: Path, tmp_path: Path, body: str) -> None:
     text = HEAD + SQL.replace("IMPORTS", H5_HEAD).replace("BODY", H5[body])
+    made = "        self.path = path\n        with h5py.File(path, 'r') as file:\n            self.n = len(file['x'])"
+    text = text.replace("        self.path = path", made)
     new = changed(text, "open")
     before, after = (ran(source)["Rows"](tables) for source in (text, new))
     same_rows(before, after)
     assert [key[0] for key in type(after)._files] == [os.getpid()]
+    assert after.n == ROWS
     taken(tmp_path, text, "open")
 
 
@@ -409,7 +412,7 @@ SHARE = {
         "                for k, line in enumerate(file):\n"
         "                    line = line.strip()\n"
         "                    x = self.parse(line)\n"
-        "                    y = json.loads(line)[0]  # the label\n"
+        "                    y = [float(one) for one in json.loads(line)][0]  # the label\n"
         "                    if k % n != me:\n                        continue\n"
         "                    yield x, y"
     ),

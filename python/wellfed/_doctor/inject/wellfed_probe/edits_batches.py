@@ -526,7 +526,8 @@ def _early(
             return
         parses |= any(isinstance(n, ast.Call) for n in ast.walk(statement.value))
         # A value of a line before, or of another worker's, is not used.
-        later = {name for other in work[work.index(statement) :] for name in _stored(other)} - made - header
+        following = [s for s in work[work.index(statement) :] if isinstance(s, ast.Assign)]
+        later = {name for s in following for t in s.targets for name in _stored(t)} - made - header
         if any(isinstance(n, ast.Name) and n.id in later for n in ast.walk(statement.value)):
             return
         made |= _stored(target)

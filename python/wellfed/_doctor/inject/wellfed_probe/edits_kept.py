@@ -98,25 +98,25 @@ class Opening:
 
 
 def _openings(source: Source, opener: str, options: set[str]) -> Iterator[Opening]:
-    """Calls of `opener` in `__getitem__`, of which there is one in a class."""
+    """Calls of `opener` in `__getitem__`, where there is one."""
     if _unseen(source) or _replaced(source):
         return
-    calls: dict[ast.ClassDef, list[ast.Call]] = {}
+    calls: dict[ast.AST, list[ast.Call]] = {}
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and source.dotted(node.func) == opener:
-            kind = source.kind(node)
-            if kind is not None:
-                calls.setdefault(kind, []).append(node)
-    for kind, (call, *more) in calls.items():
-        function = source.function(call)
+            calls.setdefault(source.function(node) or source.tree, []).append(node)
+    for function, (call, *more) in calls.items():
+        kind = source.kind(call)
         if (
             more
-            or not _plain(source, kind)
-            or not _few(source, kind)
+            or kind is None
             or not isinstance(function, ast.FunctionDef)
+            or function.name != "__getitem__"
         ):
             continue
-        if function.name != "__getitem__" or not _method(function) or not _arguments(source, call, options):
+        if not _plain(source, kind) or not _few(source, kind):
+            continue
+        if not _method(function) or not _arguments(source, call, options):
             continue
         between = []
         for up in source.up(call):

@@ -45,6 +45,9 @@ WITHIN = (
     ast.SetComp,
 )
 
+# What goes round.
+MANY = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
 
 def connected(source: Source) -> Found:
     """`sqlite3.connect(…)` in `__getitem__` for statements that only select: kept for each process and thread."""
@@ -171,7 +174,6 @@ def _plain(source: Source, kind: ast.ClassDef) -> bool:
 
 def _few(source: Source, kind: ast.ClassDef) -> bool:
     """Whether data sets of a class are made one by one: of many, each with a file, all would be kept open."""
-    many = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Name) and node.id == kind.name and isinstance(node.ctx, ast.Load):
             parent = source.parents[node]
@@ -179,9 +181,17 @@ def _few(source: Source, kind: ast.ClassDef) -> bool:
             by_name = getattr(called, "id", "") in ("isinstance", "super")
             if by_name or source.kind(node) is kind:
                 continue
-            if called is not node or any(isinstance(up, many) for up in source.up(node)):
+            # The same arguments in each round of a loop are the same file.
+            rounds = [up for up in source.up(node) if isinstance(up, MANY)]
+            varied = {n.id for up in rounds for n in ast.walk(up) if isinstance(n, ast.Name) and not _load(n)}
+            given = {n.id for n in ast.walk(parent) if isinstance(n, ast.Name)}
+            if called is not node or given & varied:
                 return False
     return True
+
+
+def _load(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
 
 
 def _docstring(statement: ast.stmt) -> bool:
@@ -500,9 +510,10 @@ def lazily(source: Source) -> Found:
     if _unseen(source) or _replaced(source) or _written(source):
         return
     for node in ast.walk(source.tree):
-        kind = source.kind(node)
-        if isinstance(node, ast.Call) and source.dotted(node.func) == "h5py.File" and kind is not None:
-            yield from _property(source, node, kind)
+        if isinstance(node, ast.Call) and source.dotted(node.func) == "h5py.File":
+            kind = source.kind(node)
+            if kind is not None:
+                yield from _property(source, node, kind)
 
 
 def _property(source: Source, call: ast.Call, kind: ast.ClassDef) -> Found:

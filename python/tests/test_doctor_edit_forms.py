@@ -68,6 +68,7 @@ SQLITE = {
         "        return sqlite3.connect(self.path).execute('select x, y from t where i = ?', (i,)).fetchone()"
     ),
 }
+CLOSED = SQLITE["closed"]
 IMPORTS = {
     "plain": "import sqlite3\nfrom torch.utils.data import Dataset\n",
     "alias": "import threading as th\nimport os, sys\nimport sqlite3 as sql\nfrom torch.utils.data import Dataset\n",
@@ -133,12 +134,16 @@ def test_a_kept_connection_gives_the_same_rows(base: Path, body: str, imports: s
     assert not kept
 
 
+def test_the_same_data_set_in_each_epoch_is_one() -> None:
+    text = sql(CLOSED) + "\nfor epoch in range(2):\n    for row in DataLoader(Rows('a')):\n        pass\n"
+    assert "nullcontext" not in changed(text, "connect")
+
+
 def test_git_takes_the_changes(tmp_path: Path) -> None:
     for body in SQLITE.values():
         taken(tmp_path, sql(body), "connect")
 
 
-CLOSED = SQLITE["closed"]
 OTHER_SQL = {
     "by_index": CLOSED.replace("self.path)", "self.path[i])"),
     "by_local": CLOSED.replace("connect(self.path)", "connect(i)"),
@@ -179,6 +184,10 @@ def test_other_connections_are_left_alone(name: str) -> None:
         ("class Rows", "@wrapped\nclass Rows"),
         ("\nclass Rows", "\ndef f(paths):\n    return [Rows(path) for path in paths]\n\n\nclass Rows"),
         ("\nclass Rows", "\ndef f(paths):\n    return map(Rows, paths)\n\n\nclass Rows"),
+        (
+            "\nclass Rows",
+            "\ndef f(path):\n    return Rows(path)\n\nfor path in 'ab':\n    f(path)\n\n\nclass Rows",
+        ),
         ("import sqlite3\n", "import sqlite3\n\ndef f():\n    class More(Rows):\n        path = 3\n"),
         ("Rows(Dataset)", "Rows(Mine)"),
         ("import sqlite3\n", "import sqlite3\nfrom mine import *\n"),

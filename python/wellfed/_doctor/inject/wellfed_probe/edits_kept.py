@@ -185,9 +185,28 @@ def _few(source: Source, kind: ast.ClassDef) -> bool:
             rounds = [up for up in source.up(node) if isinstance(up, MANY)]
             varied = {n.id for up in rounds for n in ast.walk(up) if isinstance(n, ast.Name) and not _load(n)}
             given = {n.id for n in ast.walk(parent) if isinstance(n, ast.Name)}
-            if called is not node or given & varied:
+            if called is not node or given & varied or _repeated(source, source.function(node)):
                 return False
     return True
+
+
+def _repeated(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
+    """Whether a function that makes a data set is called in a loop, or given away: each call may be for another file."""
+    if function is None:
+        return False
+    for node in ast.walk(source.tree):
+        name = getattr(node, "id", getattr(node, "attr", ""))
+        if (
+            name == function.name
+            and isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+        ):
+            parent = source.parents[node]
+            if not (isinstance(parent, ast.Call) and parent.func is node):
+                return True
+            if any(isinstance(up, MANY) for up in source.up(node)):
+                return True
+    return False
 
 
 def _load(name: ast.Name) -> bool:

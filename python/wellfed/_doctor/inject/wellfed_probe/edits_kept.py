@@ -191,7 +191,7 @@ def _few(source: Source, kind: ast.ClassDef) -> bool:
 
 
 def _repeated(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Whether a function that makes a data set is called in a loop, or given away: each call may be for another file."""
+    """Whether a function that makes a data set is called in a loop or given away: each call may have its own file."""
     if function is None:
         return False
     for node in ast.walk(source.tree):

@@ -230,7 +230,9 @@ def test_threads_that_workers_ask_for() -> None:
 
 
 def test_odd_files_are_no_error(tmp_path: Path) -> None:
-    program = Path(_here.__file__).parent / "inject" / "wellfed_probe" / "edits.py"
+    inject = Path(_here.__file__).parent / "inject"
+    program = f"import sys; sys.path.insert(0, {str(inject)!r}); from wellfed_probe import edits; "
+    program += "edits.main(sys.argv[1:], sys.stdout.write)"
     files = {
         "syntax.py": b"a syntax error",
         "latin.py": b"# -*- coding: latin-1 -*-\n# \xff\n",
@@ -239,7 +241,7 @@ def test_odd_files_are_no_error(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_bytes(text)
-    command = [sys.executable, "-I", "-S", str(program), *map(str, sorted(tmp_path.iterdir())), "/none.py"]
+    command = [sys.executable, "-I", "-S", "-c", program, *map(str, sorted(tmp_path.iterdir())), "/none.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (edit,) = json.loads(done.stdout)
     assert edit["file"].endswith("dos.py")

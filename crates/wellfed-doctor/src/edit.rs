@@ -21,7 +21,7 @@ const MOST_FILES: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Edit {
-    /// `map`, `rows`, `threads` or `every`; see `edits.py`.
+    /// `map`, `rows`, `threads`, `every`, `connect`, `open`, `lazy`, `pad`, `share` or `async`; see `edits.py`.
     pub kind: String,
     /// File, as the probes name it.
     pub file: String,
@@ -29,7 +29,7 @@ pub struct Edit {
     pub line: u32,
     /// Its last line.
     pub last: u32,
-    /// The function it is in.
+    /// The function it is in; with its class before it for `lazy` and `share`.
     pub func: String,
     /// The lines to change.
     pub hunks: Vec<Lines>,

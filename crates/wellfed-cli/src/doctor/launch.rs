@@ -36,6 +36,9 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 /// What a captured script wrote to standard output and standard error.
 pub(crate) const OUTPUT: &str = "output.txt";
 
+/// Looks at files for edits, in an interpreter that knows no folder of modules but the one it is given.
+const EDIT: &str = "import sys; sys.path.insert(0, sys.argv.pop(1)); from wellfed_probe import edits; edits.main(sys.argv[1:], sys.stdout.write)";
+
 /// What to start, and how.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launch {
@@ -182,7 +185,7 @@ impl Launch {
             return None;
         }
         let mut command = Command::new(python);
-        command.args(["-I", "-S"]).arg(inject.join("wellfed_probe").join("edits.py"));
+        command.args(["-I", "-S", "-c", EDIT]).arg(inject);
         command.args(files.iter().map(|(_, path)| path)).stdin(Stdio::null()).stderr(Stdio::null());
         let done = command.output().ok().filter(|done| done.status.success())?;
         let mut edits: Vec<Edit> = serde_json::from_slice(&done.stdout).ok()?;

@@ -70,6 +70,10 @@ pub(crate) struct Again {
 impl Again {
     /// Reports; gives the exit status.
     pub(crate) fn run(self) -> i32 {
+        if let Err(error) = self.output.check() {
+            output::note(format_args!("error: {error}"));
+            return 2;
+        }
         match launch::read(&self.directory).and_then(|run| self.output.show(&run)) {
             Ok(true) => 0,
             Ok(false) => NOT_MET,
@@ -79,6 +83,22 @@ impl Again {
 }
 
 impl Output {
+    /// Whether the files can be written, before a run that may take hours.
+    ///
+    /// # Errors
+    ///
+    /// The first option whose file cannot be written, and why.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let all = [("--html", &self.html), ("--json", &self.json), ("--patch", &self.patch)];
+        for (option, path) in all.into_iter().filter_map(|(option, path)| Some((option, path.as_ref()?))) {
+            writable(path).map_err(|why| {
+                Error::config(format!("{option} {}: {why}", path.display()))
+                    .with_hint("name a file in a folder that is there and may be written to, or -")
+            })?;
+        }
+        Ok(())
+    }
+
     /// Shows what there is to say of `run`; whether `--fail-under` is met.
     pub(crate) fn show(&self, run: &RunDir) -> Result<bool, Error> {
         let report = diagnose(run);
@@ -137,6 +157,27 @@ impl Output {
     }
 }
 
+/// Whether a file can be written, which stays as it is. Pipes and devices are not tried: opening one may wait for its reader.
+fn writable(path: &Path) -> Result<(), String> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(path) {
+        Ok(about) if about.is_dir() => Err("it is a folder".to_owned()),
+        Ok(about) if !about.is_file() => Ok(()),
+        Ok(_) => fs::OpenOptions::new().write(true).open(path).map(drop).map_err(|error| error.to_string()),
+        Err(_) if path.file_name().is_none() => Err("it names no file".to_owned()),
+        Err(_) if !parent.exists() => Err(format!("there is no folder {}", parent.display())),
+        Err(_) if !parent.is_dir() => Err(format!("{} is no folder", parent.display())),
+        Err(_) => {
+            // Only making it tells: a disk may be read-only whoever asks.
+            let made = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            made.and_then(|_| fs::remove_file(path)).map_err(|error| error.to_string())
+        }
+    }
+}
+
 /// Writes a file; `-` is standard output.
 fn save(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let written = if path.as_os_str() == "-" {
@@ -176,6 +217,22 @@ mod tests {
     #[test]
     fn scripts_are_not_overwritten() {
         assert!(target("train.py").is_err() && target("-").is_ok() && target("report.json").is_ok());
+    }
+
+    #[test]
+    fn files_are_tried_before_the_run_and_stay_as_they_are() {
+        let folder = launch::Directory::private().unwrap();
+        let at = |name: &str| writable(&folder.path().join(name));
+        fs::write(folder.path().join("old"), "kept").unwrap();
+        assert_eq!((at("new"), at("old"), writable(Path::new("-"))), (Ok(()), Ok(()), Ok(())));
+        assert!(!folder.path().join("new").exists());
+        assert_eq!(fs::read_to_string(folder.path().join("old")).unwrap(), "kept");
+        assert!(at("none/new").unwrap_err().contains("there is no folder"));
+        assert!(at("old/new").unwrap_err().contains("is no folder"));
+        assert!(writable(folder.path()).unwrap_err().contains("it is a folder"));
+        assert!(writable(Path::new("")).is_err());
+        let output = Output { patch: Some(folder.path().join("none/new")), ..Output::default() };
+        assert!(output.check().unwrap_err().to_string().contains("--patch"));
     }
 
     #[test]

@@ -89,6 +89,11 @@ impl Run {
             Some(path) => Directory::keep(path),
             None => Directory::private(),
         };
+        // A folder of --keep is there now, in which they may lie.
+        if let Err(error) = self.output.check() {
+            output::note(format_args!("error: {error}"));
+            return 2;
+        }
         let ended = directory.and_then(|directory| Ok((launch.run(&directory)?, directory)));
         let (status, directory) = match ended {
             Ok(ended) => ended,

@@ -89,7 +89,8 @@ pub struct Stages {
 /// Work of a kind that may be done once instead of for each sample, with all that it calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `chunk`: HDF5 is read.
+    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `open`: an HDF5 file is opened;
+    /// `chunk`: HDF5 is read.
     pub kind: &'static str,
     /// CPU seconds a batch.
     pub cpu: f64,
@@ -150,8 +151,9 @@ impl Function {
 type Waiting = BTreeMap<String, HashMap<(String, u32), (Frame, u64)>>;
 
 /// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
-const WORKS: [(&str, &[&str], &[&str]); 4] = [
+const WORKS: [(&str, &[&str], &[&str]); 5] = [
     ("connect", &["connect("], &[]),
+    ("open", &["h5py.File("], &["/h5py/_hl/files.py"]),
     ("query", &[".execute(", ".cursor(", ".close("], &[]),
     (
         "load",
@@ -192,8 +194,10 @@ impl Works {
         self.wall += wall;
         self.cpu += cpu;
         let Some(user) = list.iter().position(|frame| !stage::library(frame)) else { return };
-        for ((_, words, files), of) in WORKS.iter().zip(&mut self.of) {
-            let named = words.iter().any(|word| list[user].call.contains(word));
+        for ((kind, words, files), of) in WORKS.iter().zip(&mut self.of) {
+            // What is read in the same line is not opening.
+            let reads = *kind == "open" && list[..user].iter().any(|frame| frame.file.contains("/h5py/"));
+            let named = !reads && words.iter().any(|word| list[user].call.contains(word));
             if named || list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part))) {
                 (of.wall, of.cpu) = (of.wall + wall, of.cpu + cpu);
                 let key = (list[user].file.clone(), list[user].line);

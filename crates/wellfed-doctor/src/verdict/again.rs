@@ -33,13 +33,17 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
         return Vec::new();
     }
-    [load(case), load_each(case), connect(case), chunk(case), twice(case)].into_iter().flatten().collect()
+    [load(case), load_each(case), connect(case), open(case), chunk(case), twice(case)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Whether most of what Python does for a sample is such work, of which more is known than that it is Python.
 pub(super) fn explain_python(case: &Case) -> bool {
     let python = case.e.stages.cpu("python");
-    let known = case.e.stages.works.iter().filter(|work| ["load", "connect", "query"].contains(&work.kind));
+    let known =
+        case.e.stages.works.iter().filter(|work| ["load", "connect", "query", "open"].contains(&work.kind));
     let known: f64 = known.map(|work| work.cpu).sum();
     !find(case).is_empty() && (known >= MOSTLY * python || twice(case).is_some())
 }
@@ -157,6 +161,12 @@ fn load_each(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Work, "small-files", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
+/// What keeps a connection, in words.
+const KEPT: &str = "Keep the connection, one for each worker";
+
+/// Why that helps.
+const KEPT_WHY: &str = "Connecting opens files and reads the schema, or greets a server, before the first row is there. Made on first use, it is not shared by workers.";
+
 /// A connection that is made for each sample. What its first statement takes is mostly the connection's, too: it reads the schema.
 fn connect(case: &Case) -> Option<Finding> {
     let of = |kind: &str| case.e.stages.works.iter().find(|work| work.kind == kind);
@@ -172,13 +182,13 @@ fn connect(case: &Case) -> Option<Finding> {
     let mut facts = loading::waiting(case);
     facts.push(takes(case, &work, "connects for each sample, with the statements that follow"));
     let fix = Fix {
-        title: "Keep the connection, one for each worker".to_owned(),
+        title: KEPT.to_owned(),
         change: format!(
             "# once in each process: if self.connection is None: self.connection = {}",
             work.at.call.split_once(" = ").map_or(work.at.call.as_str(), |(_, call)| call)
         ),
         place: Some(code::place_of(&work.at)),
-        why: "Connecting opens files and reads the schema, or greets a server, before the first row is there. Made on first use, it is not shared by workers.".to_owned(),
+        why: KEPT_WHY.to_owned(),
         apply: None,
     };
     let title = format!(
@@ -187,12 +197,43 @@ fn connect(case: &Case) -> Option<Finding> {
         percent(time / whole)
     );
     let changed = with_left(case, &work, ASKED);
-    Some(case.finding(Kind::Setting, "connect-again", "cpu", Said { title, facts, fix }, &changed, 0.25))
+    let said = Said { title, facts, fix };
+    let finding = case.finding(Kind::Setting, "connect-again", "cpu", said, &changed, 0.25);
+    Some(match case.e.edits.iter().find(|edit| edit.kind == "connect" && edit.is_at(&work.at)) {
+        Some(edit) => finding.edited(edit, KEPT.to_owned(), KEPT_WHY),
+        None => finding,
+    })
+}
+
+/// An HDF5 file that is opened for each sample. Whether it is one file, or one for each sample, only the script's lines tell.
+fn open(case: &Case) -> Option<Finding> {
+    let work = work(case, "open")?;
+    let edit = case.e.edits.iter().find(|edit| edit.kind == "open" && edit.is_at(&work.at))?;
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, work, "opens an HDF5 file for each sample"));
+    let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12);
+    let title = format!(
+        "An HDF5 file is opened for each sample ({}): {} of making a batch",
+        code::where_is(&work.at),
+        percent((work.cpu + work.blocked) / whole)
+    );
+    let changed = with_left(case, work, INDEXED);
+    let said = Said { title, facts, fix: Fix::default() };
+    let finding = case.finding(Kind::Setting, "connect-again", "cpu", said, &changed, 0.2);
+    Some(finding.edited(
+        edit,
+        "Keep the file open, in each worker its own".to_owned(),
+        "Opening reads the file's tables before the first value is there. Opened on first use, it is not shared by workers.",
+    ))
 }
 
 /// Chunks of HDF5 of which a sample uses a small part.
 fn chunk(case: &Case) -> Option<Finding> {
     let work = work(case, "chunk")?;
+    // What is read then is mostly what is read to open the file.
+    if open(case).is_some() {
+        return None;
+    }
     let used = case.e.batch.as_ref().map_or(0.0, |batch| batch.bytes as f64);
     let read = case.e.loading.mean(|batch| batch.bytes);
     if used <= 0.0 || read < WASTED * used {
@@ -259,5 +300,14 @@ fn twice(case: &Case) -> Option<Finding> {
     };
     let title =
         format!("Each of {workers} workers reads all of the data, so that it is read {workers} times");
-    Some(case.finding(Kind::Setting, "read-by-each", "cpu", Said { title, facts, fix }, &changed, 0.25))
+    let said = Said { title, facts, fix };
+    let finding = case.finding(Kind::Setting, "read-by-each", "cpu", said, &changed, 0.25);
+    Some(match case.e.edits.iter().find(|edit| edit.kind == "share" && code::of_data_set(edit, loader)) {
+        Some(edit) => finding.edited(
+            edit,
+            "Leave to each worker its own part, before it is parsed".to_owned(),
+            "Lines of other workers are still read, but no longer parsed; the samples stay the same.",
+        ),
+        None => finding,
+    })
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     edit::Edit,
     evidence::{Evidence, StageTime},
-    record::{Frame, Place},
+    record::{Frame, Loader, Place},
     report::{Apply, Lines},
 };
 
@@ -238,6 +238,21 @@ pub(super) fn known<'e>(e: &'e Evidence, kinds: &[&str], stages: &[&StageTime]) 
         .collect();
     let mut edits = e.edits.iter().filter(|edit| kinds.contains(&edit.kind.as_str()));
     edits.find(|edit| frames.iter().any(|frame| edit.is_at(frame)))
+}
+
+/// Whether a change is of a method of the loader's data set, or of one that it wraps.
+pub(super) fn of_data_set(edit: &Edit, loader: &Loader) -> bool {
+    let class = edit.func.split('.').next().unwrap_or_default();
+    let mut words = loader.dataset.split(|c: char| !c.is_alphanumeric() && c != '_');
+    !class.is_empty() && words.any(|word| word == class)
+}
+
+/// Whether a change can be made together with one of the lines at a place: it is in the same file, and in other lines.
+pub(super) fn beside(edit: &Edit, place: &Place) -> bool {
+    let last = |line: u32, code: &str| line + code.split('\n').count() as u32 - 1;
+    let end = last(place.line, &place.code);
+    let apart = |lines: &Lines| last(lines.line, &lines.code) < place.line || end < lines.line;
+    place.call.is_some() && edit.file == place.file && edit.hunks.iter().all(apart)
 }
 
 /// The lines of a change, those at what is slow apart from the others.

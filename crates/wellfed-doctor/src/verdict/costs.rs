@@ -156,7 +156,13 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
     let fed = fix.apply.is_some();
     let finding =
         Said { title, facts, fix }.into_finding(Kind::Work, remedy.id, "cpu", gain, case.cap(&changed));
-    Some(match code::known(case.e, &["rows"], &[stage]) {
+    let kind = if stage.name == "collate" { "pad" } else { "rows" };
+    Some(match code::known(case.e, &[kind], &[stage]) {
+        Some(edit) if !fed && kind == "pad" => finding.edited(
+            edit,
+            "Pad by pad_sequence".to_owned(),
+            "It pads all sequences of a batch in one call, with the same values.",
+        ),
         Some(edit) if !fed => finding.edited(
             edit,
             "Take rows from an array that is made once".to_owned(),

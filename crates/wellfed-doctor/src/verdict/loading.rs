@@ -146,6 +146,12 @@ fn serial(case: &Case) -> Option<Finding> {
             percent(case.e.steps.wait() / case.e.steps.time())
         )
     };
+    // Workers that are forked must not read from a file of HDF5 that was opened before.
+    let lazy = case.e.edits.iter().find(|edit| {
+        edit.kind == "lazy"
+            && code::of_data_set(edit, loader)
+            && place.as_ref().is_some_and(|place| code::beside(edit, place))
+    });
     let fix = Fix {
         title: format!("Load in {workers} worker process{}", if workers == 1 { "" } else { "es" }),
         change,
@@ -153,7 +159,10 @@ fn serial(case: &Case) -> Option<Finding> {
         why: "Workers make the next batches while the step computes; more of them than there are cores to run them would not help.".to_owned(),
         apply: Some(code::apply_loader(&apply)),
     };
-    Some(case.finding(Kind::Setting, "serial-loading", "loading", Said { title, facts, fix }, &changed, 0.06))
+    let said = Said { title, facts, fix };
+    let mut finding = case.finding(Kind::Setting, "serial-loading", "loading", said, &changed, 0.06);
+    finding.verdict.more = lazy.map(|edit| edit.hunks.clone()).unwrap_or_default();
+    Some(finding)
 }
 
 fn restart(case: &Case) -> Option<Finding> {

@@ -87,24 +87,30 @@ fn copy(case: &Case) -> Option<Finding> {
     }
     let asynchronous =
         format!("# and where batches are copied ({}): non_blocking=True", code::where_is(line));
+    let copied = code::known(case.e, &["async"], &[stage]);
+    let mut more = Vec::new();
     let (change, place) = if pageable {
         let (change, place) = code::loader_with(case.e, &[("pin_memory", "True".to_owned())]);
-        (format!("{change}\n{asynchronous}"), place)
+        let both = copied.filter(|edit| place.as_ref().is_some_and(|place| code::beside(edit, place)));
+        more.extend(both.into_iter().flat_map(|edit| edit.hunks.clone()));
+        (if more.is_empty() { format!("{change}\n{asynchronous}") } else { change }, place)
     } else {
         (asynchronous, Some(code::place_of(line)))
     };
-    let fix = Fix {
-        title: "Copy the next batch while this one is computed".to_owned(),
-        change,
-        place,
-        why: "A copy from pinned memory that is not waited for runs beside the computation.".to_owned(),
-        apply: None,
-    };
-    let title = format!(
+    let title = "Copy the next batch while this one is computed";
+    let why = "A copy from pinned memory that is not waited for runs beside the computation.";
+    let fix = Fix { title: title.to_owned(), change, place, why: why.to_owned(), apply: None };
+    let said = format!(
         "Copying batches to the device blocks the loop {} of the time",
         percent(time / case.e.steps.time())
     );
-    Some(case.finding(Kind::Work, "h2d-copy", "loop", Said { title, facts, fix }, &changed, 0.08))
+    let said = Said { title: said, facts, fix };
+    let mut finding = case.finding(Kind::Work, "h2d-copy", "loop", said, &changed, 0.08);
+    finding.verdict.more = more;
+    Some(match copied {
+        Some(edit) if !pageable => finding.edited(edit, title.to_owned(), why),
+        _ => finding,
+    })
 }
 
 fn sync(case: &Case) -> Option<Finding> {

@@ -10,6 +10,19 @@ fn at(call: &str) -> Frame {
     Frame { file: "/home/me/train.py".to_owned(), line: 7, call: call.to_owned(), ..Frame::default() }
 }
 
+/// A change of a known form at the line of [`at`].
+fn edit(kind: &str, func: &str) -> crate::edit::Edit {
+    let hunk = crate::report::Lines { line: 7, code: "made".to_owned(), change: "kept".to_owned() };
+    crate::edit::Edit {
+        kind: kind.to_owned(),
+        file: at("").file,
+        line: 7,
+        last: 7,
+        func: func.to_owned(),
+        hunks: vec![hunk],
+    }
+}
+
 #[test]
 fn workers_that_wait_for_each_other_need_no_more_of_them_and_no_disk() {
     let mut e = loading(2, "python", 0.005, 0.04, 0.001);
@@ -75,12 +88,24 @@ fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
     let judged = judge(&e);
     assert_eq!(judged.verdict.id, "connect-again");
     assert!(judged.verdict.fix.unwrap().change.contains("self.connection = sqlite3.connect(path)"));
+    e.edits = vec![edit("connect", "__getitem__")];
+    assert_eq!(judge(&e).verdict.fix.unwrap().change, "kept");
+    e.stages.works = vec![Work { kind: "open", cpu: 0.02, blocked: 0.0, at: at("h5py.File(path)") }];
+    // It may be another file each time.
+    assert!(!said(&e).contains(&"connect-again".to_owned()));
+    e.edits = vec![edit("open", "__getitem__")];
+    let verdict = judge(&e).verdict;
+    assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().change.as_str()), ("connect-again", "kept"));
+    assert!(verdict.title.contains("HDF5 file is opened"), "{}", verdict.title);
+    let opened = e.stages.works[0].clone();
     e.stages.works = vec![Work { kind: "chunk", cpu: 0.035, blocked: 0.0, at: at("self.file[i]") }];
     e.batch = Some(record::Batch { bytes: 100_000, ..record::Batch::default() });
     e.loading.batches.iter_mut().for_each(|batch| batch.bytes = 150_000.0);
     assert!(!said(&e).contains(&"whole-chunks".to_owned()));
     e.loading.batches.iter_mut().for_each(|batch| batch.bytes = 1_600_000.0);
     assert_eq!(judge(&e).verdict.id, "whole-chunks");
+    e.stages.works.push(opened);
+    assert!(!said(&e).contains(&"whole-chunks".to_owned()), "it reads what it takes to open the file");
 }
 
 #[test]
@@ -90,6 +115,11 @@ fn workers_that_open_the_same_files_in_the_same_order_do_the_same() {
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     e.loading.opened = vec![list(&["a", "b", "a"]), list(&["a", "b"])];
     assert_eq!(judge(&e).verdict.id, "read-by-each");
+    e.loaders[0].loader.dataset = "__main__.Lines".to_owned();
+    e.edits = vec![edit("share", "Others.__iter__")];
+    assert_ne!(judge(&e).verdict.fix.unwrap().change, "kept");
+    e.edits = vec![edit("share", "Lines.__iter__")];
+    assert_eq!(judge(&e).verdict.fix.unwrap().change, "kept");
     e.loading.opened = vec![list(&["a", "c"]), list(&["b", "d"])];
     assert!(!said(&e).contains(&"read-by-each".to_owned()));
     e.loading.opened = vec![list(&["a"]), Vec::new()];

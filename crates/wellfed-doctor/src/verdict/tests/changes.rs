@@ -55,6 +55,64 @@ fn known_forms_at_lines_that_take_the_time_are_changed_as_lines() {
     e.stages.looping = vec![at_line_7("log", 0.015)];
     e.edits = vec![known("every")];
     assert_eq!(changed(&e, "sync-logging"), both);
+    let mut e = loading(4, "collate", 0.2, 0.0, 0.01);
+    e.loaders[0].loader.collate = "__main__.padded".to_owned();
+    e.stages.loading = vec![at_line_7("collate", 0.2)];
+    e.edits = vec![known("rows")];
+    assert!(crate::patch::changes(&judge(&e).verdict).is_none());
+    e.edits = vec![known("pad")];
+    assert_eq!(changed(&e, "collate"), both);
+    let mut e = looping(2, 0.0, 0.02);
+    e.loaders[0].loader.pin_memory = true;
+    e.stages.looping = vec![at_line_7("copy", 0.015)];
+    e.edits = vec![known("async")];
+    assert_eq!(changed(&e, "h2d-copy"), both);
+}
+
+/// The loader of this evidence is made at line 9 of `train.py`.
+fn made_at_line_9(e: &mut Evidence, dataset: &str) {
+    let code = "loader = DataLoader(data)";
+    let place = record::Place {
+        file: "/home/me/train.py".to_owned(),
+        line: 9,
+        code: code.to_owned(),
+        call: Some([9, code.len()]),
+        ..record::Place::default()
+    };
+    e.loaders[0].loader.place = Some(place);
+    e.loaders[0].loader.dataset = dataset.to_owned();
+}
+
+#[test]
+fn changes_that_belong_together_are_one_diff() {
+    let lines = |e: &Evidence, id: &str| {
+        let verdict = judge(e).verdict;
+        assert_eq!(verdict.id, id);
+        let (_, lines) = crate::patch::changes(&verdict).unwrap();
+        lines.into_iter().map(|lines| lines.line).collect::<Vec<_>>()
+    };
+    let mut e = looping(2, 0.0, 0.02);
+    made_at_line_9(&mut e, "");
+    e.stages.looping = vec![at_line_7("copy", 0.015)];
+    let change = |e: &Evidence| judge(e).verdict.fix.unwrap().change;
+    assert!(change(&e).contains("# and where batches are copied (train.py:7)"));
+    e.edits = vec![known("async")];
+    assert_eq!(lines(&e, "h2d-copy"), [3, 7, 9]);
+    assert_eq!(change(&e), "loader = DataLoader(data, pin_memory=True)");
+    // In the loader's own line, or in another file, it cannot be both.
+    e.edits[0].hunks[1].line = 9;
+    assert_eq!(lines(&e, "h2d-copy"), [9]);
+    e.edits = vec![known("async")];
+    e.loaders[0].loader.place.as_mut().unwrap().file = "/home/me/data.py".to_owned();
+    assert_eq!(lines(&e, "h2d-copy"), [9]);
+
+    let mut e = loading(0, "decode", 0.02, 0.0, 0.02);
+    made_at_line_9(&mut e, "torch.utils.data.dataset.Subset(Rows)");
+    e.edits = vec![known("lazy")];
+    e.edits[0].func = "Rows.__init__".to_owned();
+    assert_eq!(lines(&e, "serial-loading"), [3, 7, 9]);
+    e.edits[0].func = "Others.__init__".to_owned();
+    assert_eq!(lines(&e, "serial-loading"), [9]);
 }
 
 #[test]

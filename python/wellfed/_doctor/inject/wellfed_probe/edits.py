@@ -1,23 +1,26 @@
 """Changes of a script for slow code whose form its syntax tree shows: lines, and those that can stand in their place.
 
-Run by the doctor after the script has ended, as a script of its own: ``python edits.py FILE…`` prints a list as JSON.
+Run by the doctor after the script has ended, in an interpreter of its own: `main` prints a list as JSON.
 Invariant: a changed script gives the samples and losses that it gave. What cannot be told from the file alone (a name
 that may stand for something else, a frame that is written to later) is no known form, and gets no change.
 
 Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' `.iloc[i]` for each sample), ``threads``
-(`torch.set_num_threads` in workers), ``every`` (what is logged in each step). ``loops`` is no change: functions that
-loop in Python, and not over batches.
+(`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
+``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops`` is no change: functions that loop in
+Python, and not over batches.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from .edits_batches import asynchronous, padded, shared
+from .edits_kept import connected, lazily, opened
+from .source import FUNCTIONS, Found, Source, where
 
 __all__ = ["edits_of"]
 
@@ -43,111 +46,17 @@ LOGGING = {
     "warning",
 }
 WRITING = {"flush", "fsync", "write", "writerow"}
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-class Source:
-    """A file: its text in lines, its tree, and who is whose parent."""
-
-    def __init__(self, text: str) -> None:
-        self.lines = [line.encode() for line in text.split("\n")]
-        self.tree = ast.parse(text)
-        self.parents: dict[ast.AST, ast.AST] = {}
-        for parent in ast.walk(self.tree):
-            for child in ast.iter_child_nodes(parent):
-                self.parents[child] = parent
-
-    def up(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Those around a node, innermost first."""
-        while node in self.parents:
-            node = self.parents[node]
-            yield node
-
-    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The function that a node is in."""
-        return next((up for up in self.up(node) if isinstance(up, FUNCTIONS)), None)
-
-    def kind(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class whose method a node is in."""
-        function = self.function(node)
-        up = self.parents.get(function) if function is not None else None
-        return up if isinstance(up, ast.ClassDef) else None
-
-    def text(self, node: ast.expr | ast.stmt) -> str:
-        """The source of a node."""
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        lines = self.lines[first : last + 1]
-        lines[-1] = lines[-1][: node.end_col_offset]
-        lines[0] = lines[0][node.col_offset :]
-        return b"\n".join(lines).decode()
-
-    def alone(self, node: ast.stmt) -> bool:
-        """Whether a statement has its lines for itself, but for a comment behind it."""
-        before = self.lines[node.lineno - 1][: node.col_offset]
-        after = self.lines[(node.end_lineno or node.lineno) - 1][node.end_col_offset or 0 :].strip()
-        return not before.strip() and (not after or after.startswith(b"#"))
-
-    def unused(self, *names: str) -> str:
-        """The first of these names that the file has not as a word, or one made of the last."""
-        words = set(re.findall(rb"\w+", b"\n".join(self.lines)))
-        while names[-1].encode() in words:
-            names = (*names, f"{names[-1]}_")
-        return next(name for name in names if name.encode() not in words)
-
-    def modules(self, name: str) -> set[str]:
-        """What the file calls a module; nothing that is also assigned to."""
-        found = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                found |= {alias.asname or alias.name for alias in node.names if alias.name == name}
-        stored = {
-            n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        return found - stored
-
-    def hunks(
-        self, changes: Sequence[tuple[ast.expr, str]], added: Sequence[tuple[int, str]] = ()
-    ) -> list[dict[str, Any]]:
-        """Whole lines in place of others: each node's text replaced, and lines added behind line numbers."""
-        edited: dict[tuple[int, int], str] = {}
-        # From the end, so that columns of what is still to be changed stay.
-        for node, text in sorted(changes, key=lambda change: (-change[0].lineno, -change[0].col_offset)):
-            span = node.lineno, node.end_lineno or node.lineno
-            touched = [other for other in edited if other[0] <= span[1] and span[0] <= other[1]]
-            if touched and (touched != [span] or span[0] != span[1]):
-                return []  # They share a part of their lines.
-            old = edited[span].encode().split(b"\n") if touched else self.lines[span[0] - 1 : span[1]]
-            before, after = old[0][: node.col_offset], old[-1][node.end_col_offset :]
-            edited[span] = (before + text.encode() + after).decode()
-        found: list[dict[str, Any]] = [
-            {"line": first, "code": b"\n".join(self.lines[first - 1 : last]).decode(), "change": change}
-            for (first, last), change in edited.items()
-        ]
-        for line, text in added:
-            old_line = self.lines[line - 1].decode()
-            found.append({"line": line, "code": old_line, "change": f"{old_line}\n{text}"})
-        return sorted(found, key=lambda hunk: int(hunk["line"]))
 
 
 def edits_of(text: str) -> list[dict[str, Any]]:
     """Known forms in a file: kind, first and last line of what is slow, and the changed lines."""
     source = Source(text.replace("\r\n", "\n"))
     found: list[dict[str, Any]] = []
-    for form in (_threads, _map, _rows, _every):
-        for node, last, hunks, function in form(source):
+    for kind, form in FORMS.items():
+        for line, last, hunks, function in form(source):
             if hunks:
-                found.append(
-                    {"kind": form.__name__[1:], "line": node, "last": last, "func": function, "hunks": hunks}
-                )
+                found.append({"kind": kind, "line": line, "last": last, "func": function, "hunks": hunks})
     return found + list(_loops(source))
-
-
-Found = Iterator[tuple[int, int, list[Any], str]]
-
-
-def _where(node: ast.AST) -> tuple[int, int]:
-    line: int = getattr(node, "lineno", 0)
-    return line, getattr(node, "end_lineno", None) or line
 
 
 def _calls(source: Source, module: str, name: str) -> Iterator[ast.Call]:
@@ -179,7 +88,7 @@ def _threads(source: Source) -> Found:
         kind = source.kind(call)
         methods = {f.name for f in kind.body if isinstance(f, FUNCTIONS)} if kind is not None else set()
         if function.name in starters or methods & {"__getitem__", "__getitems__", "__iter__"}:
-            yield (*_where(call), source.hunks([(argument, "1")]), function.name)
+            yield (*where(call), source.hunks([(argument, "1")]), function.name)
 
 
 def _map(source: Source) -> Found:
@@ -201,7 +110,7 @@ def _map(source: Source) -> Found:
         }.get(type(argument), True)
         if path and "npz" not in text and "#" not in text and _partly_used(source, call, function):
             changed = text[:-1].rstrip().rstrip(",") + ', mmap_mode="c")'
-            yield (*_where(call), source.hunks([(call, changed)]), function.name)
+            yield (*where(call), source.hunks([(call, changed)]), function.name)
 
 
 def _plain_path(argument: ast.expr) -> bool:
@@ -300,7 +209,7 @@ def _rows(source: Source) -> Found:
         end = last.end_lineno or last.lineno
         if node.lineno <= end <= (node.end_lineno or node.lineno):
             continue
-        yield (*_where(node), source.hunks([(node, row)], [(end, added)]), function.name)
+        yield (*where(node), source.hunks([(node, row)], [(end, added)]), function.name)
 
 
 def _framed(node: ast.Subscript) -> str | None:
@@ -438,6 +347,19 @@ def _seldom(source: Source, loop: ast.For, group: list[ast.stmt]) -> tuple[int, 
     return begin, end, hunks, function.name if function is not None else "<module>"
 
 
+FORMS: dict[str, Callable[[Source], Found]] = {
+    "threads": _threads,
+    "map": _map,
+    "rows": _rows,
+    "every": _every,
+    "connect": connected,
+    "open": opened,
+    "lazy": lazily,
+    "pad": padded,
+    "share": shared,
+    "async": asynchronous,
+}
+
 # What tells that a loop is over batches, or that a function is a step of training.
 STEPS = {"backward", "step", "zero_grad", "train_on_batch", "train_step", "apply_gradients"}
 BATCHES = ("loader", "dataloader", "batches")
@@ -477,7 +399,3 @@ def main(files: list[str], out: Callable[[str], Any]) -> None:
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
     out(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:], sys.stdout.write)

@@ -133,7 +133,7 @@ class Sampler:
         pause = interval
         if self.drain not in RECORDER.drains:
             RECORDER.drain_from(self.drain)
-        # Looks from outside begin when this process has a file; a short loop would be over before the first writing is due.
+        # Looks from outside begin when this process has a file; a short loop would be over before the first writing.
         RECORDER.flush(wait=False)
         while not gate.acquire(timeout=pause):
             t = now()

@@ -128,8 +128,11 @@ struct Function {
     /// The function at a line, the expression of the user's code that led there, and the time there.
     lines: HashMap<(u32, u32), (Frame, Option<Frame>, u64)>,
     /// Time at each of its expressions.
-    expressions: HashMap<(u32, Option<(u32, u32, u32)>), (Frame, u64)>,
+    expressions: HashMap<Expression, (Frame, u64)>,
 }
+
+/// The line that a function is at, and what of it is evaluated, as [`Frame::span`] says.
+type Expression = (u32, Option<(u32, u32, u32)>);
 
 impl Function {
     /// The call that nearly all of its time goes into.

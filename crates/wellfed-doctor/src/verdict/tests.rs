@@ -113,6 +113,15 @@ fn said(e: &Evidence) -> Vec<String> {
         .collect()
 }
 
+/// What is said of a cause, first or later.
+fn found(e: &Evidence, id: &str) -> Option<Verdict> {
+    let judged = judge(e);
+    std::iter::once(judged.verdict)
+        .chain(judged.runner_up)
+        .chain(judged.others)
+        .find(|verdict| verdict.id == id)
+}
+
 #[test]
 fn a_loop_that_hardly_waits_is_told_so() {
     let judged = judge(&loading(2, "decode", 0.002, 0.0, 0.02));

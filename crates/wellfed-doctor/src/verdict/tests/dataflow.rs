@@ -30,14 +30,8 @@ fn a_generator_is_not_told_to_run_in_parallel() {
     assert!(!said(&e).contains(&"serial-loading".to_owned()));
     // Made when it is asked for: one batch ahead is worth as much as the step.
     let e = generated(0.02, 0.02, false);
-    let judged = judge(&e);
-    let ahead = [&judged.verdict]
-        .into_iter()
-        .chain(&judged.runner_up)
-        .chain(&judged.others)
-        .find(|verdict| verdict.id == "serial-loading")
-        .unwrap();
-    let apply = ahead.fix.as_ref().unwrap().apply.as_ref().unwrap();
+    let ahead = found(&e, "serial-loading").unwrap();
+    let apply = ahead.fix.unwrap().apply.unwrap();
     assert_eq!(apply.loader.keys().collect::<Vec<_>>(), ["prefetch"]);
     let gain = ahead.gain.unwrap().factor;
     assert!((1.35..1.6).contains(&gain), "{gain}");

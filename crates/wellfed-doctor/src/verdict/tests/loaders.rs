@@ -37,14 +37,7 @@ fn workers_that_would_start_with_each_loader_have_to_be_worth_it() {
         e.loaders[0].loader.persistent_workers = false;
         e.steps.steps_per_epoch = 8.0;
         e.loaders[0].loader.made = made;
-        let judged = judge(&e);
-        let serial = [&judged.verdict]
-            .into_iter()
-            .chain(&judged.runner_up)
-            .chain(&judged.others)
-            .find(|verdict| verdict.id == "serial-loading")
-            .cloned();
-        serial.map(|verdict| {
+        found(&e, "serial-loading").map(|verdict| {
             let kept = verdict.fix.unwrap().apply.unwrap().loader.contains_key("persistent_workers");
             (verdict.gain.unwrap().factor, kept)
         })

@@ -21,9 +21,6 @@ use super::{
 /// Frames of a stack that are followed.
 const DEPTH: usize = 200;
 
-/// Times that a stack is read until the thread was at the same frame before and after.
-const TRIES: usize = 4;
-
 /// Threads that are followed.
 const MOST_THREADS: usize = 1000;
 
@@ -235,31 +232,14 @@ impl Python {
 
     /// What a thread is at, innermost first; empty if nothing could be made out.
     pub(super) fn stack(&mut self, thread: PythonThread) -> Vec<Spot> {
+        let layout = self.layout;
         let mut spots = Vec::new();
-        for _ in 0..TRIES {
-            let frame = self.innermost(thread);
-            spots = self.stack_from(frame);
-            // A thread that called or returned meanwhile may show frames of both moments as if one had called the other.
-            if self.innermost(thread) == frame {
-                break;
-            }
-        }
-        spots
-    }
-
-    /// Address of the frame that a thread runs; 0 if it runs none.
-    fn innermost(&self, thread: PythonThread) -> u64 {
-        let pointer = self.memory.word(thread.state + self.layout.frame);
-        let frame = match self.layout.indirect {
+        let pointer = self.memory.word(thread.state + layout.frame);
+        let frame = match layout.indirect {
             Some(offset) => pointer.and_then(|pointer| self.memory.word(pointer.wrapping_add(offset))),
             None => pointer,
         };
-        frame.unwrap_or(0)
-    }
-
-    fn stack_from(&mut self, mut frame: u64) -> Vec<Spot> {
-        let layout = self.layout;
-        let mut spots = Vec::new();
+        let mut frame = frame.unwrap_or(0);
         // Callers' frames lie before those they call, next to each other, unless they are generators' or older than 3.11: most of a
         // stack is had by one read.
         let mut piece = Piece::default();

@@ -54,6 +54,11 @@ class Recorder:
         self._started = False
         self._since = now()
 
+    @property
+    def started(self) -> bool:
+        """Whether this process has a file."""
+        return self._started
+
     def open(self, directory: str) -> None:
         """Records from now on; the file itself is made with the first record."""
         self._since = now()

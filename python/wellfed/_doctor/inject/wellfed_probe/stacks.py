@@ -134,7 +134,8 @@ class Sampler:
         if self.drain not in RECORDER.drains:
             RECORDER.drain_from(self.drain)
         # Looks from outside begin when this process has a file; a short loop would be over before the first writing.
-        RECORDER.flush(wait=False)
+        if not RECORDER.started:
+            RECORDER.flush(wait=False)
         while not gate.acquire(timeout=pause):
             t = now()
             late = max(0, t - asleep - int(pause * 1e9))

@@ -170,9 +170,11 @@ fn writable(path: &Path) -> Result<(), String> {
         Err(_) if path.file_name().is_none() => Err("it names no file".to_owned()),
         Err(_) if !parent.exists() => Err(format!("there is no folder {}", parent.display())),
         Err(_) if !parent.is_dir() => Err(format!("{} is no folder", parent.display())),
+        // A link to a file that is not there yet: it would be the link that is removed.
+        Err(_) if path.is_symlink() => Ok(()),
         Err(_) => {
-            // Only making it tells: a disk may be read-only whoever asks.
-            let made = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            // Only making it tells: a disk may be read-only whoever asks. What another process made meanwhile is not touched.
+            let made = fs::OpenOptions::new().write(true).create_new(true).open(path);
             made.and_then(|_| fs::remove_file(path)).map_err(|error| error.to_string())
         }
     }
@@ -227,6 +229,13 @@ mod tests {
         assert_eq!((at("new"), at("old"), writable(Path::new("-"))), (Ok(()), Ok(()), Ok(())));
         assert!(!folder.path().join("new").exists());
         assert_eq!(fs::read_to_string(folder.path().join("old")).unwrap(), "kept");
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink("new", &link).unwrap();
+            assert_eq!(writable(&link), Ok(()));
+            assert!(link.is_symlink() && !folder.path().join("new").exists());
+        }
         assert!(at("none/new").unwrap_err().contains("there is no folder"));
         assert!(at("old/new").unwrap_err().contains("is no folder"));
         assert!(writable(folder.path()).unwrap_err().contains("it is a folder"));

@@ -6,7 +6,7 @@ use super::{Case, Finding, HELD_UP, Kind, Said, code, fact, loading, ms, percent
 use crate::{
     evidence::{Evidence, Flow},
     model::{Cost, Pipeline},
-    record::Node,
+    record::{Loader, Node},
     report::{Apply, Fact, Fix},
 };
 
@@ -31,15 +31,24 @@ fn decodes(case: &Case, what: &str) -> bool {
     case.e.loader().is_some_and(|loader| loader.decodes.iter().any(|operation| operation.contains(what)))
 }
 
-/// What of a pipeline runs as Python code: a generator, or a function of a map.
+/// What of a pipeline runs as Python code and is most of its work: a generator, or the functions of its maps.
 fn python(e: &Evidence) -> Option<&'static str> {
+    if generated(e) {
+        return Some("generator");
+    }
     let steps = &e.loader()?.pipeline;
-    ["generator", "py_function"].into_iter().find(|what| steps.iter().any(|step| step.contains(what)))
+    let mut maps =
+        steps.iter().filter(|step| step.contains("Map(") && !step.starts_with("FlatMap")).peekable();
+    maps.peek()?;
+    maps.all(|step| step.contains("py_function")).then_some("py_function")
 }
 
-/// Whether elements come from a generator of Python's.
+/// Whether elements come from a generator of Python's that takes most of the time. Its node does not count that: what other threads use
+/// the processor for beyond what nodes tell is the generator's. One that only names files for a map has little.
 pub(super) fn generated(e: &Evidence) -> bool {
-    python(e) == Some("generator")
+    let is_there = |loader: &Loader| loader.pipeline.iter().any(|step| step.contains("generator"));
+    e.loader().is_some_and(is_there)
+        && e.flow.as_ref().is_some_and(|flow| e.beside_the_step() > 2.0 * flow.work())
 }
 
 /// What keeps the cores busy, in a title.

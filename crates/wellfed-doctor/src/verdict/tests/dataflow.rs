@@ -48,3 +48,14 @@ fn a_function_of_python_in_a_map_is_the_same_for_calls_at_once() {
     }
     assert!(said(&e).contains(&"python-overhead".to_owned()), "{:?}", said(&e));
 }
+
+#[test]
+fn python_that_only_names_files_is_not_what_takes_the_time() {
+    let mut e = busy_dataflow(&["DecodeJpeg"], None);
+    let before = said(&e);
+    for first in ["FlatMap(flat_map_fn, generator)", "Map(<lambda>, py_function)"] {
+        e.loaders[0].loader.pipeline = [first, "ParallelMap(decode)"].map(str::to_owned).to_vec();
+        assert_eq!(said(&e), before, "{first}");
+    }
+    assert_eq!(before[0], "decode");
+}

@@ -319,11 +319,17 @@ def test_csv_is_told_to_be_parsed_by_wellfed_and_gives_the_same(tmp_path: Path) 
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    told = ran("-m", "wellfed", "doctor", "run", "--json", "report.json", text=CSV)
-    report = json.loads((tmp_path / "report.json").read_text())
-    # Where other processes have the cores, they may be what is told first.
-    verdicts = [report["verdict"], report["runner_up"], *report["others"]]
-    (fix,) = [verdict["fix"] for verdict in verdicts if verdict is not None and verdict["id"] == "parse"]
+    # The loop takes a second. Where other processes have the cores for all of it, what takes its time is theirs.
+    for _ in range(4):
+        told = ran("-m", "wellfed", "doctor", "run", "--json", "report.json", text=CSV)
+        report = json.loads((tmp_path / "report.json").read_text())
+        verdicts = [report["verdict"], report["runner_up"], *report["others"]]
+        found = [verdict for verdict in verdicts if verdict is not None]
+        parse = [verdict["fix"] for verdict in found if verdict["id"] == "parse"]
+        if parse or "noisy-neighbour" not in [verdict["id"] for verdict in found]:
+            break
+    assert len(parse) == 1, found
+    (fix,) = parse
     lines = CSV.splitlines()
     first = fix["place"]["line"] - 1
     lines[first : first + 1] = fix["change"].splitlines()

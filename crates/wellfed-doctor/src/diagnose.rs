@@ -137,7 +137,12 @@ fn steps(e: &Evidence, judgement: &Judgement) -> Steps {
         return Steps::default();
     }
     let whole = time + e.steps.restart();
-    let ceiling = if judgement.ceiling > 0.0 { judgement.ceiling.min(whole) } else { e.steps.compute() };
+    let ceiling = match judgement.ceiling {
+        // A step on a device may go on while the loop waits. Without one, what is not waiting is the step, whatever the model makes of it.
+        modelled if modelled > 0.0 && e.device_busy.is_none() => modelled.min(e.steps.compute()),
+        modelled if modelled > 0.0 => modelled.min(whole),
+        _ => e.steps.compute(),
+    };
     let batch_size = e.batch_size();
     Steps {
         count: e.steps.steps.len() as u64,

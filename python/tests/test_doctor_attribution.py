@@ -154,8 +154,78 @@ data = Data()
     report = run(tmp_path, body)
     found = verdict(report, "lock-contention")
     assert found["fix"]["place"]["line"] == report["line"]("        with lock:")
+    # Whoever has the lock sleeps, and the others wait for that.
+    asleep = report["line"]("            time.sleep(0.01)")
+    held = [fact["text"] for fact in found["evidence"] if "While one waits, another is at" in fact["text"]]
+    assert len(held) == 1, found["evidence"]
+    assert f"`time.sleep(0.01)` (train.py:{asleep})" in held[0]
     said = [v["id"] for v in (report["verdict"], report["runner_up"], *report["others"]) if v]
     assert not {"storage-latency", "storage-bandwidth", "serial-loading"} & set(said)
+
+
+def test_garbage_that_is_looked_for_again_and_again(tmp_path: Path) -> None:
+    body = """
+known = [{"id": i, "boxes": [[i, i + 1]], "at": {"x": i}} for i in range(300_000)]
+text = json.dumps([{"box": [i, i + 1], "name": str(i)} for i in range(2000)])
+
+class Data(Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, i):
+        return torch.zeros(1) + len(json.loads(text))
+
+data = Data()
+"""
+    report = run(tmp_path, body)
+    found = verdict(report, "garbage-collection")
+    assert found["fix"]["apply"] == {"garbage": True}
+    change = found["fix"]["change"].splitlines()
+    assert [line.strip() for line in change[:3]] == [
+        "import gc",
+        "gc.freeze()",
+        "gc.set_threshold(100_000, 50, 50)",
+    ]
+    # The change is pasted as it stands, and then there is nothing of it to say any more.
+    place = found["fix"]["place"]
+    lines = (tmp_path / "train.py").read_text().splitlines()
+    lines[place["line"] - 1 : place["line"]] = change
+    again = tmp_path / "again"
+    again.mkdir()
+    assert lines[: len(BEGIN.splitlines())] == BEGIN.splitlines()
+    (again / "train.py").write_text("\n".join(lines))
+    done = subprocess.run(
+        [sys.executable, "-m", "wellfed", "doctor", "run", "--no-live", "--json", "report.json", "train.py"],
+        cwd=again,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    after = json.loads((again / "report.json").read_text())
+    said = [v["id"] for v in (after["verdict"], after["runner_up"], *after["others"]) if v]
+    assert "garbage-collection" not in said
+    assert after["steps"]["rate"] > report["steps"]["rate"]
+
+
+def test_memory_of_large_arrays_that_is_asked_for_anew(tmp_path: Path) -> None:
+    body = """
+scan = np.random.default_rng(0).random((40, 512, 512), np.float32)
+
+class Data(Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, i):
+        return torch.from_numpy((scan * 2 - 0.5).clip(0, 1)[0, :4, :4].copy())
+
+data = Data()
+"""
+    report = run(tmp_path, body)
+    found = verdict(report, "page-faults")
+    assert "of the processor time of the workers" in found["title"]
+    assert set(found["fix"]["apply"]["env"]) == {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
+    assert found["fix"]["change"].startswith("MALLOC_MMAP_THRESHOLD_=1073741824 ")
 
 
 def test_a_file_that_is_loaded_for_each_sample(tmp_path: Path) -> None:

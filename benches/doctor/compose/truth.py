@@ -131,6 +131,8 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "python-step": ("metric-at-once",),
     "long-tail": (),
     "h2d-copy": (),
+    "garbage-collection": (),
+    "page-faults": (),
     "memory-limit": (),
     "page-cache-thrash": (),
     "healthy": (),
@@ -146,7 +148,7 @@ def advice(verdict: dict[str, Any], workers: int = 0) -> str:
     loader = apply.get("loader") or {}
     if apply.get("feed"):
         return "feed"
-    if apply.get("env"):
+    if any("THREADS" in name for name in apply.get("env") or {}):
         return "env"
     if (wanted := loader.get("num_workers")) is not None:
         return "num_workers up" if wanted > workers else "num_workers down"

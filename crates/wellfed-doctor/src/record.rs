@@ -45,6 +45,10 @@ pub enum Record {
     Stacks(Stacks),
     /// From now on stacks are looked at from outside: the first record of that file.
     Looks(Looks),
+    /// What a process was at while another one waited for a lock that processes share.
+    Held(Held),
+    /// Collections of garbage.
+    Garbage(Garbage),
     /// Some samples, call by call.
     Profile(Profile),
     /// How long the sampling thread waited for the interpreter's lock.
@@ -395,6 +399,28 @@ pub struct Stacks {
 pub struct Looks {
     /// Now.
     pub t: u64,
+}
+
+/// See [`Record::Held`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Held {
+    /// End of the interval.
+    pub t: u64,
+    /// Stacks of the main thread.
+    pub rows: Vec<Stack>,
+}
+
+/// See [`Record::Garbage`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Garbage {
+    /// End of the interval.
+    pub t: u64,
+    /// Collections in it.
+    pub n: u64,
+    /// Time they took together.
+    pub wall: u64,
 }
 
 /// See [`Record::Profile`].

@@ -253,6 +253,9 @@ pub struct Apply {
     /// Give the script `wellfed.torch.DataLoader` in place of torch's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub feed: bool,
+    /// Collect garbage seldom, from the first loader of torch on: `gc.freeze()` and `gc.set_threshold(100_000, 50, 50)`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub garbage: bool,
 }
 
 /// How many times as fast.

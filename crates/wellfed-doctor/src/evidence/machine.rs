@@ -40,6 +40,12 @@ pub struct Load {
     pub read_bytes: f64,
     /// Page faults of ours that read from storage, a second.
     pub major_faults: f64,
+    /// Page faults of the whole machine that were given a huge page, a second.
+    pub huge_faults: f64,
+    /// What the processes use that make batches.
+    pub making: Use,
+    /// What the training process uses.
+    pub training: Use,
     /// Bytes a second from all disks.
     pub disk: f64,
     /// Seconds a read of a disk takes.
@@ -62,6 +68,21 @@ pub struct Load {
     pub gpu_busy: Option<f64>,
     /// Share of the first device's memory in use.
     pub gpu_memory: Option<f64>,
+}
+
+/// What some processes use, a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Use {
+    /// Cores.
+    pub cpu: f64,
+    /// Of that, in the kernel.
+    pub system: f64,
+    /// Threads that were runnable without a core.
+    pub queued: f64,
+    /// Page faults that read nothing from storage.
+    pub faults: f64,
+    /// Bytes through read calls.
+    pub read: f64,
 }
 
 /// A process that is not the script's.
@@ -122,6 +143,18 @@ impl Load {
         let all = |tick: &Tick, of: &dyn Fn(&Process) -> f64| tick.processes.values().map(of).sum::<f64>();
         let of_main = |tick: &Tick, of: &dyn Fn(&Process) -> f64| tick.processes.get(&main).map_or(0.0, of);
         let workers: Vec<u32> = loading.pids.iter().copied().filter(|&pid| pid != main).collect();
+        let used = |pids: &[u32]| {
+            let over = |of: &dyn Fn(&Process) -> f64| {
+                over_time(&|tick| pids.iter().filter_map(|pid| tick.processes.get(pid)).map(of).sum::<f64>())
+            };
+            Use {
+                cpu: over(&|process| seconds(process.cpu)),
+                system: over(&|process| seconds(process.system)),
+                queued: over(&|process| seconds(process.delay)),
+                faults: over(&|process| process.minor_faults as f64),
+                read: over(&|process| process.rchar as f64),
+            }
+        };
         let machine = &trace.machine;
         let limit = machine.memory_limit.filter(|&limit| limit < machine.memory);
         let gpu = |of: &dyn Fn(&GpuTick) -> f64| {
@@ -152,6 +185,9 @@ impl Load {
             rchar: over_time(&|tick| all(tick, &|process| process.rchar as f64)),
             read_bytes: over_time(&|tick| all(tick, &|process| process.read_bytes as f64)),
             major_faults: over_time(&|tick| all(tick, &|process| process.major_faults as f64)),
+            huge_faults: over_time(&|tick| tick.huge_faults as f64),
+            making: used(&loading.pids),
+            training: used(&[main]),
             disk: over_time(&|tick| tick.disk.bytes as f64),
             disk_latency: if reads > 0.0 {
                 over_time(&|tick| seconds(tick.disk.read_time)) / reads

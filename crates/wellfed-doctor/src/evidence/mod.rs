@@ -4,6 +4,7 @@
 
 mod engine;
 mod flow;
+mod garbage;
 mod loading;
 mod loops;
 mod machine;
@@ -12,10 +13,11 @@ mod stages;
 
 pub use engine::{Engine, Requests};
 pub use flow::Flow;
+pub use garbage::Garbage;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
-pub use machine::{Load, Neighbour};
-pub use script::{Purpose, Script, loops, saves};
+pub use machine::{Load, Neighbour, Use};
+pub use script::{Purpose, Script, loops, saves, straight};
 pub use stages::{Culprit, StageTime, Stages, Waited, Waits, Work};
 
 use std::collections::BTreeMap;
@@ -60,6 +62,8 @@ pub struct Evidence {
     pub engine: Option<Engine>,
     /// Where time goes.
     pub stages: Stages,
+    /// Collections of garbage.
+    pub garbage: Garbage,
     /// The machine while the loop was in its steady state.
     pub load: Load,
     /// Reads that were tried after the script ended.
@@ -162,6 +166,7 @@ impl Evidence {
                 "Lines of Python were looked at from inside of the process, which finds code that gives up the interpreter's lock too often ({why})."
             ));
         }
+        evidence.garbage = Garbage::of(run, main, &evidence.loading, &evidence.steps);
         evidence.load = Load::of(&run.trace, main.pid, &evidence.loading, window);
         evidence.engine = Engine::of(main, loader.loader, window);
         if let Some(engine) = &evidence.engine

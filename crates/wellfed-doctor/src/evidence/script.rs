@@ -179,6 +179,16 @@ pub fn loops(frame: &Frame, edits: &[Edit]) -> bool {
     edits.iter().any(|edit| edit.kind == "loops" && edit.is_at(frame))
 }
 
+/// Whether a frame is in a function of the script in which nothing is done again and again: it takes no time itself.
+pub fn straight(frame: &Frame, edits: &[Edit]) -> bool {
+    // A function within another one is told for itself.
+    let around = |kind: &str| {
+        let of_kind = edits.iter().filter(|edit| edit.kind == kind && edit.is_at(frame));
+        of_kind.map(|edit| edit.last - edit.line).min()
+    };
+    around("straight").is_some_and(|lines| around("loops").is_none_or(|other| lines <= other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -73,6 +73,8 @@ pub struct Stages {
     pub outside_looks: u64,
     /// What making a batch waits for, most time first; only looks from outside tell.
     pub waited: Vec<Waited>,
+    /// Where workers are while others wait for a lock that processes share, most time first: the lines of the script, and their shares.
+    pub holding: Vec<(Frame, f64)>,
     /// Work that may be done anew for each sample, if there is any: see [`Work`].
     pub works: Vec<Work>,
     /// Samples that were traced call by call.
@@ -150,8 +152,11 @@ impl Function {
     }
 }
 
+/// Lines of the script, by file and number, and the time of each.
+type Lines = HashMap<(String, u32), (Frame, u64)>;
+
 /// Time of waiting by what is waited for, and within by the line of the script.
-type Waiting = BTreeMap<String, HashMap<(String, u32), (Frame, u64)>>;
+type Waiting = BTreeMap<String, Lines>;
 
 /// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
 const WORKS: [(&str, &[&str], &[&str]); 5] = [
@@ -188,8 +193,7 @@ struct Works {
 struct OfWork {
     wall: u64,
     cpu: u64,
-    /// Lines of the script, by file and number, and the time of each.
-    lines: HashMap<(String, u32), (Frame, u64)>,
+    lines: Lines,
 }
 
 impl Works {
@@ -233,6 +237,7 @@ impl Stages {
         let (mut late, mut looks, mut threads) = (0.0, 0.0, 0.0);
         let mut waiting = Waiting::new();
         let mut works = Works::default();
+        let mut holding = Lines::new();
         for process in &run.processes {
             let is_main = process.pid == main.pid;
             if !is_main && !loading.pids.contains(&process.pid) {
@@ -256,6 +261,15 @@ impl Stages {
                         late += gil.late as f64 * 1e-9;
                         looks += f64::from(gil.n);
                         threads += gil.threads * f64::from(gil.n);
+                    }
+                    Record::Held(held) if held.t >= steps.window.0 && held.t <= steps.window.1 => {
+                        for stack in &held.rows {
+                            let list: Vec<&Frame> =
+                                stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
+                            if let Some(fetch) = list.iter().position(|frame| is_fetch(frame)) {
+                                note_line(&mut holding, &list[..=fetch], stack.wall);
+                            }
+                        }
                     }
                     Record::Profile(profile) => {
                         stages.traced += u64::from(profile.samples);
@@ -297,7 +311,11 @@ impl Stages {
                                 sum.wait(name, making, stack.wall);
                                 works.note(making, stack.wall, stack.cpu);
                                 if !stack.on.is_empty() {
-                                    note(&mut waiting, making, &stack.on, stack.wall);
+                                    note_line(
+                                        waiting.entry(stack.on.clone()).or_default(),
+                                        making,
+                                        stack.wall,
+                                    );
                                 }
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
@@ -319,6 +337,7 @@ impl Stages {
         // What requests wait for, looks find as surely as tracing does, and in more of them.
         let looked = made.get("network").filter(|sum| sum.wall > 0).map(Sum::waits);
         stages.waited = waited(waiting, blocked);
+        stages.holding = shares(holding);
         stages.works = works.scaled(cpu, blocked);
         if stages.traced >= TRACED && stages.outside_looks < LOOKED {
             // Collation is no sample's.
@@ -435,12 +454,11 @@ fn in_window(stacks: &Stacks, window: (u64, u64)) -> bool {
     stacks.t >= window.0 && stacks.t <= window.1
 }
 
-/// Notes that a stack waits: at the innermost line of the script, or of whatever there is.
-fn note(waiting: &mut Waiting, list: &[&Frame], on: &str, wall: u64) {
+/// Notes the time of a stack: at the innermost line of the script, or of whatever there is.
+fn note_line(lines: &mut Lines, list: &[&Frame], wall: u64) {
     let Some(frame) = list.iter().find(|frame| !stage::library(frame)).or_else(|| list.first()) else {
         return;
     };
-    let lines = waiting.entry(on.to_owned()).or_default();
     lines.entry((frame.file.clone(), frame.line)).or_insert_with(|| ((*frame).clone(), 0)).1 += wall;
 }
 
@@ -458,6 +476,15 @@ fn waited(waiting: Waiting, blocked: f64) -> Vec<Waited> {
         .collect();
     waited.sort_by(|a, b| b.time.total_cmp(&a.time));
     waited
+}
+
+/// Lines and their shares, the largest first.
+fn shares(lines: Lines) -> Vec<(Frame, f64)> {
+    let mut lines: Vec<(Frame, u64)> = lines.into_values().collect();
+    let all: u64 = lines.iter().map(|(_, wall)| *wall).sum();
+    lines.sort_by_key(|(frame, wall)| (std::cmp::Reverse(*wall), frame.line));
+    let share = |wall: u64| wall as f64 / all.max(1) as f64;
+    lines.into_iter().map(|(at, wall)| (Frame { call: headline(&at.call), ..at }, share(wall))).collect()
 }
 
 /// Of a statement with a body, what stands before the body: a loop is not told in full.

@@ -7,12 +7,13 @@ use super::{
     files::{Kept, page},
 };
 
-/// Gauges, and bytes swapped in since the look before.
+/// Gauges, and since the look before: bytes swapped in, and faults that were given huge pages.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct MemoryLook {
     pub(super) available: u64,
     pub(super) page_cache: u64,
     pub(super) swap_in: u64,
+    pub(super) huge_faults: u64,
     pub(super) shm_used: u64,
 }
 
@@ -21,6 +22,7 @@ pub(super) struct Memory {
     meminfo: Option<Kept>,
     vmstat: Option<Kept>,
     swapped: Option<u64>,
+    huge_faults: Option<u64>,
     buffer: Vec<u8>,
 }
 
@@ -30,6 +32,7 @@ impl Memory {
             meminfo: Kept::open("/proc/meminfo").ok(),
             vmstat: Kept::open("/proc/vmstat").ok(),
             swapped: None,
+            huge_faults: None,
             buffer: Vec::new(),
         };
         this.look();
@@ -51,6 +54,11 @@ impl Memory {
                 look.swap_in = now.saturating_sub(before).saturating_mul(page());
             }
             self.swapped = swapped;
+            let huge = value(text, "thp_fault_alloc");
+            if let (Some(before), Some(now)) = (self.huge_faults, huge) {
+                look.huge_faults = now.saturating_sub(before);
+            }
+            self.huge_faults = huge;
         }
         look.shm_used = shm().map_or(0, |space| space.size - space.free.min(space.size));
         look

@@ -115,6 +115,8 @@ pub struct Tick {
     pub page_cache: u64,
     /// Bytes swapped in.
     pub swap_in: u64,
+    /// Page faults of the whole machine that were given a huge page, of 2 MB mostly.
+    pub huge_faults: u64,
     /// Bytes the control group uses, with its page cache.
     pub cgroup_memory: Option<u64>,
     /// Time the control group was throttled, nanoseconds.

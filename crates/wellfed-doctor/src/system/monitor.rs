@@ -236,6 +236,7 @@ impl Eyes {
             memory_available: memory.available,
             page_cache: memory.page_cache,
             swap_in: memory.swap_in,
+            huge_faults: memory.huge_faults,
             cgroup_memory: cgroup.memory,
             throttled: cgroup.throttled,
             pressure: self.stalls.look(passed),

@@ -63,6 +63,7 @@ impl Tick {
             memory_available: next.memory_available,
             page_cache: next.page_cache,
             swap_in: self.swap_in + next.swap_in,
+            huge_faults: self.huge_faults + next.huge_faults,
             cgroup_memory: next.cgroup_memory,
             throttled: self.throttled + next.throttled,
             pressure: match (&self.pressure, next.pressure) {

@@ -177,6 +177,18 @@ pub(super) fn fed(e: &Evidence) -> (String, Option<Place>) {
     (changed.unwrap_or_else(|| "# import wellfed, and give the loader to wellfed.feed()".to_owned()), place)
 }
 
+/// The lines that make the loader, with others before them.
+pub(super) fn before_loader(e: &Evidence, lines: &[&str]) -> (String, Option<Place>) {
+    let place = e.loader().and_then(|loader| loader.place.clone());
+    let changed =
+        place.as_ref().and_then(|place| with_call(place, |call| Some(call.to_owned()))).map(|code| {
+            let indent = &code[..code.len() - code.trim_start().len()];
+            let before: String = lines.iter().map(|line| format!("{indent}{line}\n")).collect();
+            before + &code
+        });
+    (changed.unwrap_or_else(|| format!("# before the loader is made: {}", lines.join("; "))), place)
+}
+
 /// The lines that make a data set by `make_csv_dataset`, with wellfed's parser in its place.
 pub(super) fn csv(e: &Evidence) -> (String, Option<Place>) {
     const THEIRS: &str = "make_csv_dataset(";

@@ -9,9 +9,12 @@ use crate::{
     report::{Apply, Fix},
 };
 
+/// The name of too many threads.
+pub(super) const THREADS: &str = "cpu-oversubscription";
+
 /// What of this is the script's own.
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    [threads(case), lock(case)].into_iter().flatten().collect()
+    [threads(case), threads_of_the_step(case), lock(case)].into_iter().flatten().collect()
 }
 
 /// The evidence as it would be without neighbours, as far as that is known: what they use is idle, and nobody queues behind them.
@@ -169,14 +172,8 @@ fn threads(case: &Case) -> Option<Finding> {
         "{} workers with {threads:.0} threads each fight for {:.0} cores",
         case.p.workers, case.p.cores
     );
-    let finding = case.finding(
-        Kind::Setting,
-        "cpu-oversubscription",
-        "contention",
-        Said { title, facts, fix },
-        &changed,
-        SPINNING,
-    );
+    let finding =
+        case.finding(Kind::Setting, THREADS, "contention", Said { title, facts, fix }, &changed, SPINNING);
     // What the script asks for itself, a variable does not change.
     let own = case.e.edits.iter().find(|edit| edit.kind == "threads");
     Some(match own {
@@ -187,6 +184,88 @@ fn threads(case: &Case) -> Option<Finding> {
         ),
         None => finding,
     })
+}
+
+/// Seconds for which a thread keeps its core while another one wants it: the slice of Linux' scheduler.
+const SLICE: f64 = 0.003;
+
+/// Pieces of work of a module that are shared out among threads: in its forward and its backward pass, and for its parameters.
+const PIECES: f64 = 3.0;
+
+/// How many times as long a step may take for threads that wait for each other: more is not promised. Measured 16 with two threads of
+/// torch beside one process that computes, on two cores.
+const MOST_SPUN: f64 = 8.0;
+
+/// Share of the processor time of the training process that its threads were runnable without a core, from which on they are too many.
+const QUEUED: f64 = 0.15;
+
+/// The training process shares each step's work out among more threads than there are cores left: at each piece of it the others wait,
+/// spinning, for the one that has no core.
+fn threads_of_the_step(case: &Case) -> Option<Finding> {
+    let (load, e) = (&case.e.load, case.e);
+    let parallel = mean(case.p.step.iter().map(|cost| cost.parallel));
+    let step = mean(case.p.step.iter().map(Cost::alone));
+    let others = load.foreign + if e.loading.in_workers { load.making.cpu } else { 0.0 };
+    let of_torch = e.loader().is_some_and(|loader| loader.framework != "tf.data");
+    // With cores for all of its threads, and with none at all besides one, fewer of them gain nothing.
+    if !of_torch
+        || parallel < SHARED_OUT
+        || others < 0.3
+        || load.training.queued < QUEUED * load.training.cpu
+        || pipeline::busy_share(e) < 0.9
+    {
+        return None;
+    }
+    let queued = load.training.queued / (load.training.cpu + load.training.queued);
+    let pieces = e.model.as_ref().map_or(0.0, |model| PIECES * f64::from(model.module_calls));
+    let spared = (pieces * SLICE).max(queued * step).min(step * (1.0 - 1.0 / MOST_SPUN));
+    let left = 1.0 - spared / step.max(1e-12);
+    let changed = case.p.with_step(|cost| Cost {
+        cpu: left * cost.cpu / cost.parallel.max(1.0),
+        blocked: left * cost.blocked,
+        parallel: 1.0,
+        ..*cost
+    });
+    let threads = (case.p.cores - others).round().max(1.0);
+    let facts = vec![
+        fact(
+            format!(
+                "A step's work is shared out among threads that use {parallel:.1} cores; others use {others:.1} of {:.0}.",
+                case.p.cores
+            ),
+            parallel,
+            "cores",
+            "/proc",
+        ),
+        fact(
+            format!(
+                "Threads of the training process were runnable without a core {:.1} s a second.",
+                load.training.queued
+            ),
+            load.training.queued,
+            "s/s",
+            "/proc",
+        ),
+    ];
+    let names = ["OMP_NUM_THREADS", "MKL_NUM_THREADS"];
+    let fix = Fix {
+        title: format!("{threads:.0} {} for the step", if threads < 2.0 { "thread" } else { "threads" }),
+        change: format!("OMP_NUM_THREADS={threads:.0} MKL_NUM_THREADS={threads:.0} {}", code::command(e)),
+        place: None,
+        why: "A thread that has finished its part waits, spinning, for the one that has no core: for as long as another process keeps that."
+            .to_owned(),
+        apply: Some(Apply {
+            env: names.iter().map(|name| ((*name).to_owned(), format!("{threads:.0}"))).collect(),
+            ..Apply::default()
+        }),
+    };
+    let title = format!(
+        "A step's threads wait for each other: others use {others:.1} of {:.0} cores, and they want {:.1}",
+        case.p.cores,
+        load.training.cpu + load.training.queued
+    );
+    let said = Said { title, facts, fix };
+    Some(case.finding(Kind::Setting, THREADS, "contention", said, &changed, SPINNING))
 }
 
 fn lock(case: &Case) -> Option<Finding> {

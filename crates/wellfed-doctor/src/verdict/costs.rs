@@ -2,7 +2,7 @@
 
 use super::{Case, Finding, Kind, Said, again, code, fact, loading, ms, percent, pipeline};
 use crate::{
-    evidence::{StageTime, mean},
+    evidence::{self, StageTime, mean},
     model::Cost,
     report::{Apply, Fact, Fix},
 };
@@ -393,9 +393,21 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
 /// interpreter's lock given up, which is where native code is called.
 fn native_call(case: &Case, stage: &StageTime) -> Option<String> {
     let culprit = stage.culprits.first().filter(|culprit| culprit.time > 0.6 * stage.time())?;
-    let call = culprit.native.as_ref().filter(|_| case.e.stages.outside_looks > 0)?;
-    Some(call.call.clone())
+    let call = match &culprit.native {
+        Some(call) => call,
+        // Nothing takes long in a function that does each thing once, but what it calls.
+        None if evidence::straight(&culprit.frame, &case.e.edits)
+            && culprit.time > ONCE * case.e.loading.samples_per_batch() =>
+        {
+            &culprit.frame
+        }
+        None => return None,
+    };
+    (case.e.stages.outside_looks > 0).then(|| call.call.clone())
 }
+
+/// Seconds a sample that the interpreter takes at most for a function without a loop: for some hundred operations.
+const ONCE: f64 = 1e-4;
 
 /// Whether images are opened by Pillow, which wellfed's workers make faster together with what is done to them.
 fn decoded_by_pillow(case: &Case) -> bool {

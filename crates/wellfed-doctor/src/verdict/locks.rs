@@ -16,6 +16,9 @@ const NO_STORAGE: [&str; 4] = ["shared-lock", "file-lock", "child", "gil"];
 /// Share of making a batch from which on the lock is what limits workers.
 const HELD: f64 = 0.1;
 
+/// Share of the time that others wait from which on a line is named for which they do.
+const NAMED: f64 = 0.3;
+
 /// Seconds a batch that waits for anything but bytes, as far as that is known.
 pub(super) fn elsewhere(case: &Case) -> f64 {
     case.e.stages.waits_for(&NO_STORAGE).0
@@ -48,10 +51,28 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
         "s",
         "stacks",
     ));
+    let holder = case.e.stages.holding.first().filter(|(_, share)| *share >= NAMED);
+    if let Some((line, share)) = holder {
+        facts.push(fact(
+            format!(
+                "While one waits, another is at `{}` ({}), {} of the time.",
+                line.call,
+                code::where_is(line),
+                percent(*share)
+            ),
+            *share,
+            "share",
+            "stacks",
+        ));
+    }
     facts.push(loading::busy(case));
+    let what = match holder {
+        Some((line, _)) => format!("`{}` ({}), if it need not be alone", line.call, code::where_is(line)),
+        None => "what does not need it".to_owned(),
+    };
     let fix = Fix {
         title: "Hold the lock only for what workers share, or give each worker its own".to_owned(),
-        change: format!("# {}: take out of the lock what does not need it", at.at.call.trim_end_matches(':')),
+        change: format!("# {}: take out of the lock {what}", at.at.call.trim_end_matches(':')),
         place: Some(code::place_of(&at.at)),
         why: "One worker at a time does what the lock guards, however many there are: more of them would wait longer.".to_owned(),
         apply: None,

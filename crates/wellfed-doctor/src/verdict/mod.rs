@@ -6,11 +6,13 @@
 //! workers first.
 
 mod again;
+mod allocation;
 mod code;
 mod contention;
 mod costs;
 mod dataflow;
 mod engine;
+mod garbage;
 mod loading;
 mod locks;
 mod network;
@@ -273,6 +275,8 @@ fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
         costs::find(case),
         storage::find(case),
         contention::find(case),
+        allocation::find(case).into_iter().collect(),
+        garbage::find(case).into_iter().collect(),
         locks::find(case).into_iter().collect(),
         again,
         dataflow::find(case),
@@ -369,8 +373,14 @@ fn beside(now: Vec<Finding>, alone: Vec<Finding>, neighbour: Finding, held_up: b
             }
         }
     }
-    let rest: Vec<Finding> =
-        now.into_iter().filter(|finding| !own.iter().any(|it| same(it, finding))).collect();
+    let others = now.into_iter().filter(|finding| !own.iter().any(|it| same(it, finding)));
+    // Threads that wait for each other because of the neighbour are the script's to change.
+    let (mine, rest): (Vec<Finding>, Vec<Finding>) =
+        others.partition(|finding| finding.verdict.id == contention::THREADS);
+    for finding in mine {
+        let at = own.iter().position(|other| other.weight() < finding.weight()).unwrap_or(own.len());
+        own.insert(at, finding);
+    }
     if !neighbour.sure() && !held_up {
         own.extend(rest);
         return own;

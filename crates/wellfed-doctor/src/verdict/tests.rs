@@ -4,6 +4,7 @@ mod again;
 mod changes;
 mod dataflow;
 mod loaders;
+mod memory;
 
 use proptest::prelude::*;
 

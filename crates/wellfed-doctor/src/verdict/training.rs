@@ -1,7 +1,7 @@
 //! The loop itself: copies to the device, synchronization and logging, steps too small for the device, and loops that are as fast as
 //! they can be.
 
-use super::{Case, Finding, Kind, Said, code, costs, fact, loading, ms, percent};
+use super::{Case, Finding, Kind, Said, code, costs, fact, garbage, loading, ms, percent};
 use crate::{
     evidence::{self, Culprit, StageTime},
     model::Cost,
@@ -13,10 +13,7 @@ use crate::{
 pub(super) const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    [copy(case), sync(case), launch(case), saving(case), collecting(case), python(case)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [copy(case), sync(case), launch(case), saving(case), python(case)].into_iter().flatten().collect()
 }
 
 /// The pipeline with `time` less in every step.
@@ -26,7 +23,7 @@ fn without(case: &Case, time: f64) -> crate::model::Pipeline {
 }
 
 /// The pipeline without such a share of what each step computes.
-fn without_share(case: &Case, share: f64) -> crate::model::Pipeline {
+pub(super) fn without_share(case: &Case, share: f64) -> crate::model::Pipeline {
     let share = share.min(1.0);
     case.p.with_step(|cost| Cost {
         blocked: cost.blocked * (1.0 - share),
@@ -118,7 +115,7 @@ fn sync(case: &Case) -> Option<Finding> {
     let apart = |name: &str| {
         let stage = case.e.stages.get(name).cloned().unwrap_or_default();
         without_culprits(stage, |culprit| {
-            saves(culprit) || collects(culprit) || loops_in_python(case, culprit)
+            saves(culprit) || garbage::collects(culprit) || loops_in_python(case, culprit)
         })
     };
     let (sync, log) = (&apart("sync"), &apart("log"));
@@ -177,21 +174,12 @@ fn without_culprits(mut stage: StageTime, gone: impl Fn(&Culprit) -> bool) -> St
     stage
 }
 
-fn frames(culprit: &Culprit) -> impl Iterator<Item = &Frame> {
+pub(super) fn frames(culprit: &Culprit) -> impl Iterator<Item = &Frame> {
     [Some(&culprit.frame), culprit.call.as_ref()].into_iter().flatten()
 }
 
 fn saves(culprit: &Culprit) -> bool {
     frames(culprit).any(evidence::saves)
-}
-
-/// Whether a line asks for garbage to be looked for, or for a device's free memory to be given back.
-fn collects_at(frame: &Frame) -> bool {
-    ["gc.collect(", ".empty_cache("].iter().any(|word| frame.call.contains(word))
-}
-
-fn collects(culprit: &Culprit) -> bool {
-    frames(culprit).any(collects_at)
 }
 
 fn loops_in_python(case: &Case, culprit: &Culprit) -> bool {
@@ -202,7 +190,7 @@ fn loops_in_python(case: &Case, culprit: &Culprit) -> bool {
 }
 
 /// Seconds a step of some of the loop's culprits, and the one that takes most.
-fn part<'a>(case: &'a Case, of: impl Fn(&Culprit) -> bool) -> Option<(f64, &'a Culprit)> {
+pub(super) fn part<'a>(case: &'a Case, of: impl Fn(&Culprit) -> bool) -> Option<(f64, &'a Culprit)> {
     let all = || case.e.stages.looping.iter().flat_map(|stage| &stage.culprits).filter(|culprit| of(culprit));
     let worst = all().max_by(|a, b| a.time.total_cmp(&b.time))?;
     Some((all().map(|culprit| culprit.time).sum(), worst))
@@ -238,31 +226,9 @@ fn saving(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Work, "checkpoint", "loop", Said { title, facts, fix }, &changed, 0.08))
 }
 
-/// Garbage that is collected in each step.
-fn collecting(case: &Case) -> Option<Finding> {
-    let (time, worst) = part(case, collects)?;
-    let line = frames(worst).find(|frame| collects_at(frame)).unwrap_or(&worst.frame);
-    let changed = without_share(case, time / case.e.steps.compute().max(1e-12));
-    let share = percent(time / case.e.steps.time().max(1e-12));
-    let facts = vec![fact(
-        format!("Of a step of {}, `{}` takes {}.", ms(case.e.steps.time()), line.call, ms(time)),
-        time,
-        "s",
-        "stacks",
-    )];
-    let fix = Fix {
-        title: "Leave garbage to Python and to the framework, or collect it once an epoch".to_owned(),
-        change: format!("# once an epoch, or never: {}", line.call),
-        place: Some(code::place_of(line)),
-        why: "A full collection looks at every object of the process. Python frees most of them without it, and a framework uses a device's free memory again.".to_owned(),
-        apply: None,
-    };
-    let title = format!("`{}` takes {share} of the loop's time ({})", line.call, code::where_is(line));
-    Some(case.finding(Kind::Work, "garbage-collection", "loop", Said { title, facts, fix }, &changed, 0.08))
-}
-
 fn python(case: &Case) -> Option<Finding> {
-    let loops = |culprit: &Culprit| loops_in_python(case, culprit) && !saves(culprit) && !collects(culprit);
+    let loops =
+        |culprit: &Culprit| loops_in_python(case, culprit) && !saves(culprit) && !garbage::collects(culprit);
     let (time, worst) = part(case, loops)?;
     let name = costs::short(&worst.frame.func);
     let line = worst.call.as_ref().filter(|call| !crate::stage::library(call)).unwrap_or(&worst.frame);

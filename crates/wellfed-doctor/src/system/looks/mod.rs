@@ -169,6 +169,9 @@ impl Looking {
             let now = monotonic();
             let buffer = &mut self.buffer;
             self.processes.retain_mut(|process| process.look(now, buffer));
+            if self.processes.iter().any(Process::waits_for_another) {
+                self.processes.iter_mut().for_each(Process::note_what_others_wait_for);
+            }
             if none || now.saturating_sub(listed) >= LIST {
                 listed = now;
                 self.list();
@@ -240,6 +243,8 @@ struct Process {
     known: HashMap<Spot, Known>,
     /// Those that were not written yet.
     new: Vec<Frame>,
+    /// What its main thread was at while another process waited for a lock that processes share: looks, and time.
+    held: HashMap<Vec<u32>, (u32, u64)>,
 }
 
 /// What is known of a frame.
@@ -261,8 +266,9 @@ struct Thread {
     own: bool,
     schedule: Kept,
     call: Kept,
-    /// When it was looked at last.
+    /// When it was looked at last, and how long that was after the time before.
     t: u64,
+    passed: u64,
     /// CPU time and times that it was given a core, as of then.
     counts: Option<(u64, u64)>,
     /// What it was found at.
@@ -296,8 +302,15 @@ impl Process {
         }
         let out = OpenOptions::new().append(true).create_new(true).open(path);
         let out = out.map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut process =
-            Self { pid, python, threads: Vec::new(), out, known: HashMap::new(), new: Vec::new() };
+        let mut process = Self {
+            pid,
+            python,
+            threads: Vec::new(),
+            out,
+            known: HashMap::new(),
+            new: Vec::new(),
+            held: HashMap::new(),
+        };
         process.list();
         let begin = Record::Looks(record::Looks { t: monotonic() });
         process.put(&[begin]);
@@ -322,6 +335,7 @@ impl Process {
                     schedule,
                     call,
                     t,
+                    passed: 0,
                     counts: None,
                     at: None,
                     rows,
@@ -349,6 +363,7 @@ impl Process {
                 Found::Nothing => thread.at = None,
             }
             let passed = now.saturating_sub(std::mem::replace(&mut thread.t, now));
+            thread.passed = passed;
             if let Some((frames, doing)) = &thread.at
                 && !frames.is_empty()
             {
@@ -367,6 +382,30 @@ impl Process {
         there
     }
 
+    /// What its main thread was found at, and for how long.
+    fn main_thread(&self) -> Option<(&[u32], Doing, u64)> {
+        let thread = self.threads.iter().find(|thread| thread.python.tid == self.pid)?;
+        let (frames, doing) = thread.at.as_ref().filter(|(frames, _)| !frames.is_empty())?;
+        Some((frames, *doing, thread.passed))
+    }
+
+    /// Whether its main thread waits for a lock that another process may have.
+    fn waits_for_another(&self) -> bool {
+        self.main_thread().is_some_and(|(_, doing, _)| matches!(doing, Doing::SharedLock | Doing::FileLock))
+    }
+
+    /// Notes what its main thread is at, if that is not waiting itself: another process waits for a lock meanwhile.
+    fn note_what_others_wait_for(&mut self) {
+        if self.waits_for_another() {
+            return;
+        }
+        if let Some((frames, _, passed)) = self.main_thread() {
+            let frames = frames.to_vec();
+            let row = self.held.entry(frames).or_default();
+            *row = (row.0 + 1, row.1 + passed);
+        }
+    }
+
     /// Writes what was seen since the last time.
     fn write(&mut self, now: u64) {
         let mut records = Vec::new();
@@ -380,6 +419,12 @@ impl Process {
                 let name = if thread.python.tid == self.pid { "MainThread" } else { "Thread" };
                 records.push(Record::Stacks(Stacks { t: now, thread: name.to_owned(), rows, outside: true }));
             }
+        }
+        if !self.held.is_empty() {
+            let held = self.held.drain();
+            let rows =
+                held.map(|(frames, (n, wall))| Stack { frames, n, wall, ..Stack::default() }).collect();
+            records.push(Record::Held(record::Held { t: now, rows }));
         }
         self.put(&records);
     }

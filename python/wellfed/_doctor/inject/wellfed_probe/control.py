@@ -27,6 +27,7 @@ class Control:
         time: Nanoseconds since that loader's first step after which it ends.
         loader: Arguments of loaders to replace.
         feed: Whether the script gets wellfed's loader in place of torch's.
+        garbage: Whether garbage is to be collected seldom.
         ended: Why the process ends, once it does.
     """
 
@@ -35,6 +36,7 @@ class Control:
         self.time = FAR
         self.loader: dict[str, Any] = {}
         self.feed = False
+        self.garbage = False
         self.ended: str | None = None
 
     @property
@@ -74,6 +76,7 @@ def read(environment: Mapping[str, str]) -> None:
             wanted = json.loads(text)
             CONTROL.loader = dict(wanted.get("loader") or {})
             CONTROL.feed = bool(wanted.get("feed"))
+            CONTROL.garbage = bool(wanted.get("garbage"))
         except (ValueError, TypeError, AttributeError):
             RECORDER.failed(f"reading WELLFED_DOCTOR_APPLY={text!r}")
 

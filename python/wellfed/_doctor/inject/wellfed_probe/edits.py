@@ -6,8 +6,8 @@ that may stand for something else, a frame that is written to later) is no known
 
 Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' `.iloc[i]` for each sample), ``threads``
 (`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
-``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops`` is no change: functions that loop in
-Python, and not over batches.
+``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops`` and ``straight`` are no changes: functions
+that loop in Python, and not over batches; and those in which nothing is done again and again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def edits_of(text: str) -> list[dict[str, Any]]:
         for line, last, hunks, function in form(source):
             if hunks:
                 found.append({"kind": kind, "line": line, "last": last, "func": function, "hunks": hunks})
-    return found + list(_loops(source))
+    return found + list(_loops(source)) + list(_straight(source))
 
 
 def _calls(source: Source, module: str, name: str) -> Iterator[ast.Call]:
@@ -365,11 +365,21 @@ STEPS = {"backward", "step", "zero_grad", "train_on_batch", "train_step", "apply
 BATCHES = ("loader", "dataloader", "batches")
 
 
+AGAIN = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+
+
+def _straight(source: Source) -> Iterator[dict[str, Any]]:
+    """Functions without a loop or a comprehension in them."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, FUNCTIONS) and not any(isinstance(inner, AGAIN) for inner in ast.walk(node)):
+            last = node.end_lineno or node.lineno
+            yield {"kind": "straight", "line": node.lineno, "last": last, "func": node.name, "hunks": []}
+
+
 def _loops(source: Source) -> Iterator[dict[str, Any]]:
     """Functions with a loop or a comprehension in them, that neither train nor go through batches."""
-    kinds = (ast.For, ast.While, ast.comprehension)
     for node in ast.walk(source.tree):
-        if not isinstance(node, FUNCTIONS) or not any(isinstance(inner, kinds) for inner in ast.walk(node)):
+        if not isinstance(node, FUNCTIONS) or not any(isinstance(inner, AGAIN) for inner in ast.walk(node)):
             continue
         if node.name in ("forward", "__iter__", "__call__", "__getitem__", "main") or source.function(node):
             continue

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import hooks
 from .control import CONTROL, EndOfDiagnosis
+from .garbage import GARBAGE
 from .recorder import RECORDER, Record, now
 from .stacks import SAMPLER
 
@@ -69,11 +70,13 @@ def begin() -> None:
     _looked = 0
     _announced.clear()
     RECORDER.drain_from(modules)
+    GARBAGE.begin()
 
 
 def end(reason: str, exception: str | None) -> None:
     """Writes all there is, and why no more will follow."""
     SAMPLER.stop()
+    GARBAGE.end()
     RECORDER.emit("exit", t=now(), reason=reason, exception=exception)
     RECORDER.close()
 

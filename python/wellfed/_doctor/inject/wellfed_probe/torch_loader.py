@@ -16,6 +16,7 @@ from typing import Any
 
 from . import engine, feeding, hooks
 from .control import CONTROL, is_worker
+from .garbage import GARBAGE
 from .places import of_caller, qualified, shorten
 from .recorder import RECORDER, Record, now
 from .steps import LoaderLog, Steps
@@ -68,8 +69,10 @@ def init_of(original: Any) -> Any:
             return original(self, *args, **kwargs)
         _local.making = self
         try:
-            if CONTROL.loader and not is_worker():
-                args, kwargs = replaced(signature, self, args, kwargs)
+            if not is_worker():
+                GARBAGE.apply()
+                if CONTROL.loader:
+                    args, kwargs = replaced(signature, self, args, kwargs)
             original(self, *args, **kwargs)
         finally:
             _local.making = outer

@@ -1,0 +1,81 @@
+"""How long Python looks for garbage: the record `garbage`. And what a diagnosis changes about it, if it is to try that.
+
+Python looks at its objects whenever some hundreds of them were made and not freed, and now and then at all that there are.
+It happens within whatever line makes an object, so stacks do not show it; Python tells those who ask (`gc.callbacks`).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+from .control import CONTROL
+from .recorder import RECORDER, Record, now
+
+__all__ = ["GARBAGE", "Garbage"]
+
+THRESHOLD = (100_000, 50, 50)
+
+
+class Garbage:
+    """Counts collections in this process.
+
+    Attributes:
+        count: Collections since the last record.
+        wall: Nanoseconds they took.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.wall = 0
+        self._t = 0
+        self._hooked = False
+        self._applied = False
+
+    def begin(self) -> None:
+        """Counts from now on."""
+        if not self._hooked:
+            self._hooked = True
+            RECORDER.resets.append(self._begin_anew)
+        if self._event not in gc.callbacks:
+            gc.callbacks.append(self._event)
+        self._begin_anew()
+
+    def end(self) -> None:
+        """Counts no more."""
+        if self._event in gc.callbacks:
+            gc.callbacks.remove(self._event)
+
+    def _begin_anew(self) -> None:
+        self.count = self.wall = self._t = 0
+        if RECORDER.directory is not None:
+            RECORDER.drain_from(self.drain)
+
+    def _event(self, phase: str, info: dict[str, Any]) -> None:
+        t = now()
+        if phase == "start":
+            self._t = t
+        elif self._t:
+            self.count += 1
+            self.wall += t - self._t
+            self._t = 0
+
+    def drain(self) -> Iterator[Record]:
+        """Those since the last time."""
+        count, wall = self.count, self.wall
+        # No process begins a file for that alone.
+        if count and RECORDER.started:
+            self.count -= count
+            self.wall -= wall
+            yield {"k": "garbage", "t": now(), "n": count, "wall": wall}
+
+    def apply(self) -> None:
+        """Before the first loader is made: collects seldom, and never what there is by now, if that is to be tried."""
+        if CONTROL.garbage and not self._applied:
+            self._applied = True
+            gc.freeze()
+            gc.set_threshold(*THRESHOLD)
+
+
+GARBAGE = Garbage()
+"""This process's."""

@@ -17,11 +17,16 @@ from wellfed._doctor import _here
 pytest.importorskip("torch")
 
 
-def edits_of(text: str) -> list[dict[str, Any]]:
+def found(text: str) -> list[dict[str, Any]]:
     _here.probe()
     from wellfed_probe.edits import edits_of as edits  # type: ignore[import-not-found, unused-ignore]
 
     return list(edits(text))
+
+
+def edits_of(text: str) -> list[dict[str, Any]]:
+    """Without functions in which nothing is done again and again: those are no form."""
+    return [edit for edit in found(text) if edit["kind"] != "straight"]
 
 
 def changed(text: str, kind: str) -> str:
@@ -227,6 +232,20 @@ def test_threads_that_workers_ask_for() -> None:
         head + body.replace("4 * 2", "1") + used,
     ):
         assert edits_of(other) == []
+
+
+def test_functions_that_do_each_thing_once() -> None:
+    text = (
+        "def once(x):\n    return (x * 2).clip(0, 1)\n"
+        "def again(x):\n    for y in x:\n        print(y)\n"
+        "def listed(x):\n    return [y for y in x]\n"
+        "async def streamed(x):\n    async for y in x:\n        print(y)\n"
+        "class Data:\n    def __getitem__(self, i):\n        return once(i)\n"
+    )
+    straight = [
+        (edit["func"], edit["line"], edit["last"]) for edit in found(text) if edit["kind"] == "straight"
+    ]
+    assert straight == [("once", 1, 2), ("__getitem__", 12, 13)]
 
 
 def test_odd_files_are_no_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -28,6 +29,7 @@ def probe() -> Iterator[Any]:
         parts = (
             "clocks",
             "control",
+            "garbage",
             "hooks",
             "lifecycle",
             "places",
@@ -259,6 +261,32 @@ def test_looks_tell_whether_a_thread_runs(probe: Any) -> None:
         leave.set()
         for thread in threads.values():
             thread.join()
+
+
+def test_collections_of_garbage_are_counted_while_it_records(probe: Any, written: Any) -> None:
+    garbage = probe.garbage.GARBAGE
+    garbage.begin()
+    try:
+        # No file is begun for collections alone, and those before there is one are not told.
+        gc.collect()
+        probe.recorder.RECORDER.flush()
+        assert not probe.recorder.RECORDER.started
+        gc.disable()
+        probe.recorder.RECORDER.emit("module", name="numpy", version="2")
+        assert written("module")
+        assert not written("garbage")
+        gc.collect()
+        gc.collect()
+        (counted,) = written("garbage")
+        assert counted["n"] == 2
+        assert counted["wall"] > 0
+    finally:
+        gc.enable()
+        garbage.end()
+    assert garbage._event not in gc.callbacks
+    before = garbage.count
+    gc.collect()
+    assert garbage.count == before
 
 
 def test_prices_say_how_often(probe: Any) -> None:

@@ -50,6 +50,7 @@ attempt("discard", lambda: open(os.devnull, "w").write("x"))
 
 
 def confined(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
     (folder / "script.py").write_text(script)
     # Not below the test's folder, whose path is too long for sockets.
     with tempfile.TemporaryDirectory() as own:
@@ -72,16 +73,47 @@ def _confined(folder: Path, own: str, *words: str) -> subprocess.CompletedProces
 
 
 def test_a_confined_script_can_read_and_nothing_else(tmp_path: Path) -> None:
-    there = tmp_path / "model.pt"
+    there = tmp_path / "elsewhere" / "model.pt"
+    there.parent.mkdir()
     there.write_text("weights")
-    done = confined(tmp_path, ATTEMPTS, str(there))
+    done = confined(tmp_path / "own", ATTEMPTS, str(there))
     said = dict(line.split() for line in done.stdout.splitlines())
     assert done.returncode == 0, done.stderr
     fine = {name for name, what in said.items() if what == "done"}
     assert fine == {"read", "temporary", "discard"}, said
     assert len(said) == 14
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "script.py"]
+    assert [path.name for path in there.parent.iterdir()] == ["model.pt"]
     assert there.read_text() == "weights"
+
+
+def test_what_a_confined_script_writes_beside_itself_is_gone_with_it(tmp_path: Path) -> None:
+    text = """
+import os, shutil, subprocess, sys
+there = os.path.dirname(os.path.abspath(__file__))
+if there not in os.environ["WELLFED_DOCTOR_COVERED"].split(os.pathsep):
+    sys.exit("not covered")
+with open(f"{there}/log.txt", "a") as log:
+    log.write("more")
+os.mkdir(f"{there}/checkpoints")
+open(f"{there}/checkpoints/1.pt", "w").close()
+os.remove(f"{there}/old.txt")
+shutil.rmtree(f"{there}/folder")
+# Programs that it starts see the same.
+child = f"print(open({there + '/log.txt'!r}).read()); open({there + '/of-child'!r}, 'w')"
+subprocess.run([sys.executable, "-c", child], check=True)
+print(sorted(os.listdir(there)))
+"""
+    own = tmp_path / "own"
+    (own / "folder").mkdir(parents=True)
+    for name in ("log.txt", "old.txt", "folder/kept.txt"):
+        (own / name).write_text(name)
+    done = confined(own, text)
+    if "not covered" in done.stderr:
+        pytest.skip("this kernel covers no folders")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "log.txtmore\n['checkpoints', 'log.txt', 'of-child', 'script.py']\n"
+    assert sorted(path.name for path in own.iterdir()) == ["folder", "log.txt", "old.txt", "script.py"]
+    assert all((own / name).read_text() == name for name in ("log.txt", "old.txt", "folder/kept.txt"))
 
 
 def test_loaders_of_a_confined_script_have_workers(tmp_path: Path) -> None:
@@ -160,9 +192,10 @@ def test_a_trial_overwrites_nothing(tmp_path: Path) -> None:
     )
     report, _ = run(tmp_path, text, "--trial", "--keep", "kept")
     assert (tmp_path / "model.pt").read_text() == "first last "
+    # Where the folder is covered, the script runs as it did; else it fails at its first line.
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
-    assert all(trial["problem"] for trial in tried)
-    assert all(verdict["measured"] is None for verdict in verdicts(report))
+    measured = [verdict["fix"]["apply"] for verdict in verdicts(report) if verdict["measured"]]
+    assert all(trial["apply"] not in measured for trial in tried if trial["problem"])
 
 
 def test_without_a_terminal_or_with_no_trial_nothing_runs_again(tmp_path: Path) -> None:

@@ -183,7 +183,18 @@ def doctored(settings: Settings, script: Script, folder: Path, epochs: int, appl
     kept, report = folder / f"{name}-run", folder / f"{name}.json"
     shutil.rmtree(kept, ignore_errors=True)
     report.unlink(missing_ok=True)
-    told = ["--no-live", "--python", settings.interpreter(script), "--keep", str(kept), "--json", str(report)]
+    # As in a terminal, where what can be tried is.
+    trial = "--no-trial" if apply else "--trial"
+    told = [
+        "--no-live",
+        trial,
+        "--python",
+        settings.interpreter(script),
+        "--keep",
+        str(kept),
+        "--json",
+        str(report),
+    ]
     command = [*settings.wellfed, "doctor", "run", *told, str(folder / "train.py"), str(epochs)]
     more = {"WELLFED_DOCTOR_APPLY": json.dumps(apply), **apply.get("env", {})} if apply else None
     run = call(command, script, folder, folder / f"{name}.txt", more)

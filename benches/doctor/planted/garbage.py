@@ -1,4 +1,4 @@
-"""Labels as JSON beside a list of many objects, which Python looks through again and again. Fixed: it does so seldom."""
+"""Labels as JSON beside many other objects, which Python looks through again and again. Fixed: it does so seldom."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a trial overwrites nothing. The script runs confined (`wellfed_probe/confine.py`): it cannot write outside of the run's own
 //! folder, `/dev` and `/proc`, connect by TCP, or send signals; where the kernel cannot see to that, it does not run. UDP and Unix
-//! sockets in the file system are beyond what the kernel forbids. What needs more than that is
+//! sockets in the file system are beyond what the kernel forbids. What it writes into its own folders is kept in memory and forgotten,
+//! where the kernel can cover them (`wellfed_probe/cover.py`). What needs more than that is
 //! tried with `wellfed doctor try`, by whoever knows that the script may run again.
 
 use std::{ffi::OsString, time::Duration};

@@ -244,3 +244,22 @@ fn collating_in_python_is_not_said_to_stack_tensors() {
     e.loaders[0].loader.collate = "padded".to_owned();
     assert!(!why(&e).contains("Each tensor") && why(&e).contains("collate function"));
 }
+
+#[test]
+fn what_takes_long_in_a_function_without_a_loop_is_what_it_calls() {
+    let mut e = loading(4, "python", 0.2, 0.0, 0.01);
+    let mut stage = at_line_7("python", 0.2);
+    stage.culprits[0].frame.call = "(scan * 2).clip(0, 1)".to_owned();
+    e.stages.loading = vec![stage];
+    let title = |e: &Evidence| judge(e).verdict.title;
+    assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));
+    let of = |kind: &str, (line, last): (u32, u32)| crate::edit::Edit { line, last, hunks: Vec::new(), ..known(kind) };
+    e.edits = vec![of("straight", (5, 9))];
+    // Looks from inside find where the interpreter's lock is given up.
+    assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));
+    e.stages.outside_looks = 100;
+    assert!(title(&e).starts_with("`(scan * 2).clip(0, 1)` for each sample"), "{}", title(&e));
+    // It is within another one, which loops.
+    e.edits = vec![of("straight", (1, 30)), of("loops", (6, 8))];
+    assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));
+}

@@ -3,6 +3,10 @@
 Invariant: with `WELLFED_DOCTOR_CONFINED` set, either nothing outside of the run's own folder, ``/dev``, ``/proc`` and
 ``/dev/shm`` can be created, written, renamed or removed by this process and its children, no TCP connection be made
 and no process outside be sent signals; or the process ends here, before the script begins.
+
+Scripts write logs and checkpoints, though, and end where they cannot. So the folders that they write into are covered,
+where the kernel allows it (`cover`): the process sees them as they are, and what it writes there is kept in memory for
+as long as it lives.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+
+from .cover import cover
 
 __all__ = ["UNCONFINED", "confine"]
 
@@ -40,7 +46,7 @@ class _Beneath(ctypes.Structure):
 def confine(directory: str) -> None:
     """Confines this process; ends it if that cannot be."""
     try:
-        _restrict([directory, "/dev", "/proc"])
+        _restrict([directory, "/dev", "/proc", *cover(directory)])
     except Exception as error:
         os.write(2, f"cannot be confined: {error}\n".encode())
         os._exit(UNCONFINED)

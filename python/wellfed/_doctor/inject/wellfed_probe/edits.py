@@ -6,8 +6,8 @@ that may stand for something else, a frame that is written to later) is no known
 
 Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' `.iloc[i]` for each sample), ``threads``
 (`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
-``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops`` and ``straight`` are no changes: functions
-that loop in Python, and not over batches; and those in which nothing is done again and again.
+``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops`` and ``straight`` are no changes:
+functions that loop in Python, and not over batches; and those in which nothing is done again and again.
 """
 
 from __future__ import annotations

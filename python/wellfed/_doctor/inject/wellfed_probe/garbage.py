@@ -1,7 +1,8 @@
 """How long Python looks for garbage: the record `garbage`. And what a diagnosis changes about it, if it is to try that.
 
-Python looks at its objects whenever some hundreds of them were made and not freed, and now and then at all that there are.
-It happens within whatever line makes an object, so stacks do not show it; Python tells those who ask (`gc.callbacks`).
+Python looks at its objects whenever some hundreds of them were made and not freed, and now and then at all that there
+are. It happens within whatever line makes an object, so stacks do not show it; Python tells those who ask
+(`gc.callbacks`).
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ class Garbage:
     def drain(self) -> Iterator[Record]:
         """Those since the last time."""
         count, wall = self.count, self.wall
-        # No process begins a file for that alone.
+        self.count -= count
+        self.wall -= wall
+        # What was before there is a file is of no loop: imports, mostly. No process begins one for that alone.
         if count and RECORDER.started:
-            self.count -= count
-            self.wall -= wall
             yield {"k": "garbage", "t": now(), "n": count, "wall": wall}
 
     def apply(self) -> None:

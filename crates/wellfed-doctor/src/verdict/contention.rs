@@ -196,6 +196,9 @@ const PIECES: f64 = 3.0;
 /// torch beside one process that computes, on two cores.
 const MOST_SPUN: f64 = 8.0;
 
+/// How unsure its gain is, as a standard deviation of a logarithm: how much it is, rather than whether there is one.
+const OF_THE_STEP: f64 = 0.2;
+
 /// Share of the processor time of the training process that its threads were runnable without a core, from which on they are too many.
 const QUEUED: f64 = 0.15;
 
@@ -265,7 +268,7 @@ fn threads_of_the_step(case: &Case) -> Option<Finding> {
         load.training.cpu + load.training.queued
     );
     let said = Said { title, facts, fix };
-    Some(case.finding(Kind::Setting, THREADS, "contention", said, &changed, SPINNING))
+    Some(case.finding(Kind::Setting, THREADS, "contention", said, &changed, OF_THE_STEP))
 }
 
 fn lock(case: &Case) -> Option<Finding> {

@@ -253,7 +253,12 @@ fn what_takes_long_in_a_function_without_a_loop_is_what_it_calls() {
     e.stages.loading = vec![stage];
     let title = |e: &Evidence| judge(e).verdict.title;
     assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));
-    let of = |kind: &str, (line, last): (u32, u32)| crate::edit::Edit { line, last, hunks: Vec::new(), ..known(kind) };
+    let of = |kind: &str, (line, last): (u32, u32)| crate::edit::Edit {
+        line,
+        last,
+        hunks: Vec::new(),
+        ..known(kind)
+    };
     e.edits = vec![of("straight", (5, 9))];
     // Looks from inside find where the interpreter's lock is given up.
     assert!(title(&e).starts_with("Python code for each sample"), "{}", title(&e));

@@ -53,7 +53,9 @@ def cover(directory: str) -> list[str]:
         os.mkdir(work)
         options = f"lowerdir={folder},upperdir={upper},workdir={work}"
         try:
-            below = [(path, flags, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path, flags in _mounts(folder)]
+            below = [
+                (path, flags, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path, flags in _mounts(folder)
+            ]
             _mount("overlay", folder, "overlay", 0, f"{options},userxattr" if _is_mapped() else options)
         except OSError:
             continue

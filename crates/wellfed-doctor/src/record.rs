@@ -419,8 +419,8 @@ pub struct Garbage {
     pub t: u64,
     /// Collections in it.
     pub n: u64,
-    /// Time they took together.
-    pub wall: u64,
+    /// CPU time they took together.
+    pub cpu: u64,
 }
 
 /// See [`Record::Profile`].

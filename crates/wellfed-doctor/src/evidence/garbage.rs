@@ -6,7 +6,7 @@ use crate::{
     run_dir::{ProcessRecords, RunDir},
 };
 
-/// Seconds they take.
+/// CPU seconds they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Garbage {
     /// Of a batch that a worker makes.
@@ -29,7 +29,7 @@ impl Garbage {
                 Record::Garbage(garbage) => Some(garbage),
                 _ => None,
             });
-            all.filter(is_within).map(|garbage| seconds(garbage.wall)).sum::<f64>() * a_step
+            all.filter(is_within).map(|garbage| seconds(garbage.cpu)).sum::<f64>() * a_step
         };
         let workers = run.processes.iter().filter(|process| process.pid != main.pid);
         Self {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn collections_of_the_window_are_told_by_the_step() {
-        let collected = |t: u64, wall: u64| Record::Garbage(record::Garbage { t, n: 1, wall });
+        let collected = |t: u64, cpu: u64| Record::Garbage(record::Garbage { t, n: 1, cpu });
         let process =
             |pid: u32, records: Vec<Record>| ProcessRecords { pid, records, ..ProcessRecords::default() };
         let second = 1_000_000_000;

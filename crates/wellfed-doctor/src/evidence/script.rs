@@ -184,7 +184,7 @@ pub fn straight(frame: &Frame, edits: &[Edit]) -> bool {
     // A function within another one is told for itself.
     let around = |kind: &str| {
         let of_kind = edits.iter().filter(|edit| edit.kind == kind && edit.is_at(frame));
-        of_kind.map(|edit| edit.last - edit.line).min()
+        of_kind.map(|edit| edit.last.saturating_sub(edit.line)).min()
     };
     around("straight").is_some_and(|lines| around("loops").is_none_or(|other| lines <= other))
 }

@@ -210,7 +210,7 @@ fn threads_of_the_step(case: &Case) -> Option<Finding> {
     let step = mean(case.p.step.iter().map(Cost::alone));
     let others = load.foreign + if e.loading.in_workers { load.making.cpu } else { 0.0 };
     let of_torch = e.loader().is_some_and(|loader| loader.framework != "tf.data");
-    // With cores for all of its threads, and with none at all besides one, fewer of them gain nothing.
+    // Where there are cores for all of its threads, fewer of them gain nothing.
     if !of_torch
         || parallel < SHARED_OUT
         || others < 0.3

@@ -8,6 +8,7 @@ are. It happens within whatever line makes an object, so stacks do not show it; 
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from .control import CONTROL
 from .recorder import RECORDER, Record, now
 
 __all__ = ["GARBAGE", "Garbage"]
+
+thread_time = time.thread_time_ns
 
 THRESHOLD = (100_000, 50, 50)
 
@@ -24,11 +27,11 @@ class Garbage:
 
     Attributes:
         count: Collections since the last record.
-        wall: Nanoseconds they took.
+        cpu: Nanoseconds of a core they took.
     """
 
     def __init__(self) -> None:
-        self.count = self.wall = 0
+        self.count = self.cpu = 0
         self._t = 0
         self._hooked = False
         self._applied = False
@@ -48,27 +51,27 @@ class Garbage:
             gc.callbacks.remove(self._event)
 
     def _begin_anew(self) -> None:
-        self.count = self.wall = self._t = 0
+        self.count = self.cpu = self._t = 0
         if RECORDER.directory is not None:
             RECORDER.drain_from(self.drain)
 
     def _event(self, phase: str, info: dict[str, Any]) -> None:
-        t = now()
+        t = thread_time()
         if phase == "start":
             self._t = t
         elif self._t:
             self.count += 1
-            self.wall += t - self._t
+            self.cpu += t - self._t
             self._t = 0
 
     def drain(self) -> Iterator[Record]:
         """Those since the last time."""
-        count, wall = self.count, self.wall
+        count, cpu = self.count, self.cpu
         self.count -= count
-        self.wall -= wall
+        self.cpu -= cpu
         # What was before there is a file is of no loop: imports, mostly. No process begins one for that alone.
         if count and RECORDER.started:
-            yield {"k": "garbage", "t": now(), "n": count, "wall": wall}
+            yield {"k": "garbage", "t": now(), "n": count, "cpu": cpu}
 
     def apply(self) -> None:
         """Before the first loader is made: collects seldom, and never what there is by now, if that is to be tried."""

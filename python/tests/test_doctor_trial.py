@@ -103,7 +103,7 @@ child = f"print(open({there + '/log.txt'!r}).read()); open({there + '/of-child'!
 subprocess.run([sys.executable, "-c", child], check=True)
 print(sorted(os.listdir(there)))
 """
-    own = tmp_path / "own"
+    own = tmp_path / "own folder"
     (own / "folder").mkdir(parents=True)
     for name in ("log.txt", "old.txt", "folder/kept.txt"):
         (own / name).write_text(name)

@@ -8,8 +8,8 @@ use crate::{
     report::{Apply, Fix},
 };
 
-pub(super) fn find(case: &Case) -> Option<Finding> {
-    asked_for(case).or_else(|| automatic(case))
+pub(super) fn find(case: &Case) -> Vec<Finding> {
+    [asked_for(case), automatic(case)].into_iter().flatten().collect()
 }
 
 /// Whether a line asks for garbage to be looked for, or for a device's free memory to be given back.
@@ -69,7 +69,10 @@ fn automatic(case: &Case) -> Option<Finding> {
     let e = case.e;
     let in_workers = e.loading.in_workers;
     let step = crate::evidence::mean(e.steps.steps.iter().map(|step| step.thread_cpu + step.wait_cpu));
-    let training = (e.garbage.training / step.max(1e-12)).min(1.0);
+    // What the loop asks for is a cause of its own.
+    let asked = training::part(case, collects).map_or(0.0, |(time, _)| time);
+    let in_training = (e.garbage.training - asked).max(0.0);
+    let training = (in_training / step.max(1e-12)).min(1.0);
     let making = if in_workers {
         (e.garbage.making / e.loading.mean(|batch| batch.cpu).max(1e-12)).min(1.0)
     } else {
@@ -87,7 +90,7 @@ fn automatic(case: &Case) -> Option<Finding> {
     let (time, share, what) = if of_workers {
         (e.garbage.making, making, "making a batch")
     } else {
-        (e.garbage.training, training, "a step")
+        (in_training, training, "a step")
     };
     let mut facts = vec![fact(
         format!(

@@ -276,7 +276,7 @@ fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
         storage::find(case),
         contention::find(case),
         allocation::find(case).into_iter().collect(),
-        garbage::find(case).into_iter().collect(),
+        garbage::find(case),
         locks::find(case).into_iter().collect(),
         again,
         dataflow::find(case),

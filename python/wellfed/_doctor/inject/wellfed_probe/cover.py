@@ -35,7 +35,9 @@ def cover(directory: str) -> list[str]:
         OSError: if that failed half-way.
     """
     if _COVERED in os.environ:
-        return [folder for folder in os.environ[_COVERED].split(os.pathsep) if folder]
+        # Whatever it says, only what is covered in our memory may be written.
+        told = os.environ[_COVERED].split(os.pathsep)
+        return [folder for folder in told if folder and _is_covered(folder, directory)]
     folders = _folders(directory)
     if not folders or not _own_mounts():
         os.environ[_COVERED] = ""
@@ -86,6 +88,12 @@ def _folders(directory: str) -> list[str]:
     return found
 
 
+def _is_covered(folder: str, directory: str) -> bool:
+    """Whether a folder is an overlay whose upper layer lies in the run's own."""
+    upper = os.fsencode(f"upperdir={os.path.join(directory, 'written')}/")
+    return any(path == folder and upper in line for path, line in _all_mounts())
+
+
 def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
 
@@ -117,14 +125,21 @@ def _is_mapped() -> bool:
 def _mounts(folder: str) -> list[tuple[str, int]]:
     """Mounts below a folder, those that hold others first, and the flags that they have to keep."""
     found: dict[str, int] = {}
+    for path, line in _all_mounts():
+        if path != folder and _within(path, folder):
+            found[path] = sum(_KEPT.get(flag, 0) for flag in line.split(b" ")[5].decode().split(","))
+    return sorted(found.items())
+
+
+def _all_mounts() -> list[tuple[str, bytes]]:
+    """Where something is mounted, and what the kernel tells of it."""
+    found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
-            words = line.split(b" ")
             # Spaces and the like are told by their octal numbers.
-            path = os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), words[4]))
-            if path != folder and _within(path, folder):
-                found[path] = sum(_KEPT.get(flag, 0) for flag in words[5].decode().split(","))
-    return sorted(found.items())
+            path = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split(b" ")[4])
+            found.append((os.fsdecode(path), line))
+    return found
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:

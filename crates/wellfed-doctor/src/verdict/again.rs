@@ -181,12 +181,15 @@ fn connect(case: &Case) -> Option<Finding> {
     }
     let mut facts = loading::waiting(case);
     facts.push(takes(case, &work, "connects for each sample, with the statements that follow"));
+    let call = work.at.call.split_once(" = ").map_or(work.at.call.as_str(), |(_, call)| call);
     let fix = Fix {
         title: KEPT.to_owned(),
-        change: format!(
-            "# once in each process: if self.connection is None: self.connection = {}",
-            work.at.call.split_once(" = ").map_or(work.at.call.as_str(), |(_, call)| call)
-        ),
+        // The line may be one that calls what connects, or at whose end the connection is given up.
+        change: if call.contains("connect(") && !call.starts_with("with ") {
+            format!("# once in each process: if self.connection is None: self.connection = {call}")
+        } else {
+            "# connect once in each process, keep the connection, and use it here".to_owned()
+        },
         place: Some(code::place_of(&work.at)),
         why: KEPT_WHY.to_owned(),
         apply: None,
@@ -194,7 +197,7 @@ fn connect(case: &Case) -> Option<Finding> {
     let title = format!(
         "A connection is made for each sample ({}): with its statements {} of making a batch",
         code::where_is(&work.at),
-        percent(time / whole)
+        percent((time / whole).min(1.0))
     );
     let changed = with_left(case, &work, ASKED);
     let said = Said { title, facts, fix };

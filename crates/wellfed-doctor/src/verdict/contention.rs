@@ -229,7 +229,8 @@ fn threads_of_the_step(case: &Case) -> Option<Finding> {
         parallel: 1.0,
         ..*cost
     });
-    let threads = (case.p.cores - others).round().max(1.0);
+    // Rounded down: as many as there are cores is what the step has already.
+    let threads = (case.p.cores - others).floor().max(1.0);
     let facts = vec![
         fact(
             format!(

@@ -64,20 +64,33 @@ fn workers_inherit(case: &Case) -> bool {
     }
 }
 
+/// Share of the processor time of making batches that goes into looking for garbage: of a step's, where the training process makes them.
+pub(super) fn of_making(case: &Case) -> f64 {
+    let e = case.e;
+    if e.loading.in_workers {
+        (e.garbage.making / e.loading.mean(|batch| batch.cpu).max(1e-12)).min(1.0)
+    } else {
+        of_training(case)
+    }
+}
+
+/// The same of a step, with the batch where the training process makes it; without what the loop asks for, which is a cause of its own.
+fn of_training(case: &Case) -> f64 {
+    let step = crate::evidence::mean(case.e.steps.steps.iter().map(|step| step.thread_cpu + step.wait_cpu));
+    (in_training(case) / step.max(1e-12)).min(1.0)
+}
+
+/// CPU seconds of a step that go into collections which Python begins by itself.
+fn in_training(case: &Case) -> f64 {
+    let asked = training::part(case, collects).map_or(0.0, |(time, _)| time);
+    (case.e.garbage.training - asked).max(0.0)
+}
+
 /// Collections that Python begins because objects were made.
 fn automatic(case: &Case) -> Option<Finding> {
     let e = case.e;
     let in_workers = e.loading.in_workers;
-    let step = crate::evidence::mean(e.steps.steps.iter().map(|step| step.thread_cpu + step.wait_cpu));
-    // What the loop asks for is a cause of its own.
-    let asked = training::part(case, collects).map_or(0.0, |(time, _)| time);
-    let in_training = (e.garbage.training - asked).max(0.0);
-    let training = (in_training / step.max(1e-12)).min(1.0);
-    let making = if in_workers {
-        (e.garbage.making / e.loading.mean(|batch| batch.cpu).max(1e-12)).min(1.0)
-    } else {
-        training
-    };
+    let (training, making) = (of_training(case), of_making(case));
     if training.max(making) < TOLD {
         return None;
     }
@@ -90,7 +103,7 @@ fn automatic(case: &Case) -> Option<Finding> {
     let (time, share, what) = if of_workers {
         (e.garbage.making, making, "making a batch")
     } else {
-        (in_training, training, "a step")
+        (in_training(case), training, "a step")
     };
     let mut facts = vec![fact(
         format!(

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, Kind, Said, code, fact, locks, ms, network, percent, pipeline};
+use super::{Case, Finding, Kind, Said, code, fact, garbage, locks, ms, network, percent, pipeline};
 use crate::{
     evidence::mean,
     model::Pipeline,
@@ -241,6 +241,10 @@ fn tail(case: &Case) -> Option<Finding> {
     }
     let excess: f64 = slow.iter().map(|sample| sample.wall - median).sum();
     let share = excess / walls.iter().sum::<f64>();
+    // Whichever sample a collection of garbage falls into is slow; it is no cause, and another one is next time.
+    if garbage::of_making(case) > share / 2.0 {
+        return None;
+    }
     // Batches without what their slow samples cost: those that take longer than usual by a slow sample's time.
     let mut made: Vec<f64> = case.p.make.iter().map(crate::model::Cost::alone).collect();
     made.sort_by(f64::total_cmp);

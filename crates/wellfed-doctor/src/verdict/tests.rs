@@ -341,6 +341,10 @@ fn bodies_of_answers_are_a_matter_of_the_link_and_pauses_one_of_the_server() {
     assert_eq!(said(&e), ["network-throttled"]);
     e.stages.loading[0].waits = bodies;
     assert!(said(&e).contains(&"long-tail".to_owned()));
+    // Nor are those into which a collection of garbage falls.
+    let cpu = e.loading.mean(|batch| batch.cpu);
+    e.garbage.making = 0.6 * cpu;
+    assert!(cpu > 0.0 && !said(&e).contains(&"long-tail".to_owned()));
     // A rare failure is none.
     let rarely = Waits { answer: 0.9, pause: 0.05, ..Waits::default() };
     assert_eq!(judge(&over_the_network(4, rarely)).verdict.id, "network-latency");

@@ -355,9 +355,10 @@ impl Process {
             there = true;
             match found {
                 Found::Same => {}
-                Found::At(spots, doing) => {
+                Found::At(spots, is_whole, doing) => {
                     let frames = number(&spots, python, known, new);
-                    thread.own = frames.is_none();
+                    // A part of a stack may be the probe's alone, where the script calls it; the main thread is the script's.
+                    thread.own = frames.is_none() && is_whole && thread.python.tid != *pid;
                     thread.at = Some((frames.unwrap_or_default(), doing));
                 }
                 Found::Nothing => thread.at = None,
@@ -446,8 +447,8 @@ impl Process {
 enum Found {
     /// It waits as it did.
     Same,
-    /// It is here, and does this.
-    At(Vec<Spot>, Doing),
+    /// It is here, which may not be all of the stack, and does this.
+    At(Vec<Spot>, bool, Doing),
     /// The kernel tells nothing that is known.
     Nothing,
 }
@@ -463,7 +464,10 @@ impl Thread {
         }
         self.counts = counts;
         let doing = waits::doing(pid, self.call.read(buffer).ok()?);
-        Some(doing.map_or(Found::Nothing, |doing| Found::At(python.stack(self.python), doing)))
+        Some(doing.map_or(Found::Nothing, |doing| {
+            let (spots, is_whole) = python.stack(self.python);
+            Found::At(spots, is_whole, doing)
+        }))
     }
 }
 

@@ -230,8 +230,8 @@ impl Python {
         found
     }
 
-    /// What a thread is at, innermost first; empty if nothing could be made out.
-    pub(super) fn stack(&mut self, thread: PythonThread) -> Vec<Spot> {
+    /// What a thread is at, innermost first, and whether that is all down to its beginning: what changes meanwhile may hide the rest.
+    pub(super) fn stack(&mut self, thread: PythonThread) -> (Vec<Spot>, bool) {
         let layout = self.layout;
         let mut spots = Vec::new();
         let pointer = self.memory.word(thread.state + layout.frame);
@@ -259,10 +259,10 @@ impl Python {
             };
             // A frame that is being made has not begun with its first instruction.
             let Some(unit) = unit.filter(|unit| *unit < 1 << 24) else { continue };
-            let Some(code) = self.number(code) else { break };
+            let Some(code) = self.number(code) else { return (spots, false) };
             spots.push(Spot { code, unit });
         }
-        spots
+        (spots, frame == 0)
     }
 
     /// What has not been seen for a while is looked at again: code may have ended, and other code lie in its place.

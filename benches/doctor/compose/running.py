@@ -31,6 +31,9 @@ from common import slow_reads  # noqa: E402
 from companions import Surroundings, beside  # noqa: E402
 from grammar import Script  # noqa: E402
 
+SOURCES = DOCTOR.parents[1] / "python"
+"""Where wellfed is, if it was built there."""
+
 LIMIT = 240.0
 """Seconds after which a run is given up."""
 
@@ -96,6 +99,11 @@ def surroundings(script: Script, folder: Path) -> Iterator[Surroundings]:
     limits = script.parts.get("limits")
     asked: dict[str, Any] = limits.around(script) if limits else {}  # type: ignore[attr-defined]
     around = Surroundings(dict(os.environ))
+    # A change that is printed may need wellfed, which an environment of TensorFlow's need not have.
+    if script.about.kind == "tensorflow" and any(SOURCES.glob("wellfed/_native*")):
+        around.env["PYTHONPATH"] = os.pathsep.join(
+            [str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
     with contextlib.ExitStack() as ends:
         if slow := asked.get("slow"):
             around.env |= slow_reads(folder / "data", **slow)

@@ -115,7 +115,8 @@ ADVICE: dict[str, tuple[str, ...]] = {
     # Its change is a call of `wellfed.csv`.
     "parse": ("wellfed-csv",),
     "small-files": ("pack",),
-    "read-again": ("load-once",),
+    # A mapped file that is opened for each sample looks like one that is read: the same advice at the same line.
+    "read-again": ("load-once", "keep-open"),
     "connect-again": ("keep-open",),
     "whole-chunks": ("sample-chunks",),
     "read-by-each": ("own-part",),

@@ -1,0 +1,440 @@
+//! From the bytes of an audio file to samples: its head, and a segment of it.
+//!
+//! Containers and codecs are symphonia's. What is here is what training asks for beyond playing: a segment by its frames, found by
+//! seeking, with exactly the samples that decoding from the start has there.
+
+use std::io::Cursor;
+
+use symphonia::core::{
+    audio::sample::SampleFormat,
+    codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions, CODEC_ID_NULL_AUDIO},
+    errors::Error as Symphonia,
+    formats::{FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType, probe::Hint},
+    io::MediaSourceStream,
+    meta::MetadataOptions,
+    packet::Packet,
+    units::Timestamp,
+};
+
+use crate::{Error, ErrorKind, Limits, Result};
+
+/// What an audio file says of itself before its samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Short name of the container: `wave`, `flac`, `mp3`, `ogg`, ….
+    pub container: &'static str,
+    /// Short name of the codec: `pcm_s16le`, `flac`, `mp3`, `vorbis`, `aac`, ….
+    pub codec: &'static str,
+    /// Frames a second, Hz.
+    pub sample_rate: u32,
+    /// Channels.
+    pub channels: u32,
+    /// Samples of each channel, without what an encoder put before and after them; `None` where the file does not tell.
+    pub frames: Option<u64>,
+    /// Bits of a sample; `None` of codecs that have none.
+    pub bits_per_sample: Option<u32>,
+}
+
+impl Head {
+    /// Seconds, where the number of frames is known.
+    pub fn duration(&self) -> Option<f64> {
+        self.frames.map(|frames| frames as f64 / f64::from(self.sample_rate))
+    }
+
+    /// Reads as far as the first samples.
+    ///
+    /// # Errors
+    ///
+    /// For bytes that are no sound, or one of more channels than `limits` allow.
+    pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
+        Opened::open(bytes, limits).map(|opened| opened.head)
+    }
+}
+
+/// Part of a sound, in frames: samples of each channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// First frame.
+    pub offset: u64,
+    /// How many; all from there on if `None`. A sound that ends before gives fewer.
+    pub frames: Option<u64>,
+}
+
+/// Samples of a sound.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waveform {
+    /// Frames a second, Hz.
+    pub sample_rate: u32,
+    /// Samples of each channel, from -1 to 1: those of integers divided by the half of their range, as `torchaudio.load` gives them.
+    pub channels: Vec<Vec<f32>>,
+}
+
+impl Waveform {
+    /// Samples of each channel.
+    pub fn frames(&self) -> usize {
+        self.channels.first().map_or(0, Vec::len)
+    }
+
+    /// The mean of all channels, as one.
+    #[must_use]
+    pub fn mono(mut self) -> Self {
+        if self.channels.len() > 1 {
+            let scale = 1.0 / self.channels.len() as f32;
+            let mut others = self.channels.drain(1..).collect::<Vec<_>>().into_iter();
+            let first = &mut self.channels[0];
+            for other in others.by_ref() {
+                first.iter_mut().zip(other).for_each(|(sum, sample)| *sum += sample);
+            }
+            first.iter_mut().for_each(|sum| *sum *= scale);
+        }
+        self
+    }
+}
+
+/// Frames before a segment from which on codecs are decoded that keep a state: the overlap of their windows, and for MP3 the bits
+/// that frames lend to later ones.
+const WARM_UP: u64 = 12 * 1152;
+
+/// Segments that begin this early are decoded from the start, which is no slower than seeking.
+const NEAR: u64 = 2 * WARM_UP;
+
+/// Decodes a segment.
+///
+/// # Errors
+///
+/// For bytes that are no sound or a damaged one, that end too early, and for more samples than `limits` allow; then there are none.
+pub fn decode(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
+    let mut opened = Opened::open(bytes, limits)?;
+    let whole = opened.head.frames.map(|frames| frames.saturating_sub(segment.offset));
+    let expected = match (segment.frames, whole) {
+        (Some(wanted), Some(left)) => Some(wanted.min(left)),
+        (wanted, left) => wanted.or(left),
+    };
+    // What a head says is checked before there is memory for it; what decodes, as it comes.
+    if let Some(frames) = expected {
+        limits.check_samples(frames, opened.head.channels)?;
+    }
+    // Where a sound cannot seek, or not there, it is decoded from its start.
+    let begin = if segment.offset >= NEAR { opened.seek(segment.offset - WARM_UP) } else { Some(0) };
+    let begin = match begin {
+        Some(begin) => begin,
+        None => {
+            opened = Opened::open(bytes, limits)?;
+            0
+        }
+    };
+    let mut reading = Reading {
+        at: begin,
+        begin: segment.offset,
+        end: segment.frames.map_or(u64::MAX, |frames| segment.offset.saturating_add(frames)),
+        channels: vec![Vec::new(); opened.head.channels as usize],
+    };
+    opened.read(&mut reading, limits)?;
+    let found = reading.channels.first().map_or(0, Vec::len) as u64;
+    // Of what has no length of its own nothing can be missing.
+    if let Some(frames) = expected.filter(|frames| opened.is_exact && found < *frames) {
+        let text = format!(
+            "the sound ends after {} frames; its head says {}",
+            segment.offset + found,
+            segment.offset + frames
+        );
+        return Err(Error::new(ErrorKind::Truncated, text));
+    }
+    Ok(Waveform { sample_rate: opened.head.sample_rate, channels: reading.channels })
+}
+
+/// What has been decoded so far.
+#[derive(Debug)]
+struct Reading {
+    /// The frame that comes next.
+    at: u64,
+    /// Frames that are wanted.
+    begin: u64,
+    end: u64,
+    channels: Vec<Vec<f32>>,
+}
+
+/// A file with its decoder, at its first packet.
+struct Opened<'b> {
+    head: Head,
+    format: Box<dyn FormatReader + 'b>,
+    decoder: Box<dyn AudioDecoder>,
+    track: u32,
+    /// Timestamp of the first frame that is heard.
+    start: i64,
+    /// Whether timestamps count frames.
+    by_frames: bool,
+    /// Whether the head's number of frames is what there must be.
+    is_exact: bool,
+}
+
+impl<'b> Opened<'b> {
+    fn open(bytes: &'b [u8], limits: &Limits) -> Result<Self> {
+        let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
+        let format = symphonia::default::get_probe()
+            .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
+            .map_err(|error| Error::of(&error, "looking for a format"))?;
+        let track = format
+            .first_track_known_codec(TrackType::Audio)
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "no track of a codec that is known"))?;
+        let parameters = parameters(track)?;
+        let decoder = symphonia::default::get_codecs()
+            .make_audio_decoder(parameters, &AudioDecoderOptions::default())
+            .map_err(|error| Error::of(&error, "making its decoder"))?;
+        let info = decoder.codec_info();
+        let (Some(sample_rate), Some(channels)) = (parameters.sample_rate, &parameters.channels) else {
+            let text = format!("the head of a sound in {} has no rate or no channels", info.short_name);
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        };
+        let channels = u32::try_from(channels.count()).unwrap_or(u32::MAX);
+        limits.check_channels(channels)?;
+        if sample_rate == 0 {
+            return Err(Error::new(ErrorKind::Corrupt, "a sound of 0 Hz"));
+        }
+        let head = Head {
+            container: format.format_info().short_name,
+            codec: info.short_name,
+            sample_rate,
+            channels,
+            frames: track.num_frames,
+            bits_per_sample: parameters.bits_per_sample.or(parameters.sample_format.and_then(bits)),
+        };
+        let by_frames =
+            track.time_base.is_some_and(|base| base.numer.get() == 1 && base.denom.get() == sample_rate);
+        let is_exact = head.codec.starts_with("pcm") || head.codec == "flac";
+        let (track, start) = (track.id, track.start_ts.get().max(0));
+        Ok(Self { head, format, decoder, track, start, by_frames, is_exact })
+    }
+
+    /// Goes to a frame, or before it: the one that is decoded next. `None` if that cannot be told.
+    fn seek(&mut self, frame: u64) -> Option<u64> {
+        if !self.by_frames {
+            return None;
+        }
+        let ts = Timestamp::new(self.start.checked_add(i64::try_from(frame).ok()?)?);
+        let to = SeekTo::Timestamp { ts, track_id: self.track };
+        let seeked = self.format.seek(SeekMode::Accurate, to).ok()?;
+        self.decoder.reset();
+        let at = seeked.actual_ts.get().checked_sub(self.start)?;
+        u64::try_from(at).ok().filter(|at| *at <= frame)
+    }
+
+    /// Decodes until all that is wanted is there, or the sound ends.
+    fn read(&mut self, reading: &mut Reading, limits: &Limits) -> Result<()> {
+        while reading.at < reading.end {
+            let packet = self.format.next_packet();
+            let Some(packet) = packet.map_err(|error| self.error(&error, reading.at))? else { break };
+            if packet.track_id == self.track {
+                self.take(&packet, reading, limits)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, packet: &Packet, reading: &mut Reading, limits: &Limits) -> Result<()> {
+        let (rate, channels) = (self.head.sample_rate, self.head.channels);
+        let sound = match self.decoder.decode(packet) {
+            Ok(sound) => sound,
+            // The first frames after a seek may refer to ones before it; what is wanted begins later.
+            Err(Symphonia::DecodeError(_)) if reading.at + packet.dur.get() <= reading.begin => {
+                reading.at += packet.dur.get();
+                return Ok(());
+            }
+            Err(error) => return Err(self.error(&error, reading.at)),
+        };
+        let spec = sound.spec();
+        if spec.rate() != rate || spec.channels().count() != channels as usize {
+            let text = format!(
+                "from frame {} on the sound has {} channels at {} Hz, and its head says {channels} at {rate}",
+                reading.at,
+                spec.channels().count(),
+                spec.rate(),
+            );
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        let frames = sound.frames() as u64;
+        let begin = reading.begin.saturating_sub(reading.at).min(frames);
+        let end = reading.end.saturating_sub(reading.at).min(frames);
+        reading.at += frames;
+        if begin < end {
+            let part = sound.slice(begin as usize..end as usize);
+            let had = reading.channels[0].len();
+            limits.check_samples(had as u64 + (end - begin), channels)?;
+            for channel in &mut reading.channels {
+                channel.resize(had + (end - begin) as usize, 0.0);
+            }
+            let mut places: Vec<&mut [f32]> =
+                reading.channels.iter_mut().map(|channel| &mut channel[had..]).collect();
+            part.copy_to_slice_planar(&mut places);
+        }
+        Ok(())
+    }
+
+    fn error(&self, error: &Symphonia, at: u64) -> Error {
+        Error::of(error, &format!("decoding {} at frame {at}", self.head.codec))
+    }
+}
+
+/// Of a track that is known to be a sound.
+fn parameters(track: &Track) -> Result<&AudioCodecParameters> {
+    track
+        .codec_params
+        .as_ref()
+        .and_then(|parameters| parameters.audio())
+        .filter(|parameters| parameters.codec != CODEC_ID_NULL_AUDIO)
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, "a track without a codec"))
+}
+
+/// Bits of a sample.
+fn bits(format: SampleFormat) -> Option<u32> {
+    Some(match format {
+        SampleFormat::U8 | SampleFormat::S8 => 8,
+        SampleFormat::U16 | SampleFormat::S16 => 16,
+        SampleFormat::U24 | SampleFormat::S24 => 24,
+        SampleFormat::U32 | SampleFormat::S32 | SampleFormat::F32 => 32,
+        SampleFormat::F64 => 64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a WAV file's samples are.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Kind {
+        U8,
+        S16,
+        S24,
+        S32,
+        F32,
+    }
+
+    /// A WAV file of so many channels whose samples are 32-bit integers, as its kind can hold them; and what they are then.
+    fn wav(kind: Kind, rate: u32, channels: u16, values: &[i32]) -> (Vec<u8>, Vec<f32>) {
+        let (tag, bits) = match kind {
+            Kind::U8 => (1u16, 8u16),
+            Kind::S16 => (1, 16),
+            Kind::S24 => (1, 24),
+            Kind::S32 => (1, 32),
+            Kind::F32 => (3, 32),
+        };
+        let (mut data, mut samples) = (Vec::new(), Vec::new());
+        for value in values {
+            let (bytes, sample): (Vec<u8>, f32) = match kind {
+                Kind::U8 => (vec![((value >> 24) + 128) as u8], (value >> 24) as f32 / 128.0),
+                Kind::S16 => (((value >> 16) as i16).to_le_bytes().to_vec(), (value >> 16) as f32 / 32_768.0),
+                Kind::S24 => ((value >> 8).to_le_bytes()[..3].to_vec(), (value >> 8) as f32 / 8_388_608.0),
+                Kind::S32 => (value.to_le_bytes().to_vec(), *value as f32 / 2_147_483_648.0),
+                Kind::F32 => {
+                    let sample = *value as f32 / 2_147_483_648.0;
+                    (sample.to_le_bytes().to_vec(), sample)
+                }
+            };
+            data.extend(bytes);
+            samples.push(sample);
+        }
+        let block = channels * bits / 8;
+        let mut file = b"RIFF".to_vec();
+        file.extend((36 + data.len() as u32).to_le_bytes());
+        file.extend(b"WAVEfmt \x10\0\0\0");
+        file.extend([tag, channels].iter().flat_map(|number| number.to_le_bytes()));
+        file.extend([rate, rate * u32::from(block)].iter().flat_map(|number| number.to_le_bytes()));
+        file.extend([block, bits].iter().flat_map(|number| number.to_le_bytes()));
+        file.extend(b"data");
+        file.extend((data.len() as u32).to_le_bytes());
+        file.extend(data);
+        (file, samples)
+    }
+
+    fn kinds() -> impl Strategy<Value = Kind> {
+        prop::sample::select(vec![Kind::U8, Kind::S16, Kind::S24, Kind::S32, Kind::F32])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_segment_has_the_files_own_samples(
+            kind in kinds(),
+            (channels, frames) in (1u16..4, 1usize..60_000),
+            (offset, wanted) in (0u64..70_000, prop::option::of(0u64..70_000)),
+            seed in any::<u32>(),
+        ) {
+            let values: Vec<i32> = (0..frames as u32 * u32::from(channels))
+                .map(|i| i.wrapping_add(seed).wrapping_mul(2_654_435_761) as i32)
+                .collect();
+            let (file, samples) = wav(kind, 16_000, channels, &values);
+            let head = Head::parse(&file, &Limits::default()).unwrap();
+            prop_assert_eq!((head.sample_rate, head.channels), (16_000, u32::from(channels)));
+            prop_assert_eq!(head.frames, Some(frames as u64));
+            let sound = decode(&file, Segment { offset, frames: wanted }, &Limits::default()).unwrap();
+            let begin = frames.min(offset as usize);
+            let end = wanted.map_or(frames, |wanted| frames.min(begin + wanted as usize));
+            prop_assert_eq!(sound.channels.len(), usize::from(channels));
+            for (channel, found) in sound.channels.iter().enumerate() {
+                let wanted = samples[begin * usize::from(channels)..end * usize::from(channels)]
+                    .iter()
+                    .skip(channel)
+                    .step_by(usize::from(channels));
+                prop_assert!(found.iter().eq(wanted), "channel {} of {:?}", channel, kind);
+            }
+        }
+
+        #[test]
+        fn damaged_files_are_errors_and_no_more(
+            kind in kinds(),
+            changes in prop::collection::vec((0usize..3_000, any::<u8>()), 0..8),
+            cut in prop::option::of(0usize..3_000),
+        ) {
+            let (mut file, _) = wav(kind, 8_000, 2, &[0x1234_5678; 700]);
+            for (at, byte) in changes {
+                if let Some(place) = file.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            file.truncate(cut.unwrap_or(usize::MAX));
+            let limits = Limits { max_samples: 1 << 20, ..Limits::default() };
+            if let Ok(sound) = decode(&file, Segment::default(), &limits) {
+                prop_assert!(sound.frames() * sound.channels.len() <= 1 << 20);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_file_is_told_to_be_cut() {
+        let (file, _) = wav(Kind::S16, 8_000, 1, &[1 << 20; 5_000]);
+        let error = decode(&file[..6_000], Segment::default(), &Limits::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Truncated, "{error}");
+        // What is wanted may be there all the same.
+        let segment = Segment { offset: 100, frames: Some(200) };
+        assert_eq!(decode(&file[..6_000], segment, &Limits::default()).unwrap().frames(), 200);
+    }
+
+    #[test]
+    fn limits_hold_before_there_is_memory() {
+        let (file, _) = wav(Kind::S16, 8_000, 2, &[0; 4_000]);
+        let limits = Limits { max_samples: 3_999, ..Limits::default() };
+        let error = decode(&file, Segment::default(), &limits).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert!(error.message().contains("2000 frames of 2 channels; the limit is 3999 samples"), "{error}");
+        assert!(decode(&file, Segment { offset: 1, frames: None }, &limits).is_ok());
+        let error = Head::parse(&file, &Limits { max_channels: 1, ..Limits::default() }).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    }
+
+    #[test]
+    fn what_is_no_sound_is_said_to_be_none() {
+        for bytes in [&b""[..], b"RIFF", &[0; 4_096], b"<html><body>404 Not Found</body></html>"] {
+            assert!(Head::parse(bytes, &Limits::default()).is_err());
+        }
+    }
+
+    #[test]
+    fn channels_become_one_by_their_mean() {
+        let sound = Waveform { sample_rate: 8_000, channels: vec![vec![1.0, 0.0], vec![0.0, 0.5]] };
+        assert_eq!(sound.mono().channels, [[0.5, 0.25]]);
+    }
+}

@@ -1,0 +1,45 @@
+//! Sound for training: from the bytes of an audio file to samples, resampled, and to spectrograms with torchaudio's values.
+//!
+//! ```
+//! use wellfed_audio::{Resample, ResampleOptions};
+//!
+//! let to_16k = Resample::new(8_000, 16_000, ResampleOptions::default())?;
+//! let (mut padded, mut samples) = (Vec::new(), Vec::new());
+//! to_16k.apply(&[0.0; 800], &mut padded, &mut samples);
+//! assert_eq!(samples.len(), 1_600);
+//! # Ok::<(), wellfed_audio::Error>(())
+//! ```
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `decode` | heads and segments of files, by symphonia |
+//! | `resample` | other sample rates |
+//! | `window`, `spectrogram` | short-time Fourier transforms |
+//! | `filter_bank`, `decibels`, `cosine` | what makes mel spectrograms and cepstral coefficients of them |
+//! | `effects` | what is done to samples before a spectrum |
+//! | `kaldi`, `whisper` | what Kaldi's recipes and Whisper's models take |
+//! | `limits`, `error` | what a file may ask for, and what can be wrong with it |
+
+mod cosine;
+mod decibels;
+mod decode;
+pub mod effects;
+mod error;
+mod filter_bank;
+mod kaldi;
+mod limits;
+mod resample;
+mod spectrogram;
+pub mod whisper;
+mod window;
+
+pub use cosine::Cosine;
+pub use decibels::{AmplitudeToDb, Scale};
+pub use decode::{Head, Segment, Waveform, decode};
+pub use error::{Error, ErrorKind, Result};
+pub use filter_bank::{FilterBank, MelScale};
+pub use kaldi::{KaldiFbank, KaldiMfcc, KaldiOptions};
+pub use limits::Limits;
+pub use resample::{KAISER_BETA, Resample, ResampleOptions, ResamplingMethod};
+pub use spectrogram::{Normalized, PadMode, Scratch, Spectrogram, SpectrogramOptions};
+pub use window::Window;

@@ -1,0 +1,336 @@
+//! Short-time Fourier transform: `torchaudio.transforms.Spectrogram`.
+
+use std::sync::Arc;
+
+use realfft::{RealFftPlanner, RealToComplex, num_complex::Complex32};
+
+use crate::{Error, Result, Window};
+
+/// How the signal goes on beyond its ends, where frames are centred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PadMode {
+    /// Mirrored, without the last sample again.
+    #[default]
+    Reflect,
+    /// Zeros.
+    Constant,
+    /// The last sample again and again.
+    Replicate,
+    /// Begins anew.
+    Circular,
+}
+
+/// What a spectrum is divided by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Normalized {
+    /// Nothing.
+    #[default]
+    No,
+    /// The root of the window's sum of squares.
+    Window,
+    /// The root of the window's length.
+    FrameLength,
+}
+
+/// Parameters, as torchaudio's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpectrogramOptions {
+    /// Samples of a transform. Default: 400.
+    pub n_fft: usize,
+    /// Samples of a window, at most `n_fft`; it lies in the middle. Default: `n_fft`.
+    pub win_length: Option<usize>,
+    /// Samples from one frame to the next. Default: half of a window.
+    pub hop_length: Option<usize>,
+    /// Zeros on either side of the signal. Default: 0.
+    pub pad: usize,
+    /// Default: [`Window::Hann`], periodic.
+    pub window: Window,
+    /// Exponent of the magnitude: 1 for magnitudes, 2 for energies. Default: 2.
+    pub power: f32,
+    /// Default: [`Normalized::No`].
+    pub normalized: Normalized,
+    /// Whether frame `t` has sample `t * hop_length` in its middle. Default: true.
+    pub center: bool,
+    /// Default: [`PadMode::Reflect`].
+    pub pad_mode: PadMode,
+    /// Whether there are `n_fft / 2 + 1` bins, and not `n_fft`. Default: true.
+    pub onesided: bool,
+}
+
+impl Default for SpectrogramOptions {
+    fn default() -> Self {
+        Self {
+            n_fft: 400,
+            win_length: None,
+            hop_length: None,
+            pad: 0,
+            window: Window::Hann,
+            power: 2.0,
+            normalized: Normalized::No,
+            center: true,
+            pad_mode: PadMode::Reflect,
+            onesided: true,
+        }
+    }
+}
+
+/// Samples that a transform may have.
+const MOST: usize = 1 << 20;
+
+/// A spectrogram of one channel, to be made once and used for all signals.
+#[derive(Clone)]
+pub struct Spectrogram {
+    options: SpectrogramOptions,
+    hop: usize,
+    /// The window, with zeros on either side, divided by what is normalized by.
+    window: Vec<f32>,
+    plan: Arc<dyn RealToComplex<f32>>,
+}
+
+impl std::fmt::Debug for Spectrogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spectrogram").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Places to work in, which are used again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    padded: Vec<f32>,
+    frame: Vec<f32>,
+    spectrum: Vec<Complex32>,
+    work: Vec<Complex32>,
+}
+
+impl Spectrogram {
+    /// From its parameters.
+    ///
+    /// # Errors
+    ///
+    /// For a transform of 0 or more than 2^20 samples, a window that is longer, and a hop of 0.
+    pub fn new(options: SpectrogramOptions) -> Result<Self> {
+        let n_fft = options.n_fft;
+        if n_fft == 0 || n_fft > MOST {
+            return Err(Error::argument(format!(
+                "a spectrogram's n_fft is from 1 to {MOST}, and {n_fft} was given"
+            )));
+        }
+        let win_length = options.win_length.unwrap_or(n_fft);
+        if win_length == 0 || win_length > n_fft {
+            return Err(Error::argument(format!(
+                "a spectrogram's win_length is from 1 to n_fft ({n_fft}), and {win_length} was given"
+            )));
+        }
+        let hop = options.hop_length.unwrap_or(win_length / 2);
+        if hop == 0 {
+            return Err(Error::argument("a spectrogram's hop_length is above 0"));
+        }
+        let values = options.window.values(win_length, true);
+        let scale = match options.normalized {
+            Normalized::No => 1.0,
+            Normalized::Window => {
+                1.0 / values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
+            }
+            Normalized::FrameLength => 1.0 / (win_length as f64).sqrt(),
+        };
+        let mut window = vec![0.0; n_fft];
+        let begin = (n_fft - win_length) / 2;
+        for (place, value) in window[begin..].iter_mut().zip(values) {
+            *place = (f64::from(value) * scale) as f32;
+        }
+        let plan = RealFftPlanner::new().plan_fft_forward(n_fft);
+        Ok(Self { options, hop, window, plan })
+    }
+
+    /// Bins of a frame.
+    pub fn bins(&self) -> usize {
+        if self.options.onesided { self.options.n_fft / 2 + 1 } else { self.options.n_fft }
+    }
+
+    /// Frames of a signal; 0 for one that is too short.
+    pub fn frames(&self, samples: usize) -> usize {
+        let n_fft = self.options.n_fft;
+        let centred = if self.options.center { n_fft / 2 * 2 } else { 0 };
+        let whole = samples + 2 * self.options.pad + centred;
+        if whole < n_fft { 0 } else { (whole - n_fft) / self.hop + 1 }
+    }
+
+    /// Calls `each` with the powers of each frame: its number, and [`Spectrogram::bins`] values.
+    ///
+    /// # Errors
+    ///
+    /// For a signal that is too short: of no frame, or where it would have to be mirrored more than once.
+    pub fn each(
+        &self,
+        samples: &[f32],
+        scratch: &mut Scratch,
+        mut each: impl FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        let n_fft = self.options.n_fft;
+        self.pad(samples, &mut scratch.padded)?;
+        let Scratch { padded, frame, spectrum, work } = scratch;
+        frame.resize(n_fft, 0.0);
+        spectrum.resize(n_fft / 2 + 1, Complex32::default());
+        work.resize(self.plan.get_scratch_len(), Complex32::default());
+        let mut powers = vec![0.0; self.bins()];
+        for number in 0..self.frames(samples.len()) {
+            let signal = &padded[number * self.hop..][..n_fft];
+            for ((place, sample), weight) in frame.iter_mut().zip(signal).zip(&self.window) {
+                *place = sample * weight;
+            }
+            // Only lengths can be wrong, and they are the plan's.
+            if self.plan.process_with_scratch(frame, spectrum, work).is_err() {
+                return Err(Error::argument(format!("a transform of {n_fft} samples failed")));
+            }
+            let half = n_fft / 2 + 1;
+            for (power, value) in powers.iter_mut().zip(&*spectrum) {
+                *power = self.power(value.norm_sqr());
+            }
+            if !self.options.onesided {
+                // The other half of a real signal's spectrum mirrors the first.
+                for bin in half..n_fft {
+                    powers[bin] = powers[n_fft - bin];
+                }
+            }
+            each(number, &powers);
+        }
+        Ok(())
+    }
+
+    fn power(&self, energy: f32) -> f32 {
+        match self.options.power {
+            2.0 => energy,
+            1.0 => energy.sqrt(),
+            power => energy.sqrt().powf(power),
+        }
+    }
+
+    /// The signal with what lies beyond its ends.
+    fn pad(&self, samples: &[f32], padded: &mut Vec<f32>) -> Result<()> {
+        let SpectrogramOptions { n_fft, pad, center, pad_mode, .. } = self.options;
+        padded.clear();
+        let beyond = if center { n_fft / 2 } else { 0 };
+        let len = samples.len() + 2 * pad;
+        let too_short = match pad_mode {
+            _ if !center => len < n_fft,
+            PadMode::Reflect => len <= beyond,
+            PadMode::Circular => len < beyond,
+            PadMode::Constant | PadMode::Replicate => len == 0,
+        };
+        if too_short {
+            return Err(Error::argument(format!(
+                "a spectrogram of {len} samples: too few for n_fft={n_fft} with center={center} and pad_mode={pad_mode:?}"
+            )));
+        }
+        padded.resize(beyond + pad, 0.0);
+        padded.extend_from_slice(samples);
+        padded.resize(2 * beyond + len, 0.0);
+        let end = beyond + len;
+        for i in 0..beyond {
+            let (before, after) = match pad_mode {
+                PadMode::Reflect => (padded[2 * beyond - i], padded[end - 2 - i]),
+                PadMode::Constant => (0.0, 0.0),
+                PadMode::Replicate => (padded[beyond], padded[end - 1]),
+                PadMode::Circular => (padded[len + i], padded[beyond + i]),
+            };
+            (padded[i], padded[end + i]) = (before, after);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::PI;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition, bin by bin, in double precision.
+    fn oracle(spectrogram: &Spectrogram, samples: &[f32]) -> Vec<Vec<f64>> {
+        let options = &spectrogram.options;
+        let (n_fft, len) = (options.n_fft, samples.len() as i64);
+        let beyond = if options.center { n_fft as i64 / 2 } else { 0 };
+        let at = |i: i64| {
+            let i = i - beyond;
+            let i = match options.pad_mode {
+                _ if (0..len).contains(&i) => i,
+                PadMode::Reflect if i < 0 => -i,
+                PadMode::Reflect => 2 * (len - 1) - i,
+                PadMode::Replicate => i.clamp(0, len - 1),
+                PadMode::Circular => i.rem_euclid(len),
+                PadMode::Constant => return 0.0,
+            };
+            f64::from(samples[i as usize])
+        };
+        let frame = |frame: usize| {
+            let bin = |bin: usize| {
+                let (mut re, mut im) = (0.0, 0.0);
+                for n in 0..n_fft {
+                    let value = at((frame * spectrogram.hop + n) as i64) * f64::from(spectrogram.window[n]);
+                    let turn = -2.0 * PI * (bin * n % n_fft) as f64 / n_fft as f64;
+                    (re, im) = (re + value * turn.cos(), im + value * turn.sin());
+                }
+                (re * re + im * im).sqrt().powf(f64::from(options.power))
+            };
+            (0..spectrogram.bins()).map(bin).collect()
+        };
+        (0..spectrogram.frames(samples.len())).map(frame).collect()
+    }
+
+    fn pad_modes() -> impl Strategy<Value = PadMode> {
+        prop::sample::select(vec![PadMode::Reflect, PadMode::Constant, PadMode::Replicate, PadMode::Circular])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn spectra_are_those_of_the_definition(
+            samples in prop::collection::vec(-1.0f32..1.0, 40..120),
+            n_fft in 2usize..40,
+            shorter in 0usize..20,
+            hop in 1usize..20,
+            (power, normalized) in (prop::sample::select(vec![1.0f32, 2.0, 0.5]), 0usize..3),
+            (center, onesided) in (any::<bool>(), any::<bool>()),
+            pad_mode in pad_modes(),
+        ) {
+            let options = SpectrogramOptions {
+                n_fft,
+                win_length: Some(n_fft.saturating_sub(shorter).max(1)),
+                hop_length: Some(hop),
+                power,
+                normalized: [Normalized::No, Normalized::Window, Normalized::FrameLength][normalized],
+                center,
+                onesided,
+                pad_mode,
+                ..SpectrogramOptions::default()
+            };
+            let spectrogram = Spectrogram::new(options).unwrap();
+            let wanted = oracle(&spectrogram, &samples);
+            let most = wanted.iter().flatten().copied().fold(1e-9, f64::max);
+            let mut found = 0;
+            spectrogram
+                .each(&samples, &mut Scratch::default(), |frame, powers| {
+                    for (bin, power) in powers.iter().enumerate() {
+                        let off = (f64::from(*power) - wanted[frame][bin]).abs();
+                        // The root of a rounding error is larger than that.
+                        let allowed = if spectrogram.options.power < 1.0 { 1e-3 } else { 1e-5 };
+                        assert!(off <= allowed * most, "frame {frame} bin {bin}: {power} for {}", wanted[frame][bin]);
+                    }
+                    found += 1;
+                })
+                .unwrap();
+            prop_assert_eq!(found, wanted.len());
+        }
+    }
+
+    #[test]
+    fn signals_that_are_too_short_are_told() {
+        let spectrogram = Spectrogram::new(SpectrogramOptions::default()).unwrap();
+        let error = spectrogram.each(&[0.0; 200], &mut Scratch::default(), |_, _| {}).unwrap_err();
+        assert!(error.message().contains("200 samples: too few for n_fft=400"), "{error}");
+        assert!(spectrogram.each(&[0.0; 201], &mut Scratch::default(), |_, _| {}).is_ok());
+    }
+}

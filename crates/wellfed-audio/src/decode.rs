@@ -3,7 +3,10 @@
 //! Containers and codecs are symphonia's. What is here is what training asks for beyond playing: a segment by its frames, found by
 //! seeking, with exactly the samples that decoding from the start has there.
 
-use std::io::Cursor;
+use std::{
+    io::Cursor,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use symphonia::core::{
     audio::sample::SampleFormat,
@@ -47,7 +50,7 @@ impl Head {
     ///
     /// For bytes that are no sound, or one of more channels than `limits` allow.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        Opened::open(bytes, limits).map(|opened| opened.head)
+        guarded(|| Opened::open(bytes, limits).map(|opened| opened.head))
     }
 }
 
@@ -104,6 +107,16 @@ const NEAR: u64 = 2 * WARM_UP;
 ///
 /// For bytes that are no sound or a damaged one, that end too early, and for more samples than `limits` allow; then there are none.
 pub fn decode(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
+    guarded(|| decode_segment(bytes, segment, limits))
+}
+
+/// Bytes for which the library's own assumptions fail are damaged ones. What was made until then is dropped with the panic.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Corrupt, "the decoder panicked at these bytes")))
+}
+
+fn decode_segment(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
     let mut opened = Opened::open(bytes, limits)?;
     let whole = opened.head.frames.map(|frames| frames.saturating_sub(segment.offset));
     let expected = match (segment.frames, whole) {
@@ -132,11 +145,13 @@ pub fn decode(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Wavefor
     opened.read(&mut reading, limits)?;
     let found = reading.channels.first().map_or(0, Vec::len) as u64;
     // Of what has no length of its own nothing can be missing.
-    if let Some(frames) = expected.filter(|frames| opened.is_exact && found < *frames) {
+    if let (Some(said), Some(frames)) = (opened.head.frames, expected)
+        && opened.is_exact
+        && found < frames
+    {
         let text = format!(
-            "the sound ends after {} frames; its head says {}",
-            segment.offset + found,
-            segment.offset + frames
+            "the sound ends after {} frames; its head says {said}",
+            segment.offset.saturating_add(found)
         );
         return Err(Error::new(ErrorKind::Truncated, text));
     }
@@ -236,8 +251,10 @@ impl<'b> Opened<'b> {
         let sound = match self.decoder.decode(packet) {
             Ok(sound) => sound,
             // The first frames after a seek may refer to ones before it; what is wanted begins later.
-            Err(Symphonia::DecodeError(_)) if reading.at + packet.dur.get() <= reading.begin => {
-                reading.at += packet.dur.get();
+            Err(Symphonia::DecodeError(_))
+                if reading.at.saturating_add(packet.dur.get()) <= reading.begin =>
+            {
+                reading.at = reading.at.saturating_add(packet.dur.get());
                 return Ok(());
             }
             Err(error) => return Err(self.error(&error, reading.at)),

@@ -107,13 +107,17 @@ impl Spectrogram {
     ///
     /// # Errors
     ///
-    /// For a transform of 0 or more than 2^20 samples, a window that is longer, and a hop of 0.
+    /// For a transform of 0 or more than 2^20 samples, a window that is longer, a hop of 0, and more than 2^20 zeros on a side.
     pub fn new(options: SpectrogramOptions) -> Result<Self> {
         let n_fft = options.n_fft;
         if n_fft == 0 || n_fft > MOST {
             return Err(Error::argument(format!(
                 "a spectrogram's n_fft is from 1 to {MOST}, and {n_fft} was given"
             )));
+        }
+        if options.pad > MOST {
+            let text = format!("a spectrogram's pad is at most {MOST}, and {} was given", options.pad);
+            return Err(Error::argument(text));
         }
         let win_length = options.win_length.unwrap_or(n_fft);
         if win_length == 0 || win_length > n_fft {

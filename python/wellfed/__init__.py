@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     from ._loader import BadSample as BadSample
     from ._loader import Loader as Loader
     from ._ragged import Ragged as Ragged
+    from ._sounds import audio_files as audio_files
+    from ._sounds import audio_folder as audio_folder
+    from ._sounds import audio_manifest as audio_manifest
     from ._tables import arrow as arrow
     from ._tables import parquet as parquet
     from ._write import verify as verify
@@ -103,6 +106,9 @@ _HOMES = {
     "accelerate": "_accelerate",
     "annotated_images": "sources",
     "arrow": "_tables",
+    "audio_files": "_sounds",
+    "audio_folder": "_sounds",
+    "audio_manifest": "_sounds",
     "beton": "_containers",
     "cifar10": "sources",
     "cifar100": "sources",
@@ -181,6 +187,9 @@ __all__ = [
     "accelerate",
     "annotated_images",
     "arrow",
+    "audio_files",
+    "audio_folder",
+    "audio_manifest",
     "beton",
     "cifar10",
     "cifar100",

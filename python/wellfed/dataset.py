@@ -154,7 +154,7 @@ class Dataset(Writes, Frameworks, Parts, Stacks):
         return self._verb("shuffle", seed=check.whole(seed, "seed"), block_size=size, window=blocks, **fixed)
 
     def map(self, *transforms: Transform | Callable[[Any], Any], field: str | None = None) -> Dataset:
-        """Transforms images, or calls Python functions.
+        """Transforms images or sounds, or calls Python functions.
 
         Args:
             transforms: From `wellfed.transforms`, which the engine runs; or callables, each of which takes an element
@@ -163,7 +163,7 @@ class Dataset(Writes, Frameworks, Parts, Stacks):
                 Before callables run, the default generators of `random`, NumPy and torch are seeded by the sample, so
                 what they draw depends neither on the number of workers nor on where a run was resumed. Callables
                 run in worker processes; see `torch`.
-            field: The field they work on; None is every image field, and for callables the whole element.
+            field: The field they work on; None is every field of images or sounds, and for callables the whole element.
 
         Example:
             >>> import numpy as np

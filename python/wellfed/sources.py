@@ -135,10 +135,12 @@ def _storage(text: npt.NDArray[np.uint8], storage_options: StorageOptions) -> di
     return {"storage": check.url(f"{scheme}{mark}" if mark else first, "paths", storage_options)}
 
 
-def _text(paths: Iterable[Path | bytes]) -> tuple[npt.NDArray[np.uint8], int]:
+def _text(paths: Iterable[Path | bytes], kind: str = "image") -> tuple[npt.NDArray[np.uint8], int]:
     """Paths in one text, with a zero byte between each two, and how many there are."""
     if isinstance(paths, str | bytes | os.PathLike):
-        raise TypeError("image_files takes a list of paths\nhint: image_folder takes a folder or a pattern")
+        raise TypeError(
+            f"{kind}_files takes a list of paths\nhint: {kind}_folder takes a folder or a pattern"
+        )
     listed = list(paths)
     # One text instead of a million strings: it is joined, checked and handed over at once.
     try:

@@ -1,4 +1,4 @@
-"""Image transforms with torchvision v2's names, parameters, defaults and meaning.
+"""Image transforms with torchvision v2's names, parameters, defaults and meaning, and sounds' with torchaudio's.
 
 A transform is a description: it is run by the engine, in Rust. Give transforms to `Dataset.map`, or call one on an
 image, as torchvision's data sets do with what stands in ``transform=``::
@@ -13,6 +13,12 @@ Images are decoded files or uint8 arrays; what torchvision does to Pillow images
 always antialiased. Masks, boxes and points of a sample follow its image, as torchvision's ``tv_tensors`` do: geometry
 is drawn once a sample, masks are resampled by nearest neighbours, and neither colour nor `Normalize` nor `ToDtype`
 touches them. Every sample gets its own random parameters, which depend only on the seed, the epoch and the sample.
+
+Transforms of sounds work on what `wellfed.audio_folder` and `wellfed.audio_files` read, and in data sets only::
+
+    >>> import wellfed as wf
+    >>> speech = [T.Resample(new_freq=16_000), T.MelSpectrogram(n_mels=80), T.AmplitudeToDB()]
+    >>> ds = wf.audio_files([]).map(*speech).padded_batch(64)
 """
 
 from __future__ import annotations
@@ -28,6 +34,25 @@ from . import _arguments as check
 from . import (
     _opencv,  # noqa: F401 - plans name its transforms
     _timm,  # noqa: F401 - plans name its transforms
+)
+from ._audio import (
+    LFCC,
+    MFCC,
+    AmplitudeToDB,
+    Fade,
+    FrequencyMasking,
+    KaldiFbank,
+    KaldiMFCC,
+    MelSpectrogram,
+    PadOrTrim,
+    RandomSegment,
+    Resample,
+    Spectrogram,
+    TimeFirst,
+    TimeMasking,
+    ToMono,
+    Vol,
+    WhisperLogMel,
 )
 from ._augment import (
     AugMix,
@@ -58,6 +83,9 @@ from ._transform import Compose, Transform
 
 __all__ = [
     "JPEG",
+    "LFCC",
+    "MFCC",
+    "AmplitudeToDB",
     "AugMix",
     "AutoAugment",
     "AutoAugmentPolicy",
@@ -68,16 +96,22 @@ __all__ = [
     "ConvertBoundingBoxFormat",
     "CutMix",
     "ElasticTransform",
+    "Fade",
     "FiveCrop",
+    "FrequencyMasking",
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
     "Identity",
     "InterpolationMode",
+    "KaldiFbank",
+    "KaldiMFCC",
+    "MelSpectrogram",
     "MixUp",
     "Normalize",
     "PILToTensor",
     "Pad",
+    "PadOrTrim",
     "RandAugment",
     "RandomAdjustSharpness",
     "RandomAffine",
@@ -98,19 +132,27 @@ __all__ = [
     "RandomResize",
     "RandomResizedCrop",
     "RandomRotation",
+    "RandomSegment",
     "RandomShortestSize",
     "RandomSolarize",
     "RandomVerticalFlip",
     "RandomZoomOut",
+    "Resample",
     "Resize",
     "SanitizeBoundingBoxes",
     "ScaleJitter",
+    "Spectrogram",
     "TenCrop",
+    "TimeFirst",
+    "TimeMasking",
     "ToDtype",
     "ToImage",
+    "ToMono",
     "ToTensor",
     "Transform",
     "TrivialAugmentWide",
+    "Vol",
+    "WhisperLogMel",
 ]
 
 

@@ -5,12 +5,12 @@ use std::{path::PathBuf, sync::Arc};
 use wellfed::{
     Error, ErrorKind, Result,
     source::{
-        ArrayFilesSpec, ArrayFormat, BetonSpec, Cifar10Spec, Cifar100Label, Cifar100Spec, CsvSpec,
-        FeatureForm, FeatureSpec, FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS, ImageFolderSpec,
-        JsonLinesSpec, Labels, LitDataSpec, LmdbSpec, MdsSpec, MnistSpec, Pixels, Source, SourceSpec,
-        TableFormat, TableSpec, TfRecord, TfRecordSpec, WebDatasetSpec,
+        AUDIO_EXTENSIONS, ArrayFilesSpec, ArrayFormat, BetonSpec, Cifar10Spec, Cifar100Label, Cifar100Spec,
+        CsvSpec, FeatureForm, FeatureSpec, FeatureType, FoundFeature, Hdf5Spec, IMG_EXTENSIONS,
+        ImageFolderSpec, JsonLinesSpec, Labels, LitDataSpec, LmdbSpec, MdsSpec, MnistSpec, Pixels, Source,
+        SourceSpec, TableFormat, TableSpec, TfRecord, TfRecordSpec, WebDatasetSpec,
     },
-    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, registry, secrets, zip},
+    store::{EntryKind, LocalStore, RetryingStore, Store, glob, join, listing, registry, secrets, zip},
 };
 
 /// An open data set and what it is.
@@ -18,7 +18,7 @@ use wellfed::{
 pub(crate) struct Detected {
     /// The samples.
     pub(crate) source: Arc<dyn Source>,
-    /// `image_folder`, `flat_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `csv`, `jsonl`, `npy`,
+    /// `image_folder`, `flat_folder`, `audio_folder`, `flat_audio_folder`, `glob`, `webdataset`, `tfrecord`, `parquet`, `arrow`, `csv`, `jsonl`, `npy`,
     /// `npz`, `hdf5`, `mds`, `litdata`, `lmdb`, `beton`, `cifar10`, `cifar100` or `mnist`.
     pub(crate) format: &'static str,
     /// Of TFRecords: the features of the first record.
@@ -87,6 +87,10 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     let images = |root: &str, labels| {
         let root = whole(root);
         SourceSpec::ImageFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
+    };
+    let sounds = |root: &str, labels| {
+        let root = whole(root);
+        SourceSpec::AudioFolder(ImageFolderSpec { labels, allow_empty: false, ..ImageFolderSpec::new(root) })
     };
     let records = |urls: Vec<String>| {
         let urls = urls.iter().map(|url| whole(url)).collect();
@@ -208,6 +212,15 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     if let Some(files) = seen.pattern(path, &LINES) {
         return Ok(("jsonl", SourceSpec::Jsonl(JsonLinesSpec::new(whole(&files)))));
     }
+    if any(&is_sound) {
+        return Ok(("flat_audio_folder", sounds(path, Labels::None)));
+    }
+    let holds_sounds = |folder: &String| -> Result<bool> {
+        Ok(Contents::of(store, &join(path, folder))?.files.iter().any(|name| is_sound(name)))
+    };
+    if seen.folders > 0 && listing::folders(store, path)?.first().map_or(Ok(false), holds_sounds)? {
+        return Ok(("audio_folder", sounds(path, Labels::Folders)));
+    }
     if seen.folders > 0 {
         return Ok(("image_folder", images(path, Labels::Folders)));
     }
@@ -216,7 +229,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
         return Ok(table(TableFormat::Csv, whole(&files)));
     }
     Err(Error::new(ErrorKind::NotFound, format!("{path} holds no data set that is known")).with_hint(
-        "known are folders of images (one a class, or flat), also in zip archives, tar shards, TFRecords, tables in Parquet, \
+        "known are folders of images or sounds (one a class, or flat), of images also in zip archives, tar shards, TFRecords, tables in Parquet, \
          Arrow and CSV, lines of JSON, HDF5, MDS shards, LitData chunks, LMDB, files of FFCV, and the files of CIFAR and MNIST",
     ))
 }
@@ -307,6 +320,11 @@ fn is_image(name: &str) -> bool {
     IMG_EXTENSIONS.iter().any(|extension| name.ends_with(extension))
 }
 
+fn is_sound(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    AUDIO_EXTENSIONS.iter().any(|extension| name.ends_with(extension))
+}
+
 /// Names in a folder, hidden ones left out.
 #[derive(Debug, Default)]
 struct Contents {
@@ -372,6 +390,8 @@ pub(crate) fn describe(path: &str, detected: &Detected) -> String {
     let kind = match detected.format {
         "image_folder" => "a folder of class folders",
         "flat_folder" => "a folder of images without classes",
+        "audio_folder" => "a folder of class folders of sounds",
+        "flat_audio_folder" => "a folder of sounds without classes",
         "glob" => "a pattern of image files",
         "webdataset" => "samples by key in tar or zip shards",
         "tfrecord" => "TFRecord files",
@@ -416,6 +436,8 @@ mod tests {
     #[test]
     fn folders_are_told_apart_by_their_names() {
         assert_eq!(found(&["cat/1.jpg", "dog/2.png"]).unwrap(), "image_folder");
+        assert_eq!(found(&["no/1.wav", "yes/2.flac"]).unwrap(), "audio_folder");
+        assert_eq!(found(&["1.wav", "notes.txt"]).unwrap(), "flat_audio_folder");
         assert_eq!(found(&["1.JPEG", "more/2.jpg"]).unwrap(), "flat_folder");
         assert_eq!(found(&["a-0.tar", "a-1.tar", "README"]).unwrap(), "webdataset");
         assert_eq!(found(&["a-0.tar.gz", "a-1.tar.gz"]).unwrap(), "webdataset");

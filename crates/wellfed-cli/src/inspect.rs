@@ -211,6 +211,7 @@ impl Inspect {
 fn kind_name(kind: &FieldKind) -> String {
     match kind {
         FieldKind::Image => "image".to_owned(),
+        FieldKind::Audio => "audio".to_owned(),
         FieldKind::Scalar { dtype } => dtype.name().to_owned(),
         FieldKind::Array { dtype, shape } => {
             let sides = shape.iter().map(|side| side.map_or("*".to_owned(), |side| side.to_string()));

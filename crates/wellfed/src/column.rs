@@ -109,7 +109,7 @@ impl From<&ColumnSpec> for ColumnShape {
                 Stacking::Padded(padding) => ColumnForm::Array {
                     dtype: *dtype,
                     sides: padding.shape.clone(),
-                    lengths: padding.lengths,
+                    lengths: padding.lengths.is_some(),
                 },
                 Stacking::Ragged => ColumnForm::Ragged { dtype: *dtype, inner: spec.inner().to_vec() },
                 Stacking::List => ColumnForm::List { dtype: *dtype },
@@ -144,6 +144,6 @@ pub(crate) struct Padding {
     pub(crate) value: Vec<u8>,
     /// Sides that are not given are rounded up to a multiple of this.
     pub(crate) multiple_of: usize,
-    /// Whether the lengths before padding are handed out as well.
-    pub(crate) lengths: bool,
+    /// The side whose lengths before padding are handed out as well.
+    pub(crate) lengths: Option<usize>,
 }

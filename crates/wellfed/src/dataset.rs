@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Error, Result,
     engine::{
-        Batch, Loader,
+        Batch, Loader, audio,
         cache::KeptCaches,
         exec::{Executor, LeafExecutor},
         image::{ImageScratch, Maker},
@@ -17,14 +17,15 @@ use crate::{
         Assembly, Batching, Decoded, Device, Node, OnDevice, Options, Outline, PLAN_VERSION, Plan, Program,
         Run, Stages, batches_of_zip,
         lower::{Lowered, Output, is_image, is_transformed, lower},
+        program::Unsettled,
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
     source::{Source, counter::Counter, tables::Stack},
     store::LocalStore,
-    transform::Transform,
+    transform::{Size, Transform},
 };
 
-/// Samples looked at to find out the size of images that the plan does not settle.
+/// Samples looked at to find out the size of images, or the channels of sounds, that the plan does not settle.
 const PROBES: u64 = 16;
 
 /// A data set: samples of one or several sources, and what is to happen to them. Immutable: every verb gives a new one.
@@ -555,36 +556,59 @@ impl Dataset {
         let mixed = !lowered.output.mixed.is_empty();
         let finished = mixed.then(|| Options { on_device: OnDevice::Copy, ..options.clone() });
         let options = finished.as_ref().unwrap_or(options);
-        Program::new(&lowered.leaves[leaf].maps, options, source.schema(), assembly, &mut |field, program| {
-            let mut record = Record { limits: options.limits, ..Record::default() };
-            let mut scratch = ImageScratch::default();
-            let mut last = None;
-            for index in 0..source.len().min(PROBES) {
-                let pick = Pick { leaf, index, epoch: 0 };
-                let maker = Maker { program, seed, pick, limits: &options.limits, beside: None };
-                let size = source.fetch(index, &mut record).and_then(|()| {
-                    let bytes = match record.values.get(field) {
-                        Some(Value::Bytes(bytes)) => bytes.as_slice(),
-                        _ => source.resident(index, field).unwrap_or_default(),
-                    };
-                    maker.final_size(bytes, &mut scratch)
-                });
-                match size {
-                    Ok(size) => return Ok(size),
-                    Err(error) => {
-                        let error = error.with_sample(source.key(index), index).with_source(source.name());
-                        if error.kind() == crate::ErrorKind::Transient {
-                            // An outage must not let another sample settle the size.
-                            return Err(error);
+        Program::new(
+            &lowered.leaves[leaf].maps,
+            options,
+            source.schema(),
+            assembly,
+            &mut |field, unsettled| {
+                let mut record = Record { limits: options.limits, ..Record::default() };
+                let mut scratch = ImageScratch::default();
+                let mut last = None;
+                for index in 0..source.len().min(PROBES) {
+                    let pick = Pick { leaf, index, epoch: 0 };
+                    let size = source.fetch(index, &mut record).and_then(|()| {
+                        let bytes = match record.values.get(field) {
+                            Some(Value::Bytes(bytes)) => bytes.as_slice(),
+                            _ => source.resident(index, field).unwrap_or_default(),
+                        };
+                        match unsettled {
+                            Unsettled::Image(program) => {
+                                let limits = &options.limits;
+                                Maker { program, seed, pick, limits, beside: None }
+                                    .final_size(bytes, &mut scratch)
+                            }
+                            Unsettled::Sound => {
+                                let channels = audio::channels(bytes, &options.limits)?;
+                                Ok(Size { height: 1, width: 1, channels })
+                            }
                         }
-                        last = Some(error);
+                    });
+                    match size {
+                        Ok(size) => return Ok(size),
+                        Err(error) => {
+                            let error =
+                                error.with_sample(source.key(index), index).with_source(source.name());
+                            if error.kind() == crate::ErrorKind::Transient {
+                                // An outage must not let another sample settle the size.
+                                return Err(error);
+                            }
+                            last = Some(error);
+                        }
                     }
                 }
-            }
-            Err(last.unwrap_or_else(|| Error::config(format!("{} has no samples", source.name()))).with_hint(
-                "the size of a batch is settled by the first readable sample, since the transforms do not fix it",
+                Err(last.unwrap_or_else(|| Error::config(format!("{} has no samples", source.name()))).with_hint(
+                match unsettled {
+                    Unsettled::Image(_) => {
+                        "the size of a batch is settled by the first readable sample, since the transforms do not fix it"
+                    }
+                    Unsettled::Sound => {
+                        "the channels of a batch are those of the first readable sample, unless map() begins with ToMono()"
+                    }
+                },
             ))
-        })
+            },
+        )
     }
 
     fn executor(&self, lowered: &Lowered, assembly: Assembly<'_>) -> Result<Executor> {

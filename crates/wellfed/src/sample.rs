@@ -115,6 +115,9 @@ pub enum FieldKind {
         /// Shape of one sample, without the batch dimension. `None` is a side that varies.
         shape: Vec<Option<usize>>,
     },
+    /// An encoded sound (WAV, FLAC, MP3, Ogg Vorbis, AAC, AIFF), decoded by the engine. In a batch: an array of float32
+    /// `[channels, frames]`, or of what its operations make.
+    Audio,
     /// A decoded 8-bit image of fixed size, as rows of an array in memory. Transforms run on it as on a decoded
     /// file. In a batch: an array of images.
     Pixels {
@@ -269,6 +272,23 @@ fn named<'a>(fields: impl IntoIterator<Item = (&'a str, FieldKind)>) -> Vec<Fiel
     fields.into_iter().map(|(name, kind)| FieldSpec { name: name.to_owned(), kind }).collect()
 }
 
+/// Part of a sound, in seconds from its beginning, as manifests of speech have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Span {
+    /// Where it begins.
+    pub offset: f64,
+    /// How long it is; `None`: all from there on.
+    pub duration: Option<f64>,
+}
+
+impl Span {
+    /// Its first frame and the number of its frames at this rate. Parts of a frame do not count, as librosa and NeMo have it.
+    pub fn frames(&self, sample_rate: u32) -> (u64, Option<u64>) {
+        let frames = |seconds: f64| (seconds * f64::from(sample_rate)) as u64;
+        (frames(self.offset), self.duration.map(frames))
+    }
+}
+
 /// One value of a fetched sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Value {
@@ -329,6 +349,8 @@ pub struct Record {
     /// Shapes of the arrays that vary, where they have more than one varying side. With one, the bytes tell it; so
     /// an empty shape is one that is left to be worked out.
     pub shapes: Vec<Vec<usize>>,
+    /// Of sounds: the part that the sample is, where it is not all of what was fetched. May be shorter than the fields.
+    pub spans: Vec<Option<Span>>,
     /// Byte offset of each field in the file or shard it was read from (0 for a whole file).
     pub offsets: Vec<u64>,
     /// It came from a cache or is in one: packed coefficients in it are sound.
@@ -342,6 +364,7 @@ impl Record {
         self.values.resize_with(fields, Value::default);
         self.shapes.resize_with(fields, Vec::new);
         self.shapes.iter_mut().for_each(Vec::clear);
+        self.spans.clear();
         self.offsets.clear();
         self.offsets.resize(fields, 0);
     }

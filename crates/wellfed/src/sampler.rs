@@ -26,7 +26,7 @@ use crate::{
     },
     meter::{Lane, Meter, Probe},
     order::{Order, Pick},
-    plan::{Assembly, OnError, Program, field::ImageProgram, lower::Lowered},
+    plan::{Assembly, OnError, Program, field::ImageProgram, lower::Lowered, program::Unsettled},
     sample::{DType, Record, Value},
     transform::Size,
 };
@@ -321,7 +321,14 @@ impl Sampler {
                     options,
                     source.schema(),
                     (Assembly::Alone, plan.first_column),
-                    &mut |field, image| {
+                    &mut |field, unsettled| {
+                        let Unsettled::Image(image) = unsettled else {
+                            // A sound by itself has the channels it has.
+                            return Err(Error::new(
+                                ErrorKind::Internal,
+                                "a sound by itself was to be settled",
+                            ));
+                        };
                         self.final_size(planned, image, field, picks[number], fetched.get(number), scratch)
                     },
                 )?,

@@ -39,7 +39,7 @@ const CRATE: [&str; 22] = [
 ];
 
 /// Modules of `plan`.
-const PLAN: [&str; 13] = [
+const PLAN: [&str; 14] = [
     "options",
     "kept",
     "pad",
@@ -47,6 +47,7 @@ const PLAN: [&str; 13] = [
     "place",
     "zipped",
     "outline",
+    "audio",
     "field",
     "assembly",
     "mixed",
@@ -56,7 +57,7 @@ const PLAN: [&str; 13] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 29] = [
+const ENGINE: [&str; 30] = [
     "threads",
     "governor",
     "pace",
@@ -71,6 +72,7 @@ const ENGINE: [&str; 29] = [
     "float",
     "tensorflow",
     "image",
+    "audio",
     "cache",
     "single",
     "exec",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    audio::{self, SoundMaker},
     cache::Caches,
     image::{Beside, ImageScratch, Maker, Target},
     job::{Claim, SampleSlot},
@@ -20,12 +21,16 @@ use crate::{
     order::Pick,
     plan::{
         Batching, Mixed, Program,
+        audio::AudioProgram,
         field::{FieldProgram, ImageProgram},
     },
     sample::{FieldKind, Record, Value},
     source::{Gather, Lists, Source, Wanted},
     store::{Retry, Store},
-    transform::boxes::{Boxes, Points},
+    transform::{
+        audio::Sound,
+        boxes::{Boxes, Points},
+    },
 };
 
 /// Bytes of a field that are reserved before its size is known.
@@ -38,6 +43,7 @@ const LARGE: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     image: ImageScratch,
+    sound: Sound,
     boxes: Boxes,
     points: Points,
     bytes: Vec<u8>,
@@ -60,7 +66,11 @@ impl Scratch {
 
     /// Bytes kept allocated.
     pub(crate) fn capacity(&self) -> usize {
-        self.image.capacity() + self.boxes.capacity() + self.points.capacity() + self.bytes.capacity()
+        self.image.capacity()
+            + self.sound.capacity()
+            + self.boxes.capacity()
+            + self.points.capacity()
+            + self.bytes.capacity()
     }
 }
 
@@ -301,14 +311,15 @@ impl Executor {
         self.leaves.iter().find_map(|leaf| leaf.groups.as_ref())
     }
 
-    /// Whether some images are to be decoded.
+    /// Whether some images or sounds are to be decoded.
     pub(crate) fn encoded(&self) -> bool {
-        self.leaves.iter().any(|leaf| leaf.source.schema().fields.iter().any(|f| f.kind == FieldKind::Image))
+        let encoded = |kind: &FieldKind| matches!(kind, FieldKind::Image | FieldKind::Audio);
+        self.leaves.iter().any(|leaf| leaf.source.schema().fields.iter().any(|f| encoded(&f.kind)))
     }
 
-    /// Whether samples are put into batches as they are: no image is transformed or converted.
+    /// Whether samples are put into batches as they are: no image or sound is transformed or converted.
     pub(crate) fn only_copies(&self) -> bool {
-        let image = |field: &FieldProgram| matches!(field, FieldProgram::Image(_));
+        let image = |field: &FieldProgram| matches!(field, FieldProgram::Image(_) | FieldProgram::Audio(_));
         !self.leaves.iter().any(|leaf| leaf.program.fields.iter().any(image))
     }
 
@@ -692,6 +703,7 @@ impl LeafExecutor {
         let Some(value) = values.get_mut(field) else { return Err(self.missing(field)) };
         match &self.program.fields[field] {
             FieldProgram::Image(program) => self.image(field, program, pick, record, scratch, slot, probe),
+            FieldProgram::Audio(program) => self.sound(field, program, pick, record, scratch, slot, probe),
             FieldProgram::Boxes { operations, format, whole } => {
                 let bytes = self.bytes(value, field, pick)?;
                 let Scratch { image, boxes, bytes: out, .. } = scratch;
@@ -869,6 +881,57 @@ impl LeafExecutor {
             }
             _ => Ok(()),
         }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "those of `field`, and its program")]
+    fn sound(
+        &self,
+        field: usize,
+        program: &AudioProgram,
+        pick: Pick,
+        record: &Record,
+        scratch: &mut Scratch,
+        slot: &mut SampleSlot<'_>,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        let value = record.values.get(field).ok_or_else(|| self.missing(field))?;
+        let bytes = self.bytes(value, field, pick)?;
+        let Scratch { image, sound, bytes: memory, .. } = scratch;
+        let maker = SoundMaker {
+            program,
+            seed: self.seed,
+            pick,
+            limits: &self.limits,
+            room: image.room().map(|r| &**r),
+        };
+        let span = record.spans.get(field).copied().flatten();
+        maker.make(bytes, span, sound, probe)?;
+        memory.clear();
+        let bytes = sound.values.len() * program.dtype.size();
+        if memory.capacity() < bytes {
+            if let Some(room) = image.room() {
+                room.take(bytes - memory.capacity())?;
+            }
+            memory.try_reserve_exact(bytes).map_err(|_| Error::memory(bytes, "a sound"))?;
+        }
+        audio::store(&sound.values, program.dtype, memory);
+        let sides: Vec<usize> = sound.shape.sides().into_iter().map(|side| side.unwrap_or(0)).collect();
+        if let ColumnKind::Varying { .. } = &self.program.columns[field].kind {
+            let shape = self.shape(field, sides, memory.len())?;
+            slot.pieces(field).copy(&shape, memory)?;
+        } else {
+            let out = slot.array(field);
+            if memory.len() != out.len() {
+                return Err(Error::new(
+                    ErrorKind::Shape,
+                    format!("{} has the shape {sides:?}, others have another one", self.name(field)),
+                )
+                .with_stage("batch"));
+            }
+            out.copy_from_slice(memory);
+        }
+        probe.lap(Phase::Write, memory.len());
+        Ok(())
     }
 
     fn bytes<'a>(&'a self, value: &'a Value, field: usize, pick: Pick) -> Result<&'a [u8]> {

@@ -591,7 +591,7 @@ mod tests {
     fn job(n: u64) -> Arc<Job> {
         let ragged =
             ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: Stacking::Ragged };
-        let padding = Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: true };
+        let padding = Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: Some(0) };
         let padded = Stacking::Padded(padding);
         let padded = ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: padded };
         let specs = [

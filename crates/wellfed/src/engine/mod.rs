@@ -9,6 +9,7 @@
 //! epoch are consumed.
 
 mod ahead;
+pub(crate) mod audio;
 mod batch;
 pub(crate) mod cache;
 mod epochs;

@@ -24,6 +24,7 @@ use crate::{
         Assembly, Batching, Program,
         field::{FieldProgram, ImageProgram, Step},
         lower::LeafMap,
+        program::Unsettled,
     },
     rng::Rng,
     sample::{FieldKind, PixelLayout, Schema},
@@ -65,7 +66,10 @@ impl Recipes {
         let layout = if layout == Layout::Hwc { Batching::Nhwc } else { Batching::Nchw };
         let options = Options { layout, ..Options::default() };
         let maps = [LeafMap { fields: vec![0], transforms }];
-        let program = Program::new(&maps, &options, &schema, (Assembly::Stacked, 0), &mut |_, program| {
+        let program = Program::new(&maps, &options, &schema, (Assembly::Stacked, 0), &mut |_, unsettled| {
+            let Unsettled::Image(program) = unsettled else {
+                return Err(Error::new(ErrorKind::Internal, "there is no sound"));
+            };
             // The first image's result is that of all, or the batch is refused.
             let pick = Pick { leaf: 0, index: 0, epoch: 0 };
             let limits = Limits::default();

@@ -381,8 +381,8 @@ pub(crate) fn stack<'a>(
             ColumnData::Array { dtype: *dtype, shape: value.shape().to_vec(), bytes }
         }
         Stacking::Padded(padding) => {
-            if padding.lengths {
-                lengths = Some(lengths_of(&values, buffers)?);
+            if let Some(side) = padding.lengths {
+                lengths = Some(lengths_of(&values, side, buffers)?);
             }
             pad(&spec.name, *dtype, padding, &values, pad_to, buffers)?
         }
@@ -409,10 +409,10 @@ fn too_large(name: &str) -> Error {
         .with_hint("use a smaller batch, or bucket_by_sequence_length()")
 }
 
-fn lengths_of(values: &[Value<'_>], buffers: Buffers<'_>) -> Result<Buffer> {
+fn lengths_of(values: &[Value<'_>], side: usize, buffers: Buffers<'_>) -> Result<Buffer> {
     let mut lengths = buffers.of(8 * values.len())?;
     for (to, value) in lengths.chunks_exact_mut(8).zip(values) {
-        let length = value.shape().first().copied().unwrap_or(1) as i64;
+        let length = value.shape().get(side).copied().unwrap_or(1) as i64;
         to.copy_from_slice(&length.to_ne_bytes());
     }
     Ok(lengths)
@@ -580,7 +580,7 @@ mod tests {
     }
 
     fn open(sides: usize, value: u8, multiple_of: usize) -> Padding {
-        Padding { shape: vec![None; sides], value: vec![value], multiple_of, lengths: false }
+        Padding { shape: vec![None; sides], value: vec![value], multiple_of, lengths: None }
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl<'a> Assembly<'a> {
                 let sides: Option<Vec<usize>> = shape.iter().copied().collect();
                 Ok(match (stacking, sides) {
                     (Some(Stacking::Padded(padding)), Some(sides))
-                        if !padding.lengths
+                        if padding.lengths.is_none()
                             && padding.shape.iter().zip(&sides).all(|(to, have)| *to == Some(*have)) =>
                     {
                         (FieldProgram::Copy, fixed(sides, *dtype))
@@ -141,11 +141,12 @@ impl<'a> Assembly<'a> {
             FieldKind::Bytes => Ok((FieldProgram::List { utf8: false }, ColumnKind::Bytes)),
             FieldKind::Image
             | FieldKind::Pixels { .. }
+            | FieldKind::Audio
             | FieldKind::Mask { .. }
             | FieldKind::Boxes { .. }
             | FieldKind::BoxLabels { .. }
             | FieldKind::Keypoints => {
-                Err(Error::config(format!("{} belongs to images, and has operations", field.name)))
+                Err(Error::config(format!("{} belongs to images or sounds, and has operations", field.name)))
             }
         }
     }
@@ -182,7 +183,7 @@ fn padding(
     let value = pad.padding_values.as_ref().and_then(|values| values.get(number)).and_then(Option::as_ref);
     let value =
         value.unwrap_or(&PadValue::Int(0)).element(dtype).map_err(|e| e.with_hint(field.name.clone()))?;
-    let lengths = pad.lengths && shape.first() == Some(&None);
+    let lengths = (pad.lengths && shape.first() == Some(&None)).then_some(0);
     Ok(Stacking::Padded(Padding { shape: sides, value, multiple_of: pad.multiple_of.unwrap_or(1), lengths }))
 }
 

@@ -1,4 +1,4 @@
-//! The program of one field: how its values get into their column. Most of it is about images.
+//! The program of one field: how its values get into their column. Most of it is about images; sounds are in `audio.rs`.
 
 use std::{
     ops::Range,
@@ -10,7 +10,7 @@ use wellfed_kernels::{
     points::{PointMap, PointOp},
 };
 
-use super::options::OnDevice;
+use super::{audio::AudioProgram, options::OnDevice};
 use crate::{
     Error, Result,
     codec::{MaskDepth, Mode},
@@ -24,6 +24,8 @@ use crate::{
 pub(crate) enum FieldProgram {
     /// An image or a mask.
     Image(Box<ImageProgram>),
+    /// A sound.
+    Audio(Box<AudioProgram>),
     /// Boxes that follow the image.
     Boxes {
         operations: Vec<Planned>,

@@ -343,12 +343,15 @@ impl Lowering<'_> {
             return self.check_fields(first, transforms);
         }
         let images = output.names.iter().zip(&output.kinds).filter(|(_, kind)| is_transformed(kind));
+        let sounds = output.kinds.contains(&FieldKind::Audio);
+        let (kind, fields) = if sounds { ("image or sound", "these") } else { ("image", "image fields") };
         let names: Vec<&str> = images.map(|(name, _)| name.as_str()).collect();
         let what = match field {
-            Some(name) => format!("map(): there is no image field {name:?}; image fields are {names:?}"),
+            Some(name) => format!("map(): there is no {kind} field {name:?}; {fields} are {names:?}"),
             None => "map(): the source has no image field".to_owned(),
         };
-        Err(Error::config(what).with_hint("transforms work on encoded images and on uint8 arrays of images"))
+        Err(Error::config(what)
+            .with_hint("transforms work on encoded images, on uint8 arrays of images, and on encoded sounds"))
     }
 
     /// Checks that the transforms of the last `map` have fields to work on, and that masks, boxes and points have the image
@@ -400,6 +403,8 @@ impl Lowering<'_> {
                 Takes::Images | Takes::ImagesAlone => "works on images",
                 Takes::Geometry => "moves boxes and points with their image, and this map() has none",
                 Takes::Boxes => "works on boxes",
+                Takes::Sounds => "works on sounds",
+                Takes::Types => "works on images and sounds",
             };
             return Err(Error::config(format!("{} {what}", transform.name()))
                 .with_stage(transform.name())
@@ -494,7 +499,8 @@ fn same_kind(verb: &str, one: &Output, other: &Output, number: usize) -> Result<
 /// Whether an operation works on a field.
 pub(crate) fn works_on(takes: Takes, kind: &FieldKind) -> bool {
     match kind {
-        FieldKind::Image | FieldKind::Pixels { .. } => takes != Takes::Boxes,
+        FieldKind::Image | FieldKind::Pixels { .. } => !matches!(takes, Takes::Boxes | Takes::Sounds),
+        FieldKind::Audio => matches!(takes, Takes::Sounds | Takes::Types),
         FieldKind::Mask { .. } | FieldKind::Keypoints => takes == Takes::Geometry,
         FieldKind::Boxes { .. } => matches!(takes, Takes::Geometry | Takes::Boxes),
         _ => false,
@@ -515,7 +521,9 @@ fn batching(node: &Node) -> Vec<&Node> {
 
 /// Whether transforms work on a field.
 pub(crate) fn is_transformed(kind: &FieldKind) -> bool {
-    [Takes::Images, Takes::Geometry, Takes::Boxes].into_iter().any(|takes| works_on(takes, kind))
+    [Takes::Images, Takes::Geometry, Takes::Boxes, Takes::Sounds]
+        .into_iter()
+        .any(|takes| works_on(takes, kind))
 }
 
 pub(crate) fn is_image(kind: &FieldKind) -> bool {

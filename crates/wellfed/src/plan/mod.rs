@@ -5,6 +5,7 @@
 //! the tree is the [`crate::order`].
 
 mod assembly;
+pub(crate) mod audio;
 pub(crate) mod field;
 mod kept;
 pub mod lower;

@@ -9,6 +9,7 @@ use wellfed_kernels::image::{Dtype, Layout};
 
 use super::{
     Assembly, Batching, Decoding, OnDevice, Options,
+    audio::AudioProgram,
     field::{FieldProgram, ImageProgram, Input, Planned, check_types},
     lower::{LeafMap, works_on},
     optimizer,
@@ -21,6 +22,15 @@ use crate::{
     sample::{DType, FieldKind, FieldSpec, Schema},
     transform::{Shape, Size, Transform},
 };
+
+/// A field of which a first sample must settle something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unsettled<'a> {
+    /// The size of its finished images.
+    Image(&'a ImageProgram),
+    /// How many channels its sounds have.
+    Sound,
+}
 
 /// What workers run for one sample: one entry per field of the source.
 #[derive(Clone, Debug)]
@@ -40,8 +50,8 @@ impl Program {
     /// Lowers and optimizes what happens to samples of a source with `schema`, whose fields become the columns from
     /// `first_column` on, put together by `assembly`.
     ///
-    /// `probe` gives the finished size of a first sample of the field with the given place in the schema; it is
-    /// only asked where the plan does not settle the size.
+    /// `probe` gives the finished size of a first sample of the field with the given place in the schema (of sounds, its
+    /// channels); it is only asked where the plan does not settle it.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] for transforms that make no sense where they stand.
@@ -50,7 +60,7 @@ impl Program {
         options: &Options,
         schema: &Schema,
         (assembly, first_column): (Assembly<'_>, usize),
-        probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
+        probe: &mut dyn FnMut(usize, Unsettled<'_>) -> Result<Size>,
     ) -> Result<Self> {
         let operations = operations_by_field(maps, schema)?;
         let mut notes = Vec::new();
@@ -115,6 +125,14 @@ impl Program {
                         probe,
                     )?
                 }
+                FieldKind::Audio => audio(
+                    &mut notes,
+                    (index, assembly, first_column + index),
+                    &field.name,
+                    operations,
+                    options,
+                    probe,
+                )?,
                 _ => assembly.column(first_column + index, field)?,
             };
             fields.push(program);
@@ -134,9 +152,13 @@ impl Program {
         (0..self.fields.len()).all(|field| self.unsettled(field).is_none())
     }
 
-    /// Whether finished images of some field differ in size.
+    /// Whether finished images or sounds of some field differ in size.
     pub(crate) fn varies(&self) -> bool {
-        self.fields.iter().any(|field| matches!(field, FieldProgram::Image(image) if image.varies))
+        self.fields.iter().any(|field| match field {
+            FieldProgram::Image(image) => image.varies,
+            FieldProgram::Audio(audio) => audio.shape.values().is_none(),
+            _ => false,
+        })
     }
 
     /// The program of an image whose size was that of a sample.
@@ -298,7 +320,7 @@ fn image(
     input: Input,
     operations: Vec<Planned>,
     options: &Options,
-    probe: &mut dyn FnMut(usize, &ImageProgram) -> Result<Size>,
+    probe: &mut dyn FnMut(usize, Unsettled<'_>) -> Result<Size>,
 ) -> Result<(FieldProgram, ColumnKind)> {
     let shape = match input {
         Input::Encoded { mode, .. } => {
@@ -359,7 +381,7 @@ fn image(
     if program.varies {
         (program.shape.height, program.shape.width) = (None, None);
     } else if unknown || unchanged {
-        let Size { height, width, channels } = probe(index, &program)?;
+        let Size { height, width, channels } = probe(index, Unsettled::Image(&program))?;
         program.shape = Shape { height: Some(height), width: Some(width), channels };
         program.probed = true;
         notes.push(optimizer::Note {
@@ -386,13 +408,54 @@ fn image(
             rows(assembly, number, name, program.element(), &program.sides::<Option<usize>>(None, None))?;
         if let ColumnKind::Varying { stacking: Stacking::Padded(padding), .. } = &mut kind {
             // Lengths are those of sequences.
-            padding.lengths = false;
+            padding.lengths = None;
         }
         kind
     } else {
         program.column()?
     };
     Ok((FieldProgram::Image(Box::new(program)), kind))
+}
+
+fn audio(
+    notes: &mut Vec<optimizer::Note>,
+    (index, assembly, number): (usize, Assembly<'_>, usize),
+    name: &str,
+    operations: Vec<Planned>,
+    options: &Options,
+    probe: &mut dyn FnMut(usize, Unsettled<'_>) -> Result<Size>,
+) -> Result<(FieldProgram, ColumnKind)> {
+    let steps = operations.into_iter().map(|planned| (planned.transform, planned.place));
+    let mut program = AudioProgram::new(steps, options.optimize)?;
+    if let Some(note) = program.note() {
+        notes.push(optimizer::Note { field: name.to_owned(), pass: "decode a part", change: note });
+    }
+    // A single sound has the channels it has. In a batch all have as many, or the missing ones would be filled up.
+    if program.shape.channels.is_none() && assembly != Assembly::Alone {
+        let Size { channels, .. } = probe(index, Unsettled::Sound)?;
+        program.shape.channels = Some(channels);
+        notes.push(optimizer::Note {
+            field: name.to_owned(),
+            pass: "probe",
+            change: format!("the transforms do not settle the channels; the first sample does: {channels}"),
+        });
+    }
+    let shape = program.shape.sides();
+    if assembly == Assembly::Stacked && shape.contains(&None) {
+        return Err(Error::config(format!("batch(): {name} differs in length from sample to sample")).with_hint(
+            "use padded_batch(), ragged_batch() or bucket_by_sequence_length(), or let map() end with PadOrTrim",
+        ));
+    }
+    let field = FieldSpec { name: name.to_owned(), kind: FieldKind::Array { dtype: program.dtype, shape } };
+    let mut kind = assembly.column(number, &field)?.1;
+    if let (ColumnKind::Varying { stacking: Stacking::Padded(padding), .. }, Assembly::Padded(pad)) =
+        (&mut kind, assembly)
+    {
+        // Lengths are those of time, which is not the first side.
+        let side = program.shape.time_side();
+        padding.lengths = (pad.lengths && program.shape.frames.is_none()).then_some(side);
+    }
+    Ok((FieldProgram::Audio(Box::new(program)), kind))
 }
 
 impl fmt::Display for Program {
@@ -402,6 +465,12 @@ impl fmt::Display for Program {
                 FieldProgram::Image(image) => {
                     writeln!(f, "  {}:", column.name)?;
                     for (i, line) in image.describe().into_iter().enumerate() {
+                        writeln!(f, "    {}. {line}", i + 1)?;
+                    }
+                }
+                FieldProgram::Audio(audio) => {
+                    writeln!(f, "  {}:", column.name)?;
+                    for (i, line) in audio.describe().into_iter().enumerate() {
                         writeln!(f, "    {}. {line}", i + 1)?;
                     }
                 }

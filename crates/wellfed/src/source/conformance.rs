@@ -281,7 +281,7 @@ fn check_bytes(kind: &FieldKind, bytes: &[u8], what: &str) {
             assert!(bytes.len().is_multiple_of(row), "{what} has whole rows of {row} bytes");
             None
         }
-        FieldKind::Image | FieldKind::Mask { .. } | FieldKind::Bytes => None,
+        FieldKind::Image | FieldKind::Audio | FieldKind::Mask { .. } | FieldKind::Bytes => None,
     };
     if let Some(expected) = expected {
         assert_eq!(bytes.len(), expected, "{what} has the bytes that its shape needs");

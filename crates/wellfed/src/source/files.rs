@@ -1,20 +1,18 @@
 //! An explicit list of image files, with or without labels: samples that somebody else has listed.
-//!
-//! Paths lie in one text, which the caller keeps; a million of them take 8 MB beside it. Nothing is looked at before a
-//! sample is fetched.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, location, stamp,
+    ArrayData, Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, file_list::FileList,
+    located,
 };
 use crate::{
     Error, Limits, Result,
     io::{Bytes, Extent},
     sample::{DType, FieldKind, Record, Schema, Value},
-    store::{RetryingStore, Store, registry, secrets},
+    store::Store,
 };
 
 /// A list of files as data. The paths themselves are no part of a plan.
@@ -33,18 +31,10 @@ pub struct ImageFilesSpec {
 /// Image files by their paths. Fields: `image`, and `label` if there are labels.
 #[derive(Debug)]
 pub struct ImageFiles {
-    store: Arc<dyn Store>,
     spec: ImageFilesSpec,
     schema: Schema,
-    /// Paths, each but the last followed by a zero byte.
-    text: ArrayData,
-    /// Where each path ends in the text.
-    ends: Vec<u64>,
-    /// Samples whose path occurred before, so that keys stay unique.
-    again: Vec<u64>,
+    files: FileList,
     labels: Option<ArrayData>,
-    /// Length of the folder that all files have in common, up to and with its `/`.
-    common: usize,
 }
 
 impl ImageFiles {
@@ -53,47 +43,21 @@ impl ImageFiles {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] if text and labels are not what `spec` says, or a path is empty or no UTF-8; what
-    /// [`registry::locate_listed`] says.
+    /// [`crate::store::registry::locate_listed`] says.
     pub fn open(store: Arc<dyn Store>, spec: ImageFilesSpec, arrays: Vec<ArrayData>) -> Result<Self> {
-        Self::build(store, spec, arrays).map_err(|e| e.with_source("image_files"))
+        Self::build(&store, spec, arrays).map_err(|e| e.with_source("image_files"))
     }
 
-    fn build(store: Arc<dyn Store>, spec: ImageFilesSpec, arrays: Vec<ArrayData>) -> Result<Self> {
+    fn build(store: &Arc<dyn Store>, spec: ImageFilesSpec, arrays: Vec<ArrayData>) -> Result<Self> {
         let mut arrays = arrays.into_iter();
         let (text, labels, rest) = (arrays.next(), arrays.next(), arrays.next());
         let Some(text) = text.filter(|text| text.dtype() == DType::UInt8 && rest.is_none()) else {
             return Err(Error::config("needs the paths as one array of uint8, and labels"));
         };
         check_labels(labels.as_ref(), spec.labels, spec.count)?;
-        let bytes = text.bytes();
-        std::str::from_utf8(bytes).map_err(|e| {
-            let index = bytes[..e.valid_up_to()].iter().filter(|byte| **byte == 0).count();
-            Error::config(format!("path {index} is not UTF-8"))
-                .with_hint("rename it, for example with convmv")
-        })?;
-        let paths = || bytes.split(|byte| *byte == 0).take(if spec.count == 0 { 0 } else { usize::MAX });
-        let mut ends = Vec::with_capacity(usize::try_from(spec.count).unwrap_or(0).min(bytes.len() + 1));
-        let mut end = 0;
-        for path in paths() {
-            if path.is_empty() {
-                return Err(Error::config(format!("path {} is empty", ends.len())));
-            }
-            end += path.len() as u64;
-            ends.push(end);
-            end += 1;
-        }
-        if ends.len() as u64 != spec.count || (spec.count == 0 && !bytes.is_empty()) {
-            let found = ends.len();
-            return Err(Error::config(format!("{found} paths were given for {} samples", spec.count))
-                .with_hint("a path cannot contain a zero byte"));
-        }
-        let again = repeated(paths());
-        let common = common_folder(paths());
+        let files = FileList::open(store, spec.storage.as_deref(), text, spec.count)?;
         let schema = image_schema(spec.labels);
-        let listed = paths().map(|path| std::str::from_utf8(path).unwrap_or_default());
-        let store = registry::locate_listed(listed, spec.storage.as_deref(), &store)?;
-        let store = RetryingStore::around(store);
-        Ok(Self { store, spec, schema, text, ends, again, labels, common })
+        Ok(Self { spec, schema, files, labels })
     }
 
     fn set_label(&self, index: u64, record: &mut Record) -> Result<()> {
@@ -105,11 +69,7 @@ impl ImageFiles {
 
     /// Path of sample `index`, as given.
     pub fn path(&self, index: u64) -> Option<&str> {
-        let index = usize::try_from(index).ok()?;
-        let end = *self.ends.get(index)?;
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] + 1);
-        // Both lie in the text, which was UTF-8 when it was opened.
-        std::str::from_utf8(self.text.bytes().get(start as usize..end as usize)?).ok()
+        self.files.path(index)
     }
 }
 
@@ -136,27 +96,6 @@ pub(super) fn check_labels(labels: Option<&ArrayData>, wanted: bool, count: u64)
     }))
 }
 
-/// Indices, in order, of paths that occurred before.
-fn repeated<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
-    // Two paths of one hash are so unlikely that a needless mark on a key does not matter.
-    let mut hashes: Vec<(u64, u64)> = paths.map(rapidhash::v3::rapidhash_v3).zip(0..).collect();
-    hashes.sort_unstable();
-    let mut again: Vec<u64> =
-        hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).collect();
-    again.sort_unstable();
-    again
-}
-
-/// Length of the longest folder, with its `/`, that all paths begin with.
-fn common_folder<'a>(mut paths: impl Iterator<Item = &'a [u8]>) -> usize {
-    let Some(first) = paths.next() else { return 0 };
-    let folder = |path: &[u8]| path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-    paths.fold(folder(first), |common, path| {
-        let same = first[..common].iter().zip(path).take_while(|(a, b)| a == b).count();
-        if same == common { common } else { folder(&first[..same]) }
-    })
-}
-
 impl Source for ImageFiles {
     fn name(&self) -> String {
         format!("image_files({} paths)", self.spec.count)
@@ -175,13 +114,11 @@ impl Source for ImageFiles {
     }
 
     fn key(&self, index: u64) -> String {
-        // Keys are shown and kept.
-        let path = secrets::masked(self.path(index).unwrap_or_default());
-        if self.again.binary_search(&index).is_ok() { format!("{path}#{index}") } else { path }
+        self.files.key(index)
     }
 
     fn own_name(&self, index: u64) -> String {
-        secrets::masked(self.path(index).unwrap_or_default()).to_string()
+        self.files.own_name(index)
     }
 
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
@@ -189,12 +126,12 @@ impl Source for ImageFiles {
         record.reset(self.schema.fields.len());
         let max_bytes = record.limits.max_bytes;
         let image = record.values[0].buffer();
-        self.store.read(path, max_bytes, image).map_err(|e| located(e, self, index))?;
+        self.files.store().read(path, max_bytes, image).map_err(|e| located(e, self, index))?;
         self.set_label(index, record)
     }
 
     fn store(&self) -> Option<&Arc<dyn Store>> {
-        Some(&self.store)
+        Some(self.files.store())
     }
 
     fn locate(&self, index: u64, limits: &Limits, extents: &mut Vec<Extent>) -> Result<()> {
@@ -215,12 +152,12 @@ impl Source for ImageFiles {
     /// One part: the folder that all files lie in, under the name that `image_folder` gives it, so that both find the
     /// same row indexes.
     fn parts(&self) -> Vec<Part> {
-        let folder = self.path(0).and_then(|path| path.get(..self.common)).unwrap_or_default();
+        let folder = self.files.folder();
         let beside = !matches!(folder, "" | "/");
         vec![Part {
             name: if folder.is_empty() { ".".to_owned() } else { folder.to_owned() },
             beside: beside.then(|| folder.to_owned()),
-            store: self.store.clone(),
+            store: self.files.store().clone(),
             samples: 0..self.spec.count,
         }]
     }
@@ -232,25 +169,13 @@ impl Source for ImageFiles {
 
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.spec.count);
-        let far = self.path(0).is_some_and(|path| path.contains("://"));
-        for path in self.text.bytes().split(|byte| *byte == 0) {
-            let path = path.get(self.common..).unwrap_or_default();
-            if far {
-                // The part that is common says that it is a URL, and of which kind.
-                let common = self.path(0).and_then(|first| first.get(..self.common)).unwrap_or_default();
-                let name = secrets::identity(&format!("{common}{}", String::from_utf8_lossy(path)));
-                hash.add(name.get(self.common..).unwrap_or_default().as_bytes());
-            } else {
-                hash.add(path);
-            }
-        }
+        self.files.identify(&mut hash);
         hash.finish()
     }
 
     fn stamp(&self, index: u64) -> Option<u64> {
-        let path = self.path(index)?;
         let label = self.labels.as_ref().and_then(|labels| labels.whole(index as usize).ok());
-        Some(stamp(&format!("{}\0{label:?}", location(path)), &self.store.stat(path).ok()?))
+        self.files.stamp(index, &format!("{label:?}"))
     }
 }
 
@@ -299,17 +224,6 @@ mod tests {
         conformance::check(&bare);
         assert_eq!(bare.schema().structure, Structure::Field(0));
         conformance::check(&open(&[], None).unwrap());
-    }
-
-    #[test]
-    fn the_common_folder_ends_with_a_separator() {
-        let common = |paths: &[&str]| common_folder(paths.iter().map(|path| path.as_bytes()));
-        assert_eq!(common(&["d/train/a/1", "d/train/b/1"]), "d/train/".len());
-        assert_eq!(common(&["d/train/ab", "d/train/abc"]), "d/train/".len());
-        assert_eq!(common(&["d/ab/1", "d/a/1", "d/ab/1"]), "d/".len());
-        assert_eq!(common(&["a", "b"]), 0);
-        assert_eq!(common(&["/a/1", "/b/1"]), 1);
-        assert_eq!(common(&[]), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Image files in folders: one class a folder, a flat folder, or a pattern of paths.
+//! Image or audio files in folders: one class a folder, a flat folder, or a pattern of paths.
 //!
 //! Classes, order of samples, extensions, links, hidden files and errors are those of torchvision's `ImageFolder`
 //! (`torchvision/datasets/folder.py`), with two differences, both errors where torchvision is silent: folders that
@@ -26,6 +26,36 @@ use crate::{
 pub const IMG_EXTENSIONS: [&str; 9] =
     [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
 
+/// Extensions that count as sounds unless others are given.
+pub const AUDIO_EXTENSIONS: [&str; 11] =
+    [".wav", ".flac", ".mp3", ".ogg", ".oga", ".m4a", ".mp4", ".aac", ".aif", ".aiff", ".wave"];
+
+/// What files hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Images,
+    Sounds,
+}
+
+impl Holds {
+    /// The field, and what it is.
+    fn field(self) -> (&'static str, FieldKind) {
+        match self {
+            Holds::Images => ("image", FieldKind::Image),
+            Holds::Sounds => ("audio", FieldKind::Audio),
+        }
+    }
+
+    /// Ends of names that count unless others are given.
+    fn extensions(self) -> Vec<String> {
+        let all: &[&str] = match self {
+            Holds::Images => &IMG_EXTENSIONS,
+            Holds::Sounds => &AUDIO_EXTENSIONS,
+        };
+        all.iter().map(|&extension| extension.to_owned()).collect()
+    }
+}
+
 /// Where labels come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -44,7 +74,8 @@ pub struct ImageFolderSpec {
     /// A folder, a zip archive or a folder in one (`a.zip!/b`: [`crate::store::zip`]); or, if it has one of the characters `*?[` and is no folder, a pattern in the sense of
     /// [`crate::store::glob`]. A pattern gives images without labels.
     pub root: String,
-    /// Ends of file names to take, upper or lower case. Default: [`IMG_EXTENSIONS`]; with a pattern: any.
+    /// Ends of file names to take, upper or lower case. Default: [`IMG_EXTENSIONS`] or
+    /// [`AUDIO_EXTENSIONS`]; with a pattern: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Vec<String>>,
     /// Accept classes (or a flat folder, or a pattern) without images.
@@ -62,11 +93,12 @@ impl ImageFolderSpec {
     }
 }
 
-/// Image files in folders. Fields: `image`, and with classes `label`.
+/// Image or audio files in folders. Fields: `image` or `audio`, and with classes `label`.
 #[derive(Debug)]
 pub struct ImageFolder {
     store: Arc<dyn Store>,
     spec: ImageFolderSpec,
+    holds: Holds,
     /// The root in its store.
     root: String,
     schema: Schema,
@@ -86,17 +118,29 @@ impl ImageFolder {
     /// [`ErrorKind::NotFound`] if the root, class folders or (unless allowed) images are missing;
     /// [`ErrorKind::Config`] for senseless extensions; what [`listing::walk`] says.
     pub fn open(store: Arc<dyn Store>, spec: ImageFolderSpec) -> Result<Self> {
-        let name = name_of(&spec);
-        Self::list(store, spec).map_err(|e| e.with_source(name))
+        Self::of(Holds::Images, store, spec)
     }
 
-    fn list(store: Arc<dyn Store>, spec: ImageFolderSpec) -> Result<Self> {
+    /// As [`ImageFolder::open`], of audio files.
+    ///
+    /// # Errors
+    /// As [`ImageFolder::open`].
+    pub fn open_audio(store: Arc<dyn Store>, spec: ImageFolderSpec) -> Result<Self> {
+        Self::of(Holds::Sounds, store, spec)
+    }
+
+    fn of(holds: Holds, store: Arc<dyn Store>, spec: ImageFolderSpec) -> Result<Self> {
+        let name = name_of(holds, &spec);
+        Self::list(holds, store, spec).map_err(|e| e.with_source(name))
+    }
+
+    fn list(holds: Holds, store: Arc<dyn Store>, spec: ImageFolderSpec) -> Result<Self> {
         let given = spec.extensions.as_deref();
         if given.is_some_and(|list| list.is_empty() || list.iter().any(String::is_empty)) {
             return Err(Error::config("extensions has no entry, or an empty one"));
         }
         let lower = |list: &[String]| list.iter().map(|e| e.to_ascii_lowercase()).collect::<Vec<_>>();
-        let defaults = || IMG_EXTENSIONS.map(str::to_owned).to_vec();
+        let defaults = || holds.extensions();
         let located = zip::locate(&spec.root, &store)?;
         let (store, root) = (RetryingStore::around(located.store), located.path);
         let pattern = glob::has_magic(&root) && !store.is_folder(&root);
@@ -133,12 +177,13 @@ impl ImageFolder {
             len += folder.files.len() as u64;
         }
         let schema = if labelled {
-            Schema::tuple([("image", FieldKind::Image), ("label", FieldKind::LABEL)])
+            Schema::tuple([holds.field(), ("label", FieldKind::LABEL)])
         } else {
-            Schema::single("image", FieldKind::Image)
+            let (name, kind) = holds.field();
+            Schema::single(name, kind)
         };
         let prefix = if pattern { 0 } else { join(&root, "").len() };
-        Ok(Self { store, spec, root, schema, classes, folders, starts, len, prefix })
+        Ok(Self { store, spec, holds, root, schema, classes, folders, starts, len, prefix })
     }
 
     /// Labels by class name.
@@ -172,11 +217,14 @@ impl ImageFolder {
 
 impl Source for ImageFolder {
     fn name(&self) -> String {
-        name_of(&self.spec)
+        name_of(self.holds, &self.spec)
     }
 
     fn spec(&self) -> SourceSpec {
-        SourceSpec::ImageFolder(self.spec.clone())
+        match self.holds {
+            Holds::Images => SourceSpec::ImageFolder(self.spec.clone()),
+            Holds::Sounds => SourceSpec::AudioFolder(self.spec.clone()),
+        }
     }
 
     fn len(&self) -> u64 {
@@ -247,6 +295,9 @@ impl Source for ImageFolder {
     }
 
     fn parts(&self) -> Vec<Part> {
+        if self.holds == Holds::Sounds {
+            return Vec::new();
+        }
         let pattern = self.prefix == 0 && glob::has_magic(&self.root);
         vec![Part {
             name: self.root.clone(),
@@ -276,8 +327,12 @@ fn set_label(folder: &Listing, record: &mut Record) {
     }
 }
 
-fn name_of(spec: &ImageFolderSpec) -> String {
-    format!("image_folder({})", secrets::shown(&spec.root))
+fn name_of(holds: Holds, spec: &ImageFolderSpec) -> String {
+    let verb = match holds {
+        Holds::Images => "image_folder",
+        Holds::Sounds => "audio_folder",
+    };
+    format!("{verb}({})", secrets::shown(&spec.root))
 }
 
 fn has_extension(name: &[u8], extensions: &[String]) -> bool {

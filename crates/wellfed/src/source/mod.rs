@@ -5,6 +5,7 @@
 
 pub mod annotated;
 pub mod array_files;
+pub mod audio_files;
 pub mod beton;
 pub mod cifar;
 pub mod coco;
@@ -15,6 +16,7 @@ pub mod encoded;
 mod example;
 pub(crate) mod example_writer;
 pub mod features;
+mod file_list;
 pub mod files;
 pub mod gather;
 pub mod hdf5;
@@ -46,6 +48,7 @@ mod tfrecord_sidecar;
 mod unpack;
 mod unpack_to;
 pub mod voc;
+mod wav_part;
 pub mod webdataset;
 mod zip_index;
 
@@ -53,6 +56,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 pub use annotated::{Annotated, AnnotatedSpec};
 pub use array_files::{ArrayFiles, ArrayFilesSpec, ArrayFormat};
+pub use audio_files::{AudioFiles, AudioFilesSpec};
 pub use beton::{Beton, BetonSpec};
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
 pub use coco::{CocoDetectionSpec, coco_detection};
@@ -62,7 +66,7 @@ pub use features::{FeatureDefault, FeatureForm, FeatureSpec, FeatureType};
 pub use files::{ImageFiles, ImageFilesSpec};
 pub use gather::{Gather, Lists, Wanted};
 pub use hdf5::Hdf5Spec;
-pub use image_folder::{IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
+pub use image_folder::{AUDIO_EXTENSIONS, IMG_EXTENSIONS, ImageFolder, ImageFolderSpec, Labels};
 pub use jsonl::{JsonField, JsonLines, JsonLinesSpec};
 pub use litdata::{LitData, LitDataSpec};
 pub use lmdb::{Lmdb, LmdbKey, LmdbKeys, LmdbSpec, LmdbValue};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, Beton, BetonSpec, Cifar, Cifar10Spec,
-    Cifar100Spec, CocoDetectionSpec, EncodedImages, EncodedImagesSpec, Hdf5Spec, ImageFiles, ImageFilesSpec,
-    ImageFolder, ImageFolderSpec, JsonLines, JsonLinesSpec, LitData, LitDataSpec, Lmdb, LmdbSpec, Mds,
-    MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec, Source, TableSpec, TensorSlices, TensorSlicesSpec,
-    TfRecord, TfRecordSpec, VocSegmentationSpec, WebDataset, WebDatasetSpec, coco_detection, hdf5, tables,
-    voc_segmentation,
+    Annotated, AnnotatedSpec, ArrayData, ArrayFiles, ArrayFilesSpec, AudioFiles, AudioFilesSpec, Beton,
+    BetonSpec, Cifar, Cifar10Spec, Cifar100Spec, CocoDetectionSpec, EncodedImages, EncodedImagesSpec,
+    Hdf5Spec, ImageFiles, ImageFilesSpec, ImageFolder, ImageFolderSpec, JsonLines, JsonLinesSpec, LitData,
+    LitDataSpec, Lmdb, LmdbSpec, Mds, MdsSpec, Mnist, MnistSpec, PythonSamples, PythonSpec, Source,
+    TableSpec, TensorSlices, TensorSlicesSpec, TfRecord, TfRecordSpec, VocSegmentationSpec, WebDataset,
+    WebDatasetSpec, coco_detection, hdf5, tables, voc_segmentation,
 };
 use crate::{
     Error, Result,
@@ -23,6 +23,8 @@ use crate::{
 pub enum SourceSpec {
     /// Image files in folders.
     ImageFolder(ImageFolderSpec),
+    /// Audio files in folders.
+    AudioFolder(ImageFolderSpec),
     /// Samples in tar shards.
     Webdataset(WebDatasetSpec),
     /// Records in TFRecord files.
@@ -37,6 +39,8 @@ pub enum SourceSpec {
     TensorSlices(TensorSlicesSpec),
     /// Image files by their paths.
     Files(ImageFilesSpec),
+    /// Audio files, or parts of them, by their paths.
+    AudioFiles(AudioFilesSpec),
     /// Encoded images in memory.
     Encoded(EncodedImagesSpec),
     /// Image files with masks, boxes and numbers, by lists.
@@ -75,7 +79,7 @@ impl SourceSpec {
     pub fn seal(&mut self) {
         let seal = |url: &mut String| *url = secrets::seal(url);
         match self {
-            Self::ImageFolder(spec) => seal(&mut spec.root),
+            Self::ImageFolder(spec) | Self::AudioFolder(spec) => seal(&mut spec.root),
             Self::Webdataset(WebDatasetSpec { urls, .. })
             | Self::Tfrecord(TfRecordSpec { urls, .. })
             | Self::Table(TableSpec { urls, .. })
@@ -99,6 +103,7 @@ impl SourceSpec {
                 seal(&mut spec.annotations);
             }
             Self::Files(spec) => spec.storage = spec.storage.as_deref().map(secrets::seal),
+            Self::AudioFiles(spec) => spec.storage = spec.storage.as_deref().map(secrets::seal),
             Self::Annotated(spec) => spec.storage = spec.storage.as_deref().map(secrets::seal),
             Self::TensorSlices(_) | Self::Encoded(_) | Self::Python(_) | Self::Custom { .. } => {}
         }
@@ -112,6 +117,7 @@ impl SourceSpec {
         self.seal();
         Ok(match self {
             Self::ImageFolder(spec) => Arc::new(ImageFolder::open(store, spec)?),
+            Self::AudioFolder(spec) => Arc::new(ImageFolder::open_audio(store, spec)?),
             Self::Webdataset(spec) => Arc::new(WebDataset::open(store, spec)?),
             Self::Tfrecord(spec) => Arc::new(TfRecord::open(store, spec)?),
             Self::Cifar10(spec) => Arc::new(Cifar::open_10(&store, spec)?),
@@ -131,6 +137,9 @@ impl SourceSpec {
             }
             Self::Files(_) => {
                 return Err(Error::config("image_files cannot be opened without its paths"));
+            }
+            Self::AudioFiles(_) => {
+                return Err(Error::config("audio_files cannot be opened without its paths"));
             }
             Self::Encoded(_) => {
                 return Err(Error::config("encoded_images cannot be opened without its data"));
@@ -157,6 +166,10 @@ impl SourceSpec {
             Self::TensorSlices(spec) => Ok(Arc::new(TensorSlices::open(spec, arrays)?)),
             Self::Files(spec) => {
                 Ok(Arc::new(ImageFiles::open(Arc::new(LocalStore::default()), spec, arrays)?))
+            }
+            Self::AudioFiles(spec) => {
+                let store: Arc<dyn Store> = Arc::new(LocalStore::default());
+                Ok(Arc::new(AudioFiles::open(&store, spec, arrays)?))
             }
             Self::Annotated(spec) => {
                 Ok(Arc::new(Annotated::open(Arc::new(LocalStore::default()), spec, arrays)?))
@@ -188,6 +201,8 @@ mod tests {
             r#"{"type":"mnist","root":"d","train":true}"#,
             r#"{"type":"files","count":3,"labels":true}"#,
             r#"{"type":"files","count":3,"labels":true,"storage":"s3://b?region=eu"}"#,
+            r#"{"type":"audio_folder","root":"data","labels":"none"}"#,
+            r#"{"type":"audio_files","count":3,"labels":true,"offsets":true}"#,
             r#"{"type":"encoded","count":3,"chunks":2,"labels":false}"#,
             r#"{"type":"voc_segmentation","root":"d","year":"2012","image_set":"train"}"#,
             r#"{"type":"coco_detection","root":"d","annotations":"a.json"}"#,

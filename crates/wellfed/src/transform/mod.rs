@@ -1,4 +1,5 @@
-//! Image transforms with torchvision v2's names, parameters, defaults and meaning, and some with Albumentations' and timm's.
+//! Image transforms with torchvision v2's names, parameters, defaults and meaning, and some with Albumentations' and timm's;
+//! transforms of sounds with torchaudio's ([`audio`]).
 //!
 //! A transform is one file: its parameters (data, serde), its check, its draw and its tests. Drawing is apart
 //! from doing: [`Operation::draw`] looks only at the size of the image and at counter-based random numbers, and
@@ -15,6 +16,7 @@ use crate::{Result, rng::Rng};
 
 mod action;
 mod adjustment;
+pub mod audio;
 mod aug_mix;
 mod augment;
 mod auto_augment;
@@ -104,6 +106,10 @@ mod trim_border;
 mod trivial_augment_wide;
 
 pub use action::{Action, EraseValue, Noise, Patch};
+pub use audio::{
+    AmplitudeToDB, Fade, FrequencyMasking, KaldiFbank, KaldiMFCC, LFCC, MFCC, MelSpectrogram, PadOrTrim,
+    RandomSegment, Resample, Spectrogram, TimeFirst, TimeMasking, ToMono, Vol, WhisperLogMel,
+};
 pub use aug_mix::{AugMix, Version};
 pub use augment::Thresholds;
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
@@ -360,6 +366,8 @@ pub enum Class {
     Normalize,
     /// [`Action::TensorFlow`].
     TensorFlow,
+    /// [`Operation::as_audio`]: what is done to sounds.
+    Audio,
     /// [`Action::ClampBoxes`], [`Action::ConvertBoxes`], [`Action::SanitizeBoxes`]: what is done to boxes alone.
     Boxes,
     /// Several transforms. Only [`Compose`], which [`Transform::flatten`] takes apart before a plan is made.
@@ -378,6 +386,10 @@ pub enum Takes {
     Geometry,
     /// Boxes, and what belongs to them.
     Boxes,
+    /// Sounds.
+    Sounds,
+    /// Images and sounds: types.
+    Types,
 }
 
 /// One step on fields of a sample: what it takes, what it makes, and what it draws. What it draws says how it runs: an
@@ -404,7 +416,13 @@ pub trait Operation {
                 Takes::Images
             }
             Class::Boxes => Takes::Boxes,
+            Class::Audio => Takes::Sounds,
         }
+    }
+
+    /// What it does to sounds, if they are what it is for.
+    fn as_audio(&self) -> Option<&dyn audio::AudioOperation> {
+        None
     }
 
     /// Whether random numbers depend on the size of the image, so that fields of other sizes cannot follow its draw.
@@ -463,7 +481,7 @@ macro_rules! transforms {
             /// Names of all transforms.
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-            /// Its name, as in torchvision, Albumentations or timm.
+            /// Its name, as in torchvision, torchaudio, Albumentations or timm.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Transform::$name(_) => stringify!($name),)*
@@ -567,6 +585,23 @@ transforms! {
     ToTensor,
     TrimBorder,
     TrivialAugmentWide,
+    AmplitudeToDB,
+    Fade,
+    FrequencyMasking,
+    KaldiFbank,
+    KaldiMFCC,
+    LFCC,
+    MFCC,
+    MelSpectrogram,
+    PadOrTrim,
+    RandomSegment,
+    Resample,
+    Spectrogram,
+    TimeFirst,
+    TimeMasking,
+    ToMono,
+    Vol,
+    WhisperLogMel,
 }
 
 impl Transform {

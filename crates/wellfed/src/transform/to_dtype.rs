@@ -5,12 +5,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, Class, ImageDtype, Operation, Shape, Size,
+    Action, Class, ImageDtype, Operation, Shape, Size, Takes,
     param::{Repr, python_bool},
 };
 use crate::{Result, rng::Rng};
 
-/// Changes the element type; with `scale` the value range too (uint8: 0 to 255, floating point: 0 to 1).
+/// Changes the element type; with `scale` the value range too (uint8: 0 to 255, floating point: 0 to 1). Sounds are floating
+/// point, and stay so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToDtype {
@@ -48,6 +49,10 @@ impl Operation for ToDtype {
 
     fn class(&self) -> Class {
         Class::Cast
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Types
     }
 
     fn fixed_size(&self, input: Shape) -> Shape {

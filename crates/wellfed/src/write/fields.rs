@@ -62,6 +62,9 @@ pub(super) fn fields(names: &[String], kinds: &[FieldKind]) -> Result<Vec<Field>
     if all.is_empty() {
         return Err(Error::config("samples have no field to write"));
     }
+    if let Some(field) = all.iter().find(|field| field.kind == FieldKind::Audio) {
+        return Err(Error::config(format!("{} is a sound, and sounds are not written", field.name)));
+    }
     if all.iter().any(|field| field.name.is_empty()) {
         return Err(Error::config("a field without a name cannot be written").with_hint("give it a name"));
     }
@@ -125,7 +128,7 @@ fn class(kind: &FieldKind) -> &'static str {
         FieldKind::Scalar { dtype: DType::Int64 } => "cls",
         FieldKind::Text => "txt",
         FieldKind::Json => "json",
-        FieldKind::Bytes => "bin",
+        FieldKind::Bytes | FieldKind::Audio => "bin",
         FieldKind::Scalar { .. }
         | FieldKind::Array { .. }
         | FieldKind::Boxes { .. }

@@ -228,7 +228,9 @@ impl Maker<'_> {
                         let bytes = bytes(value);
                         Cell::Image(extension_of(&bytes)?, bytes)
                     }
-                    FieldKind::Text | FieldKind::Json | FieldKind::Bytes => Cell::Bytes(bytes(value)),
+                    FieldKind::Text | FieldKind::Json | FieldKind::Bytes | FieldKind::Audio => {
+                        Cell::Bytes(bytes(value))
+                    }
                     FieldKind::Scalar { dtype } => Cell::Array(*dtype, Vec::new(), bytes(value)),
                     FieldKind::Array { dtype, shape: sides } => {
                         let bytes = bytes(value);

@@ -1,0 +1,184 @@
+//! Makes one sound: decodes the part that is wanted, and runs the program on it.
+//!
+//! Sizes that a file or the parameters ask for are checked against the limits and reserved before there is memory for them.
+
+use wellfed_audio::{Head, Segment};
+
+use crate::{
+    Error, ErrorKind, Limits, Result,
+    budget::Room,
+    meter::{Phase, Probe},
+    order::Pick,
+    plan::audio::AudioProgram,
+    sample::{DType, Span},
+    transform::audio::{Sound, SoundShape},
+};
+
+/// Bytes of a value in between.
+const F32: u64 = 4;
+
+/// One sound to make.
+pub(crate) struct SoundMaker<'a> {
+    pub(crate) program: &'a AudioProgram,
+    pub(crate) seed: u64,
+    pub(crate) pick: Pick,
+    pub(crate) limits: &'a Limits,
+    pub(crate) room: Option<&'a Room>,
+}
+
+impl SoundMaker<'_> {
+    /// Makes the sound from the bytes of a file, of which the sample is `span`.
+    pub(crate) fn make(
+        &self,
+        bytes: &[u8],
+        span: Option<Span>,
+        sound: &mut Sound,
+        probe: &mut Probe<'_>,
+    ) -> Result<()> {
+        self.decode(bytes, span, sound).map_err(|e| e.with_stage("decode"))?;
+        probe.lap(Phase::Decode, bytes.len());
+        for step in &self.program.steps {
+            self.step(step, sound).map_err(|e| e.with_stage(step.transform.name()))?;
+        }
+        let channels = (self.program.shape.channels, sound.shape.channels);
+        if let (Some(expected), Some(found)) = channels
+            && expected != found
+        {
+            let what = format!("a sound of {found} channels, where others have {expected}");
+            return Err(Error::new(ErrorKind::Shape, what)
+                .with_stage("batch")
+                .with_hint("ToMono() makes one of them"));
+        }
+        probe.lap(Phase::Transform, 4 * sound.values.len());
+        Ok(())
+    }
+
+    fn decode(&self, bytes: &[u8], span: Option<Span>, sound: &mut Sound) -> Result<()> {
+        let limits = audio_limits(self.limits);
+        let head = Head::parse(bytes, &limits).map_err(undecodable)?;
+        let segment = self.segment(&head, span)?;
+        let left = head.frames.map(|frames| frames.saturating_sub(segment.offset));
+        let expected = match (segment.frames, left) {
+            (Some(wanted), Some(left)) => Some(wanted.min(left)),
+            (wanted, left) => wanted.or(left),
+        };
+        // Of a file that does not tell, no more is known than the limit.
+        if let Some(frames) = expected {
+            let values = frames.saturating_mul(u64::from(head.channels));
+            self.check("it", values)?;
+            // As the decoder gives them, and as they stand side by side.
+            self.reserve(2 * F32 * values, sound)?;
+        }
+        let waveform = wellfed_audio::decode(bytes, segment, &limits).map_err(undecodable)?;
+        let (channels, frames) = (waveform.channels.len(), waveform.frames());
+        self.reserve(2 * F32 * (channels * frames) as u64, sound)?;
+        match <[Vec<f32>; 1]>::try_from(waveform.channels) {
+            Ok([only]) => sound.values = only,
+            Err(channels) => {
+                sound.values.clear();
+                channels.iter().for_each(|channel| sound.values.extend_from_slice(channel));
+            }
+        }
+        sound.shape = SoundShape {
+            channels: Some(channels),
+            frames: Some(frames),
+            rate: Some(waveform.sample_rate),
+            ..SoundShape::file()
+        };
+        Ok(())
+    }
+
+    /// The frames that are wanted of a file: of the part that the sample is those that the program takes.
+    fn segment(&self, head: &Head, span: Option<Span>) -> Result<Segment> {
+        let (offset, frames) = span.map_or((0, None), |span| span.frames(head.sample_rate));
+        if let (Some(span), Some(whole)) = (span, head.frames)
+            && offset >= whole
+            && offset > 0
+        {
+            let seconds = whole as f64 / f64::from(head.sample_rate);
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!("the sample begins at {} seconds, and the sound has {seconds}", span.offset),
+            ));
+        }
+        let mut segment = Segment { offset, frames };
+        let Some(step) = self.program.window.map(|number| &self.program.steps[number]) else {
+            return Ok(segment);
+        };
+        let Some(whole) = head.frames.map(|whole| whole.saturating_sub(offset)) else { return Ok(segment) };
+        let there = frames.map_or(whole, |frames| frames.min(whole));
+        let mut rng = step.rng(self.seed, self.pick.epoch, self.pick.index);
+        if let Some(window) = step.kernel(head.sample_rate)?.window(there, &mut rng) {
+            segment.offset += window.start;
+            segment.frames = Some(window.end - window.start);
+        }
+        Ok(segment)
+    }
+
+    fn step(&self, step: &crate::plan::audio::AudioStep, sound: &mut Sound) -> Result<()> {
+        let kernel = step.kernel(sound.shape.rate.unwrap_or(0))?;
+        let becomes = kernel.becomes(sound.shape)?;
+        let values = becomes.values().map_or(u64::MAX, |values| values as u64);
+        self.check("what it makes", values)?;
+        // What there is, once more where a filter reaches beyond its ends, and what it becomes.
+        self.reserve(F32 * (2 * sound.values.len() as u64 + values), sound)?;
+        kernel.run(sound, &mut step.rng(self.seed, self.pick.epoch, self.pick.index))
+    }
+
+    /// Refuses so many values, if that is above the limit.
+    fn check(&self, what: &str, values: u64) -> Result<()> {
+        let bytes = values.saturating_mul(F32);
+        if bytes <= self.limits.max_bytes {
+            return Ok(());
+        }
+        Err(Error::limit(&format!("{what} as float32"), bytes, self.limits.max_bytes, "bytes")
+            .with_hint("raise it with with_options(max_bytes=...) if sounds are meant to be this long"))
+    }
+
+    /// Reserves `bytes` of which some are allocated already.
+    fn reserve(&self, bytes: u64, sound: &Sound) -> Result<()> {
+        let (bytes, held) = (usize::try_from(bytes).unwrap_or(usize::MAX), sound.capacity());
+        match self.room {
+            Some(room) if bytes > held => room.take(bytes - held),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Channels of the sound in these bytes.
+///
+/// # Errors
+/// For bytes that are no sound.
+pub(crate) fn channels(bytes: &[u8], limits: &Limits) -> Result<usize> {
+    let head = Head::parse(bytes, &audio_limits(limits)).map_err(|e| undecodable(e).with_stage("decode"))?;
+    Ok(head.channels as usize)
+}
+
+/// Appends the values as elements of `dtype`.
+pub(crate) fn store(values: &[f32], dtype: DType, out: &mut Vec<u8>) {
+    match dtype {
+        DType::Float16 => {
+            out.extend(values.iter().flat_map(|v| half::f16::from_f32(*v).to_ne_bytes()));
+        }
+        DType::BFloat16 => {
+            out.extend(values.iter().flat_map(|v| half::bf16::from_f32(*v).to_ne_bytes()));
+        }
+        _ => out.extend_from_slice(zerocopy::IntoBytes::as_bytes(values)),
+    }
+}
+
+fn audio_limits(limits: &Limits) -> wellfed_audio::Limits {
+    wellfed_audio::Limits { max_samples: limits.max_bytes / F32, ..wellfed_audio::Limits::default() }
+}
+
+/// What the decoder says of a file.
+fn undecodable(error: wellfed_audio::Error) -> Error {
+    use wellfed_audio::ErrorKind as Kind;
+    let kind = match error.kind() {
+        Kind::Unsupported => ErrorKind::Unsupported,
+        Kind::Limit => ErrorKind::Limit,
+        Kind::Argument => ErrorKind::Shape,
+        _ => ErrorKind::Corrupt,
+    };
+    Error::new(kind, error.message())
+}

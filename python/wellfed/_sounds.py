@@ -117,14 +117,12 @@ def audio_files(
             held.append((_seconds(seconds, name, count), "float64"))
     if texts is not None:
         held += _joined(texts, count)
+    given = {"labels": labels, "offsets": offsets, "durations": durations, "texts": texts}
     return _open_arrays(
         "audio_files",
         held,
         count=count,
-        labels=labels is not None,
-        offsets=offsets is not None,
-        durations=durations is not None,
-        texts=texts is not None,
+        **{name: True for name, value in given.items() if value is not None},
         **_storage(listed, storage_options),
     )
 

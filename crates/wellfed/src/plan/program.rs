@@ -443,7 +443,7 @@ fn audio(
     let shape = program.shape.sides();
     if assembly == Assembly::Stacked && shape.contains(&None) {
         return Err(Error::config(format!("batch(): {name} differs in length from sample to sample")).with_hint(
-            "use padded_batch(), ragged_batch() or bucket_by_sequence_length(), or let map() end with PadOrTrim",
+            "use padded_batch() or ragged_batch(), or PadOrTrim or RandomSegment(pad_if_needed=True) before batch()",
         ));
     }
     let field = FieldSpec { name: name.to_owned(), kind: FieldKind::Array { dtype: program.dtype, shape } };

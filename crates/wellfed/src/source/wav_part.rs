@@ -141,10 +141,7 @@ mod tests {
             ("b.wav", half),
             ("short.wav", half),
         ] {
-            assert!(
-                !read(&store, &folder.join(name), span, max_bytes, &mut part).unwrap(),
-                "{name} {span:?}"
-            );
+            assert!(!read(&store, &folder.join(name), span, 1 << 30, &mut part).unwrap(), "{name} {span:?}");
             assert!(part.is_empty());
         }
         let error = read(&store, &folder.join("a.wav"), half, 1_000, &mut part).unwrap_err();

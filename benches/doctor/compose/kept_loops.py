@@ -219,7 +219,7 @@ class Accumulated(Net):
         )
 
     def cost_of_step(self, script: Script) -> float:
-        return 0.5 + 0.9 * self.parts
+        return 0.4 + 0.5 * self.parts
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {**super().repairs(script), "larger-batch": {"step": replace(self, parts=1)}}
@@ -265,7 +265,7 @@ class Averaged(Net):
         text.add("step", "update_average(average, model, 0.999)")
 
     def cost_of_step(self, script: Script) -> float:
-        return 1.0 + 0.2 * self.layers + 0.006 * self.layers**2
+        return 0.5 + 0.1 * self.layers + 0.006 * self.layers**2
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {**super().repairs(script), "average-at-once": {"step": replace(self, at_once=True)}}
@@ -313,7 +313,7 @@ class AttentionNet(Net):
 
     def cost_of_step(self, script: Script) -> float:
         tokens = 64 if script.about.kind == "image" else 8
-        return 2.0 + self.layers * (1.5 + script.about.batch * tokens * self.width * 2e-4)
+        return 0.6 + self.layers * (0.6 + script.about.batch * tokens * self.width * 6e-5)
 
 
 @dataclass(frozen=True)
@@ -424,7 +424,7 @@ class ScoreEachStep(Evaluation):
         text.add("epoch", "scores.append(float(metric.compute()))\nmetric.reset()")
 
     def cost_of_step(self, script: Script) -> float:
-        return 1.0
+        return 0.4
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"metric-at-once": {"evaluation": replace(self, at_once=True)}}
@@ -485,7 +485,7 @@ class BoxOverlaps(Evaluation):
         )
 
     def cost_of_step(self, script: Script) -> float:
-        return self.boxes**2 * 1.6e-3
+        return self.boxes**2 * 1.1e-3
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"metric-at-once": {"evaluation": replace(self, at_once=True)}}
@@ -496,7 +496,7 @@ class RotatedCheckpoints(CheckpointOften):
     """A class that saves all weights every 15 steps, to the disk, and keeps the last three. Repaired: once an epoch."""
 
     steps: ClassVar[int] = 15
-    ms: ClassVar[float] = 8.0
+    ms: ClassVar[float] = 5.0
     of: ClassVar[str] = KEPT
 
     @classmethod
@@ -562,10 +562,10 @@ class NestedValidation(SlowEvaluation):
             made = made[:-1] + f", num_workers={self.workers}, persistent_workers=True)"
             text.add("before", f"batches = {made}")
             made = "batches"
+        text.sections["before"].append(("", ""))
         text.add(
             "before",
             f"""
-
             @torch.no_grad()
             def validate():
                 model.eval()
@@ -578,6 +578,7 @@ class NestedValidation(SlowEvaluation):
             text.sections["before"].append((f"        {line}", self.slot))
         for line in ("model.train()", "return sum(scores) / len(scores)"):
             text.sections["before"].append((f"    {line}", self.slot))
+        text.sections["before"].append(("", ""))
         text.add("epoch", "score = validate()")
 
 

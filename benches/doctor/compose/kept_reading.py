@@ -14,6 +14,7 @@ from accesses import Access, Kept, OwnPart
 from collates import Collate, Default, PadSequence
 from decodings import Decoding, jpegs
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
+from kept_storages import ZippedArrays
 from storages import storage
 from works import RegexTokens, Work, shifted
 
@@ -55,7 +56,7 @@ class ManifestEach(Access):
         return {self.name(script): kept_material.manifest(script.about.count, ending)}
 
     def cost(self, script: Script) -> float:
-        return 0.05 + script.about.count * 1.2e-3
+        return 0.02 + script.about.count * 1.1e-3
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ class FetchFunction(Access):
         return {"keep-open": {"access": Kept(self.shuffle)}}
 
     def cost(self, script: Script) -> float:
-        return float(getattr(storage(script), "open_ms", 0.15))
+        kind = storage(script)
+        if isinstance(kind, ZippedArrays):
+            return kind.open_ms(script)
+        return {"TiffPages": 0.6, "ParquetGroups": 0.2, "PackedRecords": 0.02}.get(type(kind).__name__, 0.1)
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,7 @@ class InterpolateDecode(Decoding):
         return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
 
     def cost(self, script: Script) -> float:
-        return 0.2 + getattr(storage(script), "size", SIZE) ** 2 * 1e-5
+        return 0.05 + getattr(storage(script), "size", SIZE) ** 2 * 2e-6
 
 
 @dataclass(frozen=True)
@@ -276,7 +280,7 @@ class SaltAndPepper(Work):
         text.add("work", "image = self.noise(image)")
 
     def cost(self, script: Script) -> float:
-        return self.pixels * 1.4e-3
+        return self.pixels * 7e-4
 
     @property
     def random(self) -> bool:
@@ -307,7 +311,7 @@ class VectorizedGamma(Work):
             text.add("work", f"{some} = self.bend({some})")
 
     def cost(self, script: Script) -> float:
-        return SIZE**2 * self.channels * 2.5e-4
+        return SIZE**2 * self.channels * 1.6e-4
 
 
 @dataclass(frozen=True)
@@ -336,7 +340,7 @@ class WarpAffine(Work):
         return {}
 
     def cost(self, script: Script) -> float:
-        return 0.12
+        return 0.03
 
 
 @dataclass(frozen=True)
@@ -372,7 +376,7 @@ class RollingMeans(Work):
         text.add("work", "x = smooth(x)")
 
     def cost(self, script: Script) -> float:
-        return 0.2
+        return 0.07
 
 
 @dataclass(frozen=True)
@@ -392,7 +396,7 @@ class Spectrum(Work):
         return {}
 
     def cost(self, script: Script) -> float:
-        return 0.03
+        return 0.01
 
 
 @dataclass(frozen=True)
@@ -427,7 +431,7 @@ class TrainedTokenizer(RegexTokens):
             text.add("work", "tokens = self.tokenizer.encode(self.text(index)).ids")
 
     def cost(self, script: Script) -> float:
-        return 0.03 + getattr(storage(script), "words", 60) * 3e-3
+        return 0.01 + getattr(storage(script), "words", 60) * 1.3e-3
 
 
 @dataclass(frozen=True)
@@ -464,7 +468,7 @@ class CharacterGrams(RegexTokens):
         self.call(text)
 
     def cost(self, script: Script) -> float:
-        return getattr(storage(script), "words", 60) * (self.longest - 2) * 2e-3
+        return getattr(storage(script), "words", 60) * (self.longest - 2) * 1.2e-3
 
 
 @dataclass(frozen=True)
@@ -497,6 +501,11 @@ class PadObject(Collate):
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"pad-sequence": {"collate": PadSequence()}}
+
+    def cost(self, script: Script) -> float:
+        # About 4.5 pieces a word for each size of them; it is quadratic in the lengths.
+        tokens = getattr(storage(script), "words", 60) * 4.5 * (getattr(script["work"], "longest", 3) - 2)
+        return 0.02 + tokens**2 * 8e-7
 
 
 @dataclass(frozen=True)
@@ -547,7 +556,7 @@ class NumbersAlone(Collate):
         return {"few-tensors": {"collate": Default()}}
 
     def cost(self, script: Script) -> float:
-        return getattr(storage(script), "features", 64) * 1e-3
+        return getattr(storage(script), "features", 64) * 5e-4
 
 
 ACCESSES: list[type[Production]] = [

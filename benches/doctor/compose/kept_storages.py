@@ -14,9 +14,12 @@ import kept_material
 import material
 from accesses import Kept
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
-from storages import INFLATE, MappedImages, MappedRows, Storage
+from storages import MappedImages, MappedRows, Storage
 from storages_images import JpegFolder
 from storages_tables import CsvRows, TextLines
+
+INFLATE_EACH = 0.07
+"""Milliseconds of CPU that an image takes to inflate, about."""
 
 
 def read_from(other: Production, script: Script) -> dict[str, Production]:
@@ -49,9 +52,9 @@ class LmdbJpegs(JpegFolder):
     of: ClassVar[str] = KEPT
     needs: ClassVar[tuple[str, ...]] = ("lmdb",)
     form: ClassVar[str] = "container"
+    pixel: ClassVar[float] = 1.1e-5
     single: ClassVar[bool] = True
     """Whether a process can have it open once only."""
-    open_ms: ClassVar[float] = 0.1
 
     def name(self, script: Script) -> str:
         return f"jpg-{self.size}px-{script.about.count}.mdb"
@@ -94,7 +97,7 @@ class TensorEach(Storage):
         return {self.name(script): kept_material.tensor_folder(script.about.count, SIZE)}
 
     def cost(self, script: Script) -> float:
-        return 0.3
+        return 0.17
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,6 @@ class ZippedArrays(Storage):
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image",)
     form: ClassVar[str] = "container"
-    open_ms: ClassVar[float] = 2.0
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -134,7 +136,11 @@ class ZippedArrays(Storage):
         return {self.name(script): kept_material.image_zip(script.about.count, SIZE, self.deflated)}
 
     def cost(self, script: Script) -> float:
-        return 0.12 + (SIZE**2 * 3 * 6 * INFLATE if self.deflated else 0.0)
+        return 0.06 + (INFLATE_EACH if self.deflated else 0.0)
+
+    def open_ms(self, script: Script) -> float:
+        """Milliseconds of CPU that it takes to open, about."""
+        return script.about.count * 2e-3
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,6 @@ class TiffPages(Storage):
     kinds: ClassVar[tuple[str, ...]] = ("image",)
     needs: ClassVar[tuple[str, ...]] = ("tifffile",)
     form: ClassVar[str] = "container"
-    open_ms: ClassVar[float] = 0.7
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -174,7 +179,7 @@ class TiffPages(Storage):
         return {self.name(script): kept_material.image_tiff(script.about.count, SIZE, self.packed)}
 
     def cost(self, script: Script) -> float:
-        return 0.15 + (SIZE**2 * 3 * 6 * INFLATE if self.packed else 0.0)
+        return 0.08 + (INFLATE_EACH if self.packed else 0.0)
 
 
 @dataclass(frozen=True)
@@ -184,11 +189,10 @@ class ParquetGroups(MappedRows):
     group: int = 256
     of: ClassVar[str] = KEPT
     needs: ClassVar[tuple[str, ...]] = ("pyarrow",)
-    open_ms: ClassVar[float] = 0.3
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([32, 128, 256]), rng.choice([64, 256, 1024]))
+        return cls(rng.choice([32, 128, 256]), rng.choice([64, 256, 512]))
 
     def name(self, script: Script) -> str:
         return f"rows-{script.about.count}-{self.features}-by-{self.group}.parquet"
@@ -218,14 +222,15 @@ class ParquetGroups(MappedRows):
         return {self.name(script): made}
 
     def cost(self, script: Script) -> float:
-        return 0.3 + self.group * self.features * 8e-6
+        return 0.05 + self.group * self.features * 7e-6
 
 
 @dataclass(frozen=True)
 class ArrowRows(Storage):
-    """A data set of Hugging Face's, which gives rows as lists of numbers. Repaired: as arrays."""
+    """A data set of Hugging Face's, which gives a row as numbers or tensors. Repaired: columns are arrays."""
 
     features: int = 64
+    tensors: bool = False
     arrays: bool = False
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
@@ -234,19 +239,32 @@ class ArrowRows(Storage):
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([64, 512, 2048]))
+        return cls(rng.choice([64, 1024, 4096]), rng.random() < 0.5)
 
     def name(self, script: Script) -> str:
         return f"arrow-{script.about.count}-{self.features}"
 
     def reading(self, script: Script, source: str) -> str:
-        taken = 'row["x"].astype(np.float32)' if self.arrays else 'np.array(row["x"], np.float32)'
+        if self.arrays:
+            return "x = self.x[index]\nlabel = int(self.labels[index])"
+        taken = 'row["x"].numpy()' if self.tensors else 'np.array(row["x"], np.float32)'
         return f'row = self.rows[index]\nx = {taken}\nlabel = int(row["label"])'
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np", "from datasets import load_from_disk")
-        more = '.with_format("numpy")' if self.arrays else ""
-        text.add("init", f'self.rows = load_from_disk(str(DATA / "{self.name(script)}")){more}')
+        loaded = f'load_from_disk(str(DATA / "{self.name(script)}"))'
+        if self.arrays:
+            text.add(
+                "init",
+                f"""
+                rows = {loaded}.with_format("numpy")
+                self.x = np.asarray(rows["x"][:], np.float32)
+                self.labels = np.asarray(rows["label"][:])
+                """,
+            )
+        else:
+            more = '.with_format("torch")' if self.tensors else ""
+            text.add("init", f"self.rows = {loaded}{more}")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"to-arrays": {"storage": replace(self, arrays=True)}}
@@ -255,7 +273,7 @@ class ArrowRows(Storage):
         return {self.name(script): kept_material.arrow_rows(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.12 + self.features * 1.5e-4
+        return 0.1 if self.tensors else 0.02 + self.features * 3e-5
 
     def bytes_each(self, script: Script) -> float:
         return self.features * 4.0
@@ -267,12 +285,11 @@ class PackedRecords(MappedRows):
 
     unpacked: bool = True
     of: ClassVar[str] = KEPT
-    open_ms: ClassVar[float] = 0.03
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
         unpacked = rng.random() < 0.6
-        return cls(rng.choice([1024, 4096] if unpacked else [64, 256, 1024]), unpacked)
+        return cls(rng.choice([2048, 4096] if unpacked else [64, 256, 1024]), unpacked)
 
     def name(self, script: Script) -> str:
         return f"records-{script.about.count}-{self.features}.bin"
@@ -298,7 +315,7 @@ class PackedRecords(MappedRows):
         return {self.name(script): kept_material.records(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.02 + (self.features * 6e-5 if self.unpacked else 0.0)
+        return 0.01 + (self.features * 3e-5 if self.unpacked else 0.0)
 
 
 @dataclass(frozen=True)
@@ -309,7 +326,7 @@ class LibsvmRows(CsvRows):
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 128]))
+        return cls(rng.choice([64, 128, 256]))
 
     def name(self, script: Script) -> str:
         return f"rows-{script.about.count}-{self.features}.libsvm"
@@ -328,7 +345,7 @@ class LibsvmRows(CsvRows):
         return {self.name(script): kept_material.libsvm(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.02 + self.features * 3.5e-4
+        return 0.01 + self.features * 3e-4
 
     def bytes_each(self, script: Script) -> float:
         return self.features * 9.5
@@ -372,7 +389,7 @@ class ManagedRows(Storage):
         return {self.name(script): material.vector_array(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.12
+        return 0.07
 
     def bytes_each(self, script: Script) -> float:
         return self.features * 4.0
@@ -436,7 +453,7 @@ class ReadlinesEach(TextLines):
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([20, 60, 150]))
+        return cls(rng.choice([20, 60, 120]))
 
     def write(self, text: Text, script: Script) -> None:
         path = f'DATA / "{self.name(script)}"'
@@ -457,7 +474,7 @@ class ReadlinesEach(TextLines):
         return {"load-once": {"storage": replace(self, once=True)}}
 
     def cost(self, script: Script) -> float:
-        return 0.04 + script.about.count * (1.2e-4 + self.words * 2.5e-6)
+        return 0.02 + script.about.count * (5e-5 + self.words * 2.4e-6)
 
 
 @dataclass(frozen=True)
@@ -466,6 +483,10 @@ class SoughtLines(TextLines):
 
     of: ClassVar[str] = KEPT
     weight: ClassVar[float] = 0.8
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([30, 60, 120]))
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import itertools")

@@ -123,12 +123,18 @@ class PickleEach(Storage):
     """A pickle for each image, by gzip or not."""
 
     packed: bool = True
+
     of: ClassVar[str] = OPEN
     kinds: ClassVar[tuple[str, ...]] = ("image",)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
         return cls(rng.random() < 0.6)
+
+    @property
+    def ending(self) -> str:
+        """Of its files."""
+        return "pkl.gz" if self.packed else "pkl"
 
     def name(self, script: Script) -> str:
         return f"{'pickle-gz' if self.packed else 'pickle'}-{script.about.count}"

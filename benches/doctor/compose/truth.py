@@ -88,8 +88,9 @@ FIXES: dict[str, Fix] = {
 """All candidate fixes."""
 
 ADVICE: dict[str, tuple[str, ...]] = {
-    # What a fix sets, where it says what.
+    # What a fix sets, where it says what. `stock-loader` always sets that.
     "feed": ("feed",),
+    "stock-loader": ("feed",),
     "num_workers up": ("workers", "more-workers", "evaluation-workers"),
     "num_workers down": ("fewer-workers",),
     "persistent_workers": ("persistent",),
@@ -122,6 +123,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     # of samples may be a file, too.
     "read-again": ("load-once", "keep-open", "list-once"),
     "connect-again": ("keep-open",),
+    "list-again": ("list-once",),
     "whole-chunks": ("sample-chunks",),
     "read-by-each": ("own-part",),
     "lock-contention": ("no-lock",),

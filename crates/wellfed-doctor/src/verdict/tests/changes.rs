@@ -237,6 +237,30 @@ fn what_a_trial_refutes_is_no_fix_and_what_it_shows_is_said() {
 }
 
 #[test]
+fn what_a_trial_measures_comes_before_what_is_promised() {
+    let mut e = loading(0, "decode", 0.02, 0.0, 0.02);
+    let workers = judge(&e).verdict.fix.unwrap().apply.unwrap();
+    assert_eq!(judge(&e).runner_up.unwrap().id, "decode");
+    // Workers gain less than decoding is promised to.
+    let tried = |apply: &crate::report::Apply, after| Tried {
+        apply: apply.clone(),
+        before: 0.04,
+        after,
+        ..Tried::default()
+    };
+    e.tried = vec![tried(&workers, 0.036)];
+    assert_eq!(said(&e)[..2], ["decode", "serial-loading"]);
+    // wellfed's loader gains most, and nothing else says why.
+    let feed = crate::report::Apply { feed: true, ..crate::report::Apply::default() };
+    e.tried.push(tried(&feed, 0.01));
+    let verdict = judge(&e).verdict;
+    assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().apply), ("stock-loader", Some(feed.clone())));
+    assert!((verdict.gain.unwrap().factor - 4.0).abs() < 1e-9 && verdict.measured.is_some());
+    e.tried[1] = tried(&feed, 0.039);
+    assert!(!said(&e).contains(&"stock-loader".to_owned()));
+}
+
+#[test]
 fn collating_in_python_is_not_said_to_stack_tensors() {
     let mut e = loading(4, "collate", 0.2, 0.0, 0.01);
     let why = |e: &Evidence| judge(e).verdict.fix.unwrap().why;

@@ -458,8 +458,8 @@ impl Sum {
         self.add_in(list, decided, None, wall, cpu);
     }
 
-    /// The same for a stage of the loop, whose functions are known: nobody called what happens in their own lines, and a wait for the
-    /// device belongs to the line that asked for a value, not to what it is wrapped in.
+    /// The same for a stage of the loop, whose functions are known: nobody of the script's called what happens in their own lines, or in a
+    /// callback, and a wait for the device belongs to the line that asked for a value, not to what it is wrapped in.
     fn add_in(
         &mut self,
         list: &[&Frame],
@@ -481,6 +481,13 @@ impl Sum {
         });
         let called = match (own, looped) {
             (Some(own), _) if own <= at => None,
+            // A callback, which a library calls that runs the loop.
+            (_, Some(_))
+                if !stage::library(list[at])
+                    && list.get(at + 1).is_some_and(|&next| stage::library(next)) =>
+            {
+                None
+            }
             (Some(own), Some(("sync", _))) => Some(own),
             _ => (at + 1..list.len()).find(|&i| !stage::library(list[i])),
         };

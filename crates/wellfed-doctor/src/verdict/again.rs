@@ -252,7 +252,7 @@ fn open(case: &Case) -> Option<Finding> {
     let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12);
     let time = work.cpu + work.blocked;
     // One that each worker opens once is hardly ever seen.
-    if opened.cpu + opened.blocked < SELDOM * whole || time < LEAST * whole {
+    if (!again && opened.cpu + opened.blocked < SELDOM * whole) || time < LEAST * whole {
         return None;
     }
     let mut facts = loading::waiting(case);

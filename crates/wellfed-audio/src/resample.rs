@@ -117,7 +117,7 @@ impl Resample {
                 this.phases.push(Phase { first });
                 this.span = this.span.max(first + this.taps);
                 for tap in first..first + this.taps {
-                    let time = -f64::from(phase) / f64::from(to) + (tap as f64 - width) / f64::from(from);
+                    let time = (tap as f64 - width) / f64::from(from) - f64::from(phase as f32 / to as f32);
                     let t = time * base;
                     let coefficient = if t.abs() < lowpass {
                         let sinc = if t == 0.0 { 1.0 } else { (t * PI).sin() / (t * PI) };

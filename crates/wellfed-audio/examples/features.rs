@@ -4,53 +4,18 @@
 //! little-endian bytes. An answer is a line `ok <values> <seconds>` with the values behind it, or `error <text>`. With `repeat=` the
 //! work is done so many times, and `seconds` is that of the fastest.
 
+#[path = "features/request.rs"]
+mod request;
 #[path = "features/transforms.rs"]
 mod transforms;
 
 use std::{
-    collections::HashMap,
     error::Error,
     io::{self, BufRead, Read, Write},
-    str::FromStr,
     time::Instant,
 };
 
-/// What a request says.
-pub(crate) struct Request {
-    name: String,
-    values: HashMap<String, String>,
-}
-
-impl Request {
-    fn parse(line: &str) -> Self {
-        let mut words = line.split_whitespace();
-        let name = words.next().unwrap_or_default().to_owned();
-        let values = words.filter_map(|word| word.split_once('='));
-        Self { name, values: values.map(|(key, value)| (key.to_owned(), value.to_owned())).collect() }
-    }
-
-    /// A parameter, where it is given and not `None`.
-    pub(crate) fn get<T: FromStr<Err: Error + 'static>>(
-        &self,
-        key: &str,
-    ) -> Result<Option<T>, Box<dyn Error>> {
-        match self.values.get(key).map(String::as_str) {
-            None | Some("None") => Ok(None),
-            Some("True") => Ok(Some("true".parse()?)),
-            Some("False") => Ok(Some("false".parse()?)),
-            Some(value) => Ok(Some(value.parse()?)),
-        }
-    }
-
-    /// A parameter, or what it is by default.
-    pub(crate) fn or<T: FromStr<Err: Error + 'static>>(
-        &self,
-        key: &str,
-        default: T,
-    ) -> Result<T, Box<dyn Error>> {
-        Ok(self.get(key)?.unwrap_or(default))
-    }
-}
+use request::Request;
 
 fn floats(from: &mut impl Read, count: usize) -> io::Result<Vec<f32>> {
     let mut bytes = vec![0; 4 * count];

@@ -156,10 +156,10 @@ impl Fft {
         }
         for stage in &self.stages {
             match stage.radix {
-                2 => stage.run(from, to, two),
-                3 => stage.run(from, to, three),
-                4 => stage.run(from, to, four),
-                5 => stage.run(from, to, five),
+                2 => stage.run_2(from, to),
+                3 => stage.run_3(from, to),
+                4 => stage.run_4(from, to),
+                5 => stage.run_5(from, to),
                 _ => stage.run_any(from, to),
             }
             (from, to) = (to, from);
@@ -188,30 +188,34 @@ impl Fft {
     }
 }
 
-impl Stage {
-    #[inline(always)]
-    fn run<const RADIX: usize>(
-        &self,
-        from: &[Pair],
-        to: &mut [Pair],
-        butterfly: impl Fn([Pair; RADIX]) -> [Pair; RADIX],
-    ) {
-        let apart = self.count * self.stride;
-        let from: [&[Pair]; RADIX] = std::array::from_fn(|k| &from[k * apart..][..apart]);
-        let rounds = to.chunks_exact_mut(RADIX * self.stride).zip(self.turns.chunks_exact(RADIX - 1));
-        for (p, (to, turns)) in rounds.enumerate() {
-            let from: [&[Pair]; RADIX] = std::array::from_fn(|k| &from[k][p * self.stride..][..self.stride]);
-            let turns: [Turn; RADIX] =
-                std::array::from_fn(|j| if j == 0 { Turn::default() } else { turns[j - 1] });
-            for q in 0..self.stride {
-                let out = butterfly(std::array::from_fn(|k| from[k][q]));
-                to[q] = out[0];
-                for j in 1..RADIX {
-                    to[j * self.stride + q] = out[j].turned(turns[j]);
+/// A stage of butterflies, written out: of loops over the points of one, the compiler would keep the points in memory.
+macro_rules! stage {
+    ($name:ident, $radix:literal, $butterfly:ident, [$($number:literal $point:ident),*]) => {
+        #[inline(always)]
+        fn $name(&self, from: &[Pair], to: &mut [Pair]) {
+            let (stride, apart) = (self.stride, self.count * self.stride);
+            let rounds = to.chunks_exact_mut($radix * stride).zip(self.turns.chunks_exact($radix - 1));
+            for (p, (to, turns)) in rounds.enumerate() {
+                let from = &from[p * stride..];
+                let turns: &[Turn; $radix - 1] = turns.try_into().unwrap_or(&[Turn { cos: 1.0, sin: 0.0 }; $radix - 1]);
+                let to = &mut to[..$radix * stride];
+                for q in 0..stride {
+                    let first = from[q];
+                    $(let $point = from[$number * apart + q];)*
+                    let (first, $($point),*) = $butterfly(first, $($point),*);
+                    to[q] = first;
+                    $(to[$number * stride + q] = $point.turned(turns[$number - 1]);)*
                 }
             }
         }
-    }
+    };
+}
+
+impl Stage {
+    stage!(run_2, 2, two, [1 b]);
+    stage!(run_3, 3, three, [1 b, 2 c]);
+    stage!(run_4, 4, four, [1 b, 2 c, 3 d]);
+    stage!(run_5, 5, five, [1 b, 2 c, 3 d, 4 e]);
 
     /// By the definition.
     fn run_any(&self, from: &[Pair], to: &mut [Pair]) {
@@ -232,25 +236,25 @@ impl Stage {
 }
 
 #[inline(always)]
-fn two([a, b]: [Pair; 2]) -> [Pair; 2] {
-    [a + b, a - b]
+fn two(a: Pair, b: Pair) -> (Pair, Pair) {
+    (a + b, a - b)
 }
 
 #[inline(always)]
-fn four([a, b, c, d]: [Pair; 4]) -> [Pair; 4] {
+fn four(a: Pair, b: Pair, c: Pair, d: Pair) -> (Pair, Pair, Pair, Pair) {
     let (sum, difference) = (a + c, a - c);
     let (other, turned) = (b + d, (b - d).quarter_back());
-    [sum + other, difference + turned, sum - other, difference - turned]
+    (sum + other, difference + turned, sum - other, difference - turned)
 }
 
 /// The sine of a third of a turn.
 const SIN_3: f32 = 0.866_025_4;
 
 #[inline(always)]
-fn three([a, b, c]: [Pair; 3]) -> [Pair; 3] {
+fn three(a: Pair, b: Pair, c: Pair) -> (Pair, Pair, Pair) {
     let sum = b + c;
     let (middle, turned) = (a - sum * 0.5, (b - c).quarter_back() * SIN_3);
-    [a + sum, middle + turned, middle - turned]
+    (a + sum, middle + turned, middle - turned)
 }
 
 /// Cosines and sines of one and two fifths of a turn.
@@ -258,13 +262,13 @@ const COS_5: [f32; 2] = [0.309_017, -0.809_017];
 const SIN_5: [f32; 2] = [0.951_056_5, 0.587_785_25];
 
 #[inline(always)]
-fn five([a, b, c, d, e]: [Pair; 5]) -> [Pair; 5] {
+fn five(a: Pair, b: Pair, c: Pair, d: Pair, e: Pair) -> (Pair, Pair, Pair, Pair, Pair) {
     let (outer, inner) = (b + e, c + d);
     let (apart, within) = ((b - e).quarter_back(), (c - d).quarter_back());
     let (one, two) = (a + outer * COS_5[0] + inner * COS_5[1], a + outer * COS_5[1] + inner * COS_5[0]);
     let (turned_one, turned_two) =
         (apart * SIN_5[0] + within * SIN_5[1], apart * SIN_5[1] - within * SIN_5[0]);
-    [a + outer + inner, one + turned_one, two + turned_two, two - turned_two, one - turned_one]
+    (a + outer + inner, one + turned_one, two + turned_two, two - turned_two, one - turned_one)
 }
 
 #[cfg(test)]

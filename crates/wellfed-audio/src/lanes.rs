@@ -23,7 +23,9 @@ impl Lanes {
 
     #[inline(always)]
     pub(crate) fn map(self, f: impl Fn(f32) -> f32) -> Self {
-        Self(std::array::from_fn(|lane| f(self.0[lane])))
+        let mut out = self;
+        out.0.iter_mut().for_each(|value| *value = f(*value));
+        out
     }
 
     #[inline(always)]
@@ -42,12 +44,11 @@ impl Lanes {
 }
 
 impl Lanes {
-    /// Writes so many lanes.
+    /// Writes all lanes, where there is room for them.
     #[inline(always)]
-    pub(crate) fn write(self, out: &mut [f32], count: usize) {
-        match out.first_chunk_mut::<LANES>() {
-            Some(out) if count == LANES => *out = self.0,
-            _ => out[..count].copy_from_slice(&self.0[..count]),
+    pub(crate) fn write(self, out: &mut [f32]) {
+        if let Some(out) = out.first_chunk_mut::<LANES>() {
+            *out = self.0;
         }
     }
 }
@@ -55,58 +56,26 @@ impl Lanes {
 /// Signals as lanes: one value of each signal at every place of `out`.
 #[inline(always)]
 pub(crate) fn from_rows(signals: [&[f32]; LANES], out: &mut [Lanes]) {
-    let (out, rest) = out.as_chunks_mut::<LANES>();
-    let chunks: [&[[f32; LANES]]; LANES] =
-        std::array::from_fn(|lane| &signals[lane].as_chunks().0[..out.len()]);
-    for (i, out) in out.iter_mut().enumerate() {
-        *out = transposed(std::array::from_fn(|lane| Lanes(chunks[lane][i])));
+    for (lane, signal) in signals.into_iter().enumerate() {
+        out.iter_mut().zip(signal).for_each(|(place, sample)| place.0[lane] = *sample);
     }
-    let done = out.len() * LANES;
-    for (i, place) in rest.iter_mut().enumerate() {
-        *place = Lanes(std::array::from_fn(|lane| signals[lane][done + i]));
+}
+
+/// The same, times a weight for each place.
+#[inline(always)]
+pub(crate) fn from_rows_weighted(signals: [&[f32]; LANES], weights: &[f32], out: &mut [Lanes]) {
+    for (lane, signal) in signals.into_iter().enumerate() {
+        let places = out.iter_mut().zip(signal).zip(weights);
+        places.for_each(|((place, sample), weight)| place.0[lane] = sample * weight);
     }
 }
 
 /// The signals of lanes, one after the other.
 #[inline(always)]
 pub(crate) fn to_rows(values: &[Lanes], rows: &mut [f32]) {
-    let length = values.len();
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for (i, chunk) in chunks.iter().enumerate() {
-        for (lane, row) in transposed(*chunk).into_iter().enumerate() {
-            row.write(&mut rows[lane * length + i * LANES..], LANES);
-        }
+    for (lane, row) in rows.chunks_exact_mut(values.len()).take(LANES).enumerate() {
+        row.iter_mut().zip(values).for_each(|(place, values)| *place = values.0[lane]);
     }
-    for (i, values) in rest.iter().enumerate() {
-        for (lane, value) in values.0.into_iter().enumerate() {
-            rows[lane * length + chunks.len() * LANES + i] = value;
-        }
-    }
-}
-
-/// Rows for columns.
-#[inline(always)]
-fn transposed(rows: [Lanes; LANES]) -> [Lanes; LANES] {
-    let pairs = |a: Lanes, b: Lanes| {
-        let ([a0, a1, a2, a3, a4, a5, a6, a7], [b0, b1, b2, b3, b4, b5, b6, b7]) = (a.0, b.0);
-        (Lanes([a0, b0, a1, b1, a4, b4, a5, b5]), Lanes([a2, b2, a3, b3, a6, b6, a7, b7]))
-    };
-    let quarters = |a: Lanes, b: Lanes| {
-        let ([a0, a1, a2, a3, a4, a5, a6, a7], [b0, b1, b2, b3, b4, b5, b6, b7]) = (a.0, b.0);
-        (Lanes([a0, a1, b0, b1, a4, a5, b4, b5]), Lanes([a2, a3, b2, b3, a6, a7, b6, b7]))
-    };
-    let halves = |a: Lanes, b: Lanes| {
-        let ([a0, a1, a2, a3, a4, a5, a6, a7], [b0, b1, b2, b3, b4, b5, b6, b7]) = (a.0, b.0);
-        (Lanes([a0, a1, a2, a3, b0, b1, b2, b3]), Lanes([a4, a5, a6, a7, b4, b5, b6, b7]))
-    };
-    let [a, b, c, d, e, f, g, h] = rows;
-    let ((a, b), (c, d)) = (pairs(a, b), pairs(c, d));
-    let ((e, f), (g, h)) = (pairs(e, f), pairs(g, h));
-    let ((a, c), (b, d)) = (quarters(a, c), quarters(b, d));
-    let ((e, g), (f, h)) = (quarters(e, g), quarters(f, h));
-    let ((a, e), (c, g)) = (halves(a, e), halves(c, g));
-    let ((b, f), (d, h)) = (halves(b, f), halves(d, h));
-    [a, c, b, d, e, g, f, h]
 }
 
 macro_rules! operator {
@@ -116,7 +85,11 @@ macro_rules! operator {
 
             #[inline(always)]
             fn $function(self, other: Self) -> Self {
-                Self(std::array::from_fn(|lane| self.0[lane] $operator other.0[lane]))
+                let mut out = self;
+                for lane in 0..LANES {
+                    out.0[lane] = self.0[lane] $operator other.0[lane];
+                }
+                out
             }
         }
     };
@@ -229,9 +202,20 @@ pub(crate) trait Kernel {
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
+        // Twice the registers: a butterfly of five complex numbers does not fit into sixteen.
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+            // SAFETY: the processor has AVX2, and of AVX-512 both parts.
+            return unsafe { with_avx512(kernel) };
+        }
         // SAFETY: the processor has AVX2.
         return unsafe { with_avx2(kernel) };
     }
+    kernel.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512vl")]
+fn with_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 

@@ -135,10 +135,14 @@ impl Sink for Bins<'_> {
     #[inline(always)]
     fn take(&mut self, first: usize, count: usize, powers: &[Lanes]) {
         let count = count.min(self.frames.saturating_sub(first));
-        if count > 0 {
-            for (powers, row) in powers.iter().zip(self.out.chunks_exact_mut(self.frames)) {
-                powers.write(&mut row[first..], count);
-            }
+        if count == 0 {
+            return;
+        }
+        let rows = powers.iter().zip(self.out.chunks_exact_mut(self.frames));
+        if count == LANES {
+            rows.for_each(|(powers, row)| powers.write(&mut row[first..]));
+        } else {
+            rows.for_each(|(powers, row)| row[first..][..count].copy_from_slice(&powers.0[..count]));
         }
     }
 }
@@ -165,10 +169,7 @@ impl<S: Sink> Kernel for Groups<'_, S> {
             // Lanes beyond the last frame have that one again.
             let signals: [&[f32]; LANES] =
                 std::array::from_fn(|lane| &self.padded[(first + lane.min(count - 1)) * hop..][..n_fft]);
-            lanes::from_rows(signals, self.frame);
-            for (place, weight) in self.frame.iter_mut().zip(window) {
-                *place = *place * *weight;
-            }
+            lanes::from_rows_weighted(signals, window, self.frame);
             let (frame, powers) = (&*self.frame, &mut *self.powers);
             match power {
                 2.0 => transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = pair.energy()),

@@ -5,12 +5,12 @@ use std::{error::Error, fs};
 use wellfed_audio::{
     AmplitudeToDb, Cosine, FilterBank, KAISER_BETA, KaldiFbank, KaldiMfcc, KaldiOptions, Limits, MelScale,
     MelSpectrogram, Normalized, PadMode, Resample, ResampleOptions, ResamplingMethod, Scale, Scratch,
-    Segment, Spectrogram, SpectrogramOptions, Window, decode,
+    Segment, Spectrogram, SpectrogramOptions, Vtln, Window, decode,
     effects::{self, FadeShape, Gain},
     whisper::WhisperLogMel,
 };
 
-use crate::Request;
+use crate::request::Request;
 
 type Answer<T> = Result<T, Box<dyn Error>>;
 
@@ -215,7 +215,10 @@ fn kaldi_options(request: &Request) -> Answer<KaldiOptions> {
         snip_edges: request.or("snip_edges", default.snip_edges)?,
         remove_dc_offset: request.or("remove_dc_offset", default.remove_dc_offset)?,
         preemphasis_coefficient: request.or("preemphasis_coefficient", default.preemphasis_coefficient)?,
-        window_type: window(&request.or("window_type", "povey".to_owned())?)?,
+        window_type: match window(&request.or("window_type", "povey".to_owned())?)? {
+            Window::Blackman => Window::GeneralBlackman(request.or("blackman_coeff", 0.42)?),
+            window => window,
+        },
         round_to_power_of_two: request.or("round_to_power_of_two", default.round_to_power_of_two)?,
         num_mel_bins: request.or("num_mel_bins", default.num_mel_bins)?,
         low_freq: request.or("low_freq", default.low_freq)?,
@@ -230,8 +233,16 @@ fn kaldi_options(request: &Request) -> Answer<KaldiOptions> {
     })
 }
 
+fn vtln(request: &Request) -> Answer<Vtln> {
+    Ok(Vtln {
+        warp: request.or("vtln_warp", 1.0)?,
+        low: request.or("vtln_low", 100.0)?,
+        high: request.or("vtln_high", -500.0)?,
+    })
+}
+
 fn fbank(request: &Request) -> Answer<Work> {
-    let fbank = KaldiFbank::new(kaldi_options(request)?)?;
+    let fbank = KaldiFbank::warped(kaldi_options(request)?, vtln(request)?)?;
     Ok(Box::new(move |[samples, _]| {
         let mut out = Vec::new();
         fbank.apply(samples, &mut out)?;
@@ -241,7 +252,7 @@ fn fbank(request: &Request) -> Answer<Work> {
 
 fn kaldi_mfcc(request: &Request) -> Answer<Work> {
     let (ceps, lifter) = (request.or("num_ceps", 13)?, request.or("cepstral_lifter", 22.0)?);
-    let mfcc = KaldiMfcc::new(kaldi_options(request)?, ceps, lifter)?;
+    let mfcc = KaldiMfcc::warped(kaldi_options(request)?, vtln(request)?, ceps, lifter)?;
     Ok(Box::new(move |[samples, _]| {
         let mut out = Vec::new();
         mfcc.apply(samples, &mut out)?;
